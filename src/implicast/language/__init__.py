@@ -1,0 +1,1 @@
+"""What peers say of themselves and what casts ask for. Pure: no state, no messages, no chance."""

@@ -1,0 +1,1 @@
+"""The contract between a peer and its world: start with `contract.py`."""
