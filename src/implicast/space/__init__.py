@@ -1,0 +1,1 @@
+"""Pure geometry and hashing: no state, no messages."""

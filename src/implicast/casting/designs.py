@@ -1,0 +1,93 @@
+"""Designs by name: parameters with defaults and docs, and how to set up a population.
+
+A design module defines `DESIGNS`, a tuple of `Design` values, and is named once in `MODULES`. Nothing else in the
+project lists designs: the CLI, the laboratory and the tests ask here.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+
+from implicast.casting.parameters import Parameter, Parameters, settle
+from implicast.language.target import Target
+from implicast.peer.contract import Host, Peer
+from implicast.peer.errors import ParameterError
+from implicast.peer.member import Member
+
+MODULES = ("centralised", "broker")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All that a design may know when its population is set up."""
+
+    peers: int
+    """Members, at addresses 0 to peers - 1. Infrastructure (a server, brokers) follows at `peers` and beyond."""
+    infrastructure: int
+    parameters: Parameters
+    seed: int
+    host: Callable[[int], Host]
+    """The host of an address."""
+    latency_us: Callable[[int, int], int]
+    """One way between two addresses, as a peer would measure it; for trees and landmarks, never to cheat."""
+    targets: Sequence[Target] = ()
+    """The casts to come, for what is computed beforehand (replication levels) when the parameters say so."""
+    interval_us: int = 1_000_000
+    """Time between two casts."""
+
+
+def no_objections(population: Sequence[Peer]) -> list[str]:
+    return []
+
+
+def no_infrastructure(peers: int, parameters: Parameters) -> int:
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """One way to carry casts."""
+
+    name: str
+    summary: str
+    """One sentence for `implicast designs`."""
+    paper: str
+    """Where it is described."""
+    assemble: Callable[[Plan], list[Peer]]
+    """The converged network at once: members first, then infrastructure, index = address."""
+    newcomer: Callable[[Plan, int], Member]
+    """A member that has yet to join by messages."""
+    kinds: tuple[type, ...]
+    """Every kind of message its peers send, for the codec."""
+    parameters: tuple[Parameter, ...] = ()
+    languages: tuple[str, ...] = ("tags",)
+    """Of `tags`, `attributes` (peers hold values, casts hold predicates), `subscriptions` (the other way round)."""
+    infrastructure: Callable[[int, Parameters], int] = no_infrastructure
+    objections: Callable[[Sequence[Peer]], list[str]] = no_objections
+    """Invariants of the overlay seen from outside: sentences about what is wrong; none when all is well."""
+    settling_us: int = 0
+    """Time after registration before casts are promised to arrive, for designs whose state settles by upkeep."""
+    aliases: tuple[str, ...] = field(default=())
+
+    def settle(self, given: Mapping[str, str | int | float | bool]) -> Parameters:
+        """Defaults with the given values checked and put in; `ParameterError` says what is wrong."""
+        return settle(self.name, self.parameters, given)
+
+
+@cache
+def designs() -> dict[str, Design]:
+    """All designs, in the order of `MODULES`."""
+    found: dict[str, Design] = {}
+    for module in MODULES:
+        for design in import_module(f"implicast.casting.{module}").DESIGNS:
+            found[design.name] = design
+    return found
+
+
+def design(name: str) -> Design:
+    """The design of this name, or a `ParameterError` that lists what there is."""
+    found = designs().get(name)
+    if found is None:
+        raise ParameterError(f"there is no design {name!r}; choose one of: {', '.join(designs())}")
+    return found
