@@ -1,0 +1,1 @@
+"""Address a message to a description, not to a list."""
