@@ -1,0 +1,31 @@
+"""What the laboratory refuses, each with one sentence for people.
+
+    LocalError
+    └── LabError            the laboratory was asked for something it cannot do; no work was started
+        ├── NoSpark             no Java, no pyspark, or no session at the address given
+        ├── ExperimentError     an unknown experiment, or a file that does not describe one
+        ├── TableError          a table that is missing or has not the declared columns
+        └── CorpusError         a corpus from which nothing can be drawn
+"""
+
+from implicast.peer.errors import LocalError
+
+
+class LabError(LocalError):
+    """The laboratory was asked for something it cannot do; no work was started."""
+
+
+class NoSpark(LabError):
+    """No Java, no pyspark, or no session at the address given."""
+
+
+class ExperimentError(LabError):
+    """An unknown experiment, axis or setting, or a directory that belongs to another experiment."""
+
+
+class TableError(LabError):
+    """A table that is missing, or has not the declared columns."""
+
+
+class CorpusError(LabError):
+    """A corpus from which nothing can be drawn."""

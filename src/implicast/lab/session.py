@@ -1,0 +1,151 @@
+"""The one place that makes a Spark session.
+
+Embedded by default: `local[*]`, quiet, no web page, UTC, Arrow on, nothing fetched from any network. Any cluster by
+one option: `--master spark://host:7077`, `yarn`, `k8s://...`, or a Spark Connect server as `sc://host:15002`.
+Whatever is missing (Java, pyspark, a server) is said before any work starts.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from implicast.lab.errors import NoSpark
+
+JAVA_MIN = 17
+"""Spark 4 needs it."""
+
+DRIVER_MEMORY = "3g"
+"""Enough for ten million journal rows on two cores; Spark's own default of 1g spills early."""
+
+PARTITIONS_PER_CORE = 3
+"""Shuffle partitions per core: uneven ones even out, and small jobs are not cut to dust."""
+
+
+def session(master: str | None = None, conf: Mapping[str, str] | None = None, app: str = "implicast") -> SparkSession:
+    """A session on the given master (`local[*]` by default), made ready for the laboratory.
+
+    `conf` overrides every setting made here.
+    """
+    master, given = master or "local[*]", dict(conf or {})
+    if master.startswith("sc://"):
+        return _connected(master, given)
+    require_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers run what we run, unless told otherwise
+    settings = _settings(master) | given
+    builder = SparkSession.builder.appName(app).master(master)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    spark = _start(builder, master)
+    if "spark.sql.shuffle.partitions" not in given:
+        fit_partitions(spark)
+    return spark
+
+
+def cores(spark: SparkSession) -> int:
+    """How many tasks can run at once, as far as the session can tell; the local count for a Connect server."""
+    try:
+        return max(1, spark.sparkContext.defaultParallelism)
+    except Exception:  # a Connect session has no SparkContext and says so in its own words
+        return os.cpu_count() or 1
+
+
+def fit_partitions(spark: SparkSession) -> None:
+    """Shuffle partitions to fit the cores, instead of 200 whatever the machine."""
+    spark.conf.set("spark.sql.shuffle.partitions", str(PARTITIONS_PER_CORE * cores(spark)))
+
+
+def require_java() -> None:
+    """`NoSpark` with what to do, unless a Java that Spark can use is found."""
+    java = _java()
+    if java is None:
+        raise NoSpark(
+            f"Spark needs Java {JAVA_MIN} or later and none was found: install one (Debian: apt-get install "
+            f"openjdk-17-jre-headless) or set JAVA_HOME"
+        )
+    text = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    found = re.search(r'version "(?:1\.)?(\d+)', text)
+    if found is None or int(found[1]) < JAVA_MIN:
+        what = f"version {found[1]}" if found else "of unknown version"
+        raise NoSpark(f"Spark needs Java {JAVA_MIN} or later; {java} is {what}: install a newer one or set JAVA_HOME")
+
+
+def _java() -> str | None:
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        path = Path(home) / "bin" / "java"
+        return str(path) if path.is_file() else None
+    return shutil.which("java")
+
+
+def _settings(master: str) -> dict[str, str]:
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.driver.memory": DRIVER_MEMORY,
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.parquet.compression.codec": "snappy",
+        # Stages are cut by Parquet that we write aside and rename: no second, slower protection is needed.
+        "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
+        "spark.hadoop.parquet.enable.summary-metadata": "false",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_log_settings()}",
+    }
+    if master.startswith("local"):
+        # Without a network, or with a host name that resolves nowhere, embedded Spark must start all the same.
+        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        settings["spark.local.dir"] = tempfile.gettempdir()
+    return settings
+
+
+def _log_settings() -> str:
+    return str(files("implicast.lab") / "log4j2.properties")
+
+
+def _connected(url: str, conf: Mapping[str, str]) -> SparkSession:
+    try:
+        builder = SparkSession.builder.remote(url)
+        for name, value in conf.items():
+            builder = builder.config(name, value)
+        return builder.getOrCreate()
+    except ImportError as missing:
+        raise NoSpark(f"Spark Connect needs a package that is not installed ({missing}); try pip install 'pyspark[connect]'")
+    except Exception as refused:
+        raise NoSpark(f"no Spark Connect server answers at {url}: {_first_line(refused)}") from None
+
+
+def _start(builder: "SparkSession.Builder", master: str) -> SparkSession:
+    with _quietly() as log:
+        try:
+            return builder.getOrCreate()
+        except Exception as refused:
+            said = log.read_text(errors="replace").strip().splitlines()[-3:]
+            raise NoSpark(f"no Spark session on {master}: {_first_line(refused)} {' '.join(said)}".strip()) from None
+
+
+@contextmanager
+def _quietly() -> Iterator[Path]:
+    """The Java process inherits standard error as it is now: a file, so that its banners and warnings are not shown."""
+    with tempfile.NamedTemporaryFile(prefix="implicast-spark-", suffix=".log", delete=False) as log:
+        sys.stderr.flush()
+        kept = os.dup(2)
+        os.dup2(log.fileno(), 2)
+        try:
+            yield Path(log.name)
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+            os.unlink(log.name)  # the Java process keeps it open; it vanishes with that process
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,187 @@
+"""Every table of the laboratory, column by column, with units: what is read is checked against it, what is written has it.
+
+Journal tables are declared and written by the world (`world/journal.py`), one directory per run; read together they
+gain the column `run`. The others are stages of the laboratory. `docs/reference/measures.md` lists the measures themselves.
+"""
+
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from implicast.lab.errors import TableError
+
+MEASURES = {
+    "POUT_M": "most messages one peer sent for others in one cast",
+    "TOUT_M": "most messages one peer sent for others in all casts",
+    "TOUT_G": "Gini coefficient of those totals over all peers",
+    "PIN_M": "most messages one peer received beyond the one it expects, in one cast",
+    "TIN_M": "most such messages one peer received in all casts",
+    "TIN_G": "Gini coefficient of those totals over all peers",
+    "STOR_M": "most bytes one peer stores for the system or for others",
+    "STOR_G": "Gini coefficient of stored bytes over all peers",
+    "PINK_M": "most packets one directed physical link carried for one cast",
+    "TINK_M": "most packets one directed physical link carried for all casts",
+    "TINK_G": "Gini coefficient of those totals over all directed links",
+    "RTH": "messages of a cast / (1 + members), mean over casts",
+    "RAH": "mean hops to a member / 2, mean over casts with members",
+    "RMH": "largest hops to a member / 2, mean over casts with members",
+    "latency_ms_mean": "from cast to notification, mean over notifications",
+    "latency_ms_median": "the same, median",
+    "latency_ms_p99": "the same, 99th percentile",
+    "latency_ms_max": "the same, largest",
+    "TOUT_capacity_G": "Gini coefficient of outgoing load divided by a peer's capacity",
+}
+"""Name -> meaning. Ratios and coefficients are plain numbers; counts are messages or packets; latency is milliseconds."""
+
+CONTRACT = {
+    "expected": "pairs of cast and peer that must be notified: selected by a registration complete and unchanging meanwhile",
+    "notified": "distinct pairs of cast and peer that were notified",
+    "missing": "expected but never notified (liveness)",
+    "repeated": "notifications beyond the first of one cast to one peer (at most once)",
+    "uninvited": "notified peers that no registration of theirs made the target select (only the selected, only the registered)",
+    "invented": "notifications of casts that nobody cast (no invention)",
+}
+
+_TAGS = pa.list_(pa.string())
+
+WORKLOAD: dict[str, pa.Schema] = {
+    # a peer's registration: its tags, commonest first where the source ranks them
+    "registrations": pa.schema([("peer", pa.int32()), ("tags", _TAGS)]),
+    # a cast: number in order of time, its publisher, its target as text
+    "casts": pa.schema([("cast", pa.int32()), ("publisher", pa.int32()), ("target", pa.string())]),
+}
+
+CORPUS: dict[str, pa.Schema] = {
+    # an entry of a bibliography: `number` counts within the file, `words` are those of the descriptive fields in order
+    "papers": pa.schema(
+        [("bibliography", pa.string()), ("number", pa.int32()), ("key", pa.string()), ("kind", pa.string()),
+         ("words", _TAGS)]
+    ),
+    # an entry that could not be used, and why; `line` counts from 1 in the file
+    "skipped": pa.schema(
+        [("bibliography", pa.string()), ("number", pa.int32()), ("line", pa.int32()), ("reason", pa.string()),
+         ("text", pa.string())]
+    ),
+    # a query or key phrase: its distinct words without stop words, and how often it was asked
+    "queries": pa.schema([("source", pa.string()), ("tags", _TAGS), ("asked", pa.int64())]),
+}  # fmt: skip
+
+GROUPS = pa.schema([("cast", pa.int32()), ("block", pa.int32()), ("size", pa.int64()), ("members", pa.binary())])
+"""The members of a cast among peers `block * 65536` to `block * 65536 + 65535`: `members` is a Roaring bitmap of peer numbers."""
+
+DESCRIPTION: dict[str, pa.Schema] = {
+    # how many registrations (of = registrations) or casts (of = casts) hold the tag of this rank
+    "ranks": pa.schema([("of", pa.string()), ("rank", pa.int64()), ("frequency", pa.int64())]),
+    # how many casts select groups of this many peers, or have this many tags
+    "sizes": pa.schema([("of", pa.string()), ("size", pa.int64()), ("casts", pa.int64())]),
+}
+
+RUNS = pa.schema(
+    [("run", pa.string()), ("experiment", pa.string()), ("design", pa.string()), ("series", pa.string()),
+     ("axis", pa.string()), ("point", pa.string()), ("position", pa.int32()), ("seed", pa.int64()),
+     ("network", pa.string()), ("workload", pa.string()), ("peers", pa.int64()), ("casts", pa.int64()),
+     ("scenario", pa.string()), ("command", pa.string()), ("error", pa.string()), ("seconds", pa.float64()),
+     ("messages", pa.int64())]
+)  # fmt: skip
+"""A run of a sweep: where it stands on the axis, its whole scenario as JSON, how to replay it, how it went.
+
+`series` is the design, with its network or other fixed setting where an experiment compares several; `error` is null
+when the run was finished; `seconds` is what the simulation took in its worker.
+"""
+
+_DOUBLES = [(name, pa.float64()) for name in MEASURES]
+RUN_MEASURES = pa.schema([("run", pa.string()), *_DOUBLES])
+RUN_CONTRACT = pa.schema([("run", pa.string()), *((name, pa.int64()) for name in CONTRACT)])
+RUN_COSTS = pa.schema(
+    [("run", pa.string()), ("phase", pa.string()), ("messages", pa.int64()), ("bytes", pa.int64()),
+     ("messages_per_peer", pa.float64()), ("bytes_per_peer", pa.float64())]
+)  # fmt: skip
+"""What each phase (join, register, withdraw, leave, upkeep, cast) sent."""
+
+RUN_LORENZ = pa.schema(
+    [("run", pa.string()), ("load", pa.string()), ("position", pa.int32()), ("share_of_peers", pa.float64()),
+     ("share_of_load", pa.float64())]
+)  # fmt: skip
+"""A point of a Lorenz curve: the least loaded `share_of_peers` bear `share_of_load` (of TOUT, TIN or STOR)."""
+
+SUMMARY = pa.schema(
+    [("series", pa.string()), ("design", pa.string()), ("axis", pa.string()), ("point", pa.string()),
+     ("position", pa.int32()), ("measure", pa.string()), ("runs", pa.int32()), ("mean", pa.float64()),
+     ("low", pa.float64()), ("high", pa.float64())]
+)  # fmt: skip
+"""Mean over seeds with its 95 % confidence interval; `low` and `high` equal the mean for a single run."""
+
+
+def schema(declared: pa.Schema, *more: tuple[str, pa.DataType]) -> StructType:
+    """The declared columns as Spark knows them, with more columns in front."""
+    plain = [pa.field(each.name, _plain(each.type)) for each in declared]
+    return from_arrow_schema(pa.schema([pa.field(name, kind) for name, kind in more] + plain))
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def read(spark: SparkSession, path: Path, declared: pa.Schema) -> DataFrame:
+    """A table of the laboratory; `TableError` when it is missing or has other columns."""
+    if not path.exists():
+        raise TableError(f"there is no table {path.name} in {path.parent}")
+    check(path, declared)
+    return spark.read.schema(schema(declared)).parquet(str(path))
+
+
+def write(rows: DataFrame, path: Path, declared: pa.Schema) -> None:
+    """Aside, then renamed: a directory of this name is whole. Columns are put in the declared order."""
+    wanted = schema(declared)
+    absent = [each.name for each in wanted if each.name not in rows.columns]
+    if absent:
+        raise TableError(f"{path.name} lacks the column {absent[0]!r}; it has {', '.join(rows.columns)}")
+    aside = path.with_name(f".{path.name}.aside")
+    columns = [rows[each.name].cast(each.dataType).alias(each.name) for each in wanted]
+    rows.select(*columns).write.mode("overwrite").parquet(str(aside))
+    replace(aside, path)
+
+
+def replace(aside: Path, path: Path) -> None:
+    """Put the finished directory in the place of an older one."""
+    if path.exists():
+        old = path.with_name(f".{path.name}.old")
+        shutil.rmtree(old, ignore_errors=True)
+        path.rename(old)
+        aside.rename(path)
+        shutil.rmtree(old, ignore_errors=True)
+    else:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside.rename(path)
+
+
+def check(path: Path, declared: pa.Schema) -> None:
+    """`TableError` unless the Parquet file, or the first one in the directory, has the declared columns and types."""
+    parts = [path] if path.is_file() else sorted(path.glob("*.parquet"))
+    if not parts:
+        raise TableError(f"{path} holds no Parquet file")
+    try:
+        found = pq.read_schema(parts[0])
+    except (pa.ArrowException, OSError) as broken:
+        raise TableError(f"{parts[0]} is not a Parquet file: {broken}") from None
+    for each in declared:
+        index = found.get_field_index(each.name)
+        if index < 0:
+            raise TableError(f"{path.name} lacks the column {each.name!r}; it has {', '.join(found.names)}")
+        kind, wanted = _plain(found.field(index).type), _plain(each.type)
+        if _shape(kind) != _shape(wanted):
+            raise TableError(f"{path.name}: the column {each.name!r} is {kind}, where {wanted} is due")
+
+
+def _shape(kind: pa.DataType) -> str:
+    """The type without the names that different writers give to the items of lists."""
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return f"list<{_shape(kind.value_type)}>"
+    if pa.types.is_struct(kind):
+        return f"struct<{','.join(f'{each.name}:{_shape(each.type)}' for each in kind)}>"
+    return str(kind).removeprefix("large_")
