@@ -113,6 +113,10 @@ class Peer(Part):
         """The kinds of messages and alarms this peer decides on, by name."""
         return sorted(cls._handlers, key=lambda kind: kind.__name__)
 
+    def holdings(self) -> Any:
+        """The state held for the system or for others, as values that can be encoded: the measure of storage (STOR)."""
+        return ()
+
     def receive(self, sender: Address, message: Message) -> None:
         self._handlers[type(message)](self, sender, message)
 

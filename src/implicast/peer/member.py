@@ -1,7 +1,6 @@
 """A peer with the verbs of the application: what every design offers, in the world as on a network."""
 
 from abc import abstractmethod
-from typing import Any
 
 from implicast.language.target import Description, Target
 from implicast.peer.contract import Address, CastId, Host, Peer
@@ -42,14 +41,15 @@ class Member(Peer):
     def cast(self, target: Target, payload: bytes) -> CastId:
         """Send a message to whoever the target describes."""
 
-    @abstractmethod
-    def holdings(self) -> Any:
-        """The state held for the system or for others, as values that can be encoded: the measure of storage (STOR)."""
-
     def next_version(self) -> int:
         self.version += 1
         return self.version
 
     def next_cast(self) -> CastId:
+        """Take the next name for a cast; each `cast` does so once."""
         self.serial += 1
         return CastId(self.address, self.serial)
+
+    def upcoming_cast(self) -> CastId:
+        """How the next cast will be called."""
+        return CastId(self.address, self.serial + 1)

@@ -1,0 +1,36 @@
+# Two commands on a fresh machine: `make demo` and `make test`. Each sets up what it needs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+
+.PHONY: help setup demo test test-long check bench clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+setup: $(STAMP) ## environment in .venv with the command `implicast`; Java 17+ found or installed
+	@sh tools/java.sh
+
+$(STAMP): pyproject.toml constraints.txt
+	@sh tools/setup.sh "$(PYTHON)" "$(VENV)"
+	@touch $(STAMP)
+
+demo: setup ## compare all designs on embedded Spark and write a report
+	@$(BIN)/implicast lab demo --out out/demo
+
+test: setup check ## lint, types and all tests but the long ones
+	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "not long"
+
+test-long: setup ## the long proofs
+	@$(BIN)/python -m pytest -m long
+
+check: setup ## lint and types
+	@$(BIN)/ruff check src tests bench examples
+	@$(BIN)/mypy
+
+bench: setup ## what a simulated message costs, beside SimPy; memory
+	@$(BIN)/python bench/run.py
+
+clean: ## remove the environment and everything made
+	rm -rf $(VENV) out build .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info spark-warehouse

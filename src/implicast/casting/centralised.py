@@ -1,0 +1,193 @@
+"""CENTRALISED: one server keeps every description, resolves each cast and sends one copy to each member.
+
+The thesis's yardstick (section 3.4): fewest messages, and all load on one machine. The server answers a cast from an
+inverted index, never by scanning. A member that describes itself anew may be told by the server of a cast that its
+newest description no longer fits, or hear of one cast twice when messages are repeated; members drop both.
+"""
+
+from typing import Any
+
+from implicast.casting.designs import Design, Plan
+from implicast.casting.inbox import Inbox
+from implicast.casting.parameters import Parameter, Parameters
+from implicast.language.index import Index
+from implicast.language.target import Description, Target
+from implicast.peer.contract import Address, CastId, Host, Message, Peer, handles
+from implicast.peer.events import Joined, Left, Registered, Withdrawn
+from implicast.peer.member import Member
+from implicast.peer.pending import Pending
+
+RETRY_US = 2_000_000
+"""Patience with the server before a request is sent again."""
+
+
+class Register(Message):
+    """A member tells the server what it is; `None`: nothing any more."""
+
+    version: int
+    description: Description | None
+
+
+class Stored(Message):
+    """The server has this version."""
+
+    version: int
+
+
+class Publish(Message):
+    """A member asks the server to carry a cast."""
+
+    cast: CastId
+    target: Target
+    payload: bytes
+
+
+class Notify(Message):
+    """The server tells a member of a cast that selects it."""
+
+    cast: CastId
+    target: Target
+    payload: bytes
+
+
+class Accepted(Message):
+    """The server has carried the cast."""
+
+    cast: CastId
+
+
+class Again(Message):
+    """Rings when the server has not answered for a while."""
+
+
+class Client(Member):
+    """A member: all it knows is the server."""
+
+    __slots__ = ("acknowledge", "inbox", "server", "unanswered")
+
+    def __init__(self, address: Address, host: Host, server: Address, acknowledge: bool) -> None:
+        super().__init__(address, host)
+        self.server = server
+        self.acknowledge = acknowledge
+        self.inbox = Inbox(self)
+        self.unanswered: Pending[int | CastId, Message] = Pending(host, Again(), RETRY_US)
+
+    def join(self, introducers: tuple[Address, ...]) -> None:
+        self.host.deliver(Joined())
+
+    def leave(self) -> None:
+        self.withdraw()
+        self.host.deliver(Left())
+
+    def register(self, description: Description) -> None:
+        self._tell(description)
+
+    def withdraw(self) -> None:
+        self._tell(None)
+
+    def cast(self, target: Target, payload: bytes) -> CastId:
+        cast = self.next_cast()
+        self._ask(cast, Publish(cast, target, payload), again=self.acknowledge)
+        return cast
+
+    def holdings(self) -> Any:
+        return (self.server, self.description)
+
+    def _tell(self, description: Description | None) -> None:
+        self.description = description
+        version = self.next_version()
+        self._ask(version, Register(version, description), again=True)
+
+    def _ask(self, key: int | CastId, request: Message, again: bool) -> None:
+        if again:
+            self.unanswered.ask(key, request)
+        self.host.send(self.server, request)
+
+    @handles(Stored)
+    def on_stored(self, sender: Address, stored: Stored) -> None:
+        request = self.unanswered.answer(stored.version)
+        if isinstance(request, Register):
+            done = Registered if request.description is not None else Withdrawn
+            self.host.deliver(done(stored.version))
+
+    @handles(Accepted)
+    def on_accepted(self, sender: Address, accepted: Accepted) -> None:
+        self.unanswered.answer(accepted.cast)
+
+    @handles(Notify)
+    def on_notify(self, sender: Address, notify: Notify) -> None:
+        self.inbox.take(notify.cast, notify.target, notify.payload)
+
+    @handles(Again)
+    def on_again(self, alarm: Again) -> None:
+        for key, request in self.unanswered.due():
+            if not isinstance(request, Register) or request.version == self.version:
+                self._ask(key, request, again=True)
+
+
+class Server(Peer):
+    """Keeps all descriptions and resolves all casts."""
+
+    __slots__ = ("acknowledge", "carried", "index", "versions")
+    role = "server"
+
+    def __init__(self, address: Address, host: Host, acknowledge: bool) -> None:
+        super().__init__(address, host)
+        self.acknowledge = acknowledge
+        self.index: Index = Index()
+        self.versions: dict[Address, int] = {}
+        self.carried: dict[Address, int] = {}
+
+    @handles(Register)
+    def on_register(self, sender: Address, register: Register) -> None:
+        if register.version > self.versions.get(sender, 0):
+            self.versions[sender] = register.version
+            self.index.remove(sender)
+            if register.description is not None:
+                self.index.add(sender, register.description)
+        self.host.send(sender, Stored(register.version))
+
+    @handles(Publish)
+    def on_publish(self, sender: Address, publish: Publish) -> None:
+        notify = Notify(publish.cast, publish.target, publish.payload)
+        for member in self.index.select(publish.target):
+            self.host.send(member, notify)
+        if self.acknowledge:
+            self.host.send(sender, Accepted(publish.cast))
+
+    def holdings(self) -> Any:
+        return list(self.index.items())
+
+
+def assemble(plan: Plan) -> list[Peer]:
+    server = Server(plan.peers, plan.host(plan.peers), bool(plan.parameters["acknowledge"]))
+    return [newcomer(plan, address) for address in range(plan.peers)] + [server]
+
+
+def newcomer(plan: Plan, address: int) -> Member:
+    return Client(address, plan.host(address), plan.peers, bool(plan.parameters["acknowledge"]))
+
+
+def one_server(peers: int, parameters: Parameters) -> int:
+    return 1
+
+
+DESIGNS = (
+    Design(
+        name="centralised",
+        summary="One server keeps every description and sends one copy to each member.",
+        paper="Implicit group messaging, section 3.4",
+        assemble=assemble,
+        newcomer=newcomer,
+        kinds=(Register, Stored, Publish, Notify, Accepted),
+        parameters=(
+            Parameter(
+                "acknowledge",
+                False,
+                "the server confirms each cast and publishers repeat unconfirmed ones; for lossy networks, one message "
+                "more per cast",
+            ),
+        ),
+        infrastructure=one_server,
+    ),
+)

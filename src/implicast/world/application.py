@@ -1,0 +1,145 @@
+"""The applications of all peers: they ask for the verbs, hear the events, and remember both.
+
+What was asked and when it was complete is the other half of the contract's trace; the notifications are in the journal.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from implicast.language.parse import render
+from implicast.language.target import Description, Target
+from implicast.peer.contract import Message
+from implicast.peer.events import Joined, Left, Refused, Registered, Settled, Withdrawn
+from implicast.peer.member import Member
+from implicast.world.journal import JOIN, LEAVE, REGISTER, WITHDRAW, Journal
+from implicast.world.world import World
+
+
+@dataclass(slots=True)
+class Registration:
+    """One version of a peer's description: from when it was asked for, and since when it was complete."""
+
+    peer: int
+    version: int
+    begun_us: int
+    description: Description | None
+    """None: withdrawn."""
+    completed_us: int | None = None
+
+
+@dataclass(slots=True)
+class Cast:
+    """One cast: when and by whom it was made, and when its publisher knew how it ended."""
+
+    number: int
+    publisher: int
+    time_us: int
+    target: Target
+    settled_us: int | None = None
+
+
+class Application:
+    """Stands for the applications of all members of one world."""
+
+    def __init__(self, world: World, payload: bytes = b"") -> None:
+        self.world, self.payload = world, payload
+        self.registrations: list[Registration] = []
+        self.casts: list[Cast] = []
+        self.joined: dict[int, int] = {}
+        self.left: dict[int, int] = {}
+        self.refused: list[tuple[int, int, str]] = []
+        self._open: dict[tuple[int, int], Registration] = {}
+        world.heard = self.hear
+
+    # --- verbs
+
+    def join(self, time_us: int, peer: int, introducers: tuple[int, ...]) -> None:
+        self.world.at(time_us, JOIN, lambda: self._member(peer).join(introducers))
+
+    def register(self, time_us: int, peer: int, description: Description) -> None:
+        self.world.at(time_us, REGISTER, lambda: self._register(peer, description))
+
+    def withdraw(self, time_us: int, peer: int) -> None:
+        self.world.at(time_us, WITHDRAW, lambda: self._withdraw(peer))
+
+    def leave(self, time_us: int, peer: int) -> None:
+        self.world.at(time_us, LEAVE, lambda: self._member(peer).leave())
+
+    def cast(self, time_us: int, number: int, publisher: int, target: Target) -> None:
+        self.world.at(time_us, number, lambda: self._cast(number, publisher, target))
+
+    # --- events
+
+    def hear(self, address: int, event: Message) -> None:
+        now_us = self.world.now_us
+        if isinstance(event, Registered | Withdrawn):
+            registration = self._open.pop((address, event.version), None)
+            if registration is not None:
+                registration.completed_us = now_us
+        elif isinstance(event, Settled):
+            self.casts[self.world.casts[event.cast]].settled_us = now_us
+        elif isinstance(event, Joined):
+            self.joined[address] = now_us
+        elif isinstance(event, Left):
+            self.left[address] = now_us
+        elif isinstance(event, Refused):
+            self.refused.append((now_us, address, f"{event.verb}: {event.reason}"))
+
+    def write(self, journal: Journal) -> None:
+        """The tables of what was asked."""
+        journal.table("casts", [_cast_row(cast) for cast in self.casts])
+        journal.table("registrations", [_registration_row(each) for each in self.registrations])
+
+    # --- inside
+
+    def _member(self, address: int) -> Member:
+        peer = self.world.peers[address]
+        assert isinstance(peer, Member), f"{address} is infrastructure: it has no application"
+        return peer
+
+    def _register(self, peer: int, description: Description) -> None:
+        member = self._member(peer)
+        self._note(Registration(peer, member.version + 1, self.world.now_us, description))
+        member.register(description)
+
+    def _withdraw(self, peer: int) -> None:
+        member = self._member(peer)
+        self._note(Registration(peer, member.version + 1, self.world.now_us, None))
+        member.withdraw()
+
+    def _note(self, registration: Registration) -> None:
+        self.registrations.append(registration)
+        self._open[registration.peer, registration.version] = registration
+
+    def _cast(self, number: int, publisher: int, target: Target) -> None:
+        assert number == len(self.casts), "casts are made in the order of their numbers"
+        member = self._member(publisher)
+        self.casts.append(Cast(number, publisher, self.world.now_us, target))
+        # The name is known before the verb runs, so that what it sends is counted for this cast.
+        self.world.announce(member.upcoming_cast(), number)
+        member.cast(target, self.payload)
+
+
+def _cast_row(cast: Cast) -> dict[str, Any]:
+    return {
+        "cast": cast.number,
+        "publisher": cast.publisher,
+        "time_us": cast.time_us,
+        "target": render(cast.target),
+        "settled_us": cast.settled_us,
+    }
+
+
+def _registration_row(each: Registration) -> dict[str, Any]:
+    described = each.description
+    values: Sequence[Any] = described.values if described else ()
+    return {
+        "peer": each.peer,
+        "version": each.version,
+        "begun_us": each.begun_us,
+        "completed_us": each.completed_us,
+        "withdrawn": described is None,
+        "tags": list(described.tags) if described else [],
+        "values": [{"attribute": value.attribute, "value": str(value.value)} for value in values],
+    }

@@ -1,0 +1,186 @@
+"""The journal: what the world saw, as Arrow columns, one directory of Parquet files per run.
+
+Peers carry no instruments. The world writes a row for each message sent and for each notification, with its cause
+(the serial of the input that was being handled), its phase, its cast and its depth (messages on the causal chain
+since the application's verb); every measure is computed from these tables afterwards.
+
+Rows are packed into a fixed buffer and flushed when it is full, so memory does not grow with the number of messages.
+Packing costs a third of appending to column lists (`bench/journal.py`). A journal is written aside and renamed when it
+is complete: a directory that bears the journal's name is whole.
+"""
+
+import json
+import shutil
+import struct
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from implicast.peer.errors import ScenarioError
+
+PHASES = ("cast", "upkeep", "join", "register", "withdraw", "leave")
+"""Index = code. A purpose >= 0 is the number of a cast; a purpose < 0 is minus the code of its phase."""
+UPKEEP, JOIN, REGISTER, WITHDRAW, LEAVE = -1, -2, -3, -4, -5
+
+CHUNK_ROWS = 1 << 16
+"""Rows buffered before they are written."""
+
+_SENDS = struct.Struct("<qqqqiiiiih")
+_NOTICES = struct.Struct("<qqiii")
+
+_SENDS_DTYPE = np.dtype(
+    [("serial", "<i8"), ("cause", "<i8"), ("sent_us", "<i8"), ("arrived_us", "<i8"), ("sender", "<i4"),
+     ("receiver", "<i4"), ("purpose", "<i4"), ("depth", "<i4"), ("bytes", "<i4"), ("kind", "<i2")]
+)  # fmt: skip
+_NOTICES_DTYPE = np.dtype([("cause", "<i8"), ("time_us", "<i8"), ("peer", "<i4"), ("cast", "<i4"), ("depth", "<i4")])
+
+_WORD = pa.dictionary(pa.int16(), pa.string())
+SCHEMAS: dict[str, pa.Schema] = {
+    "sends": pa.schema(
+        [("serial", pa.int64()), ("cause", pa.int64()), ("sent_us", pa.int64()), ("arrived_us", pa.int64()),
+         ("sender", pa.int32()), ("receiver", pa.int32()), ("kind", _WORD), ("phase", _WORD), ("cast", pa.int32()),
+         ("depth", pa.int32()), ("bytes", pa.int32())]
+    ),
+    "notices": pa.schema(
+        [("cause", pa.int64()), ("time_us", pa.int64()), ("peer", pa.int32()), ("cast", pa.int32()),
+         ("depth", pa.int32())]
+    ),
+    "casts": pa.schema(
+        [("cast", pa.int32()), ("publisher", pa.int32()), ("time_us", pa.int64()), ("target", pa.string()),
+         ("settled_us", pa.int64())]
+    ),
+    "registrations": pa.schema(
+        [("peer", pa.int32()), ("version", pa.int32()), ("begun_us", pa.int64()), ("completed_us", pa.int64()),
+         ("withdrawn", pa.bool_()), ("tags", pa.list_(pa.string())),
+         ("values", pa.list_(pa.struct([("attribute", pa.string()), ("value", pa.string())])))]
+    ),
+    "peers": pa.schema(
+        [("peer", pa.int32()), ("role", pa.string()), ("router", pa.int32()), ("access_us", pa.int64()),
+         ("storage_bytes", pa.int64()), ("capacity", pa.float64())]
+    ),
+    "links": pa.schema(
+        [("link", pa.int32()), ("source", pa.int32()), ("target", pa.int32()), ("latency_us", pa.int64())]
+    ),
+    "paths": pa.schema(
+        [("source_router", pa.int32()), ("target_router", pa.int32()), ("position", pa.int32()), ("link", pa.int32())]
+    ),
+}  # fmt: skip
+
+
+class Journal:
+    """Writes one run. `close` renames the directory into place; `discard` removes what was written."""
+
+    def __init__(self, directory: Path) -> None:
+        if directory.exists():
+            raise ScenarioError(f"the journal directory {directory} exists already; name a new one or remove it")
+        self.directory = directory
+        self._aside = directory.with_name(directory.name + ".part")
+        shutil.rmtree(self._aside, ignore_errors=True)
+        self._aside.mkdir(parents=True)
+        self._writers = {name: self._writer(name) for name in ("sends", "notices")}
+        self._sends = bytearray(_SENDS.size * CHUNK_ROWS)
+        self._notices = bytearray(_NOTICES.size * CHUNK_ROWS)
+        self._sends_at = self._notices_at = 0
+        self.kinds: list[str] = []
+
+    def send(
+        self, serial: int, cause: int, sent_us: int, arrived_us: int, sender: int, receiver: int, purpose: int,
+        depth: int, size_bytes: int, kind: int,
+    ) -> None:  # fmt: skip
+        """One message; `arrived_us` -1 when it was lost; `kind` is an index into `kinds`."""
+        at = self._sends_at
+        _SENDS.pack_into(
+            self._sends, at, serial, cause, sent_us, arrived_us, sender, receiver, purpose, depth, size_bytes, kind
+        )
+        self._sends_at = at = at + _SENDS.size
+        if at == len(self._sends):
+            self._flush_sends()
+
+    def notice(self, cause: int, time_us: int, peer: int, cast: int, depth: int) -> None:
+        """One notification of a cast."""
+        at = self._notices_at
+        _NOTICES.pack_into(self._notices, at, cause, time_us, peer, cast, depth)
+        self._notices_at = at = at + _NOTICES.size
+        if at == len(self._notices):
+            self._flush_notices()
+
+    def table(self, name: str, rows: Iterable[dict[str, Any]]) -> None:
+        """One of the smaller tables, whole."""
+        pq.write_table(pa.Table.from_pylist(list(rows), schema=SCHEMAS[name]), self._path(name))
+
+    def columns(self, name: str, columns: dict[str, Any]) -> None:
+        """One of the smaller tables, whole, given by columns."""
+        pq.write_table(pa.table(columns, schema=SCHEMAS[name]), self._path(name))
+
+    def scenario(self, described: dict[str, Any]) -> None:
+        (self._aside / "scenario.json").write_text(json.dumps(described, indent=2, sort_keys=True) + "\n")
+
+    def finish(self) -> None:
+        """Nothing more will be sent or notified: `sends` and `notices` are whole and can be read."""
+        self._flush_sends()
+        self._flush_notices()
+        for writer in self._writers.values():
+            writer.close()
+
+    def sent(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        """What was sent, once it is finished."""
+        return batches(self._aside, "sends", columns)
+
+    def close(self) -> None:
+        """The journal is whole: it gets its name."""
+        self._aside.rename(self.directory)
+
+    def discard(self) -> None:
+        for writer in self._writers.values():
+            writer.close()
+        shutil.rmtree(self._aside, ignore_errors=True)
+
+    def _path(self, name: str) -> Path:
+        return self._aside / f"{name}.parquet"
+
+    def _writer(self, name: str) -> pq.ParquetWriter:
+        return pq.ParquetWriter(self._path(name), SCHEMAS[name], compression="snappy")
+
+    def _flush_sends(self) -> None:
+        if self._sends_at:
+            rows = np.frombuffer(self._sends, _SENDS_DTYPE, self._sends_at // _SENDS.size)
+            self._writers["sends"].write_batch(_sends_batch(rows, self.kinds))
+            self._sends_at = 0
+
+    def _flush_notices(self) -> None:
+        if self._notices_at:
+            rows = np.frombuffer(self._notices, _NOTICES_DTYPE, self._notices_at // _NOTICES.size)
+            arrays = [pa.array(rows[name].copy()) for name in SCHEMAS["notices"].names]
+            self._writers["notices"].write_batch(pa.record_batch(arrays, schema=SCHEMAS["notices"]))
+            self._notices_at = 0
+
+
+def _sends_batch(rows: np.ndarray[Any, Any], kinds: list[str]) -> pa.RecordBatch:
+    purpose = rows["purpose"]
+    phase = np.where(purpose >= 0, 0, -purpose).astype(np.int16)
+    made = {
+        "arrived_us": pa.array(rows["arrived_us"].copy(), mask=rows["arrived_us"] < 0),
+        "kind": pa.DictionaryArray.from_arrays(pa.array(rows["kind"].copy()), pa.array(kinds, pa.string())),
+        "phase": pa.DictionaryArray.from_arrays(pa.array(phase), pa.array(PHASES, pa.string())),
+        "cast": pa.array(purpose.copy(), mask=purpose < 0),
+    }
+    arrays = [made[name] if name in made else pa.array(rows[name].copy()) for name in SCHEMAS["sends"].names]
+    return pa.record_batch(arrays, schema=SCHEMAS["sends"])
+
+
+def read(directory: Path, name: str, columns: list[str] | None = None) -> pa.Table:
+    """One table of a journal; `ScenarioError` when the directory is not a whole journal."""
+    path = directory / f"{name}.parquet"
+    if not path.is_file():
+        raise ScenarioError(f"{directory} is not a journal: it has no {name}.parquet")
+    return pq.read_table(path, columns=columns)
+
+
+def batches(directory: Path, name: str, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    """One table of a journal piece by piece."""
+    with pq.ParquetFile(directory / f"{name}.parquet") as file:
+        yield from file.iter_batches(batch_size=CHUNK_ROWS, columns=columns)

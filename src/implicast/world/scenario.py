@@ -1,0 +1,74 @@
+"""A run as one value: design, parameters, workload, network, hardship, seed. Same scenario, same journal."""
+
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
+
+from implicast.casting.designs import Design, design
+from implicast.casting.parameters import Parameters, Setting
+from implicast.peer.errors import ScenarioError
+from implicast.world.faults import Faults
+
+PEERS_MAX = 4_000_000
+CASTS_MAX = 10_000_000
+"""More would not fit any machine this runs on; a typing error is likelier."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What is to be simulated. Times within a run follow from it; nothing else has any influence."""
+
+    design: str
+    peers: int = 4096
+    casts: int = 1024
+    seed: int = 1
+    parameters: dict[str, Setting] = field(default_factory=dict)
+    """Of the design; defaults where not given."""
+    workload: str = "zipf"
+    """`zipf`, `extreme`, `groups`, or a directory of tables."""
+    workload_parameters: dict[str, Setting] = field(default_factory=dict)
+    network: str = "flat"
+    """`flat`, `national`, `laboratory`, `worldwide`, or the path of a map."""
+    interval_ms: int = 1000
+    """Time between two casts."""
+    start: Literal["assembled", "joined"] = "assembled"
+    """The converged overlay at once, or grown peer by peer through messages."""
+    changes: int = 0
+    """How many peers re-register or withdraw at random moments while casts are under way."""
+    faults: Faults = field(default_factory=Faults)
+    strict: bool = False
+    """Encode every message on sending and compare on arrival, as tests do."""
+
+    def settled(self) -> tuple[Design, Parameters]:
+        """The design with its parameters checked; raises a `LocalError` for whatever is wrong with the scenario."""
+        found = design(self.design)
+        _within("peers", self.peers, 1, PEERS_MAX)
+        _within("casts", self.casts, 0, CASTS_MAX)
+        _within("interval_ms", self.interval_ms, 1, 86_400_000)
+        _within("changes", self.changes, 0, CASTS_MAX)
+        if self.start not in ("assembled", "joined"):
+            raise ScenarioError(f"start={self.start!r}; it takes assembled or joined")
+        return found, found.settle(self.parameters)
+
+    def with_seed(self, seed: int) -> "Scenario":
+        return replace(self, seed=seed)
+
+    def described(self) -> dict[str, Any]:
+        """Plain values, for JSON and for the journal."""
+        return asdict(self)
+
+    def command(self) -> str:
+        """The command line that replays this run."""
+        words = ["implicast simulate", self.design, f"--peers {self.peers} --casts {self.casts} --seed {self.seed}"]
+        words += [f"--workload {self.workload}", f"--network {self.network}"]
+        words += [f"--set {name}={value}" for name, value in self.parameters.items()]
+        words += [f"--{name.replace('_', '-')} {value}" for name, value in self.workload_parameters.items()]
+        words += [f"--interval-ms {self.interval_ms}"] * (self.interval_ms != 1000)
+        words += [f"--start {self.start}"] * (self.start != "assembled")
+        words += [f"--changes {self.changes}"] * bool(self.changes)
+        words += [f"--faults {self.faults.text()}"] * bool(self.faults.text()) + ["--strict"] * self.strict
+        return " ".join(words)
+
+
+def _within(name: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise ScenarioError(f"{name}={value} is out of range; it takes {low} to {high}")

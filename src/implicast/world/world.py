@@ -1,0 +1,214 @@
+"""The loop: takes what is next from the agenda, lets a peer handle it, and notes what the peer asks for.
+
+Everything that happens has a *purpose*, inherited from its cause: the number of a cast, or join, register, withdraw,
+leave, upkeep. A message that names its cast (a field `cast`) belongs to that cast whatever caused it; an alarm
+of standing upkeep starts the purpose *upkeep* anew. So the journal knows what each message was for, and peers need
+not count anything.
+
+The world is at rest when nothing but upkeep is on the agenda.
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import Protocol
+
+from implicast.peer.contract import Address, CastId, Message, Peer
+from implicast.peer.events import Notice
+from implicast.peer.wire import Codec, size
+from implicast.space.digest import stream
+from implicast.world.agenda import Agenda
+from implicast.world.journal import UPKEEP, Journal
+
+Event = tuple[int, int, Message]
+"""time_us, address, what was delivered."""
+
+
+class Carrier(Protocol):
+    """What the world needs of a physical network."""
+
+    def latency_us(self, a: int, b: int) -> int: ...
+
+
+class Fate(Protocol):
+    """What hardship does to a message: delays until each copy arrives; none when it is lost."""
+
+    def fate(self, now_us: int, sender: int, receiver: int, latency_us: int) -> tuple[int, ...]: ...
+
+
+class World:
+    """Peers, their time and their network. Nothing in it is global: many worlds live in one process."""
+
+    def __init__(
+        self, network: Carrier, seed: int = 0, journal: Journal | None = None, faults: Fate | None = None,
+        codec: Codec | None = None,
+    ) -> None:  # fmt: skip
+        self.agenda = Agenda()
+        self.latency_us = network.latency_us
+        self.journal, self.faults, self.codec = journal, faults, codec
+        self.rng = stream(seed, "protocol")
+        self.peers: dict[int, Peer] = {}
+        self.hosts: dict[int, WorldHost] = {}
+        self.casts: dict[CastId, int] = {}
+        self.events: list[Event] = []
+        self.heard: Callable[[int, Message], None] = lambda address, event: self.events.append(
+            (self.now_us, address, event)
+        )
+        """Told of every event that is delivered, except notices when a journal is kept."""
+        self.now_us = 0
+        self.cause = 0
+        self.purpose = UPKEEP
+        self.depth = 0
+        self.busy = 0
+        self.carried = 0
+        self._kinds: dict[type, tuple[int, bool]] = {}
+        self._last: tuple[Message | None, int] = (None, 0)
+
+    # --- the population
+
+    def host(self, address: int) -> "WorldHost":
+        """The host of an address; the same until the peer there crashes or is removed."""
+        if address not in self.hosts:
+            self.hosts[address] = WorldHost(self, address)
+        return self.hosts[address]
+
+    def place(self, address: int, peer: Peer) -> None:
+        """From now on this peer receives what is sent to the address."""
+        self.peers[address] = peer
+
+    def crash(self, address: int) -> None:
+        """The peer stops in the middle of life: its mail vanishes, its alarms ring no more."""
+        self.peers.pop(address, None)
+        host = self.hosts.pop(address, None)
+        if host is not None:
+            host.alive = False
+
+    # --- what is to happen
+
+    def at(self, time_us: int, purpose: int, verb: Callable[[], object]) -> None:
+        """Let the application do something at a time."""
+        self._push(time_us, (None, None, verb, purpose, 0))
+
+    def announce(self, cast: CastId, number: int) -> None:
+        """This is how the cast with this number is called; what the running verb does belongs to it."""
+        self.casts[cast] = number
+        self.purpose = number
+
+    def run(self, until_us: int | None = None) -> None:
+        """Until at rest, or until a time; then the clock stands at that time."""
+        agenda = self.agenda
+        while agenda and (self.busy if until_us is None else agenda.next_us() <= until_us):
+            self.step()
+        if until_us is not None:
+            self.now_us = max(self.now_us, until_us)
+
+    def step(self) -> None:
+        """Handle the next thing on the agenda."""
+        self.now_us, self.cause, (to, sender, what, self.purpose, self.depth) = self.agenda.next()
+        if self.purpose != UPKEEP:
+            self.busy -= 1
+        if to is None:
+            what()
+        elif sender is None:
+            if what[0].alive:
+                self.peers[to].wake(what[1])
+        elif (peer := self.peers.get(to)) is not None:
+            peer.receive(sender, what if self.codec is None else self._arrive(*what))
+
+    # --- what peers ask for
+
+    def carry(self, sender: int, to: int, message: Message) -> None:
+        code, names_cast = self._kinds.get(type(message)) or self._learn(type(message))
+        purpose = self.purpose
+        if names_cast:
+            purpose = self.casts.get(message.cast, purpose)  # type: ignore[attr-defined]
+        self.carried += 1
+        depth, now_us = self.depth + 1, self.now_us
+        what: object = message if self.codec is None else (message, self._pack(sender, to, message))
+        latency_us = self.latency_us(sender, to)
+        arrived_us = now_us + latency_us
+        serial = self.agenda._serial + 1
+        if self.faults is None:
+            self._push(arrived_us, (to, sender, what, purpose, depth))
+        else:
+            arrived_us = -1
+            for delay_us in self.faults.fate(now_us, sender, to, latency_us):
+                arrived_us = now_us + delay_us if arrived_us < 0 else arrived_us
+                self._push(now_us + delay_us, (to, sender, what, purpose, depth))
+        if self.journal is not None:
+            size_bytes = self._last[1] if self._last[0] is message else self._measure(message)
+            self.journal.send(
+                serial, self.cause, now_us, arrived_us, sender, to, purpose, depth, size_bytes, code
+            )
+
+    def ring(self, host: "WorldHost", delay_us: int, alarm: Message) -> None:
+        purpose = UPKEEP if alarm.upkeep else self.purpose
+        self._push(self.now_us + max(0, delay_us), (host.address, None, (host, alarm), purpose, self.depth))
+
+    def deliver(self, address: int, event: Message) -> None:
+        if type(event) is Notice and self.journal is not None:
+            number = self.casts.get(event.cast, -1)
+            self.journal.notice(self.cause, self.now_us, address, number, self.depth)
+        else:
+            self.heard(address, event)
+
+    # --- inside
+
+    def _push(self, time_us: int, what: tuple[object, ...]) -> None:
+        if what[3] != UPKEEP:
+            self.busy += 1
+        self.agenda.at(time_us, what)
+
+    def _learn(self, kind: type) -> tuple[int, bool]:
+        names_cast = "cast" in getattr(kind, "__struct_fields__", ())
+        code = len(self._kinds)
+        self._kinds[kind] = (code, names_cast)
+        if self.journal is not None:
+            self.journal.kinds.append(kind.__name__)
+        return code, names_cast
+
+    def _measure(self, message: Message) -> int:
+        """Bytes on the wire. A message is often sent to many in a row, so the last one is remembered."""
+        self._last = (message, 1 + size(message))
+        return self._last[1]
+
+    def _pack(self, sender: int, to: int, message: Message) -> bytes:
+        assert self.codec is not None
+        assert sender != to, f"{sender} sent {message} to itself: that is a plain call, not a message"
+        return self.codec.encode(message)
+
+    def _arrive(self, message: Message, packed: bytes) -> Message:
+        """The strict world: what arrives must be what was sent, and must have survived the wire."""
+        assert self.codec is not None
+        assert self.codec.encode(message) == packed, f"{message} was changed after it was sent"
+        received = self.codec.decode(packed)
+        assert received == message, f"{message} came off the wire as {received}"
+        return received
+
+
+class WorldHost:
+    """What one peer sees of the world."""
+
+    __slots__ = ("address", "alive", "world")
+
+    def __init__(self, world: World, address: int) -> None:
+        self.world, self.address, self.alive = world, address, True
+
+    @property
+    def now_us(self) -> int:
+        return self.world.now_us
+
+    @property
+    def rng(self) -> Random:
+        return self.world.rng
+
+    def send(self, to: Address, message: Message) -> None:
+        if self.alive:
+            self.world.carry(self.address, to, message)  # type: ignore[arg-type]
+
+    def after(self, delay_us: int, alarm: Message) -> None:
+        if self.alive:
+            self.world.ring(self, delay_us, alarm)
+
+    def deliver(self, event: Message) -> None:
+        if self.alive:
+            self.world.deliver(self.address, event)
