@@ -1,0 +1,185 @@
+"""The physical network of a run: hosts on routers, latencies between hosts, packets per directed link.
+
+`build` draws or reads the routers (`topology.py`, `worldwide.py`, `maps.py`) and hangs hosts on them. Where a host
+hangs depends on the seed and its own number alone, so that adding hosts moves nobody. Links are reliable and
+never congested, as in the thesis (section 9.3.1); loss and delay are added by `faults.py`.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from implicast.peer.errors import MapError
+from implicast.space.digest import digest
+from implicast.world.maps import read_map
+from implicast.world.paths import Ints, Routes, routes_of
+from implicast.world.topology import Access, Topology, flat, laboratory, national
+from implicast.world.worldwide import worldwide
+
+GENERATED: dict[str, Callable[[int], Topology]] = {
+    "flat": lambda seed: flat(),
+    "national": national,
+    "laboratory": laboratory,
+    "worldwide": worldwide,
+}
+CACHED = 4
+"""Networks whose paths are kept per process: the runs of a sweep share them. The largest takes about 90 MB."""
+CELLS = 1 << 22
+"""Counters used at once when loads are counted cast by cast (32 MB)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """The routers' directed links, by number."""
+
+    source: Ints
+    target: Ints
+    latency_us: Ints
+
+
+class Network:
+    """Hosts 0 to `hosts` - 1 on the routers of a topology, and what travels between them.
+
+    Directed links are numbered: the routers' links first, then the access link of each host towards its router
+    (`up`), then back (`down`).
+    """
+
+    __slots__ = ("_rows", "access_us", "hosts", "links", "router", "routes", "topology")
+
+    def __init__(self, topology: Topology, routes: Routes, router: list[int], access_us: list[int]) -> None:
+        self.topology, self.routes = topology, routes
+        self.router, self.access_us = router, access_us
+        self.hosts = len(router)
+        self.links = Links(routes.source, routes.target, routes.latency_us)
+        routes.prepare(router)
+        self._rows = [routes.row(each) for each in router]
+
+    def latency_us(self, a: int, b: int) -> int:
+        """One way from host a to host b. Costs 0.15 us: two rows, two access links."""
+        return self._rows[a][self.router[b]] + self.access_us[a] + self.access_us[b]
+
+    def path(self, source: int, target: int) -> tuple[int, ...]:
+        """The directed links between two routers."""
+        return self.routes.path(source, target)
+
+    def paths(self, pairs: Iterable[tuple[int, int]]) -> tuple[Ints, Ints, Ints, Ints]:
+        """The paths of distinct pairs of routers as columns: source, target, position (from 0), link.
+
+        In the order of the pairs, then of the path; a pair of one router with itself has no rows.
+        """
+        ends = np.array(list(pairs), np.int64).reshape(-1, 2)
+        steps = list(self.routes.walk(ends[:, 0], ends[:, 1]))
+        index = np.concatenate([index for index, _ in steps] or [np.zeros(0, np.int64)])
+        link = np.concatenate([link for _, link in steps] or [np.zeros(0, np.int64)])
+        # A walk goes backwards: of one pair, what came last is first on the path.
+        forwards = np.lexsort((-np.arange(len(index)), index))
+        index, link = index[forwards], link[forwards]
+        first = np.searchsorted(index, index)
+        return ends[index, 0], ends[index, 1], np.arange(len(index)) - first, link
+
+    @property
+    def link_count(self) -> int:
+        """Directed links of routers and hosts together."""
+        return len(self.links.source) + 2 * self.hosts
+
+    def up(self, host: int) -> int:
+        """The number of a host's access link towards its router."""
+        return len(self.links.source) + host
+
+    def down(self, host: int) -> int:
+        """The number of a host's access link from its router."""
+        return len(self.links.source) + self.hosts + host
+
+    def link_loads(self, senders: ArrayLike, receivers: ArrayLike) -> Ints:
+        """Packets on each directed link when each sender sends one message to the receiver beside it."""
+        sender, receiver = np.asarray(senders, np.int64), np.asarray(receivers, np.int64)
+        return self._count(sender, receiver, np.zeros_like(sender), 1).ravel()
+
+    def link_peaks(self, senders: ArrayLike, receivers: ArrayLike, casts: ArrayLike) -> tuple[Ints, Ints]:
+        """For each cast that occurs, in order, its packets on the link that carries most of them (PINK)."""
+        sender, receiver = np.asarray(senders, np.int64), np.asarray(receivers, np.int64)
+        distinct, number = np.unique(np.asarray(casts, np.int64), return_inverse=True)
+        order = np.argsort(number, kind="stable")
+        sender, receiver, number = sender[order], receiver[order], number[order]
+        peaks = np.zeros(len(distinct), np.int64)
+        step = max(1, CELLS // max(1, self.link_count))
+        for first in range(0, len(distinct), step):
+            past = min(first + step, len(distinct))
+            among = slice(*np.searchsorted(number, (first, past)))
+            loads = self._count(sender[among], receiver[among], number[among] - first, past - first)
+            peaks[first:past] = loads.max(axis=1)
+        return distinct, peaks
+
+    def _count(self, sender: Ints, receiver: Ints, cast: Ints, casts: int) -> Ints:
+        """Packets by cast and link. Messages between the same routers walk their path together."""
+        width, routers = self.link_count, self.topology.routers
+        access = cast * width + len(self.links.source)
+        loads = np.bincount(access + sender, minlength=casts * width)
+        loads += np.bincount(access + self.hosts + receiver, minlength=casts * width)
+        router = np.array(self.router, np.int64)
+        together, messages = np.unique(
+            (cast * routers + router[sender]) * routers + router[receiver], return_counts=True
+        )
+        shift = together // (routers * routers) * width
+        for index, link in self.routes.walk(together // routers % routers, together % routers):
+            np.add.at(loads, shift[index] + link, messages[index])
+        return loads.reshape(casts, width)
+
+
+def build(kind: str, hosts: int, infrastructure: int, seed: int) -> Network:
+    """A network of this kind, or of the map at this path, with hosts first and infrastructure after them."""
+    topology, routes = _routes(kind, seed) if kind in GENERATED else _map_routes(*_fingerprint(kind))
+    router, access_us = [], []
+    for host in range(hosts):
+        at, over = _draws(seed, "host", host)
+        router.append(int(at * topology.routers))
+        access_us.append(_access_us(topology.access, over))
+    for number in range(infrastructure):
+        at, _ = _draws(seed, "infrastructure", number)
+        router.append(topology.core[int(at * len(topology.core))])
+        access_us.append(topology.infrastructure_us)
+    return Network(topology, routes, router, access_us)
+
+
+def _draws(seed: int, role: str, number: int) -> tuple[float, float]:
+    """Two draws from [0, 1) that belong to one host. A digest costs a tenth of a generator of its own."""
+    state = digest(seed, "network", role, number)
+    return int.from_bytes(state[:6], "big") / 2**48, int.from_bytes(state[6:12], "big") / 2**48
+
+
+def _access_us(access: tuple[Access, ...], draw: float) -> int:
+    """Which technology, and where in its range: one draw for both."""
+    for technology in access:
+        if draw < technology.share or technology is access[-1]:
+            above_us = int(draw / technology.share * (technology.high_us - technology.low_us + 1))
+            return min(technology.low_us + above_us, technology.high_us)
+        draw -= technology.share
+    raise AssertionError("a topology has at least one access technology")
+
+
+@lru_cache(maxsize=CACHED)
+def _routes(kind: str, seed: int) -> tuple[Topology, Routes]:
+    topology = GENERATED[kind](seed)
+    return topology, routes_of(topology)
+
+
+@lru_cache(maxsize=CACHED)
+def _map_routes(path: str, changed: tuple[int, ...]) -> tuple[Topology, Routes]:
+    topology = read_map(Path(path))
+    return topology, routes_of(topology)
+
+
+def _fingerprint(kind: str) -> tuple[str, tuple[int, ...]]:
+    """The map's path, and what shows that it has changed since it was read."""
+    path = Path(kind)
+    if not path.exists():
+        kinds = ", ".join(GENERATED)
+        raise MapError(f"there is no network or map {kind!r}; choose one of {kinds}, or give the path of a map")
+    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    return str(path.resolve()), tuple(
+        number for file in files for number in (file.stat().st_mtime_ns, file.stat().st_size)
+    )

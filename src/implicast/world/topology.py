@@ -1,0 +1,200 @@
+"""Physical networks before hosts hang on them: routers, links with latency, and how hosts are connected.
+
+Three are drawn from a seed, with the router and link counts of the thesis (sections 4.3.1 and 9.3.1); `flat` is one
+router; `maps.py` reads real ones, `worldwide.py` draws the largest. Left out: bandwidth and queues, as in the thesis.
+"""
+
+from bisect import bisect
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import accumulate
+from math import asin, cos, hypot, radians, sin, sqrt
+from random import Random
+
+import numpy as np
+from numpy.typing import NDArray
+
+from implicast.space.digest import stream
+
+Place = tuple[float, float]
+"""Latitude and longitude in degrees."""
+
+LINK_US = 1_600
+KM_PER_MS = 200
+"""A link takes 1.6 ms and 1 ms more per 200 km: the fit over Rocketfuel's measured backbone links."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One technology by which hosts hang on routers: its share of hosts and its range of latencies."""
+
+    name: str
+    share: float
+    low_us: int
+    high_us: int
+
+
+LAN = (Access("LAN", 1.0, 1_000, 5_000),)
+BROADBAND = (
+    Access("LAN", 0.02, 1_000, 5_000),
+    Access("DSL", 0.66, 5_000, 70_000),
+    Access("cable", 0.30, 5_000, 40_000),
+    Access("satellite", 0.02, 100_000, 220_000),
+)
+"""Thesis Table 9.1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """Routers 0 to `routers` - 1, undirected links `(a, b, latency_us)` with a < b, sorted and distinct."""
+
+    name: str
+    routers: int
+    links: tuple[tuple[int, int, int], ...]
+    access: tuple[Access, ...] = LAN
+    infrastructure_us: int = 1_000
+    """The access link of a server or a broker; 1 ms in the thesis (section 9.3.1)."""
+    core: tuple[int, ...] = ()
+    """The routers that servers and brokers may hang on."""
+    mesh: NDArray[np.int32] | None = field(default=None, compare=False)
+    """Instead of links, the measured one-way latency of every pair of routers, in microseconds."""
+
+
+class Wiring:
+    """Links under construction: no loops, no repeats; of two parallel links the quicker one stays."""
+
+    def __init__(self) -> None:
+        self.latency_us: dict[tuple[int, int], int] = {}
+
+    def __len__(self) -> int:
+        return len(self.latency_us)
+
+    def join(self, a: int, b: int, latency_us: int) -> bool:
+        """True when this made a new link."""
+        if a == b:
+            return False
+        ends = (a, b) if a < b else (b, a)
+        before = self.latency_us.get(ends)
+        if before is None or latency_us < before:
+            self.latency_us[ends] = max(1, latency_us)
+        return before is None
+
+    def links(self) -> tuple[tuple[int, int, int], ...]:
+        return tuple((a, b, latency_us) for (a, b), latency_us in sorted(self.latency_us.items()))
+
+
+def core_of(routers: int, links: Iterable[tuple[int, int, int]]) -> tuple[int, ...]:
+    """Routers that are left when dead ends are cut off again and again (the 2-core); all of them in a tree."""
+    beside: list[set[int]] = [set() for _ in range(routers)]
+    for a, b, _ in links:
+        beside[a].add(b)
+        beside[b].add(a)
+    ends = [router for router in range(routers) if len(beside[router]) == 1]
+    while ends:
+        end = ends.pop()
+        if len(beside[end]) == 1:
+            (other,) = beside[end]
+            beside[end].clear()
+            beside[other].discard(end)
+            if len(beside[other]) == 1:
+                ends.append(other)
+    return tuple(router for router in range(routers) if len(beside[router]) > 1) or tuple(range(routers))
+
+
+def distance_km(a: Place, b: Place) -> float:
+    """Along the great circle."""
+    (lat_a, lon_a), (lat_b, lon_b) = ((radians(place[0]), radians(place[1])) for place in (a, b))
+    half = sin((lat_b - lat_a) / 2) ** 2 + cos(lat_a) * cos(lat_b) * sin((lon_b - lon_a) / 2) ** 2
+    return 2 * 6371.0 * asin(min(1.0, sqrt(half)))
+
+
+def distance_us(km: float) -> int:
+    """Latency of a link of this length."""
+    return LINK_US + round(km * 1000 / KM_PER_MS)
+
+
+def weighted(rng: Random, weights: Iterable[float]) -> int:
+    """An index drawn in proportion to its weight."""
+    sums = list(accumulate(weights))
+    return min(bisect(sums, rng.random() * sums[-1]), len(sums) - 1)
+
+
+def spanning_order(rng: Random, members: list[int]) -> list[tuple[int, int]]:
+    """A random recursive tree over the members, as links (parent, child)."""
+    return [(members[rng.randrange(i)], members[i]) for i in range(1, len(members))]
+
+
+def flat() -> Topology:
+    """One router; every host, servers too, on an equal link: 20 ms between any two."""
+    return Topology("flat", 1, (), (Access("equal", 1.0, 10_000, 10_000),), 10_000, (0,))
+
+
+NATIONAL_ROUTERS, NATIONAL_LINKS = 150, 180
+_TRANSIT, _STUB = 14, 4
+_WIDTH_KM, _HEIGHT_KM = 4_500, 2_500
+
+
+def national(seed: int) -> Topology:
+    """A national provider in the transit-stub manner of GT-ITM: a core of transit routers, stubs of four around it."""
+    rng = stream(seed, "network", "national")
+    places = _national_places(rng)
+    wiring = Wiring()
+
+    def join(a: int, b: int) -> bool:
+        return wiring.join(a, b, distance_us(hypot(places[a][0] - places[b][0], places[a][1] - places[b][1])))
+
+    for a in range(1, _TRANSIT):  # each transit router to the nearest before it, then ten more to the core
+        join(a, min(range(a), key=lambda b: hypot(places[a][0] - places[b][0], places[a][1] - places[b][1])))
+    while len(wiring) < _TRANSIT + 9:
+        join(rng.randrange(_TRANSIT), rng.randrange(_TRANSIT))
+    stubs = [list(range(first, first + _STUB)) for first in range(_TRANSIT, NATIONAL_ROUTERS, _STUB)]
+    for number, stub in enumerate(stubs):
+        join(number % _TRANSIT, stub[0])
+        for a, b in spanning_order(rng, stub):
+            join(a, b)
+    while len(wiring) < NATIONAL_LINKS:  # more links inside stubs, and second homes in the core
+        stub = stubs[rng.randrange(len(stubs))]
+        join(rng.choice(stub), rng.choice(stub) if rng.random() < 0.5 else rng.randrange(_TRANSIT))
+    links = wiring.links()
+    return Topology("national", NATIONAL_ROUTERS, links, LAN, core=core_of(NATIONAL_ROUTERS, links))
+
+
+def _national_places(rng: Random) -> list[tuple[float, float]]:
+    """Kilometres on a plane: transit routers anywhere, stub routers within 150 km of their transit router."""
+    places = [(rng.random() * _WIDTH_KM, rng.random() * _HEIGHT_KM) for _ in range(_TRANSIT)]
+    for router in range(_TRANSIT, NATIONAL_ROUTERS):
+        x, y = places[(router - _TRANSIT) // _STUB % _TRANSIT]
+        places.append((x + rng.uniform(-150, 150), y + rng.uniform(-150, 150)))
+    return places
+
+
+LABORATORY_ROUTERS, LABORATORY_LINKS = 447, 612
+_CLUSTERS = (128, 104, 87, 72, 56)
+_BETWEEN_US, _BACKBONE_US, _EDGE_US = 5_000, 3_000, 1_000
+
+
+def laboratory(seed: int) -> Topology:
+    """A laboratory: five clusters joined by single links of 5 ms; inside, a backbone of 3 ms, edges of 1 ms."""
+    rng = stream(seed, "network", "laboratory")
+    wiring = Wiring()
+    clusters, first = [], 0
+    for size in _CLUSTERS:
+        clusters.append(list(range(first, first + size)))
+        first += size
+    backbones = [cluster[: len(cluster) // 6] for cluster in clusters]
+    for a, b in spanning_order(rng, list(range(len(clusters)))):
+        wiring.join(rng.choice(backbones[a]), rng.choice(backbones[b]), _BETWEEN_US)
+    for cluster, backbone in zip(clusters, backbones, strict=True):
+        for a, b in spanning_order(rng, backbone):
+            wiring.join(a, b, _BACKBONE_US)
+        for router in cluster[len(backbone) :]:
+            wiring.join(rng.choice(backbone), router, _EDGE_US)
+    while len(wiring) < LABORATORY_LINKS:  # a third of what is left thickens backbones, the rest are second uplinks
+        which = weighted(rng, _CLUSTERS)
+        if rng.random() < 1 / 3:
+            wiring.join(rng.choice(backbones[which]), rng.choice(backbones[which]), _BACKBONE_US)
+        else:
+            edge = clusters[which][len(backbones[which]) :]
+            wiring.join(rng.choice(backbones[which]), rng.choice(edge), _EDGE_US)
+    links = wiring.links()
+    return Topology("laboratory", LABORATORY_ROUTERS, links, LAN, core=core_of(LABORATORY_ROUTERS, links))
