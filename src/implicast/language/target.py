@@ -1,13 +1,21 @@
 """The values of the language: what a peer is (`Description`) and whom a cast is for (`Target`).
 
 Both are frozen, ordered and encodable, so they travel inside messages. Texts are read by `parse.py`;
-predicates over typed attributes are in `attributes.py`.
+predicates over typed attributes are in `attributes.py`. `str` of a target or a description is a text that reads back
+without a schema (grid steps are written `@17`); `render.py` writes values in decimal.
 """
+
+from collections.abc import Callable
 
 import msgspec
 
+from implicast.language.tags import quoted, written
+
 Scalar = int | str
 """A value of an attribute: a whole number of grid steps, or a string. Decimal grids are exact (`attributes.py`)."""
+
+_BEYOND = 1 << 128
+"""Farther than any grid reaches: the width of an open end."""
 
 
 class Value(msgspec.Struct, frozen=True, array_like=True, order=True):
@@ -15,6 +23,9 @@ class Value(msgspec.Struct, frozen=True, array_like=True, order=True):
 
     attribute: str
     value: Scalar
+
+    def __str__(self) -> str:
+        return f"{written(self.attribute)} = {scalar_text(self.value)}"
 
 
 class Predicate(msgspec.Struct, frozen=True, array_like=True, order=True):
@@ -30,6 +41,42 @@ class Predicate(msgspec.Struct, frozen=True, array_like=True, order=True):
         assert not isinstance(self.high, str), "a range has two ends of one kind"
         return (self.low is None or self.low <= value) and (self.high is None or value <= self.high)
 
+    def meet(self, other: "Predicate") -> "Predicate | None":
+        """The range that both admit, of the same attribute; None if there is none."""
+        if isinstance(self.low, str) or isinstance(other.low, str):
+            return self if self == other else None
+        lows = [each for each in (self.low, other.low) if each is not None]
+        highs = [each for each in (self.high, other.high) if isinstance(each, int)]
+        low, high = max(lows, default=None), min(highs, default=None)
+        if low is not None and high is not None and low > high:
+            return None
+        return Predicate(self.attribute, low, high)
+
+    def within(self, other: "Predicate") -> bool:
+        """Whatever this admits, the other admits too."""
+        return self.attribute == other.attribute and self.meet(other) == self
+
+    def width(self) -> int:
+        """A measure that is larger for the wider of two nested ranges."""
+        if isinstance(self.low, str) or isinstance(self.high, str):
+            return 0
+        return (_BEYOND if self.high is None else self.high) - (-_BEYOND if self.low is None else self.low)
+
+    def __str__(self) -> str:
+        return self.text(scalar_text)
+
+    def text(self, value_text: Callable[[Scalar], str]) -> str:
+        """As one writes it, values in the given manner."""
+        name = written(self.attribute)
+        if self.low is not None and self.low == self.high:
+            return f"{name} = {value_text(self.low)}"
+        if self.low is None and self.high is not None:
+            return f"{name} <= {value_text(self.high)}"
+        if self.high is None and self.low is not None:
+            return f"{name} >= {value_text(self.low)}"
+        low, high = ("" if end is None else value_text(end) for end in (self.low, self.high))
+        return f"{name} in {low}..{high}"
+
 
 class Description(msgspec.Struct, frozen=True, array_like=True, order=True):
     """What a peer says of itself: its tags, sorted and distinct, and its values, sorted by attribute."""
@@ -39,6 +86,9 @@ class Description(msgspec.Struct, frozen=True, array_like=True, order=True):
 
     def value(self, attribute: str) -> Scalar | None:
         return next((each.value for each in self.values if each.attribute == attribute), None)
+
+    def __str__(self) -> str:
+        return ", ".join([*map(written, self.tags), *map(str, self.values)])
 
 
 class Term(msgspec.Struct, frozen=True, array_like=True, order=True):
@@ -52,11 +102,16 @@ class Term(msgspec.Struct, frozen=True, array_like=True, order=True):
         tags = description.tags
         if not all(tag in tags for tag in self.has) or any(tag in tags for tag in self.lacks):
             return False
-        return all((value := description.value(each.attribute)) is not None and each.admits(value) for each in self.where)
+        return all(
+            (value := description.value(each.attribute)) is not None and each.admits(value) for each in self.where
+        )
+
+    def __str__(self) -> str:
+        return " & ".join([*map(written, self.has), *("!" + written(tag) for tag in self.lacks), *map(str, self.where)])
 
 
 class Target(msgspec.Struct, frozen=True, array_like=True, order=True):
-    """A disjunction of terms in normal form: sorted, distinct, none absorbed by another. Equal targets are equal values."""
+    """A disjunction of terms in normal form: sorted, distinct, none absorbed by another. Equal targets are equal."""
 
     terms: tuple[Term, ...]
 
@@ -66,3 +121,11 @@ class Target(msgspec.Struct, frozen=True, array_like=True, order=True):
     def least_term(self, description: Description) -> Term | None:
         """The least of the terms that select: who handles it notifies, so that nobody is notified twice."""
         return next((term for term in self.terms if term.selects(description)), None)
+
+    def __str__(self) -> str:
+        return " | ".join(map(str, self.terms))
+
+
+def scalar_text(value: Scalar) -> str:
+    """A value that needs no schema to be read: a grid step `@17`, or a string in quotes."""
+    return f"@{value}" if isinstance(value, int) else quoted(value)
