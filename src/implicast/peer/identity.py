@@ -28,6 +28,9 @@ TAIL_BYTES = 8
 PLACES_MAX = 64
 """Default bound on the places one applicant may hold."""
 
+TRIALS_MAX = 1_024
+"""Realms one applicant may ever ask for: each shows it one more drawn place, and it might keep the one it likes best."""
+
 VALIDITY_US = 365 * 86_400 * 1_000_000
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -85,7 +88,8 @@ class Authority:
         self._secret, self._vectors, self._roster = secret, vectors, roster
         self._places_max, self._validity_us = places_max, validity_us
         self._places: dict[str, dict[bytes, Certificate]] = {}
-        self._revoked: list[int] = []
+        self._tried: dict[str, set[bytes]] = {}
+        self._revoked: dict[int, int] = {}  # serial -> until_us; what has expired need not be listed
         self._serial = 0
         self._revocations = 0
 
@@ -104,28 +108,36 @@ class Authority:
         if self._roster is not None and applicant not in self._roster:
             raise Declined(f"{applicant} is not on the roster")
         held = self._places.setdefault(applicant, {})
+        tried = self._tried.setdefault(applicant, set())
         if realm not in held and len(held) >= self._places_max:
             raise Declined(f"{applicant} holds {len(held)} places, which is all an applicant may")
-        key, vector = self.place(applicant, realm)
-        self._serial += 1
-        bare = Certificate(key, vector, address, public, self._serial, now_us, now_us + self._validity_us, b"")
-        held[realm] = msgspec.structs.replace(bare, signature=self._signer.sign(bare.body()))
+        if realm not in tried and len(tried) >= TRIALS_MAX:
+            raise Declined(f"{applicant} has tried {len(tried)} realms, which is all an applicant may")
+        tried.add(realm)
+        held[realm] = self._certify(*self.place(applicant, realm), address, public, now_us)
         return held[realm]
 
+    def _certify(self, key: bytes, vector: int, address: Address, public: bytes, now_us: int) -> Certificate:
+        self._serial += 1
+        bare = Certificate(key, vector, address, public, self._serial, now_us, now_us + self._validity_us, b"")
+        return msgspec.structs.replace(bare, signature=self._signer.sign(bare.body()))
+
     def release(self, applicant: str, realm: bytes) -> None:
-        """The applicant gives a place up: its certificate is revoked only if it is still valid for long."""
-        held = self._places.get(applicant, {})
-        held.pop(realm, None)
+        """The applicant gives a place up. Its certificate joins the revoked, or the limit could be passed by and by."""
+        given_up = self._places.get(applicant, {}).pop(realm, None)
+        if given_up is not None:
+            self._revoked[given_up.serial] = given_up.until_us
 
-    def held(self, applicant: str) -> int:
-        """How many places an applicant holds."""
-        return len(self._places.get(applicant, {}))
+    def held(self, applicant: str) -> tuple[Certificate, ...]:
+        """The certificates an applicant holds."""
+        return tuple(self._places.get(applicant, {}).values())
 
-    def revoke(self, *serials: int) -> Revocation:
-        """Declare certificates void; the list is signed anew and numbered one higher."""
-        self._revoked = sorted({*self._revoked, *serials})
+    def revoke(self, now_us: int, *certificates: Certificate) -> Revocation:
+        """Declare certificates void and sign the list of all that are, numbered one higher."""
+        self._revoked.update({each.serial: each.until_us for each in certificates})
+        self._revoked = {serial: until_us for serial, until_us in self._revoked.items() if until_us > now_us}
         self._revocations += 1
-        bare = Revocation(self._revocations, tuple(self._revoked), b"")
+        bare = Revocation(self._revocations, tuple(sorted(self._revoked)), b"")
         return msgspec.structs.replace(bare, signature=self._signer.sign(bare.body()))
 
 
@@ -133,7 +145,7 @@ class Trust:
     """One peer's view of the authority: its public key, what it revoked, and which certificates were checked already.
 
     `flaw` names what is wrong with a certificate, or None. Checked certificates are remembered (`checked_max`, the
-    longest unused go first): a table's entries are met again and again, and Ed25519 costs 110 us a time.
+    first come go first): a table's entries are met again and again, and Ed25519 costs 110 us a time.
     """
 
     __slots__ = ("_authority", "_checked", "_checked_max", "_revocation", "_revoked", "_scheme", "_vectors")

@@ -1,0 +1,132 @@
+"""Routing tables with k-redundant lists: the rule, and what can be asked of a list. Pure.
+
+Paper, section 2.2: the level-i list of v reaches, along v's ring of level i, as far to each side as k-1 members that
+share i+1 digits with v; when the two walks would meet, it is the whole ring ("full"), and i is v's top level.
+Whatever has a key and a vector can be listed: certificates in the network, bare spots in trials.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from typing import Generic, Protocol, TypeVar
+
+from implicast.space.vector import Vectors
+
+
+class Placed(Protocol):
+    """Whoever has a place in the graph."""
+
+    @property
+    def key(self) -> bytes: ...
+
+    @property
+    def vector(self) -> int: ...
+
+
+Node = TypeVar("Node", bound=Placed)
+
+
+class Level(Generic[Node]):
+    """One list: `nodes` clockwise, the owner at index `own`. `fresh[i]`: node i shares exactly this level's digits."""
+
+    __slots__ = ("_shift", "_sorted", "fresh", "full", "nodes", "own")
+
+    def __init__(self, nodes: Sequence[Node], own: int, full: bool, fresh: Sequence[bool]) -> None:
+        self.nodes, self.own, self.full, self.fresh = tuple(nodes), own, full, tuple(fresh)
+        keys = [node.key for node in self.nodes]
+        self._sorted = sorted(keys)
+        self._shift = bisect_left(self._sorted, keys[0])
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def position(self, key: bytes) -> int:
+        """How many listed nodes one meets clockwise from the first before `key`; all of them if it is not inside."""
+        found = (bisect_left(self._sorted, key) - self._shift) % len(self.nodes)
+        return found if found or key == self.nodes[0].key else len(self.nodes)
+
+    def spans(self, key: bytes) -> bool:
+        """Whether a node with this key, if there were one in the ring, would have to be listed."""
+        return self.full or self.position(key) < len(self.nodes)
+
+
+class Table(Generic[Node]):
+    """The lists of one node, from level 0 to its top level."""
+
+    __slots__ = ("levels", "owner")
+
+    def __init__(self, owner: Node, levels: Sequence[Level[Node]]) -> None:
+        self.owner, self.levels = owner, tuple(levels)
+
+    @property
+    def top(self) -> int:
+        return len(self.levels) - 1
+
+    def contacts(self) -> list[Node]:
+        """Everyone listed at any level, once, the owner left out, in the order of keys."""
+        found = {node.key: node for level in self.levels for node in level.nodes}
+        del found[self.owner.key]
+        return [found[key] for key in sorted(found)]
+
+
+def walk_left(near: Sequence[bool], own: int, wanted: int) -> int:
+    """How many places to the left of `own` (circular) until `wanted` marked nodes have been met."""
+    return _walk(near, own, wanted, -1)
+
+
+def walk_right(near: Sequence[bool], own: int, wanted: int) -> int:
+    return _walk(near, own, wanted, 1)
+
+
+def _walk(near: Sequence[bool], own: int, wanted: int, step: int) -> int:
+    met = places = 0
+    while met < wanted and places < len(near) - 1:
+        places += 1
+        met += near[(own + step * places) % len(near)]
+    return places
+
+
+def table_of(owner: Node, known: Iterable[Node], k: int, vectors: Vectors) -> Table[Node]:
+    """The owner's table if the nodes it knows were all there are. The rule as the paper has it, ring by ring."""
+    others = {node.key: node for node in known}
+    others[owner.key] = owner
+    ring = [others[key] for key in sorted(others)]
+    levels: list[Level[Node]] = []
+    while True:
+        number = len(levels)
+        near = [vectors.common(owner.vector, node.vector) > number for node in ring]
+        own = next(index for index, node in enumerate(ring) if node.key == owner.key)
+        levels.append(cut(ring, near, own, k))
+        if levels[-1].full:
+            return Table(owner, levels)
+        ring = [node for node, is_near in zip(ring, near, strict=True) if is_near]
+
+
+def cut(ring: Sequence[Node], near: Sequence[bool], own: int, k: int) -> Level[Node]:
+    """The list that the rule cuts out of a ring; `near` marks those who share one more digit, the owner among them."""
+    if sum(near) - 1 < 2 * (k - 1):
+        return Level(ring, own, True, [not each for each in near])
+    left, right = walk_left(near, own, k - 1), walk_right(near, own, k - 1)
+    picked = [(own + place) % len(ring) for place in range(-left, right + 1)]
+    return Level([ring[index] for index in picked], left, False, [not near[index] for index in picked])
+
+
+def every_class(owner: Node, known: Iterable[Node], k: int, vectors: Vectors) -> list[Node]:
+    """Whom a newcomer must tell: at each level, to each side, until every digit class has k-1 members.
+
+    Lists are not symmetric: how far v's reaches depends on v's digits, not on the newcomer's (ring upkeep, D.1).
+    """
+    table = table_of(owner, known, k, vectors)
+    nodes = {node.key: node for node in known}
+    nodes[owner.key] = owner
+    ring = [nodes[key] for key in sorted(nodes)]
+    told: dict[bytes, Node] = {}
+    for number in range(table.top + 1):
+        ring = [node for node in ring if vectors.common(owner.vector, node.vector) >= number]
+        own = next(index for index, node in enumerate(ring) if node.key == owner.key)
+        classes = [vectors.digit(node.vector, number) for node in ring]
+        for digit in range(vectors.alpha):
+            marked = [each == digit for each in classes]
+            left, right = walk_left(marked, own, k - 1), walk_right(marked, own, k - 1)
+            told.update((ring[(own + at) % len(ring)].key, ring[(own + at) % len(ring)]) for at in range(-left, right + 1))
+    del told[owner.key]
+    return [told[key] for key in sorted(told)]
