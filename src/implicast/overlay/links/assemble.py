@@ -1,0 +1,93 @@
+"""A standing ring at once, and the checks that hold for assembled and grown rings alike, made from outside."""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Protocol, TypeVar
+
+from implicast.overlay.links.links import Links
+from implicast.overlay.links.messages import CheckRound
+from implicast.overlay.links.refs import FIRST, Ref
+from implicast.overlay.links.state import IN, OUT
+
+
+def assemble_ring(nodes: Iterable[Links]) -> list[Links]:
+    """Link all nodes into the converged ring, and return them in ring order."""
+    ordered = sorted(nodes, key=lambda node: node.me.place)
+    count = len(ordered)
+    for index, node in enumerate(ordered):
+        known = min(node.settings.lefts, count - 1)
+        node.state = IN
+        node.left, node.right = ordered[index - 1].me, ordered[(index + 1) % count].me
+        node.lnum = node.rnum = FIRST
+        node.lefts = tuple(ordered[index - step].me for step in range(1, known + 1))
+        if node.settings.check_us:  # at a random phase, else all would look at once
+            node.host.after(int(node.host.rng.random() * node.settings.check_us), CheckRound(node.me.life))
+    return ordered
+
+
+class Linked(Protocol):
+    """What the look from outside needs of a node, however its ring is kept."""
+
+    state: str
+    me: Ref
+
+    @property
+    def right(self) -> Ref: ...
+
+
+Node = TypeVar("Node", bound=Linked)
+
+
+def members(nodes: Iterable[Node]) -> list[Node]:
+    return sorted((node for node in nodes if node.state == IN), key=lambda node: node.me.place)
+
+
+def opening(nodes: Sequence[Linked]) -> str | None:
+    """The first place where the right pointers of the members fail to be one cycle in key order; None if closed."""
+    here = {node.me: node for node in nodes if node.state != OUT}
+    inside = members(nodes)
+    if not inside:
+        return None
+    cycle = [inside[0].me]
+    while (step := here[cycle[-1]].right) != cycle[0]:
+        if step not in here:
+            return f"{_name(cycle[-1])} has on its right {_name(step)}, which is not there"
+        cycle.append(step)
+        if len(cycle) > len(here):
+            return f"the right pointers from {_name(cycle[0])} do not come back to it"
+    if sum(low.place >= high.place for low, high in pairwise([*cycle, cycle[0]])) != 1:
+        return "the right pointers are not in clockwise order: " + " ".join(map(_name, cycle))
+    on_cycle = set(cycle)
+    missing = next((node.me for node in inside if node.me not in on_cycle), None)
+    return f"{_name(missing)} is a member off the ring" if missing else None
+
+
+def ring_objections(nodes: Sequence[Links]) -> list[str]:
+    """What is wrong with a ring at rest: not closed, not paired, lists not exact, operations unsettled."""
+    open_at = opening(nodes)
+    if open_at is not None:
+        return [f"the ring is open: {open_at}"]
+    inside = members(nodes)
+    wrong = [f"{_name(node.me)} is still {node.state}" for node in nodes if node.state not in (IN, OUT)]
+    for index, node in enumerate(inside):
+        right = inside[(index + 1) % len(inside)]
+        if (right.left, right.lnum) != (node.me, node.rnum) or not node.conf:
+            wrong.append(f"{_name(right.me)} does not know {_name(node.me)} as its left neighbour")
+        if node.pend is not None:
+            wrong.append(f"{_name(node.me)} has an operation pending")
+    return wrong
+
+
+def list_objections(nodes: Sequence[Links]) -> list[str]:
+    """Lists of nearest left nodes that are not exact. They become so after `lefts` rounds of checking."""
+    inside = members(nodes)
+    wrong = []
+    for index, node in enumerate(inside):
+        known = min(node.settings.lefts, len(inside) - 1)
+        if node.lefts != tuple(inside[index - step].me for step in range(1, known + 1)):
+            wrong.append(f"{_name(node.me)} lists other left nodes than there are")
+    return wrong
+
+
+def _name(ref: Ref) -> str:
+    return f"{ref.address} (key {ref.key}, life {ref.life})"

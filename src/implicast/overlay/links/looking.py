@@ -1,0 +1,105 @@
+"""Looking left: detection, consistency and repair in one walk.
+
+The walk only reads: it asks a node on the left who is on its right, and goes on to whoever that is until it arrives
+at itself. What changes anything is again the comparing SetR. Of several repairers one wins, the others look again.
+Failures are noticed only from the right: each node is looked at by one other.
+"""
+
+from implicast.overlay.links.holder import Holder
+from implicast.overlay.links.messages import INSERT, REPLACE, Check, CheckNow, CheckRound, RetryCheck, Stat
+from implicast.overlay.links.refs import Number, Ref, cut_list, lies_between
+from implicast.overlay.links.state import IN, Walk
+from implicast.peer.contract import Address, handles
+
+
+class Looking(Holder):
+    """Finds its true left neighbour."""
+
+    __slots__ = ()
+
+    def request(self, kind: int, target: Ref, new: Ref, cur: Ref, cur_num: Number, new_num: Number) -> None:
+        raise NotImplementedError
+
+    def check(self) -> None:
+        """Look to the left now, if nothing else is under way."""
+        if self.state == IN and self.pend is None and self.walk is None:
+            known = [self.left, *(ref for ref in self.lefts if ref != self.left)]
+            rest = [ref for ref in known if not self._is_lost(ref) and ref != self.me]
+            self.look([*rest, self.me])
+
+    def look(self, rest: list[Ref], reached_from: tuple[Ref, Number] | None = None) -> None:
+        self.token += 1
+        self.walk = Walk(self.token, rest[0], reached_from, rest[1:])
+        self.host.after(self.settings.rto_us, RetryCheck(self.token))
+        self._ask_who_is_right_of(rest[0])
+
+    def _ask_who_is_right_of(self, ref: Ref) -> None:
+        self._say(ref, Check(ref, self.me, self.token, self.left, self.lnum))
+
+    @handles(RetryCheck)
+    def on_retry_check(self, alarm: RetryCheck) -> None:
+        walk = self.walk
+        if walk is None or walk.token != alarm.token:
+            return
+        if self.settings.tries and walk.tried >= self.settings.tries:
+            self._suspect(walk.at)
+            self.walked_into_nobody(walk)
+            return
+        self._later(self._backoff_us(walk.tried), alarm)
+        walk.tried += 1
+        self._ask_who_is_right_of(walk.at)
+
+    def walked_into_nobody(self, walk: Walk) -> None:
+        """The node that was asked is lost: mend where it was reached from, else begin with the next of the list."""
+        self.walk = None
+        if walk.reached_from is not None:
+            self.settle(walk.reached_from[0], walk.at, walk.reached_from[1])
+        elif walk.rest:
+            self.look(walk.rest)
+
+    @handles(Stat)
+    def on_stat(self, sender: Address, stat: Stat) -> None:
+        walk = self.walk
+        if stat.to != self.me or walk is None or stat.token != walk.token or stat.by != walk.at:
+            return
+        self._forgive(stat.by)
+        self.walk = None
+        if stat.num is None or self.state != IN or self.pend is not None:
+            return  # still being inserted: nothing can be said; the next check will
+        if stat.right == self.me:
+            self._arrived(stat, stat.num)
+        elif lies_between(stat.by, stat.right, self.me) and not self._is_lost(stat.right):
+            self.look([stat.right], (stat.by, stat.num))
+        else:
+            self.settle(stat.by, stat.right, stat.num)
+
+    def _arrived(self, stat: Stat, num: Number) -> None:
+        """At the node whose right is this one."""
+        lefts = cut_list(list(stat.lefts), self.me, self.settings.lefts)
+        if num > self.lnum:
+            self._take_left(stat.by, num, lefts)
+        elif stat.by == self.left and num == self.lnum:
+            self.lefts = lefts
+        else:
+            self.settle(stat.by, self.me, num)
+
+    def settle(self, holder: Ref, cur: Ref, cur_num: Number) -> None:
+        """Make this node the right neighbour of `holder`, in place of `cur`, with a number that beats all before.
+
+        A nearer right neighbour is kept when re-entering (replace), so that whole stretches come back in one step.
+        """
+        self.gen = max(self.gen, self.lnum[0]) + 1
+        beyond = cur != self.me and not lies_between(holder, cur, self.me)
+        kind = INSERT if beyond and not lies_between(self.me, self.right, cur) else REPLACE
+        self.request(kind, holder, self.me, cur, cur_num, (self.gen, 0))
+
+    @handles(CheckNow)
+    def on_check_now(self, alarm: CheckNow) -> None:
+        if alarm.life == self.me.life:
+            self.check()
+
+    @handles(CheckRound)
+    def on_check_round(self, alarm: CheckRound) -> None:
+        if alarm.life == self.me.life and self.state != "out":
+            self.check()
+            self._start_checking()

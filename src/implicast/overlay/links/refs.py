@@ -1,0 +1,53 @@
+"""Who is meant: one life of one peer at one place of the circle.
+
+A peer that left, crashed or gave up joining comes back only with a larger life: two lives are two nodes, so that
+nothing said to the old one can harm the new one.
+"""
+
+from typing import Any
+
+import msgspec
+
+from implicast.peer.contract import Address
+from implicast.space.ring import Key, between
+
+Place = tuple[Key, Any]
+"""Key and address: ring order. Equal keys of different peers are in order; two lives of one peer share a place."""
+
+Number = tuple[int, int]
+"""Number of a left pointer: (repair, step), compared in that order, so that a repair beats all that was before it."""
+
+FIRST: Number = (0, 0)
+
+
+def after(number: Number) -> Number:
+    """The number of whoever takes the link over."""
+    return number[0], number[1] + 1
+
+
+class Ref(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One life of one peer."""
+
+    key: Key
+    address: Address
+    life: int = 0
+
+    @property
+    def place(self) -> Place:
+        return self.key, self.address
+
+
+def lies_between(low: Ref, ref: Ref, high: Ref) -> bool:
+    """Whether ref's place is in the open arc (low, high)."""
+    return between(low.place, ref.place, high.place)
+
+
+def cut_list(refs: list[Ref], owner: Ref, longest: int) -> tuple[Ref, ...]:
+    """A list ends where it meets its owner: in small rings it would else run on round the circle and feed
+    entries that have long gone to the next list for ever."""
+    kept: list[Ref] = []
+    for ref in refs[:longest]:
+        if ref.address == owner.address:
+            break
+        kept.append(ref)
+    return tuple(kept)

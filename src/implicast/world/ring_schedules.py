@@ -1,0 +1,246 @@
+"""Seeded hostile schedules for rings: joins, leaves and rejoins at once on neighbouring places, with loss, delay,
+reordering and repeats, looked at from outside after every single event.
+
+    verdict = run_schedule(seed=17)             # the doubly linked ring
+    verdict = run_schedule(17, upkeep="plain")  # Chord's stabilising, by the same deeds
+
+A schedule is a function of its seed alone, so any failure replays from it. The network's disturbance ends at
+`CALM_US`; afterwards the ring must converge. What the model grants: whoever joins is introduced to a live member.
+"""
+
+from dataclasses import dataclass, field
+from random import Random
+
+from implicast.overlay.links.assemble import assemble_ring, list_objections, opening, ring_objections
+from implicast.overlay.links.links import Links
+from implicast.overlay.links.settings import LinkSettings
+from implicast.overlay.links.stabilise import Stabilise, StabiliseSettings
+from implicast.overlay.links.state import IN, OUT
+from implicast.peer.contract import Address, Host, Peer
+from implicast.space.digest import stream
+from implicast.world.journal import JOIN, UPKEEP
+from implicast.world.world import World
+
+PLACES = 12
+"""On the circle: few, so that most deeds are neighbours."""
+CALM_US = 20_000_000
+END_US = 60_000_000
+BOOTSTRAP_US = 500_000
+"""How often those who want to join are told of another member."""
+
+
+class RingPeer(Peer, parts={"links": Links}):
+    """A peer that is nothing but its place in the linked ring."""
+
+    __slots__ = ("links",)
+
+    def __init__(self, address: Address, host: Host, settings: LinkSettings) -> None:
+        super().__init__(address, host)
+        assert isinstance(address, int), "schedules are run in the world"
+        self.links = Links(address, host, address, settings)
+
+
+class StabilisedPeer(Peer, parts={"links": Stabilise}):
+    """The same, kept by stabilising."""
+
+    __slots__ = ("links",)
+
+    def __init__(self, address: Address, host: Host, settings: StabiliseSettings) -> None:
+        super().__init__(address, host)
+        assert isinstance(address, int), "schedules are run in the world"
+        self.links = Stabilise(address, host, address, settings)
+
+
+@dataclass(slots=True)
+class Hardship:
+    """The fate of messages: 5 to 80 ms one way, a share of 200 to 1,500 ms, losses and repeats until calm."""
+
+    chance: Random
+    loss: float
+    repeat: float
+    slow: float
+
+    def fate(self, now_us: int, sender: int, receiver: int, latency_us: int) -> tuple[int, ...]:
+        if now_us >= CALM_US:
+            return (self._taken_us(0.0),)
+        if self.chance.random() < self.loss:
+            return ()
+        copies = 2 if self.chance.random() < self.repeat else 1
+        return tuple(self._taken_us(self.slow) for _ in range(copies))
+
+    def _taken_us(self, slow: float) -> int:
+        if self.chance.random() < slow:
+            return int(self.chance.uniform(200_000, 1_500_000))
+        return int(self.chance.uniform(5_000, 80_000))
+
+
+class Nowhere:
+    """A network without distances: the hardship decides all delays."""
+
+    def latency_us(self, a: int, b: int) -> int:
+        return 0
+
+
+@dataclass(slots=True)
+class RingVerdict:
+    """How a ring fared in one schedule."""
+
+    seed: int
+    events: int = 0
+    open_events: int = 0
+    open_us: int = 0
+    first_opening: str = ""
+    objections: list[str] = field(default_factory=list)
+    """What was still wrong at the end."""
+    crashes: int = 0
+
+    @property
+    def clean(self) -> bool:
+        return not (self.open_events or self.objections)
+
+    def replay(self) -> str:
+        return f"from implicast.world.ring_schedules import run_schedule; print(run_schedule({self.seed}))"
+
+
+class Schedule:
+    """One schedule under way."""
+
+    def __init__(self, seed: int, upkeep: str, settings: LinkSettings, crashes: int) -> None:
+        self.chance = stream(seed, "ring schedule")
+        chance = self.chance
+        hardship = Hardship(
+            stream(seed, "hardship"), chance.choice((0, 0.05, 0.15, 0.3)), chance.choice((0, 0.05, 0.2)),
+            chance.choice((0, 0.1, 0.4)),
+        )  # fmt: skip
+        self.world = World(Nowhere(), seed, faults=hardship)
+        self.upkeep = upkeep
+        self.nodes: list[Links | Stabilise] = []
+        for address in range(PLACES):
+            peer = self._peer(address, settings)
+            self.world.place(address, peer)
+            self.nodes.append(peer.links)
+        self.alive = [True] * PLACES
+        self.verdict = RingVerdict(seed)
+        self._prepare(crashes)
+
+    def _peer(self, address: int, settings: LinkSettings) -> RingPeer | StabilisedPeer:
+        host = self.world.host(address)
+        if self.upkeep == "links":
+            return RingPeer(address, host, settings)
+        return StabilisedPeer(address, host, StabiliseSettings(cured=self.upkeep == "cured"))
+
+    def _prepare(self, crashes: int) -> None:
+        chance = self.chance
+        standing = chance.sample(range(PLACES), chance.randrange(1, 8))
+        self._stand_up(sorted(standing))
+        within_us = chance.choice((600_000, 4_000_000))
+        for _ in range(chance.randrange(2, 13)):
+            self.world.at(1_000_000 + int(chance.random() * within_us), JOIN, self._deed)
+        for _ in range(chance.randrange(crashes + 1)):
+            self.world.at(1_000_000 + int(chance.random() * within_us), UPKEEP, self._crash)
+        self.world.at(BOOTSTRAP_US, UPKEEP, self._bootstrap)
+
+    def _stand_up(self, standing: list[int]) -> None:
+        """Links are assembled; stabilising starts from the same converged ring."""
+        nodes = [self.nodes[address] for address in standing]
+        links = [node for node in nodes if isinstance(node, Links)]
+        if links:
+            assemble_ring(links)
+        for index, node in enumerate(nodes):
+            if isinstance(node, Stabilise):
+                after = [nodes[(index + step) % len(nodes)].me for step in range(1, len(nodes))]
+                node.found_ring()
+                node.rights = tuple(after[:4])
+                node.left = nodes[index - 1].me if len(nodes) > 1 else None
+        if not links:
+            fresh = {node.me.address: node.me for node in nodes}
+            for node in nodes:
+                assert isinstance(node, Stabilise), "one upkeep at a time"
+                node.rights = tuple(fresh[ref.address] for ref in node.rights)
+                node.left = fresh[node.left.address] if node.left else None
+
+    # Deeds
+
+    def _deed(self) -> None:
+        """Somebody leaves, half of the time together with its right neighbour, or somebody joins or comes back."""
+        inside, outside = self._members(), self._outside()
+        if inside and (not outside or self.chance.random() < 0.5):
+            index = self.chance.randrange(len(inside))
+            inside[index].leave()
+            if self.chance.random() < 0.5 and len(inside) > 1:
+                inside[(index + 1) % len(inside)].leave()
+        elif outside:
+            self._join(self.chance.choice(outside))
+
+    def _join(self, node: Links | Stabilise) -> None:
+        inside = self._members()
+        if inside:
+            node.join((self.chance.choice(inside).address,))
+        elif not any(each.state != OUT or each.introducers for each in self._living()):
+            node.found_ring()
+
+    def _crash(self) -> None:
+        inside = self._members()
+        if len(inside) > 1:
+            index = self.chance.randrange(len(inside))
+            for victim in inside[index : index + self.chance.randrange(1, 3)][: len(inside) - 1]:
+                assert isinstance(victim.address, int), "schedules are run in the world"
+                self.alive[victim.address] = False
+                self.world.crash(victim.address)
+                self.verdict.crashes += 1
+
+    def _bootstrap(self) -> None:
+        self.world.at(self.world.now_us + BOOTSTRAP_US, UPKEEP, self._bootstrap)
+        inside = self._members()
+        seekers = [node for node in self._living() if node.state == OUT and node.introducers]
+        for node in seekers:
+            if inside:
+                node.introducers = (self.chance.choice(inside).address,)
+        if seekers and not any(node.state != OUT for node in self._living()):
+            seekers[0].introducers = ()
+            seekers[0].found_ring()
+
+    def _living(self) -> list[Links | Stabilise]:
+        return [node for node, alive in zip(self.nodes, self.alive, strict=True) if alive]
+
+    def _members(self) -> list[Links | Stabilise]:
+        return [node for node in self._living() if node.state == IN]
+
+    def _outside(self) -> list[Links | Stabilise]:
+        return [node for node in self._living() if node.state == OUT and not node.introducers]
+
+    # Looking on
+
+    def run(self) -> RingVerdict:
+        verdict, world = self.verdict, self.world
+        opened: str | None = None
+        while world.agenda.next_us() <= END_US:
+            if opened:
+                verdict.open_us += world.agenda.next_us() - world.now_us
+            world.step()
+            verdict.events += 1
+            opened = opening(self._living())
+            if opened:
+                verdict.open_events += 1
+                verdict.first_opening = verdict.first_opening or f"at {world.now_us} us: {opened}"
+        verdict.objections = self._objections()
+        return verdict
+
+    def _objections(self) -> list[str]:
+        links = [node for node in self._living() if isinstance(node, Links)]
+        if not links:
+            opened = opening(self._living())
+            return [opened] if opened else []
+        waiting = [f"{node.address} never got in" for node in links if node.introducers]
+        return ring_objections(links) + list_objections(links) + waiting
+
+
+SCHEDULE_SETTINGS = LinkSettings(check_us=2_000_000)
+"""Live nodes are never suspected; without crashes requests repeat until they are answered."""
+
+
+def run_schedule(
+    seed: int, upkeep: str = "links", settings: LinkSettings = SCHEDULE_SETTINGS, crashes: int = 0
+) -> RingVerdict:
+    """One schedule. `upkeep`: `links`, `plain` (Chord as published) or `cured`."""
+    return Schedule(seed, upkeep, settings, crashes).run()
