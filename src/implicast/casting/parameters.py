@@ -43,7 +43,8 @@ class Parameter:
 
     def _convert(self, design: str, given: Setting) -> Setting:
         kind = type(self.default)
-        wrong = ParameterError(f"{design}: {self.name}={given} is not {_KIND_NAMES[kind]}; it takes {self.range_text()}")
+        takes = f"it takes {self.range_text()}"
+        wrong = ParameterError(f"{design}: {self.name}={given} is not {_KIND_NAMES[kind]}; {takes}")
         if kind is bool:
             if str(given).lower() in ("true", "yes", "1", "false", "no", "0"):
                 return str(given).lower() in ("true", "yes", "1")

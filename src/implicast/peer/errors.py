@@ -14,7 +14,15 @@ A broken invariant of our own is an `assert` with a sentence.
 
 from implicast.language.errors import ImplicastError, LanguageError, LocalError
 
-__all__ = ["ImplicastError", "LanguageError", "LocalError", "MapError", "ParameterError", "RemoteError", "ScenarioError"]
+__all__ = [
+    "ImplicastError",
+    "LanguageError",
+    "LocalError",
+    "MapError",
+    "ParameterError",
+    "RemoteError",
+    "ScenarioError",
+]
 
 
 class ParameterError(LocalError):

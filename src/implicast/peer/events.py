@@ -34,7 +34,7 @@ class Left(Message):
 
 
 class Settled(Message):
-    """The publisher knows how its cast ended (in designs that can tell): how many were told, how many never answered."""
+    """The publisher knows how its cast ended (in designs that can tell): how many were told, how many silent."""
 
     cast: CastId
     notified: int

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from implicast.language.parse import render
+from implicast.language.render import render
 from implicast.language.target import Description, Target
 from implicast.peer.contract import Message
 from implicast.peer.events import Joined, Left, Refused, Registered, Settled, Withdrawn

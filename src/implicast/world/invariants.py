@@ -7,9 +7,9 @@
     only the registered  a notified peer had registered
 
 A version of a description is *possibly in force* from when it was asked for until its successor is complete. A peer
-must be notified of a cast when something was complete at the time of the cast and every version possibly in force during
-the cast's flight is selected; it may be notified when one of them is. The selection is computed here
-from the posting lists of all versions ever registered; it shares no code with any design.
+must be notified of a cast when something was complete at the time of the cast and every version possibly in force
+during the cast's flight is selected; it may be notified when one of them is. The selection is computed here from the
+posting lists of all versions ever registered; it shares no code with any design.
 """
 
 from collections import Counter

@@ -12,7 +12,6 @@ from implicast.casting.designs import Design, Plan
 from implicast.casting.parameters import Parameters
 from implicast.peer.contract import Peer
 from implicast.peer.errors import ImplicastError
-from implicast.peer.member import Member
 from implicast.peer.wire import Codec, size
 from implicast.space.digest import stream
 from implicast.workload.workload import Workload, workload

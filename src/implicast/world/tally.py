@@ -9,6 +9,7 @@ Gini coefficient over all, the idle ones included.
 - RTH: all messages of a cast / (1 + group); RAH, RMH: mean and largest hops to a member / 2; means over casts.
 """
 
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -130,7 +131,7 @@ def link_measures(trace: Trace, journal: Path) -> Measures:
     source, target = trace.router[trace.sender[order]], trace.router[trace.receiver[order]]
     total, pink = np.zeros(links, np.int64), 0
     cuts = np.searchsorted(trace.cast[order], np.arange(len(trace.publisher) + 1))
-    for start, end in zip(cuts[:-1], cuts[1:], strict=True):
+    for start, end in itertools.pairwise(cuts):
         loads = paths.loads(source[start:end], target[start:end], links)
         pink = max(pink, _largest(loads))
         total += loads

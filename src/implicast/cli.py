@@ -1,0 +1,207 @@
+"""The command `implicast`.
+
+Errors are for people: one sentence on standard error that says what was wrong, where, and what would be right. Exit
+code 2 for a wrong call, 1 for a failure; a traceback only with `--debug`.
+"""
+
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable
+from importlib import import_module, metadata
+from pathlib import Path
+from typing import Any
+
+import click
+
+from implicast.casting.designs import Design, design, designs
+from implicast.casting.parameters import Setting
+from implicast.peer.errors import ImplicastError, LocalError, ParameterError
+from implicast.world.faults import Faults
+from implicast.world.scenario import Scenario
+from implicast.world.simulate import Outcome, Progress, silent, simulate
+
+LATER = {"lab": "implicast.lab.cli:lab"}
+"""Commands loaded when they are called: the laboratory needs Spark, the rest does not."""
+
+
+class Front(click.Group):
+    """The group of all commands; turns errors of ours into sentences."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), *LATER])
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name in LATER:
+            module, attribute = LATER[name].split(":")
+            command: click.Command = getattr(import_module(module), attribute)
+            return command
+        return super().get_command(ctx, name)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except ImplicastError as error:
+            if ctx.params.get("debug") or "--debug" in sys.argv:
+                raise
+            click.echo(f"implicast: {error}", err=True)
+            ctx.exit(2 if isinstance(error, LocalError) else 1)
+
+
+@click.group(cls=Front, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(metadata.version("implicast"), prog_name="implicast")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def main(debug: bool) -> None:
+    """Address a message to a description, not to a list.
+
+    \b
+    implicast designs                    what there is, with every parameter
+    implicast simulate broker            one run: contract, load, fairness, latency
+    implicast lab run peers              an experiment on Spark, with a report
+    """
+
+
+@main.command("designs")
+@click.argument("name", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def designs_command(name: str | None, as_json: bool) -> None:
+    """The designs and their parameters; with NAME, one of them."""
+    chosen = [design(name)] if name else list(designs().values())
+    if as_json:
+        click.echo(json.dumps({each.name: _design_described(each) for each in chosen}, indent=2))
+        return
+    for each in chosen:
+        click.echo(_design_text(each))
+
+
+@main.command("simulate")
+@click.argument("name", metavar="DESIGN")
+@click.option("--peers", default=4096, show_default=True, help="How many peers register.")
+@click.option("--casts", default=1024, show_default=True, help="How many casts are made.")
+@click.option("--seed", default=1, show_default=True, help="Everything drawn in the run follows from it.")
+@click.option("--workload", default="zipf", show_default=True, help="zipf | extreme | groups | a directory of tables.")
+@click.option("--skew", type=float, help="Exponent of the zipf workload (default 1.0).")
+@click.option("--tags-per-peer", type=int, help="Tags each peer registers (default 18).")
+@click.option("--with", "knobs", multiple=True, metavar="NAME=VALUE", help="Further parameters of the workload.")
+@click.option(
+    "--network", default="flat", show_default=True,
+    help="flat | national | laboratory | worldwide | the path of a map (.cch, .latencies.intra, .graphml, RTT matrix).",
+)  # fmt: skip
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Parameters of the design.")
+@click.option("--interval-ms", default=1000, show_default=True, help="Time between two casts.")
+@click.option("--start", type=click.Choice(["assembled", "joined"]), default="assembled", show_default=True,
+              help="The converged overlay at once, or grown by joining through messages.")  # fmt: skip
+@click.option("--changes", default=0, show_default=True, help="Re-registrations and withdrawals while casts go on.")
+@click.option("--faults", default="", metavar="TEXT", help="Hardship, such as loss=0.01,duplicate=0.01,reorder=0.1.")
+@click.option("--strict", is_flag=True, help="Encode every message and compare on arrival.")
+@click.option("--journal", type=click.Path(path_type=Path), help="Keep the journal in this new directory.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def simulate_command(
+    name: str, skew: float | None, tags_per_peer: int | None, knobs: tuple[str, ...], settings: tuple[str, ...],
+    faults: str, journal: Path | None, as_json: bool, debug: bool, **plain: Any,
+) -> None:  # fmt: skip
+    """Simulate one run of DESIGN and print its measures."""
+    given: dict[str, Setting | None] = {"skew": skew, "tags_per_peer": tags_per_peer}
+    workload_parameters = {key: value for key, value in given.items() if value is not None} | _pairs("--with", knobs)
+    scenario = Scenario(
+        design=name,
+        parameters=_pairs("--set", settings),
+        workload_parameters=workload_parameters,
+        faults=Faults.parse(faults),
+        **plain,
+    )
+    begun = time.perf_counter()
+    outcome = simulate(scenario, journal, _bar() if sys.stderr.isatty() and not as_json else silent)
+    cost = {
+        "seconds": round(time.perf_counter() - begun, 3),
+        "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
+    }
+    if as_json:
+        click.echo(json.dumps({**outcome.described(), **cost}, indent=2))
+    else:
+        click.echo(_outcome_text(outcome, cost, journal))
+    if not outcome.contract.clean and not scenario.faults.text():
+        raise SystemExit(1)
+
+
+def _pairs(option: str, words: tuple[str, ...]) -> dict[str, Setting]:
+    found: dict[str, Setting] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or not key or not value:
+            raise ParameterError(f"{option} {word}: expected NAME=VALUE")
+        found[key.strip()] = value.strip()
+    return found
+
+
+def _bar() -> Progress:
+    """A line on the terminal that is written over again and again."""
+    begun = time.perf_counter()
+
+    def show(phase: str, done: int, of: int) -> None:
+        share = done / of if of else 1
+        filled = "█" * int(30 * share)
+        end = "\n" if done == of else ""
+        sys.stderr.write(f"\r{phase:12} {filled:·<30} {done}/{of}  {time.perf_counter() - begun:5.1f} s{end}")
+        sys.stderr.flush()
+
+    return show
+
+
+def _design_described(each: Design) -> dict[str, Any]:
+    return {
+        "summary": each.summary,
+        "paper": each.paper,
+        "languages": list(each.languages),
+        "parameters": {
+            one.name: {"default": one.default, "takes": one.range_text(), "unit": one.unit, "doc": one.doc}
+            for one in each.parameters
+        },
+    }
+
+
+def _design_text(each: Design) -> str:
+    lines = [click.style(each.name, bold=True), f"  {each.summary}"]
+    lines.append(f"  {each.paper}; speaks {', '.join(each.languages)}")
+    for one in each.parameters:
+        unit = f" {one.unit}" if one.unit else ""
+        lines.append(f"    --set {one.name}={one.default}{unit}  ({one.range_text()})")
+        lines.append(f"        {one.doc}")
+    return "\n".join(lines) + "\n"
+
+
+def _outcome_text(outcome: Outcome, cost: dict[str, float], journal: Path | None) -> str:
+    scenario, contract, measures = outcome.scenario, outcome.contract, outcome.measures
+    verdict = "kept" if contract.clean else "BROKEN"
+    lines = [
+        f"{scenario.design}: {scenario.peers} peers, {scenario.casts} casts, {scenario.workload} on "
+        f"{scenario.network}, seed {scenario.seed}",
+        f"  contract {verdict}: expected {contract.expected}, notified {contract.notified}, "
+        f"missing {contract.missing}, repeated {contract.repeated}, uninvited {contract.uninvited}, invented {contract.invented}",
+    ]
+    lines += [f"  {label:42} {_figures(measures, names)}" for label, names in _GROUPS]
+    lines.append(f"  {'messages':42} " + "  ".join(f"{phase} {count:,}" for phase, count in outcome.messages.items()))
+    lines += [f"  objection: {objection}" for objection in outcome.objections]
+    lines.append(f"  {cost['seconds']} s, {cost['peak_mb']} MB" + (f"; journal in {journal}" if journal else ""))
+    return "\n".join(lines)
+
+
+_GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("sent for others, largest / fairness", ("TOUT_M", "TOUT_G", "POUT_M")),
+    ("received for others, largest / fairness", ("TIN_M", "TIN_G", "PIN_M")),
+    ("stored bytes, largest / fairness", ("STOR_M", "STOR_G")),
+    ("packets per link", ("PINK_M", "TINK_M", "TINK_G")),
+    ("messages, mean and largest hops against one server", ("RTH", "RAH", "RMH")),
+    ("milliseconds to a member", ("latency_ms_mean", "latency_ms_median", "latency_ms_p99", "latency_ms_max")),
+)
+
+
+def _figures(measures: dict[str, float], names: tuple[str, ...]) -> str:
+    show: Callable[[float], str] = lambda value: f"{value:,}" if isinstance(value, int) else f"{value:,.3f}"  # noqa: E731
+    return "  ".join(f"{name} {show(measures[name])}" for name in names)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,20 @@
+"""What all tests share: where real data may be found, and how much Hypothesis tries."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("house", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("house")
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    """The folder with real maps, bibliographies, queries and ticks; tests that need it are skipped without it."""
+    root = Path(__file__).parents[1]
+    found = Path(os.environ.get("IMPLICAST_DATA", root.parent / "shared" / "data"))
+    if not found.is_dir():
+        pytest.skip(f"no real data at {found}; set IMPLICAST_DATA to its folder")
+    return found
