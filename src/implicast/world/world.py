@@ -10,7 +10,7 @@ The world is at rest when nothing but upkeep is on the agenda.
 
 from collections.abc import Callable
 from random import Random
-from typing import Protocol
+from typing import Any, Protocol
 
 from implicast.peer.contract import Address, CastId, Message, Peer
 from implicast.peer.events import Notice
@@ -61,7 +61,8 @@ class World:
         self.busy = 0
         self.carried = 0
         self._kinds: dict[type, tuple[int, bool]] = {}
-        self._last: tuple[Message | None, int] = (None, 0)
+        self._last: Message | None = None
+        self._last_bytes = 0
 
     # --- the population
 
@@ -124,21 +125,14 @@ class World:
         self.carried += 1
         depth, now_us = self.depth + 1, self.now_us
         what: object = message if self.codec is None else (message, self._pack(sender, to, message))
-        latency_us = self.latency_us(sender, to)
-        arrived_us = now_us + latency_us
-        serial = self.agenda._serial + 1
+        arrived_us = now_us + self.latency_us(sender, to)
         if self.faults is None:
-            self._push(arrived_us, (to, sender, what, purpose, depth))
+            serial = self._push(arrived_us, (to, sender, what, purpose, depth))
         else:
-            arrived_us = -1
-            for delay_us in self.faults.fate(now_us, sender, to, latency_us):
-                arrived_us = now_us + delay_us if arrived_us < 0 else arrived_us
-                self._push(now_us + delay_us, (to, sender, what, purpose, depth))
+            serial, arrived_us = self._endure(arrived_us - now_us, (to, sender, what, purpose, depth))
         if self.journal is not None:
-            size_bytes = self._last[1] if self._last[0] is message else self._measure(message)
-            self.journal.send(
-                serial, self.cause, now_us, arrived_us, sender, to, purpose, depth, size_bytes, code
-            )
+            size_bytes = self._last_bytes if self._last is message else self._measure(message)
+            self.journal.send(serial, self.cause, now_us, arrived_us, sender, to, purpose, depth, size_bytes, code)
 
     def ring(self, host: "WorldHost", delay_us: int, alarm: Message) -> None:
         purpose = UPKEEP if alarm.upkeep else self.purpose
@@ -153,10 +147,20 @@ class World:
 
     # --- inside
 
-    def _push(self, time_us: int, what: tuple[object, ...]) -> None:
+    def _push(self, time_us: int, what: tuple[Any, ...]) -> int:
         if what[3] != UPKEEP:
             self.busy += 1
-        self.agenda.at(time_us, what)
+        return self.agenda.at(time_us, what)
+
+    def _endure(self, latency_us: int, what: tuple[Any, ...]) -> tuple[int, int]:
+        """Serial and first arrival (-1: lost) of a message in an unkind network."""
+        assert self.faults is not None
+        arrived_us, serial = -1, 0
+        for delay_us in self.faults.fate(self.now_us, what[1], what[0], latency_us):
+            pushed = self._push(self.now_us + delay_us, what)
+            if arrived_us < 0:
+                serial, arrived_us = pushed, self.now_us + delay_us
+        return serial or self.agenda.skip(), arrived_us
 
     def _learn(self, kind: type) -> tuple[int, bool]:
         names_cast = "cast" in getattr(kind, "__struct_fields__", ())
@@ -168,8 +172,8 @@ class World:
 
     def _measure(self, message: Message) -> int:
         """Bytes on the wire. A message is often sent to many in a row, so the last one is remembered."""
-        self._last = (message, 1 + size(message))
-        return self._last[1]
+        self._last, self._last_bytes = message, 1 + size(message)
+        return self._last_bytes
 
     def _pack(self, sender: int, to: int, message: Message) -> bytes:
         assert self.codec is not None
