@@ -128,15 +128,14 @@ class Client(Member):
 class Server(Peer):
     """Keeps all descriptions and resolves all casts."""
 
-    __slots__ = ("acknowledge", "carried", "index", "versions")
+    __slots__ = ("acknowledge", "index", "versions")
     role = "server"
 
     def __init__(self, address: Address, host: Host, acknowledge: bool) -> None:
         super().__init__(address, host)
         self.acknowledge = acknowledge
-        self.index: Index = Index()
+        self.index: Index[Address] = Index()
         self.versions: dict[Address, int] = {}
-        self.carried: dict[Address, int] = {}
 
     @handles(Register)
     def on_register(self, sender: Address, register: Register) -> None:
@@ -156,7 +155,7 @@ class Server(Peer):
             self.host.send(sender, Accepted(publish.cast))
 
     def holdings(self) -> Any:
-        return list(self.index.items())
+        return [(member, self.index.description(member)) for member in self.index]
 
 
 def assemble(plan: Plan) -> list[Peer]:
