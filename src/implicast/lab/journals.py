@@ -5,8 +5,10 @@ writes it, is read too, under the name of its directory.
 """
 
 from collections.abc import Sequence
+from functools import reduce
 from pathlib import Path
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -18,7 +20,7 @@ PREFIX = "run="
 
 
 class Journals:
-    """The tables of some runs. `sends`, `notices`, ... are DataFrames, made when first asked for."""
+    """The tables of some runs, as DataFrames."""
 
     def __init__(self, spark: SparkSession, directories: Sequence[Path]) -> None:
         if not directories:
@@ -30,10 +32,22 @@ class Journals:
 
     def table(self, name: str) -> DataFrame:
         """One journal table of all runs, with the column `run`."""
-        paths = [str(directory / f"{name}.parquet") for directory in self.directories]
-        rows = self.spark.read.schema(tables.schema(SCHEMAS[name])).parquet(*paths)
-        directory = F.regexp_extract(F.col("_metadata.file_path"), rf"/(?:{PREFIX})?([^/]+)/[^/]+$", 1)
-        return rows.select(F.url_decode(directory).alias("run"), *SCHEMAS[name].names)
+        inside = [each for each in self.directories if each.name.startswith(PREFIX)]
+        alone = [each for each in self.directories if not each.name.startswith(PREFIX)]
+        parts = [self._alone(each, name) for each in alone]
+        for parent in sorted({each.parent for each in inside}):
+            parts.append(self._together(parent, [each for each in inside if each.parent == parent], name))
+        return reduce(DataFrame.unionByName, parts)
+
+    def _together(self, parent: Path, runs: list[Path], name: str) -> DataFrame:
+        """The directory's name gives `run` for all rows of a file at once; a function of the path would cost per row."""
+        paths = [str(each / f"{name}.parquet") for each in runs]
+        columns = tables.schema(SCHEMAS[name], ("run", pa.string()))
+        return self.spark.read.schema(columns).option("basePath", str(parent)).parquet(*paths).select(columns.names)
+
+    def _alone(self, directory: Path, name: str) -> DataFrame:
+        rows = self.spark.read.schema(tables.schema(SCHEMAS[name])).parquet(str(directory / f"{name}.parquet"))
+        return rows.select(F.lit(directory.name).alias("run"), *SCHEMAS[name].names)
 
 
 def found(path: Path) -> list[Path]:

@@ -40,7 +40,7 @@ MEASURES = {
 
 CONTRACT = {
     "expected": "pairs of cast and peer that must be notified: selected by a registration complete and unchanging meanwhile",
-    "notified": "distinct pairs of cast and peer that were notified",
+    "notified": "notifications, repeated and invented ones included",
     "missing": "expected but never notified (liveness)",
     "repeated": "notifications beyond the first of one cast to one peer (at most once)",
     "uninvited": "notified peers that no registration of theirs made the target select (only the selected, only the registered)",

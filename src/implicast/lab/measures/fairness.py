@@ -1,0 +1,90 @@
+"""How unevenly a load is borne: Gini coefficients and Lorenz curves (thesis, section 4.1.1), over all who could bear it.
+
+Both start from a histogram - how many bear each load, the idle included - so that a run of a million peers is a
+handful of rows, and are folded in ascending order of load, so that the result is the same for any partitioning.
+"""
+
+from collections.abc import Callable
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+LORENZ_POINTS = 100
+"""Points kept of a curve, besides its ends; enough for a smooth line on any page."""
+
+
+def histogram(totals: DataFrame, population: DataFrame, load: str = "load") -> DataFrame:
+    """(run, load, bearers) from the loads of those who bear any (run, `load`) and everybody's number (run, population)."""
+    borne = totals.groupBy("run", F.col(load).alias("load")).agg(F.count("*").alias("bearers"))
+    named = borne.groupBy("run").agg(F.sum("bearers").alias("named"))
+    idle = population.join(named, "run", "left").select(
+        "run", F.lit(0).cast(borne.schema["load"].dataType).alias("load"),
+        (F.col("population") - F.coalesce("named", F.lit(0))).alias("bearers"),
+    )  # fmt: skip
+    return borne.unionByName(idle).groupBy("run", "load").agg(F.sum("bearers").alias("bearers"))
+
+
+def unevenness(counted: DataFrame, largest: str, gini: str) -> DataFrame:
+    """(run, largest load, Gini coefficient) of a histogram.
+
+    Equation 4.1: sum over ascending x_i of (2i - n - 1) x_i, by n times the total. Of m equal loads x that
+    follow c smaller ones, the sum is x m (2c + m - n).
+    """
+    steps = F.array_sort(F.collect_list(F.struct(F.col("load").cast("double").alias("load"), "bearers")))
+    folded = counted.groupBy("run").agg(
+        F.max("load").alias(largest), F.sum("bearers").alias("population"), steps.alias("steps")
+    )
+    start = F.struct(F.lit(0).cast("bigint").alias("before"), F.lit(0.0).alias("weighted"), F.lit(0.0).alias("total"))
+    sums = folded.select(
+        "run", largest, "population", F.aggregate("steps", start, _add(F.col("population"))).alias("sums")
+    )
+    ratio = F.col("sums.weighted") / (F.col("population") * F.col("sums.total"))
+    return sums.select("run", largest, F.when(F.col("sums.total") > 0, ratio).otherwise(0.0).alias(gini))
+
+
+def _add(population: Column) -> Callable[[Column, Column], Column]:
+    def step(so_far: Column, each: Column) -> Column:
+        before, bearers, load = so_far["before"], each["bearers"], each["load"]
+        weight = (2 * before + bearers - population).cast("double") * bearers
+        return F.struct(
+            (before + bearers).alias("before"),
+            (so_far["weighted"] + load * weight).alias("weighted"),
+            (so_far["total"] + load * bearers).alias("total"),
+        )
+
+    return step
+
+
+def lorenz(counted: DataFrame, name: str) -> DataFrame:
+    """(run, load, position, share_of_peers, share_of_load): the curve of a histogram of whole numbers, thinned.
+
+    Kept are the origin and, of every hundredth of the peers, the last point; the end is always (1, 1).
+    """
+    upwards = Window.partitionBy("run").orderBy("load").rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    everyone = Window.partitionBy("run")
+    curve = counted.select(
+        "run", F.sum("bearers").over(upwards).alias("peers"),
+        F.sum(F.col("load") * F.col("bearers")).over(upwards).alias("borne"),
+        F.sum("bearers").over(everyone).alias("population"),
+        F.sum(F.col("load") * F.col("bearers")).over(everyone).alias("total"),
+    )  # fmt: skip
+    position = F.ceil(F.col("peers") * LORENZ_POINTS / F.col("population")).cast("int")
+    last = curve.groupBy("run", "population", "total", position.alias("position")).agg(
+        F.max("peers").alias("peers"), F.max("borne").alias("borne")
+    )
+    origin = last.groupBy("run", "population", "total").agg(
+        F.lit(0).alias("position"), F.lit(0).cast("bigint").alias("peers"), F.lit(0).cast("bigint").alias("borne")
+    )
+    points = last.unionByName(origin)
+    share_of_peers = F.col("peers") / F.col("population")
+    share_of_load = F.when(F.col("total") > 0, F.col("borne") / F.col("total")).otherwise(share_of_peers)
+    return points.select(
+        "run", F.lit(name).alias("load"), "position",
+        share_of_peers.alias("share_of_peers"), share_of_load.alias("share_of_load"),
+    )  # fmt: skip
+
+
+def sorted_mean(values: str | Column) -> Column:
+    """The mean of doubles added in ascending order: the same to the last bit for any partitioning; null for none."""
+    listed = F.array_sort(F.collect_list(values))
+    return F.aggregate(listed, F.lit(0.0), lambda total, each: total + each) / F.when(F.size(listed) > 0, F.size(listed))

@@ -1,0 +1,97 @@
+"""A journal as no design would write it: messages, losses, notifications and changes of mind at random.
+
+Measures must agree on any trace, so the harshest traces are the best test.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from implicast.language.parse import parse
+from implicast.language.target import Description
+from implicast.space.digest import stream
+from implicast.world.application import Cast, Registration, _cast_row, _registration_row
+from implicast.world.journal import REGISTER, UPKEEP, Journal, read
+
+TAGS = ("jazz", "samba", "go", "football", "naïve", "c++", "machine learning", "rare")
+TARGETS = (
+    "jazz & go", "samba", "jazz | samba & football", "c++ & !go", '"machine learning" | naïve & !jazz', "nobody",
+    "go & football | rare", "jazz & samba & go",
+)  # fmt: skip
+ROUTERS = 5
+
+
+@dataclass(slots=True)
+class Made:
+    """A random journal, and what its applications asked for."""
+
+    directory: Path
+    casts: list[Cast]
+    registrations: list[Registration]
+
+
+def random_journal(directory: Path, seed: int, peers: int = 40, casts: int = 25, sends: int = 1500) -> Made:
+    rng = stream(seed, "random journal")
+    made = Made(directory, [], _registrations(seed, peers))
+    made.casts = [
+        Cast(number, rng.randrange(peers), 100_000_000 + number * 1_000_000, parse(rng.choice(TARGETS)))
+        for number in range(casts)
+    ]
+    journal = Journal(directory)
+    journal.kinds += ["Cast", "Notify", "Probe"]
+    for serial in range(sends):
+        sender = rng.randrange(peers)
+        receiver = (sender + rng.randrange(1, peers)) % peers
+        purpose = rng.choice([rng.randrange(casts)] * 8 + [UPKEEP, REGISTER]) if casts else UPKEEP
+        arrived_us = -1 if rng.random() < 0.1 else 1000 + serial
+        journal.send(serial, 0, serial, arrived_us, sender, receiver, purpose, rng.randrange(1, 9), 40, rng.randrange(3))
+    for cast in made.casts:
+        for _ in range(rng.randrange(12)):
+            journal.notice(0, cast.time_us + rng.randrange(-9_000_000, 90_000_000), rng.randrange(peers), cast.number, rng.randrange(9))
+    journal.table("casts", [_cast_row(cast) for cast in made.casts])
+    journal.table("registrations", [_registration_row(each) for each in made.registrations])
+    _write_network(journal, seed, peers)
+    journal.finish()
+    journal.scenario({"seed": seed})
+    journal.close()
+    return made
+
+
+def notifications(directory: Path) -> list[tuple[int, int, int]]:
+    """(cast, peer, time_us) of a journal's notices, in order."""
+    table = read(directory, "notices")
+    return list(zip(*(table[name].to_pylist() for name in ("cast", "peer", "time_us")), strict=True))
+
+
+def _registrations(seed: int, peers: int) -> list[Registration]:
+    """One to three versions each, some withdrawn, some never complete."""
+    rng = stream(seed, "registrations")
+    made = []
+    for peer in range(peers):
+        begun_us = rng.randrange(1000)
+        for version in range(1, rng.choice((1, 1, 1, 2, 3)) + 1):
+            tags = tuple(sorted(rng.sample(TAGS, rng.randrange(1, 6))))
+            described = None if version > 1 and rng.random() < 0.3 else Description(tags)
+            completed_us = begun_us + rng.randrange(1, 5_000_000) if rng.random() < 0.9 else None
+            made.append(Registration(peer, version, begun_us, described, completed_us))
+            begun_us += rng.randrange(5_000_000, 130_000_000)
+    return made
+
+
+def _write_network(journal: Journal, seed: int, peers: int) -> None:
+    rng = stream(seed, "network")
+    router = [rng.randrange(ROUTERS) for _ in range(peers)]
+    rows = [
+        {"peer": peer, "role": "peer", "router": router[peer], "access_us": 1000, "storage_bytes": rng.randrange(5000),
+         "capacity": rng.choice((0.5, 1.0, 4.0))}
+        for peer in range(peers)
+    ]  # fmt: skip
+    journal.table("peers", rows)
+    links = [{"link": link, "source": link % ROUTERS, "target": 0, "latency_us": 1000} for link in range(12)]
+    journal.table("links", links)
+    pairs = [(a, b) for a in range(ROUTERS) for b in range(ROUTERS) if a != b]
+    paths = [
+        {"source_router": a, "target_router": b, "position": position, "link": link}
+        for a, b in pairs
+        for position, link in enumerate(rng.sample(range(12), rng.randrange(1, 5)))
+    ]
+    journal.table("paths", paths)
