@@ -91,7 +91,7 @@ class Client(Member):
         return cast
 
     def holdings(self) -> Any:
-        return (self.server, self.description)
+        return (self.server,)
 
     def _tell(self, description: Description | None) -> None:
         self.description = description

@@ -135,7 +135,8 @@ class Run:
             Codec(design.kinds) if scenario.strict else None,
         )
         self.application = Application(self.world)
-        self.targets = [self.workload.target(cast) for cast in range(scenario.casts)]
+        self.targets = self.workload.targeted()
+        self.descriptions = self.workload.described()
         self.plan = Plan(
             peers, infrastructure, parameters, seed, self.world.host, self.network.latency_us, self.targets,
             scenario.interval_ms * 1000,
@@ -161,17 +162,15 @@ class Run:
     def register(self, progress: Progress) -> None:
         start_us = self.world.now_us + QUIET_US
         for peer in range(self.scenario.peers):
-            self.application.register(
-                start_us + peer * REGISTER_SPACING_US, peer, self.workload.description(peer)
-            )
+            self.application.register(start_us + peer * REGISTER_SPACING_US, peer, self.descriptions[peer])
         self._drive("registering", start_us, self.scenario.peers, REGISTER_SPACING_US, progress)
         self.world.run(self.world.now_us + self.design.settling_us)
 
     def cast(self, progress: Progress) -> None:
         interval_us = self.plan.interval_us
         start_us = self.world.now_us + QUIET_US
-        for number, target in enumerate(self.targets):
-            publisher = self.workload.publisher(number)
+        publishers = self.workload.publishers(0, self.scenario.casts).tolist()
+        for number, (publisher, target) in enumerate(zip(publishers, self.targets, strict=True)):
             self.application.cast(start_us + number * interval_us, number, publisher, target)
         self._change(start_us, max(1, self.scenario.casts) * interval_us)
         self._drive("casting", start_us, self.scenario.casts, interval_us, progress)
@@ -214,7 +213,7 @@ class Run:
             if rng.random() < 0.25:
                 self.application.withdraw(time_us, peer)
             else:
-                other = self.workload.description(rng.randrange(self.scenario.peers))
+                other = self.descriptions[rng.randrange(self.scenario.peers)]
                 self.application.register(time_us, peer, other)
 
     def _peers_columns(self, storage: list[int]) -> dict[str, Any]:
