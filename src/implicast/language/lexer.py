@@ -9,16 +9,13 @@ from dataclasses import dataclass
 
 from implicast.language.errors import LanguageError
 from implicast.language.limits import Limits
-from implicast.language.tags import PUNCTUATION, is_word_character, objection_to
+from implicast.language.tags import PUNCTUATION, is_word_character, objection_to, string_at
 
 WORD, QUOTED, SIGN, STEP, END = "word", "quoted", "sign", "step", "end"
 
 _SPACE = re.compile(r"\s+")
 _SIGN = re.compile(r"!=|<=|>=|\.\.|[&|!()=<>,]")
 _STEP = re.compile(r"@(-?[0-9]{1,30})")
-_ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t"}
-_CODE_POINT = re.compile(r"u\{([0-9a-fA-F]{1,6})\}")
-_UNMARKED = re.compile(r'[^"\\]+')
 _WORD = re.compile(r"(?:[\w:/+#\-]|\.(?!\.))+")
 """Nearly a word: `\\w` leaves out combining marks, which `_word` adds."""
 _UNRAVELLED = {"‘": "'", "’": "'", "“": '"', "”": '"', "«": '"', "»": '"'}
@@ -111,26 +108,5 @@ def _check(token: Token, limits: Limits) -> None:
 
 def _string(text: str, start: int) -> tuple[Token, int]:
     """The quoted string that opens at `start`, and where it ends."""
-    parts: list[str] = []
-    at = start + 1
-    while at < len(text) and text[at] != '"':
-        if text[at] == "\\":
-            part, at = _escaped(text, at + 1)
-        else:
-            end = _UNMARKED.match(text, at).end()  # type: ignore[union-attr]
-            part, at = text[at:end], end
-        parts.append(part)
-    if at >= len(text):
-        raise LanguageError(f'the quote opened at column {start + 1} is never closed: add a closing "', start + 1)
-    return Token(QUOTED, "".join(parts), start + 1), at + 1
-
-
-def _escaped(text: str, at: int) -> tuple[str, int]:
-    """What an escape means and where it ends; `at` is just behind the backslash."""
-    letter = text[at : at + 1]
-    if letter in _ESCAPES:
-        return _ESCAPES[letter], at + 1
-    point = _CODE_POINT.match(text, at)
-    if point and int(point[1], 16) <= 0x10FFFF:
-        return chr(int(point[1], 16)), point.end()
-    raise LanguageError(f'unknown escape at column {at}: there are \\" \\\\ \\n \\t and \\u{{1f600}}', at)
+    string, end = string_at(text, start)
+    return Token(QUOTED, string, start + 1), end

@@ -70,7 +70,16 @@ _TRUE = Clause(_NOTHING, _NOTHING, ())
 
 def normal_form(node: Node, limits: Limits = LIMITS) -> Target:
     """The target that a tree means; `LanguageError` if it is too large, empty, or says only what is unwanted."""
-    clauses = _Normaliser(limits).clauses(node, negated=False)
+    return _target(_Normaliser(limits).clauses(node, negated=False), limits)
+
+
+def target_of(terms: Iterable[Term], limits: Limits = LIMITS) -> Target:
+    """The normal form of a disjunction of terms that were made without a text."""
+    clauses = [_meet(_TRUE, Clause(frozenset(term.has), frozenset(term.lacks), term.where)) for term in terms]
+    return _target(_Normaliser(limits).union([[clause] for clause in clauses if clause is not None]), limits)
+
+
+def _target(clauses: list[Clause], limits: Limits) -> Target:
     if not clauses:
         raise LanguageError("the expression can select nobody: every term contradicts itself (like a & !a)")
     return Target(tuple(sorted((_term(clause, limits) for clause in clauses), key=_order)))

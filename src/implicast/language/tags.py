@@ -17,6 +17,9 @@ PUNCTUATION = "-_.:/+#"
 
 _ASCII_TAG = re.compile(r"[a-z0-9]+")
 _PLAIN_ASCII = re.compile(r"[A-Za-z0-9\-_.:/+#]+")
+_ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t"}
+_CODE_POINT = re.compile(r"u\{([0-9a-fA-F]{1,6})\}")
+_UNMARKED = re.compile(r'[^"\\]+')
 _MARKED = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
 
 
@@ -70,6 +73,41 @@ def written(text: str) -> str:
 
 def quoted(text: str) -> str:
     return '"' + "".join(_MARKED.get(each, each if each.isprintable() else _escape(each)) for each in text) + '"'
+
+
+def unquoted(text: str) -> str:
+    """What a text in quotes means: the inverse of `quoted`."""
+    string, end = string_at(text, 0)
+    if end != len(text):
+        raise LanguageError(f"unexpected text after the closing quote at column {end + 1}", end + 1)
+    return string
+
+
+def string_at(text: str, start: int) -> tuple[str, int]:
+    """The string whose opening quote is at `start`, and where it ends."""
+    parts: list[str] = []
+    at = start + 1
+    while at < len(text) and text[at] != '"':
+        unmarked = _UNMARKED.match(text, at)
+        if unmarked:
+            part, at = unmarked[0], unmarked.end()
+        else:
+            part, at = _escaped(text, at + 1)
+        parts.append(part)
+    if at >= len(text):
+        raise LanguageError(f'the quote opened at column {start + 1} is never closed: add a closing "', start + 1)
+    return "".join(parts), at + 1
+
+
+def _escaped(text: str, at: int) -> tuple[str, int]:
+    """What an escape means and where it ends; `at` is just behind the backslash."""
+    letter = text[at : at + 1]
+    if letter in _ESCAPES:
+        return _ESCAPES[letter], at + 1
+    point = _CODE_POINT.match(text, at)
+    if point and int(point[1], 16) <= 0x10FFFF:
+        return chr(int(point[1], 16)), point.end()
+    raise LanguageError(f'unknown escape at column {at}: there are \\" \\\\ \\n \\t and \\u{{1f600}}', at)
 
 
 def _escape(character: str) -> str:

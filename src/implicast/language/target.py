@@ -5,14 +5,17 @@ predicates over typed attributes are in `attributes.py`. `str` of a target or a 
 without a schema (grid steps are written `@17`); `render.py` writes values in decimal.
 """
 
+import re
 from collections.abc import Callable
 
 import msgspec
 
-from implicast.language.tags import quoted, written
+from implicast.language.tags import quoted, unquoted, written
 
 Scalar = int | str
 """A value of an attribute: a whole number of grid steps, or a string. Decimal grids are exact (`attributes.py`)."""
+
+_STEP = re.compile(r"@-?[0-9]{1,30}")
 
 _BEYOND = 1 << 128
 """Farther than any grid reaches: the width of an open end."""
@@ -129,3 +132,12 @@ class Target(msgspec.Struct, frozen=True, array_like=True, order=True):
 def scalar_text(value: Scalar) -> str:
     """A value that needs no schema to be read: a grid step `@17`, or a string in quotes."""
     return f"@{value}" if isinstance(value, int) else quoted(value)
+
+
+def read_scalar(text: str) -> Scalar:
+    """The value of a text written by `scalar_text`; any other text is a string as it stands."""
+    if _STEP.fullmatch(text):
+        return int(text[1:])
+    if len(text) > 1 and text[0] == text[-1] == '"':
+        return unquoted(text)
+    return text
