@@ -1,0 +1,107 @@
+"""What somebody in a group may be: descriptions as a value that can be combined, targets as a query.
+
+A portrait holds the words of a description in a Bloom filter (its tags, and `attribute=text` for values that are
+texts) and the span of each attribute that is a number. Portraits combine by OR and by hull (as in `values.py`), so a
+target may match a group's portrait although nobody in the group is selected; it never fails to match when somebody
+is. What a term excludes (`lacks`) cannot be asked of a group. The peer itself decides by its description.
+
+The filter's width is one for the whole population. With 18 tags a peer and 4 hashes, 4,096 bits are half full at
+some fifty peers: portraits of larger groups match nearly every target. A wider filter prunes more of a cast's
+way and makes every answer and every table larger in proportion.
+"""
+
+from functools import lru_cache
+
+import msgspec
+
+from implicast.language.errors import LanguageError
+from implicast.language.target import Description, Predicate, Target, Term
+from implicast.language.values import bits_or, word_positions
+
+Span = tuple[str, int, int]
+"""An attribute, its lowest and its highest grid step among the group."""
+
+
+class Portrait(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="portrait"):
+    """The words and the spans of all in a group. Spans are sorted by attribute."""
+
+    bits: bytes
+    spans: tuple[Span, ...] = ()
+
+    def reduce(self, other: "Portrait") -> "Portrait":
+        if len(self.bits) != len(other.bits):
+            raise LanguageError(f"portraits of {len(self.bits)} and {len(other.bits)} bytes cannot be combined")
+        return Portrait(bits_or(self.bits, other.bits), _hulls(self.spans, other.spans))
+
+
+def portrait(description: Description | None, bits: int, hashes: int) -> Portrait:
+    """The portrait of one peer; of nobody: empty, it matches nothing."""
+    words = [] if description is None else [*description.tags, *_texts(description)]
+    field = 0
+    for word in words:
+        for position in word_positions(word, bits, hashes):
+            field |= 1 << position
+    numbers = () if description is None else description.values
+    spans = sorted((each.attribute, each.value, each.value) for each in numbers if isinstance(each.value, int))
+    return Portrait(field.to_bytes(bits // 8, "little"), tuple(spans))
+
+
+class Sought(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="sought"):
+    """A target as a query for portraits that were made with this number of hashes."""
+
+    target: Target
+    hashes: int
+
+    def match(self, value: object) -> bool:
+        if not isinstance(value, Portrait):
+            return False
+        return any(_may_select(term, value) for term in _terms(self.target, 8 * len(value.bits), self.hashes))
+
+
+_Sought = tuple[tuple[tuple[int, int], ...], tuple[Predicate, ...]]
+"""A term made ready: (byte, bit) of every word, and the ranges of numbers."""
+
+
+def _may_select(term: _Sought, value: Portrait) -> bool:
+    # A loop that stops at the first bit that is not set: a third of the time of comparing whole filters of 4,096 bits.
+    bits = value.bits
+    for byte, bit in term[0]:
+        if not bits[byte] & bit:
+            return False
+    return not term[1] or all(_overlaps(predicate, value.spans) for predicate in term[1])
+
+
+def _overlaps(predicate: Predicate, spans: tuple[Span, ...]) -> bool:
+    low, high = predicate.low, predicate.high
+    assert not isinstance(low, str), "texts are words of the filter"
+    assert not isinstance(high, str), "texts are words of the filter"
+    for attribute, least, most in spans:
+        if attribute == predicate.attribute:
+            return (low is None or low <= most) and (high is None or least <= high)
+    return False
+
+
+@lru_cache(maxsize=4096)
+def _terms(target: Target, bits: int, hashes: int) -> tuple[_Sought, ...]:
+    return tuple(_made_ready(term, bits, hashes) for term in target.terms)
+
+
+def _made_ready(term: Term, bits: int, hashes: int) -> _Sought:
+    texts = [f"{each.attribute}={each.low}" for each in term.where if isinstance(each.low, str)]
+    positions = [position for word in (*term.has, *texts) for position in word_positions(word, bits, hashes)]
+    numbers = tuple(each for each in term.where if not isinstance(each.low, str))
+    return tuple((position >> 3, 1 << (position & 7)) for position in positions), numbers
+
+
+def _texts(description: Description) -> list[str]:
+    return [f"{each.attribute}={each.value}" for each in description.values if isinstance(each.value, str)]
+
+
+def _hulls(one: tuple[Span, ...], other: tuple[Span, ...]) -> tuple[Span, ...]:
+    if one == other or not other:
+        return one
+    hulls = {attribute: (low, high) for attribute, low, high in one}
+    for attribute, low, high in other:
+        least, most = hulls.get(attribute, (low, high))
+        hulls[attribute] = min(low, least), max(high, most)
+    return tuple((attribute, *hulls[attribute]) for attribute in sorted(hulls))

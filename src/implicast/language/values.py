@@ -1,0 +1,361 @@
+"""Values that can be combined, and queries that ask of a combination whether somebody in it may match.
+
+A peer holds a *value*; `reduce` combines the values of many peers into one of the same kind and about the same size; a
+*query* looks at either. One law binds the two (condcast, section 3.2, formula 1):
+
+    match(v1) or match(v2)  implies  match(reduce(v1, v2))
+
+so a combination that does not match proves that nobody in it does; one that matches proves nothing. Combinations
+overlap, so `reduce` is idempotent, commutative and associative too. All of this is checked by `tests/laws`.
+
+| value        | is                           | reduce         | queries                                 | exact |
+|--------------|------------------------------|----------------|-----------------------------------------|-------|
+| `Threshold`  | a number, say a load         | larger         | `Above`                                 | yes   |
+| `Interval`   | a number as [c, c]           | hull           | `Within`                                | no    |
+| `Bitmap`     | a whole number as one bit    | or             | `Within`                                | yes   |
+| `Box`        | a point of d dimensions      | bounding box   | `InBox`                                 | no    |
+| `Categories` | the bits of own categories   | or             | `OfCategory`                            | yes   |
+| `Bloom`      | words in a Bloom filter      | or             | `Holds`                                 | no    |
+| `Bundle`     | several of these             | part by part   | `Part`, `AllOf` (not exact), `AnyOf`    |       |
+| `Own`        | bytes of a kind you added    | yours          | `OwnQuery`                              |       |
+
+*Exact* means that a combination matches only if somebody in it does. `Everything` matches any value: that is plain
+split-forward broadcasting. There is no negation: the law forbids it. A query finds no match in a value of another
+kind, and values of different kinds cannot be reduced.
+
+Values and queries are frozen structs, so they travel inside messages as they are (`AnyValue`, `AnyQuery`).
+
+**Your own kind.** Encode your value as bytes, give two pure functions, and name them once in every process:
+
+    add_kind("lowest-price", reduce=min, match=lambda query, value: value <= query)
+    peer_value, question = Own("lowest-price", b"0042"), OwnQuery("lowest-price", b"0050")
+"""
+
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from math import ceil, floor
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from implicast.language.errors import LanguageError
+from implicast.space.digest import digest_bits
+
+Number = int | float
+BITMAP_BITS_MAX = 1 << 20
+"""The widest bitmap or Bloom filter: a message may not be longer than a mebibyte."""
+
+
+class ValueRefused(LanguageError, ValueError):
+    """Numbers that make no value. A `ValueError` too, so that one that comes off the wire is refused as unreadable."""
+
+
+class Reducible(Protocol):
+    """What a value can do."""
+
+    def reduce(self: "V", other: "V") -> "V": ...
+
+
+V = TypeVar("V", bound=Reducible)
+
+
+class _Value(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A frozen struct that names its kind on the wire."""
+
+
+class Threshold(_Value, frozen=True, tag="threshold"):
+    number: Number
+
+    def __post_init__(self) -> None:
+        _check_numbers((self.number,))
+
+    def reduce(self, other: "Threshold") -> "Threshold":
+        return self if self.number >= other.number else other
+
+
+class Interval(_Value, frozen=True, tag="interval"):
+    """From low to high, both included."""
+
+    low: Number
+    high: Number
+
+    def __post_init__(self) -> None:
+        _check_span((self.low,), (self.high,))
+
+    def reduce(self, other: "Interval") -> "Interval":
+        return Interval(min(self.low, other.low), max(self.high, other.high))
+
+
+class Box(_Value, frozen=True, tag="box"):
+    """From corner low to corner high, both included, in as many dimensions as the corners have numbers."""
+
+    low: tuple[Number, ...]
+    high: tuple[Number, ...]
+
+    def __post_init__(self) -> None:
+        _check_span(self.low, self.high)
+
+    def reduce(self, other: "Box") -> "Box":
+        if len(self.low) != len(other.low):
+            raise LanguageError(f"boxes of {len(self.low)} and of {len(other.low)} dimensions cannot be combined")
+        return Box(tuple(map(min, self.low, other.low)), tuple(map(max, self.high, other.high)))
+
+
+class Bitmap(_Value, frozen=True, tag="bitmap"):
+    """Whole numbers from 0 as bits, the lowest bit of the first byte being number 0."""
+
+    bits: bytes
+
+    @classmethod
+    def of(cls, *numbers: int) -> "Bitmap":
+        return cls(_with_bits(numbers))
+
+    def reduce(self, other: "Bitmap") -> "Bitmap":
+        return Bitmap(bits_or(self.bits, other.bits))
+
+
+class Categories(_Value, frozen=True, tag="categories"):
+    """The categories somebody belongs to, numbered from 0."""
+
+    bits: bytes
+
+    @classmethod
+    def of(cls, *categories: int) -> "Categories":
+        return cls(_with_bits(categories))
+
+    def reduce(self, other: "Categories") -> "Categories":
+        return Categories(bits_or(self.bits, other.bits))
+
+
+class Bloom(_Value, frozen=True, tag="bloom"):
+    """Words in a Bloom filter of fixed width (`bloom_of`). The more peers in it, the fuller; a full one matches all."""
+
+    bits: bytes
+
+    def reduce(self, other: "Bloom") -> "Bloom":
+        if len(self.bits) != len(other.bits):
+            raise LanguageError(f"Bloom filters of {len(self.bits)} and {len(other.bits)} bytes cannot be combined")
+        return Bloom(bits_or(self.bits, other.bits))
+
+
+class Own(_Value, frozen=True, tag="own"):
+    """A value of a kind that the user added with `add_kind`."""
+
+    kind: str
+    data: bytes
+
+    def reduce(self, other: "Own") -> "Own":
+        if self.kind != other.kind:
+            raise LanguageError(f"a {self.kind!r} and a {other.kind!r} cannot be combined")
+        return Own(self.kind, _kind(self.kind)[0](self.data, other.data))
+
+
+class Bundle(_Value, frozen=True, tag="bundle"):
+    """Several values side by side, combined part by part."""
+
+    parts: tuple["AnyValue", ...]
+
+    def reduce(self, other: "Bundle") -> "Bundle":
+        if len(self.parts) != len(other.parts):
+            raise LanguageError(f"bundles of {len(self.parts)} and {len(other.parts)} parts cannot be combined")
+        return Bundle(tuple(reduce(one, another) for one, another in zip(self.parts, other.parts, strict=True)))
+
+
+AnyValue = Threshold | Interval | Bitmap | Box | Categories | Bloom | Own | Bundle
+
+
+class Everything(_Value, frozen=True, tag="everything"):
+    def match(self, value: object) -> bool:
+        return True
+
+
+class Above(_Value, frozen=True, tag="above"):
+    """Numbers larger than the bound, or `or_equal` to it."""
+
+    bound: Number
+    or_equal: bool = False
+
+    def __post_init__(self) -> None:
+        _check_numbers((self.bound,))
+
+    def match(self, value: object) -> bool:
+        return isinstance(value, Threshold) and (
+            value.number > self.bound or (self.or_equal and value.number == self.bound)
+        )
+
+
+class Within(_Value, frozen=True, tag="within"):
+    """Numbers from low to high, both included: asked of an interval or of a bitmap."""
+
+    low: Number
+    high: Number
+
+    def match(self, value: object) -> bool:
+        if isinstance(value, Interval):
+            return value.low <= self.high and self.low <= value.high
+        return isinstance(value, Bitmap) and self._some_bit(value.bits)
+
+    def __post_init__(self) -> None:
+        _check_span((self.low,), (self.high,))
+
+    def _some_bit(self, bits: bytes) -> bool:
+        last_bit = 8 * len(bits) - 1
+        if self.low > last_bit or self.high < 0:
+            return False
+        first, last = ceil(max(self.low, 0)), floor(min(self.high, last_bit))
+        return first <= last and (int.from_bytes(bits, "little") >> first) & ((2 << (last - first)) - 1) != 0
+
+
+class InBox(_Value, frozen=True, tag="in_box"):
+    low: tuple[Number, ...]
+    high: tuple[Number, ...]
+
+    def __post_init__(self) -> None:
+        _check_span(self.low, self.high)
+
+    def match(self, value: object) -> bool:
+        if not isinstance(value, Box) or len(value.low) != len(self.low):
+            return False
+        near = all(low <= mine for low, mine in zip(value.low, self.high, strict=True))
+        return near and all(mine <= high for high, mine in zip(value.high, self.low, strict=True))
+
+
+class OfCategory(_Value, frozen=True, tag="of_category"):
+    category: int
+
+    def match(self, value: object) -> bool:
+        return isinstance(value, Categories) and has_bit(value.bits, self.category)
+
+
+class Holds(_Value, frozen=True, tag="holds"):
+    """All of these bits of a Bloom filter: those of the words that are sought (`bloom_asks`)."""
+
+    positions: tuple[int, ...]
+
+    def match(self, value: object) -> bool:
+        return isinstance(value, Bloom) and all(has_bit(value.bits, position) for position in self.positions)
+
+
+class Part(_Value, frozen=True, tag="part"):
+    """A query for one part of a bundle, counted from 0."""
+
+    index: int
+    query: "AnyQuery"
+
+    def match(self, value: object) -> bool:
+        return (
+            isinstance(value, Bundle)
+            and 0 <= self.index < len(value.parts)
+            and self.query.match(value.parts[self.index])
+        )
+
+
+class AllOf(_Value, frozen=True, tag="all_of"):
+    queries: tuple["AnyQuery", ...]
+
+    def match(self, value: object) -> bool:
+        return all(query.match(value) for query in self.queries)
+
+
+class AnyOf(_Value, frozen=True, tag="any_of"):
+    queries: tuple["AnyQuery", ...]
+
+    def match(self, value: object) -> bool:
+        return any(query.match(value) for query in self.queries)
+
+
+class OwnQuery(_Value, frozen=True, tag="own_query"):
+    """A query for values of a kind that the user added with `add_kind`."""
+
+    kind: str
+    data: bytes
+
+    def match(self, value: object) -> bool:
+        return isinstance(value, Own) and value.kind == self.kind and _kind(self.kind)[1](self.data, value.data)
+
+
+AnyQuery = Everything | Above | Within | InBox | OfCategory | Holds | Part | AllOf | AnyOf | OwnQuery
+
+
+def reduce(one: AnyValue, other: AnyValue) -> AnyValue:
+    """Two values of one kind combined."""
+    if type(one) is not type(other):
+        raise LanguageError(f"a {type(one).__name__} and a {type(other).__name__} cannot be combined")
+    return one.reduce(other)  # type: ignore[arg-type]
+
+
+# --- kinds that users add
+
+Reduce = Callable[[bytes, bytes], bytes]
+Match = Callable[[bytes, bytes], bool]
+_kinds: dict[str, tuple[Reduce, Match]] = {}
+
+
+def add_kind(name: str, reduce: Reduce, match: Match) -> None:
+    """Name a kind of value: how two are combined, and whether a query (first) matches a value (second).
+
+    The functions must obey the laws at the head of this module; `tests/laws/test_values.py` shows how to test yours.
+    """
+    if _kinds.setdefault(name, (reduce, match)) != (reduce, match):
+        raise LanguageError(f"there is a kind of value {name!r} already")
+
+
+def _kind(name: str) -> tuple[Reduce, Match]:
+    if name not in _kinds:
+        raise LanguageError(f"there is no kind of value {name!r}; name it with add_kind in this process first")
+    return _kinds[name]
+
+
+# --- words in Bloom filters
+
+
+@lru_cache(maxsize=1 << 17)
+def word_positions(word: str, bits: int, hashes: int) -> tuple[int, ...]:
+    """The bits of a word, by double hashing. Remembered: a cast asks for the same few words at every hop."""
+    first, second = digest_bits(64, "bloom", word), digest_bits(64, "bloom again", word) | 1
+    return tuple((first + turn * second) % bits for turn in range(hashes))
+
+
+def bloom_of(words: Iterable[str], bits: int, hashes: int) -> Bloom:
+    """The filter that holds these words; `bits` is a multiple of 8."""
+    field = 0
+    for word in words:
+        for position in word_positions(word, bits, hashes):
+            field |= 1 << position
+    return Bloom(field.to_bytes(bits // 8, "little"))
+
+
+def bloom_asks(words: Iterable[str], bits: int, hashes: int) -> Holds:
+    """The query for filters that may hold all of these words."""
+    return Holds(tuple(position for word in words for position in word_positions(word, bits, hashes)))
+
+
+# --- bits and numbers
+
+
+def bits_or(one: bytes, other: bytes) -> bytes:
+    joined = int.from_bytes(one, "little") | int.from_bytes(other, "little")
+    return joined.to_bytes(max(len(one), len(other)), "little")
+
+
+def has_bit(bits: bytes, position: int) -> bool:
+    return 0 <= position < 8 * len(bits) and bits[position >> 3] >> (position & 7) & 1 == 1
+
+
+def _with_bits(numbers: Iterable[int]) -> bytes:
+    field = 0
+    for number in numbers:
+        if not 0 <= number < BITMAP_BITS_MAX:
+            raise LanguageError(f"{number} does not fit a bitmap; it takes 0 to {BITMAP_BITS_MAX - 1}")
+        field |= 1 << number
+    return field.to_bytes((field.bit_length() + 7) // 8, "little")
+
+
+def _check_numbers(numbers: Iterable[Number]) -> None:
+    if any(number != number for number in numbers):
+        raise ValueRefused("not a number cannot be a value: it is neither above nor below anything")
+
+
+def _check_span(low: tuple[Number, ...], high: tuple[Number, ...]) -> None:
+    if len(low) != len(high) or any(not a <= b for a, b in zip(low, high, strict=True)):
+        raise ValueRefused(f"{low}..{high} is no range: each low end needs a high end that is not below it")
