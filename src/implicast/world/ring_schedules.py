@@ -148,16 +148,8 @@ class Schedule:
             assemble_ring(links)
         for index, node in enumerate(nodes):
             if isinstance(node, Stabilise):
-                after = [nodes[(index + step) % len(nodes)].me for step in range(1, len(nodes))]
-                node.found_ring()
-                node.rights = tuple(after[:4])
-                node.left = nodes[index - 1].me if len(nodes) > 1 else None
-        if not links:
-            fresh = {node.me.address: node.me for node in nodes}
-            for node in nodes:
-                assert isinstance(node, Stabilise), "one upkeep at a time"
-                node.rights = tuple(fresh[ref.address] for ref in node.rights)
-                node.left = fresh[node.left.address] if node.left else None
+                after = tuple(nodes[(index + step) % len(nodes)].me for step in range(1, len(nodes)))
+                node.stand(nodes[index - 1].me, after[: node.settings.successors])
 
     # Deeds
 

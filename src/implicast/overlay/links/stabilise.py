@@ -125,6 +125,11 @@ class Stabilise(Part):
         self._begin()
         self._enter(())
 
+    def stand(self, left: Ref, rights: tuple[Ref, ...]) -> None:
+        """Be part of a ring that has stood for long."""
+        self.left = left
+        self._enter(rights)
+
     def join(self, introducers: tuple[Address, ...]) -> None:
         if not introducers:
             self.found_ring()

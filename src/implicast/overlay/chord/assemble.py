@@ -1,0 +1,65 @@
+"""Chord's converged state at once, and its checks from outside."""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+from implicast.overlay.chord.chord import Chord
+from implicast.overlay.links.assemble import assemble_ring, members, opening, ring_objections
+from implicast.overlay.links.links import Links
+from implicast.overlay.links.refs import Ref
+from implicast.overlay.links.stabilise import Stabilise
+
+
+def assemble_chord(nodes: Sequence[Chord]) -> None:
+    """Ring and fingers as they are when nothing has changed for long."""
+    _assemble_below([node.ring for node in nodes])
+    ordered = sorted(nodes, key=lambda node: node.ring.me.place)
+    keys = [node.table.own for node in ordered]
+    refs = [node.ring.me for node in ordered]
+    for node in ordered:
+        node.table.reset(node.ring.me)
+        node.table.set_neighbours(node.ring.left or node.ring.right, node.ring.right)
+        node.table.set_levels(true_fingers(node, keys, refs))
+
+
+def _assemble_below(rings: list[Links | Stabilise]) -> None:
+    links = [ring for ring in rings if isinstance(ring, Links)]
+    if links:
+        assemble_ring(links)
+    stabilised = sorted((ring for ring in rings if isinstance(ring, Stabilise)), key=lambda ring: ring.me.place)
+    for index, ring in enumerate(stabilised):
+        count = min(ring.settings.successors, len(stabilised) - 1)
+        ring.stand(
+            stabilised[index - 1].me, tuple(stabilised[(index + 1 + k) % len(stabilised)].me for k in range(count))
+        )
+
+
+def true_fingers(node: Chord, keys: Sequence[int], refs: Sequence[Ref]) -> dict[int, Ref]:
+    """finger[i] = successor(self + 2^i), for the levels that the right neighbour does not cover."""
+    table = node.table
+    found = {}
+    for level in range(table.first_level(), table.bits):
+        ref = refs[bisect_left(keys, table.start(level)) % len(refs)]
+        if ref.address != node.address:
+            found[level] = ref
+    return found
+
+
+def chord_objections(nodes: Sequence[Chord]) -> list[str]:
+    """What is wrong with a Chord at rest: the ring, or fingers that are not by definition."""
+    links = [node.ring for node in nodes if isinstance(node.ring, Links)]
+    wrong = ring_objections(links)
+    open_at = opening([node.ring for node in nodes])
+    if open_at is not None:
+        return [f"the ring is open: {open_at}"]
+    inside = members([node.ring for node in nodes])
+    by_address = {node.address: node for node in nodes}
+    refs = [ring.me for ring in inside]
+    keys = [by_address[ref.address].table.own for ref in refs]
+    for ring in inside:
+        node = by_address[ring.address]
+        if node.table.levels != true_fingers(node, keys, refs):
+            wrong.append(f"{node.address} has fingers that are not the successors of their starts")
+        elif node.table.right != ring.right:
+            wrong.append(f"{node.address} routes by another right neighbour than its ring's")
+    return wrong

@@ -1,0 +1,94 @@
+"""A finger table by distance, pure: finger[i] is the first node at or after self + 2^i.
+
+Only levels with 2^i beyond the right neighbour are kept (about log2 n of them); below that every finger is the right
+neighbour itself. Fingers shorten the way; the neighbours alone decide who is responsible: a wrong finger costs hops,
+never a wrong answer.
+"""
+
+from bisect import bisect_left
+
+from implicast.overlay.links.refs import Ref
+
+
+class FingerTable:
+    """The fingers of one node, with what the next hop needs computed beforehand."""
+
+    __slots__ = ("_distances", "_steps", "bits", "levels", "mask", "me", "own", "right", "right_distance", "span")
+
+    def __init__(self, me: Ref, bits: int) -> None:
+        self.bits = bits
+        self.mask = (1 << bits) - 1
+        self.reset(me)
+
+    def reset(self, me: Ref) -> None:
+        """Alone on the circle."""
+        assert isinstance(me.key, int), "Chord's keys are identifiers"
+        self.me = self.right = me
+        self.own = me.key
+        self.right_distance = 0
+        self.span = 1 << self.bits
+        """How many keys up to the own one this node answers for."""
+        self.levels: dict[int, Ref] = {}
+        self._distances: list[int] = []
+        self._steps: list[Ref] = []
+
+    def far(self, ref: Ref) -> int:
+        """Steps clockwise to a node."""
+        assert isinstance(ref.key, int), "Chord's keys are identifiers"
+        return (ref.key - self.own) & self.mask
+
+    def set_neighbours(self, left: Ref, right: Ref) -> None:
+        """The ring's word on who is next to this node; levels that the right neighbour covers are dropped."""
+        # Two peers with one identifier: the second by name answers for no key at all.
+        self.span = -self.far(left) & self.mask or (0 if left.address != self.me.address else 1 << self.bits)
+        before, reached = self.right, self.right_distance
+        self.right, self.right_distance = right, self.far(right)
+        if self.right_distance < reached:  # somebody came in between: what it does not cover, the former one does
+            new_levels = range(self.right_distance.bit_length(), reached.bit_length())
+            self.levels |= {level: before for level in new_levels}
+        self.levels = {level: ref for level, ref in self.levels.items() if 1 << level > self.right_distance}
+        self._arrange()
+
+    def first_level(self) -> int:
+        """The lowest level that the right neighbour does not cover."""
+        return self.right_distance.bit_length() if self.right != self.me else self.bits
+
+    def start(self, level: int) -> int:
+        """The key whose successor is the finger of this level."""
+        return (self.own + (1 << level)) & self.mask
+
+    def set_levels(self, levels: dict[int, Ref]) -> None:
+        self.levels = levels
+        self._arrange()
+
+    def set_finger(self, level: int, ref: Ref) -> None:
+        """A finger that leads back to this node is none."""
+        if level < self.first_level() or self.levels.get(level) == ref:
+            return
+        if ref.address == self.me.address:
+            self.levels.pop(level, None)
+        else:
+            self.levels[level] = ref
+        self._arrange()
+
+    def _arrange(self) -> None:
+        steps = {self.far(ref): ref for ref in self.levels.values() if ref.address != self.me.address}
+        if self.right.address != self.me.address:
+            steps[self.right_distance] = self.right
+        self._distances = sorted(steps)
+        self._steps = [steps[far] for far in self._distances]
+
+    def owns(self, key: int) -> bool:
+        """Whether the key's successor is this node."""
+        return (self.own - key) & self.mask < self.span
+
+    def next_hop(self, key: int) -> Ref:
+        """The neighbour that is responsible, or the finger nearest before the key. Not for keys of one's own."""
+        far = (key - self.own) & self.mask
+        if far <= self.right_distance:
+            return self.right
+        return self._steps[bisect_left(self._distances, far) - 1]
+
+    def fingers(self) -> list[Ref]:
+        """The distinct nodes known on the right, nearest first."""
+        return list(self._steps)
