@@ -10,7 +10,7 @@ from functools import cache
 from importlib import import_module
 
 from implicast.casting.parameters import Parameter, Parameters, settle
-from implicast.language.target import Target
+from implicast.language.target import Description, Target
 from implicast.peer.contract import Host, Peer
 from implicast.peer.errors import ParameterError
 from implicast.peer.member import Member
@@ -35,6 +35,8 @@ class Plan:
     """The casts to come, for what is computed beforehand (replication levels) when the parameters say so."""
     interval_us: int = 1_000_000
     """Time between two casts."""
+    descriptions: Sequence[Description] = ()
+    """What members will say of themselves, by address: for places chosen by it and for states that settled before."""
 
 
 def no_objections(population: Sequence[Peer]) -> list[str]:

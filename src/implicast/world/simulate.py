@@ -18,7 +18,7 @@ from implicast.workload.workload import Workload, workload
 from implicast.world import journal as journals
 from implicast.world.application import Application
 from implicast.world.faults import FaultStream
-from implicast.world.invariants import Notification, Verdict, judge
+from implicast.world.invariants import Notices, Verdict, judge
 from implicast.world.journal import Journal
 from implicast.world.network import Network, build
 from implicast.world.scenario import Scenario
@@ -102,17 +102,17 @@ def _simulate(
         scenario,
         parameters,
         tally(directory),
-        judge(run.application.casts, run.application.registrations, notifications(directory), run.application.left),
+        judge(run.application.casts, run.application.registrations, notices(directory), run.application.left),
         counted["messages"],
         counted["bytes"],
         design.objections(run.population),
     )
 
 
-def notifications(directory: Path) -> Iterable[Notification]:
-    """(cast, peer, time_us) of a journal's notices."""
-    for batch in journals.batches(directory, "notices", ["cast", "peer", "time_us"]):
-        yield from zip(*(batch[name].to_pylist() for name in ("cast", "peer", "time_us")), strict=True)
+def notices(directory: Path) -> Notices:
+    """Who was told of what, from a journal."""
+    table = journals.read(directory, "notices", ["cast", "peer", "time_us"])
+    return Notices(*(np.asarray(table[name].to_numpy(), np.int64) for name in ("cast", "peer", "time_us")))
 
 
 class Run:
@@ -139,7 +139,7 @@ class Run:
         self.descriptions = self.workload.described()
         self.plan = Plan(
             peers, infrastructure, parameters, seed, self.world.host, self.network.latency_us, self.targets,
-            scenario.interval_ms * 1000,
+            scenario.interval_ms * 1000, self.descriptions,
         )  # fmt: skip
         self.population: list[Peer] = []
 
