@@ -1,4 +1,4 @@
-"""A cast over standing tables, without peers and time: who sends what to whom. For trials and tests of the procedure."""
+"""A cast over standing tables, without peers and time: who sends what to whom. For trials of the procedure."""
 
 from collections import deque
 from collections.abc import Callable, Mapping

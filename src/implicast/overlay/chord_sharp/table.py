@@ -98,6 +98,14 @@ class Table:
         while self.nodes and self.nodes[-1].address == self.me.address:
             self.cut(len(self.nodes) - 1)
 
+    def widen(self, key: Key, value: Freight) -> None:
+        """The node at this key has this value: add it to every aggregate whose range the key lies in."""
+        for level, old in enumerate(self.values):
+            arc = self.range(level)
+            if arc is not None and key in arc and old is not None:
+                self.values[level] = combine(old, value) if type(old) is type(value) else None
+                del self._sums[level + 1 :]
+
     # --- looking
 
     def mark(self, key: Key) -> Mark:

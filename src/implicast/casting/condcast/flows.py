@@ -1,0 +1,197 @@
+"""Update flows: who refreshes its table when (section 3.8 of the paper).
+
+Updates travel round the ring from each node to its predecessor. A node that gets one refreshes its whole table, holds
+the update for a while and passes it on; since those ahead were refreshed just before, fresh aggregates travel with
+it. Each node decides from its own clock only: how long to hold (8), when a flow is lost, when there are too many.
+
+    Normal   an update comes before last + P - M: hold it so that the node keeps near its period (8)
+    Delayed  before last + P + G: hold it M
+    Timeout  nothing until then: start a flow
+
+The number of flows is not forced: about M n / P are needed (9); a missing one is replaced after P + G, a surplus one
+(updates held much longer than normal) is swallowed by and by. Answers of nodes just passed travel along
+(`piggyback`) and save their calls.
+"""
+
+from dataclasses import dataclass
+from math import ceil, log2
+
+from implicast.casting.condcast.formulas import surplus_delta
+from implicast.casting.condcast.messages import NewFlow, Overdue, PassOn, Update
+from implicast.overlay.chord_sharp import ChordSharp, Rows, carried_on
+from implicast.peer.contract import Address, Host, Part, handles
+
+PIGGYBACK_LEVELS_MAX = 8
+"""At most 2^8 - 1 answers ride on an update, whatever a node measures."""
+PIGGYBACK_MARGIN = 0.95
+"""m is taken from rho / delta as the node measures them. Latency makes that a little too large, so a little is taken
+off: a row that another flow has overtaken is then not used."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowSettings:
+    """The paper's parameters, with its defaults."""
+
+    period_us: int = 30_000_000
+    """P, the time wanted between two refreshes of one node."""
+    hold_us: int = 2_000_000
+    """M, the least time a node holds an update."""
+    grace_us: int = 5_000_000
+    """G, how late an update may be before it counts as lost."""
+    alpha: float = 0.2
+    """How much the period counts against the least hold."""
+    del_flow_thres: int = 3
+    """So many long holds in a row mean too many flows."""
+    del_flow_poss: float = 0.1
+    """The chance with which a node that sees too many swallows one."""
+    delta_margin: float = 1.2
+    """A hold is long when it exceeds the normal one by this factor."""
+    piggyback: bool = True
+
+
+class Flows(Part):
+    """One node's share in the update flows."""
+
+    __slots__ = (
+        "delta_us", "holds_us", "last_us", "received_us", "rho_us", "ring", "rows", "running", "send_us", "settings",
+        "turn", "updating",
+    )  # fmt: skip
+
+    def __init__(self, address: Address, host: Host, ring: ChordSharp, settings: FlowSettings) -> None:
+        super().__init__(address, host)
+        self.ring, self.settings = ring, settings
+        self.running = False
+        """Whether this node takes part; a node that is off the ring, or whose flows rest, does not."""
+        self.updating = False
+        self.turn = 0
+        """Which alarm counts: older ones are stale."""
+        self.last_us: int | None = None
+        """When an update was passed on last; None: not yet, or the last one was swallowed."""
+        self.received_us: int | None = None
+        self.send_us = 0
+        self.holds_us: list[int] = []
+        """d: the latest holds of normal updates, newest last."""
+        self.rho_us = self.delta_us = 0
+        """As this node measures them; 0: not yet."""
+        self.rows: Rows = ()
+
+    # --- taking part
+
+    def start(self) -> None:
+        """On joining: wait for a flow for two to three periods, then start one."""
+        self.running = True
+        self._alarm(int((2 + self.host.rng.random()) * self.settings.period_us), new=True)
+
+    def start_in_step(self, first: bool) -> None:
+        """In an assembled ring whose flows circulate: the first of each stretch holds an update now."""
+        self.running = True
+        if first:
+            self._alarm(0, new=True)
+        else:
+            self._alarm(self.settings.period_us + self.settings.grace_us + self.settings.hold_us, new=False)
+
+    def stop(self) -> None:
+        self.running = self.updating = False
+        self.last_us = self.received_us = None
+        self.holds_us = []
+        self.rho_us = self.delta_us = 0
+        self.turn += 1
+
+    # --- an update
+
+    @handles(Update)
+    def on_update(self, sender: Address, update: Update) -> None:
+        if self.ring.links.state == "in":
+            self.running = True
+            self.update(False, update.rows)
+
+    def update(self, new_flow: bool, rows: Rows = ()) -> None:
+        if self.updating:
+            return  # two flows meet: the later one ends here
+        self.updating = True
+        self.turn += 1
+        now_us = self.host.now_us
+        self._measure(now_us, new_flow)
+        self.send_us = self._hold_until(now_us, new_flow)
+        self.rows = rows[: 1 << max(0, self.levels() - 1)] if self.levels() else ()
+        self.ring.refresh(self.rows)
+        if self.updating and self.send_us > now_us:
+            self.host.after(self.send_us - now_us, PassOn(self.turn))
+
+    def _measure(self, now_us: int, new_flow: bool) -> None:
+        if self.received_us is not None and not new_flow:
+            self.rho_us = now_us - self.received_us
+        self.received_us = now_us
+
+    def _hold_until(self, now_us: int, new_flow: bool) -> int:
+        """When to pass the update on: (8) if it is in time, M from now if it is not."""
+        settings, last_us = self.settings, self.last_us
+        if new_flow:
+            self.holds_us = []
+            return now_us
+        soonest_us = now_us + settings.hold_us
+        if last_us is None or last_us + settings.period_us < soonest_us:
+            self.holds_us = []
+            self.delta_us = settings.hold_us
+            return soonest_us
+        wanted_us = settings.alpha * (last_us + settings.period_us) + (1 - settings.alpha) * soonest_us
+        self.delta_us = round(wanted_us) - now_us
+        self.holds_us = [*self.holds_us, self.delta_us][-settings.del_flow_thres :]
+        return round(wanted_us)
+
+    def refreshed(self) -> None:
+        """The table is fresh; pass on if the update has been held long enough."""
+        if self.updating and self.host.now_us >= self.send_us:
+            self._pass_on()
+
+    @handles(PassOn)
+    def on_pass_on(self, alarm: PassOn) -> None:
+        if self.updating and alarm.turn == self.turn and not self.ring.refreshing:
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        settings, left = self.settings, self.ring.links.left
+        assert self.received_us is not None, "what is passed on was received"
+        if self.surplus(settings.del_flow_thres) and self.host.rng.random() < settings.del_flow_poss:
+            self.last_us, self.holds_us = None, []
+        else:
+            self.last_us = self.host.now_us
+            if left.address != self.address:
+                self.host.send(left.address, Update(carried_on(self.rows, self.ring.table, self.levels())))
+        self.updating, self.rows = False, ()
+        self._alarm(self.received_us + settings.period_us + settings.grace_us - self.host.now_us, new=False)
+
+    def levels(self) -> int:
+        """m: how many levels answers that travel along can serve; 0 until rho and delta are known."""
+        if not self.settings.piggyback or not self.rho_us or not self.delta_us:
+            return 0
+        spacing = PIGGYBACK_MARGIN * self.rho_us / self.delta_us
+        return min(PIGGYBACK_LEVELS_MAX, max(0, ceil(log2(spacing))))
+
+    # --- too few, too many
+
+    @handles(Overdue)
+    def on_overdue(self, alarm: Overdue) -> None:
+        if alarm.turn != self.turn or not self.running:
+            return
+        if self.surplus(1):  # too many anyway: wait once more
+            self._alarm(self.settings.period_us + self.settings.grace_us, new=True)
+        else:
+            self.update(True)
+
+    @handles(NewFlow)
+    def on_new_flow(self, alarm: NewFlow) -> None:
+        if alarm.turn == self.turn and self.running:
+            self.update(True)
+
+    def surplus(self, count: int) -> bool:
+        """Whether the last `count` holds were all long, which is a sign of too many flows: F rho = delta n."""
+        levels, settings = len(self.ring.table), self.settings
+        if not levels or len(self.holds_us) < count:
+            return False
+        normal_us = surplus_delta(levels, settings.period_us, settings.hold_us, settings.alpha)
+        return all(hold_us > normal_us * settings.delta_margin for hold_us in self.holds_us[-count:])
+
+    def _alarm(self, delay_us: int, new: bool) -> None:
+        self.turn += 1
+        self.host.after(max(0, delay_us), NewFlow(self.turn) if new else Overdue(self.turn))

@@ -1,0 +1,197 @@
+"""A condcast peer: its value goes into the aggregates of those behind it, casts find their way by aggregates.
+
+What `Registered` promises: every table has had the time to learn of this value. Nobody can know it for certain, for
+nobody knows who holds which aggregate; the peer waits for E, the age of aggregates (14), as it reckons it from its own
+table, after the value changed or the peer came onto the ring. A value that adds nothing to the one before is promised at
+once, and so is one that was in every table from the start. A withdrawal is complete at once: the peer itself decides
+last, and a value that fell costs messages, never a notice.
+
+Until a peer has said what it is, its value is *unknown*, not empty: aggregates over it are unknown and hide nobody.
+
+While flows rest (an assembled population whose values settled before the run) a value that rises is told to all by
+plain split-forward broadcasting, and everybody adds it to the aggregate that covers it: n - 1 messages a change.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from implicast.casting.condcast.flows import Flows, FlowSettings
+from implicast.casting.condcast.formulas import Steady
+from implicast.casting.condcast.messages import Condcast, Query, Risen, Visible
+from implicast.casting.condcast.split import split
+from implicast.casting.inbox import Seen
+from implicast.language.portrait import Sought, portrait
+from implicast.language.target import Description, Target
+from implicast.language.values import Everything
+from implicast.overlay.chord_sharp import ChordSharp, Freight, Passenger, SharpSettings, combine
+from implicast.overlay.links import Links, LinkSettings
+from implicast.peer.contract import Address, CastId, Host, handles
+from implicast.peer.events import Joined, Left, Notice, Registered, Withdrawn
+from implicast.peer.member import Member
+from implicast.space.ring import Arc, Key
+
+ANNOUNCED_US = 10_000_000
+"""How long a plain broadcast may take to reach everybody: log2 n hops of half a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class CondcastSettings:
+    """What a population agrees on."""
+
+    bits: int = 4096
+    hashes: int = 4
+    flows: FlowSettings = field(default_factory=FlowSettings)
+    links: LinkSettings = field(default_factory=LinkSettings)
+    sharp: SharpSettings = field(default_factory=SharpSettings)
+    resting: bool = False
+    """Whether an assembled population starts with settled tables and resting flows."""
+
+
+class CondcastPeer(Member, Passenger, parts={"links": Links, "ring": ChordSharp, "flows": Flows}):
+    """One peer at one place of the ring, for life."""
+
+    __slots__ = ("flows", "links", "own", "ring", "seen", "settings", "since_us")
+
+    def __init__(self, address: Address, host: Host, key: Key, settings: CondcastSettings) -> None:
+        super().__init__(address, host)
+        self.settings = settings
+        self.links = Links(address, host, key, settings.links)
+        self.ring = ChordSharp(address, host, self.links, settings.sharp)
+        self.ring.passenger = self
+        self.flows = Flows(address, host, self.ring, settings.flows)
+        self.own: Freight | None = None
+        self.since_us: int | None = None
+        """Since when this peer is on the ring; None: it is not, or always was."""
+        self.seen = Seen()
+
+    # --- verbs of the application
+
+    def join(self, introducers: tuple[Address, ...]) -> None:
+        self.links.join(introducers)
+
+    def leave(self) -> None:
+        self.links.leave()
+
+    def register(self, description: Description) -> None:
+        self.description = description
+        self.set_value(portrait(description, self.settings.bits, self.settings.hashes))
+
+    def set_value(self, value: Freight) -> None:
+        """Hold this value from now on, as `register` does with a portrait; `Registered` follows likewise."""
+        version = self.next_version()
+        before, self.own = self.own, value
+        if self.links.state != "in":
+            return  # promised after the join
+        if (
+            before is not None
+            and type(before) is type(value)
+            and combine(before, value) == before
+            and not self._young()
+        ):
+            self.host.deliver(Registered(version))
+        else:
+            self._promise(version)
+
+    def withdraw(self) -> None:
+        version = self.next_version()
+        self.description = None
+        if self.own is not None:
+            self.own = portrait(None, self.settings.bits, self.settings.hashes)
+        self.host.deliver(Withdrawn(version))
+
+    def cast(self, target: Target, payload: bytes) -> CastId:
+        key = self.links.me.key
+        return self.condcast(Arc(key, key), Sought(target, self.settings.hashes), payload)
+
+    def condcast(self, arc: Arc, query: Query, payload: bytes) -> CastId:
+        """Cast to whoever matches among the keys of an arc."""
+        cast = self.next_cast()
+        self._carry(cast, (arc,), query, payload)
+        return cast
+
+    def holdings(self) -> Any:
+        """The table with its aggregates, and the neighbours."""
+        table = self.ring.table
+        return table.nodes, table.ends, table.values, self.links.left, self.links.lefts
+
+    # --- casts
+
+    @handles(Condcast)
+    def on_condcast(self, sender: Address, message: Condcast) -> None:
+        self._carry(message.cast, message.arcs, message.query, message.payload)
+
+    def _carry(self, cast: CastId, arcs: tuple[Arc, ...], query: Query, payload: bytes) -> None:
+        here, onward = split(self.ring.table, arcs, query.match)
+        if here and self._is_selected_by(query) and self.seen.first(cast):
+            self.host.deliver(Notice(cast, payload))
+        for node, pieces in onward:
+            self.host.send(node.address, Condcast(cast, pieces, query, payload))
+
+    def _is_selected_by(self, query: Query) -> bool:
+        """Exact, by what the peer is now; aggregates only bring a cast here."""
+        if isinstance(query, Sought):
+            return self.description is not None and query.target.selects(self.description)
+        return self.own is not None and query.match(self.own)
+
+    # --- what the overlay tells
+
+    def value(self) -> Freight | None:
+        return self.own
+
+    def refreshed(self) -> None:
+        self.flows.refreshed()
+
+    def entered(self) -> None:
+        self.since_us = self.host.now_us
+        self.flows.start()
+        self.host.deliver(Joined())
+        if self.own is not None:
+            self._promise(self.version)
+
+    def departed(self) -> None:
+        """Off the ring; the table stays, so that casts already under way to this peer find their way on."""
+        self.flows.stop()
+        self.description = self.own = None
+        self.host.deliver(Left())
+
+    # --- promises
+
+    def _promise(self, version: int) -> None:
+        if self.settings.resting and not self.flows.running:
+            self._announce()
+            self.host.after(ANNOUNCED_US, Visible(version))
+        else:
+            self.host.after(self.age_us(), Visible(version))
+
+    @handles(Visible)
+    def on_visible(self, alarm: Visible) -> None:
+        if alarm.version == self.version and self.links.state == "in":
+            self.host.deliver(Registered(alarm.version))
+
+    def age_us(self) -> int:
+        """E as this peer reckons it: for the largest ring that its table allows, plus one period until its own turn."""
+        flows = self.settings.flows
+        nodes = 1 << max(1, len(self.ring.table))
+        circulating = max(1.0, flows.hold_us * nodes / flows.period_us + 1)
+        steady = Steady(nodes, circulating, flows.period_us, flows.hold_us, flows.alpha)
+        return int(steady.age) + flows.period_us + flows.grace_us
+
+    def _young(self) -> bool:
+        """Whether some tables may not know yet that this peer is on the ring."""
+        return self.since_us is not None and self.host.now_us < self.since_us + self.age_us()
+
+    # --- while flows rest
+
+    def _announce(self) -> None:
+        assert self.own is not None, "what is announced is known"
+        key = self.links.me.key
+        self._tell((Arc(key, key),), key, self.own)
+
+    @handles(Risen)
+    def on_risen(self, sender: Address, risen: Risen) -> None:
+        self.ring.table.widen(risen.key, risen.value)
+        self._tell(risen.arcs, risen.key, risen.value)
+
+    def _tell(self, arcs: tuple[Arc, ...], key: Key, value: Freight) -> None:
+        for node, pieces in split(self.ring.table, arcs, Everything().match)[1]:
+            self.host.send(node.address, Risen(pieces, key, value))
