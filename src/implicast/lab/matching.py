@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pyroaring import BitMap
 
 from implicast.language.parse import parse
-from implicast.language.target import Predicate, Target, Term
+from implicast.language.target import Predicate, Scalar, Target, Term, read_scalar
 
 Ints = npt.NDArray[np.int64]
 
@@ -75,20 +75,20 @@ def _postings(tags: pa.ListArray) -> dict[str, Any]:
 
 
 def _values(values: pa.ListArray) -> dict[str, tuple[Any, Any, Any]]:
-    """Attribute -> rows that have it, its values as texts, and as numbers (NaN where they are none)."""
+    """Attribute -> rows that have it, its values, and those as numbers (NaN for strings)."""
     flat = values.flatten()
     if not len(flat):
         return {}
     lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)
     row = np.repeat(np.arange(len(values), dtype=np.uint32), lengths)
     names = np.asarray(flat.field("attribute").to_pylist(), object)
-    texts = np.asarray(flat.field("value").to_pylist(), object)
-    numbers = np.array([_number(text) for text in texts])
+    texts = np.asarray([read_scalar(text) for text in flat.field("value").to_pylist()], object)
+    numbers = np.array([_number(value) for value in texts])
     return {name: (row[names == name], texts[names == name], numbers[names == name]) for name in sorted(set(names))}
 
 
-def _number(text: str) -> float:
-    return float(text) if text.removeprefix("-").isdigit() else float("nan")
+def _number(value: Scalar) -> float:
+    return float("nan") if isinstance(value, str) else float(value)
 
 
 def column(table: pa.Table, name: str) -> Any:

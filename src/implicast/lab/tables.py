@@ -47,29 +47,24 @@ CONTRACT = {
     "invented": "notifications of casts that nobody cast (no invention)",
 }
 
-_TAGS = pa.list_(pa.string())
+TAGS = pa.list_(pa.string())
 
 WORKLOAD: dict[str, pa.Schema] = {
     # a peer's registration: its tags, commonest first where the source ranks them
-    "registrations": pa.schema([("peer", pa.int32()), ("tags", _TAGS)]),
+    "registrations": pa.schema([("peer", pa.int32()), ("tags", TAGS)]),
     # a cast: number in order of time, its publisher, its target as text
     "casts": pa.schema([("cast", pa.int32()), ("publisher", pa.int32()), ("target", pa.string())]),
 }
 
-CORPUS: dict[str, pa.Schema] = {
-    # an entry of a bibliography: `number` counts within the file, `words` are those of the descriptive fields in order
-    "papers": pa.schema(
-        [("bibliography", pa.string()), ("number", pa.int32()), ("key", pa.string()), ("kind", pa.string()),
-         ("words", _TAGS)]
-    ),
-    # an entry that could not be used, and why; `line` counts from 1 in the file
-    "skipped": pa.schema(
-        [("bibliography", pa.string()), ("number", pa.int32()), ("line", pa.int32()), ("reason", pa.string()),
-         ("text", pa.string())]
-    ),
-    # a query or key phrase: its distinct words without stop words, and how often it was asked
-    "queries": pa.schema([("source", pa.string()), ("tags", _TAGS), ("asked", pa.int64())]),
-}  # fmt: skip
+ENTRIES = pa.schema(
+    [("bibliography", pa.string()), ("number", pa.int32()), ("line", pa.int32()), ("key", pa.string()),
+     ("kind", pa.string()), ("words", TAGS), ("reason", pa.string()), ("text", pa.string())]
+)  # fmt: skip
+"""An entry of a bibliography: `number` counts from 0 and `line` from 1 within the file, `words` are those of its
+descriptive fields in order. `reason` says why it is not used and `text` how it begins; null when it is used."""
+
+QUERIES = pa.schema([("source", pa.string()), ("tags", TAGS), ("asked", pa.int64())])
+"""A query or key phrase: its distinct words without stop words, and how often it was asked."""
 
 GROUPS = pa.schema([("cast", pa.int32()), ("block", pa.int32()), ("size", pa.int64()), ("members", pa.binary())])
 """The members of a cast among peers `block * 65536` to `block * 65536 + 65535`: `members` is a Roaring bitmap of peer numbers."""

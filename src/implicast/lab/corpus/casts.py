@@ -1,0 +1,81 @@
+"""Casts from what people ask for: query lists and key phrases, each word a tag, all conjunctive (thesis, section 9.3.2).
+
+A list has one query per line, repeats kept: how often a query was asked is how likely it is drawn. A table of key
+phrases has a header line and tab-separated columns, one of them `phrase`.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from implicast.lab import tables
+from implicast.lab.corpus.papers import draw
+from implicast.lab.corpus.words import query_tags
+from implicast.lab.errors import CorpusError
+from implicast.language.tags import written
+
+TAGS_MAX = 6
+"""Longer queries are sentences; they would select nobody."""
+
+
+def read_queries(spark: SparkSession, paths: Sequence[Path]) -> DataFrame:
+    """(source, tags, asked): the distinct queries of some lists or tables of phrases (`.tsv`, `.tsv.gz`)."""
+    lines = None
+    for path in paths:
+        if not path.is_file():
+            raise CorpusError(f"there is no list of queries {path}")
+        found = _phrases(spark, path) if ".tsv" in path.suffixes else spark.read.text(str(path.absolute()))
+        named = found.select(F.lit(path.name.split(".")[0]).alias("source"), F.col("value").alias("query"))
+        lines = named if lines is None else lines.unionByName(named)
+    if lines is None:
+        raise CorpusError("no list of queries was named")
+    counted = lines.groupBy("source", "query").agg(F.count("*").alias("asked"))
+    tagged = counted.mapInArrow(_tagged, tables.schema(tables.QUERIES))
+    return tagged.groupBy("source", "tags").agg(F.sum("asked").alias("asked"))
+
+
+def _phrases(spark: SparkSession, path: Path) -> DataFrame:
+    table = spark.read.option("header", True).option("sep", "\t").option("quote", "").csv(str(path.absolute()))
+    if "phrase" not in table.columns:
+        raise CorpusError(f"{path.name} has no column 'phrase'; it has {', '.join(table.columns)}")
+    return table.select(F.col("phrase").alias("value")).where("value is not null")
+
+
+def _tagged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        tags = [query_tags(query) for query in batch["query"].to_pylist()]
+        kept = [index for index, each in enumerate(tags) if 0 < len(each) <= TAGS_MAX]
+        columns = [batch["source"].take(kept), pa.array([tags[index] for index in kept], tables.TAGS), batch["asked"].take(kept)]
+        yield pa.record_batch(columns, schema=tables.QUERIES)
+
+
+def casts(queries: DataFrame, count: int, peers: int, seed: int) -> DataFrame:
+    """(cast, publisher, target): so many draws from the queries, each as likely as it was asked; publishers uniform."""
+    order = Window.orderBy(F.desc("asked"), "tags")
+    merged = queries.groupBy("tags").agg(F.sum("asked").alias("asked"))
+    tickets = merged.select("tags", (F.sum("asked").over(order) - F.col("asked")).alias("start"), "asked").select(
+        "tags", F.explode(F.sequence("start", F.col("start") + F.col("asked") - 1)).alias("ticket")
+    )
+    total = F.broadcast(merged.agg(F.sum("asked").alias("tickets")))
+    numbered = queries.sparkSession.range(count).select(F.col("id").cast("int").alias("cast")).crossJoin(total)
+    drawn = numbered.select(
+        "cast", draw(seed, "publisher", F.col("cast"), F.lit(peers)).cast("int").alias("publisher"),
+        draw(seed, "query", F.col("cast"), F.col("tickets")).alias("ticket"),
+    )  # fmt: skip
+    return with_targets(drawn.join(tickets, "ticket").select("cast", "publisher", "tags"))
+
+
+def with_targets(chosen: DataFrame) -> DataFrame:
+    """(cast, publisher, target) from (cast, publisher, tags): the conjunction as text."""
+    return chosen.mapInArrow(_targets, tables.schema(tables.WORKLOAD["casts"]))
+
+
+def _targets(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        texts = [" & ".join(written(tag) for tag in tags) for tags in batch["tags"].to_pylist()]
+        yield pa.record_batch(
+            [batch["cast"], batch["publisher"], pa.array(texts, pa.string())], schema=tables.WORKLOAD["casts"]
+        )

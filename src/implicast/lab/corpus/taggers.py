@@ -1,0 +1,85 @@
+"""Registrations and casts from people who tag: tables of users, their articles, and the articles' tags.
+
+The layout is that of CiteULike data sets: `users.dat` (articles of each user) and `item-tag.dat` (tags of each article),
+where line i is user or article i and starts with a count, and `tags.dat`, the text of tag i on line i; each may be
+gzipped. A registration is a user's eighteen commonest tags; a cast asks for one to three tags of one article.
+"""
+
+import gzip
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from implicast.lab import tables
+from implicast.lab.corpus.casts import with_targets
+from implicast.lab.corpus.papers import draw, top_tags
+from implicast.lab.errors import CorpusError
+from implicast.language.tags import fold, objection_to
+
+FILES = ("users.dat", "item-tag.dat", "tags.dat")
+
+_TAGGED = pa.schema([("article", pa.int32()), ("at", pa.int32()), ("tag", pa.string())])
+_READ = pa.schema([("user", pa.int32()), ("at", pa.int32()), ("article", pa.int32())])
+
+
+def read_tagged(spark: SparkSession, directory: Path) -> tuple[DataFrame, DataFrame]:
+    """(user, at, article) and (article, at, tag): who keeps what, and how it is tagged."""
+    users, items, names = (_lines(directory, name) for name in FILES)
+    tags = [fold(name.strip()) for name in names]
+    read = [(user, at, int(article)) for user, line in enumerate(users) for at, article in enumerate(line.split()[1:])]
+    tagged = [
+        (article, at, tags[int(number)])
+        for article, line in enumerate(items)
+        for at, number in enumerate(line.split()[1:])
+        if objection_to(tags[int(number)]) is None
+    ]
+    if not read or not tagged:
+        raise CorpusError(f"{directory} names no user or no tag")
+    return _frame(spark, read, _READ), _frame(spark, tagged, _TAGGED)
+
+
+def _frame(spark: SparkSession, rows: list[tuple[object, ...]] | list[tuple[int, int, int]], declared: pa.Schema) -> DataFrame:
+    columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), declared, strict=True)]
+    return spark.createDataFrame(pa.table(columns, schema=declared))
+
+
+def _lines(directory: Path, name: str) -> list[str]:
+    for path in (directory / name, directory / f"{name}.gz"):
+        if path.is_file():
+            content = path.read_bytes()
+            return (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8", "replace").splitlines()
+    raise CorpusError(f"{directory} has no {name} or {name}.gz; expected {', '.join(FILES)}")
+
+
+def registrations(read: DataFrame, tagged: DataFrame, peers: int, seed: int) -> DataFrame:
+    """(peer, tags): every peer is a user at random, with the tags that are commonest in the user's library."""
+    users = read.groupBy("user").agg(F.count("*").alias("articles")).select(
+        "user", (F.row_number().over(Window.orderBy("user")) - 1).alias("place")
+    )  # fmt: skip
+    count = F.broadcast(users.agg(F.count("*").alias("users")))
+    who = read.sparkSession.range(peers).select(F.col("id").cast("int").alias("peer")).crossJoin(count)
+    chosen = who.withColumn("place", draw(seed, "user", F.col("peer"), F.col("users"))).join(F.broadcast(users), "place")
+    library = read.select("user", F.col("at").alias("turn"), "article").join(tagged, "article")
+    bag = library.groupBy("user", "tag").agg(F.count("*").alias("times"), F.min(F.struct("turn", "at")).alias("first"))
+    best = top_tags(bag.withColumnRenamed("user", "peer")).withColumnRenamed("peer", "user")
+    return chosen.select("peer", "user").join(best, "user").select("peer", "tags")
+
+
+def casts(tagged: DataFrame, count: int, peers: int, seed: int) -> DataFrame:
+    """(cast, publisher, target): one, two or three tags (as 3 : 2 : 1, the thesis's mix) of an article at random."""
+    shelf = tagged.groupBy("article").agg(F.array_sort(F.collect_set("tag")).alias("all"))
+    placed = shelf.select("*", (F.row_number().over(Window.orderBy("article")) - 1).alias("place"))
+    total = F.broadcast(placed.agg(F.count("*").alias("articles")))
+    numbered = tagged.sparkSession.range(count).select(F.col("id").cast("int").alias("cast")).crossJoin(total)
+    drawn = numbered.select(
+        "cast", draw(seed, "publisher", F.col("cast"), F.lit(peers)).cast("int").alias("publisher"),
+        draw(seed, "article", F.col("cast"), F.col("articles")).alias("place"),
+        F.element_at(F.array(*map(F.lit, (1, 1, 1, 2, 2, 3))), (draw(seed, "tags", F.col("cast"), F.lit(6)) + 1).cast("int")).alias("asks"),
+    )  # fmt: skip
+    shuffled = F.array_sort(F.transform("all", lambda tag: F.struct(F.xxhash64(F.lit(seed), "cast", tag), tag.alias("tag"))))
+    chosen = drawn.join(placed, "place").select("cast", "publisher", F.slice(shuffled, 1, F.col("asks")).alias("some"))
+    return with_targets(chosen.select("cast", "publisher", F.array_sort(F.col("some.tag")).alias("tags")))
+
+
