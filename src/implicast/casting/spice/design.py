@@ -1,0 +1,109 @@
+"""SPICE as two designs: basic (thesis chapter 7) and unloaded (chapter 8)."""
+
+from math import pi
+
+from implicast.casting.designs import Design, Plan
+from implicast.casting.parameters import Parameter
+from implicast.casting.spice import messages
+from implicast.casting.spice.settings import NO_LIMIT, Settings, levels_for
+from implicast.casting.spice.spice import Spice
+from implicast.overlay.ice import messages as ice_messages
+from implicast.overlay.ice.assemble import settle, tiling, uniform_points
+from implicast.overlay.ice.invariants import surface_objections
+from implicast.overlay.ice.landmarks import landmark_points
+from implicast.peer.contract import Peer
+from implicast.peer.member import Member
+from implicast.space.angle import cosine_of
+from implicast.space.digest import stream
+
+
+def settings_of(plan: Plan) -> Settings:
+    given = plan.parameters
+    dimensions = int(given["dimensions"])
+    limit = float(given.get("frequency_limit", 0.0))
+    levels: dict[str, int] = {}
+    if limit:
+        levels = levels_for(plan.targets, plan.interval_us, limit, dimensions)
+    return Settings(
+        dimensions=dimensions,
+        cosine=cosine_of(float(given["branch_factor"])),
+        merge=bool(given["merge"]),
+        storage_limit=int(given.get("storage_limit", NO_LIMIT)),
+        collect_us=int(float(given.get("collect_ms", 0)) * 1000),
+        rarest=given.get("choose") == "rarest",
+        levels=levels,
+        deepest=max(levels.values(), default=0),
+    )
+
+
+def assemble(plan: Plan) -> list[Peer]:
+    """All peers on a converged surface, placed at random or by landmarks."""
+    settings = settings_of(plan)
+    rng = stream(plan.seed, "surface")
+    landmarks, dimensions = int(plan.parameters["landmarks"]), settings.dimensions
+    if landmarks:
+        points = landmark_points(plan.peers, landmarks, dimensions, plan.latency_us, rng.getrandbits)
+    else:
+        points = uniform_points(plan.peers, rng.getrandbits)
+    peers = [Spice(address, plan.host(address), settings) for address in range(plan.peers)]
+    settle(tiling(points, dimensions), [each.surface for each in peers], plan.latency_us)
+    return list(peers)
+
+
+def newcomer(plan: Plan, address: int) -> Member:
+    return Spice(address, plan.host(address), settings_of(plan))
+
+
+def objections(population: list[Peer]) -> list[str]:
+    return surface_objections([each.surface for each in population if isinstance(each, Spice)])
+
+
+SURFACE = (
+    Parameter("dimensions", 3, "dimensions of the surface", 2, 6),
+    Parameter(
+        "branch_factor",
+        pi / 3,
+        "largest angle within one branch of a route; 0 sends every extent alone",
+        0,
+        pi,
+        unit="rad",
+    ),
+    Parameter("landmarks", 0, "landmarks that map the surface to the network; 0 places peers at random", 0, 4096),
+    Parameter("merge", True, "clusters with the same next hop share one message; the thesis sends one each"),
+)
+RELIEF = (
+    Parameter("storage_limit", 32, "registrations a peer keeps of one registry before it spreads", 1, NO_LIMIT),
+    Parameter(
+        "frequency_limit",
+        0.0125,
+        "casts a peer serves before a registry is replicated; 0 never does",
+        0,
+        1e9,
+        unit="1/s",
+    ),
+    Parameter("choose", "first", "the tag whose registry serves a term", choices=("first", "rarest")),
+    Parameter("collect_ms", 250.0, "records that go on are collected for so long", 0, 60_000, unit="ms"),
+)
+
+DESIGNS = (
+    Design(
+        name="spice",
+        summary="Registries at rendezvous peers on a torus; each serves the casts of its tags alone.",
+        paper="Implicit group messaging, chapter 7",
+        assemble=assemble,
+        newcomer=newcomer,
+        kinds=(*messages.KINDS, *ice_messages.KINDS),
+        parameters=SURFACE,
+        objections=objections,  # type: ignore[arg-type]
+    ),
+    Design(
+        name="spice-unloaded",
+        summary="SPICE with large registries spread over many peers and busy ones replicated.",
+        paper="Implicit group messaging, chapter 8",
+        assemble=assemble,
+        newcomer=newcomer,
+        kinds=(*messages.KINDS, *ice_messages.KINDS),
+        parameters=SURFACE + RELIEF,
+        objections=objections,  # type: ignore[arg-type]
+    ),
+)

@@ -1,0 +1,53 @@
+"""Where things are: the address of a tag, the roots of its replicas, the home of a registration at every notch.
+
+All of it is computed from names alone, so nobody decides where a registration goes: whoever owns its home has it, and
+storing it twice stores it once. The thesis divides lists of registrations in proportion to volume (Listing 11); homes
+drawn by hash do the same on average, and make renewing and withdrawing a look-up instead of a walk.
+"""
+
+from functools import lru_cache
+
+from implicast.peer.contract import Address
+from implicast.space.digest import digest_bits
+from implicast.space.morton import BITS, Place, code, place, side
+
+TAGS_REMEMBERED = 1 << 17
+
+
+@lru_cache(TAGS_REMEMBERED)
+def address_of(tag: str) -> int:
+    """The rendezvous extent of a tag: a single code, so that exactly one peer owns it (thesis section 7.3.1)."""
+    return digest_bits(BITS, tag)
+
+
+def spot_of(consumer: Address, tag: str) -> int:
+    """The digits by which one consumer's registration under one tag is placed inside every container."""
+    return digest_bits(BITS, consumer, tag)
+
+
+def home(root: int, notch: int, spot: int, dimensions: int) -> int:
+    """The root's address with its last `notch` digits replaced by the first digits of the spot.
+
+    The code at a notch, made 2^d times larger, is the extent that holds the code at the next notch: homes lie in the
+    scaled tracts of thesis Fig. 8.2, spread evenly.
+    """
+    shift = notch * dimensions
+    return root >> shift << shift | spot >> (BITS - shift)
+
+
+def roots_of(address: int, level: int, dimensions: int) -> list[int]:
+    """Every address with the first `level` digits replaced: 2^(d level) of them, the original among them."""
+    shift = BITS - level * dimensions
+    tail = address & (1 << shift) - 1
+    return [head << shift | tail for head in range(1 << level * dimensions)]
+
+
+def nearest_root(address: int, level: int, centre: Place) -> int:
+    """The root of a level that is nearest to a centre (in half units). Each dimension can be decided by itself."""
+    dimensions = len(centre)
+    step = side(dimensions) >> level
+    at = []
+    for here, there in zip(centre, place(address, dimensions), strict=True):
+        least = there % step
+        at.append((least + (here - 2 * least + step) // (2 * step) * step) % side(dimensions))
+    return code(tuple(at))

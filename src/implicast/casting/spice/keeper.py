@@ -1,0 +1,111 @@
+"""What a SPICE peer keeps for others, and how it moves when places change hands."""
+
+from typing import Any
+
+import msgspec
+
+from implicast.casting.inbox import Inbox
+from implicast.casting.spice.messages import Record
+from implicast.casting.spice.registry import Key, Registry
+from implicast.casting.spice.settings import Settings
+from implicast.overlay.ice.ice import Ice
+from implicast.peer.contract import Address, Host, Message
+from implicast.peer.member import Member
+from implicast.space.tract import Tract, contains, intersect, subtract, unite
+
+
+class Parcel(msgspec.Struct, frozen=True, array_like=True):
+    """A registry's share of a place that is handed over."""
+
+    tag: str
+    root: int
+    notch: int
+    closed: tuple[int, ...]
+    passed: int
+    records: tuple[Record, ...]
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(tuple[Parcel, ...])
+
+
+class Keeper(Member, parts={"surface": Ice}):
+    """Registries by tag, root and notch."""
+
+    __slots__ = ("copies", "inbox", "registries", "settings", "surface")
+
+    def __init__(self, address: Address, host: Host, settings: Settings) -> None:
+        super().__init__(address, host)
+        self.settings = settings
+        self.surface = Ice(address, host, self, settings.dimensions, settings.cosine, settings.merge)
+        self.inbox = Inbox(self)
+        self.registries: dict[Key, Registry] = {}
+        self.copies: dict[str, tuple[int, ...]] = {}
+        """Roots of a tag's registries that begin here: where a cast may stop looking."""
+
+    def registry(self, tag: str, root: int, notch: int) -> Registry:
+        """The registry of this name, made when it is first needed."""
+        found = self.registries.get((tag, root, notch))
+        if found is None:
+            found = self.registries[tag, root, notch] = Registry(root, notch, self.settings.dimensions)
+            if notch == 0:
+                self.copies[tag] = (*self.copies.get(tag, ()), root)
+        return found
+
+    def copy_here(self, tag: str) -> int | None:
+        """The root of a registry of this tag that begins on our firm ground."""
+        surface = self.surface
+        for root in self.copies.get(tag, ()):
+            if surface.low <= root < surface.high or contains(surface.firm, root):
+                return root
+        return None
+
+    def holdings(self) -> Any:
+        titles = list(self.surface.atlas.titles.values())
+        return titles, [
+            (*key, registry.closed, registry.passed, list(registry.records.values()))
+            for key, registry in self.registries.items()
+        ]
+
+    # --- as a tenant of the surface
+
+    def pack(self, tract: Tract) -> bytes:
+        parcels = []
+        for (tag, root, notch), registry in self.registries.items():
+            records, closed = tuple(registry.within(tract)), intersect(registry.closed, tract)
+            if records or closed:
+                parcels.append(Parcel(tag, root, notch, closed, registry.passed, records))
+        return _encoder.encode(tuple(parcels))
+
+    def unpack(self, luggage: bytes) -> None:
+        for parcel in _decoder.decode(luggage):
+            registry = self.registry(parcel.tag, parcel.root, parcel.notch)
+            # A merge of an open with a closed part is a union of both: homes are fixed, so nothing else moves.
+            registry.closed = unite(registry.closed, parcel.closed)
+            registry.passed = max(registry.passed, parcel.passed)
+            for record in parcel.records:
+                registry.keep(record)
+
+    def forget(self, tract: Tract) -> None:
+        for key, registry in list(self.registries.items()):
+            for record in registry.within(tract):
+                del registry.records[record.consumer]
+            registry.closed = subtract(registry.closed, tract)
+            if not registry.records and not registry.closed:
+                self.discard(key)
+
+    def discard(self, key: Key) -> None:
+        tag, root, notch = key
+        del self.registries[key]
+        if notch == 0:
+            rest = tuple(each for each in self.copies[tag] if each != root)
+            if rest:
+                self.copies[tag] = rest
+            else:
+                del self.copies[tag]
+
+    def resume(self, message: Message) -> None:
+        self.receive(self.address, message)
+
+    def routed(self, payload: bytes) -> None:
+        """SPICE routes its own kinds of messages; plain payloads are for ICE used alone."""

@@ -1,0 +1,125 @@
+"""A converged surface at once, for large experiments: what peers joining one after the other would arrive at.
+
+Newcomers draw a place and halve the region they find there, exactly as `giving.py` does by messages. Neighbour tables
+are found for all peers together: the neighbour across a face that is at least as large as we are owns the box beside
+ours, which is one search; the smaller ones are the same pairs seen from the other side.
+"""
+
+from bisect import bisect_right, insort
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from implicast.overlay.ice.atlas import Atlas
+from implicast.overlay.ice.ice import Ice
+from implicast.overlay.ice.messages import Title
+from implicast.overlay.ice.table import Rows, Table
+from implicast.space.morton import BITS, CODES, Codes, codes, places, side
+
+LatencyUs = Callable[[int, int], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """Who owns which aligned interval: arrays by peer, plus the order along the curve."""
+
+    dimensions: int
+    low: Codes
+    bits: Codes
+    order: Codes
+    """Peers by the first code they own."""
+    boxes: Rows
+
+    @property
+    def peers(self) -> int:
+        return len(self.low)
+
+    def owner(self, code: int) -> int:
+        return int(self.owners(np.array([code], np.int64))[0])
+
+    def owners(self, at: Codes) -> Codes:
+        starts = self.low[self.order]
+        return self.order[np.searchsorted(starts, at, side="right") - 1]
+
+
+def tiling(points: Sequence[int], dimensions: int) -> Tiling:
+    """The surface after peers have joined at these points, in order; the first point does not matter."""
+    starts = [0]
+    owner_at, bits_at = {0: 0}, {0: 0}
+    for newcomer, point in enumerate(points[1:], start=1):
+        low = starts[bisect_right(starts, point) - 1]
+        bits = bits_at[low] + 1
+        assert bits <= BITS, "a region of a single place cannot be halved"
+        upper = low + (1 << (BITS - bits))
+        if point < upper:
+            owner_at[low], owner_at[upper] = newcomer, owner_at[low]
+        else:
+            owner_at[upper] = newcomer
+        bits_at[low] = bits_at[upper] = bits
+        insort(starts, upper)
+    return _tiling(starts, owner_at, bits_at, dimensions)
+
+
+def _tiling(starts: list[int], owner_at: dict[int, int], bits_at: dict[int, int], dimensions: int) -> Tiling:
+    order = np.array([owner_at[start] for start in starts], np.int64)
+    low, bits = np.empty_like(order), np.empty_like(order)
+    low[order] = starts
+    bits[order] = [bits_at[start] for start in starts]
+    corner = places(low, dimensions)
+    halvings = np.stack([(bits - each + dimensions - 1) // dimensions for each in range(dimensions)], axis=1)
+    edges = side(dimensions) >> np.maximum(halvings, 0)
+    return Tiling(dimensions, low, bits, order, np.concatenate([corner, corner + edges], axis=1))
+
+
+def adjacency(tiles: Tiling) -> tuple[Codes, Codes]:
+    """All pairs of neighbours, both ways round, sorted by the first and then by the second's place on the curve."""
+    dimensions, count = tiles.dimensions, tiles.peers
+    corner, edges = tiles.boxes[:, :dimensions], tiles.boxes[:, dimensions:] - tiles.boxes[:, :dimensions]
+    every = np.arange(count)
+    found = []
+    for dimension in range(dimensions):
+        for step in (edges[:, dimension], -edges[:, dimension]):
+            beside = corner.copy()
+            beside[:, dimension] = (beside[:, dimension] + step) & (side(dimensions) - 1)
+            there = tiles.owners(codes(beside))
+            larger = (tiles.bits[there] <= tiles.bits) & (there != every)
+            found.append(every[larger] * count + there[larger])
+            found.append(there[larger] * count + every[larger])
+    pairs = np.unique(np.concatenate(found))
+    one, other = pairs // count, pairs % count
+    rank = np.empty(count, np.int64)
+    rank[tiles.order] = every
+    along = np.lexsort((rank[other], one))
+    return one[along], other[along]
+
+
+def settle(tiles: Tiling, surfaces: Sequence[Ice], latency_us: LatencyUs) -> None:
+    """Give every peer its piece, its atlas and its table."""
+    one, other = adjacency(tiles)
+    titles = [
+        Title(low, bits, 0, peer)
+        for peer, (low, bits) in enumerate(zip(tiles.low.tolist(), tiles.bits.tolist(), strict=True))
+    ]
+    latencies = [max(1.0, float(latency_us(a, b))) for a, b in zip(one.tolist(), other.tolist(), strict=True)]
+    rows, paces = tiles.boxes[other], np.array(latencies, np.float64)
+    ends = np.searchsorted(one, np.arange(tiles.peers + 1)).tolist()
+    for peer, surface in enumerate(surfaces):
+        start, stop = ends[peer], ends[peer + 1]
+        owners = other[start:stop].tolist()
+        own = tiles.boxes[peer : peer + 1]
+        table = Table(tiles.dimensions, own, rows[start:stop], paces[start:stop], owners)
+        atlas = Atlas([titles[peer], *(titles[each] for each in owners)])
+        surface.settle_into(atlas, dict(zip(owners, latencies[start:stop], strict=True)), table)
+
+
+def uniform_points(peers: int, draw: Callable[[int], int]) -> list[int]:
+    """Places drawn anywhere on the surface; `draw` gives so many random bits."""
+    return [draw(BITS) for _ in range(peers)]
+
+
+def covered(tiles: Tiling) -> bool:
+    """The pieces follow each other along the whole curve."""
+    starts = tiles.low[tiles.order]
+    stops = starts + (1 << (BITS - tiles.bits[tiles.order]))
+    return bool(starts[0] == 0 and stops[-1] == CODES and np.all(starts[1:] == stops[:-1]))

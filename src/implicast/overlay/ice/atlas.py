@@ -1,0 +1,90 @@
+"""The atlas: who owns what, as far as a peer knows. One rule: for each code the best title wins.
+
+Titles are joined, never overwritten: `learn` is the least upper bound of two maps from codes to best titles, so it is
+commutative, associative and idempotent, and neither loss nor repeats nor the order of news matter.
+What is left of a prefix after another was taken out of it is again a few prefixes.
+"""
+
+from collections.abc import Iterable
+
+from implicast.overlay.ice.messages import Title
+from implicast.peer.contract import Address
+from implicast.space.morton import BITS, box
+from implicast.space.surface import Surface
+from implicast.space.tract import Tract, prefixes, subtract, union
+
+
+def better(one: Title, other: Title) -> bool:
+    """Larger epoch; at equal epochs the smaller owner."""
+    return one.epoch > other.epoch or (one.epoch == other.epoch and one.owner < other.owner)  # type: ignore[operator]
+
+
+def overlap(one: Title, other: Title) -> bool:
+    return one.low < other.high and other.low < one.high
+
+
+def remainder(title: Title, without: Iterable[Title]) -> list[Title]:
+    """What is left of a title when others are taken out of it."""
+    rest = subtract((title.low, title.high), union((each.low, each.high) for each in without))
+    return [Title(low, bits, title.epoch, title.owner) for low, bits in prefixes(rest)]
+
+
+class Atlas:
+    """Disjoint titles, by the first code of each."""
+
+    __slots__ = ("titles",)
+
+    def __init__(self, titles: Iterable[Title] = ()) -> None:
+        self.titles: dict[int, Title] = {each.low: each for each in titles}
+
+    def learn(self, title: Title) -> bool:
+        """Take in a title; False if it said nothing new."""
+        met = [each for each in self.titles.values() if overlap(each, title)]
+        rest = remainder(title, [each for each in met if not better(title, each)])
+        if not rest:
+            return False
+        for each in met:
+            if better(title, each):
+                del self.titles[each.low]
+                self.put(remainder(each, [title]))
+        self.put(rest)
+        return True
+
+    def put(self, titles: Iterable[Title]) -> None:
+        for each in titles:
+            self.titles[each.low] = each
+
+    def drop(self, titles: Iterable[Title]) -> None:
+        for each in titles:
+            del self.titles[each.low]
+
+    def of(self, owner: Address) -> list[Title]:
+        return [each for each in self.titles.values() if each.owner == owner]
+
+    def at(self, code: int) -> Title | None:
+        return next((each for each in self.titles.values() if each.low <= code < each.high), None)
+
+    def better_than(self, title: Title) -> list[Title]:
+        """Titles that contradict this one and win."""
+        met = [each for each in self.titles.values() if overlap(each, title)]
+        return [each for each in met if better(each, title)]
+
+    def prune(self, owner: Address, dimensions: int) -> None:
+        """Forget what is neither the owner's nor next to what is the owner's."""
+        own = [box(each.low, each.bits, dimensions) for each in self.of(owner)]
+        surface = Surface(dimensions)
+
+        def concerns(title: Title) -> bool:
+            there = box(title.low, title.bits, dimensions)
+            return title.owner == owner or any(surface.rank(there, here) == (0, 1) for here in own)
+
+        self.titles = {low: each for low, each in self.titles.items() if concerns(each)}
+
+
+def sibling(low: int, bits: int) -> int:
+    """The first code of the prefix that differs in the last bit."""
+    return low ^ (1 << (BITS - bits))
+
+
+def tract_of(titles: Iterable[Title]) -> Tract:
+    return union((each.low, each.high) for each in titles)

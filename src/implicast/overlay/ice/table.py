@@ -1,0 +1,77 @@
+"""What a peer routes by: its own boxes and its neighbours', laid out for the compiled kernels.
+
+A table is made from the atlas whenever that changes, and not changed itself. Its size depends on the number of
+dimensions only, whatever the number of peers (thesis section 7.2).
+"""
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from implicast.overlay.ice.messages import Title
+from implicast.peer.contract import Address
+from implicast.space import kernels
+from implicast.space.morton import box
+from implicast.space.tract import Tract
+
+Rows = npt.NDArray[np.int64]
+UNKNOWN_US = 50_000.0
+"""Latency assumed of a neighbour that has not been measured yet."""
+
+
+class Table:
+    """One peer's view: `own` and `rows` are boxes, row i belongs to `owners[i]` at `latencies[i]` microseconds."""
+
+    __slots__ = ("centre", "dimensions", "latencies", "own", "owners", "rows")
+
+    def __init__(
+        self, dimensions: int, own: Rows, rows: Rows, latencies: npt.NDArray[np.float64], owners: list[Address]
+    ) -> None:
+        self.dimensions, self.own, self.rows = dimensions, own, rows
+        self.latencies, self.owners = latencies, owners
+        # Directions are seen from the largest piece; a quiet peer has only one.
+        largest = own[0] if len(own) < 2 else own[_largest(own, dimensions)]
+        self.centre = largest[:dimensions] + largest[dimensions:]
+
+    def next_hop(self, code: int) -> Address | None:
+        """The neighbour to which a message for this code goes (Listing 6)."""
+        row = kernels.hop_to_code(self.own, self.rows, self.latencies, code, self.dimensions)
+        return self.owners[row] if row >= 0 else None
+
+    def branches(self, tract: Tract, cosine: float, merge: bool) -> list[tuple[Address | None, Tract]]:
+        """The destination, divided among neighbours; with `merge`, clusters with one next hop share a branch."""
+        found = kernels.branch(
+            np.array(tract, np.int64), self.own, self.centre, self.rows, self.latencies, cosine, self.dimensions
+        )
+        parts: dict[int, list[int]] = {}
+        hops: dict[int, int] = {}
+        for low, shift, cluster, hop in found.tolist():
+            key = hop if merge else cluster
+            hops[key] = hop
+            part = parts.setdefault(key, [])
+            if part and part[-1] == low:
+                part[-1] = low + (1 << shift)
+            else:
+                part += (low, low + (1 << shift))
+        return [(self.owners[hops[key]] if hops[key] >= 0 else None, tuple(part)) for key, part in parts.items()]
+
+
+def table_of(
+    dimensions: int, own: Iterable[Title], others: Iterable[Title], latency_us: Mapping[Address, float]
+) -> Table:
+    """The table of an atlas. Neighbours in the order of their codes, which settles ties."""
+    neighbours = sorted(others, key=lambda title: title.low)
+    owners = [each.owner for each in neighbours]
+    latencies = np.array([latency_us.get(owner, UNKNOWN_US) for owner in owners], np.float64)
+    return Table(dimensions, _boxes(own, dimensions), _boxes(neighbours, dimensions), latencies, owners)
+
+
+def _boxes(titles: Iterable[Title], dimensions: int) -> Rows:
+    rows = [[*low, *high] for low, high in (box(each.low, each.bits, dimensions) for each in titles)]
+    return np.array(rows, np.int64).reshape(len(rows), 2 * dimensions)
+
+
+def _largest(own: Rows, dimensions: int) -> int:
+    edges = own[:, dimensions:] - own[:, :dimensions]
+    return int(np.argmax(np.prod(edges.astype(np.float64), axis=1)))

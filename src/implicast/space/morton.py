@@ -1,0 +1,80 @@
+"""The Morton (Z-order) curve of a torus with 2 to 6 dimensions: places as integers.
+
+A *code* has `BITS` bits. Read from the top, bit j belongs to dimension j modulo d, so every prefix of a code names a
+box, and all codes with that prefix are one aligned interval. `BITS` is 60, which 2, 3, 4, 5 and 6 divide: a code is a
+whole number of base 2^d digits in every dimension, and fits a machine word.
+
+The first bit of a digit is the vertical one, so that on two dimensions digit 0 is top left, 1 top right, 2 bottom left
+and 3 bottom right (thesis, Fig. 7.3). Tracts are in `tract.py`; the readable surface in `surface.py`.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+BITS = 60
+CODES = 1 << BITS
+"""How many codes there are: the whole surface is the interval [0, CODES)."""
+DIMENSIONS = (2, 3, 4, 5, 6)
+
+Codes = npt.NDArray[np.int64]
+Place = tuple[int, ...]
+Box = tuple[Place, Place]
+"""Lower and upper corner in whole units; the upper one is not in the box."""
+
+
+def side(dimensions: int) -> int:
+    """Units along one edge of the surface."""
+    return 1 << (BITS // dimensions)
+
+
+def place(code: int, dimensions: int) -> Place:
+    """The coordinates of a code."""
+    at = [0] * dimensions
+    for position in range(BITS):
+        dimension = position % dimensions
+        at[dimension] = at[dimension] << 1 | code >> (BITS - 1 - position) & 1
+    return tuple(at)
+
+
+def code(at: Place) -> int:
+    """The code of a place: the inverse of `place`."""
+    dimensions = len(at)
+    digits = BITS // dimensions
+    found = 0
+    for level in range(digits - 1, -1, -1):
+        for coordinate in at:
+            found = found << 1 | coordinate >> level & 1
+    return found
+
+
+def lengths(bits: int, dimensions: int) -> Place:
+    """The edges of the box that a prefix of so many bits names."""
+    return tuple(side(dimensions) >> len(range(each, bits, dimensions)) for each in range(dimensions))
+
+
+def box(low: int, bits: int, dimensions: int) -> Box:
+    """The box of all codes that begin with the first `bits` bits of `low`."""
+    corner = place(low, dimensions)
+    edges = lengths(bits, dimensions)
+    return corner, tuple(each + edge for each, edge in zip(corner, edges, strict=True))
+
+
+def places(codes: Codes, dimensions: int) -> Codes:
+    """`place` for many codes at once: one row each."""
+    at = np.zeros((len(codes), dimensions), np.int64)
+    for position in range(BITS):
+        dimension = position % dimensions
+        at[:, dimension] = at[:, dimension] << 1 | codes >> (BITS - 1 - position) & 1
+    return at
+
+
+def codes(at: Codes) -> Codes:
+    """`code` for many places at once."""
+    dimensions = at.shape[1]
+    found: Any = np.zeros(len(at), np.int64)
+    for level in range(BITS // dimensions - 1, -1, -1):
+        for dimension in range(dimensions):
+            found = found << 1 | at[:, dimension] >> level & 1
+    return found  # type: ignore[no-any-return]
