@@ -37,6 +37,8 @@ class Plan:
     """Time between two casts."""
     descriptions: Sequence[Description] = ()
     """What members will say of themselves, by address: for places chosen by it and for states that settled before."""
+    start: str = "assembled"
+    """`joined`: members are newcomers yet to join by messages, so infrastructure must not take them for present."""
 
 
 def no_objections(population: Sequence[Peer]) -> list[str]:

@@ -139,7 +139,7 @@ class Run:
         self.descriptions = self.workload.described()
         self.plan = Plan(
             peers, infrastructure, parameters, seed, self.world.host, self.network.latency_us, self.targets,
-            scenario.interval_ms * 1000, self.descriptions,
+            scenario.interval_ms * 1000, self.descriptions, scenario.start,
         )  # fmt: skip
         self.population: list[Peer] = []
 
