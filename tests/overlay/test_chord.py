@@ -5,7 +5,7 @@ from math import log2
 import pytest
 
 from implicast.overlay.chord import CHORD_KINDS, Chord, assemble_chord, chord_objections
-from implicast.overlay.links import LINK_KINDS, LinkSettings, Links
+from implicast.overlay.links import LINK_KINDS, Links, LinkSettings
 from implicast.peer.contract import Address, Host, Message, Peer, handles
 from implicast.peer.wire import Codec
 from implicast.space.digest import stream

@@ -15,7 +15,7 @@ from implicast.peer.contract import Host, Peer
 from implicast.peer.errors import ParameterError
 from implicast.peer.member import Member
 
-MODULES = ("centralised", "broker", "spice", "condcast")
+MODULES = ("centralised", "broker", "spice", "condcast", "dht")
 
 
 @dataclass(frozen=True, slots=True)

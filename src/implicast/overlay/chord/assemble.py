@@ -45,21 +45,25 @@ def true_fingers(node: Chord, keys: Sequence[int], refs: Sequence[Ref]) -> dict[
     return found
 
 
-def chord_objections(nodes: Sequence[Chord]) -> list[str]:
-    """What is wrong with a Chord at rest: the ring, or fingers that are not by definition."""
-    links = [node.ring for node in nodes if isinstance(node.ring, Links)]
-    wrong = ring_objections(links)
+def chord_objections(nodes: Sequence[Chord], exact: bool = True) -> list[str]:
+    """What is wrong with a Chord at rest: the ring, or the fingers.
+
+    Exact fingers are the successors of their starts. After changes at one moment they need not be (until refreshed),
+    but none may lie before its start.
+    """
     open_at = opening([node.ring for node in nodes])
     if open_at is not None:
         return [f"the ring is open: {open_at}"]
-    inside = members([node.ring for node in nodes])
+    wrong = ring_objections([node.ring for node in nodes if isinstance(node.ring, Links)])
     by_address = {node.address: node for node in nodes}
-    refs = [ring.me for ring in inside]
-    keys = [by_address[ref.address].table.own for ref in refs]
-    for ring in inside:
-        node = by_address[ring.address]
-        if node.table.levels != true_fingers(node, keys, refs):
-            wrong.append(f"{node.address} has fingers that are not the successors of their starts")
-        elif node.table.right != ring.right:
+    inside = [by_address[ring.address] for ring in members([node.ring for node in nodes])]
+    keys, refs = [node.table.own for node in inside], [node.ring.me for node in inside]
+    for node in inside:
+        table = node.table
+        if table.right != node.ring.right:
             wrong.append(f"{node.address} routes by another right neighbour than its ring's")
+        if exact and table.levels != true_fingers(node, keys, refs):
+            wrong.append(f"{node.address} has fingers that are not the successors of their starts")
+        if any(table.far(ref) < 1 << level for level, ref in table.levels.items()):
+            wrong.append(f"{node.address} has a finger before its start")
     return wrong

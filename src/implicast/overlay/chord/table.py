@@ -45,7 +45,7 @@ class FingerTable:
         self.right, self.right_distance = right, self.far(right)
         if self.right_distance < reached:  # somebody came in between: what it does not cover, the former one does
             new_levels = range(self.right_distance.bit_length(), reached.bit_length())
-            self.levels |= {level: before for level in new_levels}
+            self.levels |= dict.fromkeys(new_levels, before)
         self.levels = {level: ref for level, ref in self.levels.items() if 1 << level > self.right_distance}
         self._arrange()
 

@@ -13,8 +13,7 @@ never leave. Never the default of any design.
 from dataclasses import dataclass
 from typing import ClassVar
 
-from implicast.overlay.links.messages import Find, Found
-from implicast.overlay.links.refs import FIRST, Ref, lies_between
+from implicast.overlay.links.refs import Ref, lies_between
 from implicast.overlay.links.state import IN, OUT, Above
 from implicast.peer.contract import Address, Host, Message, Part, handles
 from implicast.space.ring import Key
@@ -34,6 +33,20 @@ class StabiliseSettings:
     cured: bool = True
 
 
+class FindSuccessor(Message):
+    """Whose successor am I to have? Routed towards the seeker's place."""
+
+    seeker: Ref
+    hops_left: int
+
+
+class SuccessorIs(Message):
+    """This one."""
+
+    to: Ref
+    right: Ref
+
+
 class GetPredecessor(Message):
     """Who is before you? Sent to the successor, and to one who might become it."""
 
@@ -48,7 +61,7 @@ class Predecessor(Message):
     rights: tuple[Ref, ...]
 
 
-class Notify(Message):
+class TakePredecessor(Message):
     """I might be your predecessor."""
 
     by: Ref
@@ -87,7 +100,16 @@ class SeekSuccessor(Message):
     life: int
 
 
-STABILISE_KINDS: tuple[type, ...] = (Find, Found, GetPredecessor, Predecessor, Notify, Ping, Pong, Farewell)
+STABILISE_KINDS: tuple[type, ...] = (
+    FindSuccessor,
+    SuccessorIs,
+    GetPredecessor,
+    Predecessor,
+    TakePredecessor,
+    Ping,
+    Pong,
+    Farewell,
+)
 
 
 class Stabilise(Part):
@@ -155,7 +177,7 @@ class Stabilise(Part):
 
     def _seek(self) -> None:
         introducer = self.introducers[self.host.rng.randrange(len(self.introducers))]
-        self.host.send(introducer, Find(self.me, self.settings.find_hops))
+        self.host.send(introducer, FindSuccessor(self.me, self.settings.find_hops))
         self.host.after(self.settings.seek_us, SeekSuccessor(self.me.life))
 
     @handles(SeekSuccessor)
@@ -163,19 +185,19 @@ class Stabilise(Part):
         if alarm.life == self.me.life and self.state == OUT and self.introducers:
             self._seek()
 
-    @handles(Find)
-    def on_find(self, sender: Address, find: Find) -> None:
+    @handles(FindSuccessor)
+    def on_find(self, sender: Address, find: FindSuccessor) -> None:
         if self.state != IN or find.hops_left <= 0:
             return
         if self.right == self.me or lies_between(self.me, find.seeker, self.right):
-            self.host.send(find.seeker.address, Found(find.seeker, self.me, self.right, FIRST))
+            self.host.send(find.seeker.address, SuccessorIs(find.seeker, self.right))
         else:
             step = self.above.nearest_before(find.seeker.place) or self.right
             if step.address != find.seeker.address:
-                self.host.send(step.address, Find(find.seeker, find.hops_left - 1))
+                self.host.send(step.address, FindSuccessor(find.seeker, find.hops_left - 1))
 
-    @handles(Found)
-    def on_found(self, sender: Address, found: Found) -> None:
+    @handles(SuccessorIs)
+    def on_found(self, sender: Address, found: SuccessorIs) -> None:
         if self.state != OUT or found.to != self.me or found.right.address == self.address:
             return
         if self.settings.cured:
@@ -238,7 +260,7 @@ class Stabilise(Part):
         if self.state == OUT:
             if self.settings.cured and self.introducers:
                 self._enter(self._list(answer.by, answer.rights))
-                self.host.send(answer.by.address, Notify(self.me))
+                self.host.send(answer.by.address, TakePredecessor(self.me))
             return
         nearer = answer.left
         if answer.by == self.right:
@@ -263,10 +285,10 @@ class Stabilise(Part):
 
     def _notify(self) -> None:
         if self.right != self.me:
-            self.host.send(self.right.address, Notify(self.me))
+            self.host.send(self.right.address, TakePredecessor(self.me))
 
-    @handles(Notify)
-    def on_notify(self, sender: Address, notify: Notify) -> None:
+    @handles(TakePredecessor)
+    def on_notify(self, sender: Address, notify: TakePredecessor) -> None:
         if self.state == IN and (self.left is None or lies_between(self.left, notify.by, self.me)):
             self.left, self.left_silent = notify.by, 0
             self.above.moved()
