@@ -127,6 +127,8 @@ def every_class(owner: Node, known: Iterable[Node], k: int, vectors: Vectors) ->
         for digit in range(vectors.alpha):
             marked = [each == digit for each in classes]
             left, right = walk_left(marked, own, k - 1), walk_right(marked, own, k - 1)
-            told.update((ring[(own + at) % len(ring)].key, ring[(own + at) % len(ring)]) for at in range(-left, right + 1))
+            told.update(
+                (ring[(own + at) % len(ring)].key, ring[(own + at) % len(ring)]) for at in range(-left, right + 1)
+            )
     del told[owner.key]
     return [told[key] for key in sorted(told)]

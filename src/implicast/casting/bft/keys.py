@@ -1,0 +1,62 @@
+"""Descriptions as places on the circle of keys, and targets as arcs of it.
+
+A peer takes one place per tag and per attribute value it has, at the key (tag, peer) or (attribute, value, peer), and
+one more, its home, by which it casts and by which casts to everyone reach it. The part before the peer is the *realm*;
+the rest the authority draws. A term becomes the arc of one of its tags or of one of its ranges: its *handle*; which
+one is the publisher's choice, and every peer reached checks the whole target.
+"""
+
+from implicast.casting.bft.multicast import Arc
+from implicast.language.target import Description, Predicate, Term, Value
+
+HOME = b"h"
+NUMBER_BYTES = 17
+"""Whole numbers of grid steps up to 2^127 either way keep their order as bytes."""
+_MIDDLE = 1 << 127
+
+
+def realms(description: Description | None) -> list[bytes]:
+    """Where a peer with this description has its places: its home, then its tags, then its values."""
+    if description is None:
+        return [HOME]
+    return [HOME, *map(tag_realm, description.tags), *map(value_realm, description.values)]
+
+
+def tag_realm(tag: str) -> bytes:
+    return b"t" + _word(tag)
+
+
+def value_realm(value: Value) -> bytes:
+    if isinstance(value.value, str):
+        return b"v" + _word(value.attribute) + b"s" + _word(value.value)
+    return b"v" + _word(value.attribute) + b"n" + _number(value.value)
+
+
+def handles_of(term: Term) -> list[Arc]:
+    """The arcs any of which reaches all whom a term can select: one per tag, then one per range, or else everyone."""
+    tags = [_within(tag_realm(tag)) for tag in term.has]
+    return [*tags, *map(_range, term.where)] or [_within(HOME)]
+
+
+def _range(predicate: Predicate) -> Arc:
+    attribute = b"v" + _word(predicate.attribute)
+    if isinstance(predicate.low, str):
+        return _within(attribute + b"s" + _word(predicate.low))
+    assert not isinstance(predicate.high, str), "a range has two ends of one kind"
+    low = attribute + b"n" if predicate.low is None else attribute + b"n" + _number(predicate.low)
+    high = attribute + b"o" if predicate.high is None else attribute + b"n" + _number(predicate.high + 1)
+    return Arc(low, high)
+
+
+def _within(realm: bytes) -> Arc:
+    """All keys that begin with a realm."""
+    return Arc(realm, realm[:-1] + bytes([realm[-1] + 1]))
+
+
+def _word(word: str) -> bytes:
+    """A word with its end marked, so that no realm is the beginning of another."""
+    return word.encode().replace(b"\x01", b"\x01\x02").replace(b"\x00", b"\x01\x01") + b"\x00"
+
+
+def _number(number: int) -> bytes:
+    return max(0, min(2 * _MIDDLE, number + _MIDDLE)).to_bytes(NUMBER_BYTES, "big")

@@ -1,0 +1,234 @@
+"""A member of the Byzantine-tolerant design: its places, its casts, and what it does with those of others.
+
+Paper, section 3: k-redundant key-range multicast over a skip graph, with certificates. Describing oneself means to take
+a place per tag and value; casting means one multicast per handle of the target (`keys.py`). A message that reaches an
+address is looked at for every place there that it concerns; each such place then serves others as the procedures of
+`multicast.py` say. Of several places that a target reaches, the one of the least selecting term's handle notifies.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from implicast.casting.bft.gate import Gate
+from implicast.casting.bft.keys import handles_of
+from implicast.casting.bft.messages import Hop, Source, hop_body
+from implicast.casting.bft.multicast import Arc, Leg, concerned, first_leg, inside, legs, start_level
+from implicast.casting.bft.seen import SeenTable
+from implicast.casting.bft.settler import Settler
+from implicast.casting.inbox import Inbox
+from implicast.language.target import Description, Target
+from implicast.overlay.skip_graph.graph import SkipGraph
+from implicast.peer.contract import Address, CastId, Host, handles
+from implicast.peer.events import Left, Refused
+from implicast.peer.identity import Certificate, Revocation
+from implicast.peer.member import Member
+from implicast.peer.signatures import Signer
+
+QUERY_BITS = 63
+
+
+@dataclass(slots=True)
+class Met:
+    """A multicast under way here: its source part, and which of our places have yet to hold it."""
+
+    source: Source
+    open: list[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How a member multicasts."""
+
+    through: bool = True
+    sparse: bool = False
+    window_us: int = 60_000_000
+
+
+class Bft(Member, parts={"graph": SkipGraph, "settler": Settler}):
+    """One participant that trusts nobody but the authority."""
+
+    __slots__ = ("_signer", "gate", "graph", "inbox", "manner", "seen", "settler")
+
+    def __init__(
+        self, address: Address, host: Host, graph: SkipGraph, gate: Gate, signer: Signer, settler: Settler, manner: Manner
+    ) -> None:
+        super().__init__(address, host)
+        self.graph, self.gate, self._signer, self.settler, self.manner = graph, gate, signer, settler, manner
+        self.inbox = Inbox(self)
+        self.seen: SeenTable[Met] = SeenTable(manner.window_us)
+
+    @property
+    def public(self) -> bytes:
+        return self._signer.public
+
+    # --- verbs
+
+    def join(self, introducers: tuple[Address, ...]) -> None:
+        self.settler.begin(introducers)
+
+    def leave(self) -> None:
+        self.description = None
+        self.settler.depart()
+        self.host.deliver(Left())
+
+    def register(self, description: Description) -> None:
+        self.description = description
+        self.settler.settle(self.next_version(), description)
+
+    def withdraw(self) -> None:
+        self.description = None
+        self.settler.settle(self.next_version(), None)
+
+    def cast(self, target: Target, payload: bytes) -> CastId:
+        cast = self.next_cast()
+        if not self.graph.places:
+            self.host.deliver(Refused("cast", "this peer has no place in the graph yet"))
+            return cast
+        chosen = tuple(self._choose(handles_of(term)) for term in target.terms)
+        arcs = [handles_of(term)[index] for term, index in zip(target.terms, chosen, strict=True)]
+        for arc in dict.fromkeys(arcs):
+            self._multicast(self._source(cast, target, chosen, payload, arc))
+        return cast
+
+    def holdings(self) -> Any:
+        """Every contact once, however many lists it is in."""
+        contacts = {node.key: node for key in self.graph.places for node in self.graph.table(key).contacts()}
+        return [self.graph.certificates(), [contacts[key] for key in sorted(contacts)], self.description]
+
+    # --- casting
+
+    def _choose(self, arcs: list[Arc]) -> int:
+        """Which handle stands for a term: the first, or the one with the fewest known nodes in it."""
+        if not self.manner.sparse or len(arcs) == 1:
+            return 0
+        home = self.graph.table(next(iter(self.graph.places)))
+        counts = [[sum(inside(level, arc)) for level in reversed(home.levels)] for arc in arcs]
+        return min(range(len(arcs)), key=lambda index: counts[index])
+
+    def _source(self, cast: CastId, target: Target, chosen: tuple[int, ...], payload: bytes, arc: Arc) -> Source:
+        halves = self.gate.halves
+        starts = {key: start_level(self.graph.table(key), arc, halves) for key in sorted(self.graph.places)}
+        key = min(starts, key=lambda each: starts[each])
+        query = self.host.rng.getrandbits(QUERY_BITS)
+        certificate = self.graph.places[key].certificate
+        bare = Source(
+            cast, query, arc.low, arc.high, starts[key], self.host.now_us, target, chosen, payload, certificate, b""
+        )
+        return msgspec.structs.replace(bare, signature=self._signer.sign(bare.body()))
+
+    def _multicast(self, source: Source) -> None:
+        key = source.certificate.key
+        met = self._meet(source)
+        leg, takes_part = first_leg(self.graph.table(key), source.start, source.arc, self.gate.halves)
+        if takes_part and key in met.open:
+            self._hold(met, key, source.start)
+        self._send(met, self.graph.places[key].certificate, leg)
+
+    # --- receiving
+
+    @handles(Hop)
+    def on_hop(self, sender: Address, hop: Hop) -> None:
+        met = self._known(hop.source)
+        if met is not None and not met.open:
+            self.gate.refuse("repeated")
+            return
+        flaw = self.gate.hop_flaw(hop, self.host.now_us)
+        if flaw is None and met is None:
+            flaw = self._source_flaw(hop.source)
+        elif flaw is None and met is not None and met.source is not hop.source and met.source != hop.source:
+            flaw = self.gate.source_flaw(hop.source, self.host.now_us) or "equivocation"
+        if flaw is not None:
+            self.gate.refuse(flaw)
+            return
+        self._take(hop, met)
+
+    @handles(Revocation)
+    def on_revocation(self, sender: Address, revocation: Revocation) -> None:
+        if self.gate.trust.learn(revocation):
+            self.graph.forget(lambda node: node.serial in revocation.serials)
+        else:
+            self.gate.refuse("old_or_forged_revocation")
+
+    def _known(self, source: Source) -> Met | None:
+        return self.seen.get(source.name) if 6 in self.gate.checks else None
+
+    def _source_flaw(self, source: Source) -> str | None:
+        now_us = self.host.now_us
+        flaw = self.seen.flaw(source.name, source.sent_us, now_us) if 6 in self.gate.checks else None
+        return flaw or self.gate.source_flaw(source, now_us)
+
+    def _take(self, hop: Hop, met: Met | None) -> None:
+        """Let each of our places that may hold it do so. A message no place may hold is refused and not remembered."""
+        candidates = met.open if met is not None else list(self.graph.places)
+        flaws = {key: self.gate.place_flaw(hop, self.graph.table(key)) for key in candidates}
+        passed = [key for key in candidates if flaws[key] is None]
+        if not passed:
+            self.gate.refuse(_worst([flaw for flaw in flaws.values() if flaw]))
+            return
+        met = met or self._meet(hop.source)
+        for key in passed:
+            if key in met.open:
+                self._hold(met, key, hop.level)
+
+    def _meet(self, source: Source) -> Met:
+        """Remember a multicast, and which of our places it is going to concern."""
+        met = Met(source, [key for key in self.graph.places if self._will_concern(source, key)])
+        if 6 in self.gate.checks:
+            self.seen.record(source.name, source.sent_us, self.host.now_us, met)
+        return met
+
+    def _will_concern(self, source: Source, key: bytes) -> bool:
+        if not {3, 5} <= self.gate.checks:
+            return True
+        table = self.graph.table(key)
+        level = min(self.gate.vectors.common(source.certificate.vector, table.owner.vector), source.start)
+        return level <= table.top and concerned(table, level, source.arc, self.gate.halves)
+
+    # --- holding and serving
+
+    def _hold(self, met: Met, key: bytes, level: int) -> None:
+        """One of our places has the message at a level: deliver, and serve those below."""
+        met.open.remove(key)
+        source, arc = met.source, met.source.arc
+        if arc.holds(key):
+            self._deliver(source)
+        for leg in legs(self.graph.table(key), level, arc, self.gate.halves, self.manner.through):
+            self._send(met, self.graph.places[key].certificate, leg)
+
+    def _send(self, met: Met, place: Certificate, leg: Leg[Certificate]) -> None:
+        """One signed message for the whole leg; our own places are served by a plain call."""
+        hop: Hop | None = None
+        for address in dict.fromkeys(node.address for node in leg.receivers):
+            if address != self.address:
+                hop = hop or self._hop(met.source, leg.level, place)
+                self.host.send(address, hop)
+        for node in leg.receivers:
+            if node.address == self.address and node.key in met.open:
+                self._hold(met, node.key, leg.level)
+
+    def _hop(self, source: Source, level: int, place: Certificate) -> Hop:
+        return Hop(source, level, place, self._signer.sign(hop_body(source, level)))
+
+    def _deliver(self, source: Source) -> None:
+        """The least-term rule: of all arcs that reach this peer, that of the least selecting term notifies.
+
+        While places come and go any arc that reaches it will do: the inbox lets nothing pass twice.
+        """
+        if self.description is None:
+            return
+        if self.settler.moving or self._least_arc(source, self.description) == source.arc:
+            self.inbox.take(source.cast, source.target, source.payload)
+
+    def _least_arc(self, source: Source, description: Description) -> Arc | None:
+        for term, chosen in zip(source.target.terms, source.handles, strict=True):
+            if term.selects(description):
+                return handles_of(term)[chosen]
+        return None
+
+
+def _worst(flaws: list[str]) -> str:
+    """One name for a message that none of our places may hold: of the check that it got furthest to."""
+    order = ("unconcerned", "too_high", "out_of_step", "wrong_level")
+    return next((name for name in order if name in flaws), "no_place")

@@ -1,0 +1,79 @@
+"""The authority as a peer of the world: it answers applications for places and publishes what it revoked.
+
+An applicant is an address: the answer goes nowhere else, so nobody applies for another, and a liar with one address
+has the places of one applicant. The first application fixes an applicant's public key.
+"""
+
+from collections import Counter
+from typing import Any
+
+from implicast.casting.bft.keys import HOME
+from implicast.casting.bft.messages import Apply, Denied, Granted
+from implicast.peer.contract import Address, Host, Peer, handles
+from implicast.peer.identity import Authority, Certificate, Declined
+from implicast.peer.signatures import Scheme
+
+INTRODUCERS = 3
+"""b of ring upkeep D.1: a newcomer is deceived only if all of them lie, f^b."""
+
+
+class Office(Peer):
+    """Where places are applied for."""
+
+    __slots__ = ("_keys", "_scheme", "authority", "present", "refusals")
+    role = "authority"
+
+    def __init__(self, address: Address, host: Host, authority: Authority, scheme: Scheme) -> None:
+        super().__init__(address, host)
+        self.authority, self._scheme = authority, scheme
+        self._keys: dict[Address, bytes] = {}
+        self.present: list[Address] = []
+        self.refusals: Counter[str] = Counter()
+
+    @handles(Apply)
+    def on_apply(self, sender: Address, application: Apply) -> None:
+        flaw = self._flaw(sender, application)
+        if flaw is not None:
+            self.refusals[flaw] += 1
+            self.host.send(sender, Denied(application.errand, flaw))
+            return
+        for realm in application.given_up:
+            self.give_up(sender, realm)
+        try:
+            certificates = tuple(self.grant(sender, realm, application.public) for realm in application.wanted)
+        except Declined as declined:
+            self.refusals["declined"] += 1
+            self.host.send(sender, Denied(application.errand, str(declined)))
+            return
+        self.host.send(sender, Granted(application.errand, certificates, self._introducers(sender)))
+
+    def grant(self, applicant: Address, realm: bytes, public: bytes) -> Certificate:
+        self._keys[applicant] = public
+        certificate = self.authority.issue(str(applicant), realm, applicant, public, self.host.now_us)
+        if realm == HOME and applicant not in self.present:
+            self.present.append(applicant)
+        return certificate
+
+    def give_up(self, applicant: Address, realm: bytes) -> None:
+        self.authority.release(str(applicant), realm)
+        if realm == HOME and applicant in self.present:
+            self.present.remove(applicant)
+
+    def publish_revoked(self, *certificates: Certificate) -> None:
+        """Tell every peer present which certificates count no more."""
+        revocation = self.authority.revoke(self.host.now_us, *certificates)
+        for address in self.present:
+            self.host.send(address, revocation)
+
+    def holdings(self) -> Any:
+        return [self.authority.held(str(applicant)) for applicant in self._keys]
+
+    def _flaw(self, sender: Address, application: Apply) -> str | None:
+        if self._keys.get(sender, application.public) != application.public:
+            return "another_key"
+        signed = self._scheme.verify(application.public, application.body(sender), application.signature)
+        return None if signed else "forged_application"
+
+    def _introducers(self, applicant: Address) -> tuple[Address, ...]:
+        others = [address for address in self.present if address != applicant]
+        return tuple(self.host.rng.sample(others, min(INTRODUCERS, len(others))))

@@ -1,0 +1,187 @@
+"""How a member comes to its places: errands to the authority, then one join of the graph per certificate.
+
+In a standing network the authority is asked by a plain call and places are taken at once. Else an errand is a message
+to the office, repeated until answered. A version of the description is complete when all its places have arrived.
+Places that a newer description no longer wants are kept for a while (`GRACE_US`): casts on their way must find the peer
+at the old or the new ones. One errand at a time; of several wishes that come meanwhile the last counts.
+"""
+
+from implicast.casting.bft.keys import HOME, realms
+from implicast.casting.bft.messages import Again, Apply, Denied, Granted
+from implicast.casting.bft.office import Office
+from implicast.language.target import Description
+from implicast.overlay.skip_graph.graph import SkipGraph
+from implicast.peer.contract import Address, Host, Message, Part, handles
+from implicast.peer.errors import LocalError
+from implicast.peer.events import Joined, Refused, Registered, Withdrawn
+from implicast.peer.identity import Certificate
+from implicast.peer.pending import Pending
+from implicast.peer.signatures import Signer
+
+RETRY_US = 2_000_000
+GRACE_US = 5_000_000
+JOINING, CLEARING = 0, -1
+"""Errands without a version: taking the home place; giving places up."""
+
+
+class Vacate(Message):
+    """Rings when places given up with this version have been kept long enough."""
+
+    version: int
+
+
+class Settler(Part):
+    """Keeps the places of a member in step with its description."""
+
+    __slots__ = (
+        "_arriving", "_described", "_held", "_introducers", "_office", "_signer", "_standing", "_superfluous",
+        "_unanswered", "_wish", "graph",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        address: Address,
+        host: Host,
+        graph: SkipGraph,
+        signer: Signer,
+        office: Address,
+        standing: Office | None = None,
+    ) -> None:
+        super().__init__(address, host)
+        self.graph, self._signer, self._office, self._standing = graph, signer, office, standing
+        self._held: dict[bytes, bytes] = {}  # realm -> key of our place there
+        self._superfluous: dict[bytes, int] = {}  # realm -> version that no longer wanted it
+        self._introducers: tuple[Address, ...] = ()
+        self._unanswered: Pending[int, Apply] = Pending(host, Again(), RETRY_US)
+        self._arriving: dict[int, set[bytes]] = {}  # errand -> keys of places not yet arrived
+        self._described: dict[int, bool] = {}  # version -> whether anything was said (else: withdrawn)
+        self._wish: tuple[int, Description | None] | None = None
+
+    @property
+    def moving(self) -> bool:
+        """Whether the places are not exactly those of the newest description."""
+        return bool(self._superfluous or self._arriving or self._unanswered)
+
+    def begin(self, introducers: tuple[Address, ...]) -> None:
+        """Take the home place."""
+        self._introducers = introducers
+        self._apply(JOINING, [HOME], [])
+
+    def assembled(self, home: Certificate) -> None:
+        """The home place is there already."""
+        self._held[HOME] = home.key
+
+    def detach(self) -> None:
+        """From now on errands are messages."""
+        self._standing = None
+
+    def settle(self, version: int, description: Description | None) -> None:
+        """Hold exactly the places of this description; `Registered` or `Withdrawn` follows."""
+        self._described[version] = description is not None
+        if self._unanswered:
+            self._wish = (version, description)
+            return
+        wanted = realms(description)
+        for realm in self._held:
+            if realm not in wanted:
+                self._superfluous.setdefault(realm, version)
+        for realm in wanted:
+            self._superfluous.pop(realm, None)
+        if self._superfluous:
+            self.host.after(GRACE_US, Vacate(version))
+        self._apply(version, [realm for realm in wanted if realm not in self._held], [])
+
+    def depart(self) -> None:
+        """Give up everything."""
+        self._wish = None
+        self._quit(list(self._held))
+
+    # --- errands
+
+    def _apply(self, errand: int, wanted: list[bytes], given_up: list[bytes]) -> None:
+        if not wanted and not given_up:
+            self._move_in(errand, {})
+        elif self._standing is not None:
+            self._apply_in_person(self._standing, errand, wanted, given_up)
+        else:
+            bare = Apply(errand, self._signer.public, tuple(wanted), tuple(given_up), b"")
+            signature = self._signer.sign(bare.body(self.address))
+            application = Apply(errand, bare.public, bare.wanted, bare.given_up, signature)
+            self._unanswered.ask(errand, application)
+            self.host.send(self._office, application)
+
+    def _apply_in_person(self, office: Office, errand: int, wanted: list[bytes], given_up: list[bytes]) -> None:
+        for realm in given_up:
+            office.give_up(self.address, realm)
+        try:
+            certificates = [office.grant(self.address, realm, self._signer.public) for realm in wanted]
+        except LocalError as declined:
+            self.host.deliver(Refused("register", str(declined)))
+            return
+        self._move_in(errand, dict(zip(wanted, certificates, strict=True)))
+
+    @handles(Granted)
+    def on_granted(self, sender: Address, granted: Granted) -> None:
+        application = self._unanswered.get(granted.errand)
+        if sender != self._office or application is None or len(granted.certificates) != len(application.wanted):
+            return
+        self._unanswered.answer(granted.errand)
+        self._introducers = granted.introducers or self._introducers
+        self._move_in(granted.errand, dict(zip(application.wanted, granted.certificates, strict=True)))
+        self._next_wish()
+
+    @handles(Denied)
+    def on_denied(self, sender: Address, denied: Denied) -> None:
+        if sender == self._office and self._unanswered.answer(denied.errand) is not None:
+            self.host.deliver(Refused("join" if denied.errand == JOINING else "register", denied.reason))
+            self._next_wish()
+
+    @handles(Again)
+    def on_again(self, alarm: Again) -> None:
+        for errand, application in self._unanswered.due():
+            self._unanswered.ask(errand, application)
+            self.host.send(self._office, application)
+
+    def _next_wish(self) -> None:
+        wish, self._wish = self._wish, None
+        if wish is not None:
+            self.settle(*wish)
+
+    # --- moving in and out
+
+    def _move_in(self, errand: int, certificates: dict[bytes, Certificate]) -> None:
+        keys = [certificate.key for certificate in certificates.values()]
+        self._arriving[errand] = set(keys)
+        for realm, certificate in certificates.items():
+            self._held[realm] = certificate.key
+            self.graph.take(certificate, self._introducers, lambda key=certificate.key: self._arrived(errand, key))  # type: ignore[misc]
+        if not keys:
+            self._complete(errand)
+
+    def _arrived(self, errand: int, key: bytes) -> None:
+        arriving = self._arriving.get(errand)
+        if arriving is not None:
+            arriving.discard(key)
+            if not arriving:
+                self._complete(errand)
+
+    def _complete(self, errand: int) -> None:
+        self._arriving.pop(errand, None)
+        if errand == JOINING:
+            self.host.deliver(Joined())
+        elif errand in self._described:
+            self.host.deliver(Registered(errand) if self._described.pop(errand) else Withdrawn(errand))
+
+    @handles(Vacate)
+    def on_vacate(self, alarm: Vacate) -> None:
+        if self._unanswered or self._arriving:
+            self.host.after(GRACE_US, alarm)  # the new places are not all there yet: the old ones are still needed
+            return
+        self._quit([realm for realm, version in self._superfluous.items() if version <= alarm.version])
+
+    def _quit(self, given_up: list[bytes]) -> None:
+        for realm in given_up:
+            self._superfluous.pop(realm, None)
+            self.graph.quit(self._held.pop(realm))
+        if given_up:
+            self._apply(CLEARING, [], given_up)

@@ -1,0 +1,235 @@
+"""The paper's experiments on the bare algorithm: hops, messages per node, arrival against faults, pre-emption.
+
+Whole multicasts over the converged graph as plain calls, hop by hop, without messages: the figures depend only on who
+sends to whom, and a million sends take seconds. The same procedures (`multicast.py`) run inside real peers, and a test
+holds both to the same receivers and counts. Every trial returns plain rows (dicts of numbers) for the laboratory.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from math import log
+from random import Random
+from typing import NamedTuple
+
+from implicast.casting.bft.multicast import Arc, Halves, Leg, concerned, first_leg, legs, start_level
+from implicast.overlay.skip_graph.standing import Standing
+from implicast.space.digest import stream
+from implicast.space.vector import Vectors
+
+Row = dict[str, float | int | str]
+
+KEY_BYTES = 8
+HOPS_MULTICASTS = 300
+ARRIVAL_MULTICASTS = 100
+OVERLAYS = 5
+
+
+class Spot(NamedTuple):
+    """A bare place: what the algorithm needs to know of a node, and its number for counting."""
+
+    key: bytes
+    vector: int
+    index: int
+
+
+@dataclass(slots=True)
+class Overlay:
+    """A drawn graph of n nodes at keys 0, 1, 2, ... with random vectors."""
+
+    n: int
+    k: int
+    seed: int
+    alpha: int = 2
+    through: bool = True
+    spots: list[Spot] = field(init=False)
+    graph: Standing[Spot] = field(init=False)
+    halves: Halves = field(init=False)
+    _circle: dict[tuple[int, int], list[Leg[Spot]]] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        vectors = Vectors(self.alpha)
+        rng = stream(self.seed, "overlay", self.n, self.alpha)
+        self.spots = [Spot(key_of(each), vectors.pack_number(rng.getrandbits(256)), each) for each in range(self.n)]
+        self.graph = Standing(self.k, vectors, self.spots)
+        self.halves = Halves.of(self.k)
+
+    def arc(self, first: int, count: int) -> Arc:
+        """The arc that holds `count` nodes from number `first` on."""
+        return Arc(key_of(first % self.n), key_of((first + count) % self.n))
+
+    def legs(self, spot: Spot, received: int, arc: Arc) -> list[Leg[Spot]]:
+        """As `multicast.legs`; on the full circle the same whatever the source, hence remembered (6 times faster)."""
+        if not arc.is_circle:
+            return legs(self.graph.table(spot.key), received, arc, self.halves, self.through)
+        found = self._circle.get((spot.index, received))
+        if found is None:
+            found = legs(self.graph.table(spot.key), received, arc, self.halves, self.through)
+            self._circle[spot.index, received] = found
+        return found
+
+
+@dataclass(slots=True)
+class Spread:
+    """How one multicast went: hops to each node that got it (0 for the source), and messages sent."""
+
+    start: int
+    hops: list[int | None]
+    messages: int = 0
+
+    def arrived(self, receivers: Sequence[int]) -> float:
+        """The share of these that got it."""
+        return sum(self.hops[each] is not None for each in receivers) / len(receivers) if receivers else 1.0
+
+
+def key_of(number: int) -> bytes:
+    return number.to_bytes(KEY_BYTES, "big")
+
+
+def spread(overlay: Overlay, source: Spot, arc: Arc, faulty: Sequence[bool], early: dict[int, int] | None = None) -> Spread:
+    """One multicast, in rounds of one hop. The faulty are silent; `early` gives levels at which nodes hold it already.
+
+    Copies of one round arrive in the order sent; it does not matter, as all copies to a node carry the same level.
+    """
+    table = overlay.graph.table(source.key)
+    start = start_level(table, arc, overlay.halves)
+    leg, takes_part = first_leg(table, start, arc, overlay.halves)
+    outcome = Spread(start, [None] * overlay.n)
+    frontier = _early(overlay, outcome, early or {})
+    if takes_part:
+        outcome.hops[source.index] = 0
+        frontier += _serve(outcome, overlay.legs(source, start, arc), 1)
+    frontier += _serve(outcome, [leg], 1)
+    hop = 1
+    while frontier:
+        hop += 1
+        following: list[tuple[Spot, int]] = []
+        for spot, level in frontier:
+            if level and not faulty[spot.index]:
+                following += _serve(outcome, overlay.legs(spot, level, arc), hop)
+        frontier = following
+    return outcome
+
+
+def _early(overlay: Overlay, outcome: Spread, early: dict[int, int]) -> list[tuple[Spot, int]]:
+    for index in early:
+        outcome.hops[index] = 1
+    return [(overlay.spots[index], level) for index, level in early.items()]
+
+
+def _serve(outcome: Spread, sent: Sequence[Leg[Spot]], hop: int) -> list[tuple[Spot, int]]:
+    hops = outcome.hops
+    news: list[tuple[Spot, int]] = []
+    for level, receivers in sent:
+        outcome.messages += len(receivers)
+        for spot in receivers:
+            if hops[spot.index] is None:
+                hops[spot.index] = hop
+                news.append((spot, level))
+    return news
+
+
+def hops_formula(n: int, k: int, alpha: int = 2) -> float:
+    """Formula (1): worst-case hops, h + 1, about log_alpha(n / (2(k-1)))."""
+    return log(n / (2 * (k - 1)), alpha)
+
+
+def arrival_formula(n: int, k: int, f: float, alpha: int = 2) -> float:
+    """Formula (3): arrival in the worst case, (1 - f^k)^h, h from formula (1)."""
+    return float((1 - f**k) ** max(0.0, hops_formula(n, k, alpha) - 1))
+
+
+def hops_row(n: int, k: int, seed: int = 0, overlays: int = OVERLAYS, multicasts: int = HOPS_MULTICASTS) -> Row:
+    """Mean of the largest hops of a multicast to the full circle, beside formula (1)."""
+    largest: list[int] = []
+    for overlay, rng in _overlays(n, k, seed, overlays):
+        for _ in range(-(-multicasts // overlays)):
+            outcome = spread(overlay, rng.choice(overlay.spots), overlay.arc(0, n), [False] * n)
+            largest.append(max(hop for hop in outcome.hops if hop is not None))
+    return {"n": n, "k": k, "hops_max_mean": _mean(largest), "formula_1": hops_formula(n, k)}
+
+
+def messages_row(
+    n: int, k: int, share: float, seed: int = 0, overlays: int = OVERLAYS, multicasts: int = HOPS_MULTICASTS
+) -> Row:
+    """Messages per node in range, for ranges that hold a share of the nodes; tends to k."""
+    per_node: list[float] = []
+    count = round(n * share)
+    for overlay, rng in _overlays(n, k, seed, overlays):
+        for _ in range(-(-multicasts // overlays)):
+            arc = overlay.arc(rng.randrange(n), count)
+            per_node.append(spread(overlay, rng.choice(overlay.spots), arc, [False] * n).messages / count)
+    return {"n": n, "k": k, "share": share, "messages_per_node": _mean(per_node)}
+
+
+def arrival_row(
+    n: int, k: int, f: float, share: float = 0.5, seed: int = 0, overlays: int = OVERLAYS, multicasts: int = ARRIVAL_MULTICASTS
+) -> Row:
+    """Arrival at the correct nodes in range when a fraction f of all nodes is silent, beside formula (3)."""
+    arrivals = [spread_.arrived(honest) for spread_, honest in _faulty(n, k, f, share, seed, overlays, multicasts, _no_one)]
+    return {"n": n, "k": k, "f": f, "share": share, "arrival": _mean(arrivals), "formula_3": arrival_formula(n, k, f)}
+
+
+Early = Callable[[Overlay, Spot, Arc, Sequence[bool]], dict[int, int]]
+
+
+def preemption_row(
+    n: int, k: int, f: float, check_5: bool, share: float = 0.5, seed: int = 0, overlays: int = OVERLAYS, multicasts: int = 40
+) -> Row:
+    """Arrival when the faulty collude and give everyone they can the genuine message early, at too low a level.
+
+    With check 5 such copies are refused, and what is left is silence.
+    """
+    attack = _no_one if check_5 else preempted
+    arrivals = [spread_.arrived(honest) for spread_, honest in _faulty(n, k, f, share, seed, overlays, multicasts, attack)]
+    return {"n": n, "k": k, "f": f, "check_5": int(check_5), "arrival": _mean(arrivals)}
+
+
+def _no_one(overlay: Overlay, source: Spot, arc: Arc, faulty: Sequence[bool]) -> dict[int, int]:
+    return {}
+
+
+def preempted(overlay: Overlay, source: Spot, arc: Arc, faulty: Sequence[bool]) -> dict[int, int]:
+    """Who can be made to hold the message at a level below its own, and the lowest at which checks 2 to 4 let it pass."""
+    start = start_level(overlay.graph.table(source.key), arc, overlay.halves)
+    liars = [spot for spot in overlay.spots if faulty[spot.index]]
+    early: dict[int, int] = {}
+    for spot in overlay.spots:
+        if not faulty[spot.index] and spot is not source:
+            level = _lowest(overlay, source, spot, liars, start, arc)
+            if level is not None:
+                early[spot.index] = level
+    return early
+
+
+def _lowest(overlay: Overlay, source: Spot, spot: Spot, liars: Sequence[Spot], start: int, arc: Arc) -> int | None:
+    common = overlay.graph.vectors.common
+    proper = min(common(source.vector, spot.vector), start)
+    table = overlay.graph.table(spot.key)
+    for level in sorted({common(liar.vector, spot.vector) for liar in liars}):
+        if level < proper and concerned(table, level, arc, overlay.halves):
+            return level
+    return None
+
+
+def _faulty(
+    n: int, k: int, f: float, share: float, seed: int, overlays: int, multicasts: int, attack: Early
+) -> Iterator[tuple[Spread, list[int]]]:
+    """Multicasts with a correct source among faulty nodes, each with the correct nodes in its range."""
+    count = round(n * share)
+    for overlay, rng in _overlays(n, k, seed, overlays):
+        for _ in range(multicasts):
+            source = rng.choice(overlay.spots)
+            faulty = [rng.random() < f and spot is not source for spot in overlay.spots]
+            first = rng.randrange(n)
+            arc = overlay.arc(first, count)
+            honest = [each % n for each in range(first, first + count) if not faulty[each % n]]
+            yield spread(overlay, source, arc, faulty, attack(overlay, source, arc, faulty)), honest
+
+
+def _overlays(n: int, k: int, seed: int, overlays: int) -> Iterator[tuple[Overlay, Random]]:
+    for number in range(overlays):
+        yield Overlay(n, k, seed * 1_000 + number), stream(seed, "multicasts", n, k, number)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)

@@ -1,0 +1,275 @@
+"""A peer's share of the skip graph: its places, how they join, learn of others, and leave.
+
+Ring upkeep, parts D.1 and D.2. A word of another can only add, and only what bears a certificate; an entry is removed
+by its own signed farewell. A peer has several places (one per tag it bears) on one address: each is a node of its own
+in the graph, with its own certificate and lists; certificates once checked are remembered for all of them.
+
+In a standing graph (`standing.py`) places are put in at once and lists are cut from the full set: no messages.
+Left out: crashes. Entries that fall silent stay until their certificates expire; the k-redundant lists bear it.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from implicast.overlay.skip_graph.messages import (
+    GONE,
+    PRESENT,
+    Announce,
+    Ask,
+    Claim,
+    Farewell,
+    Heard,
+    Neighbours,
+    Waiting,
+    claim,
+)
+from implicast.overlay.skip_graph.place import Place, answer
+from implicast.overlay.skip_graph.standing import Standing
+from implicast.overlay.skip_graph.table import Table, every_class
+from implicast.peer.contract import Address, Host, Part, handles
+from implicast.peer.identity import Certificate, Trust
+from implicast.peer.pending import Pending
+from implicast.peer.signatures import Signer
+from implicast.space.vector import Vectors
+
+PARALLEL = 5
+"""Questions under way at a time, per place."""
+TRIES = 2
+PATIENCE_US = 1_000_000
+CLAIM_WINDOW_US = 30_000_000
+"""A claim older than this proves nothing about the present."""
+GONE_MAX = 4_096
+"""Farewells remembered, so that a recorded claim cannot bring the departed back within the window."""
+
+Question = tuple[bytes, bytes]
+"""Our place, and whom it waits for: the key of a place, or an address whose places need not be known."""
+Request = tuple[Address, Ask | Announce]
+
+
+class SkipGraph(Part):
+    """The places of one peer and all that keeps them listed where they belong."""
+
+    __slots__ = ("_arrived", "_gone", "_signer", "_trust", "_unanswered", "k", "places", "refusals", "standing", "vectors")
+
+    def __init__(
+        self,
+        address: Address,
+        host: Host,
+        k: int,
+        vectors: Vectors,
+        trust: Trust,
+        signer: Signer,
+        standing: Standing[Certificate] | None = None,
+    ) -> None:
+        super().__init__(address, host)
+        self.k, self.vectors, self.standing = k, vectors, standing
+        self._trust, self._signer = trust, signer
+        self.places: dict[bytes, Place] = {}
+        self.refusals: Counter[str] = Counter()
+        self._gone: dict[int, int] = {}  # serial of a certificate -> when its holder said farewell
+        self._unanswered: Pending[Question, Request] = Pending(host, Waiting(), PATIENCE_US)
+        self._arrived: dict[bytes, Callable[[], None]] = {}
+
+    # --- for the casting above
+
+    def table(self, key: bytes) -> Table[Certificate]:
+        """The lists of one of our places."""
+        return self.standing.table(key) if self.standing is not None else self.places[key].table
+
+    def certificates(self) -> list[Certificate]:
+        """Of our places, in the order of keys."""
+        return [self.places[key].certificate for key in sorted(self.places)]
+
+    def take(self, certificate: Certificate, introducers: Sequence[Address], arrived: Callable[[], None]) -> None:
+        """Take the certified place; `arrived` is called once all who must know it have been told."""
+        place = self.places[certificate.key] = Place(certificate, self.k, self.vectors)
+        if self.standing is not None:
+            self.standing.add(certificate)
+            arrived()
+            return
+        self._arrived[place.key] = arrived
+        near = {node.key: node for other in self.places.values() for node in (*other.known.values(), other.certificate)}
+        place.search(place.nearest(list(near.values()), self.k))
+        question = Ask(b"", self._claim(place))
+        for introducer in introducers:
+            if introducer != self.address:
+                self._request(place, whoever(introducer), introducer, question)
+        self._go_on(place)
+
+    def detach(self) -> None:
+        """From now on the lists are our own and change by messages."""
+        assert self.standing is not None, "only who stands in an assembled graph can step out of it"
+        for place in self.places.values():
+            place.known = {node.key: node for node in self.standing.table(place.key).contacts()}
+            place.trim()
+        self.standing = None
+
+    def quit(self, key: bytes) -> None:
+        """Leave a place: tell everyone who may list it."""
+        place = self.places.pop(key)
+        self._arrived.pop(key, None)
+        if self.standing is not None:
+            self.standing.remove(key)
+            return
+        farewell = Farewell(claim(self._signer, GONE, place.certificate, self.host.now_us))
+        listed = every_class(place.certificate, place.known.values(), self.k, self.vectors)
+        for address in dict.fromkeys(node.address for node in listed):
+            if address == self.address:
+                self.on_farewell(address, farewell)
+            else:
+                self.host.send(address, farewell)
+
+    # --- searching and telling
+
+    def _claim(self, place: Place) -> Claim:
+        return claim(self._signer, PRESENT, place.certificate, self.host.now_us)
+
+    def _request(self, place: Place, whom: bytes, to: Address, message: Ask | Announce) -> None:
+        """Send something that wants an answer."""
+        place.waiting[whom] = place.waiting.get(whom, 0) + 1
+        self._unanswered.ask((place.key, whom), (to, message))
+        self.host.send(to, message)
+
+    def _go_on(self, place: Place) -> None:
+        """Ask on, five at a time, until nobody is left; then tell those who were not asked; then be there."""
+        while place.searching and len(place.waiting) < PARALLEL and (node := place.next_to_ask()) is not None:
+            if node.address == self.address:
+                self._ask_myself(place, node)
+            else:
+                self._request(place, node.key, node.address, Ask(node.key, self._claim(place)))
+        if place.waiting:
+            return
+        if place.searching:
+            self._tell(place)
+        if not place.waiting and place.key in self._arrived:
+            self._arrived.pop(place.key)()
+
+    def _ask_myself(self, place: Place, node: Certificate) -> None:
+        other = self.places.get(node.key)
+        if other is not None:
+            other.enter(place.certificate)
+            place.learn(answer(other.table, self.vectors, self.k, place.certificate))
+
+    def _tell(self, place: Place) -> None:
+        """The search is over. Who was asked has entered the newcomer; the others of the every-class lists are told."""
+        listed = every_class(place.certificate, place.known.values(), self.k, self.vectors)
+        asked = place.asked
+        place.settle()
+        if place.key not in self._arrived:
+            return
+        announce = Announce(self._claim(place))
+        for address in dict.fromkeys(node.address for node in listed if node.key not in asked):
+            if address == self.address:
+                self._enter_everywhere(place.certificate)
+            else:
+                self._request(place, whoever(address), address, announce)
+
+    @handles(Neighbours)
+    def on_neighbours(self, sender: Address, told: Neighbours) -> None:
+        place = self.places.get(told.claimant)
+        whom = next((each for each in (told.place, whoever(sender)) if (told.claimant, each) in self._unanswered), None)
+        if place is None or whom is None:
+            self.refusals["unasked_answer"] += 1
+            return
+        self._unanswered.answer((told.claimant, whom))
+        place.waiting.pop(whom, None)
+        place.learn([node for node in told.nodes if self._sound(node)])
+        self._go_on(place)
+
+    @handles(Heard)
+    def on_heard(self, sender: Address, heard: Heard) -> None:
+        place = self.places.get(heard.claimant)
+        if self._unanswered.answer((heard.claimant, whoever(sender))) is not None and place is not None:
+            place.waiting.pop(whoever(sender), None)
+            self._go_on(place)
+
+    @handles(Waiting)
+    def on_waiting(self, alarm: Waiting) -> None:
+        for (ours, whom), (to, message) in self._unanswered.due():
+            place = self.places.get(ours)
+            if place is None:
+                continue
+            if place.waiting.get(whom, TRIES) < TRIES:
+                self._request(place, whom, to, message)
+            else:
+                place.waiting.pop(whom, None)
+                self._go_on(place)
+
+    # --- what others ask and say
+
+    @handles(Ask)
+    def on_ask(self, sender: Address, ask: Ask) -> None:
+        about = ask.claim.certificate
+        if not self._credible(PRESENT, ask.claim):
+            return
+        asked = self.places.get(ask.place) if ask.place else next(iter(self.places.values()), None)
+        if asked is None:
+            self.refusals["unknown_place"] += 1
+            return
+        told = answer(asked.table, self.vectors, self.k, about)
+        asked.enter(about)
+        self.host.send(sender, Neighbours(asked.key, about.key, told))
+
+    @handles(Announce)
+    def on_announce(self, sender: Address, announce: Announce) -> None:
+        if self._credible(PRESENT, announce.claim):
+            self._enter_everywhere(announce.claim.certificate)
+            self.host.send(sender, Heard(announce.claim.certificate.key))
+
+    def _enter_everywhere(self, certificate: Certificate) -> None:
+        for place in self.places.values():
+            place.enter(certificate)
+
+    @handles(Farewell)
+    def on_farewell(self, sender: Address, farewell: Farewell) -> None:
+        if not self._credible(GONE, farewell.claim):
+            return
+        leaver = farewell.claim.certificate
+        self._gone[leaver.serial] = farewell.claim.sent_us
+        if len(self._gone) > GONE_MAX:
+            del self._gone[next(iter(self._gone))]
+        for place in list(self.places.values()):
+            if leaver.key in place.known and place.known[leaver.key].serial <= leaver.serial:
+                self._mend(place, leaver.key)
+
+    def forget(self, unwanted: Callable[[Certificate], bool]) -> None:
+        """Drop entries whose certificates count no more, and mend the lists."""
+        for place in list(self.places.values()):
+            for key in [key for key, node in place.known.items() if unwanted(node)]:
+                self._mend(place, key)
+
+    def _mend(self, place: Place, gone: bytes) -> None:
+        """Take an entry out and ask one witness per side of every list that it shortened."""
+        shortened = [level for level in place.table.levels if any(node.key == gone for node in level.nodes)]
+        witnesses = [node for level in shortened for node in (level.nodes[0], level.nodes[-1])]
+        del place.known[gone]
+        place.search([node for node in witnesses if node.key != gone])
+        place.trim()
+        self._go_on(place)
+
+    # --- whom to believe
+
+    def _sound(self, certificate: Certificate) -> bool:
+        flaw = self._trust.flaw(certificate, self.host.now_us)
+        if flaw is None and certificate.serial in self._gone:
+            flaw = "departed"
+        if flaw is not None:
+            self.refusals[flaw] += 1
+        return flaw is None
+
+    def _credible(self, verb: bytes, said: Claim) -> bool:
+        """Whether the holder of a sound certificate said this itself, just now."""
+        if not self._sound(said.certificate):
+            return False
+        if abs(self.host.now_us - said.sent_us) > CLAIM_WINDOW_US:
+            self.refusals["stale_claim"] += 1
+            return False
+        if not self._trust.signed(said.certificate, said.body(verb), said.signature):
+            self.refusals["forged_claim"] += 1
+            return False
+        return True
+
+
+def whoever(address: Address) -> bytes:
+    """Stands for whichever place an address has."""
+    return b"@" + str(address).encode()

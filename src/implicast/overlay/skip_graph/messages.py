@@ -1,0 +1,74 @@
+"""What the places of a skip graph say to each other. Every claim about a place carries its certificate.
+
+`Ask` and `Announce` are signed by the newcomer itself with a time, so nobody can enter a third party that is not
+there, and a recorded claim is worthless soon after. `Farewell` likewise: nobody can say it for another.
+"""
+
+import msgspec
+
+from implicast.peer.contract import Message
+from implicast.peer.identity import Certificate
+from implicast.peer.signatures import Signer
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Claim(Message):
+    """A place speaks for itself at a time."""
+
+    certificate: Certificate
+    sent_us: int
+    signature: bytes
+
+    def body(self, verb: bytes) -> bytes:
+        return claim_body(verb, self.certificate, self.sent_us)
+
+
+class Ask(Message):
+    """Who is near this claimant, by your lists? `place` is the one asked; empty: any of yours."""
+
+    place: bytes
+    claim: Claim
+
+
+class Neighbours(Message):
+    """The answer: the asked place's k nearest on each side of the claimant, and its lists of their common levels."""
+
+    place: bytes
+    claimant: bytes
+    nodes: tuple[Certificate, ...]
+
+
+class Announce(Message):
+    """This claimant has taken its place; enter it where it fits."""
+
+    claim: Claim
+
+
+class Heard(Message):
+    """The announcement arrived."""
+
+    claimant: bytes
+
+
+class Farewell(Message):
+    """This claimant leaves its place for good."""
+
+    claim: Claim
+
+
+class Waiting(Message):
+    """Rings when questions or announcements have gone unanswered for long enough."""
+
+
+def claim_body(verb: bytes, certificate: Certificate, sent_us: int) -> bytes:
+    return verb + _encode((certificate.key, certificate.serial, sent_us))
+
+
+def claim(signer: Signer, verb: bytes, certificate: Certificate, now_us: int) -> Claim:
+    """A signed claim. The verb is part of what is signed: a question cannot be turned into a farewell."""
+    return Claim(certificate, now_us, signer.sign(claim_body(verb, certificate, now_us)))
+
+
+PRESENT = b"present"
+GONE = b"gone"

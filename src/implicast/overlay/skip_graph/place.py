@@ -1,0 +1,122 @@
+"""One place of a peer: what it knows of others, and the table that follows from it. Pure of messages.
+
+A place in search of its neighbours (joining, or mending a list that became short) follows ring upkeep D.1: ask all of
+its provisional table, the k nearest known on each side, and the 2 nearest on each side of every single answer, until
+nobody is left to ask. The union of all answers is believed: a liar can only name certified nodes, so every further
+honest witness only adds truth; and following each answer to its own end keeps colluders nearby from crowding out
+the witnesses that an honest introducer named.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+
+from implicast.overlay.skip_graph.table import Table, table_of
+from implicast.peer.identity import Certificate
+from implicast.space.vector import Vectors
+
+PURSUED = 2
+"""How many on each side of the newcomer are asked of every single answer."""
+ASKED_MAX = 2_048
+"""An end to searching, whatever others answer: many times the 100 that a join needs."""
+
+
+class Place:
+    """A certificate, those known around it, and the lists cut from them."""
+
+    __slots__ = ("asked", "certificate", "known", "queue", "searching", "table", "vectors", "waiting", "wide")
+
+    def __init__(self, certificate: Certificate, k: int, vectors: Vectors) -> None:
+        self.certificate, self.vectors, self.wide = certificate, vectors, k
+        self.known: dict[bytes, Certificate] = {}
+        self.table: Table[Certificate] = table_of(certificate, (), k, vectors)
+        self.searching = False
+        self.asked: dict[bytes, Certificate] = {}
+        self.queue: dict[bytes, Certificate] = {}
+        self.waiting: dict[bytes, int] = {}  # whom, how often asked
+
+    @property
+    def key(self) -> bytes:
+        return self.certificate.key
+
+    def fits(self, other: Certificate) -> bool:
+        """Whether another belongs into one of the lists."""
+        shared = self.vectors.common(self.certificate.vector, other.vector)
+        return any(level.spans(other.key) for level in self.table.levels[: shared + 1])
+
+    def enter(self, other: Certificate) -> bool:
+        """Take another in where it fits; True if anything changed. A newer certificate replaces an older one."""
+        held = self.known.get(other.key)
+        if other.key == self.key or (held is not None and held.serial >= other.serial):
+            return False
+        if not self.searching and not self.fits(other):
+            return False
+        self.known[other.key] = other
+        if not self.searching:
+            self.trim()
+        return True
+
+    def trim(self) -> None:
+        """Cut the lists anew by the rule, and forget who is in none."""
+        self.table = table_of(self.certificate, self.known.values(), self.wide, self.vectors)
+        if not self.searching:
+            self.known = {node.key: node for node in self.table.contacts()}
+
+    # --- searching
+
+    def search(self, first: Iterable[Certificate]) -> None:
+        """Begin to search, or widen a search under way."""
+        if not self.searching:
+            self.searching = True
+            self.asked.clear()
+        self._want(first)
+
+    def learn(self, nodes: Sequence[Certificate]) -> None:
+        """Take one witness's answer in and follow its trail."""
+        for node in nodes:
+            self.enter(node)
+        self._want(self.nearest(nodes, PURSUED))
+
+    def next_to_ask(self) -> Certificate | None:
+        """Whom to ask next; None when there is nobody. Recomputes the provisional table when the queue runs dry."""
+        if not self.queue and not self.waiting and len(self.asked) < ASKED_MAX:
+            self.trim()
+            self._want(self.table.contacts())
+            self._want(self.nearest(list(self.known.values()), self.wide))
+        if not self.queue:
+            return None
+        key = next(iter(self.queue))
+        node = self.asked[key] = self.queue.pop(key)
+        return node
+
+    def settle(self) -> None:
+        """The search is over: what was found is the table."""
+        self.searching = False
+        self.trim()
+
+    def nearest(self, nodes: Sequence[Certificate], count: int) -> list[Certificate]:
+        """The `count` of them nearest to this place on each side, clockwise."""
+        ring = sorted({node.key: node for node in nodes if node.key != self.key}.items())
+        if len(ring) <= 2 * count:
+            return [node for _, node in ring]
+        at = bisect_left(ring, (self.key,))
+        return [ring[(at + step) % len(ring)][1] for step in range(-count, count)]
+
+    def _want(self, nodes: Iterable[Certificate]) -> None:
+        for node in nodes:
+            if node.key != self.key and node.key not in self.asked:
+                self.queue[node.key] = node
+
+
+def answer(table: Table[Certificate], vectors: Vectors, k: int, about: Certificate) -> tuple[Certificate, ...]:
+    """What an honest witness says: its k nearest on each side of the claimant, its lists of their common levels."""
+    owner = table.owner
+    named = {owner.key: owner}
+    for level in table.levels[: vectors.common(owner.vector, about.vector) + 1]:
+        named.update((node.key, node) for node in level.nodes)
+    everyone = sorted({owner.key: owner, **{node.key: node for node in table.contacts()}}.items())
+    at = bisect_left(everyone, (about.key,))
+    for step in range(-k, k + 1):
+        key, node = everyone[(at + step) % len(everyone)]
+        named[key] = node
+    named.pop(about.key, None)
+    return tuple(named[key] for key in sorted(named))
