@@ -27,7 +27,7 @@ PARAMETERS = (
         "flows: aggregates start unknown and are kept by update flows",
         choices=("assembled", "flows"),
     ),
-    Parameter("place", "random", "where peers stand on the ring: anywhere, or by their tags", choices=("random", "tags")),
+    Parameter("place", "random", "where peers stand on the ring: at random or by tags", choices=("random", "tags")),
     Parameter("period_s", 30.0, "P, time wanted between two refreshes of one table", 0.1, 86_400, unit="s"),
     Parameter("hold_s", 2.0, "M, least time a peer holds an update", 0.001, 3_600, unit="s"),
     Parameter("grace_s", 5.0, "G, how late an update may be before it counts as lost", 0.0, 3_600, unit="s"),

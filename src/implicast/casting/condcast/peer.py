@@ -2,9 +2,9 @@
 
 What `Registered` promises: every table has had the time to learn of this value. Nobody can know it for certain, for
 nobody knows who holds which aggregate; the peer waits for E, the age of aggregates (14), as it reckons it from its own
-table, after the value changed or the peer came onto the ring. A value that adds nothing to the one before is promised at
-once, and so is one that was in every table from the start. A withdrawal is complete at once: the peer itself decides
-last, and a value that fell costs messages, never a notice.
+table, after the value changed or the peer came onto the ring. A value that adds nothing to the one before is promised
+at once, and so is one that was in every table from the start. A withdrawal is complete at once: the peer itself
+decides last, and a value that fell costs messages, never a notice.
 
 Until a peer has said what it is, its value is *unknown*, not empty: aggregates over it are unknown and hide nobody.
 

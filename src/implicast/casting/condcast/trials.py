@@ -1,0 +1,86 @@
+"""The paper's experiments on standing tables, as plain rows for the laboratory: traffic by width, ages, calls.
+
+Experiments in which time passes (update flows, ages measured) are in `world/flow_trials.py`.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from implicast.casting.condcast.formulas import Steady, flows_needed
+from implicast.casting.condcast.spread import spread
+from implicast.language.values import AnyValue, Bitmap, Interval, Within
+from implicast.overlay.chord_sharp import Table, settled_tables
+from implicast.overlay.links import Ref
+from implicast.peer.contract import Address
+from implicast.space.digest import stream
+from implicast.space.ring import Arc
+
+Row = dict[str, Any]
+
+VALUES = 100
+"""Values are whole numbers from 0 to 99."""
+WIDTHS = tuple(range(10, 101, 10))
+
+
+def traffic_by_width(
+    nodes: int = 100,
+    casts: int = 200,
+    seed: int = 1,
+    widths: Sequence[int] = WIDTHS,
+    kinds: Sequence[str] = ("interval", "bitmap"),
+    by_key: bool = False,
+) -> list[Row]:
+    """Messages of casts to values within a range of the given width (in percent of all values), over the whole circle.
+
+    Values are independent and uniform; `by_key`: sorted along the ring. One row per kind of value and width:
+    messages per cast, and per node.
+    """
+    rng = stream(seed, "traffic by width", nodes, by_key)
+    numbers = [rng.randrange(VALUES) for _ in range(nodes)]
+    numbers = sorted(numbers) if by_key else numbers
+    rows = []
+    for width in widths:
+        lows = [rng.randrange(VALUES - width + 1) for _ in range(casts)]
+        sources = [rng.randrange(nodes) for _ in range(casts)]
+        for kind in kinds:
+            tables: dict[Address, Table] = dict(enumerate(_ring(kind, numbers)))
+            sent = sum(
+                len(spread(tables, source, (Arc(0, 0),), Within(low, low + width - 1).match).sent)
+                for low, source in zip(lows, sources, strict=True)
+            )
+            rows.append(_traffic_row(kind, width, by_key, nodes, seed, sent / casts))
+    return rows
+
+
+def _ring(kind: str, numbers: Sequence[int]) -> list[Table]:
+    values: list[AnyValue] = [Interval(c, c) if kind == "interval" else Bitmap.of(c) for c in numbers]
+    return settled_tables([Ref(index, index) for index in range(len(numbers))], values)
+
+
+def _traffic_row(kind: str, width: int, by_key: bool, nodes: int, seed: int, messages: float) -> Row:
+    return {
+        "kind": kind, "width_percent": width, "by_key": by_key, "nodes": nodes, "seed": seed, "messages": messages,
+        "messages_per_node": messages / nodes,
+    }  # fmt: skip
+
+
+def ages_and_calls(
+    nodes: Sequence[int], period_s: float, hold_s: float = 2.0, alpha: float = 0.2, latency_s: float = 0.0
+) -> list[Row]:
+    """By formula, for F = F_min: rho, delta, E and getEnt calls until a change is everywhere. One row per n."""
+    rows = []
+    for count in nodes:
+        steady = Steady(count, flows_needed(count, period_s, hold_s), period_s, hold_s, alpha, latency_s)
+        rows.append(
+            {
+                "nodes": count,
+                "period_s": period_s,
+                "flows": steady.flows,
+                "rho_s": steady.rho,
+                "delta_s": steady.delta,
+                "doublings": steady.doublings,
+                "age_s": steady.age,
+                **{f"calls_{name}": calls for name, calls in steady.calls.items()},
+            }
+        )
+    return rows
