@@ -19,7 +19,7 @@ class Heap:
         heappush(self._entries, (time_us, self._serial, what))
         return self._serial
 
-    def next(self) -> tuple[int, int, object]:
+    def take(self) -> tuple[int, int, object]:
         return heappop(self._entries)
 
 
@@ -31,7 +31,7 @@ def drive(agenda, in_flight: int, turns: int) -> float:
         agenda.at(delays[index % 4096], None)
     begun = time.process_time()
     for index in range(turns):
-        now_us, _, _ = agenda.next()
+        now_us, _, _ = agenda.take()
         agenda.at(now_us + delays[index % 4096], None)
     return time.process_time() - begun
 

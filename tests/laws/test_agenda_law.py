@@ -21,10 +21,11 @@ def test_any_history_comes_out_as_from_a_plain_heap(history):
             heappush(heap, (now_us + delay_us, serial, "what"))
         elif heap:
             expected = heappop(heap)
-            assert agenda.next_us() == expected[0]
-            assert agenda.next() == expected
+            assert agenda.take(expected[0] - 1) is None
+            assert agenda.take(expected[0]) == expected
             now_us = expected[0]
     rest = []
     while agenda:
-        rest.append(agenda.next())
+        rest.append(agenda.take())
     assert rest == sorted(heap)
+    assert agenda.take() is None

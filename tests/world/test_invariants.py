@@ -1,15 +1,20 @@
 """The laws of the contract are told apart, and a broken one is seen."""
 
 from implicast.language.target import Description, Target, Term
+from implicast.world import invariants
 from implicast.world.application import Cast, Registration
-from implicast.world.invariants import FLIGHT_US, judge
+from implicast.world.invariants import FLIGHT_US, Notices, Verdict
 
 SAMBA = Description(("samba",))
 JAZZ = Description(("jazz",))
 TO_SAMBA = Target((Term(("samba",)),))
 
 
-def registered(peer: int, description: Description | None = SAMBA, version: int = 1, begun: int = 0, completed: int | None = 5):
+def judge(casts, registrations, told) -> Verdict:
+    return invariants.judge(casts, registrations, Notices.of(told))
+
+
+def registered(peer, description=SAMBA, version=1, begun=0, completed=5) -> Registration:
     return Registration(peer, version, begun, description, completed)
 
 

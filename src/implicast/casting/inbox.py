@@ -4,8 +4,6 @@ A repeat is recognised by publisher and serial. Per publisher the inbox keeps th
 window below it, so its memory does not grow with the number of casts; what lies below the window counts as heard.
 """
 
-from collections import OrderedDict
-
 from implicast.language.target import Target
 from implicast.peer.contract import Address, CastId
 from implicast.peer.events import Notice
@@ -23,23 +21,33 @@ class Seen:
     __slots__ = ("_publishers",)
 
     def __init__(self) -> None:
-        self._publishers: OrderedDict[Address, tuple[int, int]] = OrderedDict()
+        self._publishers: dict[Address, tuple[int, int]] = {}
 
     def first(self, cast: CastId) -> bool:
         """True for the first meeting with this cast."""
-        newest, bitmap = self._publishers.pop(cast.publisher, (cast.serial - 1, 0))
-        ahead = cast.serial - newest
-        if ahead > 0:
-            bitmap = ((bitmap << ahead) | 1) & ((1 << WINDOW) - 1) if ahead < WINDOW else 1
-            newest, new = cast.serial, True
-        else:
-            bit = 1 << -ahead if -ahead < WINDOW else 0
-            new = bool(bit) and not bitmap & bit
-            bitmap |= bit
-        self._publishers[cast.publisher] = (newest, bitmap)
-        if len(self._publishers) > PUBLISHERS_MAX:
-            self._publishers.popitem(last=False)
+        publishers = self._publishers
+        entry = publishers.get(cast.publisher)
+        if entry is None:
+            publishers[cast.publisher] = (cast.serial, 1)
+            if len(publishers) > PUBLISHERS_MAX:
+                del publishers[next(iter(publishers))]
+            return True
+        new, entry = _met(*entry, cast.serial)
+        if len(publishers) > PUBLISHERS_MAX // 2:
+            # Only now does it matter who was heard last: dicts keep the order in which keys were entered.
+            del publishers[cast.publisher]
+        publishers[cast.publisher] = entry
         return new
+
+
+def _met(newest: int, bitmap: int, serial: int) -> tuple[bool, tuple[int, int]]:
+    """Is this serial new, and what is known after it. Bit i of the map stands for serial `newest - i`."""
+    ahead = serial - newest
+    if ahead > 0:
+        bitmap = ((bitmap << ahead) | 1) & ((1 << WINDOW) - 1) if ahead < WINDOW else 1
+        return True, (serial, bitmap)
+    bit = 1 << -ahead if -ahead < WINDOW else 0
+    return bool(bit & ~bitmap), (newest, bitmap | bit)
 
 
 class Inbox:

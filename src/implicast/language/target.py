@@ -102,12 +102,19 @@ class Term(msgspec.Struct, frozen=True, array_like=True, order=True):
     where: tuple[Predicate, ...] = ()
 
     def selects(self, description: Description) -> bool:
+        # Plain loops: every member checks every notice, and generators would cost three times as much.
         tags = description.tags
-        if not all(tag in tags for tag in self.has) or any(tag in tags for tag in self.lacks):
-            return False
-        return all(
-            (value := description.value(each.attribute)) is not None and each.admits(value) for each in self.where
-        )
+        for tag in self.has:
+            if tag not in tags:
+                return False
+        for tag in self.lacks:
+            if tag in tags:
+                return False
+        for each in self.where:
+            value = description.value(each.attribute)
+            if value is None or not each.admits(value):
+                return False
+        return True
 
     def __str__(self) -> str:
         return " & ".join([*map(written, self.has), *("!" + written(tag) for tag in self.lacks), *map(str, self.where)])
@@ -119,7 +126,10 @@ class Target(msgspec.Struct, frozen=True, array_like=True, order=True):
     terms: tuple[Term, ...]
 
     def selects(self, description: Description) -> bool:
-        return any(term.selects(description) for term in self.terms)
+        for term in self.terms:  # noqa: SIM110 - see Term.selects
+            if term.selects(description):
+                return True
+        return False
 
     def least_term(self, description: Description) -> Term | None:
         """The least of the terms that select: who handles it notifies, so that nobody is notified twice."""

@@ -15,6 +15,10 @@ posting lists of all versions ever registered; it shares no code with any design
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
 
 from implicast.language.target import Description, Target, Term
 from implicast.world.application import Cast, Registration
@@ -23,8 +27,32 @@ FLIGHT_US = 60_000_000
 """How long a cast may be under way: a change of description within this time excuses both outcomes."""
 NEVER_US = 1 << 62
 
-Notification = tuple[int, int, int]
-"""cast number (-1: of nobody), peer, time_us."""
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Notices:
+    """Who was told of which cast (-1: of nobody's), and when: columns of equal length."""
+
+    cast: Ints
+    peer: Ints
+    time_us: Ints
+
+    @classmethod
+    def of(cls, rows: Iterable[tuple[int, int, int]]) -> "Notices":
+        """From (cast, peer, time_us)."""
+        columns = np.array(list(rows), np.int64).reshape(-1, 3)
+        return cls(columns[:, 0], columns[:, 1], columns[:, 2])
+
+    def __len__(self) -> int:
+        return len(self.cast)
+
+    def by_cast(self, casts: int) -> list[tuple[list[int], list[int]]]:
+        """For each cast the peers told, in order of time, and when. Notices of unknown casts are in none."""
+        order = np.lexsort((self.time_us, self.cast))
+        cuts = np.searchsorted(self.cast[order], np.arange(casts + 1))
+        parts = [order[start:end] for start, end in pairwise(cuts)]
+        return [(self.peer[part].tolist(), self.time_us[part].tolist()) for part in parts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +103,13 @@ class Versions:
                 self._holders.setdefault(tag, set()).add(version.index)
         for versions in self.by_peer.values():
             _bound(versions)
+        self.lasting = {versions[0].index for versions in self.by_peer.values() if len(versions) == 1}
+        """Versions of peers that never changed theirs."""
+
+    def settled(self, index: int, time_us: int) -> bool:
+        """Complete by this time?"""
+        completed_us = self.all[index].completed_us
+        return completed_us is not None and completed_us <= time_us
 
     def selected(self, target: Target) -> set[int]:
         """Indices into `all` of the versions that the target selects."""
@@ -100,42 +135,53 @@ def _bound(versions: list[Version]) -> None:
 
 
 def judge(
-    casts: Sequence[Cast], registrations: Iterable[Registration], notifications: Iterable[Notification],
+    casts: Sequence[Cast], registrations: Iterable[Registration], notices: Notices,
     gone_us: dict[int, int] | None = None,
 ) -> Verdict:  # fmt: skip
     """Compare what was notified with what had to be. `gone_us`: peers that left or crashed, and when."""
     versions = Versions(registrations)
-    told: dict[int, dict[int, int]] = {}
-    repeated = invented = notified = 0
-    for number, peer, time_us in notifications:
-        notified += 1
-        if not 0 <= number < len(casts) or time_us < casts[number].time_us:
-            invented += 1
-        elif peer in told.setdefault(number, {}):
-            repeated += 1
-        else:
-            told[number][peer] = time_us
-    tally = Counter(expected=0, missing=0, uninvited=0)
-    for cast in casts:
-        _judge_cast(cast, versions, told.get(cast.number, {}), gone_us or {}, tally)
-    return Verdict(tally["expected"], notified, tally["missing"], repeated, tally["uninvited"], invented)
+    told = notices.by_cast(len(casts))
+    count: Counter[str] = Counter(invented=len(notices) - sum(len(peers) for peers, _ in told))
+    for cast, (peers, times_us) in zip(casts, told, strict=True):
+        first: dict[int, int] = {}
+        for peer, time_us in zip(peers, times_us, strict=True):
+            if time_us < cast.time_us:
+                count["invented"] += 1
+            elif peer in first:
+                count["repeated"] += 1
+            else:
+                first[peer] = time_us
+        _judge_cast(cast, versions, first, gone_us or {}, count)
+    return Verdict(
+        count["expected"], len(notices), count["missing"], count["repeated"], count["uninvited"], count["invented"]
+    )
 
 
 def _judge_cast(
-    cast: Cast, versions: Versions, told: dict[int, int], gone_us: dict[int, int], tally: Counter[str]
+    cast: Cast, versions: Versions, told: dict[int, int], gone_us: dict[int, int], count: Counter[str]
 ) -> None:
     selected = versions.selected(cast.target)
+    end_us = cast.time_us + FLIGHT_US
+    # Nearly everybody has one version only, complete before the cast: those are compared as whole sets.
+    lasting = selected & versions.lasting
+    steady = {versions.all[index].peer for index in lasting if versions.settled(index, cast.time_us)}
+    if gone_us:
+        steady -= {peer for peer, left_us in gone_us.items() if left_us <= end_us}
     possible: dict[int, list[int]] = {}
     for index in selected:
-        possible.setdefault(versions.all[index].peer, []).append(index)
-    end_us = cast.time_us + FLIGHT_US
-    for peer, indices in possible.items():
-        if gone_us.get(peer, NEVER_US) > end_us and _must(versions, peer, set(indices), cast.time_us, end_us):
-            tally["expected"] += 1
-            tally["missing"] += peer not in told
-    for peer, time_us in told.items():
-        invited = any(versions.all[index].during(cast.time_us, time_us) for index in possible.get(peer, ()))
-        tally["uninvited"] += not invited
+        peer = versions.all[index].peer
+        if peer not in steady:
+            possible.setdefault(peer, []).append(index)
+    must = steady | {
+        peer
+        for peer, indices in possible.items()
+        if gone_us.get(peer, NEVER_US) > end_us and _must(versions, peer, set(indices), cast.time_us, end_us)
+    }
+    count["expected"] += len(must)
+    count["missing"] += len(must - told.keys())
+    for peer in told.keys() - steady:
+        invited = any(versions.all[index].during(cast.time_us, told[peer]) for index in possible.get(peer, ()))
+        count["uninvited"] += not invited
 
 
 def _must(versions: Versions, peer: int, selected: set[int], start_us: int, end_us: int) -> bool:

@@ -5,8 +5,8 @@ Peers carry no instruments. The world writes a row for each message sent and for
 since the application's verb); every measure is computed from these tables afterwards.
 
 Rows are packed into a fixed buffer and flushed when it is full, so memory does not grow with the number of messages.
-Packing costs two thirds of appending to column lists (`bench/journal.py`). A journal is written aside and renamed when it
-is complete: a directory that bears the journal's name is whole.
+Packing costs two thirds of appending to column lists (`bench/journal.py`). A journal is written aside and renamed when
+it is complete: a directory that bears the journal's name is whole.
 """
 
 import json

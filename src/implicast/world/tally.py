@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from implicast.world.journal import batches, read
 
@@ -87,11 +88,10 @@ def messages(journal: Path) -> dict[str, dict[str, int]]:
     """Messages and bytes by phase: what joining, registering, casting and upkeep cost."""
     found: dict[str, dict[str, int]] = {"messages": {}, "bytes": {}}
     for batch in batches(journal, "sends", ["phase", "bytes"]):
-        phases, sizes = batch["phase"].cast("string").to_numpy(zero_copy_only=False), _ints(batch["bytes"])
-        for phase in np.unique(phases):
-            chosen = phases == phase
-            found["messages"][phase] = found["messages"].get(phase, 0) + int(chosen.sum())
-            found["bytes"][phase] = found["bytes"].get(phase, 0) + int(sizes[chosen].sum())
+        grouped = pa.Table.from_batches([batch]).group_by("phase").aggregate([("bytes", "count"), ("bytes", "sum")])
+        for row in sorted(grouped.to_pylist(), key=lambda row: str(row["phase"])):
+            for what, column in (("messages", "bytes_count"), ("bytes", "bytes_sum")):
+                found[what][row["phase"]] = found[what].get(row["phase"], 0) + row[column]
     return found
 
 
@@ -105,17 +105,18 @@ def gini(values: Ints) -> float:
 
 
 def peer_measures(trace: Trace) -> Measures:
-    sent = np.ones(len(trace.cast), bool)
-    sent[_first_of_publishers(trace)] = False
-    pout, tout = _per_cast_and_peer(trace, trace.cast[sent], trace.sender[sent], expected=False)
-    pin, tin = _per_cast_and_peer(trace, trace.cast[~trace.lost], trace.receiver[~trace.lost], expected=True)
+    out = Loads.of(trace.cast, trace.sender, trace.population).less(_publishers_first(trace))
+    arrived = ~trace.lost
+    into = Loads.of(trace.cast[arrived], trace.receiver[arrived], trace.population)
+    into = into.less(np.unique(trace.notice_cast * trace.population + trace.notice_peer))
+    tout, tin = out.totals(trace.population), into.totals(trace.population)
     return {
         "TOUT_M": _largest(tout),
         "TOUT_G": gini(tout),
         "TIN_M": _largest(tin),
         "TIN_G": gini(tin),
-        "POUT_M": _largest(pout),
-        "PIN_M": _largest(pin),
+        "POUT_M": _largest(out.count),
+        "PIN_M": _largest(into.count),
     }
 
 
@@ -135,11 +136,11 @@ def link_measures(trace: Trace, journal: Path) -> Measures:
         loads = paths.loads(source[start:end], target[start:end], links)
         pink = max(pink, _largest(loads))
         total += loads
-    up, total_up = _per_cast_and_peer(trace, trace.cast, trace.sender, expected=False)
-    down, total_down = _per_cast_and_peer(trace, trace.cast, trace.receiver, expected=False)
-    every = np.concatenate([total, total_up, total_down])
+    up = Loads.of(trace.cast, trace.sender, trace.population)
+    down = Loads.of(trace.cast, trace.receiver, trace.population)
+    every = np.concatenate([total, up.totals(trace.population), down.totals(trace.population)])
     return {
-        "PINK_M": max(pink, _largest(up), _largest(down)),
+        "PINK_M": max(pink, _largest(up.count), _largest(down.count)),
         "TINK_M": _largest(every),
         "TINK_G": gini(every),
     }
@@ -165,21 +166,37 @@ def cast_measures(trace: Trace) -> Measures:
     }
 
 
-def _first_of_publishers(trace: Trace) -> Ints:
-    """Where the first message of each cast's publisher stands."""
-    own = np.flatnonzero(trace.sender == trace.publisher[trace.cast]) if len(trace.cast) else np.empty(0, np.int64)
-    _, first = np.unique(trace.cast[own], return_index=True)
-    return np.asarray(own[first], np.int64)
+@dataclass(frozen=True, slots=True)
+class Loads:
+    """The load matrix where it is not empty: `key` is cast * population + peer, ascending."""
+
+    key: Ints
+    count: Ints
+
+    @classmethod
+    def of(cls, cast: Ints, peer: Ints, population: int) -> "Loads":
+        # Casts come nearly in order, so sorting the keys is cheap; three times as fast as np.unique with counts.
+        key = np.sort(cast * population + peer, kind="stable")
+        starts = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]])) if len(key) else np.empty(0, np.int64)
+        return cls(key[starts], np.diff(np.append(starts, len(key))))
+
+    def less(self, keys: Ints) -> "Loads":
+        """One less where a key is named, never below zero; `keys` ascending and distinct."""
+        where = np.searchsorted(self.key, keys)
+        met = where < len(self.key)
+        met[met] = self.key[where[met]] == keys[met]
+        count = self.count.copy()
+        count[where[met]] -= 1
+        return Loads(self.key, count)
+
+    def totals(self, population: int) -> Ints:
+        return np.bincount(self.key % population, weights=self.count, minlength=population).astype(np.int64)
 
 
-def _per_cast_and_peer(trace: Trace, cast: Ints, peer: Ints, expected: bool) -> tuple[Ints, Ints]:
-    """Counts for each (cast, peer) that occurs, and their sums for each peer; less what the peer expects."""
-    pairs, counts = np.unique(cast * trace.population + peer, return_counts=True)
-    if expected:
-        awaited = np.unique(trace.notice_cast * trace.population + trace.notice_peer)
-        counts = counts - np.isin(pairs, awaited, assume_unique=True)
-    totals = np.bincount(pairs % trace.population, weights=counts, minlength=trace.population)
-    return counts, totals.astype(np.int64)
+def _publishers_first(trace: Trace) -> Ints:
+    """Keys of the publishers that sent something for their cast: the first such message is not load."""
+    own = np.unique(trace.cast[trace.sender == trace.publisher[trace.cast]]) if len(trace.cast) else trace.cast
+    return own * trace.population + trace.publisher[own]
 
 
 class _Paths:

@@ -1,0 +1,95 @@
+"""The command line: what it prints, and what bad input gets."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from implicast.cli import main
+
+
+def call(*words: str):
+    return CliRunner().invoke(main, list(words))
+
+
+def test_designs_lists_every_design_with_its_parameters():
+    ran = call("designs")
+
+    assert ran.exit_code == 0
+    assert "centralised" in ran.output
+    assert "--set routing_error=0.1" in ran.output
+
+
+def test_designs_as_json():
+    described = json.loads(call("designs", "broker", "--json").output)
+
+    assert described["broker"]["parameters"]["routing_error"]["default"] == 0.1
+
+
+def test_simulate_prints_one_json_object():
+    ran = call("simulate", "centralised", "--peers", "64", "--casts", "8", "--json")
+    outcome = json.loads(ran.output)
+
+    assert ran.exit_code == 0
+    assert {"design", "peers", "casts", "seed", "parameters", "measures", "contract", "messages", "seconds", "peak_mb"} <= set(
+        outcome
+    )
+    assert outcome["contract"]["missing"] == outcome["contract"]["repeated"] == outcome["contract"]["uninvited"] == 0
+
+
+def test_simulate_prints_a_summary_for_people(tmp_path):
+    ran = call("simulate", "centralised", "--peers", "64", "--casts", "8", "--journal", str(tmp_path / "run"))
+
+    assert "contract kept" in ran.output
+    assert (tmp_path / "run" / "sends.parquet").is_file()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("simulate", "telepathy"), "there is no design 'telepathy'; choose one of: centralised"),
+        (("simulate", "broker", "--set", "brokrs=3"), "has no parameter 'brokrs'; it takes: brokers"),
+        (("simulate", "broker", "--set", "routing_error=2"), "out of range"),
+        (("simulate", "broker", "--set", "routing_error=lots"), "is not a number"),
+        (("simulate", "broker", "--set", "routing_error"), "expected NAME=VALUE"),
+        (("simulate", "centralised", "--peers", "0"), "peers=0 is out of range"),
+        (("simulate", "centralised", "--workload", "nowhere"), "nowhere"),
+        (("simulate", "centralised", "--skew", "-1"), "skew"),
+        (("simulate", "centralised", "--network", "atlantis.graphml"), "atlantis.graphml"),
+        (("simulate", "centralised", "--faults", "loss=2"), "loss"),
+        (("simulate", "centralised", "--faults", "bad luck"), "not understood"),
+    ],
+)
+def test_bad_input_gets_one_clear_sentence_and_exit_code_2(words, says, tmp_path):
+    journal = tmp_path / "run"
+    ran = call(*words, *(("--journal", str(journal)) if words[0] == "simulate" else ()))
+
+    assert ran.exit_code == 2, ran.output
+    assert says in ran.stderr
+    assert "Traceback" not in ran.output
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_existing_journal_directory_is_refused(tmp_path):
+    ran = call("simulate", "centralised", "--peers", "8", "--casts", "1", "--journal", str(tmp_path))
+
+    assert ran.exit_code == 2
+    assert "exists already" in ran.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_crash_in_a_design_names_design_seed_and_replay(monkeypatch):
+    def broken(self, sender, notify):
+        raise AssertionError("a bug")
+
+    monkeypatch.setitem(
+        __import__("implicast.casting.centralised", fromlist=["Client"]).Client._handlers,
+        __import__("implicast.casting.centralised", fromlist=["Notify"]).Notify,
+        broken,
+    )
+    ran = call("simulate", "centralised", "--peers", "64", "--casts", "8", "--seed", "5")
+
+    assert ran.exit_code == 1
+    assert "design centralised broke down" in ran.stderr
+    assert "seed 5" in ran.stderr
+    assert "replay: implicast simulate centralised --peers 64 --casts 8 --seed 5" in ran.stderr
