@@ -52,7 +52,9 @@ def test_letters_digits_and_some_signs_need_no_quotes(tag: str) -> None:
     assert str(parse(tag)) == tag
 
 
-@pytest.mark.parametrize("tag", ["machine learning", "a&b", 'say "hi"', "back\\slash", "a..b", "line\nbreak", "👍", "--"])
+@pytest.mark.parametrize(
+    "tag", ["machine learning", "a&b", 'say "hi"', "back\\slash", "a..b", "line\nbreak", "👍", "--"]
+)
 def test_anything_else_is_quoted(tag: str) -> None:
     target = all_of(tag)
 
@@ -85,7 +87,7 @@ def test_however_a_tag_was_typed_it_is_one_tag() -> None:
         ("a, b", 2, "join tags with & or |"),
         ("a ; b", 3, "unknown character ';' at column 3"),
         ("a & 'b'", 5, 'quote with "..."'),
-        ("a & “b”", 5, "write \" where “ stands"),
+        ("a & “b”", 5, 'write " where “ stands'),
         ('a & "b', 5, "never closed"),
         ('"a\\q"', 3, "unknown escape at column 3"),
         ('""', 1, "it is empty"),

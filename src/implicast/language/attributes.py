@@ -146,7 +146,7 @@ class Schema:
         return found
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Schema) and self._by_name == other._by_name
+        return isinstance(other, Schema) and str(self) == str(other)
 
     def __hash__(self) -> int:
         raise TypeError("a schema is no key; use its text, `str(schema)`")

@@ -118,7 +118,7 @@ class Bloom:
     __or__ = union
 
     def fill(self) -> float:
-        """The share of bits that are set; half when it holds as many tags as it was sized for."""
+        """The share of bits that are set; about half when it holds as many tags as it was sized for."""
         return int.from_bytes(self._field, "little").bit_count() / self.bits
 
     def __eq__(self, other: object) -> bool:

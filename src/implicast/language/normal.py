@@ -92,12 +92,15 @@ def _term(clause: Clause, limits: Limits) -> Term:
             f"the term {unwanted} only says what is unwanted: every term needs at least one tag or predicate"
             " that is wanted"
         )
-    size, _ = _size(clause)
-    if size > limits.tags_per_term:
-        raise LanguageError(
-            f"a term has {size} tags; at most {limits.tags_per_term} are allowed (limit: tags_per_term)"
-        )
+    if _size(clause)[0] > limits.tags_per_term:
+        raise _too_long(clause, limits)
     return Term(tuple(sorted(clause.has)), tuple(sorted(clause.lacks)), clause.where)
+
+
+def _too_long(clause: Clause, limits: Limits) -> LanguageError:
+    return LanguageError(
+        f"a term has {_size(clause)[0]} tags; at most {limits.tags_per_term} are allowed (limit: tags_per_term)"
+    )
 
 
 def _order(term: Term) -> tuple[object, ...]:
@@ -143,7 +146,13 @@ class _Normaliser:
             raise self.too_many(f"more than {self.limits.terms} terms", "terms")
         self.charge(len(left) * len(right) * CLAUSE_STEPS)
         both = (_meet(one, other) for one in left for other in right)
-        return self.absorb([clause for clause in both if clause is not None], apart)
+        return self.absorb([self.checked(clause) for clause in both if clause is not None], apart)
+
+    def checked(self, clause: Clause) -> Clause:
+        # Some slack, as long clauses may yet be absorbed; none at all would let 3,400 tags take 300 ms.
+        if len(clause.has) + len(clause.lacks) > 4 * self.limits.tags_per_term:
+            raise _too_long(clause, self.limits)
+        return clause
 
     def absorb(self, clauses: list[Clause], apart: bool) -> list[Clause]:
         # Parts that share no name absorb nothing of each other: a product's size is then known before it is built,
