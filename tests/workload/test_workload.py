@@ -60,7 +60,7 @@ def test_draws_are_those_of_whole_numbers_without_numpy() -> None:
         assert Stream.of(5, "a", "b").words(span(0, 50), index).tolist() == expected
 
 
-def test_a_seed_draws_today_what_it_drew_when_results_were_published() -> None:
+def test_a_seed_keeps_drawing_the_same_workload() -> None:
     zipf = workload("zipf", seed=1, peers=4096, casts=1024)
 
     assert str(zipf.target(0)) == "tag06360 & tag08267"

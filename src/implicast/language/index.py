@@ -44,7 +44,10 @@ class Index(Generic[Key]):
         self.remove(key)
         self._descriptions[key] = description
         for tag in description.tags:
-            self._tags.setdefault(tag, set()).add(key)
+            posting = self._tags.get(tag)
+            if posting is None:
+                posting = self._tags[tag] = set()
+            posting.add(key)
         for value in description.values:
             self._values.setdefault(value.attribute, _Column()).add(value.value, key)
 
