@@ -79,7 +79,7 @@ def _query(kind: str, rng: Random) -> AnyQuery | Sought:
     return Everything()
 
 
-KINDS = "threshold interval bitmap box categories bloom portrait all-of any-of everything".split()
+KINDS = ["threshold", "interval", "bitmap", "box", "categories", "bloom", "portrait", "all-of", "any-of", "everything"]
 MODULUS = 10_000
 
 
@@ -163,7 +163,8 @@ def test_unknown_aggregates_only_add_messages(number: int) -> None:
 @given(st.integers(0, 1 << 30))
 def test_names_serve_as_keys_as_well_as_numbers(number: int) -> None:
     rng = stream(number, "names")
-    names = sorted(rng.sample([f"{first}{second}" for first in "aeiou" for second in "bdfgklmnprst"], rng.randint(1, 30)))
+    syllables = [f"{first}{second}" for first in "aeiou" for second in "bdfgklmnprst"]
+    names = sorted(rng.sample(syllables, rng.randint(1, 30)))
     refs = [Ref(name, at) for at, name in enumerate(names)]
     tables = settled_tables(refs, [_value("threshold", rng) for _ in names])
     arc, query = Arc(rng.choice(names), rng.choice(["b", "ef", "zz", *names])), Above(rng.randrange(100))
