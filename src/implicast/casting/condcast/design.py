@@ -76,6 +76,7 @@ def assemble(plan: Plan) -> list[Peer]:
     if chosen.resting:
         for peer, description in zip(peers, plan.descriptions, strict=False):
             peer.own = portrait(description, chosen.bits, chosen.hashes)
+            # Version 0 is what the tables hold from the start.
     ring = chord_sharp.assemble([peer.ring for peer in peers])
     if not chosen.resting:
         flows = flows_needed(plan.peers, chosen.flows.period_us, chosen.flows.hold_us)

@@ -1,8 +1,8 @@
 """A condcast peer: its value goes into the aggregates of those behind it, casts find their way by aggregates.
 
 What `Registered` promises: every table has had the time to learn of this value. Nobody can know it for certain, for
-nobody knows who holds which aggregate; the peer waits for E, the age of aggregates (14), as it reckons it from its own
-table, after the value changed or the peer came onto the ring. A value that adds nothing to the one before is promised
+nobody knows who holds which aggregate; the peer waits until an update has passed it with the new value, and then for E,
+the age of aggregates (14), as it reckons it from its own table. A value that adds nothing to the one before is promised
 at once, and so is one that was in every table from the start. A withdrawal is complete at once: the peer itself
 decides last, and a value that fell costs messages, never a notice.
 
@@ -50,7 +50,7 @@ class CondcastSettings:
 class CondcastPeer(Member, Passenger, parts={"links": Links, "ring": ChordSharp, "flows": Flows}):
     """One peer at one place of the ring, for life."""
 
-    __slots__ = ("flows", "links", "own", "ring", "seen", "settings", "since_us")
+    __slots__ = ("flows", "fresh_us", "links", "own", "promised", "ring", "seen", "settings")
 
     def __init__(self, address: Address, host: Host, key: Key, settings: CondcastSettings) -> None:
         super().__init__(address, host)
@@ -60,8 +60,10 @@ class CondcastPeer(Member, Passenger, parts={"links": Links, "ring": ChordSharp,
         self.ring.passenger = self
         self.flows = Flows(address, host, self.ring, settings.flows)
         self.own: Freight | None = None
-        self.since_us: int | None = None
-        """Since when this peer is on the ring; None: it is not, or always was."""
+        self.promised = 0
+        """The last version that was promised."""
+        self.fresh_us: int | None = None
+        """When an update first passed with the present value; None: not yet."""
         self.seen = Seen()
 
     # --- verbs of the application
@@ -78,17 +80,17 @@ class CondcastPeer(Member, Passenger, parts={"links": Links, "ring": ChordSharp,
 
     def set_value(self, value: Freight) -> None:
         """Hold this value from now on, as `register` does with a portrait; `Registered` follows likewise."""
-        version = self.next_version()
         before, self.own = self.own, value
+        if before is None:  # an unknown value hides nobody, so while flows rest nothing is to be told
+            known = not self.flows.running
+        else:
+            known = self.promised == self.version and _adds_nothing(before, value)
+        version = self.next_version()
+        self.fresh_us = None
         if self.links.state != "in":
             return  # promised after the join
-        if (
-            before is not None
-            and type(before) is type(value)
-            and combine(before, value) == before
-            and not self._young()
-        ):
-            self.host.deliver(Registered(version))
+        if known:
+            self._keep_promise(version)
         else:
             self._promise(version)
 
@@ -97,6 +99,7 @@ class CondcastPeer(Member, Passenger, parts={"links": Links, "ring": ChordSharp,
         self.description = None
         if self.own is not None:
             self.own = portrait(None, self.settings.bits, self.settings.hashes)
+        self.promised = version
         self.host.deliver(Withdrawn(version))
 
     def cast(self, target: Target, payload: bytes) -> CastId:
@@ -139,10 +142,11 @@ class CondcastPeer(Member, Passenger, parts={"links": Links, "ring": ChordSharp,
         return self.own
 
     def refreshed(self) -> None:
+        if self.flows.updating and self.fresh_us is None and self.ring.table.own is self.own:
+            self.fresh_us = self.host.now_us
         self.flows.refreshed()
 
     def entered(self) -> None:
-        self.since_us = self.host.now_us
         self.flows.start()
         self.host.deliver(Joined())
         if self.own is not None:
@@ -157,34 +161,45 @@ class CondcastPeer(Member, Passenger, parts={"links": Links, "ring": ChordSharp,
     # --- promises
 
     def _promise(self, version: int) -> None:
-        if self.settings.resting and not self.flows.running:
+        if self.flows.running:
+            self.host.after(self.age_us(), Visible(version))
+        else:
             self._announce()
             self.host.after(ANNOUNCED_US, Visible(version))
-        else:
-            self.host.after(self.age_us(), Visible(version))
 
     @handles(Visible)
     def on_visible(self, alarm: Visible) -> None:
-        if alarm.version == self.version and self.links.state == "in":
-            self.host.deliver(Registered(alarm.version))
+        if alarm.version != self.version or self.links.state != "in":
+            return
+        wait_us = self._until_visible_us() if self.flows.running else 0
+        if wait_us > 0:
+            self.host.after(wait_us, alarm)
+        else:
+            self._keep_promise(alarm.version)
+
+    def _until_visible_us(self) -> int:
+        if self.fresh_us is None:
+            return self.settings.flows.period_us
+        return self.fresh_us + self.age_us() - self.host.now_us
+
+    def _keep_promise(self, version: int) -> None:
+        self.promised = version
+        self.host.deliver(Registered(version))
 
     def age_us(self) -> int:
-        """E as this peer reckons it: for the largest ring that its table allows, plus one period until its own turn."""
+        """E as this peer reckons it, for the largest ring that its table allows, and G for a flow that is late."""
         flows = self.settings.flows
         nodes = 1 << max(1, len(self.ring.table))
-        circulating = max(1.0, flows.hold_us * nodes / flows.period_us + 1)
+        circulating = flows.hold_us * nodes / flows.period_us + 1
         steady = Steady(nodes, circulating, flows.period_us, flows.hold_us, flows.alpha)
-        return int(steady.age) + flows.period_us + flows.grace_us
-
-    def _young(self) -> bool:
-        """Whether some tables may not know yet that this peer is on the ring."""
-        return self.since_us is not None and self.host.now_us < self.since_us + self.age_us()
+        return int(steady.age) + flows.grace_us
 
     # --- while flows rest
 
     def _announce(self) -> None:
         assert self.own is not None, "what is announced is known"
         key = self.links.me.key
+        self.ring.table.widen(key, self.own)  # its top level may run on past the peer itself
         self._tell((Arc(key, key),), key, self.own)
 
     @handles(Risen)
@@ -195,3 +210,7 @@ class CondcastPeer(Member, Passenger, parts={"links": Links, "ring": ChordSharp,
     def _tell(self, arcs: tuple[Arc, ...], key: Key, value: Freight) -> None:
         for node, pieces in split(self.ring.table, arcs, Everything().match)[1]:
             self.host.send(node.address, Risen(pieces, key, value))
+
+
+def _adds_nothing(before: Freight, value: Freight) -> bool:
+    return type(before) is type(value) and combine(before, value) == before
