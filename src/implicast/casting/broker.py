@@ -331,7 +331,7 @@ def brokers_wanted(peers: int, parameters: Parameters) -> int:
 def assemble(plan: Plan) -> list[Peer]:
     """Clients at their nearest brokers, brokers on their tree; nothing is registered yet."""
     brokers = _brokers(plan)
-    neighbours = spanning_tree(brokers, plan.latency_us, plan.seed)
+    neighbours = spanning_tree(brokers, plan.latency_us)
     acknowledge = bool(plan.parameters["acknowledge"])
     clients: list[Peer] = [
         Client(client, plan.host(client), brokers, nearest(client, brokers, plan.latency_us, plan.seed), acknowledge)

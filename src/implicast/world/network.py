@@ -135,19 +135,19 @@ def build(kind: str, hosts: int, infrastructure: int, seed: int) -> Network:
     topology, routes = _routes(kind, seed) if kind in GENERATED else _map_routes(*_fingerprint(kind))
     router, access_us = [], []
     for host in range(hosts):
-        at, over = _draws(seed, "host", host)
+        at, over = _draws(seed, host)
         router.append(int(at * topology.routers))
         access_us.append(_access_us(topology.access, over))
-    for number in range(infrastructure):
-        at, _ = _draws(seed, "infrastructure", number)
-        router.append(topology.core[int(at * len(topology.core))])
-        access_us.append(topology.infrastructure_us)
+    # Servers and brokers take the core's routers in an order drawn by hash: two share one only when all are taken.
+    core = sorted(topology.core, key=lambda each: digest(seed, "network", "core", each)) if infrastructure else []
+    router += [core[number % len(core)] for number in range(infrastructure)]
+    access_us += [topology.infrastructure_us] * infrastructure
     return Network(topology, routes, router, access_us)
 
 
-def _draws(seed: int, role: str, number: int) -> tuple[float, float]:
+def _draws(seed: int, host: int) -> tuple[float, float]:
     """Two draws from [0, 1) that belong to one host. A digest costs a tenth of a generator of its own."""
-    state = digest(seed, "network", role, number)
+    state = digest(seed, "network", "host", host)
     return int.from_bytes(state[:6], "big") / 2**48, int.from_bytes(state[6:12], "big") / 2**48
 
 

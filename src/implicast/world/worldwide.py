@@ -2,7 +2,7 @@
 
 The thesis (section 9.3.1) used a compilation by Liljenstam et al. of measured maps: 3,279 routers and 11,952 links,
 links from a few milliseconds to 144. The compilation is not to be had; this draws one with the same counts, with the
-sizes of six providers that Rocketfuel measured, points of presence in real cities and latencies by distance.
+sizes of six providers that Rocketfuel measured, points of presence in real cities and latencies by the distance of cities.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,6 @@ from implicast.world.topology import (
     Place,
     Topology,
     Wiring,
-    core_of,
     distance_km,
     distance_us,
     spanning_order,
@@ -40,8 +39,6 @@ GATEWAYS = (
 """Where each network overseas lands in the United States: two cables each."""
 NEIGHBOURS = ((1, 2), (2, 3))
 """Networks overseas that are joined directly: Taiwan and Singapore, Singapore and Indonesia."""
-TOWN_DEGREES = 0.2
-"""Routers of one point of presence lie within about 20 km."""
 
 
 @dataclass(slots=True)
@@ -61,8 +58,7 @@ class Draft:
         self.wiring = Wiring()
 
     def put(self, town: Place) -> int:
-        latitude, longitude = (degrees + self.rng.uniform(-TOWN_DEGREES, TOWN_DEGREES) / 2 for degrees in town)
-        self.places.append((latitude, longitude))
+        self.places.append(town)
         return len(self.places) - 1
 
     def join(self, a: int, b: int, detour: float = 1.0) -> bool:
@@ -77,9 +73,8 @@ def worldwide(seed: int) -> Topology:
         _peer(draft, one, other)
     _overseas(draft, providers)
     _thicken(draft, providers)
-    links = draft.wiring.links()
-    core = core_of(len(draft.places), links)
-    return Topology("worldwide", len(draft.places), links, BROADBAND, core=core)
+    core = tuple(router for provider in providers for town in provider.backbone.values() for router in town)
+    return Topology("worldwide", len(draft.places), draft.wiring.links(), BROADBAND, core=core)
 
 
 def _provider(draft: Draft, routers: int, pops: int) -> Provider:
