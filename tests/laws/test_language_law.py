@@ -10,10 +10,11 @@ from implicast.language.attributes import Number, Schema, Text
 from implicast.language.errors import LanguageError
 from implicast.language.index import Index
 from implicast.language.limits import Limits
+from implicast.language.normal import target_of
 from implicast.language.parse import description, parse
 from implicast.language.render import render
 from implicast.language.tags import fold
-from implicast.language.target import Description, Target, Value
+from implicast.language.target import Description, Target, Term, Value
 
 TAGS = "abcdef"
 SCHEMA = Schema(Number("x", "-1", "1", "0.25"), Text("s", ("one", "two", "three")))
@@ -87,6 +88,27 @@ def test_an_expression_selects_what_pythons_booleans_select(text: str) -> None:
         return
     for held in GROUPS:
         assert target.selects(Description(tuple(sorted(held)))) == meaning(held), f"{text} for {sorted(held)}"
+
+
+literals = st.dictionaries(st.sampled_from(TAGS[:4]), st.booleans(), min_size=1, max_size=4)
+term_sets = st.lists(literals.filter(lambda wanted: any(wanted.values())), min_size=1, max_size=12)
+
+
+@settings(max_examples=300, deadline=None)
+@given(term_sets)
+def test_a_normal_form_keeps_exactly_the_terms_that_no_other_absorbs(wanted: list[dict[str, bool]]) -> None:
+    terms = [
+        Term(tuple(sorted(tag for tag in each if each[tag])), tuple(sorted(tag for tag in each if not each[tag])))
+        for each in wanted
+    ]
+    implied = {
+        one
+        for one in terms
+        for other in terms
+        if one != other and {*other.has} <= {*one.has} and {*other.lacks} <= {*one.lacks}
+    }
+
+    assert target_of(terms).terms == tuple(sorted(set(terms) - implied))
 
 
 def python_predicate(text: str) -> str:
