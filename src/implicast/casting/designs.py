@@ -15,7 +15,7 @@ from implicast.peer.contract import Host, Peer
 from implicast.peer.errors import ParameterError
 from implicast.peer.member import Member
 
-MODULES = ("centralised", "broker", "spice", "condcast", "dht", "bft")
+MODULES = ("centralised", "broker", "spice", "condcast", "dht", "bft", "pubsub")
 
 
 @dataclass(frozen=True, slots=True)

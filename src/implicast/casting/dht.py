@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from implicast.casting.designs import Design, Plan
+from implicast.casting.gather import Gathering, in_parts
 from implicast.casting.ring_member import RING_KINDS, RING_PARAMETERS, RingMember, ring_trouble, stand_up
 from implicast.language.target import Description, Target, Term
 from implicast.peer.contract import Address, CastId, Message, Peer, handles
@@ -26,8 +27,6 @@ PATIENCE_US = 4_000_000
 """Patience with a routed request before it is sent again."""
 FETCHES_MAX = 8
 """Attempts to fetch the lists of a cast; then it is given up."""
-LIST_ITEMS = 4_096
-"""Entries per message of a list: whole registrations stay below a megabyte."""
 
 
 class Registration(Message):
@@ -111,31 +110,14 @@ Lists = dict[str, list[Any] | None]
 """The list of each tag that was asked for, once it has come: references or whole registrations."""
 
 
-class Gathering:
+class Publication(Gathering[str]):
     """A cast whose lists are being fetched."""
 
-    __slots__ = ("attempts", "lists", "parts", "payload", "target")
+    __slots__ = ("payload", "target")
 
     def __init__(self, target: Target, payload: bytes, tags: Iterable[str]) -> None:
+        super().__init__(tags)
         self.target, self.payload = target, payload
-        self.lists: Lists = dict.fromkeys(tags)
-        self.parts: dict[str, dict[int, tuple[Any, ...]]] = {}
-        self.attempts = 1
-
-    def missing(self) -> list[str]:
-        return [tag for tag, found in self.lists.items() if found is None]
-
-    def take(self, tag: str, part: int, parts: int, found: tuple[Any, ...]) -> bool:
-        """Note a part of a list; True when this was the last thing missing."""
-        if tag not in self.lists or self.lists[tag] is not None:
-            return False
-        so_far = self.parts.setdefault(tag, {})
-        so_far[part] = found
-        if len(so_far) < parts:
-            return False
-        self.lists[tag] = [entry for _, each in sorted(so_far.items()) for entry in each]
-        del self.parts[tag]
-        return not self.missing()
 
 
 class Dht(RingMember):
@@ -149,7 +131,7 @@ class Dht(RingMember):
         self.naive = naive
         self.placed: dict[str, None] = {}
         self.unkept: Pending[str, Message] = Pending(self.host, KeptLate(), PATIENCE_US)
-        self.late: Pending[CastId, Gathering] = Pending(self.host, FetchLate(), PATIENCE_US)
+        self.late: Pending[CastId, Publication] = Pending(self.host, FetchLate(), PATIENCE_US)
 
     # Registering
 
@@ -236,7 +218,7 @@ class Dht(RingMember):
         if any(term.where or not term.has for term in target.terms):
             self.host.deliver(Refused("cast", "a term needs a tag, and tags are all that this design speaks of"))
             return cast
-        gathering = Gathering(target, payload, self._tags_to_fetch(target))
+        gathering = Publication(target, payload, self._tags_to_fetch(target))
         self.late.ask(cast, gathering)
         for tag in gathering.missing():
             self._set_out(Fetch(hashed(tag), tag, cast, self.address))
@@ -251,14 +233,13 @@ class Dht(RingMember):
     def on_fetch(self, sender: Address, fetch: Fetch) -> None:
         if not self.shelves.admit(fetch.key, sender, fetch):
             return
-        entries = list(self.shelves.get(fetch.tag).values())
-        chunks = [entries[start : start + LIST_ITEMS] for start in range(0, len(entries), LIST_ITEMS)] or [[]]
-        for part, chunk in enumerate(chunks):
+        parts = in_parts(list(self.shelves.get(fetch.tag).values()))
+        for number, part in enumerate(parts):
             answer: Listed | Referred
             if self.naive:
-                answer = Referred(fetch.cast, fetch.tag, part, len(chunks), tuple(each.owner for each in chunk))
+                answer = Referred(fetch.cast, fetch.tag, number, len(parts), tuple(each.owner for each in part))
             else:
-                answer = Listed(fetch.cast, fetch.tag, part, len(chunks), tuple(chunk))
+                answer = Listed(fetch.cast, fetch.tag, number, len(parts), tuple(part))
             if fetch.origin == self.address:
                 self._gather(answer)
             else:
@@ -287,7 +268,7 @@ class Dht(RingMember):
                 for tag in gathering.missing():
                     self._set_out(Fetch(hashed(tag), tag, cast, self.address))
 
-    def _notify_all(self, cast: CastId, gathering: Gathering) -> None:
+    def _notify_all(self, cast: CastId, gathering: Publication) -> None:
         select = intersected if self.naive else filtered
         consumers = set().union(*(select(term, gathering.lists) for term in gathering.target.terms))
         notify = Notify(cast, gathering.target, gathering.payload)

@@ -52,6 +52,8 @@ class RingMember(
         self.links.join(introducers)
 
     def leave(self) -> None:
+        if self.description is not None:
+            self.withdraw()
         self.shelves.leave()
 
     def holdings(self) -> Any:

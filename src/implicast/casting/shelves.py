@@ -118,7 +118,7 @@ class Shelves(Part, Tenant):
             return False
         if self.chord.pass_on(key, message):
             return False
-        return not self._must_wait(sender, message)
+        return self._waiting is None or not self._must_wait(sender, message)
 
     def _must_wait(self, sender: Address, message: Message) -> bool:
         if self._waiting is None:

@@ -142,12 +142,11 @@ class Chord(Part, Above):
 
         A peer that has left knows nobody better than the node that was on its right.
         """
-        if self.ring.state == IN and self.table.owns(key):
+        ring = self.ring
+        step = self.table.step(key) if ring.state is IN else ring.right.address
+        if step is None or step == self.address:
             return False
-        step = self.table.next_hop(key) if self.ring.state == IN else self.ring.right
-        if step.address == self.address:
-            return False
-        self.host.send(step.address, message)
+        self.host.send(step, message)
         return True
 
     # Fingers

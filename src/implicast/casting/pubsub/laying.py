@@ -1,0 +1,145 @@
+"""Putting things into lists and knowing when they are there: common to both directions.
+
+A request has a serial and is repeated until it is acknowledged; requests of one verb form a group, and the verb is
+complete when its group is empty. Requests for a range go from the node of one value to the node of the next.
+"""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from math import log2
+from typing import Any
+
+from implicast.casting.designs import Plan
+from implicast.casting.inbox import Seen
+from implicast.casting.pubsub.messages import Collect, Laid, LaidLate, Place, Profile, Spread
+from implicast.casting.pubsub.placing import Hashing, Span
+from implicast.casting.pubsub.subid import SubIdLayout
+from implicast.casting.ring_member import RingMember
+from implicast.language.attributes import Schema
+from implicast.overlay.links.state import IN
+from implicast.peer.contract import Address, Message, handles
+from implicast.peer.pending import Pending
+from implicast.peer.subscriber import Subscriber
+
+PATIENCE_US = 8_000_000
+"""Patience with a request that goes through a range of nodes."""
+
+Slot = tuple[str, str, int | str]
+"""One list: of subscriptions or of peers (SUBSCRIBERS, PEERS), its attribute, its value."""
+SUBSCRIBERS, PEERS = "s", "p"
+
+ROWS = list[tuple[int, Slot, int | tuple[str, int], int | Profile]]
+"""What an estate holds: key, slot, subscription id or address, version or profile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """What all peers of one population know."""
+
+    schema: Schema
+    hashing: Hashing
+    layout: SubIdLayout
+    walk: str
+    """`auto`: by right neighbours unless values lie far apart; `neighbours` or `fingers`: always so."""
+    values_max: int
+
+
+class Laying(RingMember, Subscriber):
+    """Sends requests out, repeats them, and notices when a group of them is done."""
+
+    __slots__ = ("_group_of", "_groups", "_requests", "_unlaid", "arrangement", "seen")
+
+    def __init__(self, plan: Plan, address: int, arrangement: Arrangement) -> None:
+        super().__init__(address, plan.host(address), plan.seed, plan.parameters, ROWS)
+        self.arrangement = arrangement
+        self.seen = Seen()
+        self._requests = 0
+        self._unlaid: Pending[int, Message] = Pending(self.host, LaidLate(), PATIENCE_US)
+        self._group_of: dict[int, Hashable] = {}
+        self._groups: dict[Hashable, int] = {}
+
+    def laid(self, group: Any) -> None:
+        """Everything of this group is where it belongs."""
+        raise NotImplementedError
+
+    def next_request(self) -> int:
+        self._requests += 1
+        return self._requests
+
+    def lay(self, group: Hashable, requests: Sequence[Spread | Place]) -> None:
+        """Send these requests out; `laid(group)` is called when all have been acknowledged."""
+        self._groups[group] = len(requests)
+        for request in requests:
+            self._group_of[request.serial] = group
+            self._unlaid.ask(request.serial, request)
+        for request in requests:
+            self.receive(self.address, request)
+        if not requests:
+            self._finish(group)
+
+    def _finish(self, group: Hashable) -> None:
+        del self._groups[group]
+        self.laid(group)
+
+    def acknowledge(self, origin: Address, serial: int) -> None:
+        if origin == self.address:
+            self.on_laid(origin, Laid(serial))
+        else:
+            self.host.send(origin, Laid(serial))
+
+    @handles(Laid)
+    def on_laid(self, sender: Address, laid: Laid) -> None:
+        if self._unlaid.answer(laid.serial) is None:
+            return
+        group = self._group_of.pop(laid.serial)
+        self._groups[group] -= 1
+        if not self._groups[group]:
+            self._finish(group)
+
+    @handles(LaidLate)
+    def on_laid_late(self, alarm: LaidLate) -> None:
+        overdue = self._unlaid.due()
+        for serial, request in overdue:
+            self._unlaid.ask(serial, request)
+        for _, request in overdue:
+            self.receive(self.address, request)
+
+    # Ranges
+
+    def walks(self, span: Span) -> bool:
+        """Whether a request goes through a range by right neighbours.
+
+        Small-domain remedy: with fewer values than nodes the walk would pass over nodes without any value; when more
+        than half of log2 N of them are to be expected between two values, fingers are the shorter way.
+        """
+        walk, nodes = self.arrangement.walk, self.nodes_estimate()
+        if walk != "auto" or len(span) == 1:
+            return walk != "fingers"
+        return self.arrangement.hashing.gap(span.attribute, nodes) <= log2(max(2.0, nodes)) / 2
+
+    def nodes_estimate(self) -> float:
+        """How many nodes the ring has, judging by how densely the neighbourhood is settled."""
+        table = self.chord.table
+        if table.right == table.me:
+            return 1.0
+        lefts = [ref for ref in getattr(self.links, "lefts", ()) if ref.address != self.address]
+        reach = table.right_distance + max((-table.far(ref) & table.mask for ref in lefts), default=0)
+        return (1 + len(lefts)) * (1 << table.bits) / max(1, reach)
+
+    def comes_by(self, sender: Address, request: Spread | Collect) -> bool:
+        """Whether a request for a range is to be served here; otherwise it has been sent on, or waits."""
+        if request.walking and self.links.state is IN and not self.chord.owns(request.key):
+            self.host.send(self.links.right.address, request)
+            return False
+        return self.shelves.admit(request.key, sender, request)
+
+    def own_values(self, request: Spread | Collect) -> list[tuple[int, int | str]]:
+        """The leading values of the range that belong here, with their keys."""
+        hashing, owns = self.arrangement.hashing, self.chord.owns
+        found: list[tuple[int, int | str]] = []
+        for value in Span(request.attribute, request.low, request.high).values():
+            key = hashing.key(request.attribute, value)
+            if found and not owns(key):
+                break
+            found.append((key, value))
+        return found

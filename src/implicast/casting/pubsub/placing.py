@@ -1,0 +1,86 @@
+"""Where values live: the two hashes, ranges of values, and the difference between two ranges. Pure.
+
+Chord hashes each value, so the values of a range are strewn all over the ring. OPChord keeps their order: a range lies
+on consecutive nodes, and is stored by one look-up and a walk. Strings have no order and are hashed in both.
+Sections 3.1 and 4.1; Figure 4 with the bound `<=` (its own example of 39 nodes needs it).
+"""
+
+from dataclasses import dataclass
+
+from implicast.language.attributes import Number, Schema
+from implicast.language.target import Scalar, Term
+from implicast.space.ring import hashed, order_preserving
+
+TAG = ""
+"""The name under which tags are listed: a tag is an attribute whose value is the tag itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """All grid values from low to high of one attribute, both included; or one string or tag, twice."""
+
+    attribute: str
+    low: Scalar
+    high: Scalar
+
+    def __len__(self) -> int:
+        return self.high - self.low + 1 if isinstance(self.low, int) and isinstance(self.high, int) else 1
+
+    def values(self) -> list[Scalar]:
+        if isinstance(self.low, int) and isinstance(self.high, int):
+            return list(range(self.low, self.high + 1))
+        return [self.low]
+
+    def minus(self, other: "Span") -> list["Span"]:
+        """What this one has and the other lacks."""
+        ends = (self.low, self.high, other.low, other.high)
+        low, high, other_low, other_high = ends
+        if not isinstance(low, int) or not isinstance(high, int):
+            return [] if self == other else [self]
+        assert isinstance(other_low, int), "the values of one attribute are of one kind"
+        assert isinstance(other_high, int), "the values of one attribute are of one kind"
+        below = Span(self.attribute, low, min(high, other_low - 1))
+        above = Span(self.attribute, max(low, other_high + 1), high)
+        if other_low > high or other_high < low:
+            return [self]
+        return [span for span in (below, above) if span.low <= span.high]  # type: ignore[operator]
+
+
+def spans_of(term: Term, schema: Schema) -> list[Span]:
+    """The constraints of a term, one per attribute (and one per wanted tag), open ends closed by the schema."""
+    found = [Span(TAG, tag, tag) for tag in term.has]
+    for predicate in term.where:
+        attribute = schema[predicate.attribute]
+        if isinstance(attribute, Number):
+            low = 0 if predicate.low is None else predicate.low
+            high = attribute.steps_max if predicate.high is None else predicate.high
+            found.append(Span(predicate.attribute, low, high))
+        else:
+            assert predicate.low is not None, "strings are compared for equality only"
+            found.append(Span(predicate.attribute, predicate.low, predicate.low))
+    return found
+
+
+class Hashing:
+    """h(v): Chord's, or the order-preserving one."""
+
+    __slots__ = ("_domains", "ordered")
+
+    def __init__(self, schema: Schema, ordered: bool) -> None:
+        self.ordered = ordered
+        self._domains = {each.name: each.steps_max for each in schema if isinstance(each, Number)}
+
+    def key(self, attribute: str, value: Scalar) -> int:
+        if self.ordered and isinstance(value, int):
+            return order_preserving(value, 0, self._domains[attribute], attribute)
+        return hashed(value)
+
+    def pieces(self, span: Span) -> list[Span]:
+        """What is sent out as one request: the whole range where order is kept, else one value at a time."""
+        if self.ordered or len(span) == 1:
+            return [span]
+        return [Span(span.attribute, value, value) for value in span.values()]
+
+    def gap(self, attribute: str, nodes: float) -> float:
+        """How many nodes there are between two neighbouring values, when there are so many on the ring."""
+        return nodes / max(1, self._domains.get(attribute, 1))

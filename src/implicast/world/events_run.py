@@ -1,0 +1,189 @@
+"""One run of publish/subscribe from beginning to end: subscribe, publish, reword and take back, publish again; judged
+from outside by trying every event on every subscription.
+
+    ranges = Ranges(seed=1, peers=64)
+    outcome = run_events(EventScenario("opchord-pubsub", ranges, peers=64, subscriptions=100, events=50))
+
+Single casts to descriptions are simulated by `simulate`; this is the other direction.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from implicast.casting.designs import Plan, design
+from implicast.casting.parameters import Setting
+from implicast.language.target import Target
+from implicast.peer.contract import CastId, Message
+from implicast.peer.errors import ScenarioError
+from implicast.peer.events import Notice, Refused
+from implicast.peer.subscriber import Subscribed, Subscriber, Unsubscribed
+from implicast.peer.wire import Codec
+from implicast.space.digest import stream
+from implicast.workload.pubsub import PubSubWorkload
+from implicast.world.faults import Faults, FaultStream
+from implicast.world.journal import REGISTER, WITHDRAW
+from implicast.world.network import build
+from implicast.world.world import World
+
+SPACING_US = 10_000
+"""Between two subscriptions, and between two events."""
+QUIET_US = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class EventScenario:
+    """What is to be run. `reworded` and `taken_back` are shares of the subscriptions that change between two halves of
+    the events."""
+
+    design: str
+    workload: PubSubWorkload
+    peers: int
+    subscriptions: int
+    events: int
+    seed: int = 1
+    parameters: Mapping[str, Setting] = field(default_factory=dict)
+    network: str = "flat"
+    reworded: float = 0.2
+    taken_back: float = 0.1
+    faults: Faults = field(default_factory=Faults)
+    strict: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EventOutcome:
+    """How the run kept the contract, and which kinds of messages it took in each phase."""
+
+    expected: int
+    notified: int
+    missing: int
+    repeated: int
+    uninvited: int
+    refused: tuple[str, ...]
+    incomplete: int
+    """Subscriptions that were never said to be complete."""
+    messages: dict[str, dict[str, int]]
+    """By phase (`subscribe`, `publish`, `reword`), then by kind."""
+    objections: list[str]
+
+    @property
+    def clean(self) -> bool:
+        return not (self.missing or self.repeated or self.uninvited or self.refused or self.incomplete)
+
+
+class CountingWorld(World):
+    """A world that counts messages by kind: all that is asked of it here, and cheaper than a journal."""
+
+    kinds: Counter[str]
+
+    def carry(self, sender: int, to: int, message: Message) -> None:
+        self.kinds[type(message).__name__] += 1
+        super().carry(sender, to, message)
+
+
+class EventRun:
+    """The parts of one run."""
+
+    def __init__(self, scenario: EventScenario) -> None:
+        self.scenario = scenario
+        self.design = design(scenario.design)
+        if "subscriptions" not in self.design.languages:
+            raise ScenarioError(f"design {scenario.design} takes no subscriptions")
+        given = dict(scenario.parameters)
+        if any(parameter.name == "schema" for parameter in self.design.parameters):
+            given.setdefault("schema", scenario.workload.schema())
+        parameters = self.design.settle(given)
+        more = self.design.infrastructure(scenario.peers, parameters)
+        network = build(scenario.network, hosts=scenario.peers, infrastructure=more, seed=scenario.seed)
+        faults = FaultStream(scenario.faults, scenario.seed) if scenario.faults.text() else None
+        codec = Codec(self.design.kinds) if scenario.strict else None
+        self.world = CountingWorld(network, scenario.seed, faults=faults, codec=codec)
+        self.world.kinds = Counter()
+        plan = Plan(scenario.peers, more, parameters, scenario.seed, self.world.host, network.latency_us)
+        self.population = self.design.assemble(plan)
+        for address, peer in enumerate(self.population):
+            self.world.place(address, peer)
+        self.standing: dict[int, tuple[int, int, Target]] = {}
+        """Subscriptions by number of the workload: peer, number there, target."""
+        self.expected: dict[CastId, set[int]] = {}
+        self.messages: dict[str, dict[str, int]] = {}
+        self.wordings: dict[tuple[int, int], int] = {}
+
+    def go(self) -> EventOutcome:
+        scenario = self.scenario
+        half = scenario.events // 2
+        self._phase("subscribe", self._subscribe, range(scenario.subscriptions))
+        self._phase("publish", self._publish, range(half))
+        self._phase("reword", self._change, range(scenario.subscriptions))
+        self._phase("publish", self._publish, range(half, scenario.events))
+        return self._judged()
+
+    def _phase(self, name: str, verb: Callable[[int], None], numbers: range) -> None:
+        world = self.world
+        before, start_us = Counter(world.kinds), world.now_us + QUIET_US
+        purpose = REGISTER if name == "subscribe" else WITHDRAW
+        for turn, number in enumerate(numbers):
+            world.at(start_us + turn * SPACING_US, purpose, partial(verb, number))
+        world.run()
+        counted = Counter(self.messages.get(name, {})) + (world.kinds - before)
+        self.messages[name] = dict(sorted(counted.items()))
+
+    def _peer(self, address: int) -> Subscriber:
+        peer = self.population[address]
+        assert isinstance(peer, Subscriber), f"design {self.scenario.design} says it takes subscriptions"
+        return peer
+
+    def _subscribe(self, number: int) -> None:
+        peer, target = self.scenario.workload.subscription(number)
+        there = self._peer(peer).subscribe(target)
+        self.standing[number] = (peer, there, target)
+        self.wordings[peer, there] = 1
+
+    def _change(self, number: int) -> None:
+        peer, there, _ = self.standing[number]
+        draw = stream(self.scenario.seed, "change", number).random()
+        if draw < self.scenario.taken_back:
+            self._peer(peer).unsubscribe(there)
+            del self.standing[number], self.wordings[peer, there]
+        elif draw < self.scenario.taken_back + self.scenario.reworded:
+            target = self.scenario.workload.subscription(number, 1).target
+            self._peer(peer).update(there, target)
+            self.standing[number] = (peer, there, target)
+            self.wordings[peer, there] = 2
+
+    def _publish(self, number: int) -> None:
+        publisher, description = self.scenario.workload.event(number)
+        cast = self._peer(publisher).publish(description, b"")
+        self.expected[cast] = {peer for peer, _, target in self.standing.values() if target.selects(description)}
+
+    def _judged(self) -> EventOutcome:
+        told: Counter[tuple[CastId, int]] = Counter()
+        complete: dict[tuple[int, int], int] = {}
+        refused = []
+        for _, address, event in self.world.events:
+            if isinstance(event, Notice):
+                told[event.cast, address] += 1
+            elif isinstance(event, Subscribed):
+                complete[address, event.number] = event.version
+            elif isinstance(event, Unsubscribed):
+                complete.pop((address, event.number), None)
+            elif isinstance(event, Refused):
+                refused.append(f"{address}: {event.verb}: {event.reason}")
+        wanted = {(cast, peer) for cast, peers in self.expected.items() for peer in peers}
+        return EventOutcome(
+            expected=len(wanted),
+            notified=told.total(),
+            missing=sum(each not in told for each in wanted),
+            repeated=told.total() - len(told),
+            uninvited=sum(each not in wanted for each in told),
+            refused=tuple(refused),
+            incomplete=sum(complete.get(each) != wording for each, wording in self.wordings.items()),
+            messages=self.messages,
+            objections=self.design.objections(self.population),
+        )
+
+
+def run_events(scenario: EventScenario) -> EventOutcome:
+    """Carry the scenario out and judge it."""
+    return EventRun(scenario).go()
