@@ -2,7 +2,7 @@
 
 The thesis (section 9.3.1) used a compilation by Liljenstam et al. of measured maps: 3,279 routers and 11,952 links,
 links from a few milliseconds to 144. The compilation is not to be had; this draws one with the same counts, with the
-sizes of six providers that Rocketfuel measured, points of presence in real cities and latencies by the distance of cities.
+sizes of six providers that Rocketfuel measured, cities for points of presence and latencies by distance.
 """
 
 from dataclasses import dataclass
