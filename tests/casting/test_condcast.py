@@ -7,6 +7,7 @@ import pytest
 from implicast.casting.condcast.design import DESIGNS, newcomer
 from implicast.casting.condcast.messages import KINDS, Condcast
 from implicast.casting.condcast.peer import CondcastPeer
+from implicast.casting.condcast.place import rank
 from implicast.casting.designs import Plan
 from implicast.language.portrait import Sought
 from implicast.language.target import Description, Predicate, Target, Term, Value
@@ -42,7 +43,7 @@ def _kept(outcome: Outcome) -> Outcome:
 
 
 def _run(**options: object) -> Outcome:
-    return simulate(Scenario("condcast", strict=True, **{"peers": 100, "casts": 60, **options}))  # type: ignore[arg-type]
+    return simulate(Scenario("condcast", **{"peers": 100, "casts": 60, "strict": True, **options}))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("settle", ["assembled", "flows"])
@@ -258,6 +259,20 @@ def test_a_newcomer_stands_where_its_tags_say() -> None:
 
     assert keys[0] != keys[1]
     assert keys[0] >> 24 == keys[1] >> 24 != keys[2] >> 24  # type: ignore[operator]
+
+
+def test_neighbours_in_gray_order_differ_in_one_landmark() -> None:
+    words = [number ^ number >> 1 for number in range(1 << 10)]
+
+    assert [rank(word) for word in words] == list(range(1 << 10))
+
+
+def test_standing_by_common_tags_saves_messages() -> None:
+    options = {"peers": 1000, "casts": 100, "seed": 4, "strict": False}
+    at_random, by_tags = (_kept(_run(parameters={"place": place}, **options)) for place in ("random", "tags"))
+
+    assert by_tags.contract.notified == at_random.contract.notified
+    assert by_tags.messages["cast"] < 0.8 * at_random.messages["cast"]
 
 
 def test_all_that_travels_is_declared() -> None:

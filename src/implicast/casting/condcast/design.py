@@ -7,7 +7,7 @@ from implicast.casting.condcast.flows import FlowSettings
 from implicast.casting.condcast.formulas import flows_needed
 from implicast.casting.condcast.messages import KINDS
 from implicast.casting.condcast.peer import CondcastPeer, CondcastSettings
-from implicast.casting.condcast.place import KEY_BITS, at_random, by_tags
+from implicast.casting.condcast.place import KEY_BITS, at_random, by_tags, landmarks
 from implicast.casting.designs import Design, Plan
 from implicast.casting.parameters import Parameter, Parameters
 from implicast.language.portrait import portrait
@@ -27,7 +27,7 @@ PARAMETERS = (
         "flows: aggregates start unknown and are kept by update flows",
         choices=("assembled", "flows"),
     ),
-    Parameter("place", "random", "where peers stand on the ring: at random or by tags", choices=("random", "tags")),
+    Parameter("place", "random", "where peers stand: at random, or by common tags", choices=("random", "tags")),
     Parameter("period_s", 30.0, "P, time wanted between two refreshes of one table", 0.1, 86_400, unit="s"),
     Parameter("hold_s", 2.0, "M, least time a peer holds an update", 0.001, 3_600, unit="s"),
     Parameter("grace_s", 5.0, "G, how late an update may be before it counts as lost", 0.0, 3_600, unit="s"),
@@ -56,22 +56,23 @@ def settings(parameters: Parameters) -> CondcastSettings:
     return CondcastSettings(bits, cast(int, parameters["hashes"]), flows, resting=parameters["settle"] == "assembled")
 
 
-def place(plan: Plan, address: int) -> int:
-    """The key of a peer."""
-    if plan.parameters["place"] == "tags" and address < len(plan.descriptions):
-        return by_tags(plan.seed, address, plan.descriptions[address])
-    return at_random(plan.seed, address)
+def places(plan: Plan, addresses: Sequence[int]) -> list[int]:
+    """The keys of peers."""
+    if plan.parameters["place"] == "random" or not plan.descriptions:
+        return [at_random(plan.seed, address) for address in addresses]
+    common = landmarks(plan.descriptions)
+    return [by_tags(plan.seed, address, plan.descriptions[address], common) for address in addresses]
 
 
 def newcomer(plan: Plan, address: int) -> CondcastPeer:
     """A peer that is not yet on the ring."""
-    return CondcastPeer(address, plan.host(address), place(plan, address), settings(plan.parameters))
+    return CondcastPeer(address, plan.host(address), places(plan, [address])[0], settings(plan.parameters))
 
 
 def assemble(plan: Plan) -> list[Peer]:
     """The ring at once. Settled: tables hold what members will say of themselves. Else unknown, with F_min flows."""
     chosen = settings(plan.parameters)
-    keys = _distinct([place(plan, address) for address in range(plan.peers)])
+    keys = _distinct(places(plan, range(plan.peers)))
     peers = [CondcastPeer(address, plan.host(address), key, chosen) for address, key in enumerate(keys)]
     if chosen.resting:
         for peer, description in zip(peers, plan.descriptions, strict=False):
