@@ -1,0 +1,215 @@
+"""An experiment is a small declarative file: what varies, which designs, what network and load, how many seeds.
+
+    title = "Number of peers"
+    designs = "tags"                      # every design that speaks this language, or a list of names
+    [axis]
+    of = "peers"                          # peers, casts, network, ..., workload.NAME, design.NAME, or several together
+    [scenario]
+    network = "laboratory"                # what stays the same: scenario fields, workload.NAME, design.NAME
+    [small]
+    values = [128, 256, 512]
+    runs = 3
+    [paper]
+    values = [512, 1024, 2048, 4096, 8192]
+
+Designs that are added later join by their language, without new code here. `docs/reference/experiments.md` has it all.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from implicast.casting.designs import designs as all_designs
+from implicast.casting.parameters import Setting
+from implicast.lab.errors import ExperimentError
+from implicast.lab.tables import MEASURES
+
+SCALES = ("small", "paper")
+Value = Setting | list[Setting]
+
+
+class Axis(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """What varies: one setting, or several that change together."""
+
+    of: str | list[str]
+    label: str = ""
+    log: bool = False
+
+    @property
+    def names(self) -> list[str]:
+        return [self.of] if isinstance(self.of, str) else list(self.of)
+
+    @property
+    def title(self) -> str:
+        return self.label or " / ".join(name.rpartition(".")[2] for name in self.names)
+
+
+class Scale(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """How large: points of the axis, seeds per point, and settings of this scale alone."""
+
+    values: list[Value]
+    runs: int = 5
+    scenario: dict[str, Setting] = {}
+
+
+class Variant(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A second thing to compare, such as two networks: settings that make up another series of each design."""
+
+    scenario: dict[str, Setting] = {}
+    designs: list[str] | None = None
+    values: list[Value] | None = None
+
+
+class Figure(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """One figure: a measure over the axis."""
+
+    measure: str
+    log: bool = False
+    title: str = ""
+
+
+class Published(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """What a paper says, to be met or bettered: the measure of a design at a point, or anywhere when none is given."""
+
+    says: str
+    design: str
+    measure: str
+    at: str = ""
+    value: float | None = None
+    near: float = 0.15
+    """Relative tolerance around `value`."""
+    at_most: float | None = None
+    at_least: float | None = None
+    against: str = ""
+    """Another design: the measure is divided by that design's."""
+
+
+class Experiment(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """What is to be run and shown."""
+
+    title: str
+    about: str
+    source: str
+    designs: str | list[str]
+    axis: Axis
+    small: Scale
+    paper: Scale
+    name: str = ""
+    without: list[str] = []
+    scenario: dict[str, Setting] = {}
+    design: dict[str, dict[str, Setting]] = {}
+    """Parameters of single designs, by design."""
+    variants: dict[str, Variant] = {}
+    figures: list[Figure] = []
+    published: list[Published] = []
+    trial: str = ""
+    """`module:function` of a trial that measures something itself instead of simulating casts."""
+
+    def scale(self, name: str) -> Scale:
+        if name not in SCALES:
+            raise ExperimentError(f"there is no scale {name!r}; choose {' or '.join(SCALES)}")
+        return self.small if name == "small" else self.paper
+
+    def chosen(self) -> list[str]:
+        """The designs that take part: those named, or all that speak the language and know what the axis varies."""
+        known = all_designs()
+        if isinstance(self.designs, list):
+            return [name for name in self.designs if name in known]
+        varied = [name.removeprefix("design.") for name in self.axis.names if name.startswith("design.")]
+        return [
+            name for name, each in known.items()
+            if self.designs in each.languages and name not in self.without
+            and all(any(one.name == parameter for one in each.parameters) for parameter in varied)
+        ]  # fmt: skip
+
+
+def experiments() -> dict[str, Experiment]:
+    """The experiments that come with the laboratory, by name."""
+    folder = files("implicast.lab.experiments")
+    found = sorted(each.name for each in folder.iterdir() if each.name.endswith(".toml"))
+    return {name.removesuffix(".toml"): read(name.removesuffix(".toml"), (folder / name).read_text("utf-8")) for name in found}
+
+
+def experiment(name: str) -> Experiment:
+    """The experiment of this name, or of the file at this path."""
+    path = Path(name)
+    if path.suffix == ".toml":
+        if not path.is_file():
+            raise ExperimentError(f"there is no experiment file {path}")
+        return read(path.stem, path.read_text("utf-8"))
+    known = experiments()
+    if name not in known:
+        raise ExperimentError(f"there is no experiment {name!r}; choose one of {', '.join(known)}, or give a .toml file")
+    return known[name]
+
+
+def read(name: str, text: str) -> Experiment:
+    """An experiment from its text; `ExperimentError` says what is wrong and where."""
+    try:
+        found = msgspec.convert(tomllib.loads(text), Experiment)
+    except tomllib.TOMLDecodeError as wrong:
+        raise ExperimentError(f"experiment {name}: not TOML: {wrong}") from None
+    except msgspec.ValidationError as wrong:
+        raise ExperimentError(f"experiment {name}: {wrong}") from None
+    made = msgspec.structs.replace(found, name=name)
+    _check(made)
+    return made
+
+
+def _check(made: Experiment) -> None:
+    names = [*made.axis.names, *made.scenario]
+    for scale in SCALES:
+        names += made.scale(scale).scenario
+        for value in made.scale(scale).values:
+            point_settings(made, value)
+    for variant in made.variants.values():
+        names += variant.scenario
+    if not made.trial:
+        for name in names:
+            check_setting(made.name, name)
+        for figure in made.figures:
+            _check_measure(made.name, figure.measure)
+    for claim in made.published:
+        if not made.trial:
+            _check_measure(made.name, claim.measure)
+
+
+FIELDS = ("peers", "casts", "network", "workload", "interval_ms", "changes", "faults", "start", "strict")
+
+
+def check_setting(experiment_name: str, name: str) -> None:
+    """`ExperimentError` for a setting that no scenario has."""
+    if name not in FIELDS and not name.startswith(("workload.", "design.")):
+        takes = ", ".join(FIELDS)
+        raise ExperimentError(
+            f"experiment {experiment_name}: there is no setting {name!r}; it takes {takes}, workload.NAME or design.NAME"
+        )
+
+
+def _check_measure(experiment_name: str, name: str) -> None:
+    if name not in MEASURES and not name.endswith(("_messages", "_bytes")):
+        raise ExperimentError(f"experiment {experiment_name}: there is no measure {name!r}; there are {', '.join(MEASURES)}")
+
+
+def point_settings(made: Experiment, value: Value) -> Mapping[str, Setting]:
+    """What a value of the axis sets."""
+    given = value if isinstance(value, list) else [value]
+    names = made.axis.names
+    if len(given) != len(names):
+        raise ExperimentError(
+            f"experiment {made.name}: the axis varies {len(names)} settings together, but {value} gives {len(given)}"
+        )
+    return dict(zip(names, given, strict=True))
+
+
+def point_label(value: Value) -> str:
+    """How a point is called on the axis."""
+    return " / ".join(_plain(each) for each in (value if isinstance(value, list) else [value]))
+
+
+def _plain(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,121 @@
+"""From an experiment to the rows of runs: every design, variant, point and seed, each a whole scenario with a name.
+
+A run's name says what it is and ends in a digest of its scenario: the same scenario has the same name wherever and
+whenever it is planned, which is what makes a sweep resumable.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from implicast.casting.parameters import Setting
+from implicast.lab.errors import ExperimentError
+from implicast.lab.experiment import Experiment, Value, Variant, point_label, point_settings
+from implicast.space.digest import digest
+from implicast.workload.workload import KINDS, workload
+from implicast.world.faults import Faults
+from implicast.world.scenario import Scenario
+
+RUNS_MAX = 100_000
+"""A larger plan is a typing error, or several experiments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One run that is to be made: where it stands in the experiment, and its settings."""
+
+    run: str
+    experiment: str
+    design: str
+    series: str
+    axis: str
+    point: str
+    position: int
+    seed: int
+    settings: str
+    """Everything that decides the outcome, as JSON."""
+    trial: str = ""
+
+    def scenario(self, stated: str | None = None) -> Scenario:
+        """The scenario; with the directory of its workload where that had to be made first."""
+        made = scenario_of(json.loads(self.settings))
+        return made if stated is None else replace(made, workload=stated)
+
+    @property
+    def effort(self) -> int:
+        """A rough size, to start the longest runs first and to guess the time left."""
+        settings = json.loads(self.settings)
+        return int(settings.get("peers", 1)) * (18 + int(settings.get("casts", 1)))
+
+
+def plan(made: Experiment, scale: str, runs: int | None = None, first_seed: int = 1) -> list[Planned]:
+    """All runs of an experiment at a scale; an `ExperimentError` or `LocalError` before anything has begun."""
+    size = made.scale(scale)
+    designs = made.chosen() or [""] * bool(made.trial)
+    if not designs:
+        raise ExperimentError(f"experiment {made.name}: none of its designs exists here ({made.designs})")
+    planned = []
+    for label, variant in (made.variants or {"": Variant()}).items():
+        values = size.values if variant.values is None else [value for value in size.values if value in variant.values]
+        for design in variant.designs or designs:
+            for position, value in enumerate(values):
+                for seed in range(first_seed, first_seed + (runs or size.runs)):
+                    planned.append(_planned(made, scale, design, label, variant, position, value, seed))
+    if len(planned) > RUNS_MAX:
+        raise ExperimentError(f"experiment {made.name}: {len(planned)} runs are more than {RUNS_MAX}")
+    return planned
+
+
+def _planned(
+    made: Experiment, scale: str, design: str, label: str, variant: Variant, position: int, value: Value, seed: int
+) -> Planned:
+    point = point_settings(made, value)
+    settings = {**made.scenario, **made.scale(scale).scenario, **variant.scenario, **_own(made, design), **point}
+    described = _described(settings, design, seed) if not made.trial else {**settings, "design": design, "seed": seed}
+    text = json.dumps(described, sort_keys=True)
+    if not made.trial:
+        _check(scenario_of(described))
+    series = " ".join(part for part in (design, label) if part) or made.name
+    name = "-".join(filter(None, (design, label, *(_word(each) for each in point.values()), f"s{seed}")))
+    run = f"{_word(name)}-{digest(made.trial, text).hex()[:8]}"
+    return Planned(run, made.name, design, series, made.axis.title, point_label(value), position, seed, text, made.trial)
+
+
+def _check(scenario: Scenario) -> None:
+    """Whatever is wrong with design, parameters or workload is said before any work starts."""
+    scenario.settled()
+    if scenario.workload in KINDS:
+        workload(scenario.workload, scenario.seed, scenario.peers, scenario.casts, **scenario.workload_parameters)
+
+
+def _own(made: Experiment, design: str) -> dict[str, Setting]:
+    return {f"design.{name}": value for name, value in made.design.get(design, {}).items()}
+
+
+def _word(value: object) -> str:
+    """Safe in the name of a directory."""
+    return "".join(each if each.isalnum() or each in "-.," else "_" for each in str(value))
+
+
+def _described(settings: Mapping[str, Setting], design: str, seed: int) -> dict[str, Any]:
+    """Scenario fields, with `workload.NAME` and `design.NAME` gathered."""
+    described: dict[str, Any] = {"design": design, "seed": seed, "parameters": {}, "workload_parameters": {}}
+    for name, value in settings.items():
+        if name.startswith("design."):
+            described["parameters"][name.removeprefix("design.")] = value
+        elif name.startswith("workload."):
+            described["workload_parameters"][name.removeprefix("workload.")] = value
+        else:
+            described[name] = value
+    return described
+
+
+def scenario_of(described: Mapping[str, Any]) -> Scenario:
+    """The scenario of these plain values; faults are text."""
+    fields = dict(described)
+    faults = Faults.parse(fields.pop("faults", ""))
+    try:
+        return Scenario(**fields, faults=faults)
+    except TypeError as wrong:
+        raise ExperimentError(f"no such scenario: {wrong}") from None
