@@ -141,7 +141,7 @@ class _Normaliser:
         return reduce(self.times, sorted(parts, key=len), [_TRUE])
 
     def times(self, left: list[Clause], right: list[Clause]) -> list[Clause]:
-        apart = _apart((left, right))
+        apart = len(left) * len(right) > 1 and _apart((left, right))
         if apart and len(left) * len(right) > self.limits.terms:
             raise self.too_many(f"more than {self.limits.terms} terms", "terms")
         self.charge(len(left) * len(right) * CLAUSE_STEPS)

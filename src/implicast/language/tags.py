@@ -20,6 +20,7 @@ _PLAIN_ASCII = re.compile(r"[A-Za-z0-9\-_.:/+#]+")
 _ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t"}
 _CODE_POINT = re.compile(r"u\{([0-9a-fA-F]{1,6})\}")
 _UNMARKED = re.compile(r'[^"\\]+')
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _MARKED = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
 
 
@@ -49,7 +50,7 @@ def objection_to(text: str, characters_max: int = LIMITS.tag_characters) -> str 
         return "it is empty"
     if len(text) > characters_max or len(fold(text)) > characters_max:
         return f"it has more than {characters_max} characters"
-    if any("\ud800" <= character <= "\udfff" for character in text):
+    if _SURROGATE.search(text):
         return "it holds half of a surrogate pair, which is no character"
     return None
 

@@ -111,7 +111,8 @@ class Ranges:
 def pareto_width(chance: Random, mean: float, longest: int) -> int:
     """A whole width of at least 1, heavy-tailed, with about this mean."""
     least = mean * (TAIL - 1) / TAIL
-    return max(1, min(longest, round(least * (1 - chance.random()) ** (-1 / TAIL))))
+    drawn: float = least * (1 - chance.random()) ** (-1 / TAIL)
+    return max(1, min(longest, round(drawn)))
 
 
 class Bar(NamedTuple):
