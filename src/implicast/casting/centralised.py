@@ -7,6 +7,7 @@ newest description no longer fits, or hear of one cast twice when messages are r
 
 from typing import Any
 
+from implicast.casting.central_subscriptions import SUBSCRIPTION_KINDS, Announce, Desk, SubscriptionServer
 from implicast.casting.designs import Design, Plan
 from implicast.casting.inbox import Inbox
 from implicast.casting.parameters import Parameter, Parameters
@@ -16,6 +17,7 @@ from implicast.peer.contract import Address, CastId, Host, Message, Peer, handle
 from implicast.peer.events import Joined, Left, Registered, Withdrawn
 from implicast.peer.member import Member
 from implicast.peer.pending import Pending
+from implicast.peer.subscriber import Subscriber
 
 RETRY_US = 2_000_000
 """Patience with the server before a request is sent again."""
@@ -60,16 +62,17 @@ class Again(Message):
     """Rings when the server has not answered for a while."""
 
 
-class Client(Member):
+class Client(Subscriber, parts={"desk": Desk}):
     """A member: all it knows is the server."""
 
-    __slots__ = ("acknowledge", "inbox", "server", "unanswered")
+    __slots__ = ("acknowledge", "desk", "inbox", "server", "unanswered")
 
     def __init__(self, address: Address, host: Host, server: Address, acknowledge: bool) -> None:
         super().__init__(address, host)
         self.server = server
         self.acknowledge = acknowledge
         self.inbox = Inbox(self)
+        self.desk = Desk(address, host, server)
         self.unanswered: Pending[int | CastId, Message] = Pending(host, Again(), RETRY_US)
 
     def join(self, introducers: tuple[Address, ...]) -> None:
@@ -77,6 +80,8 @@ class Client(Member):
 
     def leave(self) -> None:
         self.withdraw()
+        for number in list(self.desk.subscriptions):
+            self.desk.unsubscribe(number)
         self.host.deliver(Left())
 
     def register(self, description: Description) -> None:
@@ -88,6 +93,20 @@ class Client(Member):
     def cast(self, target: Target, payload: bytes) -> CastId:
         cast = self.next_cast()
         self._ask(cast, Publish(cast, target, payload), again=self.acknowledge)
+        return cast
+
+    def subscribe(self, target: Target) -> int:
+        return self.desk.subscribe(target)
+
+    def update(self, number: int, target: Target) -> None:
+        self.desk.update(number, target)
+
+    def unsubscribe(self, number: int) -> None:
+        self.desk.unsubscribe(number)
+
+    def publish(self, description: Description, payload: bytes) -> CastId:
+        cast = self.next_cast()
+        self.host.send(self.server, Announce(cast, description, payload))
         return cast
 
     def holdings(self) -> Any:
@@ -125,10 +144,10 @@ class Client(Member):
                 self._ask(key, request, again=True)
 
 
-class Server(Peer):
+class Server(Peer, parts={"subscriptions": SubscriptionServer}):
     """Keeps all descriptions and resolves all casts."""
 
-    __slots__ = ("acknowledge", "index", "versions")
+    __slots__ = ("acknowledge", "index", "subscriptions", "versions")
     role = "server"
 
     def __init__(self, address: Address, host: Host, acknowledge: bool) -> None:
@@ -136,6 +155,7 @@ class Server(Peer):
         self.acknowledge = acknowledge
         self.index: Index[Address] = Index()
         self.versions: dict[Address, int] = {}
+        self.subscriptions = SubscriptionServer(address, host)
 
     @handles(Register)
     def on_register(self, sender: Address, register: Register) -> None:
@@ -155,7 +175,8 @@ class Server(Peer):
             self.host.send(sender, Accepted(publish.cast))
 
     def holdings(self) -> Any:
-        return [(member, self.index.description(member)) for member in self.index]
+        described = [(member, self.index.description(member)) for member in self.index]
+        return [*described, *self.subscriptions.holdings()]
 
 
 def assemble(plan: Plan) -> list[Peer]:
@@ -178,7 +199,8 @@ DESIGNS = (
         paper="Implicit group messaging, section 3.4",
         assemble=assemble,
         newcomer=newcomer,
-        kinds=(Register, Stored, Publish, Notify, Accepted),
+        kinds=(Register, Stored, Publish, Notify, Accepted, *SUBSCRIPTION_KINDS),
+        languages=("tags", "attributes", "subscriptions"),
         parameters=(
             Parameter(
                 "acknowledge",
