@@ -4,7 +4,7 @@ Thesis section 2.6.1 and Table 2.1: for k tags and a false-positive rate rho, `m
 `h = ln(rho) / ln(1/2)` hash functions. The BROKER design keeps one for each neighbour; `rho` is its routing error.
 
 The bits are a bytearray: a broker's filter of 177,000 bits answers in 0.3 us and takes a tag in 0.4 us, where a
-Python integer takes 2.2 and 0.9. (Below some 10,000 bits an integer with a mask for each tag would be faster.)
+Python integer takes 2.2 and 0.9. (Below some 20,000 bits an integer with a mask for each tag would be faster.)
 """
 
 from collections.abc import Iterable

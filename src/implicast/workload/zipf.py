@@ -22,9 +22,9 @@ from implicast.workload.knobs import WorkloadError, knob
 TAGS_MAX = 10_000_000
 _BITS = np.uint64(40)
 _DRAWS_MAX = 4_096
-"""Redraws for distinct tags. At s = 2 a peer needs some 300 for 18 tags; only tiny vocabularies come near this."""
+"""Draws for distinct tags. At s = 2 a peer needs 176 on average for 18 tags, the unluckiest of 500 needed 369."""
 _ROWS = 1 << 14
-"""Peers drawn at once: what they need stays in the processor's cache (1.6 times faster than all at once)."""
+"""Peers drawn at once. It bounds memory; the time is the same from 4,096 to a million."""
 
 
 @dataclass(frozen=True, kw_only=True)
