@@ -1,6 +1,6 @@
 """Where on the ring a peer stands: at random, or by its tags.
 
-By tags: the population agrees on the commonest tags of a sample, the *landmarks*; a key says which of them its peer has,
+By tags: the population agrees on the commonest tags of a sample, the *landmarks*; a key says which of them a peer has,
 commonest first, read as a Gray code, so that neighbours on the ring differ in few of them. Then common tags fill whole
 stretches of the ring and are absent from others, and aggregates prove more. The tail of the key is the peer's own.
 
