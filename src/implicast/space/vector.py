@@ -66,6 +66,8 @@ class Vectors:
         """Whether every field holds a digit below alpha and nothing lies beyond the last."""
         if not 0 <= vector < 1 << self.length * self.width:
             return False
+        if self.alpha == 1 << self.width:  # every field holds a digit
+            return True
         return all(self.digit(vector, position) < self.alpha for position in range(self.length))
 
     def text(self, vector: int, digits: int) -> str:

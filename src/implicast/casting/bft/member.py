@@ -120,7 +120,7 @@ class Bft(Member, parts={"graph": SkipGraph, "settler": Settler}):
 
     def _multicast(self, source: Source) -> None:
         key = source.certificate.key
-        met = self._meet(source)
+        met = self._meet(source, self._concerned(source))
         leg, takes_part = first_leg(self.graph.table(key), source.start, source.arc, self.gate.halves)
         if takes_part and key in met.open:
             self._hold(met, key, source.start)
@@ -161,30 +161,41 @@ class Bft(Member, parts={"graph": SkipGraph, "settler": Settler}):
 
     def _take(self, hop: Hop, met: Met | None) -> None:
         """Let each of our places that may hold it do so. A message no place may hold is refused and not remembered."""
-        candidates = met.open if met is not None else list(self.graph.places)
-        flaws = {key: self.gate.place_flaw(hop, self.graph.table(key)) for key in candidates}
-        passed = [key for key in candidates if flaws[key] is None]
+        candidates = met.open if met is not None else self._concerned(hop.source)
+        passed = [key for key in candidates if self.gate.place_flaw(hop, self.graph.table(key)) is None]
         if not passed:
-            self.gate.refuse(_worst([flaw for flaw in flaws.values() if flaw]))
+            self.gate.refuse(self._why_not(hop))
             return
-        met = met or self._meet(hop.source)
+        met = met or self._meet(hop.source, candidates)
         for key in passed:
             if key in met.open:
                 self._hold(met, key, hop.level)
 
-    def _meet(self, source: Source) -> Met:
-        """Remember a multicast, and which of our places it is going to concern."""
-        met = Met(source, [key for key in self.graph.places if self._will_concern(source, key)])
+    def _why_not(self, hop: Hop) -> str:
+        """One name for a message that none of our places may hold: of the check that it got furthest to."""
+        flaws = [self.gate.place_flaw(hop, self.graph.table(key)) for key in self.graph.places]
+        order = ("unconcerned", "too_high", "out_of_step", "wrong_level")
+        return next((name for name in order if name in flaws), "repeated" if flaws else "no_place")
+
+    def _meet(self, source: Source, places: list[bytes]) -> Met:
+        """Remember a multicast, and which of our places have yet to hold it."""
+        met = Met(source, places)
         if 6 in self.gate.checks:
             self.seen.record(source.name, source.sent_us, self.host.now_us, met)
         return met
 
-    def _will_concern(self, source: Source, key: bytes) -> bool:
+    def _concerned(self, source: Source) -> list[bytes]:
+        """Our places that must get it, each at the level that follows from its vector and the source's."""
         if not {3, 5} <= self.gate.checks:
-            return True
-        table = self.graph.table(key)
-        level = min(self.gate.vectors.common(source.certificate.vector, table.owner.vector), source.start)
-        return level <= table.top and concerned(table, level, source.arc, self.gate.halves)
+            return list(self.graph.places)
+        arc, vector, common, halves = source.arc, source.certificate.vector, self.gate.vectors.common, self.gate.halves
+        found = []
+        for key in self.graph.places:
+            table = self.graph.table(key)
+            level = min(common(vector, table.owner.vector), source.start)
+            if level <= table.top and concerned(table, level, arc, halves):
+                found.append(key)
+        return found
 
     # --- holding and serving
 
@@ -202,13 +213,13 @@ class Bft(Member, parts={"graph": SkipGraph, "settler": Settler}):
         hop: Hop | None = None
         for address in dict.fromkeys(node.address for node in leg.receivers):
             if address != self.address:
-                hop = hop or self._hop(met.source, leg.level, place)
+                hop = hop or self.signed_hop(met.source, leg.level, place)
                 self.host.send(address, hop)
         for node in leg.receivers:
             if node.address == self.address and node.key in met.open:
                 self._hold(met, node.key, leg.level)
 
-    def _hop(self, source: Source, level: int, place: Certificate) -> Hop:
+    def signed_hop(self, source: Source, level: int, place: Certificate) -> Hop:
         return Hop(source, level, place, self._signer.sign(hop_body(source, level)))
 
     def _deliver(self, source: Source) -> None:
@@ -227,8 +238,3 @@ class Bft(Member, parts={"graph": SkipGraph, "settler": Settler}):
                 return handles_of(term)[chosen]
         return None
 
-
-def _worst(flaws: list[str]) -> str:
-    """One name for a message that none of our places may hold: of the check that it got furthest to."""
-    order = ("unconcerned", "too_high", "out_of_step", "wrong_level")
-    return next((name for name in order if name in flaws), "no_place")

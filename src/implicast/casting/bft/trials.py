@@ -29,7 +29,7 @@ class Spot(NamedTuple):
 
     key: bytes
     vector: int
-    index: int
+    number: int
 
 
 @dataclass(slots=True)
@@ -61,10 +61,10 @@ class Overlay:
         """As `multicast.legs`; on the full circle the same whatever the source, hence remembered (6 times faster)."""
         if not arc.is_circle:
             return legs(self.graph.table(spot.key), received, arc, self.halves, self.through)
-        found = self._circle.get((spot.index, received))
+        found = self._circle.get((spot.number, received))
         if found is None:
             found = legs(self.graph.table(spot.key), received, arc, self.halves, self.through)
-            self._circle[spot.index, received] = found
+            self._circle[spot.number, received] = found
         return found
 
 
@@ -85,35 +85,47 @@ def key_of(number: int) -> bytes:
     return number.to_bytes(KEY_BYTES, "big")
 
 
-def spread(overlay: Overlay, source: Spot, arc: Arc, faulty: Sequence[bool], early: dict[int, int] | None = None) -> Spread:
-    """One multicast, in rounds of one hop. The faulty are silent; `early` gives levels at which nodes hold it already.
+Attack = Callable[[Overlay, Spot, Arc, Sequence[bool]], dict[int, int]]
+"""What colluders do when the message is out: the level at which each node gets it from them."""
 
-    Copies of one round arrive in the order sent; it does not matter, as all copies to a node carry the same level.
+
+def silence(overlay: Overlay, source: Spot, arc: Arc, faulty: Sequence[bool]) -> dict[int, int]:
+    """Nothing."""
+    return {}
+
+
+def spread(overlay: Overlay, source: Spot, arc: Arc, faulty: Sequence[bool], attack: Attack = silence) -> Spread:
+    """One multicast, in rounds of one hop. The faulty never forward; they attack once, right after the first hop.
+
+    Colluders are taken to know the message as soon as it has left the source, the worst that can be in a network. Copies of one round arrive in the order sent; it does not matter, as all honest copies to a node carry one level.
     """
     table = overlay.graph.table(source.key)
     start = start_level(table, arc, overlay.halves)
     leg, takes_part = first_leg(table, start, arc, overlay.halves)
     outcome = Spread(start, [None] * overlay.n)
-    frontier = _early(overlay, outcome, early or {})
+    frontier: list[tuple[Spot, int]] = []
     if takes_part:
-        outcome.hops[source.index] = 0
+        outcome.hops[source.number] = 0
         frontier += _serve(outcome, overlay.legs(source, start, arc), 1)
     frontier += _serve(outcome, [leg], 1)
+    frontier += _attacked(overlay, outcome, attack(overlay, source, arc, faulty))
     hop = 1
     while frontier:
         hop += 1
         following: list[tuple[Spot, int]] = []
         for spot, level in frontier:
-            if level and not faulty[spot.index]:
+            if level and not faulty[spot.number]:
                 following += _serve(outcome, overlay.legs(spot, level, arc), hop)
         frontier = following
     return outcome
 
 
-def _early(overlay: Overlay, outcome: Spread, early: dict[int, int]) -> list[tuple[Spot, int]]:
-    for index in early:
-        outcome.hops[index] = 1
-    return [(overlay.spots[index], level) for index, level in early.items()]
+def _attacked(overlay: Overlay, outcome: Spread, levels: dict[int, int]) -> list[tuple[Spot, int]]:
+    """Those who have not met the message yet take it from the colluders."""
+    victims = [number for number in levels if outcome.hops[number] is None]
+    for number in victims:
+        outcome.hops[number] = 2
+    return [(overlay.spots[number], levels[number]) for number in victims]
 
 
 def _serve(outcome: Spread, sent: Sequence[Leg[Spot]], hop: int) -> list[tuple[Spot, int]]:
@@ -122,8 +134,8 @@ def _serve(outcome: Spread, sent: Sequence[Leg[Spot]], hop: int) -> list[tuple[S
     for level, receivers in sent:
         outcome.messages += len(receivers)
         for spot in receivers:
-            if hops[spot.index] is None:
-                hops[spot.index] = hop
+            if hops[spot.number] is None:
+                hops[spot.number] = hop
                 news.append((spot, level))
     return news
 
@@ -162,43 +174,36 @@ def messages_row(
 
 
 def arrival_row(
-    n: int, k: int, f: float, share: float = 0.5, seed: int = 0, overlays: int = OVERLAYS, multicasts: int = ARRIVAL_MULTICASTS
-) -> Row:
+    n: int, k: int, f: float, share: float = 0.5, seed: int = 0, overlays: int = OVERLAYS,
+    multicasts: int = ARRIVAL_MULTICASTS,
+) -> Row:  # fmt: skip
     """Arrival at the correct nodes in range when a fraction f of all nodes is silent, beside formula (3)."""
-    arrivals = [spread_.arrived(honest) for spread_, honest in _faulty(n, k, f, share, seed, overlays, multicasts, _no_one)]
+    runs = _faulty(n, k, f, share, seed, overlays, multicasts, silence)
+    arrivals = [outcome.arrived(honest) for outcome, honest in runs]
     return {"n": n, "k": k, "f": f, "share": share, "arrival": _mean(arrivals), "formula_3": arrival_formula(n, k, f)}
 
 
-Early = Callable[[Overlay, Spot, Arc, Sequence[bool]], dict[int, int]]
-
-
 def preemption_row(
-    n: int, k: int, f: float, check_5: bool, share: float = 0.5, seed: int = 0, overlays: int = OVERLAYS, multicasts: int = 40
-) -> Row:
+    n: int, k: int, f: float, check_5: bool, share: float = 0.2, seed: int = 0, overlays: int = OVERLAYS,
+    multicasts: int = ARRIVAL_MULTICASTS,
+) -> Row:  # fmt: skip
     """Arrival when the faulty collude and give everyone they can the genuine message early, at too low a level.
 
     With check 5 such copies are refused, and what is left is silence.
     """
-    attack = _no_one if check_5 else preempted
-    arrivals = [spread_.arrived(honest) for spread_, honest in _faulty(n, k, f, share, seed, overlays, multicasts, attack)]
-    return {"n": n, "k": k, "f": f, "check_5": int(check_5), "arrival": _mean(arrivals)}
+    attack = silence if check_5 else preempt
+    runs = _faulty(n, k, f, share, seed, overlays, multicasts, attack)
+    arrivals = [outcome.arrived(honest) for outcome, honest in runs]
+    return {"n": n, "k": k, "f": f, "share": share, "check_5": int(check_5), "arrival": _mean(arrivals)}
 
 
-def _no_one(overlay: Overlay, source: Spot, arc: Arc, faulty: Sequence[bool]) -> dict[int, int]:
-    return {}
-
-
-def preempted(overlay: Overlay, source: Spot, arc: Arc, faulty: Sequence[bool]) -> dict[int, int]:
-    """Who can be made to hold the message at a level below its own, and the lowest at which checks 2 to 4 let it pass."""
+def preempt(overlay: Overlay, source: Spot, arc: Arc, faulty: Sequence[bool]) -> dict[int, int]:
+    """Who can be made to hold the message below its own level, and the lowest level that checks 2 to 4 let pass."""
     start = start_level(overlay.graph.table(source.key), arc, overlay.halves)
-    liars = [spot for spot in overlay.spots if faulty[spot.index]]
-    early: dict[int, int] = {}
-    for spot in overlay.spots:
-        if not faulty[spot.index] and spot is not source:
-            level = _lowest(overlay, source, spot, liars, start, arc)
-            if level is not None:
-                early[spot.index] = level
-    return early
+    liars = [spot for spot in overlay.spots if faulty[spot.number]]
+    honest = [spot for spot in overlay.spots if not faulty[spot.number] and spot is not source]
+    levels = {spot.number: _lowest(overlay, source, spot, liars, start, arc) for spot in honest}
+    return {number: level for number, level in levels.items() if level is not None}
 
 
 def _lowest(overlay: Overlay, source: Spot, spot: Spot, liars: Sequence[Spot], start: int, arc: Arc) -> int | None:
@@ -212,7 +217,7 @@ def _lowest(overlay: Overlay, source: Spot, spot: Spot, liars: Sequence[Spot], s
 
 
 def _faulty(
-    n: int, k: int, f: float, share: float, seed: int, overlays: int, multicasts: int, attack: Early
+    n: int, k: int, f: float, share: float, seed: int, overlays: int, multicasts: int, attack: Attack
 ) -> Iterator[tuple[Spread, list[int]]]:
     """Multicasts with a correct source among faulty nodes, each with the correct nodes in its range."""
     count = round(n * share)
@@ -223,7 +228,7 @@ def _faulty(
             first = rng.randrange(n)
             arc = overlay.arc(first, count)
             honest = [each % n for each in range(first, first + count) if not faulty[each % n]]
-            yield spread(overlay, source, arc, faulty, attack(overlay, source, arc, faulty)), honest
+            yield spread(overlay, source, arc, faulty, attack), honest
 
 
 def _overlays(n: int, k: int, seed: int, overlays: int) -> Iterator[tuple[Overlay, Random]]:
