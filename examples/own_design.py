@@ -1,0 +1,78 @@
+"""A design of one's own in fifty lines: every cast is flooded to everybody, who decide for themselves.
+
+It keeps the contract and shows what that costs: RTH is the population divided by the group.
+
+    .venv/bin/python examples/own_design.py
+"""
+
+from implicast import Scenario, simulate
+from implicast.casting import designs as registry
+from implicast.casting.designs import Design, Plan
+from implicast.casting.inbox import Inbox
+from implicast.language.target import Description, Target
+from implicast.peer.contract import Address, CastId, Host, Message, Peer, handles
+from implicast.peer.events import Joined, Left, Registered, Withdrawn
+from implicast.peer.member import Member
+
+
+class Shout(Message):
+    """A cast, told to everybody."""
+
+    cast: CastId
+    target: Target
+    payload: bytes
+
+
+class Shouter(Member):
+    def __init__(self, address: Address, host: Host, everybody: range) -> None:
+        super().__init__(address, host)
+        self.everybody = everybody
+        self.inbox = Inbox(self)
+
+    def join(self, introducers: tuple[Address, ...]) -> None:
+        self.host.deliver(Joined())
+
+    def leave(self) -> None:
+        self.host.deliver(Left())
+
+    def register(self, description: Description) -> None:
+        self.description = description
+        self.host.deliver(Registered(self.next_version()))
+
+    def withdraw(self) -> None:
+        self.description = None
+        self.host.deliver(Withdrawn(self.next_version()))
+
+    def cast(self, target: Target, payload: bytes) -> CastId:
+        cast = self.next_cast()
+        for address in self.everybody:
+            if address != self.address:
+                self.host.send(address, Shout(cast, target, payload))
+        self.inbox.take(cast, target, payload)
+        return cast
+
+    @handles(Shout)
+    def on_shout(self, sender: Address, shout: Shout) -> None:
+        self.inbox.take(shout.cast, shout.target, shout.payload)
+
+
+def newcomer(plan: Plan, address: int) -> Member:
+    return Shouter(address, plan.host(address), range(plan.peers))
+
+
+def assemble(plan: Plan) -> list[Peer]:
+    return [newcomer(plan, address) for address in range(plan.peers)]
+
+
+SHOUT = Design("shout", "Everybody is told of everything.", "nowhere", assemble, newcomer, (Shout,))
+
+
+def main() -> None:
+    registry.designs()["shout"] = SHOUT
+    outcome = simulate(Scenario("shout", peers=256, casts=64, strict=True))
+    print("contract kept:", outcome.contract.clean)
+    print("messages against one server that knows everybody:", round(outcome.measures["RTH"], 1))
+
+
+if __name__ == "__main__":
+    main()
