@@ -25,7 +25,7 @@ from implicast.workload.pubsub import PubSubWorkload
 from implicast.world.faults import Faults, FaultStream
 from implicast.world.journal import REGISTER, WITHDRAW
 from implicast.world.network import build
-from implicast.world.world import World
+from implicast.world.world import Carrier, Fate, World
 
 SPACING_US = 10_000
 """Between two subscriptions, and between two events."""
@@ -75,7 +75,9 @@ class EventOutcome:
 class CountingWorld(World):
     """A world that counts messages by kind: all that is asked of it here, and cheaper than a journal."""
 
-    kinds: Counter[str]
+    def __init__(self, network: Carrier, seed: int, faults: Fate | None = None, codec: Codec | None = None) -> None:
+        super().__init__(network, seed, faults=faults, codec=codec)
+        self.kinds: Counter[str] = Counter()
 
     def carry(self, sender: int, to: int, message: Message) -> None:
         self.kinds[type(message).__name__] += 1
@@ -99,7 +101,6 @@ class EventRun:
         faults = FaultStream(scenario.faults, scenario.seed) if scenario.faults.text() else None
         codec = Codec(self.design.kinds) if scenario.strict else None
         self.world = CountingWorld(network, scenario.seed, faults=faults, codec=codec)
-        self.world.kinds = Counter()
         plan = Plan(scenario.peers, more, parameters, scenario.seed, self.world.host, network.latency_us)
         self.population = self.design.assemble(plan)
         for address, peer in enumerate(self.population):

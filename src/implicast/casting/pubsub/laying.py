@@ -17,12 +17,14 @@ from implicast.casting.pubsub.subid import SubIdLayout
 from implicast.casting.ring_member import RingMember
 from implicast.language.attributes import Schema
 from implicast.overlay.links.state import IN
-from implicast.peer.contract import Address, Message, handles
+from implicast.peer.contract import Address, handles
 from implicast.peer.pending import Pending
 from implicast.peer.subscriber import Subscriber
 
-PATIENCE_US = 8_000_000
-"""Patience with a request that goes through a range of nodes."""
+PATIENCE_US = 4_000_000
+"""Patience with one look-up and its answer."""
+HOP_US = 100_000
+"""Patience with each further hop of a request that goes through a range."""
 
 Slot = tuple[str, str, int | str]
 """One list: of subscriptions or of peers (SUBSCRIBERS, PEERS), its attribute, its value."""
@@ -54,7 +56,7 @@ class Laying(RingMember, Subscriber):
         self.arrangement = arrangement
         self.seen = Seen()
         self._requests = 0
-        self._unlaid: Pending[int, Message] = Pending(self.host, LaidLate(), PATIENCE_US)
+        self._unlaid: Pending[int, tuple[int, Spread | Place]] = Pending(self.host, LaidLate(), PATIENCE_US)
         self._group_of: dict[int, Hashable] = {}
         self._groups: dict[Hashable, int] = {}
 
@@ -71,11 +73,26 @@ class Laying(RingMember, Subscriber):
         self._groups[group] = len(requests)
         for request in requests:
             self._group_of[request.serial] = group
-            self._unlaid.ask(request.serial, request)
-        for request in requests:
-            self.receive(self.address, request)
+        self._send_out(requests)
         if not requests:
             self._finish(group)
+
+    def _send_out(self, requests: Sequence[Spread | Place]) -> None:
+        now_us = self.host.now_us
+        for request in requests:
+            self._unlaid.ask(request.serial, (now_us + self._duration_us(request), request))
+        for request in requests:
+            self.receive(self.address, request)
+
+    def _duration_us(self, request: Spread | Place) -> int:
+        if isinstance(request, Place):
+            return PATIENCE_US
+        return self.patience_us(Span(request.attribute, request.low, request.high))
+
+    def patience_us(self, span: Span) -> int:
+        """How long it may take to go through a range: a walk over a thousand nodes is slow, not lost."""
+        gap = 1 + self.arrangement.hashing.gap(span.attribute, self.nodes_estimate())
+        return PATIENCE_US + int(HOP_US * (len(span) - 1) * gap)
 
     def _finish(self, group: Hashable) -> None:
         del self._groups[group]
@@ -98,11 +115,13 @@ class Laying(RingMember, Subscriber):
 
     @handles(LaidLate)
     def on_laid_late(self, alarm: LaidLate) -> None:
-        overdue = self._unlaid.due()
-        for serial, request in overdue:
-            self._unlaid.ask(serial, request)
-        for _, request in overdue:
-            self.receive(self.address, request)
+        overdue = []
+        for serial, (until_us, request) in self._unlaid.due():
+            if self.host.now_us < until_us:
+                self._unlaid.ask(serial, (until_us, request))
+            else:
+                overdue.append(request)
+        self._send_out(overdue)
 
     # Ranges
 

@@ -20,11 +20,13 @@ from implicast.peer.pending import Pending
 class Census(Gathering[tuple[int, Scalar]]):
     """A cast whose lists are being collected: one for each value of each range."""
 
-    __slots__ = ("payload", "pieces", "target")
+    __slots__ = ("payload", "pieces", "target", "until_us")
 
     def __init__(self, target: Target, payload: bytes, pieces: list[Span]) -> None:
         super().__init__((number, value) for number, piece in enumerate(pieces) for value in piece.values())
         self.target, self.payload, self.pieces = target, payload, pieces
+        self.until_us = 0
+        """Before this it is too early to ask again."""
 
     def selected(self) -> list[Address]:
         """Those whose newest description the target selects, sorted."""
@@ -106,6 +108,7 @@ class Profiles(Publishing):
     def _collect(self, cast: CastId, census: Census) -> None:
         hashing = self.arrangement.hashing
         missing = set(census.missing())
+        census.until_us = self.host.now_us + max(self.patience_us(span) for span in census.pieces)
         for number, span in enumerate(census.pieces):
             walks = self.walks(span)
             for piece in hashing.pieces(span):
@@ -160,7 +163,9 @@ class Profiles(Publishing):
     @handles(CollectLate)
     def on_collect_late(self, alarm: CollectLate) -> None:
         for cast, census in self._censuses.due():
-            if census.attempts < FETCHES_MAX:
+            if self.host.now_us < census.until_us:
+                self._censuses.ask(cast, census)
+            elif census.attempts < FETCHES_MAX:
                 census.attempts += 1
                 self._censuses.ask(cast, census)
                 self._collect(cast, census)
