@@ -14,9 +14,10 @@ from functools import lru_cache
 
 import msgspec
 
+from implicast.language.bloom import positions
 from implicast.language.errors import LanguageError
 from implicast.language.target import Description, Predicate, Target, Term
-from implicast.language.values import bits_or, word_positions
+from implicast.language.values import bits_or, bloom_bits
 
 Span = tuple[str, int, int]
 """An attribute, its lowest and its highest grid step among the group."""
@@ -37,13 +38,9 @@ class Portrait(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="port
 def portrait(description: Description | None, bits: int, hashes: int) -> Portrait:
     """The portrait of one peer; of nobody: empty, it matches nothing."""
     words = [] if description is None else [*description.tags, *_texts(description)]
-    field = 0
-    for word in words:
-        for position in word_positions(word, bits, hashes):
-            field |= 1 << position
     numbers = () if description is None else description.values
     spans = sorted((each.attribute, each.value, each.value) for each in numbers if isinstance(each.value, int))
-    return Portrait(field.to_bytes(bits // 8, "little"), tuple(spans))
+    return Portrait(bloom_bits(words, bits, hashes), tuple(spans))
 
 
 class Sought(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="sought"):
@@ -88,9 +85,9 @@ def _terms(target: Target, bits: int, hashes: int) -> tuple[_Sought, ...]:
 
 def _made_ready(term: Term, bits: int, hashes: int) -> _Sought:
     texts = [f"{each.attribute}={each.low}" for each in term.where if isinstance(each.low, str)]
-    positions = [position for word in (*term.has, *texts) for position in word_positions(word, bits, hashes)]
+    wanted = [position for word in (*term.has, *texts) for position in positions(word, bits, hashes)]
     numbers = tuple(each for each in term.where if not isinstance(each.low, str))
-    return tuple((position >> 3, 1 << (position & 7)) for position in positions), numbers
+    return tuple((position >> 3, 1 << (position & 7)) for position in wanted), numbers
 
 
 def _texts(description: Description) -> list[str]:

@@ -32,14 +32,13 @@ Values and queries are frozen structs, so they travel inside messages as they ar
 """
 
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 from math import ceil, floor
 from typing import Protocol, TypeVar
 
 import msgspec
 
+from implicast.language import bloom
 from implicast.language.errors import LanguageError
-from implicast.space.digest import digest_bits
 
 Number = int | float
 BITMAP_BITS_MAX = 1 << 20
@@ -309,25 +308,21 @@ def _kind(name: str) -> tuple[Reduce, Match]:
 # --- words in Bloom filters
 
 
-@lru_cache(maxsize=1 << 17)
-def word_positions(word: str, bits: int, hashes: int) -> tuple[int, ...]:
-    """The bits of a word, by double hashing. Remembered: a cast asks for the same few words at every hop."""
-    first, second = digest_bits(64, "bloom", word), digest_bits(64, "bloom again", word) | 1
-    return tuple((first + turn * second) % bits for turn in range(hashes))
+def bloom_bits(words: Iterable[str], bits: int, hashes: int) -> bytes:
+    """The bits of the filter that holds these words; `bits` is a multiple of 8."""
+    filter_ = bloom.Bloom(bits, hashes)
+    filter_.update(words)
+    return filter_.to_bytes()
 
 
 def bloom_of(words: Iterable[str], bits: int, hashes: int) -> Bloom:
-    """The filter that holds these words; `bits` is a multiple of 8."""
-    field = 0
-    for word in words:
-        for position in word_positions(word, bits, hashes):
-            field |= 1 << position
-    return Bloom(field.to_bytes(bits // 8, "little"))
+    """The filter that holds these words, as a value."""
+    return Bloom(bloom_bits(words, bits, hashes))
 
 
 def bloom_asks(words: Iterable[str], bits: int, hashes: int) -> Holds:
     """The query for filters that may hold all of these words."""
-    return Holds(tuple(position for word in words for position in word_positions(word, bits, hashes)))
+    return Holds(tuple(position for word in words for position in bloom.positions(word, bits, hashes)))
 
 
 # --- bits and numbers
