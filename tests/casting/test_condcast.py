@@ -10,8 +10,9 @@ from implicast.casting.condcast.peer import CondcastPeer
 from implicast.casting.condcast.place import rank
 from implicast.casting.designs import Plan
 from implicast.language.portrait import Sought
+from implicast.language.queries import Above, Within
 from implicast.language.target import Description, Predicate, Target, Term, Value
-from implicast.language.values import Above, Interval, Threshold, Within
+from implicast.language.values import Interval, Threshold
 from implicast.overlay import chord_sharp
 from implicast.overlay.chord_sharp import Freight
 from implicast.peer.contract import CastId

@@ -9,26 +9,20 @@ from hypothesis import strategies as st
 from implicast.casting.condcast.split import split, split_by_definition
 from implicast.casting.condcast.spread import Spread, spread
 from implicast.language.portrait import Sought, portrait
-from implicast.language.target import Description, Predicate, Target, Term, Value
-from implicast.language.values import (
+from implicast.language.queries import (
     Above,
     AllOf,
     AnyOf,
     AnyQuery,
-    Bitmap,
-    Box,
-    Bundle,
-    Categories,
     Everything,
     InBox,
-    Interval,
     OfCategory,
     Part,
-    Threshold,
     Within,
     bloom_asks,
-    bloom_of,
 )
+from implicast.language.target import Description, Predicate, Target, Term, Value
+from implicast.language.values import Bitmap, Box, Bundle, Categories, Interval, Threshold, bloom_of
 from implicast.overlay.chord_sharp import Freight, Table, settled_tables
 from implicast.overlay.links import Ref
 from implicast.space.digest import stream

@@ -7,29 +7,31 @@ from hypothesis import strategies as st
 
 from implicast.language.errors import LanguageError
 from implicast.language.portrait import Portrait, Sought, portrait
-from implicast.language.target import Description, Predicate, Target, Term, Value
-from implicast.language.values import (
+from implicast.language.queries import (
     Above,
     AllOf,
     AnyOf,
     AnyQuery,
+    Everything,
+    InBox,
+    OfCategory,
+    OwnQuery,
+    Part,
+    Within,
+    bloom_asks,
+)
+from implicast.language.target import Description, Predicate, Target, Term, Value
+from implicast.language.values import (
     AnyValue,
     Bitmap,
     Bloom,
     Box,
     Bundle,
     Categories,
-    Everything,
-    InBox,
     Interval,
-    OfCategory,
     Own,
-    OwnQuery,
-    Part,
     Threshold,
-    Within,
     add_kind,
-    bloom_asks,
     bloom_of,
     reduce,
 )

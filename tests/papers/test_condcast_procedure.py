@@ -2,7 +2,8 @@
 
 from implicast.casting.condcast.split import split, split_by_definition
 from implicast.casting.condcast.spread import Sent, spread
-from implicast.language.values import Above, Everything, Threshold
+from implicast.language.queries import Above, Everything
+from implicast.language.values import Threshold
 from implicast.overlay.chord_sharp import Table, settled_tables
 from implicast.overlay.links import Ref
 from implicast.space.ring import Arc

@@ -23,7 +23,7 @@ overlap, so `reduce` is idempotent, commutative and associative too. All of this
 split-forward broadcasting. There is no negation: the law forbids it. A query finds no match in a value of another
 kind, and values of different kinds cannot be reduced.
 
-Values and queries are frozen structs, so they travel inside messages as they are (`AnyValue`, `AnyQuery`).
+Values are frozen structs, so they travel inside messages as they are (`AnyValue`); so are queries (`queries.py`).
 
 **Your own kind.** Encode your value as bytes, give two pure functions, and name them once in every process:
 
@@ -32,7 +32,6 @@ Values and queries are frozen structs, so they travel inside messages as they ar
 """
 
 from collections.abc import Callable, Iterable
-from math import ceil, floor
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -58,41 +57,41 @@ class Reducible(Protocol):
 V = TypeVar("V", bound=Reducible)
 
 
-class _Value(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class Kind(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A frozen struct that names its kind on the wire."""
 
 
-class Threshold(_Value, frozen=True, tag="threshold"):
+class Threshold(Kind, frozen=True, tag="threshold"):
     number: Number
 
     def __post_init__(self) -> None:
-        _check_numbers((self.number,))
+        check_numbers((self.number,))
 
     def reduce(self, other: "Threshold") -> "Threshold":
         return self if self.number >= other.number else other
 
 
-class Interval(_Value, frozen=True, tag="interval"):
+class Interval(Kind, frozen=True, tag="interval"):
     """From low to high, both included."""
 
     low: Number
     high: Number
 
     def __post_init__(self) -> None:
-        _check_span((self.low,), (self.high,))
+        check_span((self.low,), (self.high,))
 
     def reduce(self, other: "Interval") -> "Interval":
         return Interval(min(self.low, other.low), max(self.high, other.high))
 
 
-class Box(_Value, frozen=True, tag="box"):
+class Box(Kind, frozen=True, tag="box"):
     """From corner low to corner high, both included, in as many dimensions as the corners have numbers."""
 
     low: tuple[Number, ...]
     high: tuple[Number, ...]
 
     def __post_init__(self) -> None:
-        _check_span(self.low, self.high)
+        check_span(self.low, self.high)
 
     def reduce(self, other: "Box") -> "Box":
         if len(self.low) != len(other.low):
@@ -100,7 +99,7 @@ class Box(_Value, frozen=True, tag="box"):
         return Box(tuple(map(min, self.low, other.low)), tuple(map(max, self.high, other.high)))
 
 
-class Bitmap(_Value, frozen=True, tag="bitmap"):
+class Bitmap(Kind, frozen=True, tag="bitmap"):
     """Whole numbers from 0 as bits, the lowest bit of the first byte being number 0."""
 
     bits: bytes
@@ -113,7 +112,7 @@ class Bitmap(_Value, frozen=True, tag="bitmap"):
         return Bitmap(bits_or(self.bits, other.bits))
 
 
-class Categories(_Value, frozen=True, tag="categories"):
+class Categories(Kind, frozen=True, tag="categories"):
     """The categories somebody belongs to, numbered from 0."""
 
     bits: bytes
@@ -126,7 +125,7 @@ class Categories(_Value, frozen=True, tag="categories"):
         return Categories(bits_or(self.bits, other.bits))
 
 
-class Bloom(_Value, frozen=True, tag="bloom"):
+class Bloom(Kind, frozen=True, tag="bloom"):
     """Words in a Bloom filter of fixed width (`bloom_of`). The more peers in it, the fuller; a full one matches all."""
 
     bits: bytes
@@ -137,7 +136,7 @@ class Bloom(_Value, frozen=True, tag="bloom"):
         return Bloom(bits_or(self.bits, other.bits))
 
 
-class Own(_Value, frozen=True, tag="own"):
+class Own(Kind, frozen=True, tag="own"):
     """A value of a kind that the user added with `add_kind`."""
 
     kind: str
@@ -146,10 +145,10 @@ class Own(_Value, frozen=True, tag="own"):
     def reduce(self, other: "Own") -> "Own":
         if self.kind != other.kind:
             raise LanguageError(f"a {self.kind!r} and a {other.kind!r} cannot be combined")
-        return Own(self.kind, _kind(self.kind)[0](self.data, other.data))
+        return Own(self.kind, kind_of(self.kind)[0](self.data, other.data))
 
 
-class Bundle(_Value, frozen=True, tag="bundle"):
+class Bundle(Kind, frozen=True, tag="bundle"):
     """Several values side by side, combined part by part."""
 
     parts: tuple["AnyValue", ...]
@@ -161,119 +160,6 @@ class Bundle(_Value, frozen=True, tag="bundle"):
 
 
 AnyValue = Threshold | Interval | Bitmap | Box | Categories | Bloom | Own | Bundle
-
-
-class Everything(_Value, frozen=True, tag="everything"):
-    def match(self, value: object) -> bool:
-        return True
-
-
-class Above(_Value, frozen=True, tag="above"):
-    """Numbers larger than the bound, or `or_equal` to it."""
-
-    bound: Number
-    or_equal: bool = False
-
-    def __post_init__(self) -> None:
-        _check_numbers((self.bound,))
-
-    def match(self, value: object) -> bool:
-        return isinstance(value, Threshold) and (
-            value.number > self.bound or (self.or_equal and value.number == self.bound)
-        )
-
-
-class Within(_Value, frozen=True, tag="within"):
-    """Numbers from low to high, both included: asked of an interval or of a bitmap."""
-
-    low: Number
-    high: Number
-
-    def match(self, value: object) -> bool:
-        if isinstance(value, Interval):
-            return value.low <= self.high and self.low <= value.high
-        return isinstance(value, Bitmap) and self._some_bit(value.bits)
-
-    def __post_init__(self) -> None:
-        _check_span((self.low,), (self.high,))
-
-    def _some_bit(self, bits: bytes) -> bool:
-        last_bit = 8 * len(bits) - 1
-        if self.low > last_bit or self.high < 0:
-            return False
-        first, last = ceil(max(self.low, 0)), floor(min(self.high, last_bit))
-        return first <= last and (int.from_bytes(bits, "little") >> first) & ((2 << (last - first)) - 1) != 0
-
-
-class InBox(_Value, frozen=True, tag="in_box"):
-    low: tuple[Number, ...]
-    high: tuple[Number, ...]
-
-    def __post_init__(self) -> None:
-        _check_span(self.low, self.high)
-
-    def match(self, value: object) -> bool:
-        if not isinstance(value, Box) or len(value.low) != len(self.low):
-            return False
-        near = all(low <= mine for low, mine in zip(value.low, self.high, strict=True))
-        return near and all(mine <= high for high, mine in zip(value.high, self.low, strict=True))
-
-
-class OfCategory(_Value, frozen=True, tag="of_category"):
-    category: int
-
-    def match(self, value: object) -> bool:
-        return isinstance(value, Categories) and has_bit(value.bits, self.category)
-
-
-class Holds(_Value, frozen=True, tag="holds"):
-    """All of these bits of a Bloom filter: those of the words that are sought (`bloom_asks`)."""
-
-    positions: tuple[int, ...]
-
-    def match(self, value: object) -> bool:
-        return isinstance(value, Bloom) and all(has_bit(value.bits, position) for position in self.positions)
-
-
-class Part(_Value, frozen=True, tag="part"):
-    """A query for one part of a bundle, counted from 0."""
-
-    index: int
-    query: "AnyQuery"
-
-    def match(self, value: object) -> bool:
-        return (
-            isinstance(value, Bundle)
-            and 0 <= self.index < len(value.parts)
-            and self.query.match(value.parts[self.index])
-        )
-
-
-class AllOf(_Value, frozen=True, tag="all_of"):
-    queries: tuple["AnyQuery", ...]
-
-    def match(self, value: object) -> bool:
-        return all(query.match(value) for query in self.queries)
-
-
-class AnyOf(_Value, frozen=True, tag="any_of"):
-    queries: tuple["AnyQuery", ...]
-
-    def match(self, value: object) -> bool:
-        return any(query.match(value) for query in self.queries)
-
-
-class OwnQuery(_Value, frozen=True, tag="own_query"):
-    """A query for values of a kind that the user added with `add_kind`."""
-
-    kind: str
-    data: bytes
-
-    def match(self, value: object) -> bool:
-        return isinstance(value, Own) and value.kind == self.kind and _kind(self.kind)[1](self.data, value.data)
-
-
-AnyQuery = Everything | Above | Within | InBox | OfCategory | Holds | Part | AllOf | AnyOf | OwnQuery
 
 
 def reduce(one: AnyValue, other: AnyValue) -> AnyValue:
@@ -299,7 +185,7 @@ def add_kind(name: str, reduce: Reduce, match: Match) -> None:
         raise LanguageError(f"there is a kind of value {name!r} already")
 
 
-def _kind(name: str) -> tuple[Reduce, Match]:
+def kind_of(name: str) -> tuple[Reduce, Match]:
     if name not in _kinds:
         raise LanguageError(f"there is no kind of value {name!r}; name it with add_kind in this process first")
     return _kinds[name]
@@ -318,11 +204,6 @@ def bloom_bits(words: Iterable[str], bits: int, hashes: int) -> bytes:
 def bloom_of(words: Iterable[str], bits: int, hashes: int) -> Bloom:
     """The filter that holds these words, as a value."""
     return Bloom(bloom_bits(words, bits, hashes))
-
-
-def bloom_asks(words: Iterable[str], bits: int, hashes: int) -> Holds:
-    """The query for filters that may hold all of these words."""
-    return Holds(tuple(position for word in words for position in bloom.positions(word, bits, hashes)))
 
 
 # --- bits and numbers
@@ -346,11 +227,11 @@ def _with_bits(numbers: Iterable[int]) -> bytes:
     return field.to_bytes((field.bit_length() + 7) // 8, "little")
 
 
-def _check_numbers(numbers: Iterable[Number]) -> None:
+def check_numbers(numbers: Iterable[Number]) -> None:
     if any(number != number for number in numbers):
         raise ValueRefused("not a number cannot be a value: it is neither above nor below anything")
 
 
-def _check_span(low: tuple[Number, ...], high: tuple[Number, ...]) -> None:
+def check_span(low: tuple[Number, ...], high: tuple[Number, ...]) -> None:
     if len(low) != len(high) or any(not a <= b for a, b in zip(low, high, strict=True)):
         raise ValueRefused(f"{low}..{high} is no range: each low end needs a high end that is not below it")

@@ -12,7 +12,8 @@ from typing import Any, cast
 from implicast.casting.condcast.flows import FlowSettings
 from implicast.casting.condcast.formulas import Steady
 from implicast.casting.condcast.peer import CondcastPeer, CondcastSettings
-from implicast.language.values import Categories, OfCategory
+from implicast.language.queries import OfCategory
+from implicast.language.values import Categories
 from implicast.overlay import chord_sharp
 from implicast.peer.contract import Message
 from implicast.peer.events import Notice

@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from implicast.language.portrait import Sought
-from implicast.language.values import AnyQuery
+from implicast.language.queries import AnyQuery
 from implicast.overlay.chord_sharp import Freight, Rows
 from implicast.peer.contract import CastId, Message
 from implicast.space.ring import Arc, Key

@@ -21,8 +21,8 @@ from implicast.casting.condcast.messages import Condcast, Query, Risen, Visible
 from implicast.casting.condcast.split import split
 from implicast.casting.inbox import Seen
 from implicast.language.portrait import Sought, portrait
+from implicast.language.queries import Everything
 from implicast.language.target import Description, Target
-from implicast.language.values import Everything
 from implicast.overlay.chord_sharp import ChordSharp, Freight, Passenger, SharpSettings, combine
 from implicast.overlay.links import Links, LinkSettings
 from implicast.peer.contract import Address, CastId, Host, handles

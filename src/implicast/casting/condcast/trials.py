@@ -8,7 +8,8 @@ from typing import Any
 
 from implicast.casting.condcast.formulas import Steady, flows_needed
 from implicast.casting.condcast.spread import spread
-from implicast.language.values import AnyValue, Bitmap, Interval, Within
+from implicast.language.queries import Within
+from implicast.language.values import AnyValue, Bitmap, Interval
 from implicast.overlay.chord_sharp import Table, settled_tables
 from implicast.overlay.links import Ref
 from implicast.peer.contract import Address
