@@ -1,8 +1,8 @@
 """How often a live neighbour is suspected: the table of false suspicions by patience, own health and hardship.
 
 One observer, one live neighbour, a probe 2 s after the last was settled; false suspicions per hour. The network takes
-5 to 80 ms and loses each message independently. *Bursts*: 33 an hour of 0.5 to 3 s in which nothing arrives. *Starved*: the observer is
-short of time for 20 to 60 s, about a quarter of the hour, and hears everything 0.7 to 2.5 s late.
+5 to 80 ms and loses each message independently. *Bursts*: 33 an hour of 0.5 to 3 s in which nothing arrives. *Starved*:
+the observer is short of time for 20 to 60 s, about a quarter of the hour, and hears everything 0.7 to 2.5 s late.
 """
 
 from dataclasses import dataclass, replace
