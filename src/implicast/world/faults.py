@@ -31,8 +31,8 @@ class Partition:
     apart: tuple[int, ...] = ()
 
     def text(self) -> str:
-        side = "+".join(map(str, self.apart)) if self.apart else f"{self.share:g}"
-        return f"{self.from_s:g}..{self.to_s:g}:{'@' if self.apart else ''}{side}"
+        side = "@" + "+".join(map(str, self.apart)) if self.apart else repr(self.share)
+        return f"{self.from_s!r}..{self.to_s!r}:{side}"
 
 
 @dataclass(frozen=True, slots=True)
