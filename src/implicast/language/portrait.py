@@ -29,8 +29,11 @@ class Portrait(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="port
     bits: bytes
     spans: tuple[Span, ...] = ()
 
+    def alike(self, other: object) -> bool:
+        return isinstance(other, Portrait) and len(self.bits) == len(other.bits)
+
     def reduce(self, other: "Portrait") -> "Portrait":
-        if len(self.bits) != len(other.bits):
+        if not self.alike(other):
             raise LanguageError(f"portraits of {len(self.bits)} and {len(other.bits)} bytes cannot be combined")
         return Portrait(bits_or(self.bits, other.bits), _hulls(self.spans, other.spans))
 

@@ -60,6 +60,10 @@ V = TypeVar("V", bound=Reducible)
 class Kind(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A frozen struct that names its kind on the wire."""
 
+    def alike(self, other: object) -> bool:
+        """Whether the two can be combined: of one kind, and of one make where the kind has several."""
+        return type(self) is type(other)
+
 
 class Threshold(Kind, frozen=True, tag="threshold"):
     number: Number
@@ -93,8 +97,11 @@ class Box(Kind, frozen=True, tag="box"):
     def __post_init__(self) -> None:
         check_span(self.low, self.high)
 
+    def alike(self, other: object) -> bool:
+        return isinstance(other, Box) and len(self.low) == len(other.low)
+
     def reduce(self, other: "Box") -> "Box":
-        if len(self.low) != len(other.low):
+        if not self.alike(other):
             raise LanguageError(f"boxes of {len(self.low)} and of {len(other.low)} dimensions cannot be combined")
         return Box(tuple(map(min, self.low, other.low)), tuple(map(max, self.high, other.high)))
 
@@ -130,8 +137,11 @@ class Bloom(Kind, frozen=True, tag="bloom"):
 
     bits: bytes
 
+    def alike(self, other: object) -> bool:
+        return isinstance(other, Bloom) and len(self.bits) == len(other.bits)
+
     def reduce(self, other: "Bloom") -> "Bloom":
-        if len(self.bits) != len(other.bits):
+        if not self.alike(other):
             raise LanguageError(f"Bloom filters of {len(self.bits)} and {len(other.bits)} bytes cannot be combined")
         return Bloom(bits_or(self.bits, other.bits))
 
@@ -142,8 +152,11 @@ class Own(Kind, frozen=True, tag="own"):
     kind: str
     data: bytes
 
+    def alike(self, other: object) -> bool:
+        return isinstance(other, Own) and self.kind == other.kind
+
     def reduce(self, other: "Own") -> "Own":
-        if self.kind != other.kind:
+        if not self.alike(other):
             raise LanguageError(f"a {self.kind!r} and a {other.kind!r} cannot be combined")
         return Own(self.kind, kind_of(self.kind)[0](self.data, other.data))
 
@@ -153,9 +166,14 @@ class Bundle(Kind, frozen=True, tag="bundle"):
 
     parts: tuple["AnyValue", ...]
 
+    def alike(self, other: object) -> bool:
+        if not isinstance(other, Bundle) or len(self.parts) != len(other.parts):
+            return False
+        return all(mine.alike(theirs) for mine, theirs in zip(self.parts, other.parts, strict=True))
+
     def reduce(self, other: "Bundle") -> "Bundle":
-        if len(self.parts) != len(other.parts):
-            raise LanguageError(f"bundles of {len(self.parts)} and {len(other.parts)} parts cannot be combined")
+        if not self.alike(other):
+            raise LanguageError("bundles whose parts differ in number or in kind cannot be combined")
         return Bundle(tuple(reduce(one, another) for one, another in zip(self.parts, other.parts, strict=True)))
 
 

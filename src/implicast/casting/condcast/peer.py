@@ -213,4 +213,4 @@ class CondcastPeer(Member, Passenger, parts={"links": Links, "ring": ChordSharp,
 
 
 def _adds_nothing(before: Freight, value: Freight) -> bool:
-    return type(before) is type(value) and combine(before, value) == before
+    return before.alike(value) and combine(before, value) == before

@@ -21,6 +21,12 @@ Row = dict[str, Any]
 VALUES = 100
 """Values are whole numbers from 0 to 99."""
 WIDTHS = tuple(range(10, 101, 10))
+REFERENCE_PER_NODE = {
+    ("interval", 10, False): 0.363, ("bitmap", 10, False): 0.229, ("interval", 50, False): 0.697,
+    ("bitmap", 50, False): 0.672, ("interval", 100, False): 0.99, ("bitmap", 100, False): 0.99,
+    ("interval", 10, True): 0.145, ("bitmap", 10, True): 0.126,
+}  # fmt: skip
+"""Messages per node of an independent trial, by kind, width in percent, values sorted by key. The plots are lost."""
 
 
 def traffic_by_width(
@@ -61,7 +67,7 @@ def _ring(kind: str, numbers: Sequence[int]) -> list[Table]:
 def _traffic_row(kind: str, width: int, by_key: bool, nodes: int, seed: int, messages: float) -> Row:
     return {
         "kind": kind, "width_percent": width, "by_key": by_key, "nodes": nodes, "seed": seed, "messages": messages,
-        "messages_per_node": messages / nodes,
+        "messages_per_node": messages / nodes, "reference_per_node": REFERENCE_PER_NODE.get((kind, width, by_key)),
     }  # fmt: skip
 
 

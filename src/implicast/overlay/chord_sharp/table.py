@@ -70,13 +70,13 @@ class Table:
 
     def take(self, level: int, ent: Ent) -> bool:
         """The answer of the node at this level to `get_ent(level)`. True when the round is complete: no level above."""
-        node, own_kind = ent.node, type(self.own)
+        node = ent.node
         circulated = node is None or self.mark(node.key) <= self.mark(self.nodes[level].key) or level + 1 == LEVELS_MAX
         if node is None or circulated:
             self.cut(level + 1)
         else:
             self._put(level + 1, node)
-        known = self.own is None or ent.value is None or type(ent.value) is own_kind
+        known = self.own is None or ent.value is None or self.own.alike(ent.value)
         self.ends[level], self.values[level] = (ent.end, ent.value) if known else (None, None)
         self._tidy = None
         del self._sums[level + 1 :]
@@ -103,7 +103,7 @@ class Table:
         for level, old in enumerate(self.values):
             arc = self.range(level)
             if arc is not None and key in arc and old is not None:
-                self.values[level] = combine(old, value) if type(old) is type(value) else None
+                self.values[level] = combine(old, value) if old.alike(value) else None
                 del self._sums[level + 1 :]
 
     # --- looking

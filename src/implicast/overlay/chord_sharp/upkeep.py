@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from implicast.overlay.chord_sharp.messages import AskAgain, EntIs, Farewell, Freight, GetEnt, RefreshDue
 from implicast.overlay.chord_sharp.rows import Rows, row_entry
-from implicast.overlay.chord_sharp.table import Table
+from implicast.overlay.chord_sharp.table import LEVELS_MAX, Table
 from implicast.overlay.links import Above, Links, Place, Ref
 from implicast.peer.contract import Address, Host, Part, handles
 
@@ -131,7 +131,8 @@ class ChordSharp(Part, Above):
         if self.links.state == "out":
             self.host.send(sender, Farewell(self.links.me, self.links.right))
             return
-        self.callers[asks.level] = sender
+        if 0 <= asks.level < LEVELS_MAX:
+            self.callers[asks.level] = sender
         self.host.send(sender, EntIs(asks.token, self.table.get_ent(asks.level)))
 
     @handles(EntIs)
