@@ -206,11 +206,11 @@ class Schedule:
     def run(self) -> RingVerdict:
         verdict, world = self.verdict, self.world
         opened: str | None = None
-        while world.agenda.next_us() <= END_US:
-            if opened:
-                verdict.open_us += world.agenda.next_us() - world.now_us
+        while world.now_us < END_US:
+            before_us = world.now_us
             world.step()
             verdict.events += 1
+            verdict.open_us += world.now_us - before_us if opened else 0
             opened = opening(self._living())
             if opened:
                 verdict.open_events += 1
