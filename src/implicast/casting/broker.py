@@ -10,6 +10,7 @@ once; its tags stay in the filters until the next generation, which costs messag
 brokers that die.
 """
 
+from collections.abc import Sequence
 from math import ceil
 from typing import Any
 
@@ -20,6 +21,7 @@ from implicast.language.index import Index
 from implicast.language.target import Description, Target
 from implicast.overlay.backbone.backbone import Backbone
 from implicast.overlay.backbone.messages import KINDS
+from implicast.overlay.backbone.objections import objections as backbone_objections
 from implicast.overlay.backbone.tree import by_rank, nearest, spanning_tree
 from implicast.peer.contract import Address, CastId, Host, Message, Part, Peer, handles
 from implicast.peer.errors import ParameterError
@@ -349,6 +351,15 @@ def newcomer(plan: Plan, address: int) -> Member:
     return Client(address, plan.host(address), brokers, None, bool(plan.parameters["acknowledge"]))
 
 
+def objections(population: Sequence[Peer]) -> list[str]:
+    """The backbone is a tree, and every filter covers what lies beyond it."""
+    brokers = {peer.address: peer for peer in population if isinstance(peer, Broker)}
+    return backbone_objections(
+        {address: broker.backbone for address, broker in brokers.items()},
+        {address: broker.index.tags() for address, broker in brokers.items()},
+    )
+
+
 def _brokers(plan: Plan) -> list[int]:
     if plan.infrastructure < 1:
         raise ParameterError("broker: there are no hosts for brokers")
@@ -376,5 +387,6 @@ DESIGNS = (
         ),
         languages=("tags", "attributes"),
         infrastructure=brokers_wanted,
+        objections=objections,
     ),
 )

@@ -6,6 +6,7 @@ spread clients evenly over brokers that are equally near.
 """
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from implicast.space.digest import digest_bits
 
@@ -17,9 +18,14 @@ EASY_DEGREE = 16
 """A broker with this many neighbours gets no more of them by a tie."""
 
 
+SPREAD = 0x9E37_79B9_7F4A_7C15
+"""An odd number without pattern: the low half of its product with a drawn number is as good as drawn again."""
+
+
+@lru_cache(maxsize=65_536)
 def rank(seed: int, address: int) -> int:
-    """A number of its own for each address, drawn by hash."""
-    return digest_bits(62, seed, "rank", address)
+    """A number of its own for each address, drawn by hash. Remembered, because every client asks for every broker's."""
+    return digest_bits(64, seed, "rank", address)
 
 
 def spanning_tree(brokers: Sequence[int], latency_us: Latency) -> dict[int, tuple[int, ...]]:
@@ -57,7 +63,7 @@ def _round_trip_us(a: int, b: int, latency_us: Latency) -> int:
 def by_rank(client: int, brokers: Sequence[int], seed: int) -> list[int]:
     """All brokers in the order in which this client prefers those that are equally near."""
     own = rank(seed, client)
-    return sorted(brokers, key=lambda broker: own ^ rank(seed, broker))
+    return sorted(brokers, key=lambda broker: (own ^ rank(seed, broker)) * SPREAD & 0xFFFF_FFFF_FFFF_FFFF)
 
 
 def nearest(client: int, brokers: Sequence[int], latency_us: Latency, seed: int) -> int:

@@ -1,0 +1,236 @@
+"""The backbone: its tree against SciPy's, its filters, and who knows what when it says that all know."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse.csgraph import minimum_spanning_tree
+
+from implicast.language.target import Target, Term
+from implicast.overlay.backbone.backbone import PATIENCE_US, Backbone
+from implicast.overlay.backbone.messages import Covered, Renew, Stale, Summary, Tell, Unheard
+from implicast.overlay.backbone.table import Table
+from implicast.overlay.backbone.tree import EASY_DEGREE, by_rank, nearest, spanning_tree
+from implicast.peer.ledger import Ledger
+from implicast.space.digest import digest_bits
+from implicast.world.network import build
+
+
+def asking(*tags: str) -> Target:
+    return Target((Term(has=tags),))
+
+
+# --- the tree
+
+
+def assert_spanning_tree(brokers: list[int], latency_us: Callable[[int, int], int]) -> None:
+    neighbours = spanning_tree(brokers, latency_us)
+    links = {(a, b) for a in brokers for b in neighbours[a] if a < b}
+    reached = [brokers[0]]
+    for broker in reached:
+        reached += [other for other in neighbours[broker] if other not in reached]
+    trips = np.array([[latency_us(a, b) + latency_us(b, a) if a != b else 0 for b in brokers] for a in brokers])
+
+    assert len(links) == len(brokers) - 1
+    assert sorted(reached) == brokers
+    assert all(a in neighbours[b] for a in brokers for b in neighbours[a])
+    assert sum(latency_us(a, b) + latency_us(b, a) for a, b in links) == minimum_spanning_tree(trips).sum()
+
+
+@given(st.integers(2, 40), st.integers(1, 12), st.integers(0, 99))
+def test_the_backbone_is_a_minimum_spanning_tree(count, times, seed):
+    assert_spanning_tree(
+        list(range(10, 10 + count)),
+        lambda a, b: 1 + digest_bits(32, seed, min(a, b), max(a, b)) % times,
+    )
+
+
+@pytest.mark.parametrize("kind", ["flat", "national", "laboratory"])
+def test_the_backbone_of_a_real_network_is_a_minimum_spanning_tree(kind):
+    network = build(kind, hosts=10, infrastructure=60, seed=1)
+
+    assert_spanning_tree(list(range(10, 70)), network.latency_us)
+
+
+def test_where_all_are_equally_far_the_tree_is_shallow_without_hubs():
+    neighbours = spanning_tree(list(range(200)), lambda a, b: 5)
+
+    assert max(map(len, neighbours.values())) <= EASY_DEGREE
+    depth = {0: 0}
+    for broker in list(depth):
+        frontier = [broker]
+        for each in frontier:
+            for other in neighbours[each]:
+                if other not in depth:
+                    depth[other] = depth[each] + 1
+                    frontier.append(other)
+    assert max(depth.values()) == 2
+
+
+def test_a_client_takes_the_broker_with_the_shortest_round_trip():
+    latency_us = {1: 50, 2: 30, 3: 40}
+
+    assert nearest(0, [1, 2, 3], lambda a, b: latency_us[max(a, b)], seed=1) == 2
+
+
+def test_clients_spread_over_brokers_that_are_equally_near():
+    chosen = [nearest(client, [1000, 1001, 1002, 1003], lambda a, b: 7, seed=1) for client in range(400)]
+
+    assert all(70 <= chosen.count(broker) <= 130 for broker in (1000, 1001, 1002, 1003))
+    assert chosen[:9] == [by_rank(client, [1000, 1001, 1002, 1003], 1)[0] for client in range(9)]
+
+
+# --- the table
+
+
+def test_a_tag_is_news_to_all_then_to_its_first_holder_then_to_nobody():
+    table = Table([0, 1, 2], generation=1, capacity=100, error=0.01)
+
+    assert table.put(1, ["jazz"]) == {"jazz": None}
+    assert table.put(1, ["jazz"]) == {"jazz": 1}, "news to 1 alone, who said it: nobody needs to be told"
+    assert table.put(2, ["jazz"]) == {"jazz": 1}, "1 has not been told of it"
+    assert table.put(0, ["jazz"]) == {}
+    assert table.distinct == 1
+
+
+def test_a_filter_answers_for_the_side_it_belongs_to():
+    table = Table([0, 1, 2], generation=1, capacity=100, error=0.001)
+    table.put(1, ["jazz", "samba"])
+    table.put(2, ["football"])
+
+    assert table.passes(1, asking("jazz", "samba"))
+    assert not table.passes(1, asking("jazz", "football"))
+    assert not table.passes(2, asking("jazz"))
+    assert table.passes(1, Target((Term(has=("chess",)), Term(has=("jazz",), lacks=("samba",))))), "lacks is not asked"
+
+
+def test_distinct_tags_are_estimated_from_the_bits():
+    table = Table([0, 1], generation=1, capacity=2000, error=0.1)
+    table.put(0, [f"a{i}" for i in range(700)])
+    table.put(1, [f"b{i}" for i in range(800)])
+    table.count()
+
+    assert table.distinct == pytest.approx(1500, rel=0.05)
+
+
+# --- conversations, written down
+
+
+class Scene:
+    """A broker at 5 with its ledger; `done` lists the tokens that were covered."""
+
+    def __init__(self, neighbours: tuple[int, ...], root: int = 9, capacity: int = 100) -> None:
+        self.ledger, self.done, self.tags = Ledger(), [], []
+        self.backbone = Backbone(5, self.ledger, neighbours, root, capacity, 0.01, lambda: self.tags, self.done.append)
+
+    def sent(self):
+        return self.ledger.sent()
+
+
+def test_news_go_to_all_others_and_are_covered_when_they_have_answered():
+    scene = Scene((6, 7, 8))
+    scene.backbone.on_tell(6, Tell(41, 1, ("jazz",)))
+
+    assert scene.sent() == [(7, Tell(1, 1, ("jazz",))), (8, Tell(1, 1, ("jazz",)))]
+    scene.backbone.on_covered(7, Covered(1))
+    assert scene.sent() == []
+    scene.backbone.on_covered(8, Covered(1))
+    assert scene.sent() == [(6, Covered(41))]
+
+
+def test_what_is_known_is_not_said_again_but_waited_for_while_it_is_under_way():
+    scene = Scene((6, 7))
+    scene.backbone.say(["jazz"], "first")
+    scene.backbone.say(["jazz"], "second")
+
+    assert scene.sent() == [(6, Tell(1, 1, ("jazz",))), (7, Tell(1, 1, ("jazz",)))]
+    scene.backbone.on_covered(6, Covered(1))
+    assert scene.done == []
+    scene.backbone.on_covered(7, Covered(1))
+    assert scene.done == ["first", "second"]
+    scene.backbone.say(["jazz"], "third")
+    assert scene.sent() == []
+    assert scene.done == ["first", "second", "third"]
+
+
+def test_answers_may_come_in_any_order():
+    scene = Scene((6,))
+    for number in range(3):
+        scene.backbone.say([f"tag{number}"], number)
+    scene.backbone.on_covered(6, Covered(3))
+    scene.backbone.on_covered(6, Covered(2))
+
+    assert scene.done == []
+    scene.backbone.on_covered(6, Covered(1))
+    assert scene.done == [0, 1, 2]
+
+
+def test_a_leaf_answers_at_once_and_a_repeat_again():
+    scene = Scene((6,))
+    for _ in range(2):
+        scene.backbone.on_tell(6, Tell(1, 1, ("jazz",)))
+
+    assert scene.sent() == [(6, Covered(1)), (6, Covered(1))]
+
+
+def test_silence_is_answered_by_saying_it_again():
+    scene = Scene((6,))
+    scene.backbone.say(["jazz"], "first")
+    scene.ledger.take()
+    scene.ledger.now_us += PATIENCE_US
+    scene.backbone.on_unheard(Unheard())
+
+    assert (6, Tell(1, 1, ("jazz",))) in scene.sent()
+
+
+def test_the_root_begins_a_larger_generation_when_tags_outgrow_the_filters():
+    scene = Scene((6, 7), root=5, capacity=10)
+    scene.tags = [f"tag{i}" for i in range(12)]
+    scene.backbone.say(scene.tags, "many")
+
+    renewals = [(to, message) for to, message in scene.sent() if isinstance(message, Renew)]
+    assert [(to, message.generation) for to, message in renewals] == [(6, 2), (7, 2)]
+    assert all(message.capacity > 12 for _, message in renewals)
+
+
+def test_a_leaf_that_hears_of_a_generation_sends_its_whole_filter():
+    scene = Scene((6,))
+    scene.tags = ["jazz"]
+    scene.backbone.on_renew(6, Renew(1, 2, 500))
+
+    (to, summary), *rest = scene.sent()
+    assert (to, type(summary), summary.generation, summary.capacity) == (6, Summary, 2, 500)
+    assert rest == [(6, Covered(1))]
+    assert scene.backbone.table.generation == 1, "until the other side's filter is here, the old one counts too"
+    scene.backbone.on_summary(6, Summary(2, 2, 500, bytes(len(summary.filter))))
+    assert scene.backbone.table.generation == 2
+    assert scene.sent() == [(6, Covered(2))]
+
+
+def test_casts_follow_the_old_filters_until_the_new_ones_are_whole():
+    scene = Scene((6,))
+    scene.backbone.on_tell(6, Tell(1, 1, ("jazz",)))
+    scene.backbone.on_renew(6, Renew(2, 2, 500))
+    assert scene.backbone.leads(6, asking("jazz"))
+    size = len(scene.backbone.next.filters[6].to_bytes())
+    scene.backbone.on_summary(6, Summary(3, 2, 500, bytes(size)))
+
+    assert not scene.backbone.leads(6, asking("jazz")), "the new generation has forgotten it"
+
+
+def test_what_overtakes_the_beginning_of_its_generation_is_left_unanswered():
+    scene = Scene((6,))
+    scene.backbone.on_tell(6, Tell(7, 2, ("jazz",)))
+
+    assert scene.sent() == []
+
+
+def test_only_the_root_begins_generations_and_only_for_the_present_one():
+    scene, root = Scene((6,)), Scene((6,), root=5)
+    scene.backbone.on_stale(6, Stale(1))
+    root.backbone.on_stale(6, Stale(7))
+    assert scene.sent() == root.sent() == []
+    root.backbone.on_stale(6, Stale(1))
+    assert isinstance(root.sent()[0][1], Summary)
