@@ -231,6 +231,7 @@ class Backbone(Part):
         if self.next is not None and len(self.next.whole) == len(self.neighbours):
             self.table, self.next = self.next, None
             self.table.count()
+            self._grow()
 
 
 def _is_news(tag: str, neighbour: Address, news: dict[str, Address | None]) -> bool:
