@@ -244,7 +244,7 @@ def test_a_cast_that_comes_twice_is_delivered_once() -> None:
     key = peers[0].links.me.key
     assert peers[0].cast(Target((Term(("a",)),)), b"") == CastId(0, 1)
 
-    message = Condcast(CastId(9, 1), (Arc(key, key),), Sought(Target((Term(("a",)),)), 4), b"")
+    message = Condcast(CastId(9, 1), (Arc(key, key),), Sought(Target((Term(("a",)),)), 4096, 4), b"")
     peers[0].receive(9, message)
     peers[0].receive(9, message)
 

@@ -65,7 +65,7 @@ def _query(kind: str, rng: Random) -> AnyQuery | Sought:
     if kind == "bloom":
         return bloom_asks(rng.sample(WORDS, rng.choice([1, 1, 2])), 128, 3)
     if kind == "portrait":
-        return Sought(Target((Term((rng.choice(WORDS),), (), (Predicate("age", low, high + 30),)),)), 3)
+        return Sought(Target((Term((rng.choice(WORDS),), (), (Predicate("age", low, high + 30),)),)), 128, 3)
     if kind == "all-of":
         return AllOf((Part(0, Above(low)), Part(2, bloom_asks([rng.choice(WORDS)], 128, 3))))
     if kind == "any-of":

@@ -10,6 +10,7 @@ some fifty peers: portraits of larger groups match nearly every target. A wider 
 way and makes every answer and every table larger in proportion.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
 
 import msgspec
@@ -47,28 +48,45 @@ def portrait(description: Description | None, bits: int, hashes: int) -> Portrai
 
 
 class Sought(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="sought"):
-    """A target as a query for portraits that were made with this number of hashes."""
+    """A target as a query for portraits of this width, made with this number of hashes."""
 
     target: Target
+    bits: int
     hashes: int
 
     def match(self, value: object) -> bool:
-        if not isinstance(value, Portrait):
+        return self.matcher()(value)
+
+    def matcher(self) -> Callable[[object], bool]:
+        """`match`, made ready to be asked of many portraits in a row."""
+        terms = _terms(self.target, self.bits, self.hashes)
+        size = self.bits // 8
+
+        def match(value: object) -> bool:
+            if not isinstance(value, Portrait) or len(value.bits) != size:
+                return False
+            # A loop, not `any(...)`: a third of its time. Most terms fail at their first or second bit.
+            for words, ranges in terms:
+                if _holds(value.bits, words) and (not ranges or _in_ranges(value.spans, ranges)):
+                    return True
             return False
-        return any(_may_select(term, value) for term in _terms(self.target, 8 * len(value.bits), self.hashes))
+
+        return match
 
 
 _Sought = tuple[tuple[tuple[int, int], ...], tuple[Predicate, ...]]
 """A term made ready: (byte, bit) of every word, and the ranges of numbers."""
 
 
-def _may_select(term: _Sought, value: Portrait) -> bool:
-    # A loop that stops at the first bit that is not set: a third of the time of comparing whole filters of 4,096 bits.
-    bits = value.bits
-    for byte, bit in term[0]:
+def _holds(bits: bytes, words: tuple[tuple[int, int], ...]) -> bool:
+    for byte, bit in words:  # noqa: SIM110
         if not bits[byte] & bit:
             return False
-    return not term[1] or all(_overlaps(predicate, value.spans) for predicate in term[1])
+    return True
+
+
+def _in_ranges(spans: tuple[Span, ...], ranges: tuple[Predicate, ...]) -> bool:
+    return all(_overlaps(predicate, spans) for predicate in ranges)
 
 
 def _overlaps(predicate: Predicate, spans: tuple[Span, ...]) -> bool:

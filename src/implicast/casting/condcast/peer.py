@@ -104,7 +104,7 @@ class CondcastPeer(Member, Passenger, parts={"links": Links, "ring": ChordSharp,
 
     def cast(self, target: Target, payload: bytes) -> CastId:
         key = self.links.me.key
-        return self.condcast(Arc(key, key), Sought(target, self.settings.hashes), payload)
+        return self.condcast(Arc(key, key), Sought(target, self.settings.bits, self.settings.hashes), payload)
 
     def condcast(self, arc: Arc, query: Query, payload: bytes) -> CastId:
         """Cast to whoever matches among the keys of an arc."""
@@ -124,7 +124,8 @@ class CondcastPeer(Member, Passenger, parts={"links": Links, "ring": ChordSharp,
         self._carry(message.cast, message.arcs, message.query, message.payload)
 
     def _carry(self, cast: CastId, arcs: tuple[Arc, ...], query: Query, payload: bytes) -> None:
-        here, onward = split(self.ring.table, arcs, query.match)
+        match = query.matcher() if isinstance(query, Sought) else query.match
+        here, onward = split(self.ring.table, arcs, match)
         if here and self._is_selected_by(query) and self.seen.first(cast):
             self.host.deliver(Notice(cast, payload))
         for node, pieces in onward:
@@ -199,7 +200,7 @@ class CondcastPeer(Member, Passenger, parts={"links": Links, "ring": ChordSharp,
     def _announce(self) -> None:
         assert self.own is not None, "what is announced is known"
         key = self.links.me.key
-        self.ring.table.widen(key, self.own)  # its top level may run on past the peer itself
+        self.ring.table.widen(key, self.own)  # the top level may run on past the peer itself
         self._tell((Arc(key, key),), key, self.own)
 
     @handles(Risen)

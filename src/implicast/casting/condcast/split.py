@@ -1,16 +1,17 @@
-"""Where a cast goes from one node: the condcast procedure over one table (sections 3.7 and figure 5 of the paper).
+"""Where a cast goes from one node: the condcast procedure over one table (section 3.7 and figure 5 of the paper).
 
 Parts of the range that an aggregate proves empty are dropped; the rest is cut at the fingers, and each piece goes to
-the closest finger before it. Three repairs of the printed code (`FIDELITY.md`): a node delivers to itself only if its
-key is in the piece; the range is also cut at the node's own key; pieces for one finger go in one message.
+the closest finger before it. Repairs of the printed code (`FIDELITY.md`): a node delivers to itself only if its key is
+in the range, and no aggregate speaks for it; the range is also cut at the node's own key; pieces for one finger go in
+one message.
 
 Two ways to the same result. `split_by_definition` is the procedure as written and serves tables in any state.
-`split` takes a short cut when the table is tidy, as it is at rest: it looks only at the levels that the arcs
-reach (a relay deep in the tree has two or three) and makes no sets of arcs. At 4096 nodes: 3 us a message against 60.
+`split` takes a short cut when the table is tidy, as it is at rest: it asks only the levels that the arcs reach
+and makes no sets of arcs: a fifth of the time (4096 nodes, portraits of 4,096 bits, a busy machine: 7 us against 35).
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
-from itertools import pairwise
 
 from implicast.overlay.chord_sharp import Freight, Mark, Table
 from implicast.overlay.links import Ref
@@ -22,20 +23,19 @@ Onward = list[tuple[Ref, tuple[Arc, ...]]]
 
 
 def split_by_definition(table: Table, arcs: Iterable[Arc], match: Match) -> tuple[bool, Onward]:
-    """Whether the node's own key is in a piece that is left to itself, and where the other pieces go."""
+    """Whether the node's own key is in the range, and where the pieces beyond its own go."""
     empty = [arc for level in range(len(table)) if (arc := _proven_empty(table, level, match)) is not None]
     points = [table.me.key, *(node.key for node in table.nodes)]
     here = False
     pieces: dict[int, list[Arc]] = {}
     for arc in arcs:
+        here = here or table.me.key in arc
         for left in minus_all(arc, empty):
             for piece in left.cut(points):
                 level = table.closest_preceding(piece.start)
-                if level < 0:
-                    here = here or table.me.key in piece
-                else:
+                if level >= 0:
                     pieces.setdefault(level, []).append(piece)
-    return here, [(table.nodes[level], joined(pieces[level])) for level in sorted(pieces)]
+    return here, [(table.nodes[level], _joined(pieces[level])) for level in sorted(pieces)]
 
 
 def _proven_empty(table: Table, level: int, match: Match) -> Arc | None:
@@ -43,7 +43,7 @@ def _proven_empty(table: Table, level: int, match: Match) -> Arc | None:
     return arc if value is not None and arc is not None and not match(value) else None
 
 
-def joined(arcs: list[Arc]) -> tuple[Arc, ...]:
+def _joined(arcs: list[Arc]) -> tuple[Arc, ...]:
     """The same arcs, where one begins at the end of the one before made one."""
     kept: list[Arc] = []
     for arc in arcs:
@@ -54,65 +54,71 @@ def joined(arcs: list[Arc]) -> tuple[Arc, ...]:
     return tuple(kept)
 
 
+Piece = tuple[int, Mark, Mark]
+"""A level, and from where to where its finger is to carry the cast."""
+
+
 def split(table: Table, arcs: Iterable[Arc], match: Match) -> tuple[bool, Onward]:
     """The same as `split_by_definition`, quicker when the table is tidy."""
     if not table.tidy():
         return split_by_definition(table, arcs, match)
-    walk = _Walk(table, match)
+    stretches, me = _stretches(table, arcs), table.bounds()[0]
+    here = False
+    pieces: list[Piece] = []
+    for start, end in stretches:
+        here = here or start == me
+        _reach(table, start, end, match, pieces)
+    if not pieces:
+        return here, []
+    if pieces[0][0] < len(table) - 1:
+        pieces = _above_floor(table, match, pieces)
+    if len(stretches) > 1:
+        return here, _gathered(table, pieces)
+    return here, [(table.nodes[level], (Arc(low[1], high[1]),)) for level, low, high in pieces]
+
+
+def _stretches(table: Table, arcs: Iterable[Arc]) -> list[tuple[Mark, Mark]]:
+    """The arcs as seen from the node, opened at the node itself, where its circle is closed."""
+    first, last = table.bounds()[0], table.bounds()[-1]
+    found: list[tuple[Mark, Mark]] = []
     for arc in arcs:
-        walk.take(arc)
-    return walk.here, [(table.nodes[level], joined(walk.pieces[level])) for level in sorted(walk.pieces)]
-
-
-class _Walk:
-    """One look at a tidy table: each level is asked at most once, and only if an arc reaches it."""
-
-    __slots__ = ("asked", "bounds", "floor", "here", "match", "pieces", "table")
-
-    def __init__(self, table: Table, match: Match) -> None:
-        self.table, self.match, self.bounds = table, match, table.bounds()
-        self.here = False
-        self.pieces: dict[int, list[Arc]] = {}
-        self.asked: dict[int, bool] = {}
-        self.floor = self._floor()
-
-    def _floor(self) -> Mark:
-        """On a ring that is no power of two the top level runs on past the node itself: if it is proven empty, so is
-        everything from the node up to its end."""
-        table, start = self.table, self.bounds[0]
-        if not table.ends or (end := table.ends[-1]) is None or end == table.me.key:
-            return start
-        return start if self._may_match(len(table) - 1) else table.mark(end)
-
-    def _may_match(self, level: int) -> bool:
-        known = self.asked.get(level)
-        if known is None:
-            value = self.table.values[level]
-            known = self.asked[level] = value is None or self.match(value)
-        return known
-
-    def take(self, arc: Arc) -> None:
-        start, end = self.table.mark(arc.start), self.table.mark(arc.end)
+        start, end = table.mark(arc.start), table.mark(arc.end)
         if start < end:
-            self._stretch(start, end)
-        else:  # through the point where the circle is closed, the node itself
-            self._stretch(start, self.bounds[-1])
-            self._stretch(self.bounds[0], end)
+            found.append((start, end))
+        else:
+            found.append((start, last))
+            if end > first:
+                found.append((first, end))
+    return found
 
-    def _stretch(self, start: Mark, end: Mark) -> None:
-        """The levels that [start, end) reaches, in order."""
-        for level, (low, high) in enumerate(pairwise(self.bounds), -1):
-            if low >= end:
-                return
-            if high > start:
-                self._piece(level, max(low, start), min(high, end))
 
-    def _piece(self, level: int, low: Mark, high: Mark) -> None:
-        if low < self.floor and level < len(self.table) - 1:
-            low = self.floor
-            if low >= high:
-                return
-        if level < 0:
-            self.here = self.here or low == self.bounds[0]
-        elif self._may_match(level):
-            self.pieces.setdefault(level, []).append(Arc(low[1], high[1]))
+def _reach(table: Table, start: Mark, end: Mark, match: Match, pieces: list[Piece]) -> None:
+    """Add the pieces of the levels that [start, end) reaches and that may match."""
+    bounds, values = table.bounds(), table.values
+    for level in range(max(0, bisect_right(bounds, start) - 2), len(values)):
+        low = bounds[level + 1]
+        if low >= end:
+            return
+        value = values[level]
+        if value is None or match(value):
+            high = bounds[level + 2]
+            pieces.append((level, low if low > start else start, high if high < end else end))
+
+
+def _above_floor(table: Table, match: Match, pieces: list[Piece]) -> list[Piece]:
+    """On a ring that is no power of two the top level runs on past the node itself: if it is proven empty, so is
+    everything from the node up to its end."""
+    top, end, value = len(table) - 1, table.ends[-1], table.values[-1]
+    if end is None or value is None or end == table.me.key or match(value):
+        return pieces
+    floor = table.mark(end)
+    lifted = [piece if piece[0] == top else (piece[0], max(piece[1], floor), piece[2]) for piece in pieces]
+    return [piece for piece in lifted if piece[1] < piece[2]]
+
+
+def _gathered(table: Table, pieces: list[Piece]) -> Onward:
+    """Pieces for one finger in one message."""
+    several: dict[int, list[Arc]] = {}
+    for level, low, high in pieces:
+        several.setdefault(level, []).append(Arc(low[1], high[1]))
+    return [(table.nodes[level], _joined(several[level])) for level in sorted(several)]
