@@ -18,6 +18,8 @@ import click
 from implicast.casting.designs import Design, design, designs
 from implicast.casting.parameters import Setting
 from implicast.peer.errors import ImplicastError, LocalError, ParameterError
+from implicast.world.change import Change
+from implicast.world.churn import Churn
 from implicast.world.faults import Faults
 from implicast.world.scenario import Scenario
 from implicast.world.simulate import Outcome, Progress, silent, simulate
@@ -94,13 +96,15 @@ def designs_command(name: str | None, as_json: bool) -> None:
               help="The converged overlay at once, or grown by joining through messages.")  # fmt: skip
 @click.option("--changes", default=0, show_default=True, help="Re-registrations and withdrawals while casts go on.")
 @click.option("--faults", default="", metavar="TEXT", help="Hardship, such as loss=0.01,duplicate=0.01,reorder=0.1.")
+@click.option("--churn", default="", metavar="TEXT",
+              help="Change, such as joins=64,leaves=32,crashes=32,over_s=600; @FILE reads a script.")  # fmt: skip
 @click.option("--strict", is_flag=True, help="Encode every message and compare on arrival.")
 @click.option("--journal", type=click.Path(path_type=Path), help="Keep the journal in this new directory.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def simulate_command(
     name: str, skew: float | None, tags_per_peer: int | None, knobs: tuple[str, ...], settings: tuple[str, ...],
-    faults: str, journal: Path | None, as_json: bool, debug: bool, **plain: Any,
+    faults: str, churn: str, journal: Path | None, as_json: bool, debug: bool, **plain: Any,
 ) -> None:  # fmt: skip
     """Simulate one run of DESIGN and print its measures."""
     given: dict[str, Setting | None] = {"skew": skew, "tags_per_peer": tags_per_peer}
@@ -110,6 +114,7 @@ def simulate_command(
         parameters=_pairs("--set", settings),
         workload_parameters=workload_parameters,
         faults=Faults.parse(faults),
+        churn=Churn.parse(churn),
         **plain,
     )
     begun = time.perf_counter()
@@ -122,7 +127,7 @@ def simulate_command(
         click.echo(json.dumps({**outcome.described(), **cost}, indent=2))
     else:
         click.echo(_outcome_text(outcome, cost, journal))
-    if not outcome.contract.clean and not scenario.faults.text():
+    if not outcome.kept and not scenario.faults.text():
         raise SystemExit(1)
 
 
@@ -183,9 +188,24 @@ def _outcome_text(outcome: Outcome, cost: dict[str, float], journal: Path | None
     ]
     lines += [f"  {label:42} {_figures(measures, names)}" for label, names in _GROUPS]
     lines.append(f"  {'messages':42} " + "  ".join(f"{phase} {count:,}" for phase, count in outcome.messages.items()))
+    lines += _change_lines(outcome.change) if outcome.change is not None else []
     lines += [f"  objection: {objection}" for objection in outcome.objections]
     lines.append(f"  {cost['seconds']} s, {cost['peak_mb']} MB" + (f"; journal in {journal}" if journal else ""))
     return "\n".join(lines)
+
+
+def _change_lines(change: Change) -> list[str]:
+    during, after = change.during, change.after
+    return [
+        f"  {'reached during change / after':42} {during.delivery_ratio:.4f} ({during.missing} of {during.expected} "
+        f"missing, {during.excused} excused, {during.late} late)  {after.delivery_ratio:.4f} ({after.missing} missing)",
+        f"  {'told wrongly during change':42} repeated {during.repeated}  uninvited {during.uninvited}  "
+        f"invented {during.invented}",
+        f"  {'repair, seconds':42} median {change.repair_s_median:.1f}  longest {change.repair_s_max:.1f}  "
+        f"never {change.unrepaired}",
+        f"  {'upkeep per peer and minute, storm':42} {change.upkeep_per_peer_minute:.2f}  {change.storm:.1f}",
+        *(f"  complaint: {complaint}" for complaint in change.complaints),
+    ]
 
 
 _GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
+from typing import Any
 
 from implicast.casting.parameters import Parameter, Parameters, settle
 from implicast.language.target import Description, Target
@@ -41,6 +42,11 @@ class Plan:
     """`joined`: members are newcomers yet to join by messages, so infrastructure must not take them for present."""
 
 
+SURVIVABLE = ("joins", "leaves", "crashes", "loss", "partitions", "freezes", "restarts", "fails")
+"""Peers come; go by their own wish; die. Messages are lost, repeated, overtaken. Nothing crosses between two sides for a
+while. Peers stand still and wake. Servers or brokers go down and come back; or never do."""
+
+
 def no_objections(population: Sequence[Peer]) -> list[str]:
     return []
 
@@ -72,6 +78,14 @@ class Design:
     """Invariants of the overlay seen from outside: sentences about what is wrong; none when all is well."""
     settling_us: int = 0
     """Time after registration before casts are promised to arrive, for designs whose state settles by upkeep."""
+    survives: frozenset[str] = frozenset()
+    """Of `SURVIVABLE`: what it bears without breaking its promises once all is quiet again. Empty: a kind world only."""
+    repair_us: int = 60_000_000
+    """Within this time after the last change its invariants hold again and casts reach everybody."""
+    alive: Mapping[str, str | int | float | bool] = field(default_factory=dict)
+    """Parameters with which it survives, where its defaults are those of a kind world."""
+    revive: Callable[[Plan, int, Any], Peer] | None = None
+    """A piece of infrastructure that comes back at its address, with what it had written down (`Peer.disk`)."""
     aliases: tuple[str, ...] = field(default=())
 
     def settle(self, given: Mapping[str, str | int | float | bool]) -> Parameters:

@@ -117,6 +117,10 @@ class Peer(Part):
         """The state held for the system or for others, as values that can be encoded: the measure of storage (STOR)."""
         return ()
 
+    def disk(self) -> Any:
+        """What was written down and outlives a crash of this peer, as a value; most peers write nothing down."""
+        return None
+
     def receive(self, sender: Address, message: Message) -> None:
         self._handlers[type(message)](self, sender, message)
 

@@ -3,7 +3,7 @@
 What was asked and when it was complete is the other half of the contract's trace; the notifications are in the journal.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +48,15 @@ class Application:
         self.casts: list[Cast] = []
         self.joined: dict[int, int] = {}
         self.left: dict[int, int] = {}
+        self.crashed: dict[int, int] = {}
+        """Members that died, and when."""
+        self.leaving: dict[int, Registration] = {}
+        self.welcome: Callable[[int], None] = lambda peer: None
+        """Told of every peer that has joined."""
+        self.farewell: Callable[[int], None] = lambda peer: None
+        """Told of every peer that has left."""
+        self.publisher: Callable[[int], int] = lambda wanted: wanted
+        """Who casts in the place of a peer, where peers may be absent."""
         self.refused: list[tuple[int, int, str]] = []
         self._open: dict[tuple[int, int], Registration] = {}
         world.heard = self.hear
@@ -64,7 +73,7 @@ class Application:
         self.world.at(time_us, WITHDRAW, lambda: self._withdraw(peer))
 
     def leave(self, time_us: int, peer: int) -> None:
-        self.world.at(time_us, LEAVE, lambda: self._member(peer).leave())
+        self.world.at(time_us, LEAVE, lambda: self._leave(peer))
 
     def cast(self, time_us: int, number: int, publisher: int, target: Target) -> None:
         self.world.at(time_us, number, lambda: self._cast(number, publisher, target))
@@ -81,8 +90,9 @@ class Application:
             self.casts[self.world.casts[event.cast]].settled_us = now_us
         elif isinstance(event, Joined):
             self.joined[address] = now_us
+            self.welcome(address)
         elif isinstance(event, Left):
-            self.left[address] = now_us
+            self._note_left(address)
         elif isinstance(event, Refused):
             self.refused.append((now_us, address, f"{event.verb}: {event.reason}"))
 
@@ -93,20 +103,44 @@ class Application:
 
     # --- inside
 
+    def awake(self, address: int) -> bool:
+        """Is there a member that can be asked for anything?"""
+        return isinstance(self.world.peers.get(address), Member)
+
     def _member(self, address: int) -> Member:
         peer = self.world.peers[address]
         assert isinstance(peer, Member), f"{address} is infrastructure: it has no application"
         return peer
 
     def _register(self, peer: int, description: Description) -> None:
+        if peer in self.leaving or not self.awake(peer):
+            return
         member = self._member(peer)
         self._note(Registration(peer, member.version + 1, self.world.now_us, description))
         member.register(description)
 
     def _withdraw(self, peer: int) -> None:
+        if peer in self.leaving or not self.awake(peer):
+            return
         member = self._member(peer)
         self._note(Registration(peer, member.version + 1, self.world.now_us, None))
         member.withdraw()
+
+    def _leave(self, peer: int) -> None:
+        """Whoever leaves withdraws: from now on nothing is owed to it, and nothing may reach it once it has left."""
+        if peer in self.leaving or not self.awake(peer):
+            return
+        member = self._member(peer)
+        self.leaving[peer] = Registration(peer, member.version + 1, self.world.now_us, None)
+        self._note(self.leaving[peer])
+        member.leave()
+
+    def _note_left(self, peer: int) -> None:
+        self.left[peer] = self.world.now_us
+        withdrawal = self.leaving.get(peer)
+        if withdrawal is not None and withdrawal.completed_us is None:
+            withdrawal.completed_us = self.world.now_us
+        self.farewell(peer)
 
     def _note(self, registration: Registration) -> None:
         self.registrations.append(registration)
@@ -114,6 +148,7 @@ class Application:
 
     def _cast(self, number: int, publisher: int, target: Target) -> None:
         assert number == len(self.casts), "casts are made in the order of their numbers"
+        publisher = self.publisher(publisher)
         member = self._member(publisher)
         self.casts.append(Cast(number, publisher, self.world.now_us, target))
         # The name is known before the verb runs, so that what it sends is counted for this cast.

@@ -10,11 +10,15 @@ A version of a description is *possibly in force* from when it was asked for unt
 must be notified of a cast when something was complete at the time of the cast and every version possibly in force
 during the cast's flight is selected; it may be notified when one of them is. The selection is computed here from the
 posting lists of all versions ever registered; it shares no code with any design.
+
+Where peers come and go: whoever crashed within a cast's flight need not be notified (who left has withdrawn); what a
+cast owes is *excused* when its publisher was gone before it knew how the cast ended. Nothing excuses a repeated,
+uninvited or invented notification.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from itertools import pairwise
 
 import numpy as np
@@ -25,6 +29,8 @@ from implicast.world.application import Cast, Registration
 
 FLIGHT_US = 60_000_000
 """How long a cast may be under way: a change of description within this time excuses both outcomes."""
+LATE_US = 10_000_000
+"""Whoever is notified later than this after the cast is notified late."""
 NEVER_US = 1 << 62
 
 Ints = npt.NDArray[np.int64]
@@ -57,7 +63,7 @@ class Notices:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How a run kept the contract. Clean when the last four are zero."""
+    """How a run kept the contract. Clean when missing, repeated, uninvited and invented are zero."""
 
     expected: int
     notified: int
@@ -65,6 +71,19 @@ class Verdict:
     repeated: int
     uninvited: int
     invented: int
+    excused: int = 0
+    """Not notified, of casts whose publisher was gone before they were finished; neither expected nor missing."""
+    late: int = 0
+
+    @property
+    def delivery_ratio(self) -> float:
+        """Share of what was expected that was notified; 1 when nothing was."""
+        return 1 - self.missing / self.expected if self.expected else 1.0
+
+    @property
+    def harmless(self) -> bool:
+        """Whatever is missing, nobody was told what it should not have been: that must hold during change too."""
+        return not (self.repeated or self.uninvited or self.invented)
 
     @property
     def clean(self) -> bool:
@@ -136,52 +155,87 @@ def _bound(versions: list[Version]) -> None:
 
 def judge(
     casts: Sequence[Cast], registrations: Iterable[Registration], notices: Notices,
-    gone_us: dict[int, int] | None = None,
+    gone_us: Mapping[int, int] | None = None,
 ) -> Verdict:  # fmt: skip
     """Compare what was notified with what had to be. `gone_us`: peers that left or crashed, and when."""
-    versions = Versions(registrations)
-    told = notices.by_cast(len(casts))
-    count: Counter[str] = Counter(invented=len(notices) - sum(len(peers) for peers, _ in told))
-    for cast, (peers, times_us) in zip(casts, told, strict=True):
-        first: dict[int, int] = {}
-        for peer, time_us in zip(peers, times_us, strict=True):
-            if time_us < cast.time_us:
-                count["invented"] += 1
-            elif peer in first:
-                count["repeated"] += 1
-            else:
-                first[peer] = time_us
-        _judge_cast(cast, versions, first, gone_us or {}, count)
-    return Verdict(
-        count["expected"], len(notices), count["missing"], count["repeated"], count["uninvited"], count["invented"]
-    )
+    return Judge(casts, registrations, notices, gone_us or {}).verdict()
 
 
-def _judge_cast(
-    cast: Cast, versions: Versions, told: dict[int, int], gone_us: dict[int, int], count: Counter[str]
-) -> None:
-    selected = versions.selected(cast.target)
-    end_us = cast.time_us + FLIGHT_US
-    # Nearly everybody has one version only, complete before the cast: those are compared as whole sets.
-    lasting = selected & versions.lasting
-    steady = {versions.all[index].peer for index in lasting if versions.settled(index, cast.time_us)}
-    if gone_us:
-        steady -= {peer for peer, left_us in gone_us.items() if left_us <= end_us}
-    possible: dict[int, list[int]] = {}
-    for index in selected:
-        peer = versions.all[index].peer
-        if peer not in steady:
-            possible.setdefault(peer, []).append(index)
-    must = steady | {
-        peer
-        for peer, indices in possible.items()
-        if gone_us.get(peer, NEVER_US) > end_us and _must(versions, peer, set(indices), cast.time_us, end_us)
-    }
-    count["expected"] += len(must)
-    count["missing"] += len(must - told.keys())
-    for peer in told.keys() - steady:
-        invited = any(versions.all[index].during(cast.time_us, told[peer]) for index in possible.get(peer, ()))
-        count["uninvited"] += not invited
+class Judge:
+    """Weighs the casts of a run, all or those of one period."""
+
+    def __init__(
+        self, casts: Sequence[Cast], registrations: Iterable[Registration], notices: Notices, gone_us: Mapping[int, int]
+    ) -> None:
+        self.casts, self.versions, self.gone_us = casts, Versions(registrations), gone_us
+        self.told = notices.by_cast(len(casts))
+        self.stray = len(notices) - sum(len(peers) for peers, _ in self.told)
+
+    def verdict(self, from_us: int = 0, to_us: int = NEVER_US) -> Verdict:
+        """Of the casts made in [from_us, to_us); notices of casts that nobody made count in every period."""
+        count: Counter[str] = Counter(invented=self.stray, notified=self.stray)
+        for cast, (peers, times_us) in zip(self.casts, self.told, strict=True):
+            if from_us <= cast.time_us < to_us:
+                count["notified"] += len(peers)
+                self._weigh(cast, _first(cast, peers, times_us, count), count)
+        return Verdict(**{each.name: count[each.name] for each in fields(Verdict)})
+
+    def _weigh(self, cast: Cast, told: dict[int, int], count: Counter[str]) -> None:
+        steady, possible = self._selected(cast)
+        end_us = cast.time_us + FLIGHT_US
+        must = steady | {
+            peer
+            for peer, indices in possible.items()
+            if self.gone_us.get(peer, NEVER_US) > end_us
+            and _must(self.versions, peer, set(indices), cast.time_us, end_us)
+        }
+        missing = must - told.keys()
+        if missing and self._abandoned(cast):
+            count["excused"] += len(missing)
+            must -= missing
+        count["expected"] += len(must)
+        count["missing"] += len(must - told.keys())
+        count["late"] += sum(time_us > cast.time_us + LATE_US for time_us in told.values())
+        for peer in told.keys() - steady:
+            versions = (self.versions.all[index] for index in possible.get(peer, ()))
+            count["uninvited"] += not any(each.during(cast.time_us, told[peer]) for each in versions)
+
+    def _selected(self, cast: Cast) -> tuple[set[int], dict[int, list[int]]]:
+        """Peers with one version, complete before the cast and selected; and the selected versions of all others.
+
+        Nearly everybody is among the first: those are compared as whole sets.
+        """
+        versions = self.versions
+        selected = versions.selected(cast.target)
+        lasting = selected & versions.lasting
+        steady = {versions.all[index].peer for index in lasting if versions.settled(index, cast.time_us)}
+        if self.gone_us:
+            end_us = cast.time_us + FLIGHT_US
+            steady -= {peer for peer, gone_us in self.gone_us.items() if gone_us <= end_us}
+        possible: dict[int, list[int]] = {}
+        for index in selected:
+            peer = versions.all[index].peer
+            if peer not in steady:
+                possible.setdefault(peer, []).append(index)
+        return steady, possible
+
+    def _abandoned(self, cast: Cast) -> bool:
+        """Was the publisher gone before it could know how its cast ended?"""
+        finished_us = cast.settled_us if cast.settled_us is not None else cast.time_us + FLIGHT_US
+        return self.gone_us.get(cast.publisher, NEVER_US) < finished_us
+
+
+def _first(cast: Cast, peers: list[int], times_us: list[int], count: Counter[str]) -> dict[int, int]:
+    """When each peer was told first; what came before the cast, or again, is counted."""
+    first: dict[int, int] = {}
+    for peer, time_us in zip(peers, times_us, strict=True):
+        if time_us < cast.time_us:
+            count["invented"] += 1
+        elif peer in first:
+            count["repeated"] += 1
+        else:
+            first[peer] = time_us
+    return first
 
 
 def _must(versions: Versions, peer: int, selected: set[int], start_us: int, end_us: int) -> bool:

@@ -69,6 +69,15 @@ SCHEMAS: dict[str, pa.Schema] = {
         [("source_router", pa.int32()), ("target_router", pa.int32()), ("position", pa.int32()), ("link", pa.int32())]
     ),
 }  # fmt: skip
+CHANGE_SCHEMAS: dict[str, pa.Schema] = {
+    "deeds": pa.schema(
+        [("from_us", pa.int64()), ("to_us", pa.int64()), ("kind", pa.string()), ("peers", pa.list_(pa.int32())),
+         ("amount", pa.float64())]
+    ),
+    "lives": pa.schema([("peer", pa.int32()), ("from_us", pa.int64()), ("to_us", pa.int64()), ("end", pa.string())]),
+    "health": pa.schema([("time_us", pa.int64()), ("wrong", pa.int32()), ("first", pa.string())]),
+}  # fmt: skip
+"""Tables that are there only when things changed (`change.py`)."""
 
 
 class Journal:
@@ -110,7 +119,8 @@ class Journal:
 
     def table(self, name: str, rows: Iterable[dict[str, Any]]) -> None:
         """One of the smaller tables, whole."""
-        pq.write_table(pa.Table.from_pylist(list(rows), schema=SCHEMAS[name]), self._path(name))
+        schema = SCHEMAS.get(name) or CHANGE_SCHEMAS[name]
+        pq.write_table(pa.Table.from_pylist(list(rows), schema=schema), self._path(name))
 
     def columns(self, name: str, columns: dict[str, Any]) -> None:
         """One of the smaller tables, whole, given by columns."""

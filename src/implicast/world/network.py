@@ -130,18 +130,16 @@ class Network:
         return loads.reshape(casts, width)
 
 
-def build(kind: str, hosts: int, infrastructure: int, seed: int) -> Network:
-    """A network of this kind, or of the map at this path, with hosts first and infrastructure after them."""
+def build(kind: str, hosts: int, infrastructure: int, seed: int, newcomers: int = 0) -> Network:
+    """A network of this kind, or of the map at this path: hosts, then infrastructure, then hosts of newcomers."""
     topology, routes = _routes(kind, seed) if kind in GENERATED else _map_routes(*_fingerprint(kind))
-    router, access_us = [], []
-    for host in range(hosts):
-        at, over = _draws(seed, host)
-        router.append(int(at * topology.routers))
-        access_us.append(_access_us(topology.access, over))
+    places = [_draws(seed, host) for host in range(hosts + newcomers)]
+    router = [int(at * topology.routers) for at, _ in places]
+    access_us = [_access_us(topology.access, over) for _, over in places]
     # Servers and brokers take the core's routers in an order drawn by hash: two share one only when all are taken.
     core = sorted(topology.core, key=lambda each: digest(seed, "network", "core", each)) if infrastructure else []
-    router += [core[number % len(core)] for number in range(infrastructure)]
-    access_us += [topology.infrastructure_us] * infrastructure
+    router[hosts:hosts] = [core[number % len(core)] for number in range(infrastructure)]
+    access_us[hosts:hosts] = [topology.infrastructure_us] * infrastructure
     return Network(topology, routes, router, access_us)
 
 
@@ -168,18 +166,17 @@ def _routes(kind: str, seed: int) -> tuple[Topology, Routes]:
 
 
 @lru_cache(maxsize=CACHED)
-def _map_routes(path: str, changed: tuple[int, ...]) -> tuple[Topology, Routes]:
+def _map_routes(path: str, _state: tuple[object, ...]) -> tuple[Topology, Routes]:
     topology = read_map(Path(path))
     return topology, routes_of(topology)
 
 
-def _fingerprint(kind: str) -> tuple[str, tuple[int, ...]]:
-    """The map's path, and what shows that it has changed since it was read."""
+def _fingerprint(kind: str) -> tuple[str, tuple[object, ...]]:
+    """The map's path as given, and what shows that it is another one or has changed since it was read."""
     path = Path(kind)
     if not path.exists():
         kinds = ", ".join(GENERATED)
         raise MapError(f"there is no network or map {kind!r}; choose one of {kinds}, or give the path of a map")
     files = sorted(path.iterdir()) if path.is_dir() else [path]
-    return str(path.resolve()), tuple(
-        number for file in files for number in (file.stat().st_mtime_ns, file.stat().st_size)
-    )
+    states = [file.stat() for file in files]
+    return kind, (path.resolve(), *((state.st_mtime_ns, state.st_size) for state in states))

@@ -1,11 +1,13 @@
 """A run as one value: design, parameters, workload, network, hardship, seed. Same scenario, same journal."""
 
 from dataclasses import asdict, dataclass, field, replace
+from shlex import quote
 from typing import Any, Literal
 
 from implicast.casting.designs import Design, design
 from implicast.casting.parameters import Parameters, Setting
 from implicast.peer.errors import ScenarioError
+from implicast.world.churn import Churn
 from implicast.world.faults import Faults
 
 PEERS_MAX = 4_000_000
@@ -35,6 +37,8 @@ class Scenario:
     changes: int = 0
     """How many peers re-register or withdraw at random moments while casts are under way."""
     faults: Faults = field(default_factory=Faults)
+    churn: Churn = field(default_factory=Churn)
+    """Who comes, goes and crashes, and what else befalls peers, from the first cast on."""
     strict: bool = False
     """Encode every message on sending and compare on arrival, as tests do."""
 
@@ -53,8 +57,10 @@ class Scenario:
         return replace(self, seed=seed)
 
     def described(self) -> dict[str, Any]:
-        """Plain values, for JSON and for the journal."""
-        return asdict(self)
+        """Plain values, for JSON and for the journal; churn as the text that gives it, if there is any."""
+        plain = asdict(replace(self, churn=Churn()))
+        del plain["churn"]
+        return {**plain, "churn": self.churn.text()} if self.churn else plain
 
     def command(self) -> str:
         """The command line that replays this run."""
@@ -65,7 +71,8 @@ class Scenario:
         words += [f"--interval-ms {self.interval_ms}"] * (self.interval_ms != 1000)
         words += [f"--start {self.start}"] * (self.start != "assembled")
         words += [f"--changes {self.changes}"] * bool(self.changes)
-        words += [f"--faults {self.faults.text()}"] * bool(self.faults.text()) + ["--strict"] * self.strict
+        words += [f"--faults {self.faults.text()}"] * bool(self.faults.text())
+        words += [f"--churn {quote(self.churn.text())}"] * bool(self.churn) + ["--strict"] * self.strict
         return " ".join(words)
 
 

@@ -49,6 +49,8 @@ class World:
         self.rng = stream(seed, "protocol")
         self.peers: dict[int, Peer] = {}
         self.hosts: dict[int, WorldHost] = {}
+        self.rates: dict[int, float] = {}
+        """How much longer a second takes by the clock of an address; 1 where nothing is said."""
         self.casts: dict[CastId, int] = {}
         self.events: list[Event] = []
         self.heard: Callable[[int, Message], None] = lambda address, event: self.events.append(
@@ -71,7 +73,8 @@ class World:
     def host(self, address: int) -> "WorldHost":
         """The host of an address; the same until the peer there crashes or is removed."""
         if address not in self.hosts:
-            self.hosts[address] = WorldHost(self, address)
+            rate = self.rates.get(address, 1.0)
+            self.hosts[address] = WorldHost(self, address) if rate == 1 else DriftingHost(self, address, rate)
         return self.hosts[address]
 
     def place(self, address: int, peer: Peer) -> None:
@@ -89,7 +92,7 @@ class World:
 
     def at(self, time_us: int, purpose: int, verb: Callable[[], object]) -> None:
         """Let the application do something at a time."""
-        self._push(time_us, (None, None, verb, purpose, 0))
+        self.push(time_us, (None, None, verb, purpose, 0))
 
     def announce(self, name: CastId, number: int) -> None:
         """This is how the cast with this number is called; what the running verb does belongs to it."""
@@ -152,7 +155,7 @@ class World:
 
     def ring(self, host: "WorldHost", delay_us: int, alarm: Message) -> None:
         purpose = UPKEEP if alarm.upkeep else self.purpose
-        self._push(self.now_us + max(0, delay_us), (host.address, None, (host, alarm), purpose, self.depth))
+        self.push(self.now_us + max(0, delay_us), (host.address, None, (host, alarm), purpose, self.depth))
 
     def deliver(self, address: int, event: Message) -> None:
         if type(event) is Notice and self.journal is not None:
@@ -163,7 +166,8 @@ class World:
 
     # --- inside
 
-    def _push(self, time_us: int, what: tuple[Any, ...]) -> int:
+    def push(self, time_us: int, what: tuple[Any, ...]) -> int:
+        """Put an input on the agenda: receiver, sender, thing, purpose, depth."""
         if what[3] != UPKEEP:
             self.busy += 1
         return self.agenda.at(time_us, what)
@@ -173,7 +177,7 @@ class World:
         assert self.faults is not None
         arrived_us, serial = -1, 0
         for delay_us in self.faults.fate(self.now_us, what[1], what[0], latency_us):
-            pushed = self._push(self.now_us + delay_us, what)
+            pushed = self.push(self.now_us + delay_us, what)
             if arrived_us < 0:
                 serial, arrived_us = pushed, self.now_us + delay_us
         return serial or self.agenda.skip(), arrived_us
@@ -238,3 +242,20 @@ class WorldHost:
     def after(self, delay_us: int, alarm: Message) -> None:
         if self.alive:
             self.world.ring(self, delay_us, alarm)
+
+
+class DriftingHost(WorldHost):
+    """A host whose clock, and with it every alarm, runs a little fast or slow."""
+
+    __slots__ = ("_rate",)
+
+    def __init__(self, world: World, address: int, rate: float) -> None:
+        super().__init__(world, address)
+        self._rate = rate
+
+    @property
+    def now_us(self) -> int:
+        return int(self.world.now_us / self._rate)
+
+    def after(self, delay_us: int, alarm: Message) -> None:
+        super().after(int(delay_us * self._rate), alarm)

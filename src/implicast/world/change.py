@@ -1,0 +1,133 @@
+"""What change did to a run: who was reached during and after it, how long repair took, what upkeep and storms cost.
+
+Computed from the journal, which then has three more tables: `deeds` (what happened), `lives` (who was there, from when
+to when) and `health` (how many invariants were found broken at each look from outside).
+
+- during, after: the contract over the casts made while things changed and within the design's repair time, and later.
+- repair: from the end of a deed to the first look that found nothing wrong.
+- upkeep: messages of standing upkeep per peer and minute, over the time that each was there.
+- storm: messages in the busiest second over the mean of all seconds.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from implicast.world.deeds import Deed
+from implicast.world.invariants import Judge, Verdict
+from implicast.world.journal import Journal, batches, read
+
+_S = 1_000_000
+_MINUTE_US = 60 * _S
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """When things changed: deeds from `from_us`, the last over at `over_us`, all quiet at `calm_us`, the end."""
+
+    from_us: int
+    over_us: int
+    calm_us: int
+    end_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The measures of change of one run."""
+
+    during: Verdict
+    after: Verdict
+    complaints: list[str]
+    """Who never joined, never left or was never registered completely."""
+    repair_s_median: float
+    repair_s_max: float
+    unrepaired: int
+    """Deeds after which something was wrong until the end."""
+    upkeep_per_peer_minute: float
+    storm: float
+
+    @property
+    def kept(self) -> bool:
+        """Nobody was told wrongly at any time, everybody was reached once all was quiet, everyone arrived."""
+        return self.during.harmless and self.after.clean and not self.complaints and not self.unrepaired
+
+    def described(self) -> dict[str, Any]:
+        ratios = {"delivery_ratio": self.during.delivery_ratio, "delivery_ratio_after": self.after.delivery_ratio}
+        return {**asdict(self), **ratios, "kept": self.kept}
+
+
+def course_tables(
+    journal: Journal, course: Course, script: tuple[Deed, ...], lives: Mapping[int, tuple[int, int | None, str]],
+    samples: list[tuple[int, list[str]]],
+) -> None:  # fmt: skip
+    """Write the three tables. `lives`: from when to when a peer was there, and how it ended."""
+    journal.table(
+        "deeds",
+        [
+            {"from_us": course.from_us + int(deed.from_s * _S), "to_us": course.from_us + int(deed.to_s * _S),
+             "kind": deed.kind, "peers": list(deed.who), "amount": deed.amount}
+            for deed in script
+        ],
+    )  # fmt: skip
+    journal.table(
+        "lives",
+        [
+            {"peer": peer, "from_us": from_us, "to_us": to_us, "end": end}
+            for peer, (from_us, to_us, end) in lives.items()
+        ],
+    )
+    journal.table(
+        "health",
+        [{"time_us": time_us, "wrong": len(wrong), "first": wrong[0] if wrong else None} for time_us, wrong in samples],
+    )
+
+
+def change(journal: Path, course: Course, judge: Judge, complaints: list[str]) -> Change:
+    """All measures of change."""
+    repairs_s, unrepaired = repair_times_s(journal)
+    return Change(
+        during=judge.verdict(course.from_us, course.calm_us),
+        after=judge.verdict(course.calm_us),
+        complaints=complaints,
+        repair_s_median=float(np.median(repairs_s)) if repairs_s else 0.0,
+        repair_s_max=max(repairs_s, default=0.0),
+        unrepaired=unrepaired,
+        upkeep_per_peer_minute=upkeep_per_peer_minute(journal, course),
+        storm=storm(journal, course),
+    )
+
+
+def repair_times_s(journal: Path) -> tuple[list[float], int]:
+    """For each deed the time until a look found nothing wrong; and how many deeds were never repaired."""
+    health, deeds = read(journal, "health"), read(journal, "deeds", ["to_us"])
+    clean_us = np.sort(health["time_us"].to_numpy()[health["wrong"].to_numpy() == 0])
+    ends_us = deeds["to_us"].to_numpy()
+    where = np.searchsorted(clean_us, ends_us)
+    repaired = where < len(clean_us)
+    return ((clean_us[where[repaired]] - ends_us[repaired]) / _S).tolist(), int((~repaired).sum())
+
+
+def upkeep_per_peer_minute(journal: Path, course: Course) -> float:
+    """Upkeep messages while things changed and after, over the minutes that peers were there meanwhile."""
+    lives = read(journal, "lives")
+    from_us = np.maximum(lives["from_us"].to_numpy(), course.from_us)
+    to_us = np.minimum(lives["to_us"].fill_null(course.end_us).to_numpy(), course.end_us)
+    minutes = float(np.maximum(0, to_us - from_us).sum()) / _MINUTE_US
+    sent = 0
+    for batch in batches(journal, "sends", ["sent_us", "phase"]):
+        upkeep = np.asarray(batch["phase"].cast("string")) == "upkeep"
+        sent += int((upkeep & (np.asarray(batch["sent_us"]) >= course.from_us)).sum())
+    return sent / minutes if minutes else 0.0
+
+
+def storm(journal: Path, course: Course) -> float:
+    """The busiest second over the mean second, from the first deed to the end."""
+    seconds = max(1, -(-(course.end_us - course.from_us) // _S))
+    counts = np.zeros(seconds, np.int64)
+    for batch in batches(journal, "sends", ["sent_us"]):
+        at = (np.asarray(batch["sent_us"]) - course.from_us) // _S
+        counts += np.bincount(at[(at >= 0) & (at < seconds)], minlength=seconds)
+    return float(counts.max() / counts.mean()) if counts.any() else 0.0

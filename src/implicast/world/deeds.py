@@ -1,0 +1,89 @@
+"""One change by name: `5:crash:7+8`, `9..20:freeze:3`, `12..30:cut:3>4`, `5..60:slow~300:9`.
+
+    join leave crash            from one moment on
+    restart freeze split        for a while; `restart` is of servers and brokers
+    fail                        a server or broker that never comes back
+    cut flap                    of the link from the first to the second: dead, or dead and alive in turns of ~seconds
+    slow                        everything to and from these takes ~milliseconds longer
+"""
+
+from dataclasses import dataclass
+from math import isfinite
+
+from implicast.peer.errors import ParameterError
+
+Range = tuple[float, float]
+"""From the lower to the higher."""
+
+KINDS = ("join", "leave", "crash", "restart", "fail", "freeze", "slow", "cut", "flap", "split")
+LASTING = ("restart", "freeze", "slow", "cut", "flap", "split")
+PAIRED = ("cut", "flap")
+AMOUNTED = ("slow", "flap")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Deed:
+    """Something that happens to some peers from one moment to another. In seconds after the first cast."""
+
+    from_s: float
+    to_s: float
+    kind: str
+    who: tuple[int, ...]
+    amount: float = 0.0
+    """Milliseconds of `slow`, seconds of `flap`."""
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ParameterError(f"churn: there is no deed {self.kind!r}; choose one of {', '.join(KINDS)}")
+        if not 0 <= self.from_s <= self.to_s <= 1e7:
+            raise ParameterError(f"churn: deed {self.text()} must lie between 0 and 1e7 s, the earlier time first")
+        if (self.to_s > self.from_s) != (self.kind in LASTING):
+            takes = "from one time to another, FROM..TO" if self.kind in LASTING else "at one time"
+            raise ParameterError(f"churn: deed {self.text()}: a {self.kind} happens {takes}")
+        if not self.who or min(self.who) < 0 or (self.kind in PAIRED and len(self.who) != 2):
+            takes = "two addresses as 3>4" if self.kind in PAIRED else "addresses as 3+4+5"
+            raise ParameterError(f"churn: deed {self.text()}: a {self.kind} takes {takes}")
+        if (self.amount > 0) != (self.kind in AMOUNTED):
+            raise ParameterError(f"churn: deed {self.text()}: an amount ~ belongs to {' and '.join(AMOUNTED)}")
+
+    @classmethod
+    def parse(cls, text: str) -> "Deed":
+        parts = text.split(":")
+        if len(parts) != 3:
+            raise ParameterError(f"churn: deed {text!r} is not understood; it takes TIME:KIND:WHO such as 5:crash:7")
+        times, what, whom = parts
+        kind, tilde, amount = what.partition("~")
+        from_s, to_s = span("churn", "deed", times) if ".." in times else (number("churn", "deed", times),) * 2
+        names = whom.split(">" if kind in PAIRED else "+")
+        if not all(name.isdecimal() for name in names):
+            raise ParameterError(f"churn: deed {text!r} names {whom!r}; it takes addresses as 3+4+5, or 3>4 for links")
+        return cls(from_s, to_s, kind, tuple(map(int, names)), number("churn", "deed", amount) if tilde else 0.0)
+
+    def text(self) -> str:
+        times = _short(self.from_s) + (f"..{_short(self.to_s)}" if self.to_s != self.from_s else "")
+        amount = f"~{_short(self.amount)}" if self.amount else ""
+        whom = (">" if self.kind in PAIRED else "+").join(map(str, self.who))
+        return f"{times}:{self.kind}{amount}:{whom}"
+
+
+def _short(value: float) -> str:
+    return str(int(value)) if value == int(value) else repr(value)
+
+
+def number(what: str, name: str, text: str) -> float:
+    """A finite number, or a sentence."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not isfinite(value):
+        raise ParameterError(f"{what}: {name}={text} is not a number")
+    return value
+
+
+def span(what: str, name: str, text: str) -> Range:
+    """`LOW..HIGH`."""
+    low, dots, high = text.partition("..")
+    if not dots:
+        raise ParameterError(f"{what}: {name}={text} is not a range; it takes LOW..HIGH")
+    return number(what, name, low), number(what, name, high)

@@ -1,0 +1,217 @@
+"""The parts of one run, set up and driven through its phases: join, register, cast, and change meanwhile."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from implicast.casting.designs import Design, Plan
+from implicast.casting.parameters import Parameters
+from implicast.language.target import Description
+from implicast.peer.contract import Peer
+from implicast.peer.wire import Codec, size
+from implicast.space.digest import stream
+from implicast.workload.workload import Workload, workload
+from implicast.world.application import Application
+from implicast.world.change import Course, course_tables
+from implicast.world.faults import FaultStream
+from implicast.world.invariants import FLIGHT_US
+from implicast.world.journal import Journal
+from implicast.world.network import Network, build
+from implicast.world.scenario import Scenario
+from implicast.world.tally import Ints
+from implicast.world.trouble import Trouble
+from implicast.world.upheaval import Upheaval, drift_rates
+from implicast.world.world import Fate, World
+
+REGISTER_SPACING_US = 1_000
+"""Peers register one after the other, a millisecond apart."""
+JOIN_SPACING_US = 200_000
+QUIET_US = 1_000_000
+"""Between the end of one phase and the next."""
+
+Progress = Callable[[str, int, int], None]
+"""phase, done, of how many."""
+
+
+def silent(phase: str, done: int, of: int) -> None:
+    """No progress shown."""
+
+
+class Run:
+    """The parts of one run, set up and driven through its phases."""
+
+    def __init__(self, scenario: Scenario, design: Design, parameters: Parameters, directory: Path) -> None:
+        self.scenario, self.design = scenario, design
+        seed, peers = scenario.seed, scenario.peers
+        self.workload: Workload = workload(
+            scenario.workload, seed=seed, peers=peers, casts=scenario.casts, **scenario.workload_parameters
+        )
+        infrastructure = design.infrastructure(peers, parameters)
+        newcomers = scenario.churn.newcomers(seed, peers, infrastructure) if scenario.churn else 0
+        self.network: Network = build(scenario.network, peers, infrastructure, seed, newcomers)
+        self.journal = Journal(directory)
+        faults: Fate | None = FaultStream(scenario.faults, seed) if scenario.faults.text() else None
+        trouble = Trouble(faults)
+        codec = Codec(design.kinds) if scenario.strict else None
+        self.world = World(self.network, seed, self.journal, trouble if scenario.churn else faults, codec)
+        self.world.rates = drift_rates(scenario.churn, seed, self.network.hosts)
+        self.application = Application(self.world)
+        self.targets = self.workload.targeted()
+        self.descriptions = self.workload.described()
+        greetings = self._greetings(infrastructure, newcomers)
+        known = [*self.descriptions, *[Description()] * infrastructure, *greetings.values()]
+        self.plan = Plan(
+            peers, infrastructure, parameters, seed, self.world.host, self.network.latency_us, self.targets,
+            scenario.interval_ms * 1000, known if newcomers else self.descriptions, scenario.start,
+        )  # fmt: skip
+        self.population: list[Peer] = []
+        script = scenario.churn.script(seed, peers, infrastructure) if scenario.churn else ()
+        self.upheaval = (
+            Upheaval(script, self.world, self.application, trouble, design, self.plan, greetings)
+            if scenario.churn
+            else None
+        )
+        self.course = Course(0, 0, 0, 0)
+
+    def go(self, progress: Progress) -> None:
+        self.set_up(progress)
+        self.register(progress)
+        storage = [size(peer.holdings()) for peer in self.population]
+        self.cast(progress)
+        self.write(storage)
+
+    def set_up(self, progress: Progress) -> None:
+        """The converged network at once, or one newcomer after the other."""
+        assembled = self.design.assemble(self.plan) if self.scenario.start == "assembled" else self._grow()
+        self.population = assembled
+        for address, peer in enumerate(assembled):
+            self.world.place(address, peer)
+        if self.scenario.start == "joined":
+            self._join_all(progress)
+
+    def register(self, progress: Progress) -> None:
+        start_us = self.world.now_us + QUIET_US
+        for peer in range(self.scenario.peers):
+            self.application.register(start_us + peer * REGISTER_SPACING_US, peer, self.descriptions[peer])
+        self._drive("registering", start_us, self.scenario.peers, REGISTER_SPACING_US, progress)
+        self.world.run(self.world.now_us + self.design.settling_us)
+
+    def cast(self, progress: Progress) -> None:
+        interval_us = self.plan.interval_us
+        start_us = self.world.now_us + QUIET_US
+        publishers = self.workload.publishers(0, self.scenario.casts).tolist()
+        for number, (publisher, target) in enumerate(zip(publishers, self.targets, strict=True)):
+            self.application.cast(start_us + number * interval_us, number, publisher, target)
+        span_us = max(1, self.scenario.casts) * interval_us
+        self._change(start_us, span_us)
+        if self.upheaval is not None:
+            self._set_course(self.upheaval, start_us, span_us)
+        self._drive("casting", start_us, self.scenario.casts, interval_us, progress)
+
+    def write(self, storage: list[int]) -> None:
+        self.application.write(self.journal)
+        self.journal.columns("peers", self._peers_columns(storage))
+        links = self.network.links
+        self.journal.columns("links", _links_columns(links.source, links.target, links.latency_us))
+        if self.upheaval is not None:
+            course_tables(self.journal, self.course, self.upheaval.script, self._lives(), self.upheaval.samples)
+        self.journal.finish()
+        self.journal.columns("paths", _paths_columns(*self.network.paths(self._router_pairs())))
+        self.journal.scenario(self.scenario.described())
+        self.journal.close()
+
+    def _grow(self) -> list[Peer]:
+        members: list[Peer] = [self.design.newcomer(self.plan, address) for address in range(self.scenario.peers)]
+        return members + self.design.assemble(self.plan)[self.scenario.peers :]
+
+    def _join_all(self, progress: Progress) -> None:
+        rng = stream(self.scenario.seed, "introducers")
+        for peer in range(self.scenario.peers):
+            introducers = (rng.randrange(peer),) if peer else ()
+            self.application.join(peer * JOIN_SPACING_US, peer, introducers)
+        self._drive("joining", 0, self.scenario.peers, JOIN_SPACING_US, progress)
+
+    def _drive(self, phase: str, start_us: int, count: int, spacing_us: int, progress: Progress) -> None:
+        """Run a phase to its end, telling how far it has come."""
+        step = max(1, count // 100)
+        for done in range(0, count, step):
+            progress(phase, done, count)
+            self.world.run(start_us + done * spacing_us)
+        # Where peers die, somebody may knock at a dead one's door for ever: then the end is a time, not rest.
+        self.world.run(self.course.end_us or None)
+        progress(phase, count, count)
+
+    def _change(self, start_us: int, span_us: int) -> None:
+        """Some peers describe themselves anew, or withdraw, at random moments."""
+        rng = stream(self.scenario.seed, "changes")
+        for _ in range(self.scenario.changes):
+            time_us, peer = start_us + rng.randrange(span_us), rng.randrange(self.scenario.peers)
+            if rng.random() < 0.25:
+                self.application.withdraw(time_us, peer)
+            else:
+                other = self.descriptions[rng.randrange(self.scenario.peers)]
+                self.application.register(time_us, peer, other)
+
+    def _greetings(self, infrastructure: int, newcomers: int) -> dict[int, Description]:
+        """What newcomers will say of themselves, by address: what some member says."""
+        chance = stream(self.scenario.seed, "newcomers")
+        first = self.scenario.peers + infrastructure
+        return {first + number: chance.choice(self.descriptions) for number in range(newcomers)}
+
+    def _set_course(self, upheaval: Upheaval, start_us: int, span_us: int) -> None:
+        """Deeds begin with the first cast; the run ends when the last cast, or repair, has had its time."""
+        over_us = start_us + int(upheaval.end_s() * 1e6)
+        calm_us = over_us + self.design.repair_us
+        end_us = max(calm_us, start_us + span_us + FLIGHT_US)
+        self.course = Course(start_us, over_us, calm_us, end_us)
+        upheaval.schedule(start_us)
+        upheaval.watch(start_us, end_us)
+
+    def _lives(self) -> dict[int, tuple[int, int | None, str]]:
+        """From when to when each member was there, and how that ended."""
+        assert self.upheaval is not None, "without change everybody stays"
+        crashed, left = self.application.crashed, self.application.left
+        born_us = dict.fromkeys(range(self.scenario.peers), 0) | self.upheaval.came_us
+        ends = {peer: (time_us, "crashed") for peer, time_us in crashed.items()}
+        ends |= {peer: (time_us, "left") for peer, time_us in left.items()}
+        return {peer: (from_us, *ends.get(peer, (None, "stayed"))) for peer, from_us in born_us.items()}
+
+    def _peers_columns(self, storage: list[int]) -> dict[str, Any]:
+        count = self.network.hosts
+        roles = [getattr(peer, "role", "peer") for peer in self.population]
+        newcomers = count - len(self.population)
+        storage = storage + [0] * newcomers
+        return {
+            "peer": np.arange(count, dtype=np.int32),
+            "role": roles + ["peer"] * newcomers,
+            "router": np.asarray(self.network.router[:count], np.int32),
+            "access_us": np.asarray(self.network.access_us[:count], np.int64),
+            "storage_bytes": np.asarray(storage, np.int64),
+            "capacity": np.ones(count),
+        }
+
+    def _router_pairs(self) -> Iterable[tuple[int, int]]:
+        """Distinct pairs of routers between which messages went."""
+        router = np.asarray(self.network.router, np.int64)
+        width = int(router.max(initial=0)) + 1
+        found = np.empty(0, np.int64)
+        for batch in self.journal.sent(["sender", "receiver"]):
+            keys = router[np.asarray(batch["sender"])] * width + router[np.asarray(batch["receiver"])]
+            found = np.union1d(found, keys)
+        return zip((found // width).tolist(), (found % width).tolist(), strict=True)
+
+
+def _links_columns(source: Ints, target: Ints, latency_us: Ints) -> dict[str, Any]:
+    number = np.arange(len(source), dtype=np.int32)
+    return {"link": number, "source": _narrow(source), "target": _narrow(target), "latency_us": latency_us}
+
+
+def _paths_columns(source: Ints, target: Ints, position: Ints, link: Ints) -> dict[str, Any]:
+    columns = {"source_router": source, "target_router": target, "position": position, "link": link}
+    return {name: _narrow(column) for name, column in columns.items()}
+
+
+def _narrow(column: Ints) -> Any:
+    return np.asarray(column, np.int32)

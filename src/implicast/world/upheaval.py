@@ -1,0 +1,226 @@
+"""Carries out the deeds of a script in a running world: newcomers, leavers, crashes, troubles.
+
+A newcomer is introduced to live members and registers when it has joined; a leaver stays in the world for a while after
+it has left, as a process does that closes its connections; whoever is asked to leave before it has joined, or while it
+stands still, leaves as soon as it can. Casts are made by whoever is there.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from implicast.casting.designs import Design, Plan
+from implicast.language.target import Description
+from implicast.peer.contract import Peer
+from implicast.peer.errors import ScenarioError
+from implicast.space.digest import digest_bits, stream
+from implicast.world.application import Application
+from implicast.world.churn import Churn
+from implicast.world.deeds import Deed
+from implicast.world.frozen import awake, freeze, thaw
+from implicast.world.journal import JOIN, UPKEEP
+from implicast.world.trouble import Trouble
+from implicast.world.world import World
+
+INTRODUCERS = 3
+"""A newcomer is told of so many live members."""
+LINGER_US = 30_000_000
+"""How long a peer that has left still answers."""
+LEAVE_AGAIN_US = 1_000_000
+SAMPLE_US = 1_000_000
+"""How often the invariants are looked at from outside."""
+_S = 1_000_000
+
+
+class Upheaval:
+    """One script under way."""
+
+    def __init__(
+        self, script: tuple[Deed, ...], world: World, application: Application, trouble: Trouble, design: Design,
+        plan: Plan, greetings: dict[int, Description],
+    ) -> None:  # fmt: skip
+        self.script, self.world, self.application, self.trouble = script, world, application, trouble
+        self.design, self.plan, self.greetings = design, plan, greetings
+        self.came_us: dict[int, int] = {}
+        """Newcomers, and when they asked to join."""
+        self.samples: list[tuple[int, list[str]]] = []
+        """When the invariants were looked at, and what was wrong."""
+        self._disks: dict[int, object] = {}
+        self._chance = stream(plan.seed, "introducers of newcomers")
+        application.welcome, application.farewell = self._welcome, self._farewell
+        application.publisher = self._publisher
+        _refuse_the_impossible(script, design, plan)
+
+    def schedule(self, start_us: int) -> None:
+        """Put all deeds on the agenda."""
+        for deed in self.script:
+            begin, end = _DEEDS[deed.kind]
+            self._at(start_us + int(deed.from_s * _S), partial(begin, self, deed))
+            if end is not None:
+                self._at(start_us + int(deed.to_s * _S), partial(end, self, deed))
+
+    def watch(self, from_us: int, to_us: int) -> None:
+        """Look at the invariants from time to time."""
+        for time_us in range(from_us, to_us + 1, SAMPLE_US):
+            self._at(time_us, self.sample)
+
+    def sample(self) -> None:
+        self.samples.append((self.world.now_us, self.design.objections(self.present())))
+
+    def end_s(self) -> float:
+        """When the last deed is over."""
+        return max((deed.to_s for deed in self.script), default=0.0)
+
+    def present(self) -> list[Peer]:
+        """Whoever is in the world and has not left, by address; also those who stand still."""
+        left = self.application.left
+        return [awake(peer) for address, peer in sorted(self.world.peers.items()) if address not in left]
+
+    def able(self) -> list[int]:
+        """Members that have joined, are awake and do not leave."""
+        application, newcomers = self.application, self.came_us
+        return [
+            address
+            for address in sorted(self.world.peers)
+            if application.awake(address)
+            and address not in application.leaving
+            and (address not in newcomers or address in application.joined)
+        ]
+
+    def complaints(self) -> list[str]:
+        """Newcomers that never joined, leavers that never left, registrations never complete; for those that live."""
+        application, here = self.application, self.world.peers
+        open_ = {each.peer: each.version for each in application.registrations if each.completed_us is None}
+        found = [f"{who} never joined" for who in self.came_us if who in here and who not in application.joined]
+        found += [f"{who} never left" for who in application.leaving if who in here and who not in application.left]
+        found += [
+            f"version {version} of {who}'s description was never complete"
+            for who, version in open_.items()
+            if who in here and who not in application.leaving and version == getattr(awake(here[who]), "version", 0)
+        ]
+        return found
+
+    # --- deeds
+
+    def _at(self, time_us: int, what: Callable[[], object]) -> None:
+        self.world.at(time_us, UPKEEP, what)
+
+    def _join(self, deed: Deed) -> None:
+        for address in deed.who:
+            able = self.able()
+            known = tuple(self._chance.sample(able, min(INTRODUCERS, len(able))))
+            newcomer = self.design.newcomer(self.plan, address)
+            self.world.place(address, newcomer)
+            self.came_us[address] = self.world.now_us
+            self.world.at(self.world.now_us, JOIN, partial(self._knock, address, known))
+
+    def _knock(self, address: int, introducers: tuple[int, ...]) -> None:
+        if self.application.awake(address):
+            self.application.join(self.world.now_us, address, introducers)
+
+    def _welcome(self, address: int) -> None:
+        if address in self.came_us:
+            self.application.register(self.world.now_us, address, self.greetings[address])
+
+    def _leave(self, deed: Deed) -> None:
+        able = self.able()
+        for address in deed.who:
+            if address in able:
+                self.application.leave(self.world.now_us, address)
+            elif address in self.world.peers and address not in self.application.leaving:
+                self._at(self.world.now_us + LEAVE_AGAIN_US, partial(self._leave, _only(deed, address)))
+
+    def _farewell(self, address: int) -> None:
+        self._at(self.world.now_us + LINGER_US, partial(self.world.crash, address))
+
+    def _crash(self, deed: Deed) -> None:
+        for address in deed.who:
+            if address in self.world.peers and address not in self.application.left:
+                self.application.crashed[address] = self.world.now_us
+                self.world.crash(address)
+
+    def _go_down(self, deed: Deed) -> None:
+        for address in deed.who:
+            peer = self.world.peers.get(address)
+            if peer is not None:
+                self._disks[address] = awake(peer).disk()
+                self.world.crash(address)
+
+    def _come_back(self, deed: Deed) -> None:
+        assert self.design.revive is not None, "a design that cannot revive is refused beforehand"
+        for address in deed.who:
+            if address not in self.world.peers and address in self._disks:
+                self.world.place(address, self.design.revive(self.plan, address, self._disks.pop(address)))
+
+    def _freeze(self, deed: Deed) -> None:
+        for address in deed.who:
+            freeze(self.world, address)
+
+    def _thaw(self, deed: Deed) -> None:
+        for address in deed.who:
+            thaw(self.world, address)
+
+    def _slow(self, deed: Deed, sign: int = 1) -> None:
+        for address in deed.who:
+            self.trouble.slow(address, sign * int(deed.amount * 1000))
+
+    def _hurry(self, deed: Deed) -> None:
+        self._slow(deed, -1)
+
+    def _cut(self, deed: Deed) -> None:
+        self.trouble.cut((deed.who[0], deed.who[1]), int(deed.amount * _S))
+
+    def _mend(self, deed: Deed) -> None:
+        self.trouble.mend((deed.who[0], deed.who[1]), int(deed.amount * _S))
+
+    def _split(self, deed: Deed) -> None:
+        self.trouble.split(frozenset(deed.who))
+
+    def _heal(self, deed: Deed) -> None:
+        self.trouble.heal(frozenset(deed.who))
+
+    def _publisher(self, wanted: int) -> int:
+        """Anybody who is there, newcomers as likely as others."""
+        able = self.able()
+        assert able, "somebody always stays"
+        return able[digest_bits(48, self.plan.seed, "publisher", len(self.application.casts)) % len(able)]
+
+
+Act = Callable[[Upheaval, Deed], None]
+_DEEDS: dict[str, tuple[Act, Act | None]] = {
+    "join": (Upheaval._join, None),
+    "leave": (Upheaval._leave, None),
+    "crash": (Upheaval._crash, None),
+    "fail": (Upheaval._go_down, None),
+    "restart": (Upheaval._go_down, Upheaval._come_back),
+    "freeze": (Upheaval._freeze, Upheaval._thaw),
+    "slow": (Upheaval._slow, Upheaval._hurry),
+    "cut": (Upheaval._cut, Upheaval._mend),
+    "flap": (Upheaval._cut, Upheaval._mend),
+    "split": (Upheaval._split, Upheaval._heal),
+}
+"""What is done at the beginning of a deed, and at its end."""
+
+
+def drift_rates(churn: Churn, seed: int, hosts: int) -> dict[int, float]:
+    """How much longer a second takes on each host."""
+    if not churn.drift:
+        return {}
+    return {host: 1 + churn.drift * (2 * digest_bits(48, seed, "drift", host) / 2**48 - 1) for host in range(hosts)}
+
+
+def _only(deed: Deed, address: int) -> Deed:
+    return Deed(deed.from_s, deed.to_s, deed.kind, (address,), deed.amount)
+
+
+def _refuse_the_impossible(script: tuple[Deed, ...], design: Design, plan: Plan) -> None:
+    fixed = range(plan.peers, plan.peers + plan.infrastructure)
+    for deed in script:
+        infrastructure = [who for who in deed.who if who in fixed]
+        if deed.kind in ("restart", "fail") and len(infrastructure) < len(deed.who):
+            raise ScenarioError(f"churn: {deed.text()}: only servers and brokers restart or fail: {list(fixed)}")
+        if deed.kind == "restart" and design.revive is None:
+            raise ScenarioError(f"churn: {deed.text()}: {design.name} has nothing that can come back")
+        if deed.kind in ("join", "leave", "crash") and infrastructure:
+            raise ScenarioError(f"churn: {deed.text()}: {infrastructure[0]} is no peer; it takes restart or fail")
+        if deed.kind == "join" and min(deed.who) < fixed.stop:
+            raise ScenarioError(f"churn: {deed.text()}: newcomers have addresses from {fixed.stop} on")
