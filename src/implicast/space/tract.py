@@ -79,14 +79,20 @@ def container(address: int, notch: int, dimensions: int) -> tuple[int, int]:
     return low, low + (1 << shift)
 
 
-def scale_within(tract: Tract, address: int, notch: int, dimensions: int) -> Tract:
+def within(one: Tract, other: Tract) -> bool:
+    """Is the one, a single interval, wholly in the other?"""
+    index = bisect_right(other, one[0])
+    return index & 1 == 1 and one[1] <= other[index]
+
+
+def scale_within(tract: Tract, address: int, notch: int, dimensions: int, notches: int = 1) -> Tract:
     """The part of the next container that a part of this one becomes when it is made 2^d times larger.
 
     Thesis, Fig. 8.2: {201, 203} in container 2 becomes {01, 03}. Disjoint tracts scale to disjoint tracts.
     """
     low, _ = container(address, notch, dimensions)
-    base, _ = container(address, notch + 1, dimensions)
-    return tuple(base + (each - low << dimensions) for each in tract)
+    base, _ = container(address, notch + notches, dimensions)
+    return tuple(base + (each - low << dimensions * notches) for each in tract)
 
 
 def translate(address: int, head: int, digits: int, dimensions: int) -> int:
@@ -108,5 +114,4 @@ def extents(tract: Tract, dimensions: int) -> Iterator[tuple[int, int]]:
 
 def prefixes(tract: Tract) -> Iterator[tuple[int, int]]:
     """The fewest aligned intervals of any power of two that make up the tract: (first code, bits of the prefix)."""
-    for low, digits in extents(tract, 1):
-        yield low, digits
+    yield from extents(tract, 1)

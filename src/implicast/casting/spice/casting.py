@@ -96,8 +96,9 @@ class Casting(Registering):
         self._notify(cast, list(registry.selected(cast.target, cast.term, part)))
         closed = intersect(part, registry.closed)
         if closed:
-            above = scale_within(closed, cast.root, cast.notch, self.settings.dimensions)
-            self.on_cast(self.address, self._at(cast, cast.notch + 1, above))
+            notches = max(1, self.sealed.get((cast.tag, cast.root), -1) + 1 - cast.notch)
+            above = scale_within(closed, cast.root, cast.notch, self.settings.dimensions, notches)
+            self.on_cast(self.address, self._at(cast, cast.notch + notches, above))
 
     def _notify(self, cast: Cast, consumers: list[Address]) -> None:
         notify = Notify(cast.cast, cast.target, cast.payload)

@@ -11,7 +11,7 @@ from implicast.casting.spice.settings import Settings
 from implicast.overlay.ice.ice import Ice
 from implicast.peer.contract import Address, Host, Message
 from implicast.peer.member import Member
-from implicast.space.tract import Tract, contains, intersect, subtract, unite
+from implicast.space.tract import Tract, container, contains, intersect, subtract, unite
 
 
 class Parcel(msgspec.Struct, frozen=True, array_like=True):
@@ -32,7 +32,7 @@ _decoder = msgspec.msgpack.Decoder(tuple[Parcel, ...])
 class Keeper(Member, parts={"surface": Ice}):
     """Registries by tag, root and notch."""
 
-    __slots__ = ("copies", "inbox", "registries", "settings", "surface")
+    __slots__ = ("copies", "inbox", "registries", "sealed", "settings", "surface")
 
     def __init__(self, address: Address, host: Host, settings: Settings) -> None:
         super().__init__(address, host)
@@ -42,6 +42,9 @@ class Keeper(Member, parts={"surface": Ice}):
         self.registries: dict[Key, Registry] = {}
         self.copies: dict[str, tuple[int, ...]] = {}
         """Roots of a tag's registries that begin here: where a cast may stop looking."""
+        self.sealed: dict[tuple[str, int], int] = {}
+        """Notches up to this one are closed and their containers all ours: one number for what would be, with full
+        hashes, a dozen closed registries inside one peer."""
 
     def registry(self, tag: str, root: int, notch: int) -> Registry:
         """The registry of this name, made when it is first needed."""
@@ -65,17 +68,27 @@ class Keeper(Member, parts={"surface": Ice}):
         return titles, [
             (*key, registry.closed, registry.passed, list(registry.records.values()))
             for key, registry in self.registries.items()
-        ]
+        ], list(self.sealed.items())
 
     # --- as a tenant of the surface
 
     def pack(self, tract: Tract) -> bytes:
+        self._unseal(tract)
         parcels = []
         for (tag, root, notch), registry in self.registries.items():
             records, closed = tuple(registry.within(tract)), intersect(registry.closed, tract)
             if records or closed:
                 parcels.append(Parcel(tag, root, notch, closed, registry.passed, records))
         return _encoder.encode(tuple(parcels))
+
+    def _unseal(self, tract: Tract) -> None:
+        """The ground is about to change: write out what the numbers stand for."""
+        dimensions = self.settings.dimensions
+        for (tag, root), through in list(self.sealed.items()):
+            if intersect(container(root, through, dimensions), tract):
+                del self.sealed[tag, root]
+                for notch in range(through + 1):
+                    self.registry(tag, root, notch).closed = container(root, notch, dimensions)
 
     def unpack(self, luggage: bytes) -> None:
         for parcel in _decoder.decode(luggage):

@@ -85,6 +85,10 @@ class Flush(Message):
     """Rings when records that were collected go on together."""
 
 
+class Replicate(Message):
+    """Rings when records that were collected go to the replicas."""
+
+
 class Repeat(Message):
     """Rings when a registration should have been confirmed."""
 

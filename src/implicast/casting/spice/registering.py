@@ -11,13 +11,13 @@ from collections.abc import Iterable, Sequence
 
 from implicast.casting.spice.homes import address_of, home, roots_of, spot_of
 from implicast.casting.spice.keeper import Keeper
-from implicast.casting.spice.messages import Copy, Flush, Record, Repeat, Store, Stored
+from implicast.casting.spice.messages import Copy, Flush, Record, Repeat, Replicate, Store, Stored
 from implicast.casting.spice.registry import Key, Registry
 from implicast.casting.spice.settings import Settings
 from implicast.language.target import Description
 from implicast.peer.contract import Address, Host, Message, handles
 from implicast.peer.events import Registered, Withdrawn
-from implicast.space.tract import Tract, container, contains, intersect, union, unite
+from implicast.space.tract import Tract, container, contains, intersect, union, unite, within
 
 REGISTER, FAN, CLIMB = range(3)
 """Errands: a consumer registers; the original root fills a replica; a peer passes records to the next notch."""
@@ -25,6 +25,8 @@ REPEAT_US = 30_000_000
 """A consumer asks again for tags that have not been confirmed in this time."""
 TOGETHER_MAX = 512
 """Records in one message; keeps it well below the longest message."""
+REPLICATION_COLLECTS = 8
+"""Records for replicas are collected so many times longer: each batch goes to hundreds of roots."""
 SPOTS_MAX = 48
 """Homes that are routed to one by one; more are covered by larger extents, so that clustering stays cheap."""
 
@@ -55,7 +57,7 @@ class Fan:
 class Registering(Keeper):
     """The verbs `register` and `withdraw`, and a peer's part in those of others."""
 
-    __slots__ = ("armed", "awaited", "climbs", "fans", "outbox", "replicating", "told")
+    __slots__ = ("armed", "awaited", "climbs", "confirmed", "fans", "outbox", "replicating", "told")
 
     def __init__(self, address: Address, host: Host, settings: Settings) -> None:
         super().__init__(address, host, settings)
@@ -66,6 +68,7 @@ class Registering(Keeper):
         self.fans: dict[tuple[str, Address], Fan] = {}
         self.outbox: dict[Key, dict[Address, Record]] = {}
         self.replicating: dict[str, dict[Address, Record]] = {}
+        self.confirmed: dict[tuple[Answer, str, int], dict[Address, int]] = {}
         self.armed = False
 
     # --- the verbs
@@ -170,9 +173,13 @@ class Registering(Keeper):
             if key in self.fans and self.fans[key].version > record.version:
                 continue
             self.fans[key] = Fan(record.version, (store.reply, store.errand, store.notch), roots)
-            self.replicating.setdefault(store.tag, {})[record.consumer] = record
+            self._replicate(store.tag, record)
         self.take(Store(store.tag, store.root, 0, tuple(records), self.address, FAN), records)
-        self._arm()
+
+    def _replicate(self, tag: str, record: Record) -> None:
+        if not self.replicating:
+            self.host.after(self.settings.collect_us * REPLICATION_COLLECTS, Replicate())
+        self.replicating.setdefault(tag, {})[record.consumer] = record
 
     def _settle(self, store: Store, record: Record) -> int:
         """Keep a record at the first open notch, if that is ours: the version kept. Else send it on: 0."""
@@ -193,11 +200,12 @@ class Registering(Keeper):
     def _open_notch(self, tag: str, root: int, notch: int, record: Record) -> tuple[int, bool]:
         """From a home of ours up through what is closed: the first notch that is open, or not ours."""
         surface, dimensions = self.surface, self.settings.dimensions
+        sealed = self.sealed.get((tag, root), -1)
         while True:
             registry = self.registries.get((tag, root, notch))
-            if registry is None or registry.is_open(record):
+            if notch > sealed and (registry is None or registry.is_open(record)):
                 return notch, True
-            notch += 1
+            notch = max(notch, sealed) + 1
             at = home(root, notch, record.spot, dimensions)
             if not (surface.low <= at < surface.high or contains(surface.firm, at)):
                 return notch, False
@@ -222,16 +230,14 @@ class Registering(Keeper):
         """Full: from now on everything goes to the next notch. Containers that lie wholly on our ground close too."""
         dimensions, firm = self.settings.dimensions, self.surface.firm
         root, notch = registry.root, registry.notch
-        records = list(registry.records.values())
         share = intersect(container(root, notch, dimensions), firm)
         registry.closed = unite(registry.closed, share)
-        registry.passed += len(records)
-        while notch + 1 < self.settings.last_notch:
-            larger = container(root, notch + 1, dimensions)
-            if intersect(larger, firm) != larger:
-                break
-            notch += 1
-            self.registry(tag, root, notch).closed = larger
+        registry.passed += len(registry.records)
+        through = notch - 1
+        while through + 1 < self.settings.last_notch and within(container(root, through + 1, dimensions), firm):
+            through += 1
+        if through >= notch == 0:
+            self.sealed[tag, root] = through
         self.raise_records(tag, registry)
 
     def raise_records(self, tag: str, registry: Registry) -> None:
@@ -258,10 +264,16 @@ class Registering(Keeper):
     def on_flush(self, alarm: Flush) -> None:
         self.armed = False
         outbox, self.outbox = self.outbox, {}
-        replicating, self.replicating = self.replicating, {}
+        confirmed, self.confirmed = self.confirmed, {}
         for (tag, root, notch), records in outbox.items():
             for batch in _batches(list(records.values())):
                 self.on_store(self.address, Store(tag, root, notch, batch, self.address, CLIMB))
+        for ((reply, errand, notch), tag, root), kept in confirmed.items():
+            self.host.send(reply, Stored(tag, root, notch, tuple(kept.items()), errand))
+
+    @handles(Replicate)
+    def on_replicate(self, alarm: Replicate) -> None:
+        replicating, self.replicating = self.replicating, {}
         for tag, records in replicating.items():
             address = address_of(tag)
             roots = roots_of(address, self.settings.levels[tag], self.settings.dimensions)
@@ -273,11 +285,13 @@ class Registering(Keeper):
 
     def _answer(self, answer: Answer, tag: str, root: int, kept: Sequence[tuple[Address, int]]) -> None:
         reply, errand, notch = answer
-        stored = Stored(tag, root, notch, tuple(kept), errand)
         if reply == self.address:
-            self.on_stored(self.address, stored)
+            self.on_stored(self.address, Stored(tag, root, notch, tuple(kept), errand))
+        elif errand == REGISTER:
+            self.host.send(reply, Stored(tag, root, notch, tuple(kept), errand))
         else:
-            self.host.send(reply, stored)
+            self.confirmed.setdefault((answer, tag, root), {}).update(kept)
+            self._arm()
 
     @handles(Stored)
     def on_stored(self, sender: Address, stored: Stored) -> None:
@@ -307,7 +321,7 @@ class Registering(Keeper):
             if climb is None or version < climb.version:
                 continue
             del self.climbs[key]
-            for notch in range(climb.came, stored.notch):
+            for notch in (climb.came, *range(self.sealed.get((stored.tag, stored.root), 0) + 1, stored.notch)):
                 registry = self.registries.get((stored.tag, stored.root, notch))
                 if registry is not None:
                     registry.risen(consumer, version)

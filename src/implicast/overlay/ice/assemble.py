@@ -15,7 +15,7 @@ from implicast.overlay.ice.atlas import Atlas
 from implicast.overlay.ice.ice import Ice
 from implicast.overlay.ice.messages import Title
 from implicast.overlay.ice.table import Rows, Table
-from implicast.space.morton import BITS, CODES, Codes, codes, places, side
+from implicast.space.morton import BITS, Codes, codes, places, side
 
 LatencyUs = Callable[[int, int], int]
 
@@ -66,10 +66,15 @@ def _tiling(starts: list[int], owner_at: dict[int, int], bits_at: dict[int, int]
     low, bits = np.empty_like(order), np.empty_like(order)
     low[order] = starts
     bits[order] = [bits_at[start] for start in starts]
+    return tiles_of(low, bits, dimensions)
+
+
+def tiles_of(low: Codes, bits: Codes, dimensions: int) -> Tiling:
+    """The tiling whose tile i is the prefix of `bits[i]` bits that begins at `low[i]`."""
     corner = places(low, dimensions)
     halvings = np.stack([(bits - each + dimensions - 1) // dimensions for each in range(dimensions)], axis=1)
     edges = side(dimensions) >> np.maximum(halvings, 0)
-    return Tiling(dimensions, low, bits, order, np.concatenate([corner, corner + edges], axis=1))
+    return Tiling(dimensions, low, bits, np.argsort(low), np.concatenate([corner, corner + edges], axis=1))
 
 
 def adjacency(tiles: Tiling) -> tuple[Codes, Codes]:
@@ -117,9 +122,3 @@ def uniform_points(peers: int, draw: Callable[[int], int]) -> list[int]:
     """Places drawn anywhere on the surface; `draw` gives so many random bits."""
     return [draw(BITS) for _ in range(peers)]
 
-
-def covered(tiles: Tiling) -> bool:
-    """The pieces follow each other along the whole curve."""
-    starts = tiles.low[tiles.order]
-    stops = starts + (1 << (BITS - tiles.bits[tiles.order]))
-    return bool(starts[0] == 0 and stops[-1] == CODES and np.all(starts[1:] == stops[:-1]))

@@ -56,7 +56,7 @@ class Greeting(Ground):
         """Our pieces have changed: tell old and new neighbours."""
         self.mark += 1
         self._resurvey()
-        self.greet(sorted({*before, *self.neighbours()}))  # type: ignore[type-var]
+        self.greet(sorted({*before, *self.neighbours()}))
         self.unpark()
 
     def hear(self, titles: Iterable[Title]) -> None:

@@ -82,7 +82,7 @@ class Ground(Part):
         return self._table
 
     def neighbours(self) -> list[Address]:
-        return sorted({each.owner for each in self.atlas.titles.values()} - {self.address})  # type: ignore[type-var]
+        return sorted({each.owner for each in self.atlas.titles.values()} - {self.address})
 
     def survey(self, unsettled: list[Title]) -> None:
         """The atlas has changed: which pieces answer, and which are in transit?"""

@@ -4,13 +4,15 @@ Covered, disjoint, and every peer's table names exactly the owners of all that i
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 
-from implicast.overlay.ice.atlas import overlap
+import numpy as np
+
+from implicast.overlay.ice.assemble import adjacency, tiles_of
 from implicast.overlay.ice.ice import Ice
 from implicast.overlay.ice.messages import Title
 from implicast.peer.contract import Address
-from implicast.space.morton import CODES, Box, box
-from implicast.space.surface import Surface
+from implicast.space.morton import CODES
 
 OBJECTIONS_MAX = 20
 """More than enough to see what is wrong."""
@@ -18,11 +20,11 @@ OBJECTIONS_MAX = 20
 
 def surface_objections(surfaces: Sequence[Ice]) -> list[str]:
     """Sentences about what is wrong with a quiet surface; none when all is well."""
-    members = [each for each in surfaces if each.pieces or each.joined]
-    titles = sorted((title for each in members for title in each.pieces), key=lambda title: title.low)
-    found = [f"{each.address} has a piece in transit" for each in members if each.unsettled]
+    titles = sorted((title for each in surfaces for title in each.pieces), key=lambda title: title.low)
+    found = [f"{each.address} has a piece in transit" for each in surfaces if each.unsettled]
     found += _tiling_objections(titles)
-    found += [] if found else _table_objections(members, titles)
+    if not found and titles:
+        found += _table_objections(surfaces, titles)
     return found[:OBJECTIONS_MAX]
 
 
@@ -39,46 +41,22 @@ def _tiling_objections(titles: list[Title]) -> list[str]:
     return found
 
 
-def _table_objections(members: Sequence[Ice], titles: list[Title]) -> list[str]:
+def _table_objections(surfaces: Sequence[Ice], titles: list[Title]) -> list[str]:
+    expected: dict[Address, set[Title]] = {each.address: set() for each in surfaces}
+    low, bits = (np.array([getattr(each, name) for each in titles], np.int64) for name in ("low", "bits"))
+    for one, other in zip(*adjacency(tiles_of(low, bits, surfaces[0].dimensions)), strict=True):
+        if titles[one].owner != titles[other].owner:
+            expected[titles[one].owner].add(titles[other])
     found = []
-    for each in members:
-        expected = _adjacent(each, titles)
-        known = {title.low: title for title in each.atlas.titles.values() if title.owner != each.address}
-        if known != expected:
-            wrong = sorted({*_differences(known, expected), *_differences(expected, known)}, key=str)
-            found.append(f"{each.address} has a table that is wrong about {', '.join(map(str, wrong[:4]))}")
+    for each in surfaces:
+        known = {title for title in each.atlas.titles.values() if title.owner != each.address}
+        if each.pieces and known != expected[each.address]:
+            wrong = sorted(str(title.owner) for title in known ^ expected[each.address])
+            found.append(f"{each.address} has a table that is wrong about {', '.join(wrong[:4])}")
     return found
-
-
-def _differences(one: dict[int, Title], other: dict[int, Title]) -> list[Address]:
-    return [title.owner for low, title in one.items() if other.get(low) != title]
-
-
-def _adjacent(peer: Ice, titles: list[Title]) -> dict[int, Title]:
-    """By definition: whose box shares a face with one of ours. Boxes are kept, comparing costs a microsecond."""
-    surface = Surface(peer.dimensions)
-    own = [_box(each, peer.dimensions) for each in peer.pieces]
-    return {
-        title.low: title
-        for title in titles
-        if title.owner != peer.address
-        and any(surface.rank(_box(title, peer.dimensions), here) == (0, 1) for here in own)
-    }
-
-
-_BOXES: dict[tuple[int, int, int], Box] = {}
-
-
-def _box(title: Title, dimensions: int) -> Box:
-    key = (title.low, title.bits, dimensions)
-    return box(*key)
 
 
 def disjoint_firm(surfaces: Sequence[Ice]) -> bool:
     """At any time, quiet or not: no code has two peers that answer for it."""
     spans = sorted((low, high) for each in surfaces for low, high in zip(each.firm[::2], each.firm[1::2], strict=True))
-    return all(before[1] <= after[0] for before, after in zip(spans, spans[1:], strict=False))
-
-
-def contradicts(one: Title, other: Title) -> bool:
-    return overlap(one, other) and one.owner != other.owner
+    return all(before[1] <= after[0] for before, after in pairwise(spans))

@@ -28,7 +28,7 @@ def landmark_order(landmarks: Sequence[int], latency_us: LatencyUs) -> list[int]
     trips = np.array([[0 if a == b else latency_us(a, b) + latency_us(b, a) + 1 for b in landmarks] for a in landmarks])
     tree = minimum_spanning_tree(trips)
     order = depth_first_order(tree, 0, directed=False, return_predecessors=False)
-    return [landmarks[each] for each in order]
+    return [landmarks[each] for each in order.tolist()]
 
 
 def landmark_points(
