@@ -29,7 +29,7 @@ PLACES_MAX = 64
 """Default bound on the places one applicant may hold."""
 
 TRIALS_MAX = 1_024
-"""Realms one applicant may ever ask for: each shows it one more drawn place, and it might keep the one it likes best."""
+"""Realms one applicant may ever ask for: each shows it one more place, and it might keep the best."""
 
 VALIDITY_US = 365 * 86_400 * 1_000_000
 

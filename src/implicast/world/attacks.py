@@ -41,6 +41,7 @@ class Assault:
         targets: Sequence[Target],
         seed: int = 0,
         parameters: Mapping[str, Setting] | None = None,
+        infrastructure_lies: bool = False,
     ) -> None:
         self.design = design(name)
         settled = self.design.settle(parameters or {})
@@ -50,7 +51,8 @@ class Assault:
         network = build("flat", hosts=peers, infrastructure=infrastructure, seed=seed)
         self.world = World(network, seed)
         self.world.heard = self._hear
-        self.gang: Gang = gang(peers, fraction, seed)
+        besides = range(peers, peers + infrastructure) if infrastructure_lies else range(0)
+        self.gang: Gang = gang(peers, fraction, seed, besides)
         host = hosts(self.world.host, self.gang, attack)
         plan = Plan(peers, infrastructure, settled, seed, host, network.latency_us, targets, descriptions=descriptions)
         self.population: list[Peer] = self.design.assemble(plan)
@@ -131,13 +133,15 @@ class Assault:
 
 def attack_row(
     name: str, attack: str, fraction: float, peers: int = 256, casts: int = 32, seed: int = 1,
-    parameters: Mapping[str, Setting] | None = None,
+    parameters: Mapping[str, Setting] | None = None, infrastructure_lies: bool = False,
 ) -> Row:  # fmt: skip
-    """A design under an attack on the Zipf workload: arrival at honest peers, false notices, messages, breakdowns."""
+    """A design under an attack, Zipf workload: arrival at honest peers, false notices, messages, breakdowns."""
     drawn = workload("zipf", seed=seed, peers=peers, casts=casts)
-    assault = Assault(name, attack, fraction, drawn.described(), drawn.targeted(), seed, parameters)
+    said, asked = drawn.described(), drawn.targeted()
+    assault = Assault(name, attack, fraction, said, asked, seed, parameters, infrastructure_lies)
     assault.run()
-    return {"design": name, "attack": attack, "f": fraction, "peers": peers, "casts": casts, **assault.row()}
+    return {"design": name, "attack": attack, "f": fraction, "peers": peers, "casts": casts,
+            "infrastructure_lies": int(infrastructure_lies), **assault.row()}  # fmt: skip
 
 
 def attack_rows(names: Sequence[str], fraction: float, **settings: Any) -> list[Row]:

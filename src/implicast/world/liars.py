@@ -37,6 +37,8 @@ FLOOD = 16
 """Extra receivers of each message of a flooding liar."""
 REPLAYS = 3
 REPLAY_MEMORY = 1_000
+EXTRAS = 200
+"""Superfluous messages a liar can afford in all: liars that answer liars would otherwise multiply without end."""
 FORGED = b"forged"
 
 
@@ -48,6 +50,7 @@ class Gang:
     everyone: int
     rng: Random
     acting: bool = False
+    extras: int = 0
     population: list[Peer] = field(default_factory=list)
     recorded: deque[tuple[Address, Message]] = field(default_factory=lambda: deque(maxlen=REPLAY_MEMORY))
     told: set[tuple[int, bytes]] = field(default_factory=set)
@@ -55,6 +58,11 @@ class Gang:
     def act(self, population: list[Peer]) -> None:
         """From now on everyone of the gang does what it came for; what is public about all peers is known to it."""
         self.acting, self.population = True, population
+
+    def afford(self) -> bool:
+        """Whether the gang can pay for one more superfluous message."""
+        self.extras += 1
+        return self.extras <= EXTRAS * len(self.liars)
 
     def somebody(self, but: Address) -> int:
         """Anyone except one."""
@@ -68,12 +76,12 @@ class Gang:
         return sorted(found, key=lambda each: each.key)
 
 
-def gang(peers: int, fraction: float, seed: int) -> Gang:
-    """A fraction of all members, drawn by the seed."""
+def gang(peers: int, fraction: float, seed: int, besides: range = range(0)) -> Gang:
+    """A fraction of all members, drawn by the seed, and those named besides (a server, brokers)."""
     if not 0 <= fraction <= 1:
         raise ParameterError(f"a fraction of liars of {fraction} is out of range; it takes 0..1")
     rng = stream(seed, "liars", peers, fraction)
-    return Gang(frozenset(rng.sample(range(peers), round(peers * fraction))), peers, rng)
+    return Gang(frozenset([*rng.sample(range(peers), round(peers * fraction)), *besides]), peers, rng)
 
 
 Lie = Callable[[Host, int, Gang, Address, Message], None]
@@ -139,15 +147,17 @@ def replaying(host: Host, me: int, gang: Gang, to: Address, message: Message) ->
     gang.recorded.append((to, message))
     for _ in range(REPLAYS):
         first_receiver, old = gang.recorded[gang.rng.randrange(len(gang.recorded))]
-        if first_receiver != me:
-            host.send(first_receiver, old)
-        host.send(gang.somebody(me), old)
+        if gang.afford():
+            host.send(first_receiver if first_receiver != me else gang.somebody(me), old)
+        if gang.afford():
+            host.send(gang.somebody(me), old)
 
 
 def flooding(host: Host, me: int, gang: Gang, to: Address, message: Message) -> None:
     host.send(to, message)
     for _ in range(FLOOD):
-        host.send(gang.somebody(me), message)
+        if gang.afford():
+            host.send(gang.somebody(me), message)
 
 
 def forging(host: Host, me: int, gang: Gang, to: Address, message: Message) -> None:

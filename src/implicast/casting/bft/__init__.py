@@ -102,7 +102,7 @@ def objections(population: Sequence[Peer]) -> list[str]:
 DESIGNS = (
     Design(
         name="bft",
-        summary="A place per tag on a skip graph; each cast reaches its tag's range through k senders, certificates checked.",
+        summary="A place per tag on a skip graph; casts reach a tag's range through k senders, with certificates.",
         paper="Byzantine-tolerant key-range multicast over a key-order preserving overlay",
         assemble=assemble,
         newcomer=newcomer,
@@ -115,7 +115,7 @@ DESIGNS = (
                       choices=("first", "sparse")),
             Parameter("signatures", "ed25519", "real ones, or a stand-in with the same checks and sizes for large runs",
                       choices=("ed25519", "stand-in")),
-            Parameter("placing", "assembled", "places of registrations: put in at once, or joined one by one by messages",
+            Parameter("placing", "assembled", "places of registrations: put in at once, or joined by messages",
                       choices=("assembled", "joined")),
             Parameter("places_max", 64, "places that the authority gives one applicant", 1, 65_536),
             Parameter("window_s", 60.0, "how long after it was cast a message may still arrive", 1, 86_400, unit="s"),

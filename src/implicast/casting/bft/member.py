@@ -52,7 +52,14 @@ class Bft(Member, parts={"graph": SkipGraph, "settler": Settler}):
     __slots__ = ("_signer", "gate", "graph", "inbox", "manner", "seen", "settler")
 
     def __init__(
-        self, address: Address, host: Host, graph: SkipGraph, gate: Gate, signer: Signer, settler: Settler, manner: Manner
+        self,
+        address: Address,
+        host: Host,
+        graph: SkipGraph,
+        gate: Gate,
+        signer: Signer,
+        settler: Settler,
+        manner: Manner,
     ) -> None:
         super().__init__(address, host)
         self.graph, self.gate, self._signer, self.settler, self.manner = graph, gate, signer, settler, manner

@@ -97,7 +97,8 @@ def silence(overlay: Overlay, source: Spot, arc: Arc, faulty: Sequence[bool]) ->
 def spread(overlay: Overlay, source: Spot, arc: Arc, faulty: Sequence[bool], attack: Attack = silence) -> Spread:
     """One multicast, in rounds of one hop. The faulty never forward; they attack once, right after the first hop.
 
-    Colluders are taken to know the message as soon as it has left the source, the worst that can be in a network. Copies of one round arrive in the order sent; it does not matter, as all honest copies to a node carry one level.
+    Colluders are taken to know the message as soon as it has left the source: the worst that can be in a network.
+    Copies of one round arrive in the order sent; it does not matter, as all honest copies to a node carry one level.
     """
     table = overlay.graph.table(source.key)
     start = start_level(table, arc, overlay.halves)

@@ -49,7 +49,9 @@ Request = tuple[Address, Ask | Announce]
 class SkipGraph(Part):
     """The places of one peer and all that keeps them listed where they belong."""
 
-    __slots__ = ("_arrived", "_gone", "_signer", "_trust", "_unanswered", "k", "places", "refusals", "standing", "vectors")
+    __slots__ = (
+        "_arrived", "_gone", "_signer", "_trust", "_unanswered", "k", "places", "refusals", "standing", "vectors",
+    )  # fmt: skip
 
     def __init__(
         self,

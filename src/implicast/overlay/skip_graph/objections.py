@@ -20,9 +20,9 @@ def rule(owner: Node, everyone: Sequence[Node], k: int, vectors: Vectors) -> lis
     ring = sorted(everyone, key=lambda node: node.key)
     while True:
         digits = len(lists) + 1
-        mine = vectors.prefix(owner.vector, digits)
-        near = [node for node in ring if vectors.prefix(node.vector, digits) == mine]
-        if len(near) - 1 < 2 * (k - 1):
+        mine = vectors.prefix(owner.vector, min(digits, vectors.length))
+        near = [node for node in ring if vectors.prefix(node.vector, min(digits, vectors.length)) == mine]
+        if len(near) - 1 < 2 * (k - 1) or digits > vectors.length:
             lists.append([node.key for node in ring])
             return lists
         at = [node.key for node in ring].index(owner.key)

@@ -72,7 +72,8 @@ class Standing(Generic[Node]):
         while not levels or not levels[-1].full:
             number = len(levels)
             ring = self._ring(number, self.vectors.prefix(node.vector, number))
-            near = self._ring(number + 1, self.vectors.prefix(node.vector, number + 1))
+            last = number == self.vectors.length  # no more digits: never in a network, where vectors are drawn
+            near = [] if last else self._ring(number + 1, self.vectors.prefix(node.vector, number + 1))
             levels.append(self._list(node, number, ring, near))
         return Table(node, levels)
 
