@@ -1,6 +1,7 @@
 """The backbone: its tree against SciPy's, its filters, and who knows what when it says that all know."""
 
 from collections.abc import Callable
+from functools import reduce
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse.csgraph import minimum_spanning_tree
 
+from implicast.language.bloom import Bloom
 from implicast.language.target import Target, Term
 from implicast.overlay.backbone.backbone import PATIENCE_US, Backbone
 from implicast.overlay.backbone.messages import Covered, Renew, Stale, Summary, Tell, Unheard
@@ -115,6 +117,34 @@ def test_distinct_tags_are_estimated_from_the_bits():
     assert table.distinct == pytest.approx(1500, rel=0.05)
 
 
+@given(
+    st.integers(2, 140),
+    st.lists(st.tuples(st.integers(0, 139), st.integers(0, 60)), max_size=60),
+    st.integers(1, 40),
+)
+def test_filters_side_by_side_are_the_filters_one_by_one(sources, puts, capacity):
+    """The readable law: a Bloom filter for each source, and who holds a tag by asking each."""
+    table = Table(list(range(100, 100 + sources)), generation=1, capacity=capacity, error=0.1)
+    alone = {source: Bloom.sized(capacity, 0.1) for source in table.sources}
+    for number, tag in puts:
+        source, name = 100 + number % sources, f"tag{tag}"
+        holders = [each for each in alone if alone[each].might_hold(name)]
+        news = {} if len(holders) > 1 else {name: holders[0] if holders else None}
+        assert table.put(source, [name]) == news
+        alone[source].add(name)
+
+    assert {source: table.filter(source) for source in table.sources} == alone
+    others = [alone[source] for source in alone if source != 100]
+    assert table.beside(100) == reduce(Bloom.union, others).to_bytes()
+    for tag in range(60):
+        target = asking(f"tag{tag}")
+        assert [table.passes(each, target) for each in alone] == [alone[each].passes(target) for each in alone]
+    copy = Table(table.sources, generation=1, capacity=capacity, error=0.1)
+    copy.replace(100 + sources - 1, alone[100].to_bytes())
+    assert copy.filter(100 + sources - 1) == alone[100]
+    assert copy.filter(100).fill() == 0
+
+
 # --- conversations, written down
 
 
@@ -214,7 +244,7 @@ def test_casts_follow_the_old_filters_until_the_new_ones_are_whole():
     scene.backbone.on_tell(6, Tell(1, 1, ("jazz",)))
     scene.backbone.on_renew(6, Renew(2, 2, 500))
     assert scene.backbone.leads(6, asking("jazz"))
-    size = len(scene.backbone.next.filters[6].to_bytes())
+    size = len(scene.backbone.next.filter(6).to_bytes())
     scene.backbone.on_summary(6, Summary(3, 2, 500, bytes(size)))
 
     assert not scene.backbone.leads(6, asking("jazz")), "the new generation has forgotten it"

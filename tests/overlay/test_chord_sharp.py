@@ -201,3 +201,32 @@ def test_an_answer_of_a_strange_kind_counts_as_unknown() -> None:
 
     assert (table.ends[0], table.values[0]) == (None, None)
     assert table.nodes == [Ref(5, 1), Ref(7, 2)]
+
+
+def test_a_level_that_gets_another_node_is_unknown_until_that_node_is_asked() -> None:
+    tables = settled_tables([Ref(key, key) for key in range(0, 80, 10)], [Categories.of(key) for key in range(8)])
+    table = tables[0]
+    assert table.tidy()
+
+    table.take(0, Ent(Ref(15, 99), 15, Categories.of(1)))
+
+    assert [node.key for node in table.nodes] == [10, 15, 40]
+    assert (table.ends[1], table.values[1]) == (None, None)
+    assert table.get_ent(2) == Ent(Ref(40, 40), None, None)
+
+
+def test_an_answer_that_comes_late_or_from_another_is_ignored() -> None:
+    world, nodes = _world(8, seed=10)
+    ring = chord_sharp.assemble(_rings(nodes))[0]
+    asked = ring.table.nodes[0]
+    ring.refresh()
+    before = list(ring.table.nodes)
+
+    false = Ent(None, None, None)
+    ring.on_ent(asked.address, chord_sharp.messages.EntIs(ring.token - 1, false))
+    ring.on_ent(99, chord_sharp.messages.EntIs(ring.token, false))
+    assert (ring.level, ring.table.nodes) == (0, before)
+
+    ring.on_ent(asked.address, chord_sharp.messages.EntIs(ring.token, false))
+    assert not ring.refreshing
+    assert ring.table.nodes == [asked]

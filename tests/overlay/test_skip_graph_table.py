@@ -100,7 +100,7 @@ def test_everyone_who_must_enter_a_newcomer_is_in_its_every_class_lists() -> Non
         vectors, k = Vectors(2), 4
         nodes = spots(rng, 200, vectors)
         newcomer = rng.choice(nodes)
-        told = {node.key for node in every_class(newcomer, nodes, k, vectors)}
+        told = {node.key for node in every_class(newcomer, nodes, k, vectors).contacts()}
         mine = {node.key for node in table_of(newcomer, nodes, k, vectors).contacts()}
         listing = {
             node.key for node in nodes if any(newcomer.key in keys for keys in rule(node, nodes, k, vectors))

@@ -25,7 +25,7 @@ from implicast.overlay.skip_graph.messages import (
 )
 from implicast.overlay.skip_graph.place import Place, answer
 from implicast.overlay.skip_graph.standing import Standing
-from implicast.overlay.skip_graph.table import Table, every_class
+from implicast.overlay.skip_graph.table import Table
 from implicast.peer.contract import Address, Host, Part, handles
 from implicast.peer.identity import Certificate, Trust
 from implicast.peer.pending import Pending
@@ -102,7 +102,7 @@ class SkipGraph(Part):
         """From now on the lists are our own and change by messages."""
         assert self.standing is not None, "only who stands in an assembled graph can step out of it"
         for place in self.places.values():
-            place.known = {node.key: node for node in self.standing.table(place.key).contacts()}
+            place.known = {node.key: node for node in self.standing.surroundings(place.key)}
             place.trim()
         self.standing = None
 
@@ -114,8 +114,7 @@ class SkipGraph(Part):
             self.standing.remove(key)
             return
         farewell = Farewell(claim(self._signer, GONE, place.certificate, self.host.now_us))
-        listed = every_class(place.certificate, place.known.values(), self.k, self.vectors)
-        for address in dict.fromkeys(node.address for node in listed):
+        for address in dict.fromkeys(node.address for node in place.wide.contacts()):
             if address == self.address:
                 self.on_farewell(address, farewell)
             else:
@@ -154,13 +153,11 @@ class SkipGraph(Part):
 
     def _tell(self, place: Place) -> None:
         """The search is over. Who was asked has entered the newcomer; the others of the every-class lists are told."""
-        listed = every_class(place.certificate, place.known.values(), self.k, self.vectors)
-        asked = place.asked
         place.settle()
         if place.key not in self._arrived:
             return
         announce = Announce(self._claim(place))
-        for address in dict.fromkeys(node.address for node in listed if node.key not in asked):
+        for address in dict.fromkeys(node.address for node in place.wide.contacts() if node.key not in place.asked):
             if address == self.address:
                 self._enter_everywhere(place.certificate)
             else:
@@ -241,12 +238,8 @@ class SkipGraph(Part):
                 self._mend(place, key)
 
     def _mend(self, place: Place, gone: bytes) -> None:
-        """Take an entry out and ask one witness per side of every list that it shortened."""
-        shortened = [level for level in place.table.levels if any(node.key == gone for node in level.nodes)]
-        witnesses = [node for level in shortened for node in (level.nodes[0], level.nodes[-1])]
-        del place.known[gone]
-        place.search([node for node in witnesses if node.key != gone])
-        place.trim()
+        """Take an entry out and look for whoever is to be listed in its stead."""
+        place.mend(gone)
         self._go_on(place)
 
     # --- whom to believe

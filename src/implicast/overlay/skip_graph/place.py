@@ -10,7 +10,7 @@ the witnesses that an honest introducer named.
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
-from implicast.overlay.skip_graph.table import Table, table_of
+from implicast.overlay.skip_graph.table import Table, every_class, table_of
 from implicast.peer.identity import Certificate
 from implicast.space.vector import Vectors
 
@@ -21,14 +21,15 @@ ASKED_MAX = 2_048
 
 
 class Place:
-    """A certificate, those known around it, and the lists cut from them."""
+    """A certificate, those known around it, the lists cut from them, and the wider every-class lists."""
 
-    __slots__ = ("asked", "certificate", "known", "queue", "searching", "table", "vectors", "waiting", "wide")
+    __slots__ = ("asked", "certificate", "k", "known", "queue", "searching", "table", "vectors", "waiting", "wide")
 
     def __init__(self, certificate: Certificate, k: int, vectors: Vectors) -> None:
-        self.certificate, self.vectors, self.wide = certificate, vectors, k
+        self.certificate, self.vectors, self.k = certificate, vectors, k
         self.known: dict[bytes, Certificate] = {}
         self.table: Table[Certificate] = table_of(certificate, (), k, vectors)
+        self.wide: Table[Certificate] = every_class(certificate, (), k, vectors)
         self.searching = False
         self.asked: dict[bytes, Certificate] = {}
         self.queue: dict[bytes, Certificate] = {}
@@ -39,9 +40,9 @@ class Place:
         return self.certificate.key
 
     def fits(self, other: Certificate) -> bool:
-        """Whether another belongs into one of the lists."""
+        """Whether another belongs into one of the wider lists."""
         shared = self.vectors.common(self.certificate.vector, other.vector)
-        return any(level.spans(other.key) for level in self.table.levels[: shared + 1])
+        return any(level.spans(other.key) for level in self.wide.levels[: shared + 1])
 
     def enter(self, other: Certificate) -> bool:
         """Take another in where it fits; True if anything changed. A newer certificate replaces an older one."""
@@ -57,18 +58,33 @@ class Place:
 
     def trim(self) -> None:
         """Cut the lists anew by the rule, and forget who is in none."""
-        self.table = table_of(self.certificate, self.known.values(), self.wide, self.vectors)
+        known = self.known.values()
+        self.table = table_of(self.certificate, known, self.k, self.vectors)
+        self.wide = every_class(self.certificate, known, self.k, self.vectors)
         if not self.searching:
-            self.known = {node.key: node for node in self.table.contacts()}
+            self.known = {node.key: node for node in self.wide.contacts()}
 
     # --- searching
 
     def search(self, first: Iterable[Certificate]) -> None:
-        """Begin to search, or widen a search under way."""
+        """Begin to search for everyone, or widen a search under way."""
         if not self.searching:
             self.searching = True
-            self.asked.clear()
+            self.asked = {}
         self._want(first)
+
+    def mend(self, gone: bytes) -> None:
+        """An entry is no more: ask two witnesses at each end of every list that it shortened, then only the new."""
+        shortened = [level for level in self.wide.levels if any(node.key == gone for node in level.nodes)]
+        ends = [node for level in shortened for node in (*level.nodes[:PURSUED], *level.nodes[-PURSUED:])]
+        del self.known[gone]
+        if not self.searching:
+            self.searching = True
+            self.asked = dict(self.known)
+        for node in ends:
+            if node.key in self.known and node.key not in self.waiting:
+                self.queue[node.key] = node
+        self.trim()
 
     def learn(self, nodes: Sequence[Certificate]) -> None:
         """Take one witness's answer in and follow its trail."""
@@ -80,8 +96,8 @@ class Place:
         """Whom to ask next; None when there is nobody. Recomputes the provisional table when the queue runs dry."""
         if not self.queue and not self.waiting and len(self.asked) < ASKED_MAX:
             self.trim()
-            self._want(self.table.contacts())
-            self._want(self.nearest(list(self.known.values()), self.wide))
+            self._want(self.wide.contacts())
+            self._want(self.nearest(list(self.known.values()), self.k))
         if not self.queue:
             return None
         key = next(iter(self.queue))

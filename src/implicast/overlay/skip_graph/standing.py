@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from operator import attrgetter
 from typing import Generic
 
-from implicast.overlay.skip_graph.table import Level, Node, Table
+from implicast.overlay.skip_graph.table import Level, Node, Table, every_class
 from implicast.space.vector import Vectors
 
 _by_key = attrgetter("key")
@@ -59,6 +59,10 @@ class Standing(Generic[Node]):
         if found is None:
             found = self._tables[key] = self._cut(self._nodes[key])
         return found
+
+    def surroundings(self, key: bytes) -> list[Node]:
+        """All in the every-class lists of a node: O(n) each, for those who go on by messages."""
+        return every_class(self._nodes[key], self._nodes.values(), self.k, self.vectors).contacts()
 
     def _rings_of(self, node: Node) -> list[list[Node]]:
         """The rings split off so far to which a node belongs."""

@@ -110,25 +110,34 @@ def cut(ring: Sequence[Node], near: Sequence[bool], own: int, k: int) -> Level[N
     return Level([ring[index] for index in picked], left, False, [not near[index] for index in picked])
 
 
-def every_class(owner: Node, known: Iterable[Node], k: int, vectors: Vectors) -> list[Node]:
-    """Whom a newcomer must tell: at each level, to each side, until every digit class has k-1 members.
+def every_class(owner: Node, known: Iterable[Node], k: int, vectors: Vectors) -> Table[Node]:
+    """The wider lists: at each level, to each side, until every digit class, not only the own one, has k-1 members.
 
-    Lists are not symmetric: how far v's reaches depends on v's digits, not on the newcomer's (ring upkeep, D.1).
+    These are the ones a newcomer must tell: lists are not symmetric, how far v's reaches depends on v's digits, not on
+    the newcomer's (ring upkeep, D.1). Every-class lists are symmetric: there are fewer than k-1 of some class between
+    me and you, or there are not. So who keeps its own knows whom to tell when it leaves.
     """
-    table = table_of(owner, known, k, vectors)
     nodes = {node.key: node for node in known}
     nodes[owner.key] = owner
     ring = [nodes[key] for key in sorted(nodes)]
-    told: dict[bytes, Node] = {}
-    for number in range(table.top + 1):
-        ring = [node for node in ring if vectors.common(owner.vector, node.vector) >= number]
+    levels: list[Level[Node]] = []
+    while True:
+        number = len(levels)
         own = next(index for index, node in enumerate(ring) if node.key == owner.key)
-        classes = [vectors.digit(node.vector, number) for node in ring]
-        for digit in range(vectors.alpha):
-            marked = [each == digit for each in classes]
-            left, right = walk_left(marked, own, k - 1), walk_right(marked, own, k - 1)
-            told.update(
-                (ring[(own + at) % len(ring)].key, ring[(own + at) % len(ring)]) for at in range(-left, right + 1)
-            )
-    del told[owner.key]
-    return [told[key] for key in sorted(told)]
+        levels.append(_wide(ring, own, number, k, vectors))
+        near = [node for node in ring if vectors.common(owner.vector, node.vector) > number]
+        if len(near) - 1 < 2 * (k - 1):
+            return Table(owner, levels)
+        ring = near
+
+
+def _wide(ring: Sequence[Node], own: int, number: int, k: int, vectors: Vectors) -> Level[Node]:
+    classes = [vectors.digit(node.vector, number) for node in ring]
+    marks = [[each == digit for each in classes] for digit in range(vectors.alpha)]
+    left = max(walk_left(marked, own, k - 1) for marked in marks)
+    right = max(walk_right(marked, own, k - 1) for marked in marks)
+    fresh = [each != classes[own] for each in classes]
+    if left + right + 1 >= len(ring):
+        return Level(ring, own, True, fresh)
+    picked = [(own + place) % len(ring) for place in range(-left, right + 1)]
+    return Level([ring[index] for index in picked], left, False, [fresh[index] for index in picked])
