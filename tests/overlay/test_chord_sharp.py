@@ -216,7 +216,7 @@ def test_a_level_that_gets_another_node_is_unknown_until_that_node_is_asked() ->
 
 
 def test_an_answer_that_comes_late_or_from_another_is_ignored() -> None:
-    world, nodes = _world(8, seed=10)
+    _, nodes = _world(8, seed=10)
     ring = chord_sharp.assemble(_rings(nodes))[0]
     asked = ring.table.nodes[0]
     ring.refresh()

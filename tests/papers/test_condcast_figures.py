@@ -5,6 +5,7 @@ from statistics import fmean
 import pytest
 
 from implicast.casting.condcast.formulas import Steady, flows_needed, surplus_delta
+from implicast.casting.condcast.messages import Update
 from implicast.casting.condcast.trials import REFERENCE_PER_NODE, ages_and_calls, traffic_by_width
 from implicast.language.values import Categories
 from implicast.overlay.chord_sharp import Ent, Table, upkeep
@@ -115,6 +116,21 @@ def _surplus_flows_die_out(nodes: int) -> None:
 
     assert needed <= round(ring.flows()) <= _most_tolerated(ring)
     assert _tolerated(ring)
+
+
+def test_where_two_flows_meet_the_later_one_ends() -> None:
+    ring = FlowRing(10)
+    ring.start(1)
+    ring.run(100)
+    holder = next(peer for peer in ring.peers if peer.flows.updating)
+    turn = holder.flows.turn
+
+    holder.receive(holder.links.right.address, Update(()))
+
+    assert holder.flows.turn == turn
+    before = ring.world.counts["Update"]
+    ring.run(100)
+    assert ring.world.counts["Update"] - before <= 100 / 2 + 1, "one flow makes at most one step in M = 2 s"
 
 
 @pytest.mark.parametrize("nodes", [10, 50, 100])
