@@ -10,7 +10,7 @@ from implicast.language.parse import parse
 from implicast.language.target import Description
 from implicast.space.digest import stream
 from implicast.world.application import Cast, Registration, _cast_row, _registration_row
-from implicast.world.journal import REGISTER, UPKEEP, Journal, read
+from implicast.world.journal import REGISTER, UPKEEP, Journal
 
 TAGS = ("jazz", "samba", "go", "football", "naïve", "c++", "machine learning", "rare")
 TARGETS = (
@@ -27,11 +27,13 @@ class Made:
     directory: Path
     casts: list[Cast]
     registrations: list[Registration]
+    gone_us: dict[int, int]
 
 
 def random_journal(directory: Path, seed: int, peers: int = 40, casts: int = 25, sends: int = 1500) -> Made:
     rng = stream(seed, "random journal")
-    made = Made(directory, [], _registrations(seed, peers))
+    gone_us = {rng.randrange(peers): 100_000_000 + rng.randrange(40_000_000) for _ in range(seed % 3 * 4)}
+    made = Made(directory, [], _registrations(seed, peers), gone_us)
     made.casts = [
         Cast(number, rng.randrange(peers), 100_000_000 + number * 1_000_000, parse(rng.choice(TARGETS)))
         for number in range(casts)
@@ -50,16 +52,13 @@ def random_journal(directory: Path, seed: int, peers: int = 40, casts: int = 25,
     journal.table("casts", [_cast_row(cast) for cast in made.casts])
     journal.table("registrations", [_registration_row(each) for each in made.registrations])
     _write_network(journal, seed, peers)
+    if gone_us:
+        lives = [(peer, gone_us.get(peer)) for peer in range(peers)]
+        journal.table("lives", [{"peer": peer, "from_us": 0, "to_us": at, "end": "crashed" if at else "stayed"} for peer, at in lives])
     journal.finish()
     journal.scenario({"seed": seed})
     journal.close()
     return made
-
-
-def notifications(directory: Path) -> list[tuple[int, int, int]]:
-    """(cast, peer, time_us) of a journal's notices, in order."""
-    table = read(directory, "notices")
-    return list(zip(*(table[name].to_pylist() for name in ("cast", "peer", "time_us")), strict=True))
 
 
 def _registrations(seed: int, peers: int) -> list[Registration]:

@@ -5,12 +5,13 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
-from random_journal import Made, notifications, random_journal
+from random_journal import Made, random_journal
 
 from implicast.lab import tables
 from implicast.lab.journals import Journals
 from implicast.lab.measures.all import measure
 from implicast.world.invariants import judge
+from implicast.world.simulate import notices
 from implicast.world.tally import messages, tally
 
 SEEDS = (1, 2, 3, 4)
@@ -59,13 +60,15 @@ def test_the_contract_is_judged_as_the_world_judges_it(measured: Path, made: lis
     found = rows(measured, "contract")
 
     for each in made:
-        verdict = judge(each.casts, each.registrations, notifications(each.directory))
+        verdict = judge(each.casts, each.registrations, notices(each.directory), each.gone_us)
         run = found[each.directory.name.removeprefix("run=")]
         assert {name: run[name] for name in tables.CONTRACT} == {name: getattr(verdict, name) for name in tables.CONTRACT}
         assert verdict.missing
         assert verdict.uninvited
         assert verdict.repeated
         assert verdict.invented
+        assert verdict.late
+    assert any(run["excused"] for run in found.values())
 
 
 def test_the_cost_of_each_phase_is_counted(measured: Path, made: list[Made]) -> None:

@@ -178,7 +178,7 @@ def _check(made: Experiment) -> None:
             _check_measure(made.name, claim.measure)
 
 
-FIELDS = ("peers", "casts", "network", "workload", "interval_ms", "changes", "faults", "start", "strict")
+FIELDS = ("peers", "casts", "network", "workload", "interval_ms", "changes", "faults", "churn", "start", "strict")
 
 
 def check_setting(experiment_name: str, name: str) -> None:

@@ -14,9 +14,10 @@ from pyspark.sql import functions as F
 
 from implicast.lab import tables
 from implicast.lab.errors import TableError
-from implicast.world.journal import SCHEMAS
+from implicast.world.journal import CHANGE_SCHEMAS, SCHEMAS
 
 PREFIX = "run="
+ALL_SCHEMAS = {**SCHEMAS, **CHANGE_SCHEMAS}
 
 
 class Journals:
@@ -31,23 +32,28 @@ class Journals:
             _check(directory)
 
     def table(self, name: str) -> DataFrame:
-        """One journal table of all runs, with the column `run`."""
-        inside = [each for each in self.directories if each.name.startswith(PREFIX)]
-        alone = [each for each in self.directories if not each.name.startswith(PREFIX)]
+        """One journal table of all runs that have it, with the column `run`."""
+        having = [each for each in self.directories if name in SCHEMAS or (each / f"{name}.parquet").is_file()]
+        inside = [each for each in having if each.name.startswith(PREFIX)]
+        alone = [each for each in having if not each.name.startswith(PREFIX)]
         parts = [self._alone(each, name) for each in alone]
         for parent in sorted({each.parent for each in inside}):
             parts.append(self._together(parent, [each for each in inside if each.parent == parent], name))
         return reduce(DataFrame.unionByName, parts)
 
+    def has(self, name: str) -> bool:
+        """Whether any run has this table."""
+        return any((each / f"{name}.parquet").is_file() for each in self.directories)
+
     def _together(self, parent: Path, runs: list[Path], name: str) -> DataFrame:
         """The directory's name gives `run` for all rows of a file at once; a function of the path would cost per row."""
         paths = [str(each / f"{name}.parquet") for each in runs]
-        columns = tables.schema(SCHEMAS[name], ("run", pa.string()))
+        columns = tables.schema(ALL_SCHEMAS[name], ("run", pa.string()))
         return self.spark.read.schema(columns).option("basePath", str(parent)).parquet(*paths).select(columns.names)
 
     def _alone(self, directory: Path, name: str) -> DataFrame:
-        rows = self.spark.read.schema(tables.schema(SCHEMAS[name])).parquet(str(directory / f"{name}.parquet"))
-        return rows.select(F.lit(directory.name).alias("run"), *SCHEMAS[name].names)
+        rows = self.spark.read.schema(tables.schema(ALL_SCHEMAS[name])).parquet(str(directory / f"{name}.parquet"))
+        return rows.select(F.lit(directory.name).alias("run"), *ALL_SCHEMAS[name].names)
 
 
 def found(path: Path) -> list[Path]:

@@ -14,6 +14,7 @@ from implicast.lab.errors import ExperimentError
 from implicast.lab.experiment import Experiment, Value, Variant, point_label, point_settings
 from implicast.space.digest import digest
 from implicast.workload.workload import KINDS, workload
+from implicast.world.churn import Churn
 from implicast.world.faults import Faults
 from implicast.world.scenario import Scenario
 
@@ -112,10 +113,10 @@ def _described(settings: Mapping[str, Setting], design: str, seed: int) -> dict[
 
 
 def scenario_of(described: Mapping[str, Any]) -> Scenario:
-    """The scenario of these plain values; faults are text."""
+    """The scenario of these plain values; faults and churn are texts."""
     fields = dict(described)
-    faults = Faults.parse(fields.pop("faults", ""))
+    faults, churn = Faults.parse(fields.pop("faults", "")), Churn.parse(fields.pop("churn", ""))
     try:
-        return Scenario(**fields, faults=faults)
+        return Scenario(**fields, faults=faults, churn=churn)
     except TypeError as wrong:
         raise ExperimentError(f"no such scenario: {wrong}") from None

@@ -38,6 +38,9 @@ MEASURES = {
 }
 """Name -> meaning. Ratios and coefficients are plain numbers; counts are messages or packets; latency is milliseconds."""
 
+BROKEN = ("missing", "repeated", "uninvited", "invented")
+"""Counts of the contract that are zero in a clean run."""
+
 CONTRACT = {
     "expected": "pairs of cast and peer that must be notified: selected by a registration complete and unchanging meanwhile",
     "notified": "notifications, repeated and invented ones included",
@@ -45,6 +48,8 @@ CONTRACT = {
     "repeated": "notifications beyond the first of one cast to one peer (at most once)",
     "uninvited": "notified peers that no registration of theirs made the target select (only the selected, only the registered)",
     "invented": "notifications of casts that nobody cast (no invention)",
+    "excused": "not notified, of casts whose publisher was gone before they were finished; neither expected nor missing",
+    "late": "first notified later than ten seconds after the cast",
 }
 
 TAGS = pa.list_(pa.string())

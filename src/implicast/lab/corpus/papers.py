@@ -53,6 +53,12 @@ def _entries(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield from pa.Table.from_pylist(rows, tables.ENTRIES).to_batches(max_chunksize=10_000)
 
 
+def reasons(entries: DataFrame) -> DataFrame:
+    """(reason, entries): how many entries are used, and how many are not, by why."""
+    kind = F.regexp_replace(F.coalesce(F.concat(F.lit("left out: "), "reason"), F.lit("used")), " of entry \\d+$", "")
+    return entries.groupBy(kind.alias("reason")).agg(F.count("*").alias("entries")).orderBy(F.desc("entries"), "reason")
+
+
 def registrations(entries: DataFrame, peers: int, seed: int) -> DataFrame:
     """(peer, tags), commonest tag first: Listing 13 for every peer."""
     shelf = _numbered(entries.where("reason is null"))

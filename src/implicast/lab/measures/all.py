@@ -42,7 +42,8 @@ def measure(journals: Journals, out: Path, said: Said = lambda stage: None) -> N
 def _measure(journals: Journals, out: Path, scratch: Path, said: Said) -> None:
     spark, table = journals.spark, journals.table
     said("contract")
-    verdicts = contract.verdicts(table("registrations"), table("casts"), table("notices"))
+    gone = contract.departures(table("lives"), table("registrations")) if journals.has("lives") else None
+    verdicts = contract.verdicts(table("registrations"), table("casts"), table("notices"), gone)
     tables.write(verdicts, out / "contract", tables.RUN_CONTRACT)
     said("costs of phases")
     everybody = peer.population(table("peers"))

@@ -1,0 +1,198 @@
+"""Puts a report together: contract first, figures, fairness, published against measured, tables, provenance last."""
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import msgspec
+import pyarrow.parquet as pq
+from markupsafe import Markup
+
+from implicast.lab import tables
+from implicast.lab.errors import TableError
+from implicast.lab.experiment import Experiment, Figure
+from implicast.lab.report import palette
+from implicast.lab.report.claims import compare
+from implicast.lab.report.figures import Drawn, lorenz_figure, measure_figure
+from implicast.lab.run import disagreements
+
+Row = dict[str, Any]
+DEFAULT_FIGURES = tuple(Figure(name, log) for name, log in (("POUT_M", True), ("TOUT_M", True), ("TOUT_G", False), ("RTH", True)))
+LOADS = ("TOUT", "TIN", "STOR")
+
+
+def write(out: Path, pictures: Sequence[Drawn] = ()) -> Path:
+    """Write `report.html` and `figures/*.svg` of a laboratory directory; the path of the report."""
+    asked = _asked(out)
+    made = msgspec.convert(asked["experiment"], Experiment)
+    rows = _rows(out, "summary")
+    runs = _rows(out, "runs")
+    shown = [each for figure in made.figures or DEFAULT_FIGURES if (each := measure_figure(rows, figure, made.axis))]
+    curves = _curves(out, runs)
+    _write_figures(out / "figures", [*shown, *curves, *pictures])
+    filled = _template().render(
+        title=made.title, about=made.about, source=made.source, scale=asked["scale"], style=_text("style.css"),
+        figures=[_inline(each) for each in shown], curves=[_inline(each) for each in curves],
+        pictures=[_inline(each) for each in pictures],
+        claims=[each for claim in made.published if (each := compare(claim, rows))],
+        tables=_tables(rows, made), provenance=_provenance(asked, runs), **_contract(out, runs),
+    )  # fmt: skip
+    path = out / "report.html"
+    aside = out / ".report.html"
+    aside.write_text(filled, "utf-8")
+    aside.rename(path)
+    return path
+
+
+def _asked(out: Path) -> Row:
+    path = out / "experiment.json"
+    if not path.is_file():
+        raise TableError(f"{out} is not a laboratory directory: it has no experiment.json")
+    found: Row = json.loads(path.read_text())
+    return found
+
+
+def _rows(out: Path, name: str) -> list[Row]:
+    if not (out / name).is_dir():
+        raise TableError(f"{out} has no table {name}; run the experiment first")
+    rows: list[Row] = pq.read_table(out / name).to_pylist()
+    return rows
+
+
+def _text(name: str) -> str:
+    return (files("implicast.lab.report") / name).read_text("utf-8")
+
+
+def _template() -> jinja2.Template:
+    return jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True).from_string(_text("page.html"))
+
+
+def _contract(out: Path, runs: Sequence[Row]) -> Row:
+    """The verdict in a sentence, and the counts of each series."""
+    failures = [row for row in runs if row["error"] is not None]
+    done = {row["run"]: row for row in runs if row["error"] is None}
+    judged = _rows(out, "contract") if (out / "contract").is_dir() else []
+    by_series: dict[str, Row] = {}
+    for row in sorted(judged, key=lambda row: done[row["run"]]["series"] if row["run"] in done else ""):
+        if row["run"] in done:
+            _add(by_series, done[row["run"]], row)
+    broken = sum(any(row[name] for name in tables.BROKEN) for row in judged if row["run"] in done)
+    seeds = {row["seed"] for row in runs}
+    return {
+        "contract": list(by_series.values()), "contract_names": list(tables.CONTRACT), "contract_meanings": tables.CONTRACT,
+        "broken": tables.BROKEN, "kept": not broken and not failures, "verdict": _verdict(len(judged), broken, len(failures)),
+        "failures": failures, "finished": len(done), "planned": len(runs), "seeds": len(seeds),
+        "agreement": _agreement(out) if judged else "",
+    }  # fmt: skip
+
+
+def _add(by_series: dict[str, Row], run: Row, judged: Row) -> None:
+    series = by_series.setdefault(
+        run["series"], {"series": run["series"], "colour": palette.colour(run["design"]), "runs": 0, **dict.fromkeys(tables.CONTRACT, 0)}
+    )
+    series["runs"] += 1
+    for name in tables.CONTRACT:
+        series[name] += judged[name]
+
+
+def _verdict(judged: int, broken: int, failed: int) -> str:
+    failures = f" {failed} runs failed; they are listed below." if failed else ""
+    if not judged:
+        return f"This experiment tries a part of the system alone; there are no casts to judge.{failures}"
+    if broken:
+        return f"Broken in {broken} of {judged} runs.{failures}"
+    return f"Kept in all {judged} finished runs: nobody missed, nobody told twice, nobody told uninvited.{failures}"
+
+
+def _agreement(out: Path) -> str:
+    off = disagreements(out)
+    if off:
+        return f"Measures taken by Spark and by the world itself differ in {len(off)} places, first: {off[0]}."
+    return "Every measure was taken twice, by Spark from the journals and by the world itself; all agree."
+
+
+def _curves(out: Path, runs: Sequence[Row]) -> list[Drawn]:
+    """Lorenz curves at the last point of the axis, of the first seed."""
+    if not (out / "lorenz").is_dir():
+        return []
+    done = [row for row in runs if row["error"] is None]
+    last = max((row["position"] for row in done), default=0)
+    seed = min((row["seed"] for row in done), default=0)
+    chosen = {row["run"]: row for row in done if row["position"] == last and row["seed"] == seed}
+    points = [
+        {**point, "series": chosen[point["run"]]["series"], "design": chosen[point["run"]]["design"]}
+        for point in _rows(out, "lorenz") if point["run"] in chosen
+    ]  # fmt: skip
+    label = next((f"{row['axis']} {row['point']}, seed {seed}" for row in chosen.values()), "")
+    return [each for load in LOADS if (each := lorenz_figure(points, load, label))]
+
+
+def _tables(rows: Sequence[Row], made: Experiment) -> list[Row]:
+    """One table for each measure: series down, points across."""
+    by_measure: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        by_measure[row["measure"]].append(row)
+    known = [name for name in (*tables.MEASURES, *sorted(by_measure)) if name in by_measure]
+    return [_table(name, by_measure[name]) for name in dict.fromkeys(known) if any(row["mean"] for row in by_measure[name])]
+
+
+def _table(name: str, rows: Sequence[Row]) -> Row:
+    points = [point for _, point in sorted({(row["position"], row["point"]) for row in rows})]
+    series = sorted({(row["series"], row["design"]) for row in rows}, key=lambda each: _rank(*each))
+    cells = {(row["series"], row["point"]): _cell(row) for row in rows}
+    body = [
+        {"series": one, "colour": palette.colour(design), "cells": [cells.get((one, point), "") for point in points]}
+        for one, design in series
+    ]
+    meaning = tables.MEASURES.get(name, name.replace("_", " ") + (" per peer" if name.endswith(("_messages", "_bytes")) else ""))
+    return {"measure": name, "meaning": meaning, "points": points, "rows": body}
+
+
+def _rank(series: str, design: str) -> tuple[int, str]:
+    order = list(palette.COLOURS)
+    return (order.index(design) if design in order else len(order), series)
+
+
+def _cell(row: Row) -> str:
+    mean, half = row["mean"], row["high"] - row["mean"]
+    text = f"{mean:,.0f}" if abs(mean) >= 1000 else f"{mean:.4g}"
+    return text + (f" ± {half:.2g}" if half else "")
+
+
+def _provenance(asked: Row, runs: Sequence[Row]) -> Row:
+    seeds = sorted({row["seed"] for row in runs})
+    seconds = sum(row["seconds"] or 0.0 for row in runs)
+    messages = sum(row["messages"] or 0 for row in runs)
+    again = f"implicast lab run {asked['experiment']['name']} --scale {asked['scale']}"
+    again += f" --runs {asked['runs']}" if asked["runs"] else ""
+    return {
+        **asked["provenance"], "seeds": ", ".join(map(str, seeds)), "simulation": f"{seconds:.0f} s, {messages:,} messages",
+        "again": again, "a single run": next((row["command"] for row in runs if row["error"] is None), ""),
+    }  # fmt: skip
+
+
+def _write_figures(directory: Path, drawn: Sequence[Drawn]) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    for each in drawn:
+        (directory / f"{each.name}.svg").write_text(_on_paper(each.svg), "utf-8")
+
+
+def _on_paper(svg: str) -> str:
+    """A file stands alone, perhaps on a dark page: it brings its own white paper."""
+    return re.sub(r"(<svg [^>]*>)", r'\1<rect width="100%" height="100%" fill="#ffffff"/>', svg, count=1)
+
+
+def _inline(drawn: Drawn) -> Row:
+    """The SVG for the page: its ink is the page's, its names are its own, and it says what it shows."""
+    svg = drawn.svg[drawn.svg.index("<svg ") :]
+    svg = svg.replace(palette.INK, "currentColor").replace(palette.GRID, "var(--grid)")
+    svg = re.sub(r'\bid="([^"]+)"', rf'id="{drawn.name}-\1"', svg)
+    svg = re.sub(r'(xlink:href="#|url\(#)', rf"\g<1>{drawn.name}-", svg)
+    label = Markup.escape(drawn.alternative)
+    svg = svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
+    return {"svg": Markup(svg), "caption": drawn.caption}
