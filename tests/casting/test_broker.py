@@ -21,7 +21,7 @@ from implicast.casting.broker import (
 )
 from implicast.casting.designs import Plan, design
 from implicast.language.target import Description, Predicate, Target, Term, Value
-from implicast.overlay.backbone.messages import Covered, Tell
+from implicast.overlay.backbone.messages import Covered, Speak, Tell
 from implicast.peer.contract import CastId
 from implicast.peer.errors import ParameterError
 from implicast.peer.events import Joined, Left, Notice, Registered, Withdrawn
@@ -133,6 +133,7 @@ def test_a_replaced_description_is_never_said_to_be_complete():
     broker.on_register(1, Register(1, JAZZ_FAN))
     broker.on_register(1, Register(2, Description(("football",))))
     broker.receive(8, Covered(1))
+    broker.wake(Speak())
     broker.receive(8, Covered(2))
 
     assert [message for to, message in ledger.sent() if to == 1] == [Stored(2)]

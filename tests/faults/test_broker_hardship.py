@@ -176,7 +176,8 @@ def test_withdrawn_tags_are_forgotten_by_a_new_generation():
     assert max(broker.backbone.table.generation for broker in trial.brokers()) > before
     assert trial.withdrawn == CLIENTS - 1
     kept = set(clients[0].description.tags)
-    fills = [filter_.fill() for broker in trial.brokers() for filter_ in broker.backbone.table.filters.values()]
+    tables = [broker.backbone.table for broker in trial.brokers()]
+    fills = [table.filter(source).fill() for table in tables for source in table.sources]
     assert max(fills) < 0.3
     assert kept <= set(trial.population[clients[0].broker].index.tags())
 

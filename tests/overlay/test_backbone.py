@@ -11,8 +11,8 @@ from scipy.sparse.csgraph import minimum_spanning_tree
 
 from implicast.language.bloom import Bloom
 from implicast.language.target import Target, Term
-from implicast.overlay.backbone.backbone import PATIENCE_US, Backbone
-from implicast.overlay.backbone.messages import Covered, Renew, Stale, Summary, Tell, Unheard
+from implicast.overlay.backbone.backbone import GATHER_US, PATIENCE_US, Backbone
+from implicast.overlay.backbone.messages import Covered, Renew, Speak, Stale, Summary, Tell, Unheard
 from implicast.overlay.backbone.table import Table
 from implicast.overlay.backbone.tree import EASY_DEGREE, by_rank, nearest, spanning_tree
 from implicast.peer.ledger import Ledger
@@ -189,12 +189,40 @@ def test_answers_may_come_in_any_order():
     scene = Scene((6,))
     for number in range(3):
         scene.backbone.say([f"tag{number}"], number)
+        scene.backbone.on_speak(Speak())
     scene.backbone.on_covered(6, Covered(3))
     scene.backbone.on_covered(6, Covered(2))
 
     assert scene.done == []
     scene.backbone.on_covered(6, Covered(1))
     assert scene.done == [0, 1, 2]
+
+
+def test_news_that_come_in_quick_succession_are_told_together():
+    scene = Scene((6,))
+    for number in range(4):
+        scene.backbone.say([f"tag{number}"], number)
+    assert scene.ledger.take() == [
+        ("after", PATIENCE_US, Unheard()),
+        ("send", 6, Tell(1, 1, ("tag0",))),
+        ("after", GATHER_US, Speak()),
+    ]
+    scene.backbone.on_covered(6, Covered(1))
+    assert scene.done == [0], "what is still unsaid is waited for"
+    scene.backbone.on_speak(Speak())
+    assert scene.sent() == [(6, Tell(2, 1, ("tag1", "tag2", "tag3")))]
+    scene.backbone.on_covered(6, Covered(2))
+    assert scene.done == [0, 1, 2, 3]
+
+
+def test_what_is_unsaid_goes_before_a_new_generation():
+    scene = Scene((6,))
+    scene.backbone.say(["jazz"], "first")
+    scene.backbone.say(["samba"], "second")
+    scene.backbone.on_renew(6, Renew(1, 2, 500))
+
+    kinds = [type(message) for _, message in scene.sent()]
+    assert kinds == [Tell, Tell, Summary, Covered]
 
 
 def test_a_leaf_answers_at_once_and_a_repeat_again():

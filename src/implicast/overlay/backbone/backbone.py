@@ -24,13 +24,16 @@ from math import ceil
 from typing import Any
 
 from implicast.language.target import Target
-from implicast.overlay.backbone.messages import Covered, Renew, Stale, Summary, Tell, Unheard
+from implicast.overlay.backbone.messages import Covered, Renew, Speak, Stale, Summary, Tell, Unheard
 from implicast.overlay.backbone.table import Table
 from implicast.peer.contract import Address, Host, Message, Part, handles
 from implicast.peer.pending import Pending
 
 PATIENCE_US = 5_000_000
 """How long an answer may take before a message is sent again: several times across any backbone and back."""
+GATHER_US = 20_000
+"""A broker that has just told its neighbours something gathers what comes next for this long: when many register at
+once, messages do not grow with registrations (40 times fewer with 819 brokers and 1,000 registrations a second)."""
 GROWTH = 1.5
 """How much more room a new generation has when the old one was outgrown."""
 
@@ -46,14 +49,21 @@ class Waiter:
 
 
 class Edge:
-    """What is under way to one neighbour, and who waits for it."""
+    """What is to be said to one neighbour, what is under way to it, and who waits for it."""
 
-    __slots__ = ("newest", "under_way", "waiters")
+    __slots__ = ("newest", "under_way", "unsaid", "waiters")
 
     def __init__(self) -> None:
         self.newest = 0
+        self.unsaid: dict[str, None] = {}
         self.under_way: dict[int, None] = {}
         self.waiters: deque[tuple[int, Waiter]] = deque()
+
+    def needed(self) -> int:
+        """The newest message that all news so far are in, also those still unsaid; 0 when all is covered."""
+        if self.unsaid:
+            return self.newest + 1
+        return self.newest if self.under_way else 0
 
     def covered(self, serial: int) -> list[Waiter]:
         """The neighbour has covered this message; the waiters that need nothing more from it."""
@@ -68,7 +78,18 @@ class Edge:
 class Backbone(Part):
     """A broker's share of the backbone. `tags` gives its own clients' tags; `covered` hears what has been covered."""
 
-    __slots__ = ("_covered", "_edges", "_error", "_tags", "_unheard", "neighbours", "next", "root", "table")
+    __slots__ = (
+        "_covered",
+        "_edges",
+        "_error",
+        "_gathering",
+        "_tags",
+        "_unheard",
+        "neighbours",
+        "next",
+        "root",
+        "table",
+    )
 
     def __init__(
         self, address: Address, host: Host, neighbours: tuple[Address, ...], root: Address, capacity: int, error: float,
@@ -81,6 +102,7 @@ class Backbone(Part):
         self.next: Table | None = None
         """The generation under construction."""
         self._edges = {neighbour: Edge() for neighbour in neighbours}
+        self._gathering = False
         self._unheard: Pending[tuple[Address, int], Message] = Pending(host, Unheard(), PATIENCE_US)
 
     def say(self, tags: Iterable[str], token: Any) -> None:
@@ -102,7 +124,7 @@ class Backbone(Part):
     def holdings(self) -> Any:
         """The filters, as they would be encoded."""
         tables = [self.table] if self.next is None else [self.table, self.next]
-        return [(source, filter_.to_bytes()) for table in tables for source, filter_ in table.filters.items()]
+        return [(source, table.filter(source).to_bytes()) for table in tables for source in table.sources]
 
     # --- news
 
@@ -119,18 +141,36 @@ class Backbone(Part):
         newer = self.next.put(source, tags) if self.next is not None else {}
         for neighbour in self.neighbours:
             if neighbour != source:
-                told = tuple(tag for tag in tags if _is_news(tag, neighbour, news) or _is_news(tag, neighbour, newer))
-                if told:
-                    self._send(neighbour, Tell(self._serial(neighbour), self._newest().generation, told))
+                unsaid = self._edges[neighbour].unsaid
+                for tag in tags:
+                    if _is_news(tag, neighbour, news) or _is_news(tag, neighbour, newer):
+                        unsaid[tag] = None
+        if not self._gathering:
+            self._speak()
         self._grow()
+
+    def _speak(self) -> None:
+        """Tell all neighbours what is unsaid; what comes in the next moments is gathered."""
+        for neighbour, edge in self._edges.items():
+            if edge.unsaid:
+                tags, edge.unsaid = tuple(edge.unsaid), {}
+                self._send(neighbour, Tell(self._serial(neighbour), self._newest().generation, tags))
+                if not self._gathering:
+                    self._gathering = True
+                    self.host.after(GATHER_US, Speak())
+
+    @handles(Speak)
+    def on_speak(self, alarm: Speak) -> None:
+        self._gathering = False
+        self._speak()
 
     def _await(self, source: Address, token: Any) -> None:
         """Answer the source when all that is under way to the others has been covered."""
         waiter = Waiter(source, token)
         for neighbour, edge in self._edges.items():
-            if neighbour != source and edge.under_way:
+            if neighbour != source and (needed := edge.needed()):
                 waiter.left += 1
-                edge.waiters.append((edge.newest, waiter))
+                edge.waiters.append((needed, waiter))
         if not waiter.left:
             self._release(waiter)
 
@@ -184,6 +224,7 @@ class Backbone(Part):
 
     def _begin(self, generation: int, capacity: int, told_by: Address) -> None:
         """Start a generation from the own clients' tags, and let all others know."""
+        self._speak()  # before neighbours must know the generation to understand it
         self.next = self._new_table(generation, capacity)
         self.next.put(self.address, self._tags())
         for neighbour in self.neighbours:
@@ -197,6 +238,7 @@ class Backbone(Part):
         assert table is not None, "there is a summary only while a generation is under construction"
         if not all(other in table.whole for other in self.neighbours if other != neighbour):
             return False
+        self._speak()  # waiters count on the next message to a neighbour to hold what is unsaid
         field = table.beside(neighbour)
         self._send(neighbour, Summary(self._serial(neighbour), table.generation, table.capacity, field))
         return True

@@ -41,6 +41,10 @@ class Stale(Message):
     generation: int
 
 
+class Speak(Message):
+    """Rings when news have been gathered for long enough."""
+
+
 class Unheard(Message):
     """Rings when a neighbour has not covered a message for a while."""
 

@@ -34,8 +34,7 @@ def _breadth_first(brokers: Mapping[Address, Backbone]) -> dict[Address, Address
 
 
 def _bits(broker: Backbone, tags: Iterable[str]) -> int:
-    like = broker.table.filters[broker.address]
-    fresh = Bloom(like.bits, like.hashes)
+    fresh = Bloom(broker.table.bits, broker.table.hashes)
     fresh.update(tags)
     return int.from_bytes(fresh.to_bytes(), "little")
 
@@ -56,5 +55,5 @@ def _uncovered(
     return [
         f"broker {at} would not send to {neighbour} what somebody beyond it registered for"
         for (at, neighbour), bits in beyond.items()
-        if bits & ~int.from_bytes(brokers[at].table.filters[neighbour].to_bytes(), "little")
+        if bits & ~int.from_bytes(brokers[at].table.filter(neighbour).to_bytes(), "little")
     ]
