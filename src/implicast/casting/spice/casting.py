@@ -90,13 +90,17 @@ class Casting(Registering):
         return Cast(cast.cast, cast.target, cast.term, cast.tag, cast.root, notch, tract, cast.payload)
 
     def _answer_cast(self, cast: Cast, part: Tract) -> None:
-        registry = self.registries.get((cast.tag, cast.root, cast.notch))
-        if registry is None:
-            return
-        self._notify(cast, list(registry.selected(cast.target, cast.term, part)))
-        closed = intersect(part, registry.closed)
+        key = (cast.tag, cast.root, cast.notch)
+        registry, sealed = self.registries.get(key), self.sealed.get(key[:2], -1)
+        if registry is not None:
+            self._notify(cast, registry.selected(cast.target, cast.term, part, self.host.now_us))
+        if cast.notch <= sealed:
+            self._pass_up(cast, part, sealed + 1 - cast.notch)
+        elif registry is not None and registry.closed:
+            self._pass_up(cast, intersect(part, registry.closed), 1)
+
+    def _pass_up(self, cast: Cast, closed: Tract, notches: int) -> None:
         if closed:
-            notches = max(1, self.sealed.get((cast.tag, cast.root), -1) + 1 - cast.notch)
             above = scale_within(closed, cast.root, cast.notch, self.settings.dimensions, notches)
             self.on_cast(self.address, self._at(cast, cast.notch + notches, above))
 

@@ -11,7 +11,7 @@ from implicast.casting.spice.settings import Settings
 from implicast.overlay.ice.ice import Ice
 from implicast.peer.contract import Address, Host, Message
 from implicast.peer.member import Member
-from implicast.space.tract import Tract, container, contains, intersect, subtract, unite
+from implicast.space.tract import Tract, container, contains, intersect, unite
 
 
 class Parcel(msgspec.Struct, frozen=True, array_like=True):
@@ -23,6 +23,8 @@ class Parcel(msgspec.Struct, frozen=True, array_like=True):
     closed: tuple[int, ...]
     passed: int
     records: tuple[Record, ...]
+    past: tuple[tuple[int, Record], ...]
+    """Replaced versions, with the time they are still answered from."""
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -77,8 +79,9 @@ class Keeper(Member, parts={"surface": Ice}):
         parcels = []
         for (tag, root, notch), registry in self.registries.items():
             records, closed = tuple(registry.within(tract)), intersect(registry.closed, tract)
-            if records or closed:
-                parcels.append(Parcel(tag, root, notch, closed, registry.passed, records))
+            past = tuple((until_us - self.host.now_us, each) for until_us, each in registry.past_within(tract))
+            if records or closed or past:
+                parcels.append(Parcel(tag, root, notch, closed, registry.passed, records, past))
         return _encoder.encode(tuple(parcels))
 
     def _unseal(self, tract: Tract) -> None:
@@ -97,14 +100,13 @@ class Keeper(Member, parts={"surface": Ice}):
             registry.closed = unite(registry.closed, parcel.closed)
             registry.passed = max(registry.passed, parcel.passed)
             for record in parcel.records:
-                registry.keep(record)
+                registry.keep(record, self.host.now_us)
+            registry.past += [(self.host.now_us + left_us, record) for left_us, record in parcel.past]
 
     def forget(self, tract: Tract) -> None:
         for key, registry in list(self.registries.items()):
-            for record in registry.within(tract):
-                del registry.records[record.consumer]
-            registry.closed = subtract(registry.closed, tract)
-            if not registry.records and not registry.closed:
+            registry.drop(tract)
+            if registry.idle:
                 self.discard(key)
 
     def discard(self, key: Key) -> None:

@@ -186,7 +186,7 @@ class Registering(Keeper):
         notch, ours = self._open_notch(store.tag, store.root, store.notch, record)
         if ours:
             registry = self.registry(store.tag, store.root, notch)
-            version = registry.keep(record)
+            version = registry.keep(record, self.host.now_us)
             if notch < self.settings.last_notch and registry.crowded(self.settings.storage_limit):
                 self._close(store.tag, registry)
             return version
@@ -249,7 +249,7 @@ class Registering(Keeper):
                 continue
             del registry.records[record.consumer]
             above = self.registry(tag, registry.root, notch)
-            above.keep(record)
+            above.keep(record, self.host.now_us)
             if notch < self.settings.last_notch and above.crowded(self.settings.storage_limit):
                 self._close(tag, above)
 
@@ -324,7 +324,7 @@ class Registering(Keeper):
             for notch in (climb.came, *range(self.sealed.get((stored.tag, stored.root), 0) + 1, stored.notch)):
                 registry = self.registries.get((stored.tag, stored.root, notch))
                 if registry is not None:
-                    registry.risen(consumer, version)
+                    registry.risen(consumer, version, self.host.now_us)
             for answer in climb.answers:
                 answers.setdefault(answer, []).append((consumer, version))
         for answer, kept in answers.items():

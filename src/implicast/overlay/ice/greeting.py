@@ -57,6 +57,7 @@ class Greeting(Ground):
         self.mark += 1
         self._resurvey()
         self.greet(sorted({*before, *self.neighbours()}))
+        self.tenant.settled()
         self.unpark()
 
     def hear(self, titles: Iterable[Title]) -> None:

@@ -32,6 +32,9 @@ class Tenant(Protocol):
     def forget(self, tract: Tract) -> None:
         """The place is in other hands."""
 
+    def settled(self) -> None:
+        """Our ground is not what it was: see to what is kept on it."""
+
     def resume(self, message: Message) -> None:
         """Take up a parked message as if it had just come."""
 

@@ -30,9 +30,7 @@ class Table:
     ) -> None:
         self.dimensions, self.own, self.rows = dimensions, own, rows
         self.latencies, self.owners = latencies, owners
-        # Directions are seen from the largest piece; a quiet peer has only one.
-        largest = own[0] if len(own) < 2 else own[_largest(own, dimensions)]
-        self.centre = largest[:dimensions] + largest[dimensions:]
+        self.centre = _centre(own, dimensions)
 
     def next_hop(self, code: int) -> Address | None:
         """The neighbour to which a message for this code goes (Listing 6)."""
@@ -72,6 +70,10 @@ def _boxes(titles: Iterable[Title], dimensions: int) -> Rows:
     return np.array(rows, np.int64).reshape(len(rows), 2 * dimensions)
 
 
-def _largest(own: Rows, dimensions: int) -> int:
+def _centre(own: Rows, dimensions: int) -> Rows:
+    """In half units. Directions are seen from the largest piece: a quiet peer has one, a leaver may have none."""
+    if not len(own):
+        return np.zeros(dimensions, np.int64)
     edges = own[:, dimensions:] - own[:, :dimensions]
-    return int(np.argmax(np.prod(edges.astype(np.float64), axis=1)))
+    largest = own[0 if len(own) == 1 else int(np.argmax(np.prod(edges.astype(np.float64), axis=1)))]
+    return largest[:dimensions] + largest[dimensions:]

@@ -1,0 +1,120 @@
+"""Peers of SPICE come and go, register, change and cast, all at once; the contract is judged from outside.
+
+The network delivers everything, late and out of order; crashes and loss are another matter.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from implicast.casting.designs import Plan, design
+from implicast.casting.spice.spice import Spice
+from implicast.language.target import Description, Target, Term
+from implicast.overlay.ice.invariants import disjoint_firm, surface_objections
+from implicast.peer.contract import Message
+from implicast.peer.events import Notice
+from implicast.peer.wire import Codec
+from implicast.space.digest import stream
+from implicast.world.application import Application
+from implicast.world.faults import Faults, FaultStream
+from implicast.world.invariants import Notices, Verdict, judge
+from implicast.world.network import build
+from implicast.world.world import World
+
+TAGS = ("jazz", "samba", "football", "chess", "opera", "tango")
+
+
+@dataclass
+class Scene:
+    """A small world with everything going on in it."""
+
+    seed: int
+    peers: int = 24
+    dimensions: int = 2
+    storage_limit: int = 3
+    frequency_limit: float = 0.0
+    choose: str = "first"
+    span_us: int = 60_000_000
+
+    def __post_init__(self) -> None:
+        self.rng = stream(self.seed, "scene")
+        found = design("spice-unloaded")
+        network = build("laboratory", hosts=self.peers, infrastructure=0, seed=self.seed)
+        jitter = FaultStream(Faults(delay=0.2, delay_ms=(10.0, 400.0), reorder=0.2), self.seed)
+        self.world = World(network, self.seed, faults=jitter, codec=Codec(found.kinds))
+        self.application = Application(self.world)
+        self.notices: list[tuple[int, int, int]] = []
+        self.world.heard = self.hear
+        parameters = found.settle(
+            {
+                "dimensions": self.dimensions,
+                "storage_limit": self.storage_limit,
+                "frequency_limit": self.frequency_limit,
+                "choose": self.choose,
+                "collect_ms": 50,
+            }
+        )
+        targets = [self.target() for _ in range(64)]
+        plan = Plan(self.peers, 0, parameters, self.seed, self.world.host, network.latency_us, targets)
+        self.members = [found.newcomer(plan, address) for address in range(self.peers)]
+        for address, member in enumerate(self.members):
+            self.world.place(address, member)
+
+    def hear(self, address: int, event: Message) -> None:
+        if isinstance(event, Notice):
+            self.notices.append((self.world.casts[event.cast], address, self.world.now_us))
+        self.application.hear(address, event)
+
+    def description(self) -> Description:
+        return Description(tuple(sorted(self.rng.sample(TAGS, self.rng.randint(1, 4)))))
+
+    def target(self) -> Target:
+        terms = {Term(tuple(sorted(self.rng.sample(TAGS, self.rng.randint(1, 2))))) for _ in range(self.rng.randint(1, 2))}
+        return Target(tuple(sorted(each for each in terms if not any(set(o.has) < set(each.has) for o in terms))))
+
+    def surfaces(self) -> list[object]:
+        return [each.surface for each in self.members if isinstance(each, Spice)]
+
+    def play(self, leavers: int) -> Verdict:
+        """Everybody joins within the first third; changes and casts go on throughout; some leave in the last half."""
+        rng, span_us = self.rng, self.span_us
+        self.application.join(0, 0, ())
+        for peer in range(1, self.peers):
+            self.application.join(1 + rng.randrange(span_us // 3), peer, (0,))
+        for peer in range(self.peers):
+            for _ in range(rng.randint(1, 3)):
+                self.application.register(rng.randrange(span_us // 3, span_us), peer, self.description())
+        for peer in rng.sample(range(1, self.peers), leavers):
+            self.application.leave(rng.randrange(span_us // 2, span_us), peer)
+        for number, time_us in enumerate(sorted(rng.randrange(span_us // 3, span_us) for _ in range(64))):
+            self.application.cast(time_us, number, 0, self.target())
+        self.watch()
+        casts, registrations = self.application.casts, self.application.registrations
+        return judge(casts, registrations, Notices.of(self.notices), self.application.left)
+
+    def watch(self) -> None:
+        """Run to the end, looking at the surface every quarter of a second."""
+        while self.world.busy:
+            self.world.run(self.world.now_us + 250_000)
+            assert disjoint_firm(self.surfaces()), f"two peers answer for one place, seed {self.seed}"  # type: ignore[arg-type]
+
+
+def scenes() -> Iterator[Scene]:
+    for seed in range(12):
+        yield Scene(seed, dimensions=2 + seed % 3, choose=("first", "rarest")[seed % 2], frequency_limit=seed % 4 * 0.02)
+
+
+@pytest.mark.parametrize("scene", list(scenes()), ids=lambda scene: f"seed{scene.seed}")
+def test_joins_and_leaves_while_casts_are_under_way_break_no_law(scene: Scene) -> None:
+    verdict = scene.play(leavers=scene.seed % 3 * 4)
+
+    assert verdict.clean, f"seed {scene.seed}: {verdict}"
+    assert verdict.expected > 50
+    assert surface_objections(scene.surfaces()) == []  # type: ignore[arg-type]
+    assert all(each.completed_us is not None for each in _last_versions(scene))
+
+
+def _last_versions(scene: Scene) -> list[object]:
+    last = {each.peer: each for each in scene.application.registrations}
+    return list(last.values())
