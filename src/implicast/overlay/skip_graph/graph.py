@@ -41,6 +41,9 @@ CLAIM_WINDOW_US = 30_000_000
 GONE_MAX = 4_096
 """Farewells remembered, so that a recorded claim cannot bring the departed back within the window."""
 
+FAREWELLS_MAX = 256
+"""Farewells kept at hand for those who ask after a place that was left: old answers of others still name it."""
+
 Question = tuple[bytes, bytes]
 """Our place, and whom it waits for: the key of a place, or an address whose places need not be known."""
 Request = tuple[Address, Ask | Announce]
@@ -50,7 +53,8 @@ class SkipGraph(Part):
     """The places of one peer and all that keeps them listed where they belong."""
 
     __slots__ = (
-        "_arrived", "_gone", "_signer", "_trust", "_unanswered", "k", "places", "refusals", "standing", "vectors",
+        "_arrived", "_farewells", "_gone", "_signer", "_trust", "_unanswered", "k", "places", "refusals", "standing",
+        "vectors",
     )  # fmt: skip
 
     def __init__(
@@ -69,6 +73,7 @@ class SkipGraph(Part):
         self.places: dict[bytes, Place] = {}
         self.refusals: Counter[str] = Counter()
         self._gone: dict[int, int] = {}  # serial of a certificate -> when its holder said farewell
+        self._farewells: dict[bytes, Farewell] = {}
         self._unanswered: Pending[Question, Request] = Pending(host, Waiting(), PATIENCE_US)
         self._arrived: dict[bytes, Callable[[], None]] = {}
 
@@ -113,8 +118,10 @@ class SkipGraph(Part):
         if self.standing is not None:
             self.standing.remove(key)
             return
-        farewell = Farewell(claim(self._signer, GONE, place.certificate, self.host.now_us))
-        for address in dict.fromkeys(node.address for node in place.wide.contacts()):
+        farewell = self._farewells[key] = Farewell(claim(self._signer, GONE, place.certificate, self.host.now_us))
+        if len(self._farewells) > FAREWELLS_MAX:
+            del self._farewells[next(iter(self._farewells))]
+        for address in dict.fromkeys((*(node.address for node in place.wide.contacts()), *place.askers)):
             if address == self.address:
                 self.on_farewell(address, farewell)
             else:
@@ -192,6 +199,8 @@ class SkipGraph(Part):
                 self._request(place, whom, to, message)
             else:
                 place.waiting.pop(whom, None)
+                if isinstance(message, Ask) and message.place:
+                    place.give_up(whom)
                 self._go_on(place)
 
     # --- what others ask and say
@@ -203,11 +212,20 @@ class SkipGraph(Part):
             return
         asked = self.places.get(ask.place) if ask.place else next(iter(self.places.values()), None)
         if asked is None:
-            self.refusals["unknown_place"] += 1
+            self._answer_for_nobody(sender, ask)
             return
         told = answer(asked.table, self.vectors, self.k, about)
         asked.enter(about)
+        asked.asked_by(about.address)
         self.host.send(sender, Neighbours(asked.key, about.key, told))
+
+    def _answer_for_nobody(self, sender: Address, ask: Ask) -> None:
+        if not ask.place:
+            self.host.send(sender, Neighbours(b"", ask.claim.certificate.key, ()))
+        elif ask.place in self._farewells:
+            self.host.send(sender, self._farewells[ask.place])
+        else:
+            self.refusals["unknown_place"] += 1
 
     @handles(Announce)
     def on_announce(self, sender: Address, announce: Announce) -> None:
@@ -228,8 +246,13 @@ class SkipGraph(Part):
         if len(self._gone) > GONE_MAX:
             del self._gone[next(iter(self._gone))]
         for place in list(self.places.values()):
+            place.queue.pop(leaver.key, None)
+            asked = place.waiting.pop(leaver.key, None)
+            self._unanswered.answer((place.key, leaver.key))
             if leaver.key in place.known and place.known[leaver.key].serial <= leaver.serial:
                 self._mend(place, leaver.key)
+            elif asked:
+                self._go_on(place)
 
     def forget(self, unwanted: Callable[[Certificate], bool]) -> None:
         """Drop entries whose certificates count no more, and mend the lists."""

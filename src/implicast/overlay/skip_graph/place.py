@@ -11,11 +11,14 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
 from implicast.overlay.skip_graph.table import Table, every_class, table_of
+from implicast.peer.contract import Address
 from implicast.peer.identity import Certificate
 from implicast.space.vector import Vectors
 
 PURSUED = 2
 """How many on each side of the newcomer are asked of every single answer."""
+ASKERS_MAX = 128
+"""The last to ask, told too when the place is left: they may list it though it does not list them."""
 ASKED_MAX = 2_048
 """An end to searching, whatever others answer: many times the 100 that a join needs."""
 
@@ -23,7 +26,10 @@ ASKED_MAX = 2_048
 class Place:
     """A certificate, those known around it, the lists cut from them, and the wider every-class lists."""
 
-    __slots__ = ("asked", "certificate", "k", "known", "queue", "searching", "table", "vectors", "waiting", "wide")
+    __slots__ = (
+        "asked", "askers", "certificate", "k", "known", "queue", "searching", "silent", "table",
+        "vectors", "waiting", "wide",
+    )  # fmt: skip
 
     def __init__(self, certificate: Certificate, k: int, vectors: Vectors) -> None:
         self.certificate, self.vectors, self.k = certificate, vectors, k
@@ -34,6 +40,8 @@ class Place:
         self.asked: dict[bytes, Certificate] = {}
         self.queue: dict[bytes, Certificate] = {}
         self.waiting: dict[bytes, int] = {}  # whom, how often asked
+        self.askers: dict[Address, None] = {}  # the latest, oldest first
+        self.silent: set[bytes] = set()  # who did not answer in this search
 
     @property
     def key(self) -> bytes:
@@ -47,7 +55,7 @@ class Place:
     def enter(self, other: Certificate) -> bool:
         """Take another in where it fits; True if anything changed. A newer certificate replaces an older one."""
         held = self.known.get(other.key)
-        if other.key == self.key or (held is not None and held.serial >= other.serial):
+        if other.key == self.key or other.key in self.silent or (held is not None and held.serial >= other.serial):
             return False
         if not self.searching and not self.fits(other):
             return False
@@ -55,6 +63,11 @@ class Place:
         if not self.searching:
             self.trim()
         return True
+
+    def asked_by(self, asker: Address) -> None:
+        self.askers[asker] = None
+        if len(self.askers) > ASKERS_MAX:
+            del self.askers[next(iter(self.askers))]
 
     def trim(self) -> None:
         """Cut the lists anew by the rule, and forget who is in none."""
@@ -92,6 +105,11 @@ class Place:
             self.enter(node)
         self._want(self.nearest(nodes, PURSUED))
 
+    def give_up(self, whom: bytes) -> None:
+        """Somebody does not answer: not listed on the word of others, as long as this search lasts."""
+        self.silent.add(whom)
+        self.known.pop(whom, None)
+
     def next_to_ask(self) -> Certificate | None:
         """Whom to ask next; None when there is nobody. Recomputes the provisional table when the queue runs dry."""
         if not self.queue and not self.waiting and len(self.asked) < ASKED_MAX:
@@ -107,6 +125,7 @@ class Place:
     def settle(self) -> None:
         """The search is over: what was found is the table."""
         self.searching = False
+        self.silent = set()
         self.trim()
 
     def nearest(self, nodes: Sequence[Certificate], count: int) -> list[Certificate]:
