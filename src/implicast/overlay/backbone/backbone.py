@@ -32,8 +32,8 @@ from implicast.peer.pending import Pending
 PATIENCE_US = 5_000_000
 """How long an answer may take before a message is sent again: several times across any backbone and back."""
 GATHER_US = 20_000
-"""A broker that has just told its neighbours something gathers what comes next for this long: when many register at
-once, messages do not grow with registrations (40 times fewer with 819 brokers and 1,000 registrations a second)."""
+"""A broker that has just told its neighbours something gathers what comes next for this long. With 41 brokers and a
+thousand registrations a second, 4096 of them take 35,500 messages instead of 326,600."""
 GROWTH = 1.5
 """How much more room a new generation has when the old one was outgrown."""
 
