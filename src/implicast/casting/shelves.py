@@ -1,7 +1,9 @@
 """What a node of a hashed ring keeps for others: lists under keys, which follow their keys when the ring changes.
 
 A newcomer claims from its right neighbour what it now answers for; until that has come, what is asked of it waits.
-A leaver leaves everything to its right neighbour first and sends on whatever still reaches it; then it leaves the ring.
+A leaver offers everything to its right neighbour; when that is ready it gives, and sends on whatever still reaches it;
+then it leaves the ring. Who has welcomed an estate does not give its own away before it has come: else two neighbours
+that leave together would send their estates round and round.
 So at every moment one node serves a key, and it has what was kept under it. Losing a node loses its lists: copies at
 successors belong to a world with crashes.
 
@@ -20,7 +22,9 @@ from implicast.overlay.links.state import IN
 from implicast.peer.contract import Address, Host, Message, Part, handles
 
 AGAIN_US = 2_000_000
-"""Patience with a neighbour that was asked for an estate or given one."""
+"""Patience with a neighbour that was asked for an estate or given one; jittered by half."""
+EXPECT_US = 500_000
+"""How long a welcomed estate is expected."""
 ESTATE_ITEMS = 2_000
 """Items per message of an estate: below a megabyte with whole registrations."""
 WAITING_MAX = 65_536
@@ -44,6 +48,16 @@ class Estate(Message):
     packed: bytes
 
 
+class Offer(Message):
+    """I want to leave: can you take what I keep?"""
+
+    by: Ref
+
+
+class Welcome(Message):
+    """Yes, now."""
+
+
 class Taken(Message):
     """The estate has arrived whole."""
 
@@ -57,7 +71,7 @@ class EstateLate(Message):
     life: int
 
 
-SHELF_KINDS: tuple[type, ...] = (Claim, Estate, Taken)
+SHELF_KINDS: tuple[type, ...] = (Claim, Offer, Welcome, Estate, Taken)
 
 Row = tuple[int, Any, Any, Any]
 """key, slot (the name of the list: a tag, or an attribute with one of its values), name within the list, item."""
@@ -67,8 +81,8 @@ class Shelves(Part, Tenant):
     """One peer's lists. `serve` is how a request that had to wait is handed to the peer again."""
 
     __slots__ = (
-        "_bequeathed", "_ceded", "_going", "_heirloom", "_parts", "_rows", "_waiting", "chord", "joined", "keys",
-        "left_ring", "lists", "serve",
+        "_bequeathed", "_ceded", "_expected_us", "_going", "_heirloom", "_parts", "_rows", "_waiting", "chord",
+        "joined", "keys", "left_ring", "lists", "serve",
     )  # fmt: skip
 
     def __init__(self, address: Address, host: Host, chord: Chord, rows: Any) -> None:
@@ -85,6 +99,7 @@ class Shelves(Part, Tenant):
         self._waiting: list[tuple[Address, Message]] | None = None
         self._parts: dict[Ref, dict[int, bytes]] = {}
         self._going = self._bequeathed = False
+        self._expected_us = 0
         self._ceded: Ref | None = None
         self._heirloom: tuple[Ref, Ref] | None = None
 
@@ -142,11 +157,15 @@ class Shelves(Part, Tenant):
 
     def _claim(self) -> None:
         ring = self.chord.ring
-        self.host.after(AGAIN_US, EstateLate(ring.me.life))
+        self._try_again_later()
         if ring.right != ring.me:
             self.host.send(ring.right.address, Claim(ring.me))
         else:
             self._ready()  # everybody else has gone; what they kept came here
+
+    def _try_again_later(self) -> None:
+        wait_us = int(AGAIN_US * (0.5 + self.host.rng.random()))
+        self.host.after(wait_us, EstateLate(self.chord.ring.me.life))
 
     def leave(self) -> None:
         """Give everything to the right neighbour, then leave the ring. Who still waits to be given waits first."""
@@ -155,9 +174,30 @@ class Shelves(Part, Tenant):
         if ring.state != IN or ring.right == ring.me:
             ring.leave()
         elif self._waiting is None:
-            self._bequeathed = True
-            self._send_estate(ring.right, list(self.rows()), self.floor(ring.left or ring.me))
-            self.host.after(AGAIN_US, EstateLate(ring.me.life))
+            self._try_again_later()
+            if self._bequeathed:
+                self._give()
+            else:
+                self.host.send(ring.right.address, Offer(ring.me))
+
+    def _give(self) -> None:
+        ring = self.chord.ring
+        self._bequeathed = True
+        self._send_estate(ring.right, list(self.rows()), self.floor(ring.left or ring.me))
+
+    @handles(Offer)
+    def on_offer(self, sender: Address, offer: Offer) -> None:
+        if self.chord.ring.state != IN or self._bequeathed:
+            self._pass_right(offer)
+        elif offer.by.address != self.address and not self._must_wait(sender, offer):
+            self._expected_us = self.host.now_us + EXPECT_US
+            self.host.send(offer.by.address, Welcome())
+
+    @handles(Welcome)
+    def on_welcome(self, sender: Address, welcome: Welcome) -> None:
+        is_free = self.chord.ring.state == IN and not self._bequeathed and self.host.now_us >= self._expected_us
+        if self._going and is_free and self.chord.ring.right != self.chord.ring.me:
+            self._give()
 
     def departed(self) -> None:
         self.lists, self.keys = {}, {}
@@ -183,7 +223,7 @@ class Shelves(Part, Tenant):
             return
         if self._waiting is not None:
             self._claim()
-        elif self._bequeathed and self._going:
+        elif self._going:
             self.leave()
 
     # Estates
@@ -238,6 +278,7 @@ class Shelves(Part, Tenant):
             self._ceded = None
         if ring.left == estate.by:
             self._heirloom = (estate.by, floor)
+        self._expected_us = 0
         self.chord.moved()
         self.host.send(estate.by.address, Taken(ring.me, True))
 

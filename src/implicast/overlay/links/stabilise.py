@@ -148,9 +148,10 @@ class Stabilise(Part):
         self._enter(())
 
     def stand(self, left: Ref, rights: tuple[Ref, ...]) -> None:
-        """Be part of a ring that has stood for long."""
-        self.left = left
-        self._enter(rights)
+        """Be part of a ring that has stood for long: nobody is told, for it is no news."""
+        self.state = IN
+        self.left, self.rights = left, rights
+        self._next_round()
 
     def join(self, introducers: tuple[Address, ...]) -> None:
         if not introducers:

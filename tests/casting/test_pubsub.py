@@ -1,0 +1,258 @@
+"""Publish/subscribe designs against trying everything on everything; both directions; lists that follow the ring."""
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from implicast.casting.designs import Plan, design
+from implicast.casting.pubsub import PubSub
+from implicast.casting.pubsub.placing import Span
+from implicast.language.attributes import Schema
+from implicast.language.parse import describe, parse
+from implicast.language.target import Description, Predicate, Target, Term, Value
+from implicast.peer.events import Joined, Left, Notice, Refused, Registered, Withdrawn
+from implicast.peer.subscriber import Subscribed, Unsubscribed
+from implicast.peer.wire import Codec
+from implicast.space.digest import stream
+from implicast.workload.pubsub import Ranges
+from implicast.world.events_run import CountingWorld, EventScenario, run_events
+from implicast.world.faults import Faults, FaultStream
+from implicast.world.journal import JOIN, LEAVE, REGISTER
+from implicast.world.network import build
+
+DESIGNS = ["chord-pubsub", "opchord-pubsub", "centralised"]
+RINGS = DESIGNS[:2]
+SCHEMA = Schema.read("price: 0.00..9.99 by 0.01; size: 0..49; exchange: text")
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+def test_every_event_reaches_whom_it_matches_also_after_updates_and_deletions(name: str) -> None:
+    ranges = Ranges(seed=3, peers=48, domain=200)
+    outcome = run_events(EventScenario(name, ranges, 48, subscriptions=80, events=80, seed=3, strict=True))
+
+    assert outcome.clean, outcome
+    assert outcome.expected > 100
+    assert outcome.objections == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", DESIGNS)
+def test_a_thousand_subscriptions_and_events_on_1024_peers(name: str) -> None:
+    outcome = run_events(EventScenario(name, Ranges(seed=1, peers=1024), 1024, subscriptions=1000, events=1000))
+
+    assert outcome.clean, outcome
+    assert outcome.expected > 5_000
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+def test_repeated_and_overtaken_messages_notify_nobody_twice(name: str) -> None:
+    faults = Faults(duplicate=0.1, reorder=0.2, jitter=1.0)
+    ranges = Ranges(seed=5, peers=32, domain=100)
+    outcome = run_events(EventScenario(name, ranges, 32, subscriptions=40, events=40, faults=faults))
+
+    assert outcome.clean, outcome
+
+
+class Ring:
+    """An assembled or growing population of one design in a strict world."""
+
+    def __init__(self, name: str, peers: int, standing: int | None = None, faults: Faults | None = None) -> None:
+        self.design = design(name)
+        parameters = self.design.settle({"schema": str(SCHEMA)})
+        network = build("flat", hosts=peers, infrastructure=0, seed=1)
+        fate = FaultStream(faults, 1) if faults else None
+        self.world = CountingWorld(network, 1, faults=fate, codec=Codec(self.design.kinds))
+        self.plan = Plan(peers if standing is None else standing, 0, parameters, 1, self.world.host, network.latency_us)
+        self.members: list[PubSub] = []
+        for peer in self.design.assemble(self.plan):
+            self._place(peer)
+        for address in range(len(self.members), peers):
+            self._place(self.design.newcomer(self.plan, address))
+
+    def _place(self, peer: object) -> None:
+        assert isinstance(peer, PubSub)
+        self.world.place(len(self.members), peer)
+        self.members.append(peer)
+
+    def do(self, verb: Callable[[], object], purpose: int = REGISTER) -> None:
+        self.world.at(self.world.now_us + 1, purpose, verb)
+        self.world.run()
+
+    def heard(self, kind: type) -> list[tuple[int, object]]:
+        found = [(address, event) for _, address, event in self.world.events if isinstance(event, kind)]
+        self.world.events = [each for each in self.world.events if not isinstance(each[2], kind)]
+        return found
+
+    def notified(self) -> list[int]:
+        return sorted(address for address, _ in self.heard(Notice))
+
+
+@pytest.mark.parametrize("name", RINGS)
+def test_the_papers_example_from_subscribing_to_being_told(name: str) -> None:
+    ring = Ring(name, 16)
+    wanted = parse("price < 8.70 & price > 8.30 & exchange = NYSE", SCHEMA)
+    ring.do(lambda: ring.members[4].subscribe(wanted))
+    assert ring.heard(Subscribed) == [(4, Subscribed(1, 1))]
+    lists = [slot for member in ring.members for slot in member.shelves.lists]
+    assert len(lists) == len(set(lists)) == 40, "39 prices and one exchange"
+
+    for price, told in (("8.30", []), ("8.31", [4]), ("8.69", [4]), ("8.70", [])):
+        event = describe(values={"price": price, "exchange": "NYSE"}, schema=SCHEMA)
+        ring.do(lambda event=event: ring.members[9].publish(event, b"tick"))
+        assert ring.notified() == told, price
+
+
+@pytest.mark.parametrize("name", RINGS)
+def test_an_update_moves_only_the_difference(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ring = Ring(name, 24)
+    member = ring.members[0]
+    ring.do(lambda: member.subscribe(parse("price in 2.00..2.99", SCHEMA)))
+    (sub_id,) = {name for each in ring.members for _, _, name, _ in each.shelves.rows()}
+    asked: list[Span] = []
+    spread = PubSub._spreads
+    monkeypatch.setattr(
+        PubSub, "_spreads", lambda self, entry, spans, remove: asked.extend(spans) or spread(self, entry, spans, remove)
+    )
+
+    ring.do(lambda: member.update(1, parse("price in 2.10..3.04", SCHEMA)))
+
+    assert sorted(map(len, asked)) == [5, 10], "five values come, ten go"
+    rows = [(slot[2], name) for each in ring.members for _, slot, name, _ in each.shelves.rows()]
+    assert sorted(rows) == [(step, sub_id) for step in range(210, 305)]
+
+
+@pytest.mark.parametrize("name", RINGS)
+def test_unsubscribing_leaves_nothing_behind(name: str) -> None:
+    ring = Ring(name, 24)
+    ring.do(lambda: ring.members[3].subscribe(parse("price in 1.00..1.50 & size > 40 | exchange = LSE", SCHEMA)))
+    assert any(member.shelves.lists for member in ring.members)
+
+    ring.do(lambda: ring.members[3].unsubscribe(1))
+
+    assert ring.heard(Unsubscribed) == [(3, Unsubscribed(1))]
+    assert not any(member.shelves.lists for member in ring.members)
+
+
+@pytest.mark.parametrize("name", RINGS)
+def test_not_equal_is_the_two_ranges_around_and_tells_once(name: str) -> None:
+    ring = Ring(name, 12)
+    ring.do(lambda: ring.members[2].subscribe(parse("size != 7 | size > 20", SCHEMA)))
+
+    for size, told in ((6, [2]), (7, []), (30, [2])):
+        ring.do(lambda size=size: ring.members[5].publish(describe(values={"size": size}, schema=SCHEMA), b""))
+        assert ring.notified() == told, size
+
+
+def test_a_subscription_that_admits_too_many_values_is_refused_with_a_reason() -> None:
+    ring = Ring("chord-pubsub", 4)
+    ring.members[0].arrangement = type(ring.members[0].arrangement)(
+        SCHEMA, ring.members[0].arrangement.hashing, ring.members[0].arrangement.layout, "auto", values_max=100
+    )
+
+    ring.do(lambda: ring.members[0].subscribe(parse("price < 5.00", SCHEMA)))
+
+    ((_, refused),) = ring.heard(Refused)
+    assert isinstance(refused, Refused)
+    assert "500 values; at most 100" in refused.reason
+
+
+# The other direction
+
+
+def random_description(chance: Random) -> Description:
+    values = (Value("price", chance.randrange(1000)), Value("size", chance.randrange(50)))
+    return Description(("jazz",) if chance.random() < 0.4 else (), values)
+
+
+def random_target(chance: Random) -> Target:
+    terms = set()
+    for _ in range(chance.randrange(1, 3)):
+        low, width = chance.randrange(1000), chance.randrange(200)
+        has = ("jazz",) if chance.random() < 0.3 else ()
+        terms.add(Term(has=has, where=(Predicate("price", low, min(999, low + width)),)))
+    return Target(tuple(sorted(terms)))
+
+
+@pytest.mark.parametrize("name", RINGS)
+def test_casts_with_predicates_reach_the_peers_whose_values_they_select(name: str) -> None:
+    ring, chance = Ring(name, 40), stream(7, "attributes")
+    descriptions = [random_description(chance) for _ in ring.members]
+    for member, description in zip(ring.members, descriptions, strict=True):
+        ring.do(lambda member=member, description=description: member.register(description))
+    assert len(ring.heard(Registered)) == 40
+
+    for _ in range(25):
+        target, publisher = random_target(chance), ring.members[chance.randrange(40)]
+        ring.do(lambda target=target, publisher=publisher: publisher.cast(target, b""))
+        assert ring.notified() == [n for n, each in enumerate(descriptions) if target.selects(each)], target
+
+    ring.do(ring.members[0].withdraw)
+    assert ring.heard(Withdrawn) == [(0, Withdrawn(2))]
+
+
+# The ring changes, the lists follow
+
+
+@pytest.mark.parametrize("name", RINGS)
+def test_lists_follow_their_keys_through_joins_and_leaves(name: str) -> None:
+    ring = Ring(name, 30, standing=14)
+    targets = {
+        peer: parse(f"price in {peer % 5}.00..{peer % 5 + 1}.49 & size > {peer}", SCHEMA) for peer in range(1, 13, 2)
+    }
+    for peer, target in targets.items():
+        ring.do(lambda peer=peer, target=target: ring.members[peer].subscribe(target))
+    before = sorted(row for member in ring.members for row in member.shelves.rows())
+
+    for address in range(14, 30):
+        ring.world.at(
+            address * 100_000 + ring.world.now_us, JOIN, lambda address=address: ring.members[address].join((0,))
+        )
+    for address in (0, 2, 4, 6, 8):
+        ring.world.at(4_000_000 + address + ring.world.now_us, LEAVE, ring.members[address].leave)
+    ring.world.run()
+
+    assert sorted(address for address, _ in ring.heard(Joined)) == list(range(14, 30))
+    assert sorted(address for address, _ in ring.heard(Left)) == [0, 2, 4, 6, 8]
+    assert ring.design.objections(ring.members) == []
+    after = [(member, row) for member in ring.members for row in member.shelves.rows()]
+    assert sorted(row for _, row in after) == before, "nothing lost, nothing twice"
+    assert all(member.chord.owns(row[0]) for member, row in after), "everything where it belongs"
+    for price in ("0.70", "1.20", "4.40"):
+        event = describe(values={"price": price, "size": 30}, schema=SCHEMA)
+        ring.do(lambda event=event: ring.members[20].publish(event, b""))
+        assert ring.notified() == [peer for peer, target in targets.items() if target.selects(event)]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_lists_survive_hurried_changes_in_a_lossy_network(seed: int) -> None:
+    ring = Ring("opchord-pubsub", 20, standing=10, faults=Faults(loss=0.05, duplicate=0.05, reorder=0.2))
+    chance = stream(seed, "hurry")
+    ring.do(lambda: ring.members[1].subscribe(parse("price in 1.00..8.99", SCHEMA)))
+    for address in range(10, 20):
+        ring.world.at(
+            ring.world.now_us + chance.randrange(2_000_000),
+            JOIN,
+            lambda address=address: ring.members[address].join((1, 3)),
+        )
+    for address in (0, 2, 4, 6, 8):
+        ring.world.at(ring.world.now_us + chance.randrange(2_000_000), LEAVE, ring.members[address].leave)
+    ring.world.run()
+
+    assert ring.design.objections(ring.members) == []
+    assert sum(member.links.state == "in" for member in ring.members) == 15
+    kept = [slot[2] for member in ring.members for _, slot, _, _ in member.shelves.rows() if member.links.state == "in"]
+    assert set(kept) == set(range(100, 900)), f"seed {seed}"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_all_but_one_may_leave_at_once_and_nothing_is_lost(seed: int) -> None:
+    ring = Ring("opchord-pubsub", 8, faults=Faults(jitter=0.5 + seed / 10))
+    ring.do(lambda: ring.members[3].subscribe(parse("price in 1.00..3.99", SCHEMA)))
+    for address in (0, 1, 2, 4, 5, 6, 7):
+        ring.world.at(ring.world.now_us + 1, LEAVE, ring.members[address].leave)
+    ring.world.run()
+
+    assert len(ring.heard(Left)) == 7
+    assert {slot[2] for slot in ring.members[3].shelves.lists} == set(range(100, 400))
+    assert ring.design.objections(ring.members) == []
