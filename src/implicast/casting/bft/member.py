@@ -200,7 +200,9 @@ class Bft(Member, parts={"graph": SkipGraph, "settler": Settler}):
         for key in self.graph.places:
             table = self.graph.table(key)
             level = min(common(vector, table.owner.vector), source.start)
-            if level <= table.top and concerned(table, level, arc, halves):
+            if 4 in self.gate.checks and level > table.top:
+                continue
+            if concerned(table, level, arc, halves):
                 found.append(key)
         return found
 

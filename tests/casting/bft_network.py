@@ -1,0 +1,105 @@
+"""A small standing network of the Byzantine-tolerant design on ledgers, with every message in the tester's hand."""
+
+from collections import Counter, deque
+from typing import Any
+
+import msgspec
+
+from implicast.casting.bft import DESIGNS, Founding, assemble
+from implicast.casting.bft.gate import ALL_CHECKS
+from implicast.casting.bft.keys import tag_realm
+from implicast.casting.bft.member import Bft
+from implicast.casting.bft.messages import Hop, Source
+from implicast.casting.bft.office import Office
+from implicast.casting.designs import Plan
+from implicast.language.target import Description, Target, Term
+from implicast.peer.contract import CastId, Message
+from implicast.peer.events import Notice
+from implicast.peer.identity import Certificate
+from implicast.peer.ledger import Ledger
+
+NOW_US = 1_000_000_000
+
+
+def tagged(*tags: str) -> Target:
+    """Whoever has all of these tags."""
+    return Target((Term(has=tuple(sorted(tags))),))
+
+
+class Network:
+    """n members, all with the tag `jazz`; those of an even address also with `opera`. Or plain ones, only at home."""
+
+    def __init__(
+        self, n: int = 40, checks: frozenset[int] = ALL_CHECKS, plain: bool = False, **parameters: Any
+    ) -> None:
+        self.plain = plain
+        self.ledgers = [Ledger(seed=address, now_us=NOW_US) for address in range(n + 1)]
+        settled = DESIGNS[0].settle({"signatures": "stand-in", **parameters})
+        plan = Plan(n, 1, settled, 1, lambda address: self.ledgers[address], lambda a, b: 1)
+        population = assemble(plan, checks)
+        self.members = [peer for peer in population if isinstance(peer, Bft)]
+        office = population[-1]
+        assert isinstance(office, Office)
+        self.office = office
+        self.scheme = Founding(plan).scheme
+        for address, member in enumerate(self.members):
+            member.register(Description(() if plain else ("jazz", "opera") if address % 2 == 0 else ("jazz",)))
+        self.take()
+
+    def take(self) -> None:
+        for ledger in self.ledgers:
+            ledger.take()
+
+    def place(self, address: int, tag: str = "jazz") -> Certificate:
+        member = self.members[address]
+        if self.plain:
+            return member.graph.certificates()[0]
+        return next(each for each in member.graph.certificates() if each.key.startswith(tag_realm(tag)))
+
+    def cast(self, address: int, target: Target, payload: bytes = b"hello") -> list[tuple[int, Hop]]:
+        """What the publisher sends; nothing is carried yet."""
+        self.members[address].cast(target, payload)
+        return [(to, message) for to, message in self.ledgers[address].sent() if isinstance(message, Hop)]  # type: ignore[misc]
+
+    def sent(self, address: int) -> list[Any]:
+        return self.ledgers[address].sent()
+
+    def carry(self, sent: list[tuple[int, Any]], silent: frozenset[int] = frozenset()) -> Counter[int]:
+        """Carry messages until nobody sends any more; the silent send nothing. How often each was notified."""
+        queue = deque(sent)
+        notified: Counter[int] = Counter()
+        while queue:
+            to, message = queue.popleft()
+            self.members[to].receive(-1, message)
+            for verb, whom, what in self.ledgers[to].take():
+                if verb == "deliver" and isinstance(what, Notice):
+                    notified[to] += 1
+                elif verb == "send" and to not in silent:
+                    queue.append((whom, what))  # type: ignore[arg-type]
+        return notified
+
+    def hand(self, address: int, message: Message) -> tuple[dict[str, int], list[Any]]:
+        """Give one message to one member: what it counted, and what it did."""
+        before = Counter(self.members[address].gate.refusals)
+        self.members[address].receive(-1, message)
+        return dict(self.members[address].gate.refusals - before), self.ledgers[address].take()
+
+    # --- forgers' tools: a liar has its own keys, and only these
+
+    def resigned(self, address: int, source: Source) -> Source:
+        """The source part, signed by this member whoever it claims to be from."""
+        return msgspec.structs.replace(source, signature=self.members[address]._signer.sign(source.body()))
+
+    def hop(self, address: int, source: Source, level: int, tag: str = "jazz") -> Hop:
+        """A step signed by this member."""
+        return self.members[address].signed_hop(source, level, self.place(address, tag))
+
+    def common(self, one: int, other: int) -> int:
+        return self.members[0].gate.vectors.common(self.place(one).vector, self.place(other).vector)
+
+
+EVERYONE = Target((Term(lacks=("nobody",)),))
+
+
+def forged_cast(publisher: int) -> CastId:
+    return CastId(publisher, 77)

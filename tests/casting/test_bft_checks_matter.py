@@ -1,0 +1,130 @@
+"""With a check left out, the attack it stops does damage; with it, arrival is what it is under silence."""
+
+from random import Random
+
+import msgspec
+import pytest
+from bft_network import EVERYONE, Network, tagged
+
+from implicast.casting.bft.gate import ALL_CHECKS
+from implicast.casting.bft.messages import Hop, Source
+from implicast.peer.events import Notice
+
+N = 120
+
+
+def drawn_liars(fraction: float, seed: int) -> frozenset[int]:
+    return frozenset(Random(seed).sample(range(1, N), round(N * fraction)))
+
+
+def preempting_hops(network: Network, source: Source, liars: frozenset[int], any_level: bool) -> list[tuple[int, Hop]]:
+    """Every honest place gets the genuine message at the lowest level that its certified liars can claim."""
+    common = network.members[0].gate.vectors.common
+    hops = []
+    for victim in range(N):
+        if victim in liars or victim == source.cast.publisher:
+            continue
+        place = network.place(victim)
+        proper = min(common(source.certificate.vector, place.vector), source.start)
+        level, liar = min((common(network.place(liar).vector, place.vector), liar) for liar in sorted(liars))
+        if any_level:
+            level = 0
+        if level < proper:
+            hops.append((victim, network.hop(liar, source, level)))
+    return hops
+
+
+def arrival(checks: frozenset[int], liars: frozenset[int], preempt: bool, any_level: bool = False) -> float:
+    """The share of honest peers notified, over some casts; liars forward nothing."""
+    network = Network(N, checks, plain=True, k=3)
+    share = 0.0
+    for _ in range(4):
+        sent = network.cast(0, EVERYONE)
+        early = preempting_hops(network, sent[0][1].source, liars, any_level) if preempt else []
+        notified = network.carry([*early, *sent], silent=liars)
+        honest = [address for address in range(1, N) if address not in liars]
+        share += sum(address in notified for address in honest) / len(honest)
+    return share / 4
+
+
+def test_check_5_makes_preemption_no_worse_than_silence() -> None:
+    liars = drawn_liars(0.1, seed=1)
+
+    silence = arrival(ALL_CHECKS, liars, preempt=False)
+
+    assert arrival(ALL_CHECKS, liars, preempt=True) == silence > 0.97
+    assert arrival(ALL_CHECKS - {5}, liars, preempt=True) < silence - 0.15
+
+
+def test_check_2_keeps_a_single_liar_from_preempting_everyone() -> None:
+    """A liar that resembles the source is near nobody's wrong level; unless it may claim any level it likes."""
+    network = Network(N, plain=True, k=3)
+    twin = max(range(1, N), key=lambda address: network.common(0, address))
+    liars = frozenset({twin})
+
+    assert arrival(ALL_CHECKS - {5}, liars, preempt=True) > 0.99
+    assert arrival(ALL_CHECKS - {2, 5}, liars, preempt=True, any_level=True) < 0.8
+    assert arrival(ALL_CHECKS, liars, preempt=True, any_level=True) == arrival(ALL_CHECKS, liars, preempt=False) == 1.0
+
+
+@pytest.mark.parametrize("check_1", [True, False])
+def test_check_1_keeps_forged_payloads_out(check_1: bool) -> None:
+    network = Network(N, ALL_CHECKS if check_1 else ALL_CHECKS - {1})
+    sent = network.cast(0, tagged("jazz"))
+    forged = [(to, msgspec.structs.replace(hop, source=msgspec.structs.replace(hop.source, payload=b"forged"))) for to, hop in sent]
+
+    notified = network.carry(forged)
+
+    assert bool(notified) is not check_1
+
+
+@pytest.mark.parametrize("check_3", [True, False])
+def test_check_3_keeps_random_next_hops_from_spreading(check_3: bool) -> None:
+    network = Network(N, ALL_CHECKS if check_3 else ALL_CHECKS - {3}, k=2)
+    source = network.cast(0, tagged("opera"))[0][1].source
+    common = network.members[0].gate.vectors.common
+    drawn_in = 0
+    for victim in range(1, N, 2):
+        if network.members[victim]._concerned(source) and check_3:
+            continue
+        place = network.place(victim)
+        proper = min(common(source.certificate.vector, place.vector), source.start)
+        liar = next((each for each in range(2, N, 2) if common(network.place(each).vector, place.vector) == proper), None)
+        if liar is not None and proper < source.start:
+            network.members[victim].receive(liar, network.hop(liar, source, proper))
+            drawn_in += network.members[victim].seen.get(source.name) is not None
+
+    assert (drawn_in == 0) is check_3
+
+
+def test_check_4_keeps_a_level_that_is_not_there_from_breaking_the_receiver() -> None:
+    from test_bft_gate import a_level_beyond
+
+    careless, careful = Network(30, ALL_CHECKS - {4}), Network(30)
+
+    with pytest.raises(IndexError):
+        careless.hand(*a_level_beyond(careless))
+    counted, _ = careful.hand(*a_level_beyond(careful))
+    assert counted == {"too_high": 1}
+
+
+@pytest.mark.parametrize("check_6", [True, False])
+def test_check_6_keeps_a_replay_from_setting_everything_off_again(check_6: bool) -> None:
+    network = Network(40, ALL_CHECKS if check_6 else ALL_CHECKS - {6}, k=2)
+    sent = network.cast(0, tagged("jazz"))
+    to, hop = next((to, hop) for to, hop in sent if hop.level > 0)
+    first = [entry for entry in network.hand(to, hop)[1] if entry[0] == "send"]
+    assert first
+
+    again = [entry for entry in network.hand(to, hop)[1] if entry[0] == "send"]
+
+    assert again == ([] if check_6 else first)
+
+
+def test_notices_are_never_repeated_even_without_check_6() -> None:
+    network = Network(40, ALL_CHECKS - {6}, k=2)
+    to, hop = network.cast(0, tagged("jazz"))[0]
+
+    notices = [entry for _ in range(5) for entry in network.hand(to, hop)[1] if isinstance(entry[2], Notice)]
+
+    assert len(notices) <= 1
