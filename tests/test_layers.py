@@ -23,7 +23,7 @@ FORBIDDEN = {"asyncio", "socket", "pyspark", "time", "random", "uuid", "secrets"
 """Not in rooms below the laboratory; `Random` itself, seeded, is all they may take of `random`."""
 SHARED_OVERLAYS = {"links", "detector"}
 """Rooms inside overlay/ that its siblings share."""
-SHARED_CASTING = {"designs", "parameters", "inbox", "ring_member", "shelves"}
+SHARED_CASTING = {"designs", "parameters", "inbox", "reliable", "ring_member", "shelves"}
 
 
 def modules(room: str) -> list[Path]:

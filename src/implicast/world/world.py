@@ -258,4 +258,9 @@ class DriftingHost(WorldHost):
         return int(self.world.now_us / self._rate)
 
     def after(self, delay_us: int, alarm: Message) -> None:
-        super().after(int(delay_us * self._rate), alarm)
+        """Never early by the host's own clock: whoever waits for a deadline would otherwise arm itself without end."""
+        due_us = self.now_us + delay_us
+        at_us = int(due_us * self._rate)
+        while int(at_us / self._rate) < due_us:
+            at_us += 1
+        super().after(at_us - self.world.now_us, alarm)

@@ -1,65 +1,24 @@
-"""CENTRALISED: one server keeps every description, resolves each cast and sends one copy to each member.
+"""Server and clients of a kind world, as in the thesis: nobody dies, and notifications are sent once.
 
-The thesis's yardstick (section 3.4): fewest messages, and all load on one machine. The server answers a cast from an
-inverted index, never by scanning. A member that describes itself anew may be told by the server of a cast that its
-newest description no longer fits, or hear of one cast twice when messages are repeated; members drop both.
+The server answers a cast from an inverted index, never by scanning. A member that describes itself anew may be told by
+the server of a cast that its newest description no longer fits, or hear of one cast twice when messages are repeated;
+members drop both.
 """
 
 from typing import Any
 
-from implicast.casting.central_subscriptions import SUBSCRIPTION_KINDS, Announce, Desk, SubscriptionServer
-from implicast.casting.designs import Design, Plan
+from implicast.casting.central_subscriptions import Announce, Desk, SubscriptionServer
+from implicast.casting.centralised.messages import Accepted, Again, Notify, Publish, Register, Stored
 from implicast.casting.inbox import Inbox
-from implicast.casting.parameters import Parameter, Parameters
 from implicast.language.index import Index
 from implicast.language.target import Description, Target
 from implicast.peer.contract import Address, CastId, Host, Message, Peer, handles
 from implicast.peer.events import Joined, Left, Registered, Withdrawn
-from implicast.peer.member import Member
 from implicast.peer.pending import Pending
 from implicast.peer.subscriber import Subscriber
 
 RETRY_US = 2_000_000
 """Patience with the server before a request is sent again."""
-
-
-class Register(Message):
-    """A member tells the server what it is; `None`: nothing any more."""
-
-    version: int
-    description: Description | None
-
-
-class Stored(Message):
-    """The server has this version."""
-
-    version: int
-
-
-class Publish(Message):
-    """A member asks the server to carry a cast."""
-
-    cast: CastId
-    target: Target
-    payload: bytes
-
-
-class Notify(Message):
-    """The server tells a member of a cast that selects it."""
-
-    cast: CastId
-    target: Target
-    payload: bytes
-
-
-class Accepted(Message):
-    """The server has carried the cast."""
-
-    cast: CastId
-
-
-class Again(Message):
-    """Rings when the server has not answered for a while."""
 
 
 class Client(Subscriber, parts={"desk": Desk}):
@@ -177,38 +136,3 @@ class Server(Peer, parts={"subscriptions": SubscriptionServer}):
     def holdings(self) -> Any:
         described = [(member, self.index.description(member)) for member in self.index]
         return [*described, *self.subscriptions.holdings()]
-
-
-def assemble(plan: Plan) -> list[Peer]:
-    server = Server(plan.peers, plan.host(plan.peers), bool(plan.parameters["acknowledge"]))
-    return [newcomer(plan, address) for address in range(plan.peers)] + [server]
-
-
-def newcomer(plan: Plan, address: int) -> Member:
-    return Client(address, plan.host(address), plan.peers, bool(plan.parameters["acknowledge"]))
-
-
-def one_server(peers: int, parameters: Parameters) -> int:
-    return 1
-
-
-DESIGNS = (
-    Design(
-        name="centralised",
-        summary="One server keeps every description and sends one copy to each member.",
-        paper="Implicit group messaging, section 3.4",
-        assemble=assemble,
-        newcomer=newcomer,
-        kinds=(Register, Stored, Publish, Notify, Accepted, *SUBSCRIPTION_KINDS),
-        languages=("tags", "attributes", "subscriptions"),
-        parameters=(
-            Parameter(
-                "acknowledge",
-                False,
-                "the server confirms each cast and publishers repeat unconfirmed ones; for lossy networks, one message "
-                "more per cast",
-            ),
-        ),
-        infrastructure=one_server,
-    ),
-)
