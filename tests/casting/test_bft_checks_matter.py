@@ -71,9 +71,9 @@ def test_check_2_keeps_a_single_liar_from_preempting_everyone() -> None:
 def test_check_1_keeps_forged_payloads_out(check_1: bool) -> None:
     network = Network(N, ALL_CHECKS if check_1 else ALL_CHECKS - {1})
     sent = network.cast(0, tagged("jazz"))
-    forged = [(to, msgspec.structs.replace(hop, source=msgspec.structs.replace(hop.source, payload=b"forged"))) for to, hop in sent]
+    replace = msgspec.structs.replace
 
-    notified = network.carry(forged)
+    notified = network.carry([(to, replace(hop, source=replace(hop.source, payload=b"forged"))) for to, hop in sent])
 
     assert bool(notified) is not check_1
 
@@ -89,7 +89,8 @@ def test_check_3_keeps_random_next_hops_from_spreading(check_3: bool) -> None:
             continue
         place = network.place(victim)
         proper = min(common(source.certificate.vector, place.vector), source.start)
-        liar = next((each for each in range(2, N, 2) if common(network.place(each).vector, place.vector) == proper), None)
+        entitled = (each for each in range(2, N, 2) if common(network.place(each).vector, place.vector) == proper)
+        liar = next(entitled, None)
         if liar is not None and proper < source.start:
             network.members[victim].receive(liar, network.hop(liar, source, proper))
             drawn_in += network.members[victim].seen.get(source.name) is not None

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from bft_network import NOW_US, Network, forged_cast, tagged
 
+from implicast.casting.bft.member import Bft
 from implicast.casting.bft.messages import Hop, Source
 from implicast.casting.bft.seen import PER_SOURCE_MAX, SKEW_US
 from implicast.language.target import Predicate, Target, Term
@@ -44,7 +45,7 @@ def test_a_genuine_message_is_delivered_and_passed_on_and_a_copy_of_it_is_not(ne
 def test_everyone_with_the_tag_is_notified_once(network: Network) -> None:
     notified = network.carry(list(network.cast(1, tagged("jazz", "opera"))))
 
-    assert dict(notified) == {address: 1 for address in range(0, 30, 2)}
+    assert dict(notified) == dict.fromkeys(range(0, 30, 2), 1)
 
 
 Spoil = Callable[[Network, Hop, int], Hop]
@@ -61,7 +62,10 @@ SPOILS: dict[str, tuple[str, Spoil]] = {
     ),
     "a changed range": ("forged_source", lambda net, hop, to: replace(hop, source=replace(hop.source, high=b"z"))),
     "a changed start level": ("forged_source", lambda net, hop, to: replace(hop, source=replace(hop.source, start=63))),
-    "a changed time": ("forged_source", lambda net, hop, to: replace(hop, source=replace(hop.source, sent_us=NOW_US - 1))),
+    "a changed time": (
+        "forged_source",
+        lambda net, hop, to: replace(hop, source=replace(hop.source, sent_us=NOW_US - 1)),
+    ),
     "a changed level": ("forged_hop", lambda net, hop, to: replace(hop, level=hop.level + 1)),
     "a level that is none": ("wrong_level", lambda net, hop, to: replace(hop, level=-1)),
     "a level of astronomical size": ("wrong_level", lambda net, hop, to: replace(hop, level=2**62)),
@@ -139,13 +143,16 @@ def test_revoked_entries_leave_the_lists() -> None:
     network = Network(30, placing="joined")
     outcast = network.members[3].graph.certificates()[0]
     revocation = network.office.authority.revoke(NOW_US, outcast)
-    listing = [member for member in network.members if any(outcast.key in each.known for each in member.graph.places.values())]
-    assert listing
 
-    for member in listing:
+    def listing() -> list[Bft]:
+        everyone = network.members
+        return [each for each in everyone if any(outcast.key in place.known for place in each.graph.places.values())]
+
+    assert listing()
+    for member in listing():
         member.receive(30, revocation)
 
-    assert not any(outcast.key in each.known for member in listing for each in member.graph.places.values())
+    assert listing() == []
 
 
 def test_a_forwarder_that_does_not_share_the_level_is_refused(network: Network) -> None:
@@ -209,7 +216,8 @@ def entitled(network: Network, source: Source, victim: int) -> tuple[int, int, s
     proper = min(common(source.certificate.vector, network.place(victim).vector), source.start)
     for liar in range(0, 60, 2):
         for tag in ("jazz", "opera"):
-            if liar != victim and common(network.place(liar, tag).vector, network.place(victim).vector) == proper < source.start:
+            shared = common(network.place(liar, tag).vector, network.place(victim).vector)
+            if liar != victim and shared == proper < source.start:
                 return liar, proper, tag
     return None
 

@@ -1,4 +1,4 @@
-"""Joining against witnesses, telling the every-class lists, leaving with a signed farewell: lists end up as the rule has them."""
+"""Joining against witnesses, telling the every-class lists, leaving with a signed farewell: lists follow the rule."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -283,7 +283,7 @@ def test_an_answer_nobody_asked_for_is_counted_and_dropped() -> None:
 
 
 def test_only_certified_neighbours_are_taken_from_an_answer() -> None:
-    town, witness, ledger = a_witness()
+    town, _, ledger = a_witness()
     strangers = [town.certificate(a_stranger(town)) for _ in range(3)]
     invented = msgspec.structs.replace(strangers[0], key=b"homeXXXXXXXX")
     newcomer = town.inhabitant(host=ledger)
