@@ -1,0 +1,221 @@
+"""Records on their way to their homes: kept where the registry is open, passed up where it is closed.
+
+Thesis section 8.1.1 and Listings 10 and 11. A registry with more than the storage limit closes and moves its records
+to the next notch; each is kept here until that has confirmed it, so a cast never misses one that is under way.
+Confirmations come down the way the records went up: then it is the peers that a cast will pass that confirm.
+Records and confirmations that go on from one peer are collected for a moment and travel together (section 8.3.1).
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+
+from implicast.casting.spice.homes import home
+from implicast.casting.spice.keeper import Keeper
+from implicast.casting.spice.messages import Flush, Record, Store, Stored
+from implicast.casting.spice.registry import Key, Registry
+from implicast.casting.spice.settings import Settings
+from implicast.peer.contract import Address, Host, Message, handles
+from implicast.space.tract import Tract, container, contains, intersect, intervals, union, unite, within
+
+REGISTER, FAN, CLIMB = range(3)
+"""Errands: a consumer registers; the original root fills a replica; a peer passes records to the next notch."""
+TOGETHER_MAX = 512
+"""Records in one message; keeps it well below the longest message."""
+SPOTS_MAX = 48
+"""Homes that are routed to one by one; more are covered by larger extents, so that clustering stays cheap."""
+
+Answer = tuple[Address, int, int]
+"""Whom to confirm to, on which errand, and the notch it was asked for."""
+Kept = list[tuple[Address, int]]
+"""Consumers and the versions that are stored of them."""
+Climb = tuple[int, int, tuple[Answer, ...]]
+"""A record's way up from here: the notch it came from, the newest version under way, and who waits for it."""
+
+
+class Climbing(Keeper):
+    """A peer's part in storing the records of others."""
+
+    __slots__ = ("armed", "climbs", "confirmed", "outbox")
+
+    def __init__(self, address: Address, host: Host, settings: Settings) -> None:
+        super().__init__(address, host, settings)
+        self.climbs: dict[Key, dict[Address, Climb]] = {}
+        self.outbox: dict[Key, dict[Address, Record]] = {}
+        self.confirmed: dict[tuple[Answer, str, int], dict[Address, int]] = {}
+        self.armed = False
+
+    # --- arriving
+
+    @handles(Store)
+    def on_store(self, sender: Address, store: Store) -> None:
+        if len(store.records) > 1:
+            self._store_many(store)
+            return
+        at = home(store.root, store.notch, store.records[0].spot, self.settings.dimensions)
+        if self.surface.carry(at, store):
+            self.take(store, store.records)
+
+    def _store_many(self, store: Store) -> None:
+        """The two callbacks of Listing 11: each peer gets, and each branch carries, what is at home there."""
+        root, notch, dimensions = store.root, store.notch, self.settings.dimensions
+        placed = sorted((home(root, notch, each.spot, dimensions), each.consumer, each) for each in store.records)
+        homes = [each[0] for each in placed]
+
+        def at_home(part: Tract) -> tuple[Record, ...]:
+            spans = ((bisect_left(homes, low), bisect_left(homes, high)) for low, high in intervals(part))
+            return tuple(each[2] for start, stop in spans for each in placed[start:stop])
+
+        def branch(part: Tract) -> Message | None:
+            records = at_home(part)
+            return Store(store.tag, root, notch, records, store.reply, store.errand) if records else None
+
+        self.surface.route(cover(homes, dimensions), lambda part: self.take(store, at_home(part)), branch)
+
+    def take(self, store: Store, records: Sequence[Record]) -> None:
+        """Records whose home is ours: keep them, or pass them on."""
+        answer = (store.reply, store.errand, store.notch)
+        kept = self._settle(store.tag, store.root, store.notch, records, (answer,))
+        if kept:
+            self.answer(answer, store.tag, store.root, kept)
+
+    def _settle(self, tag: str, root: int, notch: int, records: Sequence[Record], answers: tuple[Answer, ...]) -> Kept:
+        """Keep what is open here, pass the rest up: what is kept now by us, at this notch or above."""
+        registry = self.registries.get((tag, root, notch))
+        if notch > self.sealed.get((tag, root), -1):
+            if registry is None or not registry.closed:
+                return self._keep(tag, root, notch, records)
+            staying = [each for each in records if registry.is_open(each)]
+            kept = self._keep(tag, root, notch, staying) if staying else []
+            rest = [each for each in records if not registry.is_open(each)] if staying else records
+        else:
+            kept, rest = [], records
+        if registry is not None and notch == 0:
+            registry.passed += sum(1 if each.description is not None else -1 for each in rest if each.fresh)
+        return kept + self._pass_on(tag, root, notch, rest, answers)
+
+    def _keep(self, tag: str, root: int, notch: int, records: Iterable[Record]) -> Kept:
+        registry, now_us = self.registry(tag, root, notch), self.host.now_us
+        kept = [(each.consumer, registry.keep(each, now_us)) for each in records]
+        if notch < self.settings.last_notch and registry.crowded(self.settings.storage_limit):
+            self._close(tag, registry)
+        return kept
+
+    # --- going up
+
+    def _pass_on(self, tag: str, root: int, notch: int, records: Sequence[Record], answers: tuple[Answer, ...]) -> Kept:
+        """To the next notch, which for some may be ours as well: what we keep ourselves after all."""
+        surface, dimensions = self.surface, self.settings.dimensions
+        above = max(notch, self.sealed.get((tag, root), -1)) + 1
+        ours, others = [], []
+        for record in records:
+            at = home(root, above, record.spot, dimensions)
+            here = surface.low <= at < surface.high or contains(surface.firm, at)
+            (ours if here else others).append(record)
+        if others:
+            self._send_up((tag, root, above), others, notch, answers)
+        return self._settle(tag, root, above, ours, answers) if ours else []
+
+    def _send_up(self, key: Key, records: list[Record], came: int, answers: tuple[Answer, ...]) -> None:
+        climbs, outbox = self.climbs.setdefault(key, {}), self.outbox.setdefault(key, {})
+        for record in records:
+            consumer, version = record.consumer, record.version
+            known = climbs.get(consumer)
+            if known is None:
+                climbs[consumer] = (came, version, answers)
+            else:
+                more = tuple(each for each in answers if each not in known[2])
+                climbs[consumer] = (min(came, known[0]), max(version, known[1]), known[2] + more)
+            if consumer not in outbox or outbox[consumer].version < version:
+                outbox[consumer] = record
+        self._arm()
+
+    def _close(self, tag: str, registry: Registry) -> None:
+        """Full: from now on everything goes to the next notch. Containers that lie wholly on our ground close too."""
+        dimensions, firm = self.settings.dimensions, self.surface.firm
+        root, notch = registry.root, registry.notch
+        registry.closed = unite(registry.closed, intersect(container(root, notch, dimensions), firm))
+        registry.passed += len(registry.records)
+        if notch == 0:
+            through = 0
+            while through + 1 < self.settings.last_notch and within(container(root, through + 1, dimensions), firm):
+                through += 1
+            self.sealed[tag, root] = through
+        self.raise_records(tag, registry)
+
+    def raise_records(self, tag: str, registry: Registry) -> None:
+        """Move what lies in the closed part to the next notch; our own copies stay until that is confirmed."""
+        rising = registry.rising()
+        for consumer, version in self._pass_on(tag, registry.root, registry.notch, rising, ()) if rising else ():
+            registry.risen(consumer, version, self.host.now_us)
+
+    # --- collecting
+
+    def _arm(self) -> None:
+        if not self.armed:
+            self.armed = True
+            self.host.after(self.settings.collect_us, Flush())
+
+    @handles(Flush)
+    def on_flush(self, alarm: Flush) -> None:
+        self.armed = False
+        outbox, self.outbox = self.outbox, {}
+        confirmed, self.confirmed = self.confirmed, {}
+        for (tag, root, notch), records in outbox.items():
+            for batch in batches(list(records.values())):
+                self.on_store(self.address, Store(tag, root, notch, batch, self.address, CLIMB))
+        for ((reply, errand, notch), tag, root), kept in confirmed.items():
+            self.host.send(reply, Stored(tag, root, notch, tuple(kept.items()), errand))
+
+    # --- confirming
+
+    def answer(self, answer: Answer, tag: str, root: int, kept: Kept) -> None:
+        reply, errand, notch = answer
+        if reply == self.address:
+            self.on_stored(self.address, Stored(tag, root, notch, tuple(kept), errand))
+        elif errand == REGISTER:
+            self.host.send(reply, Stored(tag, root, notch, tuple(kept), errand))
+        else:
+            self.confirmed.setdefault((answer, tag, root), {}).update(kept)
+            self._arm()
+
+    @handles(Stored)
+    def on_stored(self, sender: Address, stored: Stored) -> None:
+        """The next notch has records that went up from here: drop ours, and tell whoever waits."""
+        key = (stored.tag, stored.root, stored.notch)
+        climbs = self.climbs.get(key, {})
+        resting: dict[int, list[Registry]] = {}
+        answers: dict[tuple[Answer, ...], Kept] = {}
+        for consumer, version in stored.kept:
+            came, newest, waiting = climbs.get(consumer, (0, version + 1, ()))
+            if version < newest:
+                continue
+            del climbs[consumer]
+            if came not in resting:
+                resting[came] = self._resting(key, came)
+            for registry in resting[came]:
+                registry.risen(consumer, version, self.host.now_us)
+            answers.setdefault(waiting, []).append((consumer, version))
+        if not climbs:
+            self.climbs.pop(key, None)
+        for waiting, kept in answers.items():
+            for answer in waiting:
+                self.answer(answer, stored.tag, stored.root, kept)
+
+    def _resting(self, key: Key, came: int) -> list[Registry]:
+        """Registries below a notch where records that have climbed may still lie."""
+        tag, root, above = key
+        notches = (came, *range(max(came, self.sealed.get((tag, root), -1)) + 1, above))
+        found = (self.registries.get((tag, root, notch)) for notch in notches)
+        return [each for each in found if each is not None and each.records]
+
+
+def cover(homes: Sequence[int], dimensions: int) -> Tract:
+    """A tract with all these codes in at most `SPOTS_MAX` extents: each alone, or larger ones when they are many."""
+    shift = 0
+    while len(distinct := {each >> shift for each in homes}) > SPOTS_MAX:
+        shift += dimensions
+    return union((each << shift, each + 1 << shift) for each in distinct)
+
+
+def batches(records: list[Record]) -> Iterable[tuple[Record, ...]]:
+    return (tuple(records[start : start + TOGETHER_MAX]) for start in range(0, len(records), TOGETHER_MAX))

@@ -1,0 +1,155 @@
+"""ICE alone, as in thesis section 7.2: hops from point to point, messages to many points, packets with landmarks.
+
+Pure functions from parameters to plain rows; chance comes from the seed. They walk assembled tables directly, with the
+very code that peers route by, and need no world.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from random import Random
+from typing import Any
+
+from implicast.overlay.ice.assemble import LatencyUs, Tiling, adjacency, tiling, uniform_points
+from implicast.overlay.ice.landmarks import landmark_points
+from implicast.overlay.ice.table import Table
+from implicast.space.angle import cosine_of
+from implicast.space.digest import stream
+from implicast.space.morton import BITS, CODES
+from implicast.space.tract import Tract, intersect, subtract, union
+
+import numpy as np
+
+HOPS_MAX = 100_000
+"""No route is that long: it would be a loop."""
+Row = dict[str, Any]
+
+
+class Ground:
+    """An assembled surface without peers: tables only."""
+
+    def __init__(self, tiles: Tiling, latency_us: LatencyUs | None = None) -> None:
+        self.tiles = tiles
+        one, other = adjacency(tiles)
+        ends = np.searchsorted(one, np.arange(tiles.peers + 1)).tolist()
+        self.neighbours = [other[start:stop].tolist() for start, stop in zip(ends, ends[1:], strict=False)]
+        self.tables = [self._table(peer, latency_us) for peer in range(tiles.peers)]
+
+    def _table(self, peer: int, latency_us: LatencyUs | None) -> Table:
+        owners = self.neighbours[peer]
+        latencies = [1.0 if latency_us is None else max(1.0, float(latency_us(peer, each))) for each in owners]
+        boxes = self.tiles.boxes
+        return Table(self.tiles.dimensions, boxes[peer : peer + 1], boxes[owners], np.array(latencies), list(owners))
+
+    def tract(self, peer: int) -> Tract:
+        low = int(self.tiles.low[peer])
+        return low, low + (1 << (BITS - int(self.tiles.bits[peer])))
+
+    def path(self, source: int, code: int) -> list[int]:
+        """The peers a message passes on its way to a code, source and owner included."""
+        passed, owner = [source], self.tiles.owner(code)
+        while passed[-1] != owner:
+            hop = self.tables[passed[-1]].next_hop(code)
+            assert isinstance(hop, int), f"{passed[-1]} knows nobody nearer to {code}"
+            assert len(passed) < HOPS_MAX, f"a message to {code} goes round and round"
+            passed.append(hop)
+        return passed
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """What became of one multipoint route."""
+
+    messages: int
+    deliveries: dict[int, int]
+    """Per owner in the destination: after how many hops it was first reached."""
+    arrivals: dict[int, int]
+    """Per owner in the destination: how many messages brought it a part of its own."""
+
+
+def spread(ground: Ground, source: int, tract: Tract, branch_factor: float, merge: bool = True) -> Spread:
+    """Listing 7 from a source to all owners in a tract."""
+    cosine = cosine_of(branch_factor)
+    waiting: deque[tuple[int, Tract, int]] = deque([(source, tract, 0)])
+    messages, deliveries, arrivals = 0, {}, {}  # type: ignore[var-annotated]
+    while waiting:
+        peer, rest, hops = waiting.popleft()
+        own = ground.tract(peer)
+        if intersect(rest, own):
+            deliveries.setdefault(peer, hops)
+            arrivals[peer] = arrivals.get(peer, 0) + 1
+        rest = subtract(rest, own)
+        for hop, part in ground.tables[peer].branches(rest, cosine, merge) if rest else ():
+            assert isinstance(hop, int), f"{peer} knows nobody nearer to {part}"
+            messages += 1
+            waiting.append((hop, part, hops + 1))
+    return Spread(messages, deliveries, arrivals)
+
+
+def uniform_ground(peers: int, dimensions: int, seed: int) -> Ground:
+    return Ground(tiling(uniform_points(peers, stream(seed, "surface").getrandbits), dimensions))
+
+
+def point_to_point(peers: int, dimensions: int, routes: int = 1000, seed: int = 1) -> Row:
+    """Mean hops between random places (thesis Fig. 7.4b), beside d n^(1/d) / 4."""
+    ground, rng = uniform_ground(peers, dimensions, seed), stream(seed, "routes")
+    hops = [len(ground.path(rng.randrange(peers), rng.getrandbits(BITS))) - 1 for _ in range(routes)]
+    expected = dimensions * peers ** (1 / dimensions) / 4
+    return {
+        "peers": peers, "dimensions": dimensions, "seed": seed, "routes": routes,
+        "hops_mean": sum(hops) / routes, "hops_max": max(hops), "hops_expected": expected,
+    }  # fmt: skip
+
+
+def random_tract(ground: Ground, owners: int, rng: Random) -> Tract:
+    """A random tract with parts of so many owners: extents of random size at random places."""
+    tiles, chosen, parts = ground.tiles, set[int](), list[tuple[int, int]]()
+    while len(chosen) < owners:
+        shift = rng.randrange(BITS - 12, BITS - 2) // tiles.dimensions * tiles.dimensions
+        low = rng.randrange(CODES >> shift) << shift
+        inside = (tiles.low < low + (1 << shift)) & (tiles.low + (1 << (BITS - tiles.bits)) > low)
+        found = np.flatnonzero(inside).tolist()
+        if len(chosen.union(found)) <= owners * 1.1:
+            chosen.update(found)
+            parts.append((low, low + (1 << shift)))
+    return union(parts)
+
+
+def multipoint(
+    branch_factor: float, dimensions: int, peers: int = 1000, owners: int = 500, routes: int = 50, seed: int = 1,
+    merge: bool = True,
+) -> Row:  # fmt: skip
+    """Messages per route and mean hops to a destination (thesis Fig. 7.6)."""
+    ground, rng = uniform_ground(peers, dimensions, seed), stream(seed, "multipoint")
+    found = [spread(ground, rng.randrange(peers), random_tract(ground, owners, rng), branch_factor, merge) for _ in range(routes)]
+    reached = [hops for each in found for hops in each.deliveries.values()]
+    return {
+        "branch_factor": branch_factor, "dimensions": dimensions, "peers": peers, "seed": seed, "merge": merge,
+        "owners_mean": len(reached) / routes,
+        "messages_mean": sum(each.messages for each in found) / routes,
+        "hops_mean": sum(reached) / len(reached),
+        "arrivals_max": max(max(each.arrivals.values()) for each in found),
+    }  # fmt: skip
+
+
+def landmark_packets(
+    landmarks: int, latency_us: LatencyUs, packets: Callable[[int, int], int], peers: int = 2000, dimensions: int = 3,
+    routes: int = 1000, seed: int = 1,
+) -> Row:  # fmt: skip
+    """Physical packets per route between random places (thesis Fig. 7.7); `packets`: links between two peers."""
+    rng = stream(seed, "surface")
+    points = landmark_points(peers, landmarks, dimensions, latency_us, rng.getrandbits)
+    ground, rng = Ground(tiling(points, dimensions), latency_us), stream(seed, "routes")
+    paths = [ground.path(rng.randrange(peers), rng.getrandbits(BITS)) for _ in range(routes)]
+    counted = [sum(packets(a, b) for a, b in zip(path, path[1:], strict=False)) for path in paths]
+    took_us = [sum(latency_us(a, b) for a, b in zip(path, path[1:], strict=False)) for path in paths]
+    return {
+        "landmarks": landmarks, "dimensions": dimensions, "peers": peers, "seed": seed,
+        "packets_mean": sum(counted) / routes,
+        "hops_mean": sum(len(path) - 1 for path in paths) / routes,
+        "latency_us_mean": sum(took_us) / routes,
+    }  # fmt: skip
+
+
+def described(spread_: Spread) -> Row:
+    return asdict(spread_)
