@@ -24,7 +24,7 @@ from implicast.world.faults import Faults
 from implicast.world.scenario import Scenario
 from implicast.world.simulate import Outcome, Progress, silent, simulate
 
-LATER = {"lab": "implicast.lab.cli:lab"}
+LATER = {"lab": "implicast.lab.cli:lab", "campaign": "implicast.campaign_cli:campaign_command"}
 """Commands loaded when they are called: the laboratory needs Spark, the rest does not."""
 
 
@@ -127,7 +127,7 @@ def simulate_command(
         click.echo(json.dumps({**outcome.described(), **cost}, indent=2))
     else:
         click.echo(_outcome_text(outcome, cost, journal))
-    if not outcome.kept and not scenario.faults.text():
+    if not outcome.kept and (scenario.churn or not scenario.faults.text()):
         raise SystemExit(1)
 
 

@@ -1,0 +1,210 @@
+"""Thousands of random scenarios for a design, each judged from outside; what fails is made small before it is shown.
+
+A scenario of a campaign is a function of design, seed and number alone. It draws what the design says it survives
+(`Design.survives`) and nothing else: newcomers, leavers, crashes, freezes, partitions, cut and flapping links, slow
+peers, drifting clocks, loss, repeats, reordering. Casts go on all the time. Afterwards
+
+- nobody may have been notified twice, wrongly, or of what nobody cast, at any time;
+- within the design's repair time after the last change its invariants must hold, and every later cast be clean;
+- every newcomer that lives must have joined, every leaver have left, every registration be complete.
+
+A failing scenario is replayed by one command. `shrink` leaves out deeds, faults and peers as long as it still fails.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from random import Random
+
+from implicast.casting.designs import Design
+from implicast.peer.errors import ScenarioError
+from implicast.space.digest import digest_bits, stream
+from implicast.world.churn import Churn
+from implicast.world.deeds import Deed
+from implicast.world.faults import Faults
+from implicast.world.scenario import Scenario
+from implicast.world.simulate import DesignCrash, Outcome, simulate
+
+PEERS = (16, 128)
+OVER_S = (15, 45)
+TAIL_S = 20
+"""Casts go on for so long after all must be quiet."""
+SHRINK_RUNS = 120
+"""A failing scenario is made smaller by at most so many further runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """How one scenario ended: reasons why it failed, or none."""
+
+    scenario: Scenario
+    reasons: tuple[str, ...]
+    outcome: Outcome | None = None
+
+
+def scenario_of(design: Design, seed: int, number: int) -> Scenario:
+    """The scenario of this number."""
+    if not design.survives:
+        raise ScenarioError(f"{design.name} does not say that it survives anything: it is meant for a kind world")
+    chance = stream(seed, "campaign", design.name, number)
+    peers = int(PEERS[0] * (PEERS[1] / PEERS[0]) ** chance.random())
+    churn = _churn(chance, design.survives, peers)
+    last_s = churn.over_s + max(churn.freeze_s[1], churn.split_s[1], churn.cut_s[1], churn.down_s[1])
+    return Scenario(
+        design.name,
+        peers=peers,
+        casts=int(last_s + design.repair_us / 1e6 + TAIL_S),
+        seed=digest_bits(31, seed, "campaign", number),
+        parameters=dict(design.alive),
+        workload="groups",
+        network=chance.choice(("flat", "national")),
+        faults=_faults(chance) if "loss" in design.survives else Faults(),
+        churn=churn,
+        strict=chance.random() < 0.25,
+    )
+
+
+def _churn(chance: Random, survives: frozenset[str], peers: int) -> Churn:
+    def some(kind: str, most: int) -> int:
+        return chance.randint(0, max(1, most)) if kind in survives else 0
+
+    return Churn(
+        joins=some("joins", peers // 4),
+        leaves=some("leaves", peers // 8),
+        crashes=some("crashes", peers // 8),
+        group=chance.choice((1, 1, 2)),
+        freezes=some("freezes", 3),
+        restarts=some("restarts", 2),
+        fails=some("fails", 2),
+        splits=some("partitions", 1),
+        cuts=some("partitions", 2),
+        flaps=some("partitions", 2),
+        slow=some("loss", 2),
+        drift=chance.choice((0.0, 0.001, 0.01)),
+        over_s=float(chance.randint(*OVER_S)),
+    )
+
+
+def _faults(chance: Random) -> Faults:
+    return Faults(
+        loss=chance.choice((0.0, 0.01, 0.05)),
+        duplicate=chance.choice((0.0, 0.02, 0.05)),
+        reorder=chance.choice((0.0, 0.2)),
+    )
+
+
+def check(scenario: Scenario) -> Finding:
+    """Run a scenario, and say what was wrong with it."""
+    try:
+        outcome = simulate(scenario)
+    except DesignCrash as crash:
+        return Finding(scenario, (f"broke down: {crash.__cause__!r}",))
+    return Finding(scenario, tuple(_reasons(outcome)), outcome)
+
+
+def _reasons(outcome: Outcome) -> Iterator[str]:
+    change = outcome.change
+    assert change is not None, "a scenario of a campaign changes something"
+    whole = outcome.contract
+    for wrong in ("repeated", "uninvited", "invented"):
+        if getattr(whole, wrong):
+            yield f"{wrong} {getattr(whole, wrong)}"
+    if change.after.missing:
+        yield f"missing {change.after.missing} of {change.after.expected} after all was quiet"
+    if change.unrepaired:
+        yield f"invariants broken until the end after {change.unrepaired} deeds"
+    yield from change.complaints
+    yield from outcome.objections
+
+
+def campaign(
+    design: Design, scenarios: int, seed: int = 1, first: int = 0, seen: Callable[[Finding], None] = lambda one: None
+) -> list[Finding]:
+    """Run so many scenarios from the first on; those that failed. `seen` is told of each."""
+    failed: list[Finding] = []
+    for number in range(first, first + scenarios):
+        finding = check(scenario_of(design, seed, number))
+        seen(finding)
+        failed += [finding] if finding.reasons else []
+    return failed
+
+
+def shrink(failed: Finding, infrastructure: Callable[[int], int], runs: int = SHRINK_RUNS) -> Finding:
+    """A smaller scenario that fails too: fewer deeds, a kinder network, fewer peers.
+
+    `infrastructure` says how much of it there is for a number of peers.
+    """
+    return _Shrinking(failed, infrastructure, runs).smallest()
+
+
+class _Shrinking:
+    """Tries smaller scenarios as long as runs are left, and keeps the smallest that fails."""
+
+    def __init__(self, failed: Finding, infrastructure: Callable[[int], int], runs: int) -> None:
+        self.best, self.infrastructure, self.left = failed, infrastructure, runs
+
+    def smallest(self) -> Finding:
+        scenario = self.best.scenario
+        fixed = self.infrastructure(scenario.peers)
+        if not self._fails(replace(scenario, churn=scenario.churn.spelled(scenario.seed, scenario.peers, fixed))):
+            return self.best
+        self._fewer_deeds()
+        self._kinder()
+        while self._fewer_peers():
+            pass
+        self._fewer_deeds()
+        return self.best
+
+    def _fails(self, scenario: Scenario) -> bool:
+        if self.left <= 0:
+            return False
+        self.left -= 1
+        finding = check(scenario)
+        if finding.reasons:
+            self.best = finding
+        return bool(finding.reasons)
+
+    def _deeds(self) -> tuple[Deed, ...]:
+        return self.best.scenario.churn.deeds
+
+    def _with_deeds(self, deeds: tuple[Deed, ...]) -> Scenario:
+        return replace(self.best.scenario, churn=replace(self.best.scenario.churn, deeds=deeds))
+
+    def _fewer_deeds(self) -> None:
+        """Leave out halves, then quarters, then single deeds."""
+        size = len(self._deeds())
+        while size > 1:
+            size = -(-size // 2)
+            at = 0
+            while at < len(self._deeds()):
+                deeds = self._deeds()
+                at += 0 if self._fails(self._with_deeds(deeds[:at] + deeds[at + size :])) else size
+
+    def _kinder(self) -> None:
+        for name in ("loss", "duplicate", "reorder"):
+            if getattr(self.best.scenario.faults, name):
+                self._fails(replace(self.best.scenario, faults=replace(self.best.scenario.faults, **{name: 0.0})))
+        if self.best.scenario.churn.drift:
+            self._fails(replace(self.best.scenario, churn=replace(self.best.scenario.churn, drift=0.0)))
+
+    def _fewer_peers(self) -> bool:
+        scenario = self.best.scenario
+        peers = scenario.peers // 2
+        if peers < 2:
+            return False
+        moved = [self._moved(deed, scenario.peers, peers) for deed in scenario.churn.deeds]
+        deeds = tuple(deed for deed in moved if deed is not None)
+        return self._fails(replace(scenario, peers=peers, churn=replace(scenario.churn, deeds=deeds)))
+
+    def _moved(self, deed: Deed, before: int, now: int) -> Deed | None:
+        """The same deed among fewer peers; None when it concerns those that are left out."""
+        old, new = self.infrastructure(before), self.infrastructure(now)
+        who = []
+        for address in deed.who:
+            if address < now:
+                who.append(address)
+            elif before <= address < before + min(old, new):
+                who.append(address - before + now)
+            elif address >= before + old:
+                who.append(address - before - old + now + new)
+        paired = len(deed.who) if deed.kind in ("cut", "flap") else 1
+        return replace(deed, who=tuple(who)) if len(who) >= paired else None
