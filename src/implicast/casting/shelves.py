@@ -128,9 +128,6 @@ class Shelves(Part, Tenant):
 
     def admit(self, key: int, sender: Address, message: Message) -> bool:
         """Whether to serve a routed request here and now. Otherwise it has been sent on, or waits."""
-        if self._bequeathed and self.chord.ring.state == IN:
-            self.host.send(self.chord.ring.right.address, message)
-            return False
         if self.chord.pass_on(key, message):
             return False
         return self._waiting is None or not self._must_wait(sender, message)
@@ -145,7 +142,7 @@ class Shelves(Part, Tenant):
     # Coming and going
 
     def entered(self) -> None:
-        self._bequeathed = False
+        self._bequeathed = self.chord.defers = False
         self._ceded = self._heirloom = None
         self._parts = {}
         ring = self.chord.ring
@@ -182,7 +179,7 @@ class Shelves(Part, Tenant):
 
     def _give(self) -> None:
         ring = self.chord.ring
-        self._bequeathed = True
+        self._bequeathed = self.chord.defers = True
         self._send_estate(ring.right, list(self.rows()), self.floor(ring.left or ring.me))
 
     @handles(Offer)
@@ -201,7 +198,7 @@ class Shelves(Part, Tenant):
 
     def departed(self) -> None:
         self.lists, self.keys = {}, {}
-        self._going = self._bequeathed = False
+        self._going = self._bequeathed = self.chord.defers = False
         self.left_ring()
 
     def floor(self, left: Ref) -> Ref:

@@ -15,10 +15,10 @@ class FingerTable:
     """The fingers of one node, with what the next hop needs computed beforehand."""
 
     __slots__ = (
-        "_addresses",
-        "_distances",
         "_steps",
+        "addresses",
         "bits",
+        "distances",
         "levels",
         "mask",
         "me",
@@ -42,9 +42,9 @@ class FingerTable:
         self.span = 1 << self.bits
         """How many keys up to the own one this node answers for."""
         self.levels: dict[int, Ref] = {}
-        self._distances: list[int] = []
+        self.distances: list[int] = []
         self._steps: list[Ref] = []
-        self._addresses: list[Address] = []
+        self.addresses: list[Address] = []
 
     def far(self, ref: Ref) -> int:
         """Steps clockwise to a node."""
@@ -89,9 +89,9 @@ class FingerTable:
         steps = {self.far(ref): ref for ref in self.levels.values() if ref.address != self.me.address}
         if self.right.address != self.me.address:
             steps[self.right_distance] = self.right
-        self._distances = sorted(steps)
-        self._steps = [steps[far] for far in self._distances]
-        self._addresses = [ref.address for ref in self._steps]
+        self.distances = sorted(steps)
+        self._steps = [steps[far] for far in self.distances]
+        self.addresses = [ref.address for ref in self._steps]
 
     def owns(self, key: int) -> bool:
         """Whether the key's successor is this node."""
@@ -102,17 +102,7 @@ class FingerTable:
         far = (key - self.own) & self.mask
         if far <= self.right_distance:
             return self.right
-        return self._steps[bisect_left(self._distances, far) - 1]
-
-    def step(self, key: int) -> Address | None:
-        """Where to send what is for this key; None: here. `owns` and `next_hop` in one, for every hop of every look-up
-        comes by: 0.35 us less than calling both."""
-        far = (key - self.own) & self.mask
-        if -far & self.mask < self.span:
-            return None
-        if far <= self.right_distance:
-            return self.right.address
-        return self._addresses[bisect_left(self._distances, far) - 1]
+        return self._steps[bisect_left(self.distances, far) - 1]
 
     def fingers(self) -> list[Ref]:
         """The distinct nodes known on the right, nearest first."""
