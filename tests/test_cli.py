@@ -58,6 +58,10 @@ def test_simulate_prints_a_summary_for_people(tmp_path):
         (("simulate", "centralised", "--network", "atlantis.graphml"), "atlantis.graphml"),
         (("simulate", "centralised", "--faults", "loss=2"), "loss"),
         (("simulate", "centralised", "--faults", "bad luck"), "not understood"),
+        (("simulate", "centralised", "--churn", "parties=3"), "not understood"),
+        (("simulate", "centralised", "--churn", "deed=5:crash:4096"), "is no peer"),
+        (("simulate", "condcast", "--peers", "8", "--churn", "deed=5..6:restart:8"), "only servers and brokers"),
+        (("campaign", "telepathy"), "there is no design 'telepathy'"),
     ],
 )
 def test_bad_input_gets_one_clear_sentence_and_exit_code_2(words, says, tmp_path):

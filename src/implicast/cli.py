@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from implicast.casting.designs import Design, design, designs
-from implicast.casting.parameters import Setting
+from implicast.language.parameters import Setting
 from implicast.peer.errors import ImplicastError, LocalError, ParameterError
 from implicast.world.change import Change
 from implicast.world.churn import Churn
@@ -184,7 +184,8 @@ def _outcome_text(outcome: Outcome, cost: dict[str, float], journal: Path | None
         f"{scenario.design}: {scenario.peers} peers, {scenario.casts} casts, {scenario.workload} on "
         f"{scenario.network}, seed {scenario.seed}",
         f"  contract {verdict}: expected {contract.expected}, notified {contract.notified}, "
-        f"missing {contract.missing}, repeated {contract.repeated}, uninvited {contract.uninvited}, invented {contract.invented}",
+        f"missing {contract.missing}, repeated {contract.repeated}, uninvited {contract.uninvited}, "
+        f"invented {contract.invented}",
     ]
     lines += [f"  {label:42} {_figures(measures, names)}" for label, names in _GROUPS]
     lines.append(f"  {'messages':42} " + "  ".join(f"{phase} {count:,}" for phase, count in outcome.messages.items()))

@@ -16,8 +16,8 @@ from typing import Any
 
 from implicast.casting.designs import Design, Plan
 from implicast.casting.inbox import Inbox, Seen
-from implicast.casting.parameters import Parameter, Parameters
 from implicast.language.index import Index
+from implicast.language.parameters import Parameter, Parameters
 from implicast.language.target import Description, Target
 from implicast.overlay.backbone.backbone import Backbone
 from implicast.overlay.backbone.messages import KINDS

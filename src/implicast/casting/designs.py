@@ -10,7 +10,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from implicast.casting.parameters import Parameter, Parameters, settle
+from implicast.language.parameters import Parameter, Parameters, settle
 from implicast.language.target import Description, Target
 from implicast.peer.contract import Host, Peer
 from implicast.peer.errors import ParameterError

@@ -3,8 +3,8 @@
 from typing import Any
 
 from implicast.casting.inbox import Inbox
-from implicast.casting.parameters import Parameter, Parameters
 from implicast.casting.shelves import SHELF_KINDS, Shelves
+from implicast.language.parameters import Parameter, Parameters
 from implicast.overlay.chord import CHORD_KINDS, Chord, assemble_chord, chord_objections
 from implicast.overlay.links import LINK_KINDS, Links, LinkSettings
 from implicast.overlay.links.stabilise import STABILISE_KINDS, Stabilise, StabiliseSettings

@@ -24,9 +24,9 @@ from typing import Any
 import msgspec
 
 from implicast.casting.designs import designs as all_designs
-from implicast.casting.parameters import Setting
 from implicast.lab.errors import ExperimentError
 from implicast.lab.tables import MEASURES
+from implicast.language.parameters import Setting
 
 SCALES = ("small", "paper")
 Value = Setting | list[Setting]

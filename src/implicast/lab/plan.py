@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from implicast.casting.parameters import Setting
 from implicast.lab.errors import ExperimentError
 from implicast.lab.experiment import Experiment, Value, Variant, point_label, point_settings
+from implicast.language.parameters import Setting
 from implicast.space.digest import digest
 from implicast.workload.workload import KINDS, workload
 from implicast.world.churn import Churn

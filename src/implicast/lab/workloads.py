@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from implicast.lab import tables
 from implicast.lab.session import cores
-from implicast.workload.knobs import Setting
+from implicast.language.parameters import Setting
 from implicast.workload.workload import Workload, workload
 
 RANGE = 1 << 14

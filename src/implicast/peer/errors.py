@@ -3,7 +3,7 @@
     ImplicastError
     ├── LocalError          ours: the caller asked for nonsense; nothing was done
     │   ├── LanguageError       an expression, tag or attribute that cannot be understood (language/errors.py)
-    │   ├── ParameterError      an unknown parameter or a value out of range
+    │   ├── ParameterError      an unknown parameter or a value out of range (language/parameters.py)
     │   ├── MapError            a network map that cannot be read or does not hang together
     │   └── ScenarioError       a run that cannot be carried out as described
     └── RemoteError         theirs: a peer sent nonsense; drop it and count it
@@ -13,6 +13,7 @@ A broken invariant of our own is an `assert` with a sentence.
 """
 
 from implicast.language.errors import ImplicastError, LanguageError, LocalError
+from implicast.language.parameters import ParameterError
 
 __all__ = [
     "ImplicastError",
@@ -23,10 +24,6 @@ __all__ = [
     "RemoteError",
     "ScenarioError",
 ]
-
-
-class ParameterError(LocalError):
-    """An unknown parameter, or a value out of its range."""
 
 
 class MapError(LocalError):

@@ -1,62 +1,15 @@
-"""Parameters of workloads: declared once, as fields with default, range and meaning; checked whenever given."""
+"""Parameters of workloads, declared as fields of a frozen dataclass."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from math import isfinite
+from dataclasses import field, fields
 from typing import Any
 
 from implicast.language.errors import LocalError
-
-Setting = int | float | bool | str
+from implicast.language.parameters import Parameter, Setting, settle
 
 
 class WorkloadError(LocalError):
     """A workload that cannot be drawn or read as described."""
-
-
-@dataclass(frozen=True, slots=True)
-class Knob:
-    """One parameter. The type of the default is the type of the value."""
-
-    name: str
-    default: Setting
-    doc: str
-    low: float | None = None
-    high: float | None = None
-
-    def range_text(self) -> str:
-        if isinstance(self.default, bool):
-            return "true or false"
-        kind = "a whole number" if isinstance(self.default, int) else "a number"
-        low = "" if self.low is None else f" from {self.low:g}"
-        return kind + low + ("" if self.high is None else f" to {self.high:g}")
-
-    def read(self, workload: str, given: Setting) -> Setting:
-        """The value as its type and within its range, or a `WorkloadError`."""
-        value = self._convert(given)
-        if value is None or not self._within(value):
-            raise WorkloadError(
-                f"workload {workload}: {self.name}={given} is out of range; it takes {self.range_text()}"
-            )
-        return value
-
-    def _within(self, value: float) -> bool:
-        return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
-
-    def _convert(self, given: Setting) -> int | float | None:
-        if isinstance(self.default, bool):
-            return {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}.get(
-                str(given).lower()
-            )
-        try:
-            value = float(given)
-        except (TypeError, ValueError, OverflowError):
-            return None
-        if isinstance(given, bool) or not isfinite(value):
-            return None
-        if isinstance(self.default, float):
-            return value
-        return int(value) if value == int(value) else None
 
 
 def knob(default: Setting, doc: str, low: float | None = None, high: float | None = None) -> Any:
@@ -64,26 +17,17 @@ def knob(default: Setting, doc: str, low: float | None = None, high: float | Non
     return field(default=default, metadata={"default": default, "doc": doc, "low": low, "high": high})
 
 
-def knobs_of(kind: type) -> tuple[Knob, ...]:
+def knobs_of(kind: type) -> tuple[Parameter, ...]:
     """The parameters that a workload declares."""
-    declared = (each for each in fields(kind) if "doc" in each.metadata)
-    return tuple(
-        Knob(each.name, each.metadata["default"], each.metadata["doc"], each.metadata["low"], each.metadata["high"])
-        for each in declared
-    )
+    return tuple(Parameter(each.name, **each.metadata) for each in fields(kind) if "doc" in each.metadata)
 
 
-def settle(workload: str, kind: type, given: Mapping[str, Setting]) -> dict[str, Setting]:
-    """The given values, checked; `WorkloadError` names what is unknown or out of range."""
-    known = {each.name: each for each in knobs_of(kind)}
-    for name in given:
-        if name not in known:
-            takes = ", ".join(known) or "none"
-            raise WorkloadError(f"workload {workload} has no parameter {name!r}; it takes: {takes}")
-    return {name: known[name].read(workload, value) for name, value in given.items()}
+def settings_of(workload: str, kind: type, given: Mapping[str, Setting]) -> dict[str, Setting]:
+    """Defaults, with the given values checked and put in their place."""
+    return dict(settle(f"workload {workload}", knobs_of(kind), given))
 
 
-def check(workload: str, kind: object) -> None:
+def check(workload: str, made: object) -> None:
     """All parameters of a workload that was made directly are within their ranges."""
-    for each in knobs_of(type(kind)):
-        each.read(workload, getattr(kind, each.name))
+    for each in knobs_of(type(made)):
+        each.read(f"workload {workload}", getattr(made, each.name))

@@ -5,10 +5,11 @@ To add one: a frozen dataclass under `Workload` with `knob` fields, named once i
 
 from pathlib import Path
 
+from implicast.language.parameters import Parameter, Setting
 from implicast.workload.base import DescriptionColumns, TargetColumns, Workload
 from implicast.workload.extreme import Extreme
 from implicast.workload.groups import Groups
-from implicast.workload.knobs import Knob, Setting, WorkloadError, knobs_of, settle
+from implicast.workload.knobs import WorkloadError, knobs_of, settings_of
 from implicast.workload.stated import read_stated
 from implicast.workload.zipf import Zipf
 
@@ -43,11 +44,11 @@ def workload(
         seed=seed,
         peers=PEERS if peers is None else peers,
         casts=CASTS if casts is None else casts,
-        **settle(name, kind, settings),
+        **settings_of(name, kind, settings),
     )
 
 
-def parameters(name: str) -> tuple[Knob, ...]:
+def parameters(name: str) -> tuple[Parameter, ...]:
     """What can be set of a workload; nothing of a directory."""
     return knobs_of(KINDS[name]) if name in KINDS else ()
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from implicast.casting.designs import Plan, design
-from implicast.casting.parameters import Setting
+from implicast.language.parameters import Setting
 from implicast.language.target import Description, Target
 from implicast.peer.contract import CastId, Message, Peer
 from implicast.peer.errors import RemoteError

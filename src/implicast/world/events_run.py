@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from implicast.casting.designs import Plan, design
-from implicast.casting.parameters import Setting
+from implicast.language.parameters import Setting
 from implicast.language.target import Target
 from implicast.peer.contract import CastId, Message
 from implicast.peer.errors import ScenarioError

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from implicast.casting.designs import Design, Plan
-from implicast.casting.parameters import Parameters
+from implicast.language.parameters import Parameters
 from implicast.language.target import Description
 from implicast.peer.contract import Peer
 from implicast.peer.wire import Codec, size
@@ -22,7 +22,7 @@ from implicast.world.network import Network, build
 from implicast.world.scenario import Scenario
 from implicast.world.tally import Ints
 from implicast.world.trouble import Trouble
-from implicast.world.upheaval import Upheaval, drift_rates
+from implicast.world.upheaval import Upheaval, drift_rates, refuse_the_impossible
 from implicast.world.world import Fate, World
 
 REGISTER_SPACING_US = 1_000
@@ -49,7 +49,9 @@ class Run:
             scenario.workload, seed=seed, peers=peers, casts=scenario.casts, **scenario.workload_parameters
         )
         infrastructure = design.infrastructure(peers, parameters)
-        newcomers = scenario.churn.newcomers(seed, peers, infrastructure) if scenario.churn else 0
+        script = scenario.churn.script(seed, peers, infrastructure)
+        refuse_the_impossible(script, design, peers, infrastructure)
+        newcomers = scenario.churn.newcomers(seed, peers, infrastructure)
         self.network: Network = build(scenario.network, peers, infrastructure, seed, newcomers)
         self.journal = Journal(directory)
         faults: Fate | None = FaultStream(scenario.faults, seed) if scenario.faults.text() else None
@@ -67,7 +69,6 @@ class Run:
             scenario.interval_ms * 1000, known if newcomers else self.descriptions, scenario.start,
         )  # fmt: skip
         self.population: list[Peer] = []
-        script = scenario.churn.script(seed, peers, infrastructure) if scenario.churn else ()
         self.upheaval = (
             Upheaval(script, self.world, self.application, trouble, design, self.plan, greetings)
             if scenario.churn
@@ -124,6 +125,8 @@ class Run:
 
     def _grow(self) -> list[Peer]:
         members: list[Peer] = [self.design.newcomer(self.plan, address) for address in range(self.scenario.peers)]
+        if not self.plan.infrastructure:
+            return members  # assembling would arm alarms for other peers at the same addresses
         return members + self.design.assemble(self.plan)[self.scenario.peers :]
 
     def _join_all(self, progress: Progress) -> None:

@@ -5,7 +5,7 @@ from shlex import quote
 from typing import Any, Literal
 
 from implicast.casting.designs import Design, design
-from implicast.casting.parameters import Parameters, Setting
+from implicast.language.parameters import Parameters, Setting
 from implicast.peer.errors import ScenarioError
 from implicast.world.churn import Churn
 from implicast.world.faults import Faults

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from implicast.casting.designs import Design
-from implicast.casting.parameters import Parameters
+from implicast.language.parameters import Parameters
 from implicast.peer.errors import ImplicastError
 from implicast.world import journal as journals
 from implicast.world.change import Change, change

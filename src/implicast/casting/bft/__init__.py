@@ -14,7 +14,7 @@ from implicast.casting.bft.multicast import Halves
 from implicast.casting.bft.office import Office
 from implicast.casting.bft.settler import Settler
 from implicast.casting.designs import Design, Plan
-from implicast.casting.parameters import Parameter, Parameters
+from implicast.language.parameters import Parameter, Parameters
 from implicast.overlay.skip_graph.graph import SkipGraph
 from implicast.overlay.skip_graph.messages import Announce, Ask, Farewell, Heard, Neighbours
 from implicast.overlay.skip_graph.objections import objections as list_objections

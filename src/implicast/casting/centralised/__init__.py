@@ -13,8 +13,8 @@ from implicast.casting.centralised.alive import LivingClient, LivingServer
 from implicast.casting.centralised.kind import Client, Server
 from implicast.casting.centralised.messages import Accepted, Finished, Notify, Publish, Register, Stored
 from implicast.casting.designs import Design, Plan
-from implicast.casting.parameters import Parameter, Parameters
 from implicast.casting.reliable import Got
+from implicast.language.parameters import Parameter, Parameters
 from implicast.peer.contract import Peer
 from implicast.peer.member import Member
 

@@ -9,7 +9,7 @@ from implicast.casting.condcast.messages import KINDS
 from implicast.casting.condcast.peer import CondcastPeer, CondcastSettings
 from implicast.casting.condcast.place import KEY_BITS, at_random, by_tags, landmarks
 from implicast.casting.designs import Design, Plan
-from implicast.casting.parameters import Parameter, Parameters
+from implicast.language.parameters import Parameter, Parameters
 from implicast.language.portrait import portrait
 from implicast.overlay import chord_sharp
 from implicast.overlay.links import LINK_KINDS

@@ -8,7 +8,6 @@ Read in this order: `subid.py`, `placing.py`, `subscribing.py`, `publishing.py`,
 """
 
 from implicast.casting.designs import Design, Plan
-from implicast.casting.parameters import Parameter
 from implicast.casting.pubsub.laying import Arrangement
 from implicast.casting.pubsub.messages import PUBSUB_KINDS
 from implicast.casting.pubsub.placing import Hashing
@@ -16,6 +15,7 @@ from implicast.casting.pubsub.profiles import Profiles
 from implicast.casting.pubsub.subid import SubIdLayout
 from implicast.casting.ring_member import RING_KINDS, RING_PARAMETERS, ring_trouble, stand_up
 from implicast.language.attributes import Schema
+from implicast.language.parameters import Parameter
 from implicast.peer.contract import Peer
 from implicast.peer.member import Member
 

@@ -3,10 +3,10 @@
 from math import pi
 
 from implicast.casting.designs import Design, Plan
-from implicast.casting.parameters import Parameter
 from implicast.casting.spice import messages
 from implicast.casting.spice.settings import NO_LIMIT, Settings, levels_for
 from implicast.casting.spice.spice import Spice
+from implicast.language.parameters import Parameter
 from implicast.overlay.ice import messages as ice_messages
 from implicast.overlay.ice.assemble import settle, tiling, uniform_points
 from implicast.overlay.ice.invariants import surface_objections
