@@ -48,7 +48,6 @@ class Upheaval:
         self._chance = stream(plan.seed, "introducers of newcomers")
         application.welcome, application.farewell = self._welcome, self._farewell
         application.publisher = self._publisher
-        _refuse_the_impossible(script, design, plan)
 
     def schedule(self, start_us: int) -> None:
         """Put all deeds on the agenda."""
@@ -212,15 +211,16 @@ def _only(deed: Deed, address: int) -> Deed:
     return Deed(deed.from_s, deed.to_s, deed.kind, (address,), deed.amount)
 
 
-def _refuse_the_impossible(script: tuple[Deed, ...], design: Design, plan: Plan) -> None:
-    fixed = range(plan.peers, plan.peers + plan.infrastructure)
+def refuse_the_impossible(script: tuple[Deed, ...], design: Design, peers: int, infrastructure: int) -> None:
+    """A `ScenarioError` for deeds that cannot be done to whom they name."""
+    fixed = range(peers, peers + infrastructure)
     for deed in script:
-        infrastructure = [who for who in deed.who if who in fixed]
-        if deed.kind in ("restart", "fail") and len(infrastructure) < len(deed.who):
+        named = [who for who in deed.who if who in fixed]
+        if deed.kind in ("restart", "fail") and len(named) < len(deed.who):
             raise ScenarioError(f"churn: {deed.text()}: only servers and brokers restart or fail: {list(fixed)}")
         if deed.kind == "restart" and design.revive is None:
             raise ScenarioError(f"churn: {deed.text()}: {design.name} has nothing that can come back")
-        if deed.kind in ("join", "leave", "crash") and infrastructure:
-            raise ScenarioError(f"churn: {deed.text()}: {infrastructure[0]} is no peer; it takes restart or fail")
+        if deed.kind in ("join", "leave", "crash") and named:
+            raise ScenarioError(f"churn: {deed.text()}: {named[0]} is no peer; it takes restart or fail")
         if deed.kind == "join" and min(deed.who) < fixed.stop:
             raise ScenarioError(f"churn: {deed.text()}: newcomers have addresses from {fixed.stop} on")

@@ -1,0 +1,229 @@
+"""Deeds in a running world: newcomers take part, the dead are silent, those who stood still go on where they were."""
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from implicast.peer.contract import Address, Host, Message, Peer, handles
+from implicast.peer.errors import ScenarioError
+from implicast.peer.wire import Codec
+from implicast.world.churn import Churn
+from implicast.world.faults import Faults
+from implicast.world.frozen import MAIL_MAX, freeze, thaw
+from implicast.world.journal import JOIN, UPKEEP
+from implicast.world.scenario import Scenario
+from implicast.world.simulate import simulate
+from implicast.world.trouble import Trouble
+from implicast.world.world import World
+
+
+class Word(Message):
+    number: int
+
+
+class Tick(Message):
+    """Rings once."""
+
+
+class Listener(Peer):
+    def __init__(self, address: Address, host: Host) -> None:
+        super().__init__(address, host)
+        self.heard: list[tuple[int, object]] = []
+
+    @handles(Word)
+    def on_word(self, sender: Address, word: Word) -> None:
+        self.heard.append((self.host.now_us, word.number))
+
+    @handles(Tick)
+    def on_tick(self, alarm: Tick) -> None:
+        self.heard.append((self.host.now_us, "tick"))
+
+
+class Even:
+    def latency_us(self, a: int, b: int) -> int:
+        return 10
+
+
+def two(rates: dict[int, float] | None = None, **options) -> tuple[World, Listener, Listener]:
+    world = World(Even(), **options)
+    world.rates = rates or {}
+    peers = [Listener(address, world.host(address)) for address in range(2)]
+    for address, peer in enumerate(peers):
+        world.place(address, peer)
+    return world, *peers
+
+
+def run(churn: str, directory: Path | None = None, **more):
+    base = Scenario("centralised", peers=24, casts=60, seed=5, workload="groups", parameters={"alive": True})
+    return simulate(replace(base, churn=Churn.parse(churn), **more), directory)
+
+
+# --- standing still
+
+
+@pytest.mark.parametrize("codec", [None, Codec([Word])])
+def test_a_frozen_peer_handles_everything_when_it_wakes_in_order(codec):
+    world, sleeper, other = two(codec=codec)
+    world.at(0, JOIN, lambda: sleeper.host.after(50, Tick()))
+    world.at(5, UPKEEP, lambda: freeze(world, 0))
+    for number in (1, 2):
+        world.at(number * 30, JOIN, lambda number=number: other.host.send(0, Word(number)))
+    world.at(500, UPKEEP, lambda: thaw(world, 0))
+    world.run(1000)
+
+    assert sleeper.heard == [(500, 1), (500, "tick"), (500, 2)]
+
+
+def test_a_frozen_mailbox_is_bounded():
+    world, sleeper, other = two()
+    freeze(world, 0)
+    for number in range(MAIL_MAX + 10):
+        world.at(number, JOIN, lambda number=number: other.host.send(0, Word(number)))
+    world.run(MAIL_MAX + 100)
+    thaw(world, 0)
+    world.run(MAIL_MAX + 200)
+
+    assert len(sleeper.heard) == MAIL_MAX
+
+
+def test_a_frozen_peer_can_die():
+    world, sleeper, other = two()
+    freeze(world, 0)
+    world.at(0, JOIN, lambda: other.host.send(0, Word(1)))
+    world.run(50)
+    world.crash(0)
+    thaw(world, 0)
+    world.run(100)
+
+    assert not sleeper.heard
+
+
+# --- clocks
+
+
+@pytest.mark.parametrize("rate", [0.5, 0.99, 1.0137, 1.5])
+def test_a_drifting_clock_moves_alarms_and_never_rings_early_by_itself(rate):
+    world, drifter, _ = two(rates={0: rate})
+    world.at(1_000_003, JOIN, lambda: drifter.host.after(1_000_000, Tick()))
+    begun_us = int(1_000_003 / rate)
+    world.run()
+
+    assert abs(world.now_us - 1_000_003 - 1_000_000 * rate) <= 2
+    assert 0 <= drifter.heard[0][0] - begun_us - 1_000_000 <= 2
+
+
+# --- links
+
+
+def test_a_cut_link_is_dead_one_way_until_it_is_mended():
+    trouble = Trouble(None)
+    trouble.cut((0, 1))
+
+    assert trouble.fate(0, 0, 1, 10) == ()
+    assert trouble.fate(0, 1, 0, 10) == (10,)
+    trouble.mend((0, 1))
+    assert trouble.fate(0, 0, 1, 10) == (10,)
+
+
+def test_a_flapping_link_works_in_turns():
+    trouble = Trouble(None)
+    trouble.cut((0, 1), turn_us=100)
+
+    assert [len(trouble.fate(now_us, 0, 1, 10)) for now_us in (0, 50, 100, 199, 200, 300)] == [0, 0, 1, 1, 0, 1]
+
+
+def test_nothing_crosses_a_partition():
+    trouble = Trouble(None)
+    trouble.split(frozenset({0, 1}))
+    trouble.split(frozenset({1, 2}))
+
+    assert trouble.fate(0, 0, 1, 10) == ()
+    trouble.heal(frozenset({1, 2}))
+    assert trouble.fate(0, 0, 1, 10) == (10,)
+    assert trouble.fate(0, 1, 2, 10) == ()
+
+
+def test_a_slow_peer_is_slow_both_ways():
+    trouble = Trouble(None)
+    trouble.slow(0, 500)
+
+    assert (trouble.fate(0, 0, 1, 10), trouble.fate(0, 1, 0, 10), trouble.fate(0, 1, 2, 10)) == ((510,), (510,), (10,))
+    trouble.slow(0, -500)
+    assert trouble.fate(0, 0, 1, 10) == (10,)
+
+
+# --- whole runs
+
+
+def rows(directory: Path, table: str) -> list[dict]:
+    return pq.read_table(directory / f"{table}.parquet").to_pylist()
+
+
+def test_newcomers_join_register_hear_and_cast(tmp_path):
+    outcome = run("joins=12,over_s=20", tmp_path / "run")
+    newcomers = set(range(25, 37))
+
+    registered = {row["peer"] for row in rows(tmp_path / "run", "registrations") if row["completed_us"]}
+    heard = {row["peer"] for row in rows(tmp_path / "run", "notices")}
+    assert newcomers <= registered
+    assert newcomers & heard
+    assert newcomers & {row["publisher"] for row in rows(tmp_path / "run", "casts")}
+    assert outcome.kept
+
+
+def test_the_gone_neither_send_nor_hear_nor_are_missed(tmp_path):
+    outcome = run("deed=5:crash:3+4,deed=6:leave:5", tmp_path / "run")
+    lives = {row["peer"]: row for row in rows(tmp_path / "run", "lives")}
+    start_us = min(row["from_us"] for row in rows(tmp_path / "run", "deeds")) - 5_000_000
+
+    assert [lives[peer]["end"] for peer in (3, 4, 5, 6)] == ["crashed", "crashed", "left", "stayed"]
+    sends = [row for row in rows(tmp_path / "run", "sends") if row["sent_us"] > start_us + 5_000_000]
+    assert not [row for row in sends if row["sender"] in (3, 4)]
+    notices = [row for row in rows(tmp_path / "run", "notices") if row["time_us"] > start_us + 5_000_000]
+    assert not [row for row in notices if row["peer"] in (3, 4)]
+    assert outcome.contract.missing == 0
+    assert outcome.kept
+
+
+def test_a_partition_is_outlived_by_repeats():
+    outcome = run("deed=2..22:split:0+1+2+3+4+5")
+
+    assert outcome.contract.missing == 0
+    assert outcome.contract.late > 0
+
+
+def test_same_scenario_same_journal_and_a_spelled_script_is_the_same_run(tmp_path):
+    text = "joins=6,leaves=3,crashes=3,freezes=2,cuts=2,flaps=2,splits=1,restarts=1,slow=2,drift=0.01,over_s=30"
+    spelled = Churn.parse(text).spelled(5, 24, 1).text()
+    faults = Faults.parse("loss=0.03,duplicate=0.03")
+    digests = []
+    for number, churn in enumerate((text, text, spelled)):
+        run(churn, tmp_path / str(number), faults=faults)
+        files = sorted(path for path in (tmp_path / str(number)).iterdir() if path.name != "scenario.json")
+        digests.append(hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest())
+
+    assert len(set(digests)) == 1
+
+
+def test_a_scenario_with_churn_says_how_to_replay_it():
+    scenario = Scenario("centralised", churn=Churn.parse("deed=1..2:cut:3>4,joins=2"))
+
+    assert "--churn 'joins=2,deed=1..2:cut:3>4'" in scenario.command()
+    assert scenario.described()["churn"] == "joins=2,deed=1..2:cut:3>4"
+    assert "churn" not in Scenario("centralised").described()
+
+
+@pytest.mark.parametrize(
+    ("churn", "says"),
+    [
+        ("deed=5:crash:24", "is no peer"),
+        ("deed=5..6:restart:3", "only servers and brokers"),
+        ("deed=5:join:7", "newcomers have addresses from 25"),
+    ],
+)
+def test_impossible_deeds_are_refused(churn, says):
+    with pytest.raises(ScenarioError, match=says):
+        run(churn)
