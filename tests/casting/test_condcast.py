@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from implicast.casting.condcast.design import DESIGNS, newcomer
-from implicast.casting.condcast.messages import KINDS, Condcast
+from implicast.casting.condcast.messages import KINDS, Condcast, Update
 from implicast.casting.condcast.peer import CondcastPeer
 from implicast.casting.condcast.place import rank
 from implicast.casting.designs import Plan
@@ -237,6 +237,23 @@ def test_peers_leave_and_casts_still_reach_the_others() -> None:
 
     world.run(500 * SECOND_US)
     assert chord_sharp.objections([peer.ring for peer in peers]) == []
+
+
+def test_a_flow_that_meets_a_newcomer_still_asking_for_its_fingers_goes_on() -> None:
+    world, peers = _population(9, [Description(("a",))] * 9)
+    plan = Plan(10, 0, DESIGN.settle({}), 1, world.host, world.latency_us)
+    late = newcomer(plan, 9)
+    world.place(9, late)
+    world.at(0, REGISTER, lambda: late.join((0,)))
+    while not late.ring.refreshing:
+        world.step()
+
+    late.receive(late.links.right.address, Update(()))
+    assert late.flows.updating
+    world.run(world.now_us + 10 * SECOND_US)
+
+    assert not late.flows.updating
+    assert late.links.left.address in {at for at, peer in enumerate(peers) if peer.flows.received_us}
 
 
 def test_a_cast_that_comes_twice_is_delivered_once() -> None:

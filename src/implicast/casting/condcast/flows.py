@@ -80,7 +80,8 @@ class Flows(Part):
     def start(self) -> None:
         """On joining: wait for a flow for two to three periods, then start one."""
         self.running = True
-        self._alarm(int((2 + self.host.rng.random()) * self.settings.period_us), new=True)
+        if not self.updating:  # a flow may have come while the first fingers were asked for
+            self._alarm(int((2 + self.host.rng.random()) * self.settings.period_us), new=True)
 
     def start_in_step(self, first: bool) -> None:
         """In an assembled ring whose flows circulate: the first of each stretch holds an update now."""
