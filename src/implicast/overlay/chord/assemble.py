@@ -18,7 +18,7 @@ def assemble_chord(nodes: Sequence[Chord]) -> None:
     refs = [node.ring.me for node in ordered]
     for node in ordered:
         node.table.reset(node.ring.me)
-        node.table.set_neighbours(node.ring.left or node.ring.right, node.ring.right)
+        node.table.set_neighbours(node.ring.left, node.ring.right)
         node.table.set_levels(true_fingers(node, keys, refs))
 
 

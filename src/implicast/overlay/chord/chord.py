@@ -132,8 +132,8 @@ class Chord(Part, Above):
 
     def _take_neighbours(self) -> None:
         ring = self.ring
-        # Who stabilises and knows no predecessor answers for whatever is sent to it.
-        self.table.set_neighbours(self.tenant.floor(ring.left or ring.right), ring.right)
+        floor = self.tenant.floor(ring.left) if ring.left is not None else None
+        self.table.set_neighbours(floor, ring.right)
 
     # Routing
 
@@ -207,6 +207,8 @@ class Chord(Part, Above):
         """finger[i] of p is this node if p + 2^i lies after the left neighbour and not after this node."""
         table = self.table
         own, left = table.own, _identifier(self.ring.left or self.ring.me)
+        if left == own:
+            return  # nobody is known to be there
         for level in range(self._lowest_level_pointing_here(left), table.bits):
             low, high = (left - (1 << level)) & table.mask, (own - (1 << level)) & table.mask
             take = TakeFinger((low + 1) & table.mask, low, high, level, finger, gone)
@@ -222,7 +224,7 @@ class Chord(Part, Above):
 
     @handles(TakeFinger)
     def on_take_finger(self, sender: Address, take: TakeFinger) -> None:
-        table, me = self.table, self.ring.me
+        table = self.table
         if self.ring.state != IN or not table.owns(take.key):
             self.pass_on(take.key, take)
             return
@@ -230,7 +232,7 @@ class Chord(Part, Above):
             return
         if take.gone is None or table.levels.get(take.level) == take.gone:
             table.set_finger(take.level, take.finger)
-        if self.ring.right != me and table.own != take.high:
+        if table.own != take.high and up_to(table.own, _identifier(self.ring.right), take.high):
             onward = TakeFinger(
                 (table.own + 1) & table.mask, take.low, take.high, take.level, take.finger, take.gone
             )  # fmt: skip

@@ -51,10 +51,14 @@ class FingerTable:
         assert isinstance(ref.key, int), "Chord's keys are identifiers"
         return (ref.key - self.own) & self.mask
 
-    def set_neighbours(self, left: Ref, right: Ref) -> None:
+    def set_neighbours(self, left: Ref | None, right: Ref) -> None:
         """The ring's word on who is next to this node; levels that the right neighbour covers are dropped."""
-        # Two peers with one identifier: the second by name answers for no key at all.
-        self.span = -self.far(left) & self.mask or (0 if left.address != self.me.address else 1 << self.bits)
+        # Who knows nobody on its right answers for everything; who stabilises and knows no left neighbour yet, for
+        # nothing. Of two peers with one identifier, the second by name answers for no key at all.
+        if right.address == self.me.address or (left is not None and left.address == self.me.address):
+            self.span = 1 << self.bits
+        else:
+            self.span = -self.far(left) & self.mask if left is not None else 0
         before, reached = self.right, self.right_distance
         self.right, self.right_distance = right, self.far(right)
         if self.right_distance < reached:  # somebody came in between: what it does not cover, the former one does
