@@ -1,0 +1,148 @@
+"""Campaigns: every design that says it survives something is tried on it, and mistakes put in on purpose are caught."""
+
+from dataclasses import replace
+
+import pytest
+
+from implicast.casting import inbox, reliable
+from implicast.casting.centralised import LivingClient, LivingServer
+from implicast.casting.designs import SURVIVABLE, design, designs
+from implicast.peer.errors import ScenarioError
+from implicast.world.campaign import campaign, check, scenario_of, shrink
+from implicast.world.churn import Churn
+
+ALIVE = [name for name, each in designs().items() if each.survives]
+SHORT = 6
+LONG = 1000
+
+
+def sentence(failed) -> str:
+    return "\n".join(f"{one.reasons[:3]} replay: {one.scenario.command()}" for one in failed)
+
+
+@pytest.mark.parametrize("name", ALIVE)
+def test_a_design_keeps_its_promises_through_random_change(name):
+    failed = campaign(design(name), SHORT)
+
+    assert not failed, sentence(failed)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("name", ALIVE)
+def test_a_design_keeps_its_promises_through_a_thousand_scenarios(name):
+    failed = campaign(design(name), LONG, seed=7)
+
+    assert not failed, sentence(failed)
+
+
+def test_only_what_a_design_survives_is_drawn():
+    for name, each in designs().items():
+        assert each.survives <= set(SURVIVABLE), name
+    drawn = [scenario_of(design("centralised"), 1, number) for number in range(40)]
+
+    assert not any(one.churn.fails for one in drawn)
+    assert any(one.churn.restarts for one in drawn)
+    assert any(one.faults.loss for one in drawn)
+    assert {one.peers >= 16 and one.peers <= 128 for one in drawn} == {True}
+
+
+def test_a_scenario_is_a_function_of_design_seed_and_number():
+    assert scenario_of(design("centralised"), 1, 3) == scenario_of(design("centralised"), 1, 3)
+    assert scenario_of(design("centralised"), 1, 3) != scenario_of(design("centralised"), 1, 4)
+
+
+def test_a_design_for_a_kind_world_has_no_campaign():
+    kind = [name for name, each in designs().items() if not each.survives]
+    if not kind:
+        pytest.skip("every design survives something")
+    with pytest.raises(ScenarioError, match="kind world"):
+        scenario_of(design(kind[0]), 1, 1)
+
+
+# --- the checkers fail when they should
+
+
+def caught(scenarios: int = 12) -> str:
+    """What the first failing scenario says of CENTRALISED as it is now."""
+    findings = (check(scenario_of(design("centralised"), 1, number)) for number in range(scenarios))
+    return next((sentence([one]) for one in findings if one.reasons), "")
+
+
+def test_without_repeats_casts_are_missed(monkeypatch):
+    monkeypatch.setattr(reliable, "REPEATS_MAX", 0)
+
+    assert "missing" in caught()
+
+
+def test_without_memory_repeats_are_noticed(monkeypatch):
+    monkeypatch.setattr(inbox.Seen, "first", lambda self, cast: True)
+
+    assert "repeated" in caught()
+
+
+def test_without_repeated_requests_registrations_stay_open(monkeypatch):
+    monkeypatch.setattr(LivingClient, "on_again", None)
+    handlers = {kind: of for kind, of in LivingClient._handlers.items() if kind.__name__ != "Again"}
+    again = next(kind for kind in LivingClient._handlers if kind.__name__ == "Again")
+    monkeypatch.setattr(LivingClient, "_handlers", {**handlers, again: lambda self, alarm: None})
+
+    assert "never complete" in caught()
+
+
+SLOW_LEASE = {"alive": True, "lease_s": 3000.0}
+"""So that renewals do not heal what a test wants to see broken."""
+
+
+def test_a_server_that_writes_nothing_down_forgets(monkeypatch):
+    monkeypatch.setattr(LivingServer, "disk", lambda self: ())
+    restarted = check(replace(one_restart(), parameters=SLOW_LEASE))
+
+    assert any("the server does not know" in reason for reason in restarted.reasons)
+
+
+def test_renewals_heal_even_a_server_that_lost_its_disk_but_not_at_once(monkeypatch):
+    whole = check(one_restart())
+    monkeypatch.setattr(LivingServer, "disk", lambda self: ())
+    bare = check(one_restart())
+
+    assert not whole.reasons
+    assert not bare.reasons
+    assert whole.outcome.change.during.missing == 0
+    assert bare.outcome.change.during.missing > 0
+
+
+def one_restart():
+    drawn = scenario_of(design("centralised"), 1, 0)
+    return replace(drawn, churn=Churn.parse(f"deed=5..9:restart:{drawn.peers}"))
+
+
+def test_without_leases_the_dead_are_remembered(monkeypatch):
+    sweep = next(kind for kind in LivingServer._handlers if kind.__name__ == "Sweep")
+    monkeypatch.setitem(LivingServer._handlers, sweep, lambda self, alarm: None)
+    scenario = scenario_of(design("centralised"), 1, 0)
+    parameters = {"alive": True, "lease_s": 10.0}
+    crashed = check(replace(scenario, churn=Churn.parse("deed=5:crash:3"), parameters=parameters))
+
+    assert any("beyond its lease" in reason for reason in crashed.reasons)
+
+
+def scenario_three(number):
+    return scenario_of(design("centralised"), 3, number)
+
+
+def test_a_failure_is_made_small(monkeypatch):
+    """The mistake: a server that falls forgets. One restart and a few peers show it."""
+    monkeypatch.setattr(LivingServer, "disk", lambda self: ())
+    drawn = next(one for one in map(scenario_three, range(99)) if one.churn.restarts and one.peers > 30)
+    failed = check(replace(drawn, parameters=SLOW_LEASE))
+    before = failed.scenario.churn.spelled(failed.scenario.seed, failed.scenario.peers, 1)
+
+    small = shrink(failed, lambda peers: 1)
+
+    assert small.reasons
+    assert [deed.kind for deed in small.scenario.churn.deeds] == ["restart"]
+    assert len(before.deeds) > 1
+    assert small.scenario.peers < failed.scenario.peers
+    assert not small.scenario.faults.text()
+    assert check(small.scenario).reasons == small.reasons, "it replays"

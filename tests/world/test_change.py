@@ -1,0 +1,132 @@
+"""What change did to a run, on journals written by hand; and the contract where peers come and go."""
+
+import pytest
+
+from implicast.language.target import Description, Target, Term
+from implicast.world.application import Cast, Registration
+from implicast.world.change import Course, change, course_tables, repair_times_s, storm, upkeep_per_peer_minute
+from implicast.world.deeds import Deed
+from implicast.world.invariants import FLIGHT_US, LATE_US, Judge, Notices
+from implicast.world.journal import JOIN, UPKEEP, Journal
+
+S = 1_000_000
+SAMBA = Description(("samba",))
+TO_SAMBA = Target((Term(("samba",)),))
+COURSE = Course(10 * S, 20 * S, 30 * S, 70 * S)
+
+
+def journal(tmp_path, sends=(), deeds=(), lives=None, samples=()):
+    """`sends`: (second, purpose)."""
+    written = Journal(tmp_path / "run")
+    written.kinds.append("Word")
+    for serial, (second, purpose) in enumerate(sends):
+        written.send(serial, 0, int(second * S), int(second * S) + 1, 0, 1, purpose, 1, 5, 0)
+    course_tables(written, COURSE, tuple(deeds), lives or {}, list(samples))
+    written.finish()
+    written.close()
+    return tmp_path / "run"
+
+
+def test_repair_lasts_from_a_deed_to_the_first_clean_look(tmp_path):
+    deeds = [Deed(0, 0, "crash", (1,)), Deed(3, 5, "freeze", (2,)), Deed(58, 58, "crash", (3,))]
+    wrong = {11, 12, 16, 68, 69, 70}
+    samples = [(second * S, ["a hole"] if second in wrong else []) for second in range(11, 71)]
+
+    repairs_s, unrepaired = repair_times_s(journal(tmp_path, deeds=deeds, samples=samples))
+
+    assert repairs_s == [3.0, 0.0]
+    assert unrepaired == 1
+
+
+def test_upkeep_counts_over_the_time_that_peers_were_there(tmp_path):
+    lives = {0: (0, None, "stayed"), 1: (0, 40 * S, "crashed"), 2: (55 * S, None, "stayed"), 3: (0, 5 * S, "left")}
+    sends = [(5, UPKEEP), (15, UPKEEP), (20, JOIN), (30, UPKEEP), (60, UPKEEP), (61, 0)]
+
+    found = upkeep_per_peer_minute(journal(tmp_path, sends, lives=lives), COURSE)
+
+    assert found == pytest.approx(3 / ((60 + 30 + 15) / 60))
+
+
+def test_a_storm_is_the_busiest_second_over_the_mean(tmp_path):
+    sends = [(5, UPKEEP)] * 50 + [(second, UPKEEP) for second in range(10, 70)] + [(33.5, 0)] * 29
+
+    assert storm(journal(tmp_path, sends), COURSE) == pytest.approx(30 / ((60 + 29) / 60))
+
+
+def registered(peer, version=1, completed=5, description=SAMBA, begun=0):
+    return Registration(peer, version, begun, description, completed)
+
+
+def test_casts_are_judged_during_and_after_change(tmp_path):
+    casts = [Cast(0, 9, 15 * S, TO_SAMBA), Cast(1, 9, 40 * S, TO_SAMBA)]
+    told = Notices.of([(0, 1, 16 * S), (1, 1, 41 * S), (1, 2, 41 * S)])
+    judge = Judge(casts, [registered(1), registered(2)], told, {})
+
+    found = change(journal(tmp_path), COURSE, judge, [])
+
+    assert (found.during.missing, found.during.delivery_ratio) == (1, 0.5)
+    assert (found.after.missing, found.after.delivery_ratio) == (0, 1.0)
+    assert found.kept, "what is missing during change is measured, not promised"
+
+
+@pytest.mark.parametrize(
+    ("told", "kept"),
+    [
+        ([(0, 1, 16), (0, 1, 17), (1, 1, 41)], False),
+        ([(0, 1, 16), (0, 3, 17), (1, 1, 41)], False),
+        ([(0, 1, 16)], False),
+        ([(1, 1, 41)], True),
+    ],
+)
+def test_nobody_is_told_wrongly_even_during_change(tmp_path, told, kept):
+    casts = [Cast(0, 9, 15 * S, TO_SAMBA), Cast(1, 9, 40 * S, TO_SAMBA)]
+    notices = Notices.of([(cast, peer, time * S) for cast, peer, time in told])
+
+    found = change(journal(tmp_path), COURSE, Judge(casts, [registered(1)], notices, {}), [])
+
+    assert found.kept is kept
+
+
+def test_a_complaint_breaks_the_promise(tmp_path):
+    assert not change(journal(tmp_path), COURSE, Judge([], [], Notices.of([]), {}), ["7 never joined"]).kept
+
+
+def test_who_crashed_within_the_flight_is_not_expected():
+    cast = Cast(0, 9, 10 * S, TO_SAMBA)
+
+    for crashed_us, expected in ((5 * S, 0), (20 * S, 0), (10 * S + FLIGHT_US + 1, 1)):
+        verdict = Judge([cast], [registered(1)], Notices.of([]), {1: crashed_us}).verdict()
+        assert verdict.expected == verdict.missing == expected
+
+
+def test_a_cast_is_excused_when_its_publisher_was_gone_before_it_was_finished():
+    def judged(gone_us, settled_us=None):
+        cast = Cast(0, 9, 10 * S, TO_SAMBA, settled_us)
+        told = Notices.of([(0, 1, 11 * S)])
+        return Judge([cast], [registered(1), registered(2)], told, {9: gone_us}).verdict()
+
+    assert (judged(12 * S).missing, judged(12 * S).excused, judged(12 * S).expected) == (0, 1, 1)
+    assert judged(12 * S, settled_us=11 * S).missing == 1, "it knew how the cast ended, so nothing excuses it"
+    assert judged(12 * S, settled_us=13 * S).excused == 1
+    assert judged(10 * S + FLIGHT_US + 1).missing == 1
+
+
+def test_nothing_excuses_a_repeat():
+    cast = Cast(0, 9, 10 * S, TO_SAMBA)
+
+    assert Judge([cast], [registered(1)], Notices.of([(0, 1, 11 * S)] * 2), {9: 10 * S}).verdict().repeated == 1
+
+
+def test_late_is_counted():
+    cast = Cast(0, 9, 10 * S, TO_SAMBA)
+    told = [(0, 1, 10 * S + LATE_US), (0, 2, 10 * S + LATE_US + 1)]
+
+    assert Judge([cast], [registered(1), registered(2)], Notices.of(told), {}).verdict().late == 1
+
+
+def test_who_has_left_must_not_be_told():
+    left = [registered(1), registered(1, 2, completed=9 * S, description=None, begun=8 * S)]
+    cast = Cast(0, 9, 10 * S, TO_SAMBA)
+
+    assert Judge([cast], left, Notices.of([(0, 1, 11 * S)]), {1: 8 * S}).verdict().uninvited == 1
+    assert Judge([cast], left, Notices.of([]), {1: 8 * S}).verdict().clean
