@@ -10,7 +10,7 @@ from implicast.casting.condcast.trials import REFERENCE_PER_NODE, ages_and_calls
 from implicast.language.values import Categories
 from implicast.overlay.chord_sharp import Ent, Table, upkeep
 from implicast.space.digest import stream
-from implicast.world.flow_trials import FlowRing, ages, calls, flows_over_time, steady_state
+from implicast.world.flow_trials import FlowRing, ages, calls, calls_until_everywhere, flows_over_time, steady_state
 
 
 @pytest.mark.parametrize("by_key", [False, True])
@@ -201,3 +201,20 @@ def test_a_change_is_everywhere_within_the_age_that_the_formula_predicts_and_onl
     assert sum(row["missed"] for row in rows) > 0, "before, some casts do miss the node that changed"
     assert sum(row["missed_after"] for row in rows) == 0
     assert sum(row["bystanders_missed"] for row in rows) == 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("nodes", [10, 100, 200, 500])
+def test_ages_stay_below_the_estimate_in_rings_of_all_sizes(nodes: int) -> None:
+    rows = ages(nodes, flows_needed(nodes, 30, 2) + 1, changes=10, seed=nodes)
+
+    assert max(row["age_s"] for row in rows) <= rows[0]["age_formula_s"] + rows[0]["rho_s"]
+    assert sum(row["missed_after"] + row["bystanders_missed"] for row in rows) == 0
+
+
+def test_calls_until_a_change_is_everywhere_stay_below_the_formulas() -> None:
+    plain, piggy_backed = calls_until_everywhere(50, 5, changes=4)
+
+    assert plain["calls_until_everywhere"] <= plain["calls_until_everywhere_formula"] * 1.1
+    assert piggy_backed["calls_until_everywhere"] < plain["calls_until_everywhere"] / 2
+    assert plain["calls_until_everywhere"] < plain["calls_chord_sharp_formula"]

@@ -64,7 +64,7 @@ class FlowRing:
         chosen = CondcastSettings(flows=self.settings)
         self.peers = [CondcastPeer(at, self.world.host(at), at, chosen) for at in range(self.nodes)]
         for peer in self.peers:
-            peer.own = Categories(b"")
+            peer.own = Categories.of(0)
             self.world.place(cast(int, peer.address), peer)
         chord_sharp.assemble([peer.ring for peer in self.peers])
 
@@ -154,32 +154,60 @@ def flows_over_time(
     return rows
 
 
-def calls(nodes: int, flows: int, piggyback: bool, seconds: float = 300, seed: int = 1) -> Row:
+def calls(
+    nodes: int, flows: int, piggyback: bool, seconds: float = 300, seed: int = 1, settings: FlowSettings | None = None
+) -> Row:
     """getEnt calls per update, once rows have accumulated."""
-    ring = FlowRing(nodes, seed, replace(FlowSettings(), piggyback=piggyback))
+    ring = FlowRing(nodes, seed, replace(settings or FlowSettings(), piggyback=piggyback))
     ring.start(flows)
     ring.run(180)
     ring.world.counts.clear()
     ring.run(seconds)
     per_update = ring.world.counts["GetEnt"] / ring.world.counts["Update"]
-    return {"nodes": nodes, "flows": flows, "piggyback": piggyback, "calls_per_update": per_update}
+    levels, steady = (nodes - 1).bit_length(), ring.steady(flows)
+    return {
+        "nodes": nodes, "flows": flows, "piggyback": piggyback, "calls_per_update": per_update,
+        "calls_formula": levels - steady.doublings * piggyback, "rho_s": ring.rho_s(),
+    }  # fmt: skip
 
 
-def ages(nodes: int = 50, flows: int = 5, changes: int = 40, seed: int = 1, casts_every_s: float = 2) -> list[Row]:
+def calls_until_everywhere(
+    nodes: int, flows: int, changes: int = 5, seed: int = 1, settings: FlowSettings | None = None
+) -> list[Row]:
+    """getEnt calls of one node while a change spreads, plain and piggy-backed: measured age and calls per update beside
+    the formulas of the paper; Chord# with timers of its own by formula only."""
+    age_s = fmean(row["age_s"] for row in ages(nodes, flows, changes, seed, settings=settings))
+    rows = []
+    for piggyback, name in ((False, "plain"), (True, "piggy_backed")):
+        row = calls(nodes, flows, piggyback, seed=seed, settings=settings)
+        by_formula = FlowRing(nodes, seed, settings or FlowSettings()).steady(flows).calls
+        measured = age_s / row["rho_s"] * row["calls_per_update"]
+        rows.append(
+            {
+                **row,
+                "age_s": age_s,
+                "calls_until_everywhere": measured,
+                "calls_until_everywhere_formula": by_formula[name],
+                "calls_chord_sharp_formula": by_formula["chord_sharp"],
+            }
+        )
+    return rows
+
+
+def ages(
+    nodes: int = 50, flows: int = 5, changes: int = 40, seed: int = 1, casts_every_s: float = 2,
+    settings: FlowSettings | None = None,
+) -> list[Row]:  # fmt: skip
     """How long a value change takes to be in every table, and how many casts miss the changed node until then.
 
     One row per change: age_s until every table shows it; casts made before and missed; missed_after, casts missed
     although every table showed it; bystanders_missed, notices that any *other* node was due and did not get. E by
     formula (14) stands beside.
     """
-    ring = FlowRing(nodes, seed)
+    ring = FlowRing(nodes, seed, settings or FlowSettings())
     ring.start(flows)
     ring.run(300)
     rng = stream(seed, "ages")
-    common = 0
-    for peer in ring.peers:
-        peer.own = Categories.of(common)
-    ring.run(600)
     estimate_s = ring.steady(flows).age
     return [_age(ring, rng.randrange(nodes), 1 + change, casts_every_s, estimate_s) for change in range(changes)]
 
@@ -199,7 +227,7 @@ def _age(ring: FlowRing, at: int, category: int, casts_every_s: float, estimate_
     missed_after = sum(at not in _cast(ring, rng.randrange(ring.nodes), category) for _ in range(10))
     return {
         "nodes": ring.nodes, "age_s": age_s, "age_formula_s": estimate_s, "casts": made, "missed": missed,
-        "missed_after": missed_after, "bystanders_missed": bystanders,
+        "missed_after": missed_after, "bystanders_missed": bystanders, "rho_s": ring.rho_s(),
     }  # fmt: skip
 
 
