@@ -17,7 +17,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $(STAMP)
 
 demo: setup ## compare all designs on embedded Spark and write a report
-	@$(BIN)/implicast lab demo --out out/demo
+	@$(BIN)/python -m implicast.lab.demo out/demo
 
 test: setup check ## lint, types and all tests but the long ones
 	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "not long"
