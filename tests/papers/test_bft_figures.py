@@ -34,7 +34,7 @@ def figure(row: Row, name: str) -> float:
 def test_the_worked_example_duties_of_level_1() -> None:
     """Keys 0 to 9, k = 3: node 5 serves [2, 7], node 7 [4, 9], node 9 [5, 0]; node 6 is served by 5, 7 and 9."""
     vectors = Vectors(2)
-    digits = "100 101 110 011 101 111 010 110 001 101".split()
+    digits = ["100", "101", "110", "011", "101", "111", "010", "110", "001", "101"]
     spots = [Spot(key_of(key), vectors.pack(text), key) for key, text in enumerate(digits)]
     standing, halves, circle = Standing(3, vectors, spots), Halves.of(3), Arc(key_of(0), key_of(0))
 

@@ -1,0 +1,162 @@
+"""Eclipse and Sybil: liars are not nearer to anybody than chance puts them, and newcomers see past them."""
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from implicast.overlay.skip_graph.graph import SkipGraph
+from implicast.overlay.skip_graph.messages import Announce, Ask, Farewell, Heard, Neighbours
+from implicast.overlay.skip_graph.objections import rule
+from implicast.overlay.skip_graph.standing import Standing
+from implicast.peer.contract import Address, Peer
+from implicast.peer.identity import Authority, Certificate, Declined, Trust
+from implicast.peer.signatures import scheme
+from implicast.peer.wire import Codec
+from implicast.space.vector import Vectors
+from implicast.world.journal import JOIN
+from implicast.world.world import World
+
+VECTORS = Vectors(2)
+
+
+def an_authority(places_max: int = 1) -> Authority:
+    return Authority(scheme("stand-in", b"notary"), b"secret", VECTORS, places_max)
+
+
+def liar_shares(n: int, k: int, f: float, seed: int) -> list[float]:
+    """The share of liars in each honest peer's lists, when a fraction of the applicants collude."""
+    authority = an_authority()
+    liars = set(Random(seed).sample(range(n), round(f * n)))
+    certificates = [authority.issue(f"{seed} {each}", b"home", each, bytes(32), 0) for each in range(n)]
+    standing: Standing[Certificate] = Standing(k, VECTORS, certificates)
+    shares = []
+    for each in sorted(set(range(n)) - liars):
+        contacts = standing.table(certificates[each].key).contacts()
+        shares.append(sum(node.address in liars for node in contacts) / len(contacts))
+    return shares
+
+
+@pytest.mark.parametrize("f", [0.1, 0.3])
+def test_the_share_of_liars_in_honest_lists_stays_near_their_share_of_the_applicants(f: float) -> None:
+    shares = liar_shares(600, 4, f, seed=1)
+
+    assert sum(shares) / len(shares) == pytest.approx(f, abs=0.02)
+    chance = (f * (1 - f) / 45) ** 0.5  # a table has some 45 entries
+    assert max(shares) < f + 5 * chance, "nobody is surrounded more than chance would have it"
+
+
+def test_an_applicant_gets_its_limit_however_often_it_asks_and_whatever_it_calls_the_realm() -> None:
+    authority = an_authority(places_max=5)
+    granted = 0
+    for each in range(200):
+        try:
+            authority.issue("sybil", b"realm %d" % each, 1, bytes(32), 0)
+        except Declined:
+            continue
+        granted += 1
+
+    assert granted == len(authority.held("sybil")) == 5
+
+
+def test_an_applicant_cannot_choose_its_place() -> None:
+    """Wherever it asks to be, its distance to a victim and the digits it shares with it are those of chance."""
+    authority = an_authority(places_max=10_000)
+    victim = authority.issue("victim", b"jazz\0", 0, bytes(32), 0)
+    tries = [authority.issue(f"attacker {each}", b"jazz\0", 1, bytes(32), 0) for each in range(2_000)]
+    again = [authority.issue(f"attacker {each}", b"jazz\0", 1, bytes(32), 9) for each in range(2_000)]
+
+    assert [(one.key, one.vector) for one in tries] == [(one.key, one.vector) for one in again], "asking again is no draw"
+    left_of_victim = sum(one.key < victim.key for one in tries) / len(tries)
+    assert left_of_victim == pytest.approx(int.from_bytes(victim.key[-8:], "big") / 2**64, abs=0.05)
+    for digits in (1, 2, 3, 4):
+        sharing = sum(VECTORS.common(one.vector, victim.vector) >= digits for one in tries) / len(tries)
+        assert sharing == pytest.approx(0.5**digits, abs=0.03)
+
+
+# --- a newcomer among liars
+
+
+class Inhabitant(Peer, parts={"graph": SkipGraph}):
+    """A peer that is nothing but its places; a liar names only its accomplices."""
+
+    __slots__ = ("accomplices", "graph")
+
+    def __init__(self, graph: SkipGraph) -> None:
+        super().__init__(graph.address, graph.host)
+        self.graph = graph
+        self.accomplices: Callable[[], list[Certificate]] | None = None
+
+    def receive(self, sender: Address, message: object) -> None:
+        if isinstance(message, Ask) and self.accomplices is not None:
+            about, best = message.claim.certificate, self.accomplices()
+            best.sort(key=lambda node: (-VECTORS.common(node.vector, about.vector), node.key))
+            mine = self.graph.certificates()[0].key
+            self.host.send(sender, Neighbours(mine, about.key, tuple(best[:40])))
+            return
+        super().receive(sender, message)  # type: ignore[arg-type]
+
+
+class Even:
+    def latency_us(self, a: int, b: int) -> int:
+        return 10_000
+
+
+def newcomers(n: int, k: int, f: float, joins: int, introducers: int) -> tuple[int, int, int]:
+    """Of newcomers to a network with liars: how many have whole tables, see only liars, had an honest introducer."""
+    signing = scheme("stand-in", b"notary")
+    authority = an_authority()
+    world = World(Even(), 1, codec=Codec((Ask, Neighbours, Announce, Heard, Farewell)))
+    standing: Standing[Certificate] = Standing(k, VECTORS)
+    rng = Random(7)
+    people: list[Inhabitant] = []
+
+    def settle(standing: Standing[Certificate] | None, known: tuple[int, ...] = ()) -> Inhabitant:
+        address = len(people)
+        signer = signing.signer(address.to_bytes(32, "big"))
+        trust = Trust(signing, authority.public, VECTORS)
+        graph = SkipGraph(address, world.host(address), k, VECTORS, trust, signer, standing)
+        people.append(Inhabitant(graph))
+        world.place(address, people[-1])
+        certificate = authority.issue(str(address), b"home", address, signer.public, world.now_us)
+        world.at(world.now_us + 1, JOIN, lambda: graph.take(certificate, known, lambda: None))
+        world.run()
+        return people[-1]
+
+    for _ in range(n):
+        settle(standing)
+    for person in people:
+        person.graph.detach()
+    liars = set(rng.sample(range(n), round(f * n)))
+    for liar in liars:
+        people[liar].accomplices = lambda: [people[each].graph.certificates()[0] for each in sorted(liars)]
+    whole = blind = lucky = 0
+    for _ in range(joins):
+        known = tuple(rng.sample(range(n), introducers))
+        newcomer = settle(None, known)
+        everyone = [person.graph.certificates()[0] for person in people]
+        key = newcomer.graph.certificates()[0].key
+        table = newcomer.graph.table(key)
+        wanted = {key for keys in rule(table.owner, everyone, k, VECTORS) for key in keys} - {key}
+        contacts = table.contacts()
+        whole += wanted <= {node.key for node in contacts}
+        blind += all(node.address in liars for node in contacts)
+        lucky += any(each not in liars for each in known)
+    return whole, blind, lucky
+
+
+@pytest.mark.parametrize("f", [0.1, 0.3])
+def test_a_newcomer_with_one_honest_introducer_sees_everyone_it_must(f: float) -> None:
+    whole, blind, lucky = newcomers(n=100, k=3, f=f, joins=12, introducers=3)
+
+    assert whole == lucky
+    assert blind == 12 - lucky
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("f", [0.0, 0.1, 0.2, 0.3])
+def test_a_hundred_newcomers_among_liars(f: float) -> None:
+    whole, blind, lucky = newcomers(n=400, k=4, f=f, joins=100, introducers=3)
+
+    assert whole == lucky >= 93
+    assert blind == 100 - lucky
