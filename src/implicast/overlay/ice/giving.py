@@ -76,14 +76,11 @@ class Giving(Greeting):
         busy = self.given is not None or self.leaving
         if not self.carry(join.code, join) or busy or join.newcomer == self.address:
             return
-        spare = min(self._settled_pieces(), key=lambda title: (-title.bits, title.low))
-        if len(self.firm) > 2:
-            self.give(spare, join.newcomer)
-            return
-        piece = self.atlas.at(join.code)
-        assert piece is not None, f"{self.address} answers for {join.code} without a title"
-        if piece.bits < BITS:
-            self.give(self._split(piece, join.code), join.newcomer)
+        smallest, *more = sorted(self._settled_pieces(), key=lambda title: (-title.bits, title.low))
+        if more:
+            self.give(smallest, join.newcomer)
+        elif smallest.bits < BITS:
+            self.give(self._split(smallest, join.code), join.newcomer)
 
     def _settled_pieces(self) -> list[Title]:
         moving = self.in_transit()

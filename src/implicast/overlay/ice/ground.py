@@ -14,7 +14,7 @@ from implicast.overlay.ice.atlas import Atlas, tract_of
 from implicast.overlay.ice.messages import Title
 from implicast.overlay.ice.table import Table, table_of
 from implicast.peer.contract import Address, Host, Message, Part
-from implicast.space.tract import EMPTY, Tract, contains, intersect, subtract
+from implicast.space.tract import EMPTY, Tract, contains, intersect, split, subtract
 
 PARKED_MAX = 4096
 """Messages that wait for a place to settle; beyond it the newest are dropped, and repeated by whoever asked."""
@@ -114,9 +114,12 @@ class Ground(Part):
 
     def route(self, tract: Tract, deliver: Callable[[Tract], None], branch: Callable[[Tract], Message | None]) -> None:
         """Deliver our part of a destination, and send the rest on in as few branches as the branch factor allows."""
-        rest = subtract(tract, self.firm)
-        if rest != tract:
-            deliver(intersect(tract, self.firm))
+        if self.high:
+            own, rest = split(tract, self.low, self.high)
+        else:
+            own, rest = intersect(tract, self.firm), subtract(tract, self.firm)
+        if own:
+            deliver(own)
         if self.unsettled and (waiting := intersect(rest, self.unsettled)):
             self._send_or_park(None, branch(waiting))
             rest = subtract(rest, self.unsettled)

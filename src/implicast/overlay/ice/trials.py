@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass
 from random import Random
 from typing import Any
 
+import numpy as np
+
 from implicast.overlay.ice.assemble import LatencyUs, Tiling, adjacency, tiling, uniform_points
 from implicast.overlay.ice.landmarks import landmark_points
 from implicast.overlay.ice.table import Table
@@ -17,8 +19,6 @@ from implicast.space.angle import cosine_of
 from implicast.space.digest import stream
 from implicast.space.morton import BITS, CODES
 from implicast.space.tract import Tract, intersect, subtract, union
-
-import numpy as np
 
 HOPS_MAX = 100_000
 """No route is that long: it would be a loop."""

@@ -1,0 +1,278 @@
+"""The surface: assembled and grown, routing to points and to tracts, pieces that change hands."""
+
+from collections import deque
+from math import pi
+from random import Random
+
+import pytest
+
+from implicast.overlay.ice.assemble import adjacency, settle, tiling, uniform_points
+from implicast.overlay.ice.ice import Ice
+from implicast.overlay.ice.invariants import surface_objections
+from implicast.overlay.ice.landmarks import landmark_bits, landmark_order, landmark_points
+from implicast.overlay.ice.messages import Done, Give, Hello, Join, Title, Took
+from implicast.overlay.ice.trials import Ground, random_tract, spread, uniform_ground
+from implicast.peer.contract import Address, Message
+from implicast.peer.contract import Peer as BasePeer
+from implicast.peer.ledger import Ledger
+from implicast.space.angle import cosine_of
+from implicast.space.digest import stream
+from implicast.space.morton import BITS, CODES, box
+from implicast.space.surface import Surface
+from implicast.space.tract import Tract, intersect, union, volume
+
+
+class Walker(BasePeer, parts={"surface": Ice}):
+    """A peer with a surface and nothing on it."""
+
+    def __init__(self, address: Address, host: Ledger, dimensions: int, branch_factor: float = pi / 3) -> None:
+        super().__init__(address, host)
+        self.surface = Ice(address, host, self, dimensions, cosine_of(branch_factor))
+        self.arrived: list[bytes] = []
+
+    def pack(self, tract: Tract) -> bytes:
+        return b""
+
+    def unpack(self, luggage: bytes) -> None: ...
+
+    def forget(self, tract: Tract) -> None: ...
+
+    def settled(self) -> None: ...
+
+    def resume(self, message: Message) -> None:
+        self.receive(self.address, message)
+
+    def routed(self, payload: bytes) -> None:
+        self.arrived.append(payload)
+
+
+class Town:
+    """Walkers and the messages between them, delivered in order; alarms are left alone."""
+
+    def __init__(self, peers: int, dimensions: int, branch_factor: float = pi / 3) -> None:
+        self.hosts = [Ledger(seed) for seed in range(peers)]
+        self.walkers = [Walker(peer, host, dimensions, branch_factor) for peer, host in enumerate(self.hosts)]
+        self.carried: list[tuple[int, Message]] = []
+
+    @property
+    def surfaces(self) -> list[Ice]:
+        return [each.surface for each in self.walkers]
+
+    def run(self) -> None:
+        waiting: deque[tuple[int, Address, Message]] = deque(self._collected())
+        while waiting:
+            sender, to, message = waiting.popleft()
+            self.carried.append((sender, message))
+            assert isinstance(to, int)
+            self.walkers[to].receive(sender, message)
+            waiting.extend(self._collected())
+
+    def _collected(self) -> list[tuple[int, Address, Message]]:
+        return [(peer, to, message) for peer, host in enumerate(self.hosts) for to, message in host.sent()]
+
+
+def assembled(peers: int, dimensions: int, seed: int = 1, branch_factor: float = pi / 3) -> Town:
+    town = Town(peers, dimensions, branch_factor)
+    tiles = tiling(uniform_points(peers, stream(seed, "surface").getrandbits), dimensions)
+    settle(tiles, town.surfaces, lambda a, b: 1000)
+    return town
+
+
+def grown(peers: int, dimensions: int) -> Town:
+    town = Town(peers, dimensions)
+    for peer in range(peers):
+        town.surfaces[peer].join((peer - 1,) if peer else ())
+        town.run()
+    return town
+
+
+def uneven_ground(peers: int, dimensions: int, rng: Random) -> Ground:
+    """Peers crowd in one corner: regions of very different sizes."""
+    points = [rng.getrandbits(BITS) >> rng.choice((0, 0, 6, 12)) for _ in range(peers)]
+    return Ground(tiling(points, dimensions))
+
+
+@pytest.mark.parametrize("dimensions", [2, 3, 4, 5, 6])
+def test_neighbours_of_an_assembled_surface_are_those_that_share_a_face(dimensions: int) -> None:
+    tiles = tiling(uniform_points(60, stream(dimensions, "surface").getrandbits), dimensions)
+    boxes = [box(int(low), int(bits), dimensions) for low, bits in zip(tiles.low, tiles.bits, strict=True)]
+    surface = Surface(dimensions)
+    expected = {(a, b) for a in range(60) for b in range(60) if a != b and surface.rank(boxes[a], boxes[b]) == (0, 1)}
+
+    found = {(int(a), int(b)) for a, b in zip(*adjacency(tiles), strict=True)}
+
+    assert found == expected
+
+
+@pytest.mark.parametrize("dimensions", [2, 3, 5])
+def test_grown_from_one_peer_and_assembled_keep_the_same_invariants(dimensions: int) -> None:
+    assert surface_objections(grown(48, dimensions).surfaces) == []
+    assert surface_objections(assembled(48, dimensions).surfaces) == []
+
+
+def test_the_invariants_object_to_a_wrong_table_a_hole_and_an_overlap() -> None:
+    town = assembled(16, 2)
+    victim = town.surfaces[3]
+    stranger = next(title for title in victim.atlas.titles.values() if title.owner != 3)
+    victim.atlas.drop([stranger])
+    assert "3 has a table that is wrong" in surface_objections(town.surfaces)[0]
+
+    town = assembled(16, 2)
+    own = town.surfaces[3].pieces[0]
+    town.surfaces[3].atlas.drop([own])
+    assert "nobody owns" in surface_objections(town.surfaces)[0]
+
+    town.surfaces[3].atlas.put([own])
+    town.surfaces[4].atlas.put([Title(own.low, own.bits, 9, 4)])
+    assert "and another peer own" in " ".join(surface_objections(town.surfaces))
+
+
+def test_routing_state_does_not_grow_with_the_number_of_peers() -> None:
+    """Section 7.2: storage is O(d)."""
+    mean = {}
+    for peers in (256, 4096, 16384):
+        one, _ = adjacency(tiling(uniform_points(peers, stream(1, "surface").getrandbits), 3))
+        mean[peers] = len(one) / peers
+
+    assert mean[16384] <= mean[256] * 1.1
+    assert mean[16384] < 4 * 3
+
+
+def test_a_joining_peer_takes_half_of_the_region_in_three_messages() -> None:
+    town = Town(2, 2)
+    town.surfaces[0].join(())
+    town.surfaces[1].join((0,))
+    town.run()
+
+    kinds = [type(message) for _, message in town.carried if not isinstance(message, Hello)]
+    assert kinds[:4] == [Join, Give, Took, Done]
+    assert sorted(volume(each.firm) for each in town.surfaces) == [CODES // 2, CODES // 2]
+
+
+def test_neither_side_answers_for_a_piece_in_transit() -> None:
+    town = Town(2, 2)
+    giver, taker = town.surfaces
+    giver.join(())
+    giver.on_join(1, Join(0, 1))
+    give = town.hosts[0].sent()[-1][1]
+    assert isinstance(give, Give)
+
+    taker.on_give(0, give)
+
+    assert intersect(giver.firm, (give.title.low, give.title.high)) == ()
+    assert taker.firm == ()
+    giver.on_took(1, Took(give.number))
+    assert taker.firm == ()
+    taker.on_done(0, Done(give.number))
+    assert taker.firm == (give.title.low, give.title.high)
+
+
+def test_a_giver_of_which_nobody_takes_has_its_piece_back() -> None:
+    town = Town(3, 2)
+    giver = town.surfaces[0]
+    giver.join(())
+    town.surfaces[1].leaving = True
+    giver.on_join(1, Join(5, 1))
+    town.run()
+
+    assert giver.firm == (0, CODES)
+
+
+def test_leavers_hand_over_everything_and_the_last_peers_cover_the_surface() -> None:
+    town = grown(24, 3)
+    for leaver in (3, 11, 17, 20, 5, 8):
+        town.surfaces[leaver].leave()
+        town.run()
+
+    rest = [each for each in town.surfaces if not each.leaving]
+    assert all(not each.pieces for each in town.surfaces if each.leaving)
+    assert sum(volume(each.firm) for each in rest) == CODES
+    assert surface_objections(rest) == []
+
+
+def test_a_newcomer_is_given_a_spare_piece_whole() -> None:
+    town = grown(12, 2)
+    for leaver in range(2, 12):
+        if any(len(each.pieces) > 1 for each in town.surfaces):
+            break
+        town.surfaces[leaver].leave()
+        town.run()
+    rich = next(each for each in town.surfaces if len(each.pieces) > 1)
+    spares = [(each.low, each.bits) for each in rich.pieces if each.bits == max(piece.bits for piece in rich.pieces)]
+
+    rich.on_join(99, Join(rich.firm[0], 99))
+
+    give = next(message for to, message in town.hosts[int(str(rich.address))].sent() if to == 99)
+    assert isinstance(give, Give)
+    assert (give.title.low, give.title.bits) in spares
+
+
+@pytest.mark.parametrize("dimensions", [2, 3, 4])
+def test_every_owner_in_the_destination_is_told_exactly_once(dimensions: int) -> None:
+    rng = Random(dimensions)
+    for branch_factor in (0.0, pi / 3, pi):
+        town = assembled(60, dimensions, dimensions, branch_factor)
+        tract = union((low, low + CODES // 40) for low in (rng.randrange(CODES - CODES // 40) for _ in range(6)))
+
+        town.surfaces[rng.randrange(60)].send_to(tract, b"news")
+        town.run()
+
+        for walker in town.walkers:
+            inside = bool(intersect(walker.surface.firm, tract))
+            assert walker.arrived == [b"news"] * inside
+
+
+def routes_end(cases: int, seed: int) -> None:
+    """Random sources, disconnected tracts that wrap round, uneven regions: all parts arrive, once."""
+    rng = Random(seed)
+    for case in range(cases):
+        if case % 50 == 0:
+            dimensions = rng.choice((2, 3, 4, 5))
+            peers = rng.randrange(2, 80)
+            make = rng.choice((uneven_ground, lambda n, d, r: uniform_ground(n, d, r.getrandbits(20))))
+            ground = make(peers, dimensions, rng)
+        spans = [(low, min(CODES, low + (CODES >> rng.randrange(1, 20)))) for low in (rng.getrandbits(BITS) for _ in range(rng.randrange(1, 6)))]
+        tract = union([*spans, *([(0, CODES >> 9), (CODES - (CODES >> 7), CODES)] if case % 3 == 0 else [])])
+
+        found = spread(ground, rng.randrange(peers), tract, rng.choice((0.0, 0.5, pi / 3, 2.0, pi)), rng.random() < 0.8)
+
+        owners = {peer for peer in range(peers) if intersect(ground.tract(peer), tract)}
+        assert set(found.deliveries) == owners, f"seed {seed}, case {case}"
+
+
+def test_every_route_ends_and_reaches_every_owner() -> None:
+    routes_end(200, seed=1)
+
+
+@pytest.mark.long
+def test_every_route_ends_and_reaches_every_owner_in_ten_thousand_cases() -> None:
+    routes_end(10_000, seed=2)
+
+
+def test_a_merged_branch_never_costs_more_messages() -> None:
+    ground = uniform_ground(300, 3, 4)
+    rng = Random(4)
+    for _ in range(10):
+        tract = random_tract(ground, 100, rng)
+        merged, apart = (spread(ground, 0, tract, pi / 3, merge).messages for merge in (True, False))
+        assert merged <= apart
+
+
+def test_landmarks_come_in_powers_that_tile_the_surface() -> None:
+    assert [1 << landmark_bits(given, 3) for given in (1, 7, 8, 63, 64, 100, 512)] == [1, 1, 8, 8, 64, 64, 512]
+
+
+def test_close_landmarks_follow_each_other() -> None:
+    places = {10: 0, 11: 100, 12: 1, 13: 101, 14: 2}
+
+    order = landmark_order([10, 11, 12, 13, 14], lambda a, b: abs(places[a] - places[b]))
+
+    assert order == [10, 12, 14, 11, 13]
+
+
+def test_no_landmark_takes_more_than_its_share() -> None:
+    points = landmark_points(100, 8, 3, lambda a, b: abs(a - b), stream(1, "draw").getrandbits)
+
+    shares = [sum(point >> (BITS - 3) == extent for point in points) for extent in range(8)]
+    assert max(shares) <= 13
+    assert sum(shares) == 100
