@@ -23,7 +23,9 @@ FORBIDDEN = {"asyncio", "socket", "pyspark", "time", "random", "uuid", "secrets"
 """Not in rooms below the laboratory; `Random` itself, seeded, is all they may take of `random`."""
 SHARED_OVERLAYS = {"links", "detector"}
 """Rooms inside overlay/ that its siblings share."""
-SHARED_CASTING = {"designs", "parameters", "inbox", "reliable", "ring_member", "shelves"}
+SHARED_CASTING = {
+    "central_subscriptions", "designs", "gather", "inbox", "parameters", "reliable", "ring_member", "shelves", "standing",
+}  # fmt: skip
 
 
 def modules(room: str) -> list[Path]:
