@@ -1,7 +1,7 @@
 """All measures of some runs, from their journals to four tables: measures, contract, costs, Lorenz curves.
 
-The load matrix of peers and the totals of links are written as Parquet between the passes, so that no plan grows long
-and nothing is computed twice; they go away when the measures are done.
+What peers and links bore is written as Parquet between the passes, so that no plan grows long and nothing is computed
+twice; it goes away when the measures are done.
 """
 
 import shutil
@@ -18,13 +18,11 @@ from implicast.lab.journals import Journals
 from implicast.lab.measures import cast, contract, costs, network, peer
 from implicast.lab.measures.fairness import histogram, lorenz
 
-STAGES = ("contract", "costs", "measures", "lorenz")
-"""The tables that are written, in this order."""
-
-_MATRIX = pa.schema(
-    [("run", pa.string()), ("cast", pa.int32()), ("peer", pa.int32()), *((name, pa.int64()) for name in peer.COUNTS)]
+_BEARINGS = pa.schema(
+    [("run", pa.string()), ("peer", pa.int32())]
+    + [(f"{kind}{suffix}", pa.int64()) for kind in ("out", "in", "up", "down") for suffix in ("", "_peak")]
 )
-_TOTALS = pa.schema([("run", pa.string()), ("bearer", pa.int32()), ("load", pa.int64()), ("peak", pa.int64())])
+_LINKS = pa.schema([("run", pa.string()), ("link", pa.int32()), ("load", pa.int64()), ("peak", pa.int64())])
 
 Said = Callable[[str], None]
 
@@ -48,45 +46,31 @@ def _measure(journals: Journals, out: Path, scratch: Path, said: Said) -> None:
     said("costs of phases")
     everybody = peer.population(table("peers"))
     tables.write(costs.by_phase(table("sends"), everybody), out / "costs", tables.RUN_COSTS)
-    said("load matrix")
-    tables.write(peer.load_matrix(table("sends"), table("notices")), scratch / "matrix", _MATRIX)
-    matrix = tables.read(spark, scratch / "matrix", _MATRIX)
-    out_totals = _cut(peer.totals(peer.outgoing(matrix, table("casts"))), scratch / "out", journals)
-    in_totals = _cut(peer.totals(peer.incoming(matrix)), scratch / "in", journals)
-    said("links")
-    link_totals = _cut(_links(journals, matrix), scratch / "links", journals)
+    said("load of peers")
+    pairs = peer.pair_loads(peer.load_matrix(table("sends"), table("notices")), table("casts"))
+    tables.write(peer.bearings(pairs), scratch / "peers", _BEARINGS)
+    borne = tables.read(spark, scratch / "peers", _BEARINGS)
+    said("load of links")
+    crossed = network.crossings(network.routed(table("sends"), table("peers")), table("paths"))
+    tables.write(network.link_totals(crossed, borne), scratch / "links", _LINKS)
+    carried = tables.read(spark, scratch / "links", _LINKS)
     said("measures")
     facets = [
-        peer.facet(out_totals, everybody, "OUT"),
-        peer.facet(in_totals, everybody, "IN"),
+        peer.facet(peer.of_kind(borne, "out"), everybody, "OUT"),
+        peer.facet(peer.of_kind(borne, "in"), everybody, "IN"),
         peer.storage(table("peers")),
-        peer.facet(link_totals, network.link_population(table("links"), everybody), "INK"),
-        cast.hops(cast.per_cast(matrix, table("notices"), table("casts"))),
+        peer.facet(carried, network.link_population(table("links"), everybody), "INK"),
+        cast.hops(cast.per_cast(table("sends"), table("notices"), table("casts"))),
         cast.latency(table("notices"), table("casts")),
-        peer.by_capacity(out_totals.withColumnRenamed("bearer", "peer"), table("peers")),
+        peer.by_capacity(peer.of_kind(borne, "out"), table("peers")),
     ]
     joined = reduce(lambda left, right: left.join(right, "run", "left"), facets, everybody.select("run"))
     tables.write(joined.fillna(0.0), out / "measures", tables.RUN_MEASURES)
     said("Lorenz curves")
-    tables.write(_curves(out_totals, in_totals, everybody, table("peers")), out / "lorenz", tables.RUN_LORENZ)
+    tables.write(_curves(borne, everybody, table("peers")), out / "lorenz", tables.RUN_LORENZ)
 
 
-def _cut(summed: DataFrame, path: Path, journals: Journals) -> DataFrame:
-    """Written and read again: what follows starts from here."""
-    bearer = next(name for name in summed.columns if name in ("peer", "link"))
-    tables.write(summed.withColumnRenamed(bearer, "bearer"), path, _TOTALS)
-    return tables.read(journals.spark, path, _TOTALS)
-
-
-def _links(journals: Journals, matrix: DataFrame) -> DataFrame:
-    table = journals.table
-    crossed = network.crossings(network.routed(table("sends"), table("peers")), table("paths"))
-    return network.link_totals(crossed, network.access(matrix))
-
-
-def _curves(out_totals: DataFrame, in_totals: DataFrame, everybody: DataFrame, peers: DataFrame) -> DataFrame:
+def _curves(borne: DataFrame, everybody: DataFrame, peers: DataFrame) -> DataFrame:
     stored = peers.select("run", F.col("storage_bytes").alias("load"))
-    curves = [("TOUT", out_totals), ("TIN", in_totals), ("STOR", stored)]
-    return reduce(
-        DataFrame.unionByName, [lorenz(histogram(loads, everybody), name) for name, loads in curves]
-    )
+    curves = [("TOUT", peer.of_kind(borne, "out")), ("TIN", peer.of_kind(borne, "in")), ("STOR", stored)]
+    return reduce(DataFrame.unionByName, [lorenz(histogram(loads, everybody), name) for name, loads in curves])

@@ -12,9 +12,9 @@ from implicast.lab.measures.fairness import sorted_mean
 LATENCIES = ("latency_ms_mean", "latency_ms_median", "latency_ms_p99", "latency_ms_max")
 
 
-def per_cast(matrix: DataFrame, notices: DataFrame, casts: DataFrame) -> DataFrame:
+def per_cast(sends: DataFrame, notices: DataFrame, casts: DataFrame) -> DataFrame:
     """(run, cast, messages, members, hops, deepest): one row for every cast, also for those that moved nothing."""
-    sent = matrix.groupBy("run", "cast").agg(F.sum("sent").alias("messages"))
+    sent = sends.where("cast is not null").groupBy("run", "cast").agg(F.count("*").alias("messages"))
     told = notices.groupBy("run", "cast").agg(
         F.count("*").alias("members"), F.sum("depth").alias("hops"), F.max("depth").alias("deepest")
     )

@@ -7,8 +7,6 @@ access link. Lost messages are counted on the whole way: where a packet was lost
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from implicast.lab.measures.peer import totals
-
 ROUTE = ("run", "source_router", "target_router")
 
 
@@ -33,18 +31,14 @@ def crossings(travelled: DataFrame, paths: DataFrame) -> DataFrame:
     return spread.groupBy("run", "cast", "link").agg(F.sum("packets").alias("load"))
 
 
-def access(matrix: DataFrame) -> DataFrame:
-    """(run, cast, link, load): packets of a cast on each access link, from the load matrix of peers.
+def link_totals(crossed: DataFrame, borne: DataFrame) -> DataFrame:
+    """(run, link, load, peak): what each link carried in all casts, and in the one that loaded it most.
 
-    Access links have numbers below zero: -1 - 2p towards the network and -2 - 2p from it, for peer p.
+    Access links, from `peer.bearings`, have numbers below zero: -1 - 2p towards the network and -2 - 2p from it.
     """
-    ends = matrix.selectExpr("run", "cast", "stack(2, -1 - 2 * peer, sent, -2 - 2 * peer, due) as (link, load)")
-    return ends.where("load > 0")
-
-
-def link_totals(crossed: DataFrame, ends: DataFrame) -> DataFrame:
-    """(run, link, load, peak): what each link carried in all casts, and in the one that loaded it most."""
-    return totals(crossed, "link").unionByName(totals(ends, "link"))
+    between = crossed.groupBy("run", "link").agg(F.sum("load").alias("load"), F.max("load").alias("peak"))
+    ends = borne.selectExpr("run", "stack(2, -1 - 2 * peer, up, up_peak, -2 - 2 * peer, down, down_peak) as (link, load, peak)")
+    return between.unionByName(ends.where("load > 0"))
 
 
 def link_population(links: DataFrame, everybody: DataFrame) -> DataFrame:

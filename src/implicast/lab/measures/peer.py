@@ -28,17 +28,28 @@ def load_matrix(sends: DataFrame, notices: DataFrame) -> DataFrame:
     return handled.unionByName(told).groupBy(*PAIR).agg(*(F.sum(name).alias(name) for name in COUNTS))
 
 
-def outgoing(matrix: DataFrame, casts: DataFrame) -> DataFrame:
-    """(run, cast, peer, load): `out`."""
+def pair_loads(matrix: DataFrame, casts: DataFrame) -> DataFrame:
+    """(run, cast, peer, out, in, up, down): the thesis's loads, and packets on the peer's access link either way."""
     published = casts.select("run", "cast", F.col("publisher").alias("peer"), F.lit(1).alias("own"))
-    joined = matrix.where("sent > 0").join(F.broadcast(published), list(PAIR), "left")
-    return joined.select(*PAIR, (F.col("sent") - F.coalesce("own", F.lit(0))).alias("load"))
-
-
-def incoming(matrix: DataFrame) -> DataFrame:
-    """(run, cast, peer, load): `in`."""
+    joined = matrix.join(F.broadcast(published), list(PAIR), "left")
+    own = F.when(F.col("sent") > 0, F.coalesce("own", F.lit(0))).otherwise(0)
     expected = F.when(F.col("told") > 0, 1).otherwise(0)
-    return matrix.where("came > 0").select(*PAIR, F.greatest(F.col("came") - expected, F.lit(0)).alias("load"))
+    return joined.select(
+        *PAIR, (F.col("sent") - own).alias("out"), F.greatest(F.col("came") - expected, F.lit(0)).alias("in"),
+        F.col("sent").alias("up"), F.col("due").alias("down"),
+    )  # fmt: skip
+
+
+def bearings(loads: DataFrame) -> DataFrame:
+    """(run, peer, out, out_peak, in, in_peak, ...): what each peer bore in all casts and in its worst, in one pass."""
+    kinds = [name for name in loads.columns if name not in PAIR]
+    sums = [F.sum(name).alias(name) for name in kinds] + [F.max(name).alias(f"{name}_peak") for name in kinds]
+    return loads.groupBy("run", "peer").agg(*sums)
+
+
+def of_kind(borne: DataFrame, kind: str) -> DataFrame:
+    """(run, peer, load, peak): one kind of load out of `bearings`."""
+    return borne.select("run", "peer", F.col(kind).alias("load"), F.col(f"{kind}_peak").alias("peak"))
 
 
 def population(peers: DataFrame) -> DataFrame:
@@ -46,13 +57,8 @@ def population(peers: DataFrame) -> DataFrame:
     return peers.groupBy("run").agg(F.count("*").alias("population"))
 
 
-def totals(matrix: DataFrame, bearer: str = "peer") -> DataFrame:
-    """(run, bearer, load, peak): the row of sums under a load matrix (T..), and the largest entry of each column."""
-    return matrix.groupBy("run", bearer).agg(F.sum("load").alias("load"), F.max("load").alias("peak"))
-
-
 def facet(summed: DataFrame, everybody: DataFrame, direction: str) -> DataFrame:
-    """(run, P.._M, T.._M, T.._G) for direction `OUT`, `IN` or `INK`, from `totals` and the number of all bearers."""
+    """(run, P.._M, T.._M, T.._G) for direction `OUT`, `IN` or `INK`, from (run, load, peak) and the number of all bearers."""
     peaks = summed.groupBy("run").agg(F.max("peak").alias(f"P{direction}_M"))
     spread = unevenness(histogram(summed, everybody), f"T{direction}_M", f"T{direction}_G")
     return spread.join(peaks, "run", "left").fillna(0, [f"P{direction}_M"])

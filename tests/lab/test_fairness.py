@@ -1,0 +1,82 @@
+"""The seed's worked examples (thesis, Tables 4.4, 4.5, 4.6) and laws of the Gini coefficient and the Lorenz curve."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from implicast.lab.measures import network, peer
+from implicast.lab.measures.fairness import histogram, lorenz, unevenness
+from implicast.world.tally import gini
+
+pytestmark = pytest.mark.spark
+
+MATRIX = [[12, 2, 15], [1, 0, 9], [35, 1, 21]]
+"""Table 4.4 for peers and Table 4.6 for links: casts down, bearers across."""
+
+
+def loads(spark: SparkSession, bearer: str, kind: str) -> DataFrame:
+    rows = [("a run", cast, column, MATRIX[cast][column]) for cast in range(3) for column in range(3) if MATRIX[cast][column]]
+    names = ("run", "cast", bearer, kind)
+    return spark.createDataFrame(pa.table([list(each) for each in zip(*rows, strict=True)], names=list(names)))
+
+
+def population(spark: SparkSession, count: int) -> DataFrame:
+    return spark.range(1).select(F.lit("a run").alias("run"), F.lit(count).alias("population"))
+
+
+def test_table_4_4_outgoing_load_of_three_peers_in_three_casts(spark: SparkSession) -> None:
+    borne = peer.bearings(loads(spark, "peer", "out"))
+
+    found = peer.facet(peer.of_kind(borne, "out"), population(spark, 3), "OUT").collect()[0]
+
+    assert (found["POUT_M"], found["TOUT_M"]) == (35, 48)
+    assert found["TOUT_G"] == pytest.approx(0.3125, abs=1e-12)
+
+
+def test_table_4_5_storage_of_three_peers(spark: SparkSession) -> None:
+    table = pa.table({"run": ["a run"] * 3, "peer": [0, 1, 2], "storage_bytes": [2600, 4800, 3100]})
+
+    found = peer.storage(spark.createDataFrame(table)).collect()[0]
+
+    assert found["STOR_M"] == 4800
+    assert found["STOR_G"] == pytest.approx(0.1397, abs=5e-5)
+
+
+def test_table_4_6_packets_on_three_links_in_three_casts(spark: SparkSession) -> None:
+    idle = spark.createDataFrame([], "run string, peer int, up long, up_peak long, down long, down_peak long")
+
+    carried = network.link_totals(loads(spark, "link", "load"), idle)
+    found = peer.facet(carried, population(spark, 3), "INK").collect()[0]
+
+    assert (found["PINK_M"], found["TINK_M"]) == (35, 48)
+    assert found["TINK_G"] == pytest.approx(0.3125, abs=1e-12)
+
+
+def test_the_gini_coefficient_counts_the_idle_and_agrees_with_its_definition(spark: SparkSession) -> None:
+    rng = np.random.default_rng(7)
+    cases = {"none": [0] * 5, "one": [0, 0, 0, 9], "same": [4] * 6, "mixed": rng.integers(0, 50, 200).tolist(), "huge": [10**12, 1, 5]}
+    rows = [(name, value) for name, values in cases.items() for value in values if value]
+    sizes = [(name, len(values)) for name, values in cases.items()]
+
+    counted = histogram(
+        spark.createDataFrame(rows, "run string, load long"), spark.createDataFrame(sizes, "run string, population long")
+    )
+    found = {row["run"]: row for row in unevenness(counted, "largest", "gini").collect()}
+
+    for name, values in cases.items():
+        assert found[name]["gini"] == pytest.approx(gini(np.array(values)), abs=1e-12), name
+        assert found[name]["largest"] == max(values), name
+
+
+def test_the_area_under_the_lorenz_curve_is_what_the_gini_coefficient_leaves(spark: SparkSession) -> None:
+    values = [1, 1, 2, 5, 9, 30]
+
+    counted = histogram(
+        spark.createDataFrame([("a run", value) for value in values], "run string, load long"), population(spark, 8)
+    )
+    curve = sorted((row["share_of_peers"], row["share_of_load"]) for row in lorenz(counted, "TOUT").collect())
+
+    x, y = zip(*curve, strict=True)
+    assert 1 - 2 * np.trapezoid(y, x) == pytest.approx(gini(np.array([0, 0, *values])), abs=1e-12)
