@@ -45,16 +45,27 @@ def random_journal(directory: Path, seed: int, peers: int = 40, casts: int = 25,
         receiver = (sender + rng.randrange(1, peers)) % peers
         purpose = rng.choice([rng.randrange(casts)] * 8 + [UPKEEP, REGISTER]) if casts else UPKEEP
         arrived_us = -1 if rng.random() < 0.1 else 1000 + serial
-        journal.send(serial, 0, serial, arrived_us, sender, receiver, purpose, rng.randrange(1, 9), 40, rng.randrange(3))
+        journal.send(
+            serial, 0, serial, arrived_us, sender, receiver, purpose, rng.randrange(1, 9), 40, rng.randrange(3)
+        )
     for cast in made.casts:
         for _ in range(rng.randrange(12)):
-            journal.notice(0, cast.time_us + rng.randrange(-9_000_000, 90_000_000), rng.randrange(peers), cast.number, rng.randrange(9))
+            journal.notice(
+                0,
+                cast.time_us + rng.randrange(-9_000_000, 90_000_000),
+                rng.randrange(peers),
+                cast.number,
+                rng.randrange(9),
+            )
     journal.table("casts", [_cast_row(cast) for cast in made.casts])
     journal.table("registrations", [_registration_row(each) for each in made.registrations])
     _write_network(journal, seed, peers)
     if gone_us:
         lives = [(peer, gone_us.get(peer)) for peer in range(peers)]
-        journal.table("lives", [{"peer": peer, "from_us": 0, "to_us": at, "end": "crashed" if at else "stayed"} for peer, at in lives])
+        journal.table(
+            "lives",
+            [{"peer": peer, "from_us": 0, "to_us": at, "end": "crashed" if at else "stayed"} for peer, at in lives],
+        )
     journal.finish()
     journal.scenario({"seed": seed})
     journal.close()

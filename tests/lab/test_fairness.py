@@ -17,7 +17,12 @@ MATRIX = [[12, 2, 15], [1, 0, 9], [35, 1, 21]]
 
 
 def loads(spark: SparkSession, bearer: str, kind: str) -> DataFrame:
-    rows = [("a run", cast, column, MATRIX[cast][column]) for cast in range(3) for column in range(3) if MATRIX[cast][column]]
+    rows = [
+        ("a run", cast, column, MATRIX[cast][column])
+        for cast in range(3)
+        for column in range(3)
+        if MATRIX[cast][column]
+    ]
     names = ("run", "cast", bearer, kind)
     return spark.createDataFrame(pa.table([list(each) for each in zip(*rows, strict=True)], names=list(names)))
 
@@ -56,12 +61,19 @@ def test_table_4_6_packets_on_three_links_in_three_casts(spark: SparkSession) ->
 
 def test_the_gini_coefficient_counts_the_idle_and_agrees_with_its_definition(spark: SparkSession) -> None:
     rng = np.random.default_rng(7)
-    cases = {"none": [0] * 5, "one": [0, 0, 0, 9], "same": [4] * 6, "mixed": rng.integers(0, 50, 200).tolist(), "huge": [10**12, 1, 5]}
+    cases = {
+        "none": [0] * 5,
+        "one": [0, 0, 0, 9],
+        "same": [4] * 6,
+        "mixed": rng.integers(0, 50, 200).tolist(),
+        "huge": [10**12, 1, 5],
+    }
     rows = [(name, value) for name, values in cases.items() for value in values if value]
     sizes = [(name, len(values)) for name, values in cases.items()]
 
     counted = histogram(
-        spark.createDataFrame(rows, "run string, load long"), spark.createDataFrame(sizes, "run string, population long")
+        spark.createDataFrame(rows, "run string, load long"),
+        spark.createDataFrame(sizes, "run string, population long"),
     )
     found = {row["run"]: row for row in unevenness(counted, "largest", "gini").collect()}
 

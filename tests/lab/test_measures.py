@@ -62,7 +62,9 @@ def test_the_contract_is_judged_as_the_world_judges_it(measured: Path, made: lis
     for each in made:
         verdict = judge(each.casts, each.registrations, notices(each.directory), each.gone_us)
         run = found[each.directory.name.removeprefix("run=")]
-        assert {name: run[name] for name in tables.CONTRACT} == {name: getattr(verdict, name) for name in tables.CONTRACT}
+        assert {name: run[name] for name in tables.CONTRACT} == {
+            name: getattr(verdict, name) for name in tables.CONTRACT
+        }
         assert verdict.missing
         assert verdict.uninvited
         assert verdict.repeated
@@ -86,7 +88,9 @@ def test_a_lorenz_curve_runs_from_nobody_to_everybody_below_the_diagonal(measure
     points = pq.read_table(measured / "lorenz").to_pylist()
 
     for load in ("TOUT", "TIN", "STOR"):
-        curve = sorted((p["share_of_peers"], p["share_of_load"]) for p in points if p["run"] == "r1" and p["load"] == load)
+        curve = sorted(
+            (p["share_of_peers"], p["share_of_load"]) for p in points if p["run"] == "r1" and p["load"] == load
+        )
         assert curve[0] == (0.0, 0.0)
         assert curve[-1] == (1.0, 1.0)
         assert all(y <= x + 1e-12 for x, y in curve)

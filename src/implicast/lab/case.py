@@ -75,6 +75,8 @@ def _make(spark: SparkSession, base: Path, key: Key) -> None:
         return
     entries = tables.read(spark, base / "entries", tables.ENTRIES)
     queries = tables.read(spark, base / "queries", tables.QUERIES)
-    tables.write(papers.registrations(entries, peers, seed), directory / "registrations", tables.WORKLOAD["registrations"])
+    tables.write(
+        papers.registrations(entries, peers, seed), directory / "registrations", tables.WORKLOAD["registrations"]
+    )
     tables.write(casts.casts(queries, count, peers, seed), directory / "casts", tables.WORKLOAD["casts"])
     workloads.note(directory, {"workload": CORPUS, "peers": peers, "casts": count, "seed": seed})

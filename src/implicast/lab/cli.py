@@ -29,9 +29,13 @@ DIRECTORY = click.Path(path_type=Path)
 
 def on_spark(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of every command that starts a session."""
-    command = click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; may be repeated.")(command)
+    command = click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; may be repeated.")(
+        command
+    )
     return click.option(
-        "--master", metavar="URL", help="local[*] (the default), spark://host:7077, yarn, k8s://..., or sc://host:15002."
+        "--master",
+        metavar="URL",
+        help="local[*] (the default), spark://host:7077, yarn, k8s://..., or sc://host:15002.",
     )(command)
 
 
@@ -76,24 +80,37 @@ def list_command(as_json: bool) -> None:
     """The experiments that come with the laboratory."""
     found = experiments()
     if as_json:
-        told = {name: {"title": each.title, "about": each.about, "source": each.source, "designs": each.chosen()} for name, each in found.items()}
+        told = {
+            name: {"title": each.title, "about": each.about, "source": each.source, "designs": each.chosen()}
+            for name, each in found.items()
+        }
         click.echo(json.dumps(told, indent=2))
         return
     for name, each in found.items():
         click.echo(f"{click.style(name, bold=True):28} {each.title}")
         click.echo(f"    {each.about}")
-        click.echo(f"    {each.source}; {len(plan(each, 'small'))} runs at small scale, {len(plan(each, 'paper'))} at the paper's")
+        click.echo(
+            f"    {each.source}; {len(plan(each, 'small'))} runs small, {len(plan(each, 'paper'))} at the paper's scale"
+        )
 
 
 @lab.command("run")
 @click.argument("name", metavar="EXPERIMENT")
-@click.option("--out", type=DIRECTORY, help="Where results go; resumed when it holds this experiment. [lab-EXPERIMENT-SCALE]")
+@click.option("--out", type=DIRECTORY, help="Where results go, and are taken up again. [lab-EXPERIMENT-SCALE]")
 @click.option("--scale", default="small", show_default=True, help="small (minutes on two cores) or paper.")
-@click.option("--runs", type=click.IntRange(min=1), help="Seeds for each point, instead of the experiment's own number.")
+@click.option(
+    "--runs", type=click.IntRange(min=1), help="Seeds for each point, instead of the experiment's own number."
+)
 @click.option("--data", type=DIRECTORY, help=f"Directory of bibliographies and keywords; also by {case.DATA}.")
 @on_spark
 def run_command(
-    name: str, out: Path | None, scale: str, runs: int | None, data: Path | None, master: str | None, conf: tuple[str, ...]
+    name: str,
+    out: Path | None,
+    scale: str,
+    runs: int | None,
+    data: Path | None,
+    master: str | None,
+    conf: tuple[str, ...],
 ) -> None:
     """Run EXPERIMENT (a name or a .toml file), or what is left of it, and write its report."""
     made = experiment(name)
@@ -124,7 +141,9 @@ def _broken(out: Path) -> bool:
 @click.option("--out", type=DIRECTORY, help="Keep the tables here. [JOURNAL_DIR-measures]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @on_spark
-def measure_command(directory: Path, out: Path | None, as_json: bool, master: str | None, conf: tuple[str, ...]) -> None:
+def measure_command(
+    directory: Path, out: Path | None, as_json: bool, master: str | None, conf: tuple[str, ...]
+) -> None:
     """All measures of a journal, or of a directory of journals `run=NAME`."""
     found = journals.found(directory)
     out = out or directory.with_name(f"{directory.name}-measures")
@@ -161,9 +180,13 @@ def report_command(directory: Path) -> None:
 @click.option("--peers", default=4096, show_default=True, type=click.IntRange(min=1))
 @click.option("--casts", "count", default=1024, show_default=True, type=click.IntRange(min=0))
 @click.option("--seed", default=1, show_default=True)
-@click.option("--with", "knobs", multiple=True, metavar="NAME=VALUE", help="Parameters of a drawn workload, such as skew=1.5.")
+@click.option(
+    "--with", "knobs", multiple=True, metavar="NAME=VALUE", help="Parameters of a drawn workload, such as skew=1.5."
+)
 @click.option("--bibliographies", multiple=True, type=DIRECTORY, help="corpus: BibTeX files or directories.")
-@click.option("--queries", multiple=True, type=DIRECTORY, help="corpus: query lists, or .tsv tables with a column phrase.")
+@click.option(
+    "--queries", multiple=True, type=DIRECTORY, help="corpus: query lists, or .tsv tables with a column phrase."
+)
 @click.option("--tagged", type=DIRECTORY, help="tags: directory of users.dat, item-tag.dat and tags.dat.")
 @click.option("--groups", "resolve", is_flag=True, help="Resolve the groups of all casts too.")
 @on_spark
@@ -171,7 +194,7 @@ def workload_command(
     name: str, out: Path, peers: int, count: int, seed: int, knobs: tuple[str, ...], bibliographies: tuple[Path, ...],
     queries: tuple[Path, ...], tagged: Path | None, resolve: bool, master: str | None, conf: tuple[str, ...],
 ) -> None:  # fmt: skip
-    """Make a workload: zipf, extreme or groups (drawn), corpus (bibliographies and queries), or tags (a tagging site)."""
+    """Make a workload: zipf, extreme or groups (drawn), corpus (bibliographies, queries), tags (a tagging site)."""
     if out.exists() and any(out.iterdir()):
         raise LabError(f"{out} exists already; name a new directory with --out")
     if name == "corpus":
@@ -209,12 +232,17 @@ def _corpus(
     asked = tables.read(spark, out / "queries", tables.QUERIES)
     tables.write(papers.registrations(entries, peers, seed), out / "registrations", tables.WORKLOAD["registrations"])
     tables.write(casts.casts(asked, count, peers, seed), out / "casts", tables.WORKLOAD["casts"])
-    workloads.note(out, {"workload": "corpus", "peers": peers, "casts": count, "seed": seed, "files": [each.name for each in files]})
+    workloads.note(
+        out,
+        {"workload": "corpus", "peers": peers, "casts": count, "seed": seed, "files": [each.name for each in files]},
+    )
 
 
 def _tags(spark: SparkSession, out: Path, tagged: Path, peers: int, count: int, seed: int) -> None:
     read, marked = taggers.read_tagged(spark, tagged)
-    tables.write(taggers.registrations(read, marked, peers, seed), out / "registrations", tables.WORKLOAD["registrations"])
+    tables.write(
+        taggers.registrations(read, marked, peers, seed), out / "registrations", tables.WORKLOAD["registrations"]
+    )
     tables.write(taggers.casts(marked, count, peers, seed), out / "casts", tables.WORKLOAD["casts"])
     workloads.note(out, {"workload": "tags", "peers": peers, "casts": count, "seed": seed, "source": tagged.name})
 

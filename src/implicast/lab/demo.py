@@ -1,6 +1,6 @@
 """The demonstration: all designs carry the same casts, on embedded Spark, and a report shows who bears what.
 
-    python -m implicast.lab.demo [DIRECTORY]
+python -m implicast.lab.demo [DIRECTORY]
 """
 
 import shutil

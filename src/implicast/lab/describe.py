@@ -1,4 +1,7 @@
-"""What a workload looks like: how common its tags are, how long its casts, how large its groups (thesis, Figures 4.2, 4.3, 9.3)."""
+"""What a workload looks like: how common its tags, how long its casts, how large its groups.
+
+These are the thesis's Figures 4.2, 4.3 and 9.3.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -75,7 +78,13 @@ def fit(frequencies: Sequence[int]) -> Fit:
         weights = np.exp(-exponent * logs)
         return float((weights * logs).sum() / weights.sum()) - wanted
 
-    likelihood = 0.0 if excess(0.0) <= 0 else float(brentq(excess, 0.0, EXPONENT_MAX)) if excess(EXPONENT_MAX) < 0 else EXPONENT_MAX
+    likelihood = (
+        0.0
+        if excess(0.0) <= 0
+        else float(brentq(excess, 0.0, EXPONENT_MAX))
+        if excess(EXPONENT_MAX) < 0
+        else EXPONENT_MAX
+    )
     places = np.unique(np.geomspace(1, len(counts), 60).round().astype(int)) - 1
     slope = -float(np.polyfit(logs[places], np.log(counts[places]), 1)[0])
     return Fit(likelihood, slope)
@@ -87,7 +96,9 @@ def described(directory: Path) -> dict[str, Any]:
     sizes = pq.read_table(directory / "sizes").to_pylist()
     found: dict[str, Any] = {}
     for of, what in (("registrations", "tags"), ("casts", "targets")):
-        listed = [row["frequency"] for row in sorted((row for row in ranked if row["of"] == of), key=lambda row: row["rank"])]
+        listed = [
+            row["frequency"] for row in sorted((row for row in ranked if row["of"] == of), key=lambda row: row["rank"])
+        ]
         fitted = fit(listed)
         found[f"distinct_{what}"] = len(listed)
         found[f"commonest_{what[:-1]}"] = listed[0] if listed else 0
@@ -104,6 +115,7 @@ def _spread(counted: Sequence[tuple[int, int]]) -> dict[str, float]:
     """Mean, median, 90th percentile and largest of (size, how often)."""
     sizes = np.repeat([size for size, _ in counted], [times for _, times in counted])
     return {
-        "mean": round(float(sizes.mean()), 2), "median": float(np.median(sizes)), "p90": float(np.percentile(sizes, 90)),
+        "mean": round(float(sizes.mean()), 2), "median": float(np.median(sizes)),
+        "p90": float(np.percentile(sizes, 90)),
         "largest": float(sizes.max()), "none": float((sizes == 0).mean().round(4)),
     }  # fmt: skip

@@ -1,11 +1,11 @@
 """What the laboratory refuses, each with one sentence for people.
 
-    LocalError
-    └── LabError            the laboratory was asked for something it cannot do; no work was started
-        ├── NoSpark             no Java, no pyspark, or no session at the address given
-        ├── ExperimentError     an unknown experiment, or a file that does not describe one
-        ├── TableError          a table that is missing or has not the declared columns
-        └── CorpusError         a corpus from which nothing can be drawn
+LocalError
+└── LabError            the laboratory was asked for something it cannot do; no work was started
+    ├── NoSpark             no Java, no pyspark, or no session at the address given
+    ├── ExperimentError     an unknown experiment, or a file that does not describe one
+    ├── TableError          a table that is missing or has not the declared columns
+    └── CorpusError         a corpus from which nothing can be drawn
 """
 
 from implicast.peer.errors import LocalError

@@ -131,7 +131,10 @@ def experiments() -> dict[str, Experiment]:
     """The experiments that come with the laboratory, by name."""
     folder = files("implicast.lab.experiments")
     found = sorted(each.name for each in folder.iterdir() if each.name.endswith(".toml"))
-    return {name.removesuffix(".toml"): read(name.removesuffix(".toml"), (folder / name).read_text("utf-8")) for name in found}
+    return {
+        name.removesuffix(".toml"): read(name.removesuffix(".toml"), (folder / name).read_text("utf-8"))
+        for name in found
+    }
 
 
 def experiment(name: str) -> Experiment:
@@ -143,7 +146,9 @@ def experiment(name: str) -> Experiment:
         return read(path.stem, path.read_text("utf-8"))
     known = experiments()
     if name not in known:
-        raise ExperimentError(f"there is no experiment {name!r}; choose one of {', '.join(known)}, or give a .toml file")
+        raise ExperimentError(
+            f"there is no experiment {name!r}; choose one of {', '.join(known)}, or give a .toml file"
+        )
     return known[name]
 
 
@@ -186,13 +191,16 @@ def check_setting(experiment_name: str, name: str) -> None:
     if name not in FIELDS and not name.startswith(("workload.", "design.")):
         takes = ", ".join(FIELDS)
         raise ExperimentError(
-            f"experiment {experiment_name}: there is no setting {name!r}; it takes {takes}, workload.NAME or design.NAME"
+            f"experiment {experiment_name}: there is no setting {name!r}; "
+            f"it takes {takes}, workload.NAME or design.NAME"
         )
 
 
 def _check_measure(experiment_name: str, name: str) -> None:
     if name not in MEASURES and not name.endswith(("_messages", "_bytes")):
-        raise ExperimentError(f"experiment {experiment_name}: there is no measure {name!r}; there are {', '.join(MEASURES)}")
+        raise ExperimentError(
+            f"experiment {experiment_name}: there is no measure {name!r}; there are {', '.join(MEASURES)}"
+        )
 
 
 def point_settings(made: Experiment, value: Value) -> Mapping[str, Setting]:

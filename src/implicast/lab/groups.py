@@ -1,10 +1,10 @@
 """Which peers each cast selects, for millions of peers and hundreds of thousands of casts: the oracle.
 
-Peers are cut into blocks of 65,536. A task takes one block, builds one compressed bitmap per tag, and resolves all casts
+Peers are cut into blocks of 65,536. A task takes one block, builds one compressed bitmap per tag and resolves all casts
 by set algebra; what comes out is a bitmap of members per cast and block, not a row per member. Blocks are equal
 whatever the tags are, so a tag that four peers in five hold burdens no task more than another.
 
-The other way, a join on the rarest tag of each term, makes a row for every candidate: `bench/groups_join.py` has it, and
+The other way, a join on the rarest tag of each term, makes a row for every candidate: `bench/groups_join.py` has it and
 its cost (200,000 peers, 2,000 casts, skew 1: 9 times the time of this).
 """
 
@@ -26,7 +26,7 @@ EXPLODED_ROWS = 1 << 16
 
 
 def groups(registrations: DataFrame, casts: DataFrame) -> DataFrame:
-    """(cast, block, size, members) for registrations (peer, tags) and casts (cast, target); blocks without members left out."""
+    """(cast, block, size, members) for registrations (peer, tags) and casts (cast, target); no rows without members."""
     block = F.shiftright("peer", BLOCK_BITS).alias("block")
     blocked = registrations.select(block, "peer", "tags")
     asked = casts.select("cast", "target").crossJoin(blocked.select(F.col("block").alias("there")).distinct())

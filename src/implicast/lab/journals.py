@@ -46,7 +46,7 @@ class Journals:
         return any((each / f"{name}.parquet").is_file() for each in self.directories)
 
     def _together(self, parent: Path, runs: list[Path], name: str) -> DataFrame:
-        """The directory's name gives `run` for all rows of a file at once; a function of the path would cost per row."""
+        """The directory's name gives `run` for a whole file at once; a function of the path would cost per row."""
         paths = [str(each / f"{name}.parquet") for each in runs]
         columns = tables.schema(ALL_SCHEMAS[name], ("run", pa.string()))
         return self.spark.read.schema(columns).option("basePath", str(parent)).parquet(*paths).select(columns.names)

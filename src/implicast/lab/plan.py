@@ -80,7 +80,9 @@ def _planned(
     series = " ".join(part for part in (design, label) if part) or made.name
     name = "-".join(filter(None, (design, label, *(_word(each) for each in point.values()), f"s{seed}")))
     run = f"{_word(name)}-{digest(made.trial, text).hex()[:8]}"
-    return Planned(run, made.name, design, series, made.axis.title, point_label(value), position, seed, text, made.trial)
+    return Planned(
+        run, made.name, design, series, made.axis.title, point_label(value), position, seed, text, made.trial
+    )
 
 
 def _check(scenario: Scenario) -> None:

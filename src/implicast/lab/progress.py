@@ -1,4 +1,4 @@
-"""How far a sweep has come: counts, failures, time left. One line that is rewritten on a terminal, some lines elsewhere."""
+"""How far a sweep has come: counts, failures, time left. One line rewritten on a terminal, a few lines elsewhere."""
 
 import sys
 import time

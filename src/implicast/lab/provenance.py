@@ -1,4 +1,4 @@
-"""Where results come from: commit, versions, machine. Written beside every result and printed at the end of a report."""
+"""Where results come from: commit, versions, machine. Written beside every result, printed at the end of a report."""
 
 import os
 import platform
@@ -14,7 +14,11 @@ def provenance() -> dict[str, str]:
     """Name -> value, plain texts."""
     found = {"commit": commit(), "python": platform.python_version(), "machine": platform.machine()}
     found |= {name: _version(name) for name in PACKAGES}
-    return found | {"cores": str(os.cpu_count() or 1), "system": platform.system(), "executable": Path(sys.executable).name}
+    return found | {
+        "cores": str(os.cpu_count() or 1),
+        "system": platform.system(),
+        "executable": Path(sys.executable).name,
+    }
 
 
 def commit() -> str:
@@ -29,7 +33,9 @@ def commit() -> str:
 
 def _git(directory: Path, *words: str) -> str:
     try:
-        done = subprocess.run(["git", "-C", str(directory), *words], capture_output=True, text=True, check=False, timeout=10)
+        done = subprocess.run(
+            ["git", "-C", str(directory), *words], capture_output=True, text=True, check=False, timeout=10
+        )
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""

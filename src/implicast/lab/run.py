@@ -1,10 +1,10 @@
-"""An experiment from its file to its report: plan, sweep, measures, summary, report; every stage kept, none half-written.
+"""An experiment from its file to its report: plan, sweep, measures, summary; every stage kept, none half-written.
 
-    OUT/experiment.json     what was asked for, and where the results come from
-    OUT/journals/run=NAME   a finished run: its journal, and outcome.json with the world's own measures
-    OUT/failures/NAME.json  a run that failed, until it succeeds
-    OUT/runs, measures, contract, costs, lorenz, summary   Parquet tables (lab/tables.py)
-    OUT/report.html, figures/*.svg
+OUT/experiment.json     what was asked for, and where the results come from
+OUT/journals/run=NAME   a finished run: its journal, and outcome.json with the world's own measures
+OUT/failures/NAME.json  a run that failed, until it succeeds
+OUT/runs, measures, contract, costs, lorenz, summary   Parquet tables (lab/tables.py)
+OUT/report.html, figures/*.svg
 """
 
 import json
@@ -102,7 +102,9 @@ def _measures(spark: SparkSession, out: Path) -> DataFrame:
     costs = tables.read(spark, out / "costs", tables.RUN_COSTS)
     wide = costs.groupBy("run").agg(
         *(
-            F.coalesce(F.max(F.when(F.col("phase") == phase, F.col(f"{what}_per_peer"))), F.lit(0.0)).alias(f"{phase}_{what}")
+            F.coalesce(F.max(F.when(F.col("phase") == phase, F.col(f"{what}_per_peer"))), F.lit(0.0)).alias(
+                f"{phase}_{what}"
+            )
             for phase in PHASES
             for what in ("messages", "bytes")
         )
@@ -125,7 +127,10 @@ def outcome(out: Path, run_name: str) -> dict[str, Any]:
 
 def _row(planned: Planned, out: Path) -> dict[str, Any]:
     settings = json.loads(planned.settings)
-    placed = {name: getattr(planned, name) for name in ("run", "experiment", "design", "series", "axis", "point", "position", "seed")}
+    placed = {
+        name: getattr(planned, name)
+        for name in ("run", "experiment", "design", "series", "axis", "point", "position", "seed")
+    }
     row = {
         **placed, "network": settings.get("network", "flat"), "workload": settings.get("workload", "zipf"),
         "peers": settings.get("peers"), "casts": settings.get("casts"), "scenario": planned.settings,
@@ -147,5 +152,3 @@ def disagreements(out: Path) -> list[str]:
         off = [name for name, value in own.items() if not math.isclose(row[name], value, rel_tol=1e-9, abs_tol=1e-12)]
         found += [f"{row['run']}: {name} is {row[name]} here and {own[name]} there" for name in off]
     return found
-
-

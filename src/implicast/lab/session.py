@@ -127,7 +127,9 @@ def _connected(url: str, conf: Mapping[str, str]) -> SparkSession:
             builder = builder.config(name, value)
         return builder.getOrCreate()
     except ImportError as missing:
-        raise NoSpark(f"Spark Connect needs a package that is not installed ({missing}); try pip install 'pyspark[connect]'")
+        raise NoSpark(
+            f"Spark Connect needs a package that is not installed ({missing}); try pip install 'pyspark[connect]'"
+        ) from None
     except Exception as refused:
         raise NoSpark(f"no Spark Connect server answers at {url}: {_first_line(refused)}") from None
 

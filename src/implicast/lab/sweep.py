@@ -1,4 +1,4 @@
-"""Runs on Spark, one per task: each worker makes a world, runs it and writes its journal; the sweep goes on whatever happens.
+"""Runs on Spark, one per task: a worker makes a world, runs it, writes its journal; the sweep goes on whatever happens.
 
 Every run is a Spark job of one task of its own, as many at once as there are cores. So a run that breaks down, or a
 worker that dies, is one row with an error and the command that replays it, and the next run starts as if nothing had
@@ -60,7 +60,8 @@ def sweep(
     failed: list[str] = []
     with ThreadPoolExecutor(slots or cores(spark)) as pool:
         jobs: dict[Future[str | None], Planned] = {
-            pool.submit(_attempt, spark, each, journals, (workloads or {}).get(each.run, "")): each for each in open_runs
+            pool.submit(_attempt, spark, each, journals, (workloads or {}).get(each.run, "")): each
+            for each in open_runs
         }
         try:
             for job in as_completed(jobs):

@@ -1,7 +1,7 @@
-"""Every table of the laboratory, column by column, with units: what is read is checked against it, what is written has it.
+"""Every table of the laboratory, column by column, with units: what is read is checked, what is written has it.
 
 Journal tables are declared and written by the world (`world/journal.py`), one directory per run; read together they
-gain the column `run`. The others are stages of the laboratory. `docs/reference/measures.md` lists the measures themselves.
+gain the column `run`. The others are stages of the laboratory. `docs/reference/measures.md` lists the measures.
 """
 
 import shutil
@@ -36,19 +36,19 @@ MEASURES = {
     "latency_ms_max": "the same, largest",
     "TOUT_capacity_G": "Gini coefficient of outgoing load divided by a peer's capacity",
 }
-"""Name -> meaning. Ratios and coefficients are plain numbers; counts are messages or packets; latency is milliseconds."""
+"""Name -> meaning. Counts are messages or packets, latency is in milliseconds, the rest are plain numbers."""
 
 BROKEN = ("missing", "repeated", "uninvited", "invented")
 """Counts of the contract that are zero in a clean run."""
 
 CONTRACT = {
-    "expected": "pairs of cast and peer that must be notified: selected by a registration complete and unchanging meanwhile",
+    "expected": "pairs of cast and peer that must be notified: a complete registration is selected, and stays so",
     "notified": "notifications, repeated and invented ones included",
     "missing": "expected but never notified (liveness)",
     "repeated": "notifications beyond the first of one cast to one peer (at most once)",
-    "uninvited": "notified peers that no registration of theirs made the target select (only the selected, only the registered)",
+    "uninvited": "notified, but no registration of the peer is selected (only the selected, only the registered)",
     "invented": "notifications of casts that nobody cast (no invention)",
-    "excused": "not notified, of casts whose publisher was gone before they were finished; neither expected nor missing",
+    "excused": "not notified of a cast whose publisher was gone before it was finished; neither expected nor missing",
     "late": "first notified later than ten seconds after the cast",
 }
 
@@ -72,7 +72,7 @@ QUERIES = pa.schema([("source", pa.string()), ("tags", TAGS), ("asked", pa.int64
 """A query or key phrase: its distinct words without stop words, and how often it was asked."""
 
 GROUPS = pa.schema([("cast", pa.int32()), ("block", pa.int32()), ("size", pa.int64()), ("members", pa.binary())])
-"""The members of a cast among peers `block * 65536` to `block * 65536 + 65535`: `members` is a Roaring bitmap of peer numbers."""
+"""The members of a cast among the 65,536 peers of a block, from `block << 16` on: a Roaring bitmap of their numbers."""
 
 DESCRIPTION: dict[str, pa.Schema] = {
     # how many registrations (of = registrations) or casts (of = casts) hold the tag of this rank

@@ -75,7 +75,9 @@ def _ranges(spark: SparkSession, count: int) -> DataFrame:
     """(first, last): ranges of numbers that cover 0 to count - 1."""
     pieces = -(-count // RANGE)
     starts = spark.range(0, pieces, 1, numPartitions=max(1, min(pieces, 4 * cores(spark))))
-    return starts.select((F.col("id") * RANGE).alias("first"), F.least((F.col("id") + 1) * RANGE, F.lit(count)).alias("last"))
+    return starts.select(
+        (F.col("id") * RANGE).alias("first"), F.least((F.col("id") + 1) * RANGE, F.lit(count)).alias("last")
+    )
 
 
 def _registrations(recipe: Recipe) -> Drawn:

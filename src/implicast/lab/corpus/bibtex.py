@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import bibtexparser
+from bibtexparser.entrypoint import parse_string
 from bibtexparser.model import DuplicateBlockKeyBlock, DuplicateFieldKeyBlock, Entry, ParsingFailedBlock
 
 from implicast.lab.corpus.words import words
@@ -50,7 +50,7 @@ def text_of(content: bytes) -> str:
 def papers(text: str) -> Iterator[Paper]:
     """Every entry of a file, numbered from 0 in order."""
     logging.getLogger("bibtexparser").setLevel(logging.CRITICAL)
-    library = bibtexparser.parse_string(text, parse_stack=[])
+    library = parse_string(text, parse_stack=[])
     seen: dict[tuple[str, ...], int] = {}
     kept = (Entry, DuplicateBlockKeyBlock, DuplicateFieldKeyBlock, ParsingFailedBlock)
     blocks = [block for block in library.blocks if isinstance(block, kept)]

@@ -1,4 +1,4 @@
-"""Casts from what people ask for: query lists and key phrases, each word a tag, all conjunctive (thesis, section 9.3.2).
+"""Casts from what people ask for (thesis, section 9.3.2): queries and key phrases, each word a tag, all conjunctive.
 
 A list has one query per line, repeats kept: how often a query was asked is how likely it is drawn. A table of key
 phrases has a header line and tab-separated columns, one of them `phrase`.
@@ -48,7 +48,11 @@ def _tagged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         tags = [query_tags(query) for query in batch["query"].to_pylist()]
         kept = [index for index, each in enumerate(tags) if 0 < len(each) <= TAGS_MAX]
-        columns = [batch["source"].take(kept), pa.array([tags[index] for index in kept], tables.TAGS), batch["asked"].take(kept)]
+        columns = [
+            batch["source"].take(kept),
+            pa.array([tags[index] for index in kept], tables.TAGS),
+            batch["asked"].take(kept),
+        ]
         yield pa.record_batch(columns, schema=tables.QUERIES)
 
 

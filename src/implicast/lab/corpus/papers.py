@@ -35,7 +35,7 @@ def bibliographies(paths: Sequence[Path]) -> list[Path]:
 
 
 def read_entries(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
-    """(bibliography, number, line, key, kind, words, reason, text): every entry of the files; one file per task at most."""
+    """(bibliography, number, line, key, kind, words, reason, text): every entry of the files, a file at a time."""
     paths = [str(each.absolute()) for each in files]
     content = spark.read.format("binaryFile").load(paths).select("path", "content")
     return content.repartition(len(paths), "path").mapInArrow(_entries, tables.schema(tables.ENTRIES))

@@ -1,22 +1,25 @@
 """Registrations and casts from people who tag: tables of users, their articles, and the articles' tags.
 
-The layout is that of CiteULike data sets: `users.dat` (articles of each user) and `item-tag.dat` (tags of each article),
-where line i is user or article i and starts with a count, and `tags.dat`, the text of tag i on line i; each may be
+The layout is that of CiteULike data sets: `users.dat` (articles of each user), `item-tag.dat` (tags of each article),
+where line i is user or article i and starts with a count, and `tags.dat`, the text of tag i on line i, all perhaps
 gzipped. A registration is a user's eighteen commonest tags; a cast asks for one to three tags of one article.
 """
 
 import gzip
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from implicast.lab import tables
 from implicast.lab.corpus.casts import with_targets
 from implicast.lab.corpus.papers import draw, top_tags
 from implicast.lab.errors import CorpusError
 from implicast.language.tags import fold, objection_to
+
+MIX = (1, 1, 1, 2, 2, 3)
+"""Half of the casts ask for one tag, a third for two, a sixth for three, as in the thesis's query log."""
 
 FILES = ("users.dat", "item-tag.dat", "tags.dat")
 
@@ -40,7 +43,7 @@ def read_tagged(spark: SparkSession, directory: Path) -> tuple[DataFrame, DataFr
     return _frame(spark, read, _READ), _frame(spark, tagged, _TAGGED)
 
 
-def _frame(spark: SparkSession, rows: list[tuple[object, ...]] | list[tuple[int, int, int]], declared: pa.Schema) -> DataFrame:
+def _frame(spark: SparkSession, rows: Sequence[tuple[object, ...]], declared: pa.Schema) -> DataFrame:
     columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), declared, strict=True)]
     return spark.createDataFrame(pa.table(columns, schema=declared))
 
@@ -49,7 +52,9 @@ def _lines(directory: Path, name: str) -> list[str]:
     for path in (directory / name, directory / f"{name}.gz"):
         if path.is_file():
             content = path.read_bytes()
-            return (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8", "replace").splitlines()
+            return (
+                (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8", "replace").splitlines()
+            )
     raise CorpusError(f"{directory} has no {name} or {name}.gz; expected {', '.join(FILES)}")
 
 
@@ -60,7 +65,9 @@ def registrations(read: DataFrame, tagged: DataFrame, peers: int, seed: int) -> 
     )  # fmt: skip
     count = F.broadcast(users.agg(F.count("*").alias("users")))
     who = read.sparkSession.range(peers).select(F.col("id").cast("int").alias("peer")).crossJoin(count)
-    chosen = who.withColumn("place", draw(seed, "user", F.col("peer"), F.col("users"))).join(F.broadcast(users), "place")
+    chosen = who.withColumn("place", draw(seed, "user", F.col("peer"), F.col("users"))).join(
+        F.broadcast(users), "place"
+    )
     library = read.select("user", F.col("at").alias("turn"), "article").join(tagged, "article")
     bag = library.groupBy("user", "tag").agg(F.count("*").alias("times"), F.min(F.struct("turn", "at")).alias("first"))
     best = top_tags(bag.withColumnRenamed("user", "peer")).withColumnRenamed("peer", "user")
@@ -76,10 +83,10 @@ def casts(tagged: DataFrame, count: int, peers: int, seed: int) -> DataFrame:
     drawn = numbered.select(
         "cast", draw(seed, "publisher", F.col("cast"), F.lit(peers)).cast("int").alias("publisher"),
         draw(seed, "article", F.col("cast"), F.col("articles")).alias("place"),
-        F.element_at(F.array(*map(F.lit, (1, 1, 1, 2, 2, 3))), (draw(seed, "tags", F.col("cast"), F.lit(6)) + 1).cast("int")).alias("asks"),
+        F.get(F.array(*map(F.lit, MIX)), draw(seed, "tags", F.col("cast"), F.lit(len(MIX))).cast("int")).alias("asks"),
     )  # fmt: skip
-    shuffled = F.array_sort(F.transform("all", lambda tag: F.struct(F.xxhash64(F.lit(seed), "cast", tag), tag.alias("tag"))))
+    shuffled = F.array_sort(
+        F.transform("all", lambda tag: F.struct(F.xxhash64(F.lit(seed), "cast", tag), tag.alias("tag")))
+    )
     chosen = drawn.join(placed, "place").select("cast", "publisher", F.slice(shuffled, 1, F.col("asks")).alias("some"))
     return with_targets(chosen.select("cast", "publisher", F.array_sort(F.col("some.tag")).alias("tags")))
-
-

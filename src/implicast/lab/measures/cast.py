@@ -27,7 +27,8 @@ def hops(counted: DataFrame) -> DataFrame:
     some = F.col("members") > 0
     ratios = counted.select(
         "run", (F.col("messages") / (1 + F.col("members"))).alias("rth"),
-        F.when(some, F.col("hops") / F.col("members") / 2).alias("rah"), F.when(some, F.col("deepest") / 2).alias("rmh"),
+        F.when(some, F.col("hops") / F.col("members") / 2).alias("rah"),
+        F.when(some, F.col("deepest") / 2).alias("rmh"),
     )  # fmt: skip
     means = ratios.groupBy("run").agg(
         sorted_mean("rth").alias("RTH"), sorted_mean("rah").alias("RAH"), sorted_mean("rmh").alias("RMH")
@@ -42,7 +43,7 @@ def latency(notices: DataFrame, casts: DataFrame) -> DataFrame:
     """
     began = F.broadcast(casts.select("run", "cast", F.col("time_us").alias("began_us")))
     waits = notices.join(began, ["run", "cast"]).select("run", (F.col("time_us") - F.col("began_us")).alias("wait_us"))
-    # Few waits are equal on a real network, many are on a small one: counted first, the exact percentiles have less to sort.
+    # Counted first: many waits are equal, and the exact percentiles have less to sort.
     counted = waits.groupBy("run", "wait_us").agg(F.count("*").alias("times"))
     wait, times = F.col("wait_us"), F.col("times")
     return counted.groupBy("run").agg(

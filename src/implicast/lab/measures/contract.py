@@ -5,8 +5,8 @@ be notified of a cast when a registration of it was complete at the time of the 
 during the cast's flight is selected; it *may* be when one of them is (`world/invariants.py` says the same in plain
 Python, and tests hold the two equal). The selection itself is `lab/matching.py`.
 
-Where peers come and go, whoever crashed within a cast's flight need not be notified, and what a cast owes is excused when
-its publisher was gone before it knew how the cast ended.
+Where peers come and go, whoever crashed within a cast's flight need not be notified, and what a cast owes is excused
+when its publisher was gone before it knew how the cast ended.
 """
 
 from typing import Any
@@ -24,20 +24,28 @@ INVITED = pa.schema(
     [("run", pa.string()), ("cast", pa.int32()), ("peer", pa.int32()), ("must", pa.bool_()), ("excused", pa.bool_()),
      ("from_us", pa.int64())]
 )  # fmt: skip
-"""A peer that a cast may be notified to from a time on; whether it must be, and whether the cast is excused if it is not."""
+"""A peer that may be told of a cast from a time on; whether it must be; whether the cast is excused if it is not."""
 
 
-def verdicts(registrations: DataFrame, casts: DataFrame, notices: DataFrame, gone: DataFrame | None = None) -> DataFrame:
+def verdicts(
+    registrations: DataFrame, casts: DataFrame, notices: DataFrame, gone: DataFrame | None = None
+) -> DataFrame:
     """(run, expected, notified, missing, ...), a row for every run with casts. `gone`: (run, peer, gone_us)."""
     real, invented = _sorted_out(notices, casts)
     allowed = invited(registrations, casts, gone).withColumns(
         {"time_us": F.lit(None).cast("bigint"), "wait_us": F.lit(None).cast("bigint")}
     )
-    nothing = {name: F.lit(None).cast(kind) for name, kind in (("must", "boolean"), ("excused", "boolean"), ("from_us", "bigint"))}
-    told = real.select("run", "cast", "peer", "time_us", (F.col("time_us") - F.col("made_us")).alias("wait_us")).withColumns(nothing)
+    nothing = {
+        name: F.lit(None).cast(kind)
+        for name, kind in (("must", "boolean"), ("excused", "boolean"), ("from_us", "bigint"))
+    }
+    told = real.select(
+        "run", "cast", "peer", "time_us", (F.col("time_us") - F.col("made_us")).alias("wait_us")
+    ).withColumns(nothing)
     # One pass over the union of both sides: a full outer join would shuffle and sort each of them.
     paired = allowed.unionByName(told).groupBy("run", "cast", "peer").agg(
-        F.coalesce(F.max("must"), F.lit(False)).alias("must"), F.coalesce(F.max("excused"), F.lit(False)).alias("excused"),
+        F.coalesce(F.max("must"), F.lit(False)).alias("must"),
+        F.coalesce(F.max("excused"), F.lit(False)).alias("excused"),
         F.min("from_us").alias("from_us"), F.min("time_us").alias("time_us"), F.min("wait_us").alias("wait_us"),
         F.count("time_us").alias("told"),
     )  # fmt: skip
@@ -78,7 +86,10 @@ def invited(registrations: DataFrame, casts: DataFrame, gone: DataFrame | None =
     """(run, cast, peer, must, excused, from_us): whom each cast may reach, and whom it must."""
     block = F.shiftright("peer", BLOCK_BITS).alias("block")
     if gone is None:
-        timed, asked = registrations.withColumn("gone_us", F.lit(NEVER_US)), casts.withColumn("gone_us", F.lit(NEVER_US))
+        timed, asked = (
+            registrations.withColumn("gone_us", F.lit(NEVER_US)),
+            casts.withColumn("gone_us", F.lit(NEVER_US)),
+        )
     else:
         timed = registrations.join(gone, ["run", "peer"], "left").fillna(NEVER_US, ["gone_us"])
         leaver = gone.select("run", F.col("peer").alias("publisher"), "gone_us")

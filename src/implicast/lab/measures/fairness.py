@@ -1,4 +1,4 @@
-"""How unevenly a load is borne: Gini coefficients and Lorenz curves (thesis, section 4.1.1), over all who could bear it.
+"""How unevenly a load is borne (thesis, section 4.1.1): Gini coefficients and Lorenz curves over all who could bear it.
 
 Both start from a histogram - how many bear each load, the idle included - so that a run of a million peers is a
 handful of rows, and are folded in ascending order of load, so that the result is the same for any partitioning.
@@ -14,7 +14,7 @@ LORENZ_POINTS = 100
 
 
 def histogram(totals: DataFrame, population: DataFrame, load: str = "load") -> DataFrame:
-    """(run, load, bearers) from the loads of those who bear any (run, `load`) and everybody's number (run, population)."""
+    """(run, load, bearers) from the loads of those who bear any and the number of all (run, population)."""
     borne = totals.groupBy("run", F.col(load).alias("load")).agg(F.count("*").alias("bearers"))
     named = borne.groupBy("run").agg(F.sum("bearers").alias("named"))
     idle = population.join(named, "run", "left").select(
@@ -87,4 +87,6 @@ def lorenz(counted: DataFrame, name: str) -> DataFrame:
 def sorted_mean(values: str | Column) -> Column:
     """The mean of doubles added in ascending order: the same to the last bit for any partitioning; null for none."""
     listed = F.array_sort(F.collect_list(values))
-    return F.aggregate(listed, F.lit(0.0), lambda total, each: total + each) / F.when(F.size(listed) > 0, F.size(listed))
+    return F.aggregate(listed, F.lit(0.0), lambda total, each: total + each) / F.when(
+        F.size(listed) > 0, F.size(listed)
+    )

@@ -37,7 +37,9 @@ def link_totals(crossed: DataFrame, borne: DataFrame) -> DataFrame:
     Access links, from `peer.bearings`, have numbers below zero: -1 - 2p towards the network and -2 - 2p from it.
     """
     between = crossed.groupBy("run", "link").agg(F.sum("load").alias("load"), F.max("load").alias("peak"))
-    ends = borne.selectExpr("run", "stack(2, -1 - 2 * peer, up, up_peak, -2 - 2 * peer, down, down_peak) as (link, load, peak)")
+    ends = borne.selectExpr(
+        "run", "stack(2, -1 - 2 * peer, up, up_peak, -2 - 2 * peer, down, down_peak) as (link, load, peak)"
+    )
     return between.unionByName(ends.where("load > 0"))
 
 

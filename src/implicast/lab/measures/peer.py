@@ -18,7 +18,7 @@ COUNTS = ("sent", "due", "came", "told")
 
 
 def load_matrix(sends: DataFrame, notices: DataFrame) -> DataFrame:
-    """(run, cast, peer, sent, due, came, told): messages that p sent for x, that were sent to p, that came; notifications."""
+    """(run, cast, peer, sent, due, came, told): messages that p sent for x, sent to p, that came; notifications."""
     handled = sends.where("cast is not null").selectExpr(
         "run", "cast",
         "stack(2, sender, 1L, 0L, 0L, 0L, receiver, 0L, 1L, if(arrived_us is null, 0L, 1L), 0L) "
@@ -58,7 +58,7 @@ def population(peers: DataFrame) -> DataFrame:
 
 
 def facet(summed: DataFrame, everybody: DataFrame, direction: str) -> DataFrame:
-    """(run, P.._M, T.._M, T.._G) for direction `OUT`, `IN` or `INK`, from (run, load, peak) and the number of all bearers."""
+    """(run, P.._M, T.._M, T.._G) for `OUT`, `IN` or `INK`, from (run, load, peak) and the number of all bearers."""
     peaks = summed.groupBy("run").agg(F.max("peak").alias(f"P{direction}_M"))
     spread = unevenness(histogram(summed, everybody), f"T{direction}_M", f"T{direction}_G")
     return spread.join(peaks, "run", "left").fillna(0, [f"P{direction}_M"])

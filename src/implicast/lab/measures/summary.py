@@ -19,14 +19,14 @@ def summary(runs: DataFrame, measured: DataFrame, names: Sequence[str]) -> DataF
     `runs` places each run on the axis; `measured` has a row for each run and a column for each name.
     """
     placed = runs.select("run", "series", "design", "axis", "point", "position").join(measured, "run")
-    long = placed.unpivot(
-        ["series", "design", "axis", "point", "position"], list(names), "measure", "value"
-    )
+    long = placed.unpivot(["series", "design", "axis", "point", "position"], list(names), "measure", "value")
     grouped = long.groupBy("series", "design", "axis", "point", "position", "measure").agg(
         F.count("value").alias("runs"), sorted_mean("value").alias("mean"),
         F.array_sort(F.collect_list("value")).alias("values"),
     )  # fmt: skip
-    spread = F.aggregate("values", F.lit(0.0), lambda total, each: total + (each - F.col("mean")) * (each - F.col("mean")))
+    spread = F.aggregate(
+        "values", F.lit(0.0), lambda total, each: total + (each - F.col("mean")) * (each - F.col("mean"))
+    )
     error = F.sqrt(spread / (F.col("runs") - 1) / F.col("runs"))
     half = F.when(F.col("runs") > 1, error * quantile(F.col("runs"))).otherwise(0.0)
     return grouped.select("*", (F.col("mean") - half).alias("low"), (F.col("mean") + half).alias("high")).drop("values")

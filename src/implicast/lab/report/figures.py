@@ -21,7 +21,7 @@ from implicast.lab.tables import MEASURES
 
 Row = dict[str, Any]
 SIZE_INCHES = (6.4, 4.0)
-STYLE = {
+STYLE: Any = {
     "svg.fonttype": "none", "svg.hashsalt": "implicast", "font.family": "sans-serif", "font.size": 10.5,
     "axes.edgecolor": palette.INK, "axes.labelcolor": palette.INK, "text.color": palette.INK,
     "xtick.color": palette.INK, "ytick.color": palette.INK, "axes.spines.top": False, "axes.spines.right": False,
@@ -81,7 +81,9 @@ def lorenz_figure(curves: Sequence[Row], load: str, label: str) -> Drawn | None:
         axes.set_title(f"{load} over peers, {label}")
         _legend(axes, len(series))
         svg = svg_of(canvas)
-    halves = "; ".join(f"{name}: the busiest tenth of peers bears {_busiest(rows):.0%}" for name, rows in series.items())
+    halves = "; ".join(
+        f"{name}: the busiest tenth of peers bears {_busiest(rows):.0%}" for name, rows in series.items()
+    )
     caption = f"Lorenz curves of {load} at {label}: the further below the diagonal, the less fair."
     return Drawn(f"lorenz_{load.lower()}", caption, f"{caption} {halves}.", svg)
 
@@ -117,7 +119,9 @@ def canvas_of(square: bool = False) -> tuple[Canvas, Axes]:
     return canvas, canvas.add_subplot()
 
 
-def _line(axes: Axes, name: str, rows: Sequence[Row], points: Sequence[str], numeric: bool, everyone: list[str]) -> None:
+def _line(
+    axes: Axes, name: str, rows: Sequence[Row], points: Sequence[str], numeric: bool, everyone: list[str]
+) -> None:
     ordered = sorted(rows, key=lambda row: row["position"])
     x = [float(row["point"]) if numeric else points.index(row["point"]) for row in ordered]
     design = ordered[0]["design"]
@@ -126,7 +130,9 @@ def _line(axes: Axes, name: str, rows: Sequence[Row], points: Sequence[str], num
         x, [row["mean"] for row in ordered], label=name, color=shade, marker=palette.mark(design), markersize=5,
         linestyle=palette.dash(name, design, everyone), linewidth=1.6,
     )  # fmt: skip
-    axes.fill_between(x, [row["low"] for row in ordered], [row["high"] for row in ordered], color=shade, alpha=0.18, linewidth=0)
+    axes.fill_between(
+        x, [row["low"] for row in ordered], [row["high"] for row in ordered], color=shade, alpha=0.18, linewidth=0
+    )
 
 
 def _scales(axes: Axes, asked: Figure, axis: Axis, points: Sequence[str], numeric: bool, rows: Sequence[Row]) -> None:
@@ -150,10 +156,19 @@ def _scales(axes: Axes, asked: Figure, axis: Axis, points: Sequence[str], numeri
 def _unit(measure: str) -> str:
     if measure.endswith("_G"):
         return "Gini coefficient (0 fair, 1 unfair)"
-    units = {"latency": "milliseconds", "STOR": "bytes", "PINK": "packets", "TINK": "packets", "R": "ratio to one server"}
+    units = {
+        "latency": "milliseconds",
+        "STOR": "bytes",
+        "PINK": "packets",
+        "TINK": "packets",
+        "R": "ratio to one server",
+    }
     if measure.endswith(("_messages", "_bytes")):
         return f"{measure.rpartition('_')[2]} per peer"
-    return next((unit for start, unit in units.items() if measure.startswith(start)), "messages" if measure.isupper() else measure)
+    return next(
+        (unit for start, unit in units.items() if measure.startswith(start)),
+        "messages" if measure.isupper() else measure,
+    )
 
 
 def _cost_meaning(measure: str) -> str:

@@ -22,7 +22,9 @@ from implicast.lab.report.figures import Drawn, lorenz_figure, measure_figure
 from implicast.lab.run import disagreements
 
 Row = dict[str, Any]
-DEFAULT_FIGURES = tuple(Figure(name, log) for name, log in (("POUT_M", True), ("TOUT_M", True), ("TOUT_G", False), ("RTH", True)))
+DEFAULT_FIGURES = tuple(
+    Figure(name, log) for name, log in (("POUT_M", True), ("TOUT_M", True), ("TOUT_G", False), ("RTH", True))
+)
 LOADS = ("TOUT", "TIN", "STOR")
 
 
@@ -32,7 +34,7 @@ def write(out: Path, pictures: Sequence[Drawn] = ()) -> Path:
     made = msgspec.convert(asked["experiment"], Experiment)
     rows = _rows(out, "summary")
     runs = _rows(out, "runs")
-    shown = [each for figure in made.figures or DEFAULT_FIGURES if (each := measure_figure(rows, figure, made.axis))]
+    shown = [drawn for figure in made.figures or DEFAULT_FIGURES if (drawn := measure_figure(rows, figure, made.axis))]
     curves = _curves(out, runs)
     _write_figures(out / "figures", [*shown, *curves, *pictures])
     filled = _template().render(
@@ -69,7 +71,9 @@ def _text(name: str) -> str:
 
 
 def _template() -> jinja2.Template:
-    return jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True).from_string(_text("page.html"))
+    return jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True).from_string(
+        _text("page.html")
+    )
 
 
 def _contract(out: Path, runs: Sequence[Row]) -> Row:
@@ -84,8 +88,10 @@ def _contract(out: Path, runs: Sequence[Row]) -> Row:
     broken = sum(any(row[name] for name in tables.BROKEN) for row in judged if row["run"] in done)
     seeds = {row["seed"] for row in runs}
     return {
-        "contract": list(by_series.values()), "contract_names": list(tables.CONTRACT), "contract_meanings": tables.CONTRACT,
-        "broken": tables.BROKEN, "kept": not broken and not failures, "verdict": _verdict(len(judged), broken, len(failures)),
+        "contract": list(by_series.values()), "contract_names": list(tables.CONTRACT),
+        "contract_meanings": tables.CONTRACT,
+        "broken": tables.BROKEN, "kept": not broken and not failures,
+        "verdict": _verdict(len(judged), broken, len(failures)),
         "failures": failures, "finished": len(done), "planned": len(runs), "seeds": len(seeds),
         "agreement": _agreement(out) if judged else "",
     }  # fmt: skip
@@ -93,7 +99,13 @@ def _contract(out: Path, runs: Sequence[Row]) -> Row:
 
 def _add(by_series: dict[str, Row], run: Row, judged: Row) -> None:
     series = by_series.setdefault(
-        run["series"], {"series": run["series"], "colour": palette.colour(run["design"]), "runs": 0, **dict.fromkeys(tables.CONTRACT, 0)}
+        run["series"],
+        {
+            "series": run["series"],
+            "colour": palette.colour(run["design"]),
+            "runs": 0,
+            **dict.fromkeys(tables.CONTRACT, 0),
+        },
     )
     series["runs"] += 1
     for name in tables.CONTRACT:
@@ -138,7 +150,9 @@ def _tables(rows: Sequence[Row], made: Experiment) -> list[Row]:
     for row in rows:
         by_measure[row["measure"]].append(row)
     known = [name for name in (*tables.MEASURES, *sorted(by_measure)) if name in by_measure]
-    return [_table(name, by_measure[name]) for name in dict.fromkeys(known) if any(row["mean"] for row in by_measure[name])]
+    return [
+        _table(name, by_measure[name]) for name in dict.fromkeys(known) if any(row["mean"] for row in by_measure[name])
+    ]
 
 
 def _table(name: str, rows: Sequence[Row]) -> Row:
@@ -149,7 +163,9 @@ def _table(name: str, rows: Sequence[Row]) -> Row:
         {"series": one, "colour": palette.colour(design), "cells": [cells.get((one, point), "") for point in points]}
         for one, design in series
     ]
-    meaning = tables.MEASURES.get(name, name.replace("_", " ") + (" per peer" if name.endswith(("_messages", "_bytes")) else ""))
+    meaning = tables.MEASURES.get(
+        name, name.replace("_", " ") + (" per peer" if name.endswith(("_messages", "_bytes")) else "")
+    )
     return {"measure": name, "meaning": meaning, "points": points, "rows": body}
 
 
@@ -171,7 +187,8 @@ def _provenance(asked: Row, runs: Sequence[Row]) -> Row:
     again = f"implicast lab run {asked['experiment']['name']} --scale {asked['scale']}"
     again += f" --runs {asked['runs']}" if asked["runs"] else ""
     return {
-        **asked["provenance"], "seeds": ", ".join(map(str, seeds)), "simulation": f"{seconds:.0f} s, {messages:,} messages",
+        **asked["provenance"], "seeds": ", ".join(map(str, seeds)),
+        "simulation": f"{seconds:.0f} s, {messages:,} messages",
         "again": again, "a single run": next((row["command"] for row in runs if row["error"] is None), ""),
     }  # fmt: skip
 

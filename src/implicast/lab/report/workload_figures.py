@@ -30,14 +30,17 @@ def _rank_figure(rows: list[Row], of: str) -> Drawn:
     with mpl.rc_context(STYLE):
         canvas, axes = canvas_of()
         axes.loglog(ranks, listed, ".", color=palette.COLOURS["opchord-pubsub"], markersize=3)
-        weights = ranks ** -fitted.likelihood
+        weights = ranks**-fitted.likelihood
         label = f"Zipf, exponent {fitted.likelihood:.2f}"
-        axes.loglog(ranks, weights / weights.sum() * sum(listed), color=palette.COLOURS["condcast"], linewidth=1.2, label=label)
+        axes.loglog(
+            ranks, weights / weights.sum() * sum(listed), color=palette.COLOURS["condcast"], linewidth=1.2, label=label
+        )
         axes.set(xlabel="rank", ylabel="peers that register it" if of == "registrations" else "casts to it")
         axes.set_title(f"{'Tags of registrations' if of == 'registrations' else 'Targets of casts'} by rank")
         axes.legend()
         svg = svg_of(canvas)
-    caption = f"Rank and frequency of {of}, with the likeliest Zipf law (exponent {fitted.likelihood:.2f}, slope {fitted.slope:.2f})."
+    law = f"exponent {fitted.likelihood:.2f}, slope {fitted.slope:.2f}"
+    caption = f"Rank and frequency of {of}, with the likeliest Zipf law ({law})."
     return Drawn(f"ranks_{of}", caption, caption, svg)
 
 
@@ -50,5 +53,6 @@ def _group_figure(counted: list[tuple[int, int]]) -> Drawn:
         axes.set(xlabel="casts, largest group first", ylabel="peers in the group")
         axes.set_title("Sizes of implicit groups")
         svg = svg_of(canvas)
-    caption = f"Group sizes of {len(sizes)} casts: largest {sizes[0]:,}, median {int(np.median(sizes)):,}, empty {np.mean(sizes == 0):.0%}."
+    middle, empty = int(np.median(sizes)), float(np.mean(sizes == 0))
+    caption = f"Group sizes of {len(sizes)} casts: largest {sizes[0]:,}, median {middle:,}, empty {empty:.0%}."
     return Drawn("group_sizes", caption, caption, svg)
