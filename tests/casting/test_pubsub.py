@@ -12,7 +12,7 @@ from implicast.language.attributes import Schema
 from implicast.language.parse import describe, parse
 from implicast.language.target import Description, Predicate, Target, Term, Value
 from implicast.peer.events import Joined, Left, Notice, Refused, Registered, Withdrawn
-from implicast.peer.subscriber import Subscribed, Unsubscribed
+from implicast.peer.subscriber import Subscribed, Subscriber, Unsubscribed
 from implicast.peer.wire import Codec
 from implicast.space.digest import stream
 from implicast.workload.pubsub import Ranges
@@ -256,3 +256,26 @@ def test_all_but_one_may_leave_at_once_and_nothing_is_lost(seed: int) -> None:
     assert len(ring.heard(Left)) == 7
     assert {slot[2] for slot in ring.members[3].shelves.lists} == set(range(100, 400))
     assert ring.design.objections(ring.members) == []
+
+
+def test_centralised_speaks_of_values_too() -> None:
+    chance, count = stream(9, "central"), 30
+    central = design("centralised")
+    network = build("flat", hosts=count, infrastructure=1, seed=1)
+    world = CountingWorld(network, 1, codec=Codec(central.kinds))
+    population = central.assemble(Plan(count, 1, central.settle({}), 1, world.host, network.latency_us))
+    members = [peer for peer in population if isinstance(peer, Subscriber)]
+    for address, peer in enumerate(population):
+        world.place(address, peer)
+    descriptions = [random_description(chance) for _ in members]
+    for member, description in zip(members, descriptions, strict=True):
+        world.at(0, REGISTER, lambda member=member, description=description: member.register(description))
+    world.run()
+
+    for _ in range(20):
+        target = random_target(chance)
+        world.events.clear()
+        world.at(world.now_us, REGISTER, lambda target=target: members[0].cast(target, b""))
+        world.run()
+        told = sorted(address for _, address, event in world.events if isinstance(event, Notice))
+        assert told == [n for n, each in enumerate(descriptions) if target.selects(each)]
