@@ -56,6 +56,10 @@ class Hops(Part):
         self._open.ask((to, cast), (message, REPEATS_MAX))
         self.host.send(to, message)
 
+    def drop(self, to: Address, cast: CastId) -> None:
+        """It need not be confirmed any more."""
+        self._open.answer((to, cast))
+
     def confirm(self, sender: Address, cast: CastId) -> None:
         self.host.send(sender, Got(cast))
 

@@ -27,7 +27,7 @@ def _breadth_first(brokers: Mapping[Address, Backbone]) -> dict[Address, Address
     found = [first]
     for address in found:
         for neighbour in brokers[address].neighbours:
-            if neighbour not in order and address in brokers[neighbour].neighbours:
+            if neighbour in brokers and neighbour not in order and address in brokers[neighbour].neighbours:
                 order[neighbour] = address
                 found.append(neighbour)
     return order

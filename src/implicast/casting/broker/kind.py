@@ -1,30 +1,35 @@
-"""BROKER: each client describes itself to the nearest of several brokers, and the brokers pass casts along a tree.
+"""Brokers and clients of a kind world: Listing 2 of the thesis (chapter 6).
 
-Thesis chapter 6, Listing 2. A broker keeps its own clients' descriptions in an inverted index and, for each neighbour,
-a Bloom filter of the tags registered beyond it (`overlay/backbone`). A cast goes from broker to broker wherever the
-filters let it, never back, and from each broker to its own selected clients. Excluded tags and predicates cannot be
-seen in a filter: they are left to the broker's index.
+A broker keeps its own clients' descriptions in an inverted index and, for each neighbour, a Bloom filter of the tags
+registered beyond it (`overlay/backbone`). A cast goes from broker to broker wherever the filters let it, never back,
+and from each broker to its own selected clients. Excluded tags and predicates cannot be seen in a filter: they are left
+to the broker's index.
 
 A description is complete when the whole backbone routes by it. One that is replaced or withdrawn leaves the index at
 once; its tags stay in the filters until the next generation, which costs messages but never a wrong notice. Left out:
-brokers that die.
+brokers that die (`alive.py`).
 """
 
-from collections.abc import Sequence
-from math import ceil
 from typing import Any
 
-from implicast.casting.designs import Design, Plan
+from implicast.casting.broker.messages import (
+    Again,
+    Forward,
+    Got,
+    Here,
+    Notify,
+    Probe,
+    Publish,
+    Register,
+    Repeat,
+    Stored,
+)
 from implicast.casting.inbox import Inbox, Seen
 from implicast.language.index import Index
-from implicast.language.parameters import Parameter, Parameters
+from implicast.language.parameters import Parameters
 from implicast.language.target import Description, Target
 from implicast.overlay.backbone.backbone import Backbone
-from implicast.overlay.backbone.messages import KINDS
-from implicast.overlay.backbone.objections import objections as backbone_objections
-from implicast.overlay.backbone.tree import by_rank, nearest, spanning_tree
 from implicast.peer.contract import Address, CastId, Host, Message, Part, Peer, handles
-from implicast.peer.errors import ParameterError
 from implicast.peer.events import Joined, Left, Registered, Withdrawn
 from implicast.peer.member import Member
 from implicast.peer.pending import Pending
@@ -34,69 +39,8 @@ PATIENCE_US = 5_000_000
 REPEAT_US = 2_000_000
 REPEATS_MAX = 10
 """A hop of a cast that is not confirmed is repeated every two seconds, ten times; then the receiver counts as gone."""
-BROKERS_LEAST = 2
 GONE_LEAST = 64
 """Fewer tags gone than this are not worth a new generation of filters."""
-
-
-class Probe(Message):
-    """A client that looks for the nearest broker asks all of them; the first to answer is it."""
-
-
-class Here(Message):
-    """A broker answers a probe."""
-
-
-class Register(Message):
-    """A client tells its broker what it is; `None`: nothing any more."""
-
-    version: int
-    description: Description | None
-
-
-class Stored(Message):
-    """The broker has this version, and the backbone routes by it."""
-
-    version: int
-
-
-class Publish(Message):
-    """A client asks its broker to carry a cast."""
-
-    cast: CastId
-    target: Target
-    payload: bytes
-
-
-class Forward(Message):
-    """A broker passes a cast to a neighbour."""
-
-    cast: CastId
-    target: Target
-    payload: bytes
-
-
-class Notify(Message):
-    """A broker tells a client of a cast that selects it."""
-
-    cast: CastId
-    target: Target
-    payload: bytes
-
-
-class Got(Message):
-    """Confirms one hop of a cast."""
-
-    cast: CastId
-
-
-class Again(Message):
-    """Rings when a client's broker has not answered for a while."""
-
-
-class Repeat(Message):
-    """Rings when a hop of a cast has not been confirmed for a while."""
-
 
 Hop = Publish | Forward | Notify
 
@@ -322,71 +266,3 @@ class Broker(Peer, parts={"hops": Hops, "backbone": Backbone}):
         for neighbour in self.backbone.neighbours:
             if neighbour != sender and self.backbone.leads(neighbour, hop.target):
                 self.hops.send(neighbour, forward)
-
-
-def brokers_wanted(peers: int, parameters: Parameters) -> int:
-    """How many brokers: the number given, or a share of the peers; at least two."""
-    given = int(parameters["brokers"]) or ceil(peers * float(parameters["broker_share"]))
-    return max(BROKERS_LEAST, given)
-
-
-def assemble(plan: Plan) -> list[Peer]:
-    """Clients at their nearest brokers, brokers on their tree; nothing is registered yet."""
-    brokers = _brokers(plan)
-    neighbours = spanning_tree(brokers, plan.latency_us)
-    acknowledge = bool(plan.parameters["acknowledge"])
-    clients: list[Peer] = [
-        Client(client, plan.host(client), brokers, nearest(client, brokers, plan.latency_us, plan.seed), acknowledge)
-        for client in range(plan.peers)
-    ]
-    root = brokers[0]
-    return clients + [
-        Broker(broker, plan.host(broker), neighbours[broker], root, plan.parameters) for broker in brokers
-    ]
-
-
-def newcomer(plan: Plan, address: int) -> Member:
-    """A client that has yet to find its nearest broker; equally near ones answer in the order of its preference."""
-    brokers = by_rank(address, _brokers(plan), plan.seed)
-    return Client(address, plan.host(address), brokers, None, bool(plan.parameters["acknowledge"]))
-
-
-def objections(population: Sequence[Peer]) -> list[str]:
-    """The backbone is a tree, and every filter covers what lies beyond it."""
-    brokers = {peer.address: peer for peer in population if isinstance(peer, Broker)}
-    return backbone_objections(
-        {address: broker.backbone for address, broker in brokers.items()},
-        {address: broker.index.tags() for address, broker in brokers.items()},
-    )
-
-
-def _brokers(plan: Plan) -> list[int]:
-    if plan.infrastructure < 1:
-        raise ParameterError("broker: there are no hosts for brokers")
-    return list(range(plan.peers, plan.peers + plan.infrastructure))
-
-
-DESIGNS = (
-    Design(
-        name="broker",
-        summary="Brokers on a spanning tree serve the clients nearest to them and pass casts where filters let them.",
-        paper="Implicit group messaging, chapter 6",
-        assemble=assemble,
-        newcomer=newcomer,
-        kinds=(Probe, Here, Register, Stored, Publish, Forward, Notify, Got, *KINDS),
-        parameters=(
-            Parameter("brokers", 0, "how many brokers; 0: a share of the peers", 0, 100_000),
-            Parameter("broker_share", 0.01, "brokers as a share of peers, at least two, when `brokers` is 0", 0.0, 1.0),
-            Parameter("routing_error", 0.1, "chance that a filter passes a tag that nobody beyond holds", 1e-6, 0.9),
-            Parameter("expected_tags", 4096, "distinct tags that filters have room for at first; they grow", 1, 10**8),
-            Parameter(
-                "acknowledge",
-                False,
-                "every hop of a cast is confirmed and repeated until it is; for lossy networks, twice the messages",
-            ),
-        ),
-        languages=("tags", "attributes"),
-        infrastructure=brokers_wanted,
-        objections=objections,
-    ),
-)

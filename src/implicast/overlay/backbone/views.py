@@ -1,0 +1,185 @@
+"""Which brokers are there, and which tree joins them: agreed by asking the first of them.
+
+All brokers know the list of all brokers there could be. The *root* is the first of the list that one does not believe
+lost. Everybody watches the root; the root watches everybody, and whoever it finds changed it counts out or in again, by
+a new *view*: a tree over those that are there, with a number above all that were heard of. A broker follows the newest
+view. Two roots, in a partition, lead two trees; when they hear each other the later one steps back and the other
+counts all in again. A broker that comes back without memory says so by its number 0, and gets a new view.
+
+Being lost is private and ends at any word (`detector.py`); the lost are asked again from time to time, because
+silence would otherwise last for ever between two who believe each other dead.
+"""
+
+from collections.abc import Callable, Sequence
+
+from implicast.overlay.backbone.tree import Latency, spanning_tree
+from implicast.overlay.detector import DETECTOR_KINDS, Detector, DetectorSettings
+from implicast.peer.contract import Address, Host, Message, Part, handles
+
+AGAIN_US = 8_000_000
+"""How often those believed lost are asked again."""
+RANK_BITS = 17
+"""Of a view's number: who made it. No two brokers make views of the same number."""
+PATIENCE = DetectorSettings(tries=4)
+
+
+class Beat(Message):
+    """Are you there? I follow this view."""
+
+    epoch: int
+
+
+class Beating(Message):
+    """I am, and follow this view; 0: I have just come and know of none."""
+
+    epoch: int
+
+
+class View(Message):
+    """From now on these are your neighbours."""
+
+    epoch: int
+    root: int
+    neighbours: tuple[int, ...]
+    room: int
+    """For how many tags filters are to be made: all brokers' filters must have one size."""
+
+
+class Watch(Message):
+    """Rings when it is time to look for the other brokers."""
+
+    upkeep = True
+
+
+VIEW_KINDS = (Beat, Beating, View, *DETECTOR_KINDS)
+
+Follow = Callable[[View], None]
+
+
+class Views(Part):
+    """A broker's share in agreeing; `follow` is told of each view that it follows."""
+
+    __slots__ = ("_asked_us", "_brokers", "_follow", "_highest", "_latency_us", "_lost", "_members", "_number", "_room",
+                 "_stale", "_watch_us", "detector", "epoch", "followed")  # fmt: skip
+
+    def __init__(
+        self, address: int, host: Host, brokers: Sequence[int], latency_us: Latency, watch_us: int, follow: Follow,
+        room: Callable[[], int],
+    ) -> None:  # fmt: skip
+        super().__init__(address, host)
+        self._number = address
+        self._brokers, self._latency_us, self._watch_us = sorted(brokers), latency_us, watch_us
+        self._follow, self._room = follow, room
+        self.detector: Detector[Address] = Detector(address, host, PATIENCE, self._on_suspicion)
+        self.epoch = self._highest = 0
+        self._members: list[int] = []
+        self._lost: dict[Address, None] = {}
+        self._asked_us: dict[Address, int] = {}
+        self.followed: dict[Address, int] = {}
+        """At the root: the newest view that each broker said it follows."""
+        self._stale = False
+
+    def stand(self) -> None:
+        """All brokers are there and follow the first view."""
+        self.epoch = self._highest = 1 << RANK_BITS
+        self._members = list(self._brokers)
+        self.followed = dict.fromkeys(self._others(), self.epoch)
+        self._watch_later()
+
+    def arrive(self) -> None:
+        """This broker has just come, alone and without memory."""
+        for other in self._others():
+            self.host.send(other, Beating(0))
+        self._watch_later()
+
+    def heard(self, broker: Address) -> None:
+        """Any word from another broker."""
+        self._lost.pop(broker, None)
+        self.detector.heard(broker)
+
+    def root(self) -> int:
+        """The first broker that is not believed lost."""
+        return next(broker for broker in self._brokers if broker == self.address or broker not in self._lost)
+
+    def _others(self) -> list[int]:
+        return [broker for broker in self._brokers if broker != self.address]
+
+    def _on_suspicion(self, broker: Address) -> None:
+        self._lost[broker] = None
+
+    # --- looking
+
+    def _watch_later(self) -> None:
+        self.host.after(int(self._watch_us * (0.75 + 0.5 * self.host.rng.random())), Watch())
+
+    @handles(Watch)
+    def on_watch(self, alarm: Watch) -> None:
+        self._watch_later()
+        root = self.root()
+        for other in self._others():
+            if other in self._lost:
+                self._ask_again(other)
+            elif root in (self.address, other):
+                self.detector.check(other, self._watch_us, Beat(self.epoch))
+        if root == self.address:
+            self._lead()
+
+    def _ask_again(self, lost: Address) -> None:
+        if self._asked_us.get(lost, -AGAIN_US) + AGAIN_US <= self.host.now_us:
+            self._asked_us[lost] = self.host.now_us
+            self.host.send(lost, Beat(self.epoch))
+
+    def _lead(self) -> None:
+        """At the root: a new view if somebody has come or gone; the present one again to whoever missed it."""
+        members = [broker for broker in self._brokers if broker not in self._lost]
+        if members != self._members or self._stale:
+            self._stale = False
+            self._members = members
+            rank = self._brokers.index(self._number)
+            self.epoch = (((self._highest >> RANK_BITS) + 1) << RANK_BITS) + rank
+            self._highest = self.epoch
+            self.followed = {}
+            self._tell(members)
+            self._follow(View(self.epoch, self._number, self._tree()[self._number], self._room()))
+        else:
+            self._tell([broker for broker in members if self.followed.get(broker) != self.epoch])
+
+    def _tell(self, brokers: Sequence[int]) -> None:
+        others = [broker for broker in brokers if broker != self.address]
+        tree = self._tree() if others else {}
+        for broker in others:
+            self.host.send(broker, View(self.epoch, self._number, tree[broker], self._room()))
+
+    def _tree(self) -> dict[int, tuple[int, ...]]:
+        return spanning_tree(self._members, self._latency_us)
+
+    # --- hearing
+
+    @handles(Beat)
+    def on_beat(self, sender: Address, beat: Beat) -> None:
+        self.heard(sender)
+        self.host.send(sender, Beating(self.epoch))
+        self._note(sender, beat.epoch)
+
+    @handles(Beating)
+    def on_beating(self, sender: Address, beating: Beating) -> None:
+        self.heard(sender)
+        self._note(sender, beating.epoch)
+
+    def _note(self, sender: Address, epoch: int) -> None:
+        """The root must be above every view there is, and begin again for whoever has lost its memory."""
+        self._highest = max(self._highest, epoch)
+        if self.root() == self.address:
+            self._stale |= epoch > self.epoch or epoch < self.followed.get(sender, 0)
+            self.followed[sender] = epoch
+
+    @handles(View)
+    def on_view(self, sender: Address, view: View) -> None:
+        self.heard(sender)
+        self._highest = max(self._highest, view.epoch)
+        if self.root() == self.address:
+            self._stale |= view.epoch > self.epoch
+        elif view.epoch > self.epoch:
+            self.epoch = view.epoch
+            self._follow(view)
+        self.host.send(sender, Beating(self.epoch))
