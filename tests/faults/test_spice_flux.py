@@ -70,7 +70,9 @@ class Scene:
         return Description(tuple(sorted(self.rng.sample(TAGS, self.rng.randint(1, 4)))))
 
     def target(self) -> Target:
-        terms = {Term(tuple(sorted(self.rng.sample(TAGS, self.rng.randint(1, 2))))) for _ in range(self.rng.randint(1, 2))}
+        terms = {
+            Term(tuple(sorted(self.rng.sample(TAGS, self.rng.randint(1, 2))))) for _ in range(self.rng.randint(1, 2))
+        }
         return Target(tuple(sorted(each for each in terms if not any(set(o.has) < set(each.has) for o in terms))))
 
     def surfaces(self) -> list[object]:
@@ -102,7 +104,9 @@ class Scene:
 
 def scenes() -> Iterator[Scene]:
     for seed in range(12):
-        yield Scene(seed, dimensions=2 + seed % 3, choose=("first", "rarest")[seed % 2], frequency_limit=seed % 4 * 0.02)
+        yield Scene(
+            seed, dimensions=2 + seed % 3, choose=("first", "rarest")[seed % 2], frequency_limit=seed % 4 * 0.02
+        )
 
 
 @pytest.mark.parametrize("scene", list(scenes()), ids=lambda scene: f"seed{scene.seed}")

@@ -66,7 +66,10 @@ def test_verbs_of_tracts_are_verbs_of_sets(one: Tract, other: Tract) -> None:
 
 @given(small_tracts, st.integers(0, SMALL), st.integers(1, SMALL))
 def test_splitting_by_one_interval_is_intersecting_and_subtracting(tract: Tract, low: int, length: int) -> None:
-    assert split(tract, low, low + length) == (intersect(tract, (low, low + length)), subtract(tract, (low, low + length)))
+    assert split(tract, low, low + length) == (
+        intersect(tract, (low, low + length)),
+        subtract(tract, (low, low + length)),
+    )
 
 
 @given(small_tracts, small_tracts)
@@ -153,7 +156,9 @@ def test_the_compiled_clusters_are_the_readable_ones(data: st.DataObject, d: int
     found = kernels.divide(kernels.directions(np.array(centre(own)), rows, d), cosine_of(branch_factor)).tolist()
 
     expected = clusters(centre(own), boxes, branch_factor)
-    assert [[index for index, cluster in enumerate(found) if cluster == number] for number in range(max(found) + 1)] == expected
+    assert [
+        [index for index, cluster in enumerate(found) if cluster == number] for number in range(max(found) + 1)
+    ] == expected
 
 
 @given(st.data(), dimensions)

@@ -231,7 +231,10 @@ def routes_end(cases: int, seed: int) -> None:
             peers = rng.randrange(2, 80)
             make = rng.choice((uneven_ground, lambda n, d, r: uniform_ground(n, d, r.getrandbits(20))))
             ground = make(peers, dimensions, rng)
-        spans = [(low, min(CODES, low + (CODES >> rng.randrange(1, 20)))) for low in (rng.getrandbits(BITS) for _ in range(rng.randrange(1, 6)))]
+        spans = [
+            (low, min(CODES, low + (CODES >> rng.randrange(1, 20))))
+            for low in (rng.getrandbits(BITS) for _ in range(rng.randrange(1, 6)))
+        ]
         tract = union([*spans, *([(0, CODES >> 9), (CODES - (CODES >> 7), CODES)] if case % 3 == 0 else [])])
 
         found = spread(ground, rng.randrange(peers), tract, rng.choice((0.0, 0.5, pi / 3, 2.0, pi)), rng.random() < 0.8)
@@ -267,7 +270,7 @@ def test_close_landmarks_follow_each_other() -> None:
 
     order = landmark_order([10, 11, 12, 13, 14], lambda a, b: abs(places[a] - places[b]))
 
-    assert order == [10, 12, 14, 11, 13]
+    assert order in ([10, 12, 14, 11, 13], [13, 11, 14, 12, 10])
 
 
 def test_no_landmark_takes_more_than_its_share() -> None:

@@ -68,7 +68,9 @@ SURFACE = (
         pi,
         unit="rad",
     ),
-    Parameter("landmarks", 0, "landmarks that map the surface to the network; 0 places peers at random", 0, 4096),
+    Parameter(
+        "landmarks", 64, "landmarks that map an assembled surface to the network; 0 places peers at random", 0, 4096
+    ),
     Parameter("merge", True, "clusters with the same next hop share one message; the thesis sends one each"),
 )
 RELIEF = (

@@ -67,10 +67,14 @@ class Keeper(Member, parts={"surface": Ice}):
 
     def holdings(self) -> Any:
         titles = list(self.surface.atlas.titles.values())
-        return titles, [
-            (*key, registry.closed, registry.passed, list(registry.records.values()))
-            for key, registry in self.registries.items()
-        ], list(self.sealed.items())
+        return (
+            titles,
+            [
+                (*key, registry.closed, registry.passed, list(registry.records.values()))
+                for key, registry in self.registries.items()
+            ],
+            list(self.sealed.items()),
+        )
 
     # --- as a tenant of the surface
 

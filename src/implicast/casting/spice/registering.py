@@ -143,9 +143,7 @@ class Registering(Climbing):
             for root in part[::2]:
                 self.take(Store(copy.tag, root, 0, copy.records, copy.reply, FAN), copy.records)
 
-        self.surface.route(
-            copy.roots, deliver, branch=lambda part: Copy(copy.tag, part, copy.records, copy.reply)
-        )
+        self.surface.route(copy.roots, deliver, branch=lambda part: Copy(copy.tag, part, copy.records, copy.reply))
 
     def _fanned(self, stored: Stored) -> None:
         for consumer, version in stored.kept:

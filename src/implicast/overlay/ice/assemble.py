@@ -121,4 +121,3 @@ def settle(tiles: Tiling, surfaces: Sequence[Ice], latency_us: LatencyUs) -> Non
 def uniform_points(peers: int, draw: Callable[[int], int]) -> list[int]:
     """Places drawn anywhere on the surface; `draw` gives so many random bits."""
     return [draw(BITS) for _ in range(peers)]
-

