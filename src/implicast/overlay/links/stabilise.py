@@ -222,7 +222,7 @@ class Stabilise(Part):
         if alarm.life != self.me.life or self.state != IN:
             return
         self._check_left()
-        if self.right_silent >= self.settings.silent_rounds:
+        if self.rights and self.right_silent >= self.settings.silent_rounds:
             self._drop_right()
         if self.state == OUT:
             return
@@ -310,6 +310,7 @@ class Stabilise(Part):
             return
         if farewell.by == self.right and farewell.right is not None:
             self.rights = tuple(ref for ref in (farewell.right, *self.rights[1:]) if ref != self.me)
+            self.right_silent = 0
         if farewell.by == self.left:
             self.left = farewell.left
         self.above.moved()
