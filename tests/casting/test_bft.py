@@ -80,8 +80,8 @@ def test_places_that_join_by_messages_end_up_where_assembled_ones_are() -> None:
 def test_attribute_casts_reach_exactly_those_within_the_ranges() -> None:
     rng = Random(3)
     people = [
-        Description(("gpu",) * rng.randint(0, 1), (Value("age", rng.randint(-50, 50)), Value("city", rng.choice("abc"))))
-        for _ in range(80)
+        Description(("gpu",) * has, (Value("age", rng.randint(-50, 50)), Value("city", rng.choice("abc"))))
+        for has in [0, 1] * 40
     ]
     targets = [
         Target((Term(where=(Predicate("age", low, low + rng.randint(0, 40)),)),)) for low in range(-60, 60, 10)
@@ -169,7 +169,9 @@ def test_state_held_counts_every_contact_once() -> None:
 # --- the authority's office
 
 
-def an_application(network: Network, address: int, wanted: tuple[bytes, ...], given_up: tuple[bytes, ...] = ()) -> Apply:
+def an_application(
+    network: Network, address: int, wanted: tuple[bytes, ...], given_up: tuple[bytes, ...] = ()
+) -> Apply:
     signer = network.members[address]._signer
     bare = Apply(5, signer.public, wanted, given_up, b"")
     return Apply(5, signer.public, wanted, given_up, signer.sign(bare.body(address)))

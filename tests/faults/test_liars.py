@@ -125,6 +125,22 @@ def test_a_thousand_real_peers_of_which_a_fifth_lie(k: int, least: float, attack
 
 def test_designs_that_trust_their_peers_lose_much_to_silence() -> None:
     """So the table of attacks by design says something: the same liars do harm elsewhere."""
-    row = attack_row("spice", "silent", 0.2, peers=60, casts=12)
+    row = attack_row("dht", "silent", 0.2, peers=100, casts=24)
 
-    assert float(row["arrival"]) < 0.9
+    assert float(row["arrival"]) < 0.8
+
+
+def test_who_carries_everything_can_spoil_everything() -> None:
+    silent = attack_row("centralised", "silent", 0.0, peers=40, casts=12, infrastructure_lies=True)
+    forging = attack_row("centralised", "forging", 0.0, peers=40, casts=12, infrastructure_lies=True)
+
+    assert silent["arrival"] == 0.0
+    assert forging["forged"] == forging["expected"] != 0
+
+
+def test_an_authority_that_turns_silent_spoils_no_cast() -> None:
+    row = attack_row(
+        "bft", "silent", 0.0, peers=40, casts=12, infrastructure_lies=True, parameters={"signatures": "stand-in"}
+    )
+
+    assert row["arrival"] == 1.0

@@ -27,6 +27,8 @@ Row = dict[str, float | int | str]
 PATIENCE_US = 90_000_000
 """How long after the last cast its notices may still come; peers that ask liars again and again never rest."""
 SPACING_US = 1_000
+CLAIMED_MAX = 60
+"""Tags that a Sybil liar claims: as many as the authority of the careful design gives places for, beside the home."""
 
 
 class Assault:
@@ -43,7 +45,7 @@ class Assault:
         parameters: Mapping[str, Setting] | None = None,
         infrastructure_lies: bool = False,
     ) -> None:
-        self.design = design(name)
+        self.design, self.attack = design(name), attack
         settled = self.design.settle(parameters or {})
         peers = len(descriptions)
         self.descriptions, self.targets = descriptions, targets
@@ -68,6 +70,8 @@ class Assault:
         for address, description in enumerate(self.descriptions):
             world.at(world.now_us + address * SPACING_US, REGISTER, _registering(self._member(address), description))
         world.run()
+        if self.attack == "sybil":
+            self._crowd()
         world.run(world.now_us + self.design.settling_us)
         self.gang.act(self.population)
         before = world.carried
@@ -97,6 +101,15 @@ class Assault:
             "messages": self.messages,
             "breakdowns": self.breakdowns,
         }
+
+    def _crowd(self) -> None:
+        """Every liar describes itself anew, with the tags that casts ask for most."""
+        asked = Counter(tag for target in self.targets for term in target.terms for tag in term.has)
+        claimed = Description(tuple(sorted(tag for tag, _ in asked.most_common(CLAIMED_MAX))))
+        for address in sorted(self.gang.liars):
+            if isinstance(self.population[address], Member):
+                self.world.at(self.world.now_us + SPACING_US, REGISTER, _registering(self._member(address), claimed))
+        self.world.run()
 
     def _member(self, address: int) -> Member:
         peer = self.population[address]

@@ -9,7 +9,9 @@ So these attacks need to know nothing of the design:
     flooding         sends everything to many who should not get it
     forging          changes the payload of whatever carries one
 
-Two more are made for the skip graph and change nothing elsewhere:
+    sybil            claims to be everything: describes itself by as many tags as it is let, then forwards nothing
+
+Two more are made for the skip graph and are mere silence, or nothing at all, elsewhere:
 
     preempting       hands the genuine message on at once, to everyone it can, at too low a level; otherwise silent
     eclipsing        names only fellow liars to newcomers who ask for their neighbours; otherwise honest
@@ -228,6 +230,7 @@ ATTACKS: dict[str, Lie] = {
     "replaying": replaying,
     "flooding": flooding,
     "forging": forging,
+    "sybil": silent,
     "preempting": preempting,
     "eclipsing": eclipsing,
 }
