@@ -83,10 +83,10 @@ def newcomer(plan: Plan, address: int) -> Member:
 
 
 def revive(plan: Plan, address: int, written: Any) -> Peer:
-    """A broker comes back and remembers nothing: it has to be told of the tree, and of its clients by themselves."""
+    """A broker comes back and has to be told of the tree, and by its clients what they are."""
     if not plan.parameters["alive"]:
         raise ParameterError("broker: a broker can come back only with alive=true")
-    return LivingBroker(address, plan.host(address), _brokers(plan), None, plan.latency_us, plan.parameters)
+    return LivingBroker(address, plan.host(address), _brokers(plan), None, plan.latency_us, plan.parameters, written)
 
 
 def objections(population: Sequence[Peer]) -> list[str]:

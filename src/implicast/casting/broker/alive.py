@@ -5,7 +5,7 @@
 - A cast is confirmed to its publisher when all brokers of a view have it (`routes.py`), and repeated until then.
 - Notifications are repeated until confirmed, for 40 s; clients drop what they have heard.
 - Clients remind their broker of themselves; whoever does not for a lease is forgotten.
-- A broker that comes back remembers nothing; its clients tell it what they are at their next reminder.
+- A broker that comes back remembers one number; its clients tell it what they are at their next reminder.
 
 What is not promised: while its broker is dead and unnoticed, a client hears nothing; what it missed then stays missed.
 """
@@ -36,9 +36,9 @@ class LivingBroker(
 
     def __init__(
         self, address: int, host: Host, brokers: Sequence[int], neighbours: tuple[int, ...] | None,
-        latency_us: Latency, parameters: Parameters,
+        latency_us: Latency, parameters: Parameters, highest: int = 0,
     ) -> None:  # fmt: skip
-        """`neighbours`: in the first view; None for a broker that comes back and knows of no view."""
+        """`neighbours`: in the first view; None for a broker that comes back, and has the highest number it knew."""
         super().__init__(address, host, neighbours or (), brokers[0], parameters)
         self._others = frozenset(brokers) - {address}
         self.lease_us = int(float(parameters["check_s"]) * 1e6) * LEASES
@@ -54,15 +54,15 @@ class LivingBroker(
         self.views = Views(address, host, brokers, latency_us, watch_us, self._follow, room)
         self.detector = self.views.detector
         self.routes = Routes(address, host, self.backbone, self.notices.confirm)
-        self._rise(neighbours is None)
-        host.after(self.lease_us // LEASES, Sweep())
-
-    def _rise(self, back: bool) -> None:
-        if back:
-            self.views.arrive()
+        if neighbours is None:
+            self.views.arrive(highest)
         else:
             self.views.stand()
             self.backbone.stand(self.views.epoch)
+        host.after(self.lease_us // LEASES, Sweep())
+
+    def disk(self) -> int:
+        return self.views.highest
 
     def _follow(self, view: View) -> None:
         """Another tree: what is under way begins again in it."""

@@ -4,7 +4,8 @@ All brokers know the list of all brokers there could be. The *root* is the first
 lost. Everybody watches the root; the root watches everybody, and whoever it finds changed it counts out or in again, by
 a new *view*: a tree over those that are there, with a number above all that were heard of. A broker follows the newest
 view. Two roots, in a partition, lead two trees; when they hear each other the later one steps back and the other
-counts all in again. A broker that comes back without memory says so by its number 0, and gets a new view.
+counts all in again. A broker that comes back says so by its number 0, and gets a new view; all that it must have
+written down is the highest number it knew (`highest`), lest it uses one twice.
 
 Being lost is private and ends at any word (`detector.py`); the lost are asked again from time to time, because
 silence would otherwise last for ever between two who believe each other dead.
@@ -59,8 +60,9 @@ Follow = Callable[[View], None]
 class Views(Part):
     """A broker's share in agreeing; `follow` is told of each view that it follows."""
 
-    __slots__ = ("_asked_us", "_brokers", "_follow", "_highest", "_latency_us", "_lost", "_members", "_number", "_room",
-                 "_stale", "_watch_us", "detector", "epoch", "followed")  # fmt: skip
+    __slots__ = ("_asked_us", "_brokers", "_follow", "_latency_us", "_lost", "_members", "_number", "_room",
+                 "_stale", "_watch_us", "detector", "epoch", "followed",
+                 "highest")  # fmt: skip
 
     def __init__(
         self, address: int, host: Host, brokers: Sequence[int], latency_us: Latency, watch_us: int, follow: Follow,
@@ -71,7 +73,9 @@ class Views(Part):
         self._brokers, self._latency_us, self._watch_us = sorted(brokers), latency_us, watch_us
         self._follow, self._room = follow, room
         self.detector: Detector[Address] = Detector(address, host, PATIENCE, self._on_suspicion)
-        self.epoch = self._highest = 0
+        self.epoch = 0
+        self.highest = 0
+        """No view that this broker has heard of has a higher number; the one thing to be written down."""
         self._members: list[int] = []
         self._lost: dict[Address, None] = {}
         self._asked_us: dict[Address, int] = {}
@@ -81,13 +85,14 @@ class Views(Part):
 
     def stand(self) -> None:
         """All brokers are there and follow the first view."""
-        self.epoch = self._highest = 1 << RANK_BITS
+        self.epoch = self.highest = 1 << RANK_BITS
         self._members = list(self._brokers)
         self.followed = dict.fromkeys(self._others(), self.epoch)
         self._watch_later()
 
-    def arrive(self) -> None:
-        """This broker has just come, alone and without memory."""
+    def arrive(self, highest: int) -> None:
+        """This broker has come back, alone and without memory but for the highest number it knew."""
+        self.highest = highest
         for other in self._others():
             self.host.send(other, Beating(0))
         self._watch_later()
@@ -105,7 +110,13 @@ class Views(Part):
         return [broker for broker in self._brokers if broker != self.address]
 
     def _on_suspicion(self, broker: Address) -> None:
+        """If it was the root, all that might follow it are asked together: else each would cost a patience."""
+        was_root = broker == self.root()
         self._lost[broker] = None
+        if was_root:
+            for other in self._brokers[: self._brokers.index(self._number)]:
+                if other not in self._lost:
+                    self.detector.probe(other, Beat(self.epoch))
 
     # --- looking
 
@@ -136,8 +147,8 @@ class Views(Part):
             self._stale = False
             self._members = members
             rank = self._brokers.index(self._number)
-            self.epoch = (((self._highest >> RANK_BITS) + 1) << RANK_BITS) + rank
-            self._highest = self.epoch
+            self.epoch = (((self.highest >> RANK_BITS) + 1) << RANK_BITS) + rank
+            self.highest = self.epoch
             self.followed = {}
             self._tell(members)
             self._follow(View(self.epoch, self._number, self._tree()[self._number], self._room()))
@@ -168,7 +179,7 @@ class Views(Part):
 
     def _note(self, sender: Address, epoch: int) -> None:
         """The root must be above every view there is, and begin again for whoever has lost its memory."""
-        self._highest = max(self._highest, epoch)
+        self.highest = max(self.highest, epoch)
         if self.root() == self.address:
             self._stale |= epoch > self.epoch or epoch < self.followed.get(sender, 0)
             self.followed[sender] = epoch
@@ -176,7 +187,7 @@ class Views(Part):
     @handles(View)
     def on_view(self, sender: Address, view: View) -> None:
         self.heard(sender)
-        self._highest = max(self._highest, view.epoch)
+        self.highest = max(self.highest, view.epoch)
         if self.root() == self.address:
             self._stale |= view.epoch > self.epoch
         elif view.epoch > self.epoch:
