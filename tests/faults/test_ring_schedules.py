@@ -45,10 +45,10 @@ def test_two_thousand_schedules_open_plain_stabilising_in_most_runs() -> None:
 
 
 def test_the_cured_stabilising_is_whole_more_often_in_the_end_but_open_meanwhile() -> None:
-    plain = sum(bool(run_schedule(seed, "plain").objections) for seed in range(100))
-    cured = [run_schedule(seed, "cured") for seed in range(100)]
+    plain = sum(bool(run_schedule(seed, "plain").objections) for seed in range(50))
+    cured = [run_schedule(seed, "cured") for seed in range(50)]
 
-    assert sum(bool(verdict.open_events) for verdict in cured) > 80
+    assert sum(bool(verdict.open_events) for verdict in cured) > 40
     assert sum(bool(verdict.objections) for verdict in cured) < plain / 2
 
 
