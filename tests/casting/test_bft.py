@@ -6,8 +6,8 @@ import pytest
 from bft_network import EVERYONE, Network, tagged
 
 from implicast.casting.bft.keys import HOME, tag_realm
-from implicast.casting.bft.messages import Apply, Denied, Granted
-from implicast.casting.bft.settler import GRACE_US, Vacate
+from implicast.casting.bft.messages import Again, Apply, Denied, Granted
+from implicast.casting.bft.settler import GRACE_US, RETRY_US, Vacate
 from implicast.language.target import Description, Predicate, Target, Term, Value
 from implicast.peer.events import Registered, Withdrawn
 from implicast.world.attacks import Assault
@@ -221,3 +221,41 @@ def msg_with_other_address(network: Network) -> Apply:
     signer = network.members[2]._signer
     bare = Apply(5, signer.public, (), (), b"")
     return Apply(5, signer.public, (), (), signer.sign(bare.body(9)))
+
+
+def test_a_declined_application_leaves_the_applicant_as_it_was() -> None:
+    network = Network(20, places_max=4)
+    before = {each.key for each in network.office.authority.held("1")}
+
+    network.office.receive(1, an_application(network, 1, tuple(tag_realm(f"tag {each}") for each in range(9))))
+
+    assert {each.key for each in network.office.authority.held("1")} == before
+
+
+def test_a_newcomer_is_told_what_was_revoked_before_its_time() -> None:
+    network = Network(20)
+    network.office.publish_revoked(network.place(7))
+    assert len(network.sent(20)) == 20
+
+    network.office.receive(3, an_application(network, 3, (tag_realm("samba"),)))
+
+    ((_, granted),) = network.sent(20)
+    assert isinstance(granted, Granted)
+    assert granted.revocation is not None
+    assert network.place(7).serial in granted.revocation.serials
+
+
+def test_who_leaves_before_its_places_are_granted_gives_them_up() -> None:
+    network = Network(20, placing="joined")  # its members' applications are on their way
+    member = network.members[3]
+    member.leave()
+    network.ledgers[3].now_us += 2 * RETRY_US
+    member.wake(Again())
+    (application,) = [each for _, each in network.sent(3) if isinstance(each, Apply) and each.wanted]
+
+    network.office.receive(3, application)
+    for _, reply in network.sent(20):
+        member.receive(20, reply)
+
+    assert member.graph.places == {}
+    assert [each.given_up for _, each in network.sent(3) if isinstance(each, Apply)] == [application.wanted]

@@ -65,7 +65,7 @@ def assemble(plan: Plan, checks: frozenset[int] = ALL_CHECKS) -> list[Peer]:
     standing: Standing[Certificate] = Standing(founding.k, founding.vectors)
     members = [founding.member(address, standing) for address in range(plan.peers)]
     for member in members:
-        home = founding.office.grant(member.address, HOME, member.public)
+        (home,) = founding.office.grant(member.address, [HOME], member.public)
         member.graph.take(home, (), _nothing)
         member.settler.assembled(home)
     if plan.parameters["placing"] == "joined":

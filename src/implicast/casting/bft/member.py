@@ -153,9 +153,7 @@ class Bft(Member, parts={"graph": SkipGraph, "settler": Settler}):
 
     @handles(Revocation)
     def on_revocation(self, sender: Address, revocation: Revocation) -> None:
-        if self.gate.trust.learn(revocation):
-            self.graph.forget(lambda node: node.serial in revocation.serials)
-        else:
+        if not self.graph.learn(revocation):
             self.gate.refuse("old_or_forged_revocation")
 
     def _known(self, source: Source) -> Met | None:

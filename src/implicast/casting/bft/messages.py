@@ -5,7 +5,7 @@ import msgspec
 from implicast.casting.bft.multicast import Arc
 from implicast.language.target import Target
 from implicast.peer.contract import Address, CastId, Message
-from implicast.peer.identity import Certificate
+from implicast.peer.identity import Certificate, Revocation
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -77,11 +77,12 @@ class Apply(Message):
 
 
 class Granted(Message):
-    """The certificates asked for, and some peers to begin with, drawn by the authority."""
+    """The certificates asked for, some peers to begin with, drawn by the authority, and what it has revoked."""
 
     errand: int
     certificates: tuple[Certificate, ...]
     introducers: tuple[Address, ...]
+    revocation: Revocation | None
 
 
 class Denied(Message):

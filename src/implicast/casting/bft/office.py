@@ -5,12 +5,13 @@ has the places of one applicant. The first application fixes an applicant's publ
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from implicast.casting.bft.keys import HOME
 from implicast.casting.bft.messages import Apply, Denied, Granted
 from implicast.peer.contract import Address, Host, Peer, handles
-from implicast.peer.identity import Authority, Certificate, Declined
+from implicast.peer.identity import Authority, Certificate, Declined, Revocation
 from implicast.peer.signatures import Scheme
 
 INTRODUCERS = 3
@@ -20,14 +21,15 @@ INTRODUCERS = 3
 class Office(Peer):
     """Where places are applied for."""
 
-    __slots__ = ("_keys", "_scheme", "authority", "present", "refusals")
+    __slots__ = ("_keys", "_scheme", "authority", "present", "published", "refusals")
     role = "authority"
 
     def __init__(self, address: Address, host: Host, authority: Authority, scheme: Scheme) -> None:
         super().__init__(address, host)
         self.authority, self._scheme = authority, scheme
         self._keys: dict[Address, bytes] = {}
-        self.present: list[Address] = []
+        self.present: dict[Address, None] = {}
+        self.published: Revocation | None = None
         self.refusals: Counter[str] = Counter()
 
     @handles(Apply)
@@ -40,30 +42,42 @@ class Office(Peer):
         for realm in application.given_up:
             self.give_up(sender, realm)
         try:
-            certificates = tuple(self.grant(sender, realm, application.public) for realm in application.wanted)
+            certificates = tuple(self.grant(sender, application.wanted, application.public))
         except Declined as declined:
             self.refusals["declined"] += 1
             self.host.send(sender, Denied(application.errand, str(declined)))
             return
-        self.host.send(sender, Granted(application.errand, certificates, self._introducers(sender)))
+        granted = Granted(application.errand, certificates, self._introducers(sender), self.published)
+        self.host.send(sender, granted)
 
-    def grant(self, applicant: Address, realm: bytes, public: bytes) -> Certificate:
+    def grant(self, applicant: Address, wanted: Sequence[bytes], public: bytes) -> list[Certificate]:
+        """All of the places asked for, or `Declined` and none of them."""
+        before = len(self.authority.held(str(applicant)))
+        certificates: list[Certificate] = []
+        try:
+            for realm in wanted:
+                issued = self.authority.issue(str(applicant), realm, applicant, public, self.host.now_us)
+                certificates.append(issued)
+        except Declined:
+            for realm in wanted[: len(certificates)]:
+                if len(self.authority.held(str(applicant))) > before:
+                    self.authority.release(str(applicant), realm)
+            raise
         self._keys[applicant] = public
-        certificate = self.authority.issue(str(applicant), realm, applicant, public, self.host.now_us)
-        if realm == HOME and applicant not in self.present:
-            self.present.append(applicant)
-        return certificate
+        if HOME in wanted:
+            self.present.setdefault(applicant)
+        return certificates
 
     def give_up(self, applicant: Address, realm: bytes) -> None:
         self.authority.release(str(applicant), realm)
-        if realm == HOME and applicant in self.present:
-            self.present.remove(applicant)
+        if realm == HOME:
+            self.present.pop(applicant, None)
 
     def publish_revoked(self, *certificates: Certificate) -> None:
         """Tell every peer present which certificates count no more."""
-        revocation = self.authority.revoke(self.host.now_us, *certificates)
+        self.published = self.authority.revoke(self.host.now_us, *certificates)
         for address in self.present:
-            self.host.send(address, revocation)
+            self.host.send(address, self.published)
 
     def holdings(self) -> Any:
         return [self.authority.held(str(applicant)) for applicant in self._keys]

@@ -34,8 +34,8 @@ class Settler(Part):
     """Keeps the places of a member in step with its description."""
 
     __slots__ = (
-        "_arriving", "_described", "_held", "_introducers", "_office", "_signer", "_standing", "_superfluous",
-        "_unanswered", "_wish", "graph",
+        "_arriving", "_departed", "_described", "_held", "_introducers", "_office", "_signer", "_standing",
+        "_superfluous", "_unanswered", "_wish", "graph",
     )  # fmt: skip
 
     def __init__(
@@ -52,6 +52,7 @@ class Settler(Part):
         self._held: dict[bytes, bytes] = {}  # realm -> key of our place there
         self._superfluous: dict[bytes, int] = {}  # realm -> version that no longer wanted it
         self._introducers: tuple[Address, ...] = ()
+        self._departed = False
         self._unanswered: Pending[int, Apply] = Pending(host, Again(), RETRY_US)
         self._arriving: dict[int, set[bytes]] = {}  # errand -> keys of places not yet arrived
         self._described: dict[int, bool] = {}  # version -> whether anything was said (else: withdrawn)
@@ -64,7 +65,7 @@ class Settler(Part):
 
     def begin(self, introducers: tuple[Address, ...]) -> None:
         """Take the home place."""
-        self._introducers = introducers
+        self._introducers, self._departed = introducers, False
         self._apply(JOINING, [HOME], [])
 
     def assembled(self, home: Certificate) -> None:
@@ -92,8 +93,8 @@ class Settler(Part):
         self._apply(version, [realm for realm in wanted if realm not in self._held], [])
 
     def depart(self) -> None:
-        """Give up everything."""
-        self._wish = None
+        """Give up everything, also what is yet to be granted."""
+        self._departed, self._wish = True, None
         self._quit(list(self._held))
 
     # --- errands
@@ -114,7 +115,7 @@ class Settler(Part):
         for realm in given_up:
             office.give_up(self.address, realm)
         try:
-            certificates = [office.grant(self.address, realm, self._signer.public) for realm in wanted]
+            certificates = office.grant(self.address, wanted, self._signer.public)
         except LocalError as declined:
             self.host.deliver(Refused("register", str(declined)))
             return
@@ -126,6 +127,11 @@ class Settler(Part):
         if sender != self._office or application is None or len(granted.certificates) != len(application.wanted):
             return
         self._unanswered.answer(granted.errand)
+        if self._departed:
+            self._apply(CLEARING, [], list(application.wanted))
+            return
+        if granted.revocation is not None:
+            self.graph.learn(granted.revocation)
         self._introducers = granted.introducers or self._introducers
         self._move_in(granted.errand, dict(zip(application.wanted, granted.certificates, strict=True)))
         self._next_wish()

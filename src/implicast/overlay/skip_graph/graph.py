@@ -27,7 +27,7 @@ from implicast.overlay.skip_graph.place import Place, answer
 from implicast.overlay.skip_graph.standing import Standing
 from implicast.overlay.skip_graph.table import Table
 from implicast.peer.contract import Address, Host, Part, handles
-from implicast.peer.identity import Certificate, Trust
+from implicast.peer.identity import Certificate, Revocation, Trust
 from implicast.peer.pending import Pending
 from implicast.peer.signatures import Signer
 from implicast.space.vector import Vectors
@@ -41,6 +41,8 @@ CLAIM_WINDOW_US = 30_000_000
 GONE_MAX = 4_096
 """Farewells remembered, so that a recorded claim cannot bring the departed back within the window."""
 
+NEIGHBOURS_MAX = 1_024
+"""Named in one answer; honest ones name 50 to 200. A liar must not keep us checking certificates."""
 FAREWELLS_MAX = 256
 """Farewells kept at hand for those who ask after a place that was left: old answers of others still name it."""
 
@@ -179,7 +181,7 @@ class SkipGraph(Part):
             return
         self._unanswered.answer((told.claimant, whom))
         place.waiting.pop(whom, None)
-        place.learn([node for node in told.nodes if self._sound(node)])
+        place.learn([node for node in told.nodes[:NEIGHBOURS_MAX] if self._sound(node)])
         self._go_on(place)
 
     @handles(Heard)
@@ -254,11 +256,15 @@ class SkipGraph(Part):
             elif asked:
                 self._go_on(place)
 
-    def forget(self, unwanted: Callable[[Certificate], bool]) -> None:
-        """Drop entries whose certificates count no more, and mend the lists."""
+    def learn(self, revocation: Revocation) -> bool:
+        """Drop entries whose certificates count no more, and mend the lists. False for an old or a forged list."""
+        if not self._trust.learn(revocation):
+            return False
+        revoked = frozenset(revocation.serials)
         for place in list(self.places.values()):
-            for key in [key for key, node in place.known.items() if unwanted(node)]:
+            for key in [key for key, node in place.known.items() if node.serial in revoked]:
                 self._mend(place, key)
+        return True
 
     def _mend(self, place: Place, gone: bytes) -> None:
         """Take an entry out and look for whoever is to be listed in its stead."""
