@@ -5,6 +5,10 @@ be notified of a cast when a registration of it was complete at the time of the 
 during the cast's flight is selected; it *may* be when one of them is (`world/invariants.py` says the same in plain
 Python, and tests hold the two equal). The selection itself is `lab/matching.py`.
 
+Peers are cut into blocks; a task has the registrations and notifications of one block and all casts of a run, resolves
+every cast by bitmaps and compares as sorted arrays. What comes out are counts: a row for every pair that was or
+should have been notified would cost more than twice the time (ten million of them: 80 s of processor time).
+
 Where peers come and go, whoever crashed within a cast's flight need not be notified, and what a cast owes is excused
 when its publisher was gone before it knew how the cast ended.
 """
@@ -17,53 +21,43 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from implicast.lab import matching, tables
-from implicast.lab.groups import BLOCK_BITS
 from implicast.world.invariants import FLIGHT_US, LATE_US, NEVER_US
 
-INVITED = pa.schema(
-    [("run", pa.string()), ("cast", pa.int32()), ("peer", pa.int32()), ("must", pa.bool_()), ("excused", pa.bool_()),
-     ("from_us", pa.int64())]
-)  # fmt: skip
-"""A peer that may be told of a cast from a time on; whether it must be; whether the cast is excused if it is not."""
+BLOCK_BITS = 13
+"""A block is 2**13 peers: were all of them notified of each of a thousand casts, a task would hold 8 million rows."""
+WIDTH = 1 << BLOCK_BITS
 
 
 def verdicts(
     registrations: DataFrame, casts: DataFrame, notices: DataFrame, gone: DataFrame | None = None
 ) -> DataFrame:
     """(run, expected, notified, missing, ...), a row for every run with casts. `gone`: (run, peer, gone_us)."""
-    real, invented = _sorted_out(notices, casts)
-    allowed = invited(registrations, casts, gone).withColumns(
-        {"time_us": F.lit(None).cast("bigint"), "wait_us": F.lit(None).cast("bigint")}
+    block = F.shiftright("peer", BLOCK_BITS)
+    timed, asked = _with_departures(registrations, casts, gone)
+    held = timed.select(
+        "run", block.alias("block"), "peer", "version", "begun_us", "completed_us", "gone_us", "tags", "values"
     )
-    nothing = {
-        name: F.lit(None).cast(kind)
-        for name, kind in (("must", "boolean"), ("excused", "boolean"), ("from_us", "bigint"))
-    }
-    told = real.select(
-        "run", "cast", "peer", "time_us", (F.col("time_us") - F.col("made_us")).alias("wait_us")
-    ).withColumns(nothing)
-    # One pass over the union of both sides: a full outer join would shuffle and sort each of them.
-    paired = allowed.unionByName(told).groupBy("run", "cast", "peer").agg(
-        F.coalesce(F.max("must"), F.lit(False)).alias("must"),
-        F.coalesce(F.max("excused"), F.lit(False)).alias("excused"),
-        F.min("from_us").alias("from_us"), F.min("time_us").alias("time_us"), F.min("wait_us").alias("wait_us"),
-        F.count("time_us").alias("told"),
+    told = notices.select("run", block.alias("there"), "cast", "peer", "time_us")
+    blocks = held.select("run", F.col("block").alias("there")).unionByName(told.select("run", "there")).distinct()
+    put = told.unionByName(asked.join(blocks, "run"), allowMissingColumns=True)
+    counted = (
+        held.groupBy("run", "block").cogroup(put.groupBy("run", "there"))
+        .applyInArrow(_judge, tables.schema(tables.RUN_CONTRACT))
     )  # fmt: skip
-    return _counted(paired, casts, notices, invented)
+    summed = counted.groupBy("run").agg(*(F.sum(name).alias(name) for name in tables.CONTRACT))
+    return casts.select("run").distinct().join(summed, "run", "left").fillna(0)
 
 
-def _counted(paired: DataFrame, casts: DataFrame, notices: DataFrame, invented: DataFrame) -> DataFrame:
-    told, must, excused = F.col("told") > 0, F.col("must"), F.col("excused")
-    welcome = F.coalesce(F.col("from_us") <= F.col("time_us"), F.lit(False))
-    absent = must & ~told
-    counted = paired.groupBy("run").agg(
-        F.count_if(must & ~(absent & excused)).alias("expected"), F.count_if(absent & ~excused).alias("missing"),
-        F.count_if(absent & excused).alias("excused"), F.sum(F.greatest(F.col("told") - 1, F.lit(0))).alias("repeated"),
-        F.count_if(told & ~welcome).alias("uninvited"), F.count_if(F.col("wait_us") > LATE_US).alias("late"),
-    )  # fmt: skip
-    heard = notices.groupBy("run").agg(F.count("*").alias("notified"))
-    runs = casts.select("run").distinct()
-    return runs.join(counted, "run", "left").join(heard, "run", "left").join(invented, "run", "left").fillna(0)
+def _with_departures(registrations: DataFrame, casts: DataFrame, gone: DataFrame | None) -> tuple[DataFrame, DataFrame]:
+    """Registrations with the time their peer was gone; casts with whether they are excused for whom they missed."""
+    if gone is None:
+        timed, asked = (each.withColumn("gone_us", F.lit(NEVER_US)) for each in (registrations, casts))
+    else:
+        timed = registrations.join(gone, ["run", "peer"], "left").fillna(NEVER_US, ["gone_us"])
+        leaver = gone.select("run", F.col("peer").alias("publisher"), "gone_us")
+        asked = casts.join(leaver, ["run", "publisher"], "left").fillna(NEVER_US, ["gone_us"])
+    excused = F.col("gone_us") < F.coalesce("settled_us", F.col("time_us") + FLIGHT_US)
+    return timed, asked.select("run", "cast", "time_us", "target", excused.alias("excused"))
 
 
 def departures(lives: DataFrame, registrations: DataFrame) -> DataFrame:
@@ -74,52 +68,74 @@ def departures(lives: DataFrame, registrations: DataFrame) -> DataFrame:
     return crashed.unionByName(left)
 
 
-def _sorted_out(notices: DataFrame, casts: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """Notices of casts that were made before, and (run, invented): how many there are of the others."""
-    made = F.broadcast(casts.select("run", "cast", F.col("time_us").alias("made_us")))
-    judged = notices.join(made, ["run", "cast"], "left")
-    real = F.coalesce(F.col("time_us") >= F.col("made_us"), F.lit(False))
-    return judged.where(real), judged.where(~real).groupBy("run").agg(F.count("*").alias("invented"))
+def _judge(registrations: pa.Table, put: pa.Table) -> pa.Table:
+    """The counts of one block of peers of one run."""
+    if not len(put):
+        return tables.RUN_CONTRACT.empty_table()
+    is_cast = matching.column(put, "target").is_valid()
+    casts, told = put.filter(is_cast).sort_by("cast"), put.filter(_not(is_cast))
+    count = _compare(_Invited(registrations, casts), _Told(told, casts))
+    count["notified"] = len(told)
+    return pa.Table.from_pylist([{"run": put["run"][0].as_py(), **count}], schema=tables.RUN_CONTRACT)
 
 
-def invited(registrations: DataFrame, casts: DataFrame, gone: DataFrame | None = None) -> DataFrame:
-    """(run, cast, peer, must, excused, from_us): whom each cast may reach, and whom it must."""
-    block = F.shiftright("peer", BLOCK_BITS).alias("block")
-    if gone is None:
-        timed, asked = (
-            registrations.withColumn("gone_us", F.lit(NEVER_US)),
-            casts.withColumn("gone_us", F.lit(NEVER_US)),
-        )
-    else:
-        timed = registrations.join(gone, ["run", "peer"], "left").fillna(NEVER_US, ["gone_us"])
-        leaver = gone.select("run", F.col("peer").alias("publisher"), "gone_us")
-        asked = casts.join(leaver, ["run", "publisher"], "left").fillna(NEVER_US, ["gone_us"])
-    excused = F.col("gone_us") < F.coalesce("settled_us", F.col("time_us") + FLIGHT_US)
-    blocked = timed.select("run", block, "peer", "version", "begun_us", "completed_us", "gone_us", "tags", "values")
-    put = asked.select("run", "cast", "time_us", "target", excused.alias("excused")).join(
-        blocked.select("run", F.col("block").alias("there")).distinct(), "run"
-    )
-    return (
-        blocked.groupBy("run", "block").cogroup(put.groupBy("run", "there"))
-        .applyInArrow(_invite, tables.schema(INVITED))
-    )  # fmt: skip
+def _not(mask: Any) -> Any:
+    return pa.array(~mask.to_numpy(zero_copy_only=False))
 
 
-def _invite(registrations: pa.Table, casts: pa.Table) -> pa.Table:
-    if not len(registrations) or not len(casts):
-        return INVITED.empty_table()
-    casts = casts.sort_by("cast")
-    versions = _Versions(registrations.sort_by([("peer", "ascending"), ("version", "ascending")]))
-    parts, lengths = [], []
-    for time_us, target in zip(matching.ints(casts, "time_us").tolist(), matching.targets(casts), strict=True):
-        selected = np.asarray(versions.block.selected(target).to_array(), np.int64)
-        parts.append(versions.invited(selected, time_us))
-        lengths.append(len(parts[-1][0]))
-    peers, must, from_us = (np.concatenate([part[index] for part in parts]) for index in range(3))
-    spread = pa.array(np.repeat(np.arange(len(lengths)), lengths))
-    of_cast = {name: matching.column(casts, name).take(spread) for name in ("run", "cast", "excused")}
-    columns = [of_cast["run"], of_cast["cast"], pa.array(peers, pa.int32()), must, of_cast["excused"], from_us]
-    return pa.table([pa.array(column) for column in columns], schema=INVITED)
+def _compare(invited: "_Invited", told: "_Told") -> dict[str, int]:
+    where = np.searchsorted(invited.key, told.key)
+    known = where < len(invited.key)
+    known[known] = invited.key[where[known]] == told.key[known]
+    welcome = known.copy()
+    welcome[known] = invited.from_us[where[known]] <= told.time_us[known]
+    absent = invited.must.copy()
+    absent[where[known]] = False
+    excused = int((absent & invited.excused).sum())
+    return {
+        "expected": int(invited.must.sum()) - excused,
+        "missing": int(absent.sum()) - excused,
+        "excused": excused,
+        "repeated": told.repeated,
+        "uninvited": int((~welcome).sum()),
+        "invented": told.invented,
+        "late": int((told.wait_us > LATE_US).sum()),
+    }
+
+
+class _Told:
+    """Distinct pairs that were notified, in ascending order of key, with the time of the first notification."""
+
+    def __init__(self, told: pa.Table, casts: pa.Table) -> None:
+        numbers, made_us = matching.ints(casts, "cast"), matching.ints(casts, "time_us")
+        cast, peer, time_us = (matching.ints(told, name) for name in ("cast", "peer", "time_us"))
+        place = np.minimum(np.searchsorted(numbers, cast), max(0, len(numbers) - 1))
+        real = (numbers[place] == cast) & (time_us >= made_us[place]) if len(numbers) else np.zeros(len(cast), bool)
+        key = place[real] * WIDTH + peer[real] % WIDTH
+        order = np.lexsort((time_us[real], key))
+        self.key, first = np.unique(key[order], return_index=True)
+        self.time_us = time_us[real][order][first]
+        self.wait_us = self.time_us - made_us[self.key // WIDTH]
+        self.invented = int((~real).sum())
+        self.repeated = len(key) - len(self.key)
+
+
+class _Invited:
+    """Pairs that may be notified, in ascending order of key: from when on; if they must be; if excused when not."""
+
+    def __init__(self, registrations: pa.Table, casts: pa.Table) -> None:
+        versions = _Versions(registrations.sort_by([("peer", "ascending"), ("version", "ascending")]))
+        parts = []
+        for place, (time_us, target) in enumerate(
+            zip(matching.ints(casts, "time_us").tolist(), matching.targets(casts), strict=True)
+        ):
+            selected = np.asarray(versions.block.selected(target).to_array(), np.int64)
+            peers, must, from_us = versions.invited(selected, time_us)
+            parts.append((place * WIDTH + peers % WIDTH, must, from_us))
+        empty = (np.empty(0, np.int64), np.empty(0, bool), np.empty(0, np.int64))
+        self.key, self.must, self.from_us = (np.concatenate(column) for column in zip(empty, *parts, strict=True))
+        excused = np.asarray(matching.column(casts, "excused").to_numpy(zero_copy_only=False), bool)
+        self.excused = excused[self.key // WIDTH]
 
 
 class _Versions:

@@ -1,0 +1,83 @@
+"""The laboratory's commands: what they refuse, before any session is started."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from implicast.cli import main
+from implicast.lab import session as sessions
+from implicast.lab.errors import NoSpark
+from implicast.lab.session import require_java
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["run", "nothing"], "there is no experiment 'nothing'; choose one of"),
+        (["run", "peers", "--scale", "huge"], "there is no scale 'huge'"),
+        (["run", "missing.toml"], "there is no experiment file missing.toml"),
+        (["run", "peers", "--conf", "nonsense"], "--conf nonsense: expected NAME=VALUE"),
+        (["measure", "nowhere"], "is not a journal and holds none"),
+        (["report", "nowhere"], "is not a laboratory directory"),
+        (["groups", "nowhere"], "is not a workload"),
+        (["workload", "zipf", "--out", "w", "--with", "skew=9"], "skew=9 is out of range"),
+        (["workload", "moon", "--out", "w"], "there is no workload 'moon'"),
+        (["workload", "corpus", "--out", "w"], "needs --bibliographies and --queries"),
+        (["workload", "corpus", "--out", "w", "--bibliographies", ".", "--queries", "q"], "no BibTeX file"),
+        (["workload", "tags", "--out", "w"], "needs --tagged"),
+    ],
+)
+def test_a_wrong_call_gets_one_sentence_and_nothing_is_started(
+    words: list[str], says: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("implicast.lab.cli.session", lambda *_, **__: pytest.fail("a session was started"))
+
+    result = CliRunner().invoke(main, ["lab", *words])
+
+    assert result.exit_code == 2, result.output
+    assert says in result.output
+    assert "Traceback" not in result.output
+    assert not (tmp_path / "w").exists()
+
+
+def test_the_experiments_are_listed_with_what_they_are_about() -> None:
+    result = CliRunner().invoke(main, ["lab", "list"])
+
+    assert result.exit_code == 0
+    assert "Extreme casts" in result.output
+    assert "thesis, section 8.3.1" in result.output
+
+
+def test_a_missing_java_is_said_with_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(NoSpark, match="needs Java 17 or later and none was found: install one"):
+        require_java()
+
+    old = tmp_path / "bin" / "java"
+    old.parent.mkdir()
+    old.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_402\"' >&2\n")
+    old.chmod(0o755)
+    with pytest.raises(NoSpark, match="is version 8"):
+        require_java()
+
+
+def test_a_case_study_without_its_data_says_how_to_name_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("IMPLICAST_DATA", raising=False)
+
+    result = CliRunner().invoke(main, ["lab", "run", "case-study"])
+
+    assert result.exit_code == 2
+    assert "--data or IMPLICAST_DATA" in result.output
+    assert not list(tmp_path.iterdir())
+
+
+def test_settings_of_the_session_are_quiet_local_and_in_utc() -> None:
+    settings = sessions._settings("local[*]", brief=False)
+
+    assert settings["spark.sql.session.timeZone"] == "UTC"
+    assert settings["spark.ui.enabled"] == "false"
+    assert settings["spark.driver.bindAddress"] == "127.0.0.1"
+    assert "spark.jars.packages" not in settings
