@@ -229,9 +229,27 @@ def test_repeated_questions_of_the_overlay_give_no_sample():
     watch.go(400_000)
     assert len(watch.pings) == 2
 
-    watch.detector.heard(HER)
+    watch.detector.answered(HER)
 
     assert watch.detector.rto_us(HER) == EVEN.rto_us
+
+
+def test_words_that_are_no_answers_teach_no_round_trip():
+    """Else a probe that was lost, ended by something else much later, would make the observer ever more patient."""
+    watch = Watch()
+    for _ in range(50):
+        watch.detector.probe(HER, Question())
+        watch.take()
+        watch.ledger.now_us += 1_000_000
+        watch.detector.heard(HER)
+    assert watch.detector.rto_us(HER) == EVEN.rto_us
+
+    for _ in range(50):
+        watch.detector.probe(HER, Question())
+        watch.take()
+        watch.ledger.now_us += 9_000_000
+        watch.detector.answered(HER)
+    assert watch.detector.rto_us(HER) == EVEN.rto_cap_us
 
 
 @pytest.mark.parametrize("verb", ["heard", "suspect", "say_gone"])

@@ -3,6 +3,7 @@
     detector = Detector(address, host, settings, suspected=self.on_suspicion)
     detector.heard(x)          # at every message from x: the cheapest probe is what comes anyway
     detector.probe(x)          # on silence; or probe(x, Check(...)): any message that x answers serves as probe
+    detector.answered(x)       # at the answer to such a message: `heard`, and a round trip to learn from
     detector.is_suspect(x)     # skip x in lists and fingers while this holds
     detector.say_gone(x)       # x said so itself: final
 
@@ -132,14 +133,20 @@ class Detector(Part, Generic[Who]):
     # --- what the overlay tells
 
     def heard(self, who: Who) -> None:
-        """Any word from a peer: it ends a probe, and every suspicion."""
+        """Any word from a peer: it ends a probe, and every suspicion. How long a probe took is not learnt from it."""
         self._suspects.pop(who, None)
         _renew(self._heard_us, who, self.host.now_us, self.settings.known_max)
         probe = self._open.get(who)
         if probe is not None:
+            self._ended(probe, None)
+
+    def answered(self, who: Who) -> None:
+        """The answer to the question with which a peer was probed."""
+        probe = self._open.get(who)
+        if probe is not None and len(probe.sent_us) == 1:
             # Karn's rule: which of several attempts was answered is unknown, so only a single one is a sample.
-            sample = next(iter(probe.sent_us.values())) if len(probe.sent_us) == 1 else None
-            self._answered(probe, sample)
+            self._ended(probe, next(iter(probe.sent_us.values())))
+        self.heard(who)
 
     def say_gone(self, who: Who) -> None:
         """It said itself that it left: that is final."""
@@ -183,9 +190,10 @@ class Detector(Part, Generic[Who]):
         return None if heard_us is None else self.host.now_us - heard_us
 
     def rto_us(self, who: Who) -> int:
-        """How long the first attempt waits: round trip plus four deviations, at least the least."""
+        """How long the first attempt waits: round trip plus four deviations, between the least and the longest wait."""
         known = self._round_trip.get(who)
-        return max(self.settings.rto_us, known.smoothed_us + 4 * known.deviation_us if known else 0)
+        estimate_us = known.smoothed_us + 4 * known.deviation_us if known else 0
+        return max(self.settings.rto_us, min(self.settings.rto_cap_us, estimate_us))
 
     def probe(self, who: Who, ask: Message | None = None) -> None:
         """Find out whether a peer is there; nothing if that is being found out already, or it is gone."""
@@ -212,12 +220,12 @@ class Detector(Part, Generic[Who]):
 
     def _wait_us(self, probe: Probe[Who]) -> int:
         rto_us = self.rto_us(probe.who)
-        wait_us = min(rto_us << probe.tried, max(rto_us, self.settings.rto_cap_us)) * (1 + self.health)
+        wait_us = min(rto_us << probe.tried, self.settings.rto_cap_us) * (1 + self.health)
         if not probe.tried or not self.settings.jitter:
             return wait_us
         return int(wait_us * (1 + self.settings.jitter * (2 * self.host.rng.random() - 1)))
 
-    def _answered(self, probe: Probe[Who], sent_us: int | None) -> None:
+    def _ended(self, probe: Probe[Who], sent_us: int | None) -> None:
         if sent_us is not None:
             self._sample(probe.who, self.host.now_us - sent_us)
         if not probe.tried and not probe.late:
@@ -250,7 +258,7 @@ class Detector(Part, Generic[Who]):
         probe = self._tokens.get(pong.token)
         if probe is not None:
             # A token tells which attempt was answered, so repeated ones are samples too; not if the observer slept.
-            self._answered(probe, None if probe.late else probe.sent_us[pong.token])
+            self._ended(probe, None if probe.late else probe.sent_us[pong.token])
             self.heard(probe.who)
         elif self._where is None:
             self.heard(cast(Who, sender))

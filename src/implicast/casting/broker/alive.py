@@ -19,7 +19,7 @@ from implicast.casting.reliable import Hops
 from implicast.language.parameters import Parameters
 from implicast.overlay.backbone.living import LivingBackbone
 from implicast.overlay.backbone.tree import Latency
-from implicast.overlay.backbone.views import View, Views
+from implicast.overlay.backbone.views import Beating, View, Views
 from implicast.overlay.detector import Detector
 from implicast.peer.contract import Address, Host, Message, handles
 
@@ -74,7 +74,7 @@ class LivingBroker(
             self.backbone.say(description.tags, (client, version))
 
     def receive(self, sender: Address, message: Message) -> None:
-        if sender in self._others:
+        if sender in self._others and type(message) is not Beating:
             self.views.heard(sender)
         super().receive(sender, message)
 

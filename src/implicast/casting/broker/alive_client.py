@@ -51,7 +51,7 @@ class LivingClient(Client, parts={"hops": Hops, "detector": Detector}):
 
     @handles(Known)
     def on_known(self, sender: Address, known: Known) -> None:
-        self.detector.heard(sender)
+        self.detector.answered(sender)
         if sender == self.broker and known.version < self.version and self.version not in self.unanswered:
             self._tell_again()
 

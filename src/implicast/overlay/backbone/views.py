@@ -174,6 +174,7 @@ class Views(Part):
 
     @handles(Beating)
     def on_beating(self, sender: Address, beating: Beating) -> None:
+        self.detector.answered(sender)
         self.heard(sender)
         self._note(sender, beating.epoch)
 
@@ -192,5 +193,6 @@ class Views(Part):
             self._stale |= view.epoch > self.epoch
         elif view.epoch > self.epoch:
             self.epoch = view.epoch
+            self._members = []  # of an own view of former times, that must not be taken for the present one
             self._follow(view)
         self.host.send(sender, Beating(self.epoch))
