@@ -294,3 +294,73 @@ def test_only_certified_neighbours_are_taken_from_an_answer() -> None:
 
     assert newcomer.graph.refusals == {"forged_certificate": 1}
     assert set(newcomer.graph.places[mine].known) == {strangers[0].key, strangers[1].key}
+
+
+# --- crashes and gaps
+
+
+def fresh_town(people: int, k: int = 3) -> Town:
+    town = Town(k)
+    town.grow(people, spacing_us=10_000_000)
+    for person in town.people:
+        person.graph.keep_fresh(1_000_000)
+    return town
+
+
+def living(town: Town) -> list[str]:
+    alive = [person for person in town.people if person.address in town.world.peers]
+    graphs = [(person.graph, key) for person in alive for key in person.graph.places]
+    return objections([graph.table(key) for graph, key in graphs], town.k, VECTORS)
+
+
+def test_who_crashes_is_dropped_by_all_within_a_turn_of_their_lists() -> None:
+    town = fresh_town(40)
+    for address in (3, 14, 15, 29):
+        town.world.crash(address)
+    assert living(town) != []
+
+    town.world.run(town.world.now_us + 120_000_000)
+
+    assert living(town) == []
+
+
+def test_neighbours_that_crash_together_are_dropped_too() -> None:
+    town = fresh_town(40)
+    in_order = sorted(town.people, key=lambda person: next(iter(person.graph.places)))
+    for person in in_order[20:24]:
+        town.world.crash(int(str(person.address)))
+
+    town.world.run(town.world.now_us + 180_000_000)
+
+    assert living(town) == []
+
+
+def test_an_entry_that_is_missing_somewhere_is_learned_from_others() -> None:
+    town = fresh_town(40)
+    place = next(iter(town.people[5].graph.places.values()))
+    forgotten = place.table.levels[0].nodes[0]
+    del place.known[forgotten.key]
+    place.trim()
+    assert living(town) != []
+
+    town.world.run(town.world.now_us + 60_000_000)
+
+    assert living(town) == []
+
+
+def test_who_was_silent_and_speaks_again_is_forgiven() -> None:
+    town, witness, _ = a_witness()
+    stranger = a_stranger(town)
+    certificate = town.certificate(stranger)
+    witness.receive(1, Announce(claim(stranger.graph._signer, PRESENT, certificate, 100)))
+    place = next(iter(witness.graph.places.values()))
+    witness.graph._fell_silent(place, certificate.key)
+    assert certificate.key not in place.known
+    place.settle()
+
+    spoken = claim(stranger.graph._signer, PRESENT, certificate, 100)
+    witness.receive(2, Announce(msgspec.structs.replace(spoken, signature=bytes(64))))
+    assert certificate.key not in place.known, "only its own voice counts"
+    witness.receive(1, Announce(claim(stranger.graph._signer, PRESENT, certificate, 101)))
+
+    assert certificate.key in place.known

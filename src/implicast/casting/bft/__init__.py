@@ -51,6 +51,11 @@ class Founding:
         gate = Gate(trust, self.vectors, Halves.of(self.k), self.checks)
         return Bft(address, host, graph, gate, signer, settler, self._manner())
 
+    def keep_fresh(self, member: Bft) -> None:
+        period_us = int(float(self.plan.parameters["refresh_s"]) * 1e6)
+        if period_us:
+            member.graph.keep_fresh(period_us)
+
     def _manner(self) -> Manner:
         parameters = self.plan.parameters
         window_us = int(float(parameters["window_s"]) * 1e6)
@@ -72,6 +77,7 @@ def assemble(plan: Plan, checks: frozenset[int] = ALL_CHECKS) -> list[Peer]:
         for member in members:
             member.graph.detach()
             member.settler.detach()
+            founding.keep_fresh(member)
     return [*members, founding.office]
 
 
@@ -80,7 +86,10 @@ def _nothing() -> None:
 
 
 def newcomer(plan: Plan, address: int) -> Member:
-    return Founding(plan).member(address, None)
+    founding = Founding(plan)
+    member = founding.member(address, None)
+    founding.keep_fresh(member)
+    return member
 
 
 def one_office(peers: int, parameters: Parameters) -> int:
@@ -118,6 +127,8 @@ DESIGNS = (
             Parameter("placing", "assembled", "places of registrations: put in at once, or joined by messages",
                       choices=("assembled", "joined")),
             Parameter("places_max", 64, "places that the authority gives one applicant", 1, 65_536),
+            Parameter("refresh_s", 0.0, "period in which a place that joined by messages asks one of its entries whether "
+                      "it is there; 0: never", 0, 86_400, unit="s"),
             Parameter("window_s", 60.0, "how long after it was cast a message may still arrive", 1, 86_400, unit="s"),
         ),
         languages=("tags", "attributes"),

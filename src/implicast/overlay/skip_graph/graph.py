@@ -5,7 +5,8 @@ by its own signed farewell. A peer has several places (one per tag it bears) on 
 in the graph, with its own certificate and lists; certificates once checked are remembered for all of them.
 
 In a standing graph (`standing.py`) places are put in at once and lists are cut from the full set: no messages.
-Left out: crashes. Entries that fall silent stay until their certificates expire; the k-redundant lists bear it.
+Who keeps fresh (`keep_fresh`) asks its entries in turn, drops those that stay silent towards itself, and learns whom
+it missed. Without it crashed entries stay until they are asked for another reason; the k-redundant lists bear it.
 """
 
 from collections import Counter
@@ -20,6 +21,7 @@ from implicast.overlay.skip_graph.messages import (
     Farewell,
     Heard,
     Neighbours,
+    Refresh,
     Waiting,
     claim,
 )
@@ -43,6 +45,9 @@ GONE_MAX = 4_096
 
 NEIGHBOURS_MAX = 1_024
 """Named in one answer; honest ones name 50 to 200. A liar must not keep us checking certificates."""
+FORGIVE_US = 300_000_000
+"""How long silence counts: longer than a table takes to be asked through, or others would teach us the dead again."""
+MUTE_MAX = 4_096
 FAREWELLS_MAX = 256
 """Farewells kept at hand for those who ask after a place that was left: old answers of others still name it."""
 
@@ -55,8 +60,8 @@ class SkipGraph(Part):
     """The places of one peer and all that keeps them listed where they belong."""
 
     __slots__ = (
-        "_arrived", "_farewells", "_gone", "_signer", "_trust", "_unanswered", "k", "places", "refusals", "standing",
-        "vectors",
+        "_arrived", "_farewells", "_gone", "_mute", "_period_us", "_signer", "_trust", "_unanswered", "k", "places",
+        "refusals", "standing", "vectors",
     )  # fmt: skip
 
     def __init__(
@@ -76,6 +81,8 @@ class SkipGraph(Part):
         self.refusals: Counter[str] = Counter()
         self._gone: dict[int, int] = {}  # serial of a certificate -> when its holder said farewell
         self._farewells: dict[bytes, Farewell] = {}
+        self._mute: dict[int, int] = {}  # serial of a certificate whose holder fell silent -> until when that counts
+        self._period_us = 0
         self._unanswered: Pending[Question, Request] = Pending(host, Waiting(), PATIENCE_US)
         self._arrived: dict[bytes, Callable[[], None]] = {}
 
@@ -202,8 +209,35 @@ class SkipGraph(Part):
             else:
                 place.waiting.pop(whom, None)
                 if isinstance(message, Ask) and message.place:
-                    place.give_up(whom)
+                    self._fell_silent(place, whom)
                 self._go_on(place)
+
+    def _fell_silent(self, place: Place, whom: bytes) -> None:
+        """Who does not answer me is not listed by me, whatever others say, until it speaks or some time has passed."""
+        node = place.asked.get(whom) or place.known.get(whom)
+        if node is not None:
+            self._mute[node.serial] = self.host.now_us + FORGIVE_US
+            if len(self._mute) > MUTE_MAX:
+                del self._mute[next(iter(self._mute))]
+        if place.searching:
+            place.give_up(whom)
+        elif whom in place.known:
+            self._mend(place, whom)
+
+    # --- keeping fresh
+
+    def keep_fresh(self, period_us: int) -> None:
+        """From now on ask one entry of every place per period (ring upkeep, D.2): probe and anti-entropy in one."""
+        self._period_us = period_us
+        self.host.after(int(period_us * self.host.rng.random()), Refresh())
+
+    @handles(Refresh)
+    def on_refresh(self, alarm: Refresh) -> None:
+        self.host.after(self._period_us, alarm)
+        for place in self.places.values():
+            node = None if place.searching or self.standing is not None else place.next_in_turn()
+            if node is not None and node.address != self.address and node.key not in place.waiting:
+                self._request(place, node.key, node.address, Ask(node.key, self._claim(place)))
 
     # --- what others ask and say
 
@@ -277,12 +311,15 @@ class SkipGraph(Part):
         flaw = self._trust.flaw(certificate, self.host.now_us)
         if flaw is None and certificate.serial in self._gone:
             flaw = "departed"
+        if flaw is None and self._mute.get(certificate.serial, -1) >= self.host.now_us:
+            flaw = "silent"
         if flaw is not None:
             self.refusals[flaw] += 1
         return flaw is None
 
     def _credible(self, verb: bytes, said: Claim) -> bool:
         """Whether the holder of a sound certificate said this itself, just now."""
+        muted_us = self._mute.pop(said.certificate.serial, None)  # it speaks: forgiven, if it is really it
         if not self._sound(said.certificate):
             return False
         if abs(self.host.now_us - said.sent_us) > CLAIM_WINDOW_US:
@@ -290,6 +327,8 @@ class SkipGraph(Part):
             return False
         if not self._trust.signed(said.certificate, said.body(verb), said.signature):
             self.refusals["forged_claim"] += 1
+            if muted_us is not None:
+                self._mute[said.certificate.serial] = muted_us
             return False
         return True
 

@@ -4,6 +4,8 @@
 there, and a recorded claim is worthless soon after. `Farewell` likewise: nobody can say it for another.
 """
 
+from typing import ClassVar
+
 import msgspec
 
 from implicast.peer.contract import Message
@@ -55,6 +57,12 @@ class Farewell(Message):
     """This claimant leaves its place for good."""
 
     claim: Claim
+
+
+class Refresh(Message):
+    """Rings when every place is to ask the next of its entries: whether it is there, and whom it lists."""
+
+    upkeep: ClassVar[bool] = True
 
 
 class Waiting(Message):

@@ -27,7 +27,7 @@ class Place:
     """A certificate, those known around it, the lists cut from them, and the wider every-class lists."""
 
     __slots__ = (
-        "asked", "askers", "certificate", "k", "known", "queue", "searching", "silent", "table",
+        "asked", "askers", "certificate", "k", "known", "queue", "searching", "silent", "table", "turn",
         "vectors", "waiting", "wide",
     )  # fmt: skip
 
@@ -41,6 +41,7 @@ class Place:
         self.queue: dict[bytes, Certificate] = {}
         self.waiting: dict[bytes, int] = {}  # whom, how often asked
         self.askers: dict[Address, None] = {}  # the latest, oldest first
+        self.turn = b""
         self.silent: set[bytes] = set()  # who did not answer in this search
 
     @property
@@ -86,6 +87,15 @@ class Place:
             self.asked = {}
         self._want(first)
 
+    def next_in_turn(self) -> Certificate | None:
+        """Whose turn it is to be asked whether it is there: the next listed, clockwise."""
+        listed = self.wide.contacts()
+        if not listed:
+            return None
+        node = next((node for node in listed if node.key > self.turn), listed[0])
+        self.turn = node.key
+        return node
+
     def mend(self, gone: bytes) -> None:
         """An entry is no more: ask two witnesses at each end of every list that it shortened, then only the new."""
         shortened = [level for level in self.wide.levels if any(node.key == gone for node in level.nodes)]
@@ -103,7 +113,8 @@ class Place:
         """Take one witness's answer in and follow its trail."""
         for node in nodes:
             self.enter(node)
-        self._want(self.nearest(nodes, PURSUED))
+        if self.searching:
+            self._want(self.nearest(nodes, PURSUED))
 
     def give_up(self, whom: bytes) -> None:
         """Somebody does not answer: not listed on the word of others, as long as this search lasts."""
