@@ -169,6 +169,35 @@ def test_every_replica_answers_alone() -> None:
         assert village.cast(publisher, "jazz") == list(range(20))
 
 
+def test_a_root_that_is_cast_to_too_often_has_its_level_raised() -> None:
+    village = Village(64, frequency_limit=0.1, storage_limit=3, replication="live", deepest_level=1)
+    for peer in range(20):
+        village.register(peer, "jazz", "chess")
+    for publisher in range(40):
+        assert village.cast(publisher, "jazz") == list(range(20))
+        village.world.run(village.world.now_us + 1_000_000)
+    village.register(30, "jazz")
+
+    ready = [
+        root for peer in village.peers for root in peer.copies.get("jazz", ()) if ("jazz", root) not in peer.unready
+    ]
+
+    assert len(ready) == 8
+    assert len({peer.address for peer in village.peers if peer.copies.get("chess")}) == 1
+    for publisher in (0, 21, 42, 63):
+        assert village.cast(publisher, "jazz") == [*range(20), 30]
+
+
+def test_a_tag_that_is_cast_seldom_stays_as_it_is() -> None:
+    village = Village(64, frequency_limit=0.1, storage_limit=3, replication="live")
+    village.register(1, "jazz")
+    for publisher in range(40):
+        village.cast(publisher, "jazz")
+        village.world.run(village.world.now_us + 11_000_000)
+
+    assert not any(peer.headers for peer in village.peers)
+
+
 def test_changing_and_withdrawing_take_effect_everywhere() -> None:
     village = Village(32, casts=("jazz",) * 9, frequency_limit=0.2, storage_limit=2)
     for peer in range(12):
@@ -227,6 +256,7 @@ def clean(seed: int) -> None:
         parameters["storage_limit"] = rng.choice((1, 2, 5, 16, 64))
         parameters["frequency_limit"] = rng.choice((0.0, 0.05, 0.3))
         parameters["choose"] = rng.choice(("first", "rarest"))  # type: ignore[assignment]
+        parameters["replication"] = rng.choice(("beforehand", "beforehand", "live"))  # type: ignore[assignment]
         parameters["collect_ms"] = rng.choice((0, 20, 250))
     knobs = {"terms": rng.choice((1, 1, 2, 3)), "tags": rng.choice((30, 300))} if world.workload == "zipf" else {}
     knobs |= {"tags_per_peer": 6} if world.workload == "zipf" else {}

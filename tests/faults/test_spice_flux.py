@@ -9,14 +9,16 @@ from dataclasses import dataclass
 import pytest
 
 from implicast.casting.designs import Plan, design
+from implicast.casting.spice import replicating
 from implicast.casting.spice.spice import Spice
 from implicast.language.target import Description, Target, Term
+from implicast.overlay.ice.ice import Ice
 from implicast.overlay.ice.invariants import disjoint_firm, surface_objections
 from implicast.peer.contract import Message
 from implicast.peer.events import Notice
 from implicast.peer.wire import Codec
 from implicast.space.digest import stream
-from implicast.world.application import Application
+from implicast.world.application import Application, Registration
 from implicast.world.faults import Faults, FaultStream
 from implicast.world.invariants import Notices, Verdict, judge
 from implicast.world.network import build
@@ -35,6 +37,7 @@ class Scene:
     storage_limit: int = 3
     frequency_limit: float = 0.0
     choose: str = "first"
+    replication: str = "beforehand"
     span_us: int = 60_000_000
 
     def __post_init__(self) -> None:
@@ -52,12 +55,15 @@ class Scene:
                 "storage_limit": self.storage_limit,
                 "frequency_limit": self.frequency_limit,
                 "choose": self.choose,
+                "replication": self.replication,
+                "deepest_level": 2,
                 "collect_ms": 50,
             }
         )
         targets = [self.target() for _ in range(64)]
         plan = Plan(self.peers, 0, parameters, self.seed, self.world.host, network.latency_us, targets)
-        self.members = [found.newcomer(plan, address) for address in range(self.peers)]
+        newcomers = (found.newcomer(plan, address) for address in range(self.peers))
+        self.members = [each for each in newcomers if isinstance(each, Spice)]
         for address, member in enumerate(self.members):
             self.world.place(address, member)
 
@@ -75,8 +81,8 @@ class Scene:
         }
         return Target(tuple(sorted(each for each in terms if not any(set(o.has) < set(each.has) for o in terms))))
 
-    def surfaces(self) -> list[object]:
-        return [each.surface for each in self.members if isinstance(each, Spice)]
+    def surfaces(self) -> list[Ice]:
+        return [each.surface for each in self.members]
 
     def play(self, leavers: int) -> Verdict:
         """Everybody joins within the first third; changes and casts go on throughout; some leave in the last half."""
@@ -99,7 +105,7 @@ class Scene:
         """Run to the end, looking at the surface every quarter of a second."""
         while self.world.busy:
             self.world.run(self.world.now_us + 250_000)
-            assert disjoint_firm(self.surfaces()), f"two peers answer for one place, seed {self.seed}"  # type: ignore[arg-type]
+            assert disjoint_firm(self.surfaces()), f"two peers answer for one place, seed {self.seed}"
 
 
 def scenes() -> Iterator[Scene]:
@@ -115,10 +121,36 @@ def test_joins_and_leaves_while_casts_are_under_way_break_no_law(scene: Scene) -
 
     assert verdict.clean, f"seed {scene.seed}: {verdict}"
     assert verdict.expected > 50
-    assert surface_objections(scene.surfaces()) == []  # type: ignore[arg-type]
+    assert surface_objections(scene.surfaces()) == []
     assert all(each.completed_us is not None for each in _last_versions(scene))
 
 
-def _last_versions(scene: Scene) -> list[object]:
+@pytest.mark.parametrize("seed", [3, 8, 14, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(100, 160))])
+def test_levels_raised_amid_joins_leaves_and_changes_break_no_law(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measured live, with impatient roots: three casts in a row decide, so that levels rise in every scene."""
+    monkeypatch.setattr(replicating, "BLOCK", 3)
+    scene = Scene(seed, 12 + seed % 30, 2 + seed % 2, 1 + seed % 5, 0.05, ("first", "rarest")[seed % 2], "live")
+
+    verdict = scene.play(leavers=seed % 3 * 3)
+    scene.world.run(scene.world.now_us + 120_000_000)
+
+    assert verdict.clean, f"seed {seed}: {verdict}"
+    assert surface_objections(scene.surfaces()) == []
+    assert any(header.level for member in scene.members for header in member.headers.values())
+    assert not any(member.branches or member.copying or member.raising for member in scene.members)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(100, 200))
+def test_a_hundred_scenes_of_joins_and_leaves_break_no_law(seed: int) -> None:
+    scene = Scene(seed, 12 + seed % 30, 2 + seed % 4, 1 + seed % 5, seed % 4 * 0.02, ("first", "rarest")[seed % 2])
+
+    verdict = scene.play(leavers=seed % 3 * 3)
+
+    assert verdict.clean, f"seed {seed}: {verdict}"
+    assert surface_objections(scene.surfaces()) == []
+
+
+def _last_versions(scene: Scene) -> list[Registration]:
     last = {each.peer: each for each in scene.application.registrations}
     return list(last.values())

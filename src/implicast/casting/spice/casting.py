@@ -8,14 +8,14 @@ tract. Every record has exactly one home, and the parts of a walk never overlap,
 
 from implicast.casting.spice.homes import address_of, nearest_root
 from implicast.casting.spice.messages import Cast, Notify, Seek
-from implicast.casting.spice.registering import Registering
+from implicast.casting.spice.replicating import Replicating
 from implicast.language.target import Target
 from implicast.peer.contract import Address, CastId, handles
 from implicast.peer.events import Refused
 from implicast.space.tract import Tract, intersect, scale_within
 
 
-class Casting(Registering):
+class Casting(Replicating):
     """The verb `cast`, and a peer's part in the casts of others."""
 
     __slots__ = ()
@@ -53,6 +53,7 @@ class Casting(Registering):
         # At level 0 nobody has registered this tag: the group is empty.
 
     def _found(self, seek: Seek, root: int) -> None:
+        self.count_cast(seek.tag, root)
         other = self._rarer(seek, root) if self.settings.rarest else None
         if other is not None:
             self._begin(other)

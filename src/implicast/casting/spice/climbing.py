@@ -17,8 +17,9 @@ from implicast.casting.spice.settings import Settings
 from implicast.peer.contract import Address, Host, Message, handles
 from implicast.space.tract import Tract, container, contains, intersect, intervals, union, unite, within
 
-REGISTER, FAN, CLIMB = range(3)
-"""Errands: a consumer registers; the original root fills a replica; a peer passes records to the next notch."""
+REGISTER, FAN, CLIMB, DUPLICATE = range(4)
+"""Errands: a consumer registers; the original root sends a record to the replicas; a peer passes records to the next
+notch; a holder copies its share to replicas of a new level."""
 TOGETHER_MAX = 512
 """Records in one message; keeps it well below the longest message."""
 SPOTS_MAX = 48

@@ -15,15 +15,17 @@ from implicast.peer.contract import Peer
 from implicast.peer.member import Member
 from implicast.space.angle import cosine_of
 from implicast.space.digest import stream
+from implicast.space.morton import BITS
 
 
 def settings_of(plan: Plan) -> Settings:
     given = plan.parameters
     dimensions = int(given["dimensions"])
     limit = float(given.get("frequency_limit", 0.0))
-    levels: dict[str, int] = {}
-    if limit:
-        levels = levels_for(plan.targets, plan.interval_us, limit, dimensions)
+    live = given.get("replication") == "live"
+    levels = {} if live else levels_for(plan.targets, plan.interval_us, limit, dimensions)
+    deepest = min(int(given.get("deepest_level", 0)), BITS // dimensions - 1)
+    levels = {tag: min(level, deepest) for tag, level in levels.items()}
     return Settings(
         dimensions=dimensions,
         cosine=cosine_of(float(given["branch_factor"])),
@@ -32,7 +34,8 @@ def settings_of(plan: Plan) -> Settings:
         collect_us=int(float(given.get("collect_ms", 0)) * 1000),
         rarest=given.get("choose") == "rarest",
         levels=levels,
-        deepest=max(levels.values(), default=0),
+        deepest=deepest if live and limit else max(levels.values(), default=0),
+        frequency_limit=limit if live else 0.0,
     )
 
 
@@ -83,6 +86,13 @@ RELIEF = (
         1e9,
         unit="1/s",
     ),
+    Parameter(
+        "replication",
+        "beforehand",
+        "levels from the casts to come, as in the thesis's experiments, or raised as roots measure them",
+        choices=("beforehand", "live"),
+    ),
+    Parameter("deepest_level", 3, "the deepest level of replication; 2^(d level) copies", 1, 6),
     Parameter("choose", "first", "the tag whose registry serves a term", choices=("first", "rarest")),
     Parameter("collect_ms", 250.0, "records that go on are collected for so long", 0, 60_000, unit="ms"),
 )

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from implicast.casting.inbox import Inbox
+from implicast.casting.spice.homes import address_of
 from implicast.casting.spice.messages import Record
 from implicast.casting.spice.registry import Key, Registry
 from implicast.casting.spice.settings import Settings
@@ -25,16 +26,33 @@ class Parcel(msgspec.Struct, frozen=True, array_like=True):
     records: tuple[Record, ...]
     past: tuple[tuple[int, Record], ...]
     """Replaced versions, with the time they are still answered from."""
+    ready: bool
+    """May casts stop here? (notch 0)"""
+
+
+class Header(msgspec.Struct, array_like=True):
+    """What the original root of a tag knows of its replicas: the level that answers, and the one that is filled."""
+
+    tag: str
+    level: int = 0
+    goal: int = 0
+
+
+class Luggage(msgspec.Struct, frozen=True, array_like=True):
+    """All that is kept for a place."""
+
+    parcels: tuple[Parcel, ...]
+    headers: tuple[Header, ...]
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(tuple[Parcel, ...])
+_decoder = msgspec.msgpack.Decoder(Luggage)
 
 
 class Keeper(Member, parts={"surface": Ice}):
     """Registries by tag, root and notch."""
 
-    __slots__ = ("copies", "inbox", "registries", "sealed", "settings", "surface")
+    __slots__ = ("copies", "headers", "inbox", "registries", "sealed", "settings", "surface", "unready")
 
     def __init__(self, address: Address, host: Host, settings: Settings) -> None:
         super().__init__(address, host)
@@ -44,6 +62,9 @@ class Keeper(Member, parts={"surface": Ice}):
         self.registries: dict[Key, Registry] = {}
         self.copies: dict[str, tuple[int, ...]] = {}
         """Roots of a tag's registries that begin here: where a cast may stop looking."""
+        self.unready: set[tuple[str, int]] = set()
+        """Replicas that are still being filled (only where levels are measured live)."""
+        self.headers: dict[str, Header] = {}
         self.sealed: dict[tuple[str, int], int] = {}
         """Notches up to this one are closed and their containers all ours: one number for what would be, with full
         hashes, a dozen closed registries inside one peer."""
@@ -55,13 +76,16 @@ class Keeper(Member, parts={"surface": Ice}):
             found = self.registries[tag, root, notch] = Registry(root, notch, self.settings.dimensions)
             if notch == 0:
                 self.copies[tag] = (*self.copies.get(tag, ()), root)
+                if self.settings.live and root != address_of(tag):
+                    self.unready.add((tag, root))
         return found
 
     def copy_here(self, tag: str) -> int | None:
         """The root of a registry of this tag that begins on our firm ground."""
         surface = self.surface
         for root in self.copies.get(tag, ()):
-            if surface.low <= root < surface.high or contains(surface.firm, root):
+            ours = surface.low <= root < surface.high or contains(surface.firm, root)
+            if ours and (tag, root) not in self.unready:
                 return root
         return None
 
@@ -85,8 +109,10 @@ class Keeper(Member, parts={"surface": Ice}):
             records, closed = tuple(registry.within(tract)), intersect(registry.closed, tract)
             past = tuple((until_us - self.host.now_us, each) for until_us, each in registry.past_within(tract))
             if records or closed or past:
-                parcels.append(Parcel(tag, root, notch, closed, registry.passed, records, past))
-        return _encoder.encode(tuple(parcels))
+                ready = (tag, root) not in self.unready
+                parcels.append(Parcel(tag, root, notch, closed, registry.passed, records, past, ready))
+        headers = tuple(each for tag, each in self.headers.items() if contains(tract, address_of(tag)))
+        return _encoder.encode(Luggage(tuple(parcels), headers))
 
     def _unseal(self, tract: Tract) -> None:
         """The ground is about to change: write out what the numbers stand for."""
@@ -98,16 +124,21 @@ class Keeper(Member, parts={"surface": Ice}):
                     self.registry(tag, root, notch).closed = container(root, notch, dimensions)
 
     def unpack(self, luggage: bytes) -> None:
-        for parcel in _decoder.decode(luggage):
+        unpacked = _decoder.decode(luggage)
+        self.headers.update({each.tag: each for each in unpacked.headers})
+        for parcel in unpacked.parcels:
             registry = self.registry(parcel.tag, parcel.root, parcel.notch)
             # A merge of an open with a closed part is a union of both: homes are fixed, so nothing else moves.
             registry.closed = unite(registry.closed, parcel.closed)
             registry.passed = max(registry.passed, parcel.passed)
             for record in parcel.records:
                 registry.keep(record, self.host.now_us)
+            if parcel.notch == 0 and parcel.ready:
+                self.unready.discard((parcel.tag, parcel.root))
             registry.past += [(self.host.now_us + left_us, record) for left_us, record in parcel.past]
 
     def forget(self, tract: Tract) -> None:
+        self.headers = {tag: each for tag, each in self.headers.items() if not contains(tract, address_of(tag))}
         for key, registry in list(self.registries.items()):
             registry.drop(tract)
             if registry.idle:
@@ -117,6 +148,7 @@ class Keeper(Member, parts={"surface": Ice}):
         tag, root, notch = key
         del self.registries[key]
         if notch == 0:
+            self.unready.discard((tag, root))
             rest = tuple(each for each in self.copies[tag] if each != root)
             if rest:
                 self.copies[tag] = rest

@@ -1,5 +1,7 @@
 """What SPICE's peers say to each other."""
 
+from typing import ClassVar
+
 from implicast.language.target import Description, Target
 from implicast.peer.contract import Address, CastId, Message
 
@@ -34,6 +36,7 @@ class Copy(Message):
     roots: tuple[int, ...]
     records: tuple[Record, ...]
     reply: Address
+    errand: int
 
 
 class Stored(Message):
@@ -81,6 +84,52 @@ class Notify(Message):
     payload: bytes
 
 
+class Busy(Message):
+    """To the original root: casts of this tag arrive here more often than the limit allows."""
+
+    tag: str
+
+
+class Duplicate(Message):
+    """A walk through an original registry that copies all of it to the roots of a new level."""
+
+    tag: str
+    notch: int
+    tract: tuple[int, ...]
+    level: int
+    parent: Address
+    branch: int
+    """The parent's number for this branch of the walk."""
+
+
+class Covered(Message):
+    """This part of a branch has been copied, with all that lies above it."""
+
+    branch: int
+    part: tuple[int, ...]
+
+
+class Ready(Message):
+    """To the roots of a new level: you have everything, answer casts from now on."""
+
+    tag: str
+    roots: tuple[int, ...]
+
+
+class Raised(Message):
+    """To the original root: its new level is ready."""
+
+    tag: str
+    level: int
+
+
+class Overrun(Message):
+    """Rings at once when a root is too busy: raising a level is upkeep, and no part of the cast that showed the need."""
+
+    upkeep: ClassVar[bool] = True
+    tag: str
+
+
 class Flush(Message):
     """Rings when records that were collected go on together."""
 
@@ -95,4 +144,4 @@ class Repeat(Message):
     version: int
 
 
-KINDS: tuple[type, ...] = (Store, Copy, Stored, Seek, Cast, Notify)
+KINDS: tuple[type, ...] = (Store, Copy, Stored, Seek, Cast, Notify, Busy, Duplicate, Covered, Ready, Raised)

@@ -105,8 +105,15 @@ class Registering(Climbing):
 
     # --- replicas
 
+    def level_of(self, tag: str) -> int:
+        """To which level records of a tag are copied, as its original root knows."""
+        if not self.settings.live:
+            return self.settings.levels.get(tag, 0)
+        header = self.headers.get(tag)
+        return header.goal if header is not None else 0
+
     def take(self, store: Store, records: Sequence[Record]) -> None:
-        level = self.settings.levels.get(store.tag, 0)
+        level = self.level_of(store.tag)
         if store.errand == REGISTER and level:
             self._fan_out(store, records, level)
         else:
@@ -132,18 +139,20 @@ class Registering(Climbing):
         replicating, self.replicating = self.replicating, {}
         for tag, records in replicating.items():
             address = address_of(tag)
-            roots = roots_of(address, self.settings.levels[tag], self.settings.dimensions)
+            roots = {root for record in records.values() for root in self.fans[tag, record.consumer].left}
             others = union((each, each + 1) for each in roots if each != address)
             for batch in batches(list(records.values())):
-                self.on_copy(self.address, Copy(tag, others, batch, self.address))
+                self.on_copy(self.address, Copy(tag, others, batch, self.address, FAN))
 
     @handles(Copy)
     def on_copy(self, sender: Address, copy: Copy) -> None:
         def deliver(part: Tract) -> None:
             for root in part[::2]:
-                self.take(Store(copy.tag, root, 0, copy.records, copy.reply, FAN), copy.records)
+                self.take(Store(copy.tag, root, 0, copy.records, copy.reply, copy.errand), copy.records)
 
-        self.surface.route(copy.roots, deliver, branch=lambda part: Copy(copy.tag, part, copy.records, copy.reply))
+        self.surface.route(
+            copy.roots, deliver, lambda part: Copy(copy.tag, part, copy.records, copy.reply, copy.errand)
+        )
 
     def _fanned(self, stored: Stored) -> None:
         for consumer, version in stored.kept:

@@ -25,7 +25,14 @@ class Settings:
     levels: Mapping[str, int] = field(default_factory=dict)
     """Replication levels by tag, computed beforehand."""
     deepest: int = 0
-    """The deepest level at which a cast looks for a replica."""
+    """The deepest level at which a cast looks for a replica, and to which one is raised."""
+    frequency_limit: float = 0.0
+    """Casts per second at one root beyond which the level is raised while things run; 0: levels are as computed."""
+
+    @property
+    def live(self) -> bool:
+        """Are levels measured rather than computed beforehand?"""
+        return self.frequency_limit > 0
 
     @property
     def last_notch(self) -> int:
