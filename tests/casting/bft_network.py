@@ -33,6 +33,7 @@ class Network:
         self, n: int = 40, checks: frozenset[int] = ALL_CHECKS, plain: bool = False, **parameters: Any
     ) -> None:
         self.plain = plain
+        self.carried = 0
         self.ledgers = [Ledger(seed=address, now_us=NOW_US) for address in range(n + 1)]
         settled = DESIGNS[0].settle({"signatures": "stand-in", **parameters})
         plan = Plan(n, 1, settled, 1, lambda address: self.ledgers[address], lambda a, b: 1)
@@ -67,6 +68,7 @@ class Network:
     def carry(self, sent: list[tuple[int, Any]], silent: frozenset[int] = frozenset()) -> Counter[int]:
         """Carry messages until nobody sends any more; the silent send nothing. How often each was notified."""
         queue = deque(sent)
+        self.carried = len(queue)
         notified: Counter[int] = Counter()
         while queue:
             to, message = queue.popleft()
@@ -76,6 +78,7 @@ class Network:
                     notified[to] += 1
                 elif verb == "send" and to not in silent:
                     queue.append((whom, what))  # type: ignore[arg-type]
+                    self.carried += 1
         return notified
 
     def hand(self, address: int, message: Message) -> tuple[dict[str, int], list[Any]]:

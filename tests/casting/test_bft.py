@@ -8,7 +8,9 @@ from bft_network import EVERYONE, Network, tagged
 from implicast.casting.bft.keys import HOME, tag_realm
 from implicast.casting.bft.messages import Again, Apply, Denied, Granted
 from implicast.casting.bft.settler import GRACE_US, RETRY_US, Vacate
+from implicast.casting.bft.trials import Overlay, Spot, spread
 from implicast.language.target import Description, Predicate, Target, Term, Value
+from implicast.overlay.skip_graph.standing import Standing
 from implicast.peer.events import Registered, Withdrawn
 from implicast.world.attacks import Assault
 from implicast.world.scenario import Scenario
@@ -125,6 +127,25 @@ def test_a_cast_to_everyone_goes_to_the_homes() -> None:
     notified = network.carry(list(network.cast(0, EVERYONE)))
 
     assert set(notified) >= set(range(1, 40))
+
+
+@pytest.mark.parametrize("k", [2, 4])
+def test_real_peers_send_what_the_bare_trial_sends(k: int) -> None:
+    """The figures of the paper are taken from the trial: it must be the same algorithm."""
+    network = Network(80, plain=True, k=k)
+    overlay = Overlay(80, k, seed=1)
+    overlay.spots = [Spot(network.place(each).key, network.place(each).vector, each) for each in range(80)]
+    overlay.graph = Standing(k, overlay.graph.vectors, overlay.spots)
+    liars = frozenset(range(3, 80, 7))
+    for silent in (frozenset[int](), liars):
+        sent = network.cast(0, EVERYONE)
+        arc = sent[0][1].source.arc
+
+        notified = network.carry(list(sent), silent)
+        outcome = spread(overlay, overlay.spots[0], arc, [each in silent for each in range(80)])
+
+        assert network.carried == outcome.messages
+        assert set(notified) | {0} == {each for each, hops in enumerate(outcome.hops) if hops is not None}
 
 
 def test_a_new_description_takes_its_places_before_the_old_ones_are_left() -> None:

@@ -127,7 +127,7 @@ DESIGNS = (
             Parameter("placing", "assembled", "places of registrations: put in at once, or joined by messages",
                       choices=("assembled", "joined")),
             Parameter("places_max", 64, "places that the authority gives one applicant", 1, 65_536),
-            Parameter("refresh_s", 0.0, "period in which a place that joined by messages asks one of its entries whether "
+            Parameter("refresh_s", 0.0, "period in which a place that joined by messages asks one of its entries if "
                       "it is there; 0: never", 0, 86_400, unit="s"),
             Parameter("window_s", 60.0, "how long after it was cast a message may still arrive", 1, 86_400, unit="s"),
         ),
