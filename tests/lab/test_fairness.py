@@ -92,3 +92,11 @@ def test_the_area_under_the_lorenz_curve_is_what_the_gini_coefficient_leaves(spa
 
     x, y = zip(*curve, strict=True)
     assert 1 - 2 * np.trapezoid(y, x) == pytest.approx(gini(np.array([0, 0, *values])), abs=1e-12)
+
+
+def test_where_one_bears_all_the_lorenz_curve_goes_through_the_corner(spark: SparkSession) -> None:
+    counted = histogram(spark.createDataFrame([("a run", 700)], "run string, load long"), population(spark, 500))
+
+    curve = {(row["share_of_peers"], row["share_of_load"]) for row in lorenz(counted, "TOUT").collect()}
+
+    assert curve == {(0.0, 0.0), (499 / 500, 0.0), (1.0, 1.0)}

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from implicast.lab import describe, tables, workloads
 from implicast.lab.workloads import Recipe
-from implicast.workload.knobs import WorkloadError
+from implicast.peer.errors import LocalError
 from implicast.workload.workload import workload
 
 pytestmark = pytest.mark.spark
@@ -54,7 +54,7 @@ def test_a_written_workload_is_read_back_by_a_world_and_described(spark: SparkSe
 
 
 def test_a_wrong_recipe_is_refused_before_any_work(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(WorkloadError, match="skew=9"):
+    with pytest.raises(LocalError, match="skew=9"):
         workloads.write(spark, Recipe("zipf", 1, 10, 10, {"skew": 9}), tmp_path / "w")
     assert not (tmp_path / "w").exists()
 

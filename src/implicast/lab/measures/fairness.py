@@ -58,7 +58,8 @@ def _add(population: Column) -> Callable[[Column, Column], Column]:
 def lorenz(counted: DataFrame, name: str) -> DataFrame:
     """(run, load, position, share_of_peers, share_of_load): the curve of a histogram of whole numbers, thinned.
 
-    Kept are the origin and, of every hundredth of the peers, the last point; the end is always (1, 1).
+    Kept are the origin and, of every hundredth of the peers, the first and the last point: where one bears all, the
+    corner is what matters. The end is always (1, 1).
     """
     upwards = Window.partitionBy("run").orderBy("load").rowsBetween(Window.unboundedPreceding, Window.currentRow)
     everyone = Window.partitionBy("run")
@@ -68,9 +69,13 @@ def lorenz(counted: DataFrame, name: str) -> DataFrame:
         F.sum("bearers").over(everyone).alias("population"),
         F.sum(F.col("load") * F.col("bearers")).over(everyone).alias("total"),
     )  # fmt: skip
-    position = F.ceil(F.col("peers") * LORENZ_POINTS / F.col("population")).cast("int")
-    last = curve.groupBy("run", "population", "total", position.alias("position")).agg(
-        F.max("peers").alias("peers"), F.max("borne").alias("borne")
+    bucket = F.ceil(F.col("peers") * LORENZ_POINTS / F.col("population")).cast("int")
+    ends = [F.struct(F.lit(at).alias("at"), each("peers").alias("peers"), each("borne").alias("borne"))
+            for at, each in enumerate((F.min, F.max))]  # fmt: skip
+    kept = curve.groupBy("run", "population", "total", bucket.alias("bucket")).agg(F.array(*ends).alias("ends"))
+    points = kept.select("run", "population", "total", "bucket", F.inline("ends"))
+    last = points.select(
+        "run", "population", "total", (2 * F.col("bucket") + F.col("at")).alias("position"), "peers", "borne"
     )
     origin = last.groupBy("run", "population", "total").agg(
         F.lit(0).alias("position"), F.lit(0).cast("bigint").alias("peers"), F.lit(0).cast("bigint").alias("borne")

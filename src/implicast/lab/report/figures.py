@@ -131,18 +131,20 @@ def _line(
         linestyle=palette.dash(name, design, everyone), linewidth=1.6,
     )  # fmt: skip
     axes.fill_between(
-        x, [row["low"] for row in ordered], [row["high"] for row in ordered], color=shade, alpha=0.18, linewidth=0
+        x, [row["low"] for row in ordered], [row["high"] for row in ordered], color=shade, alpha=0.13, linewidth=0
     )
 
 
 def _scales(axes: Axes, asked: Figure, axis: Axis, points: Sequence[str], numeric: bool, rows: Sequence[Row]) -> None:
-    positive = [row["mean"] for row in rows if row["mean"] > 0]
+    # The means set the range: with few seeds a band may be wider than everything else, and is then cut off.
+    means = [row["mean"] for row in rows]
+    positive = [mean for mean in means if mean > 0]
     if asked.log and positive:
         axes.set_yscale("log")
-        axes.set_ylim(bottom=min(positive) / 2)
+        axes.set_ylim(min(positive) / 1.6, max(positive) * 1.6)
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     else:
-        axes.set_ylim(bottom=0, top=1.02 if asked.measure.endswith("_G") else None)
+        axes.set_ylim(0, 1.02 if asked.measure.endswith("_G") else max(means) * 1.15 or 1)
     if axis.log and numeric and all(float(point) > 0 for point in points):
         axes.set_xscale("log")
     places = [float(point) for point in points] if numeric else list(range(len(points)))

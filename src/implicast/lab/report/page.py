@@ -82,13 +82,14 @@ def _contract(out: Path, runs: Sequence[Row]) -> Row:
     done = {row["run"]: row for row in runs if row["error"] is None}
     judged = _rows(out, "contract") if (out / "contract").is_dir() else []
     by_series: dict[str, Row] = {}
-    for row in sorted(judged, key=lambda row: done[row["run"]]["series"] if row["run"] in done else ""):
+    for row in judged:
         if row["run"] in done:
             _add(by_series, done[row["run"]], row)
     broken = sum(any(row[name] for name in tables.BROKEN) for row in judged if row["run"] in done)
     seeds = {row["seed"] for row in runs}
+    in_order = sorted(by_series.values(), key=lambda row: _rank(row["series"], row["design"]))
     return {
-        "contract": list(by_series.values()), "contract_names": list(tables.CONTRACT),
+        "contract": in_order, "contract_names": list(tables.CONTRACT),
         "contract_meanings": tables.CONTRACT,
         "broken": tables.BROKEN, "kept": not broken and not failures,
         "verdict": _verdict(len(judged), broken, len(failures)),
@@ -102,6 +103,7 @@ def _add(by_series: dict[str, Row], run: Row, judged: Row) -> None:
         run["series"],
         {
             "series": run["series"],
+            "design": run["design"],
             "colour": palette.colour(run["design"]),
             "runs": 0,
             **dict.fromkeys(tables.CONTRACT, 0),
