@@ -53,7 +53,7 @@ def a_broker(neighbours=(11, 12)) -> tuple[LivingBroker, Ledger]:
 
 def a_client(broker: int | None = 10) -> tuple[LivingClient, Ledger]:
     ledger = Ledger()
-    client = LivingClient(1, ledger, [10, 11, 12], broker, 10 * S)
+    client = LivingClient(1, ledger, [10, 11, 12], broker, 10 * S, tries=3)
     ledger.take()
     return client, ledger
 

@@ -3,7 +3,7 @@
 import pytest
 
 from implicast.overlay.backbone.views import RANK_BITS, Beat, Beating, View, Views
-from implicast.overlay.detector import Detector
+from implicast.overlay.detector import Detector, DetectorSettings
 from implicast.peer.contract import Address, Host, Message, Peer
 from implicast.peer.ledger import Ledger
 from implicast.space.digest import stream
@@ -21,7 +21,7 @@ class Node(Peer, parts={"views": Views, "detector": Detector}):
     def __init__(self, address: int, host: Host, brokers: list[int], standing: bool, highest: int = 0) -> None:
         super().__init__(address, host)
         self.view: View | None = None
-        self.views = Views(address, host, brokers, latency_us, 2 * S, self.follow, lambda: 64)
+        self.views = Views(address, host, brokers, latency_us, 2 * S, self.follow, lambda: 64, DetectorSettings(tries=4))
         self.detector = self.views.detector
         if standing:
             self.views.stand()

@@ -66,7 +66,8 @@ def assemble(plan: Plan) -> list[Peer]:
 def _client(plan: Plan, address: int, brokers: list[int], broker: int | None) -> Client:
     host, parameters = plan.host(address), plan.parameters
     if parameters["alive"]:
-        return LivingClient(address, host, brokers, broker, int(float(parameters["check_s"]) * 1e6))
+        check_us, tries = int(float(parameters["check_s"]) * 1e6), max(2, int(parameters["tries"]) - 1)
+        return LivingClient(address, host, brokers, broker, check_us, tries)
     return Client(address, host, brokers, broker, bool(parameters["acknowledge"]))
 
 
@@ -137,6 +138,7 @@ DESIGNS = (
                 "find another broker when theirs dies; for networks and machines that fail",
             ),
             Parameter("check_s", 10.0, "how often clients remind their broker; alive only", 0.5, 3600, unit="s"),
+            Parameter("tries", 4, "questions in vain before a broker is believed lost; alive only", 2, 20),
             Parameter("watch_s", 2.0, "how often brokers look for each other; alive only", 0.1, 3600, unit="s"),
         ),
         languages=("tags", "attributes"),

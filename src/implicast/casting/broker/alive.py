@@ -20,7 +20,7 @@ from implicast.language.parameters import Parameters
 from implicast.overlay.backbone.living import LivingBackbone
 from implicast.overlay.backbone.tree import Latency
 from implicast.overlay.backbone.views import Beating, View, Views
-from implicast.overlay.detector import Detector
+from implicast.overlay.detector import Detector, DetectorSettings
 from implicast.peer.contract import Address, Host, Message, handles
 
 LEASES = 6
@@ -51,7 +51,8 @@ class LivingBroker(
         )  # fmt: skip
         watch_us = int(float(parameters["watch_s"]) * 1e6)
         room = lambda: self.backbone.table.capacity  # noqa: E731
-        self.views = Views(address, host, brokers, latency_us, watch_us, self._follow, room)
+        patience = DetectorSettings(tries=int(parameters["tries"]))
+        self.views = Views(address, host, brokers, latency_us, watch_us, self._follow, room, patience)
         self.detector = self.views.detector
         self.routes = Routes(address, host, self.backbone, self.notices.confirm)
         if neighbours is None:

@@ -11,21 +11,21 @@ from implicast.overlay.detector import Detector, DetectorSettings
 from implicast.peer.contract import Address, CastId, Host, Message, handles
 from implicast.peer.events import Joined
 
-PATIENCE = DetectorSettings(tries=3)
-"""Short: a client that is wrong about its broker loses nothing by going to another."""
-
 
 class LivingClient(Client, parts={"hops": Hops, "detector": Detector}):
     """A member that finds another broker when its own dies."""
 
     __slots__ = ("check_us", "detector", "joined", "publications", "uncarried")
 
-    def __init__(self, address: Address, host: Host, brokers: list[int], broker: Address | None, check_us: int) -> None:
+    def __init__(
+        self, address: Address, host: Host, brokers: list[int], broker: Address | None, check_us: int, tries: int
+    ) -> None:
+        """`tries`: few, for a client that is wrong about its broker loses nothing by going to another."""
         super().__init__(address, host, brokers, broker, acknowledge=True)
         self.check_us = check_us
         self.publications = Hops(address, host, self._done, self._done)
         self.hops = self.publications  # type: ignore[assignment]
-        self.detector: Detector[Address] = Detector(address, host, PATIENCE, self._lose)
+        self.detector: Detector[Address] = Detector(address, host, DetectorSettings(tries=tries), self._lose)
         self.uncarried: dict[CastId, Publish] = {}
         """Casts that the broker has not confirmed."""
         self.joined = broker is not None

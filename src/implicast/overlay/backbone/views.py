@@ -21,7 +21,6 @@ AGAIN_US = 8_000_000
 """How often those believed lost are asked again."""
 RANK_BITS = 17
 """Of a view's number: who made it. No two brokers make views of the same number."""
-PATIENCE = DetectorSettings(tries=4)
 
 
 class Beat(Message):
@@ -66,13 +65,13 @@ class Views(Part):
 
     def __init__(
         self, address: int, host: Host, brokers: Sequence[int], latency_us: Latency, watch_us: int, follow: Follow,
-        room: Callable[[], int],
+        room: Callable[[], int], patience: DetectorSettings,
     ) -> None:  # fmt: skip
         super().__init__(address, host)
         self._number = address
         self._brokers, self._latency_us, self._watch_us = sorted(brokers), latency_us, watch_us
         self._follow, self._room = follow, room
-        self.detector: Detector[Address] = Detector(address, host, PATIENCE, self._on_suspicion)
+        self.detector: Detector[Address] = Detector(address, host, patience, self._on_suspicion)
         self.epoch = 0
         self.highest = 0
         """No view that this broker has heard of has a higher number; the one thing to be written down."""
