@@ -4,8 +4,9 @@ By tags: the population agrees on the commonest tags of a sample, the *landmarks
 commonest first, read as a Gray code, so that neighbours on the ring differ in few of them. Then common tags fill whole
 stretches of the ring and are absent from others, and aggregates prove more. The tail of the key is the peer's own.
 
-Messages a cast, 4096 peers, Zipf tags, filters of 4,096 bits: 182 at random, 105 by landmarks. Likeness alone, without
-knowing what is common, helps little: 177 by the least hashed tags (min-wise hashing), 169 by bits of the own filter.
+Messages a cast, 4096 peers, 200 Zipf casts, filters of 4,096 bits, seeds 1, 2, 3: 183, 226, 167 at random; 107, 137,
+112 by landmarks. Likeness alone, without knowing what is common, helps less: 177, 199, 157 by the least hashed tags
+(min-wise hashing), 169, 200, 154 by bits of the own filter.
 """
 
 from collections import Counter
