@@ -7,7 +7,8 @@ from random import Random
 import msgspec
 import pytest
 
-from implicast.overlay.skip_graph.graph import CLAIM_WINDOW_US, SkipGraph
+from implicast.overlay.skip_graph.belief import CLAIM_WINDOW_US
+from implicast.overlay.skip_graph.graph import SkipGraph
 from implicast.overlay.skip_graph.messages import GONE, PRESENT, Announce, Ask, Farewell, Heard, Neighbours, claim
 from implicast.overlay.skip_graph.objections import objections
 from implicast.overlay.skip_graph.standing import Standing
@@ -236,7 +237,7 @@ def test_a_claim_that_is_not_the_claimants_own_enters_nobody(spoil: object, coun
 
     witness.receive(1, Announce(spoil(said)))  # type: ignore[operator]
 
-    assert witness.graph.refusals == {counter: 1}
+    assert witness.graph.belief.refusals == {counter: 1}
     assert ledger.sent() == []
     assert witness.graph.table(witness.graph.certificates()[0].key).contacts() == []
 
@@ -249,7 +250,7 @@ def test_a_recorded_claim_proves_nothing_later() -> None:
 
     witness.receive(1, Announce(said))
 
-    assert witness.graph.refusals == {"stale_claim": 1}
+    assert witness.graph.belief.refusals == {"stale_claim": 1}
 
 
 def test_a_question_cannot_be_turned_into_a_farewell_and_the_departed_are_not_brought_back() -> None:
@@ -261,13 +262,13 @@ def test_a_question_cannot_be_turned_into_a_farewell_and_the_departed_are_not_br
     witness.receive(1, Announce(present))
 
     witness.receive(2, Farewell(present))
-    assert witness.graph.refusals == {"forged_claim": 1}
+    assert witness.graph.belief.refusals == {"forged_claim": 1}
     assert witness.graph.table(mine).contacts() == [certificate]
 
     witness.receive(1, Farewell(claim(stranger.graph._signer, GONE, certificate, 100)))
     assert witness.graph.table(mine).contacts() == []
     witness.receive(2, Announce(present))
-    assert witness.graph.refusals["departed"] == 1
+    assert witness.graph.belief.refusals["departed"] == 1
     assert witness.graph.table(mine).contacts() == []
 
 
@@ -278,7 +279,7 @@ def test_an_answer_nobody_asked_for_is_counted_and_dropped() -> None:
 
     witness.receive(1, Neighbours(stranger.key, mine, (stranger,)))
 
-    assert witness.graph.refusals == {"unasked_answer": 1}
+    assert witness.graph.belief.refusals == {"unasked_answer": 1}
     assert witness.graph.table(mine).contacts() == []
 
 
@@ -292,7 +293,7 @@ def test_only_certified_neighbours_are_taken_from_an_answer() -> None:
 
     newcomer.receive(1, Neighbours(strangers[0].key, mine, (strangers[0], invented, strangers[1])))
 
-    assert newcomer.graph.refusals == {"forged_certificate": 1}
+    assert newcomer.graph.belief.refusals == {"forged_certificate": 1}
     assert set(newcomer.graph.places[mine].known) == {strangers[0].key, strangers[1].key}
 
 

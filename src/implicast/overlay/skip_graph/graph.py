@@ -9,9 +9,9 @@ Who keeps fresh (`keep_fresh`) asks its entries in turn, drops those that stay s
 it missed. Without it crashed entries stay until they are asked for another reason; the k-redundant lists bear it.
 """
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 
+from implicast.overlay.skip_graph.belief import Belief
 from implicast.overlay.skip_graph.messages import (
     GONE,
     PRESENT,
@@ -38,16 +38,9 @@ PARALLEL = 5
 """Questions under way at a time, per place."""
 TRIES = 2
 PATIENCE_US = 1_000_000
-CLAIM_WINDOW_US = 30_000_000
-"""A claim older than this proves nothing about the present."""
-GONE_MAX = 4_096
-"""Farewells remembered, so that a recorded claim cannot bring the departed back within the window."""
 
 NEIGHBOURS_MAX = 1_024
 """Named in one answer; honest ones name 50 to 200. A liar must not keep us checking certificates."""
-FORGIVE_US = 300_000_000
-"""How long silence counts: longer than a table takes to be asked through, or others would teach us the dead again."""
-MUTE_MAX = 4_096
 FAREWELLS_MAX = 256
 """Farewells kept at hand for those who ask after a place that was left: old answers of others still name it."""
 
@@ -60,8 +53,8 @@ class SkipGraph(Part):
     """The places of one peer and all that keeps them listed where they belong."""
 
     __slots__ = (
-        "_arrived", "_farewells", "_gone", "_mute", "_period_us", "_signer", "_trust", "_unanswered", "k", "places",
-        "refusals", "standing", "vectors",
+        "_arrived", "_farewells", "_period_us", "_signer", "_unanswered", "belief", "k", "places", "standing",
+        "vectors",
     )  # fmt: skip
 
     def __init__(
@@ -76,12 +69,9 @@ class SkipGraph(Part):
     ) -> None:
         super().__init__(address, host)
         self.k, self.vectors, self.standing = k, vectors, standing
-        self._trust, self._signer = trust, signer
+        self.belief, self._signer = Belief(host, trust), signer
         self.places: dict[bytes, Place] = {}
-        self.refusals: Counter[str] = Counter()
-        self._gone: dict[int, int] = {}  # serial of a certificate -> when its holder said farewell
         self._farewells: dict[bytes, Farewell] = {}
-        self._mute: dict[int, int] = {}  # serial of a certificate whose holder fell silent -> until when that counts
         self._period_us = 0
         self._unanswered: Pending[Question, Request] = Pending(host, Waiting(), PATIENCE_US)
         self._arrived: dict[bytes, Callable[[], None]] = {}
@@ -184,11 +174,11 @@ class SkipGraph(Part):
         place = self.places.get(told.claimant)
         whom = next((each for each in (told.place, whoever(sender)) if (told.claimant, each) in self._unanswered), None)
         if place is None or whom is None:
-            self.refusals["unasked_answer"] += 1
+            self.belief.refusals["unasked_answer"] += 1
             return
         self._unanswered.answer((told.claimant, whom))
         place.waiting.pop(whom, None)
-        place.learn([node for node in told.nodes[:NEIGHBOURS_MAX] if self._sound(node)])
+        place.learn([node for node in told.nodes[:NEIGHBOURS_MAX] if self.belief.sound(node)])
         self._go_on(place)
 
     @handles(Heard)
@@ -216,9 +206,7 @@ class SkipGraph(Part):
         """Who does not answer me is not listed by me, whatever others say, until it speaks or some time has passed."""
         node = place.asked.get(whom) or place.known.get(whom)
         if node is not None:
-            self._mute[node.serial] = self.host.now_us + FORGIVE_US
-            if len(self._mute) > MUTE_MAX:
-                del self._mute[next(iter(self._mute))]
+            self.belief.fell_silent(node)
         if place.searching:
             place.give_up(whom)
         elif whom in place.known:
@@ -244,7 +232,7 @@ class SkipGraph(Part):
     @handles(Ask)
     def on_ask(self, sender: Address, ask: Ask) -> None:
         about = ask.claim.certificate
-        if not self._credible(PRESENT, ask.claim):
+        if not self.belief.credible(PRESENT, ask.claim):
             return
         asked = self.places.get(ask.place) if ask.place else next(iter(self.places.values()), None)
         if asked is None:
@@ -261,11 +249,11 @@ class SkipGraph(Part):
         elif ask.place in self._farewells:
             self.host.send(sender, self._farewells[ask.place])
         else:
-            self.refusals["unknown_place"] += 1
+            self.belief.refusals["unknown_place"] += 1
 
     @handles(Announce)
     def on_announce(self, sender: Address, announce: Announce) -> None:
-        if self._credible(PRESENT, announce.claim):
+        if self.belief.credible(PRESENT, announce.claim):
             self._enter_everywhere(announce.claim.certificate)
             self.host.send(sender, Heard(announce.claim.certificate.key))
 
@@ -275,12 +263,10 @@ class SkipGraph(Part):
 
     @handles(Farewell)
     def on_farewell(self, sender: Address, farewell: Farewell) -> None:
-        if not self._credible(GONE, farewell.claim):
+        if not self.belief.credible(GONE, farewell.claim):
             return
         leaver = farewell.claim.certificate
-        self._gone[leaver.serial] = farewell.claim.sent_us
-        if len(self._gone) > GONE_MAX:
-            del self._gone[next(iter(self._gone))]
+        self.belief.departed(farewell.claim)
         for place in list(self.places.values()):
             place.queue.pop(leaver.key, None)
             asked = place.waiting.pop(leaver.key, None)
@@ -292,7 +278,7 @@ class SkipGraph(Part):
 
     def learn(self, revocation: Revocation) -> bool:
         """Drop entries whose certificates count no more, and mend the lists. False for an old or a forged list."""
-        if not self._trust.learn(revocation):
+        if not self.belief.trust.learn(revocation):
             return False
         revoked = frozenset(revocation.serials)
         for place in list(self.places.values()):
@@ -304,33 +290,6 @@ class SkipGraph(Part):
         """Take an entry out and look for whoever is to be listed in its stead."""
         place.mend(gone)
         self._go_on(place)
-
-    # --- whom to believe
-
-    def _sound(self, certificate: Certificate) -> bool:
-        flaw = self._trust.flaw(certificate, self.host.now_us)
-        if flaw is None and certificate.serial in self._gone:
-            flaw = "departed"
-        if flaw is None and self._mute.get(certificate.serial, -1) >= self.host.now_us:
-            flaw = "silent"
-        if flaw is not None:
-            self.refusals[flaw] += 1
-        return flaw is None
-
-    def _credible(self, verb: bytes, said: Claim) -> bool:
-        """Whether the holder of a sound certificate said this itself, just now."""
-        muted_us = self._mute.pop(said.certificate.serial, None)  # it speaks: forgiven, if it is really it
-        if not self._sound(said.certificate):
-            return False
-        if abs(self.host.now_us - said.sent_us) > CLAIM_WINDOW_US:
-            self.refusals["stale_claim"] += 1
-            return False
-        if not self._trust.signed(said.certificate, said.body(verb), said.signature):
-            self.refusals["forged_claim"] += 1
-            if muted_us is not None:
-                self._mute[said.certificate.serial] = muted_us
-            return False
-        return True
 
 
 def whoever(address: Address) -> bytes:

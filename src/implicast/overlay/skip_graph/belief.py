@@ -1,0 +1,69 @@
+"""Whom one peer of the skip graph believes: certificates, claims, farewells, and its own ears.
+
+A word of another can only add, and only what bears a sound certificate. What takes away is the authority's revocation,
+the holder's own farewell, or its silence towards this peer, which nobody else is told of and which ends when it speaks.
+"""
+
+from collections import Counter
+
+from implicast.overlay.skip_graph.messages import Claim
+from implicast.peer.contract import Host
+from implicast.peer.identity import Certificate, Trust
+
+CLAIM_WINDOW_US = 30_000_000
+"""A claim older than this proves nothing about the present."""
+GONE_MAX = 4_096
+"""Farewells remembered, so that a recorded claim cannot bring the departed back within the window."""
+FORGIVE_US = 300_000_000
+"""How long silence counts: longer than a table takes to be asked through, or others would teach us the dead again."""
+MUTE_MAX = 4_096
+
+
+class Belief:
+    """What one peer holds for true about the certificates it meets. `refusals` counts what it did not, by name."""
+
+    __slots__ = ("_gone", "_host", "_mute", "refusals", "trust")
+
+    def __init__(self, host: Host, trust: Trust) -> None:
+        self._host, self.trust = host, trust
+        self._gone: dict[int, int] = {}  # serial of a certificate -> when its holder said farewell
+        self._mute: dict[int, int] = {}  # serial of a certificate whose holder fell silent -> until when that counts
+        self.refusals: Counter[str] = Counter()
+
+    def sound(self, certificate: Certificate) -> bool:
+        """Whether a certificate may be listed."""
+        flaw = self.trust.flaw(certificate, self._host.now_us)
+        if flaw is None and certificate.serial in self._gone:
+            flaw = "departed"
+        if flaw is None and self._mute.get(certificate.serial, -1) >= self._host.now_us:
+            flaw = "silent"
+        if flaw is not None:
+            self.refusals[flaw] += 1
+        return flaw is None
+
+    def credible(self, verb: bytes, said: Claim) -> bool:
+        """Whether the holder of a sound certificate said this itself, just now. Then it is not silent any more."""
+        muted_us = self._mute.pop(said.certificate.serial, None)
+        if not self.sound(said.certificate):
+            return False
+        flaw = self._claim_flaw(verb, said)
+        if flaw is not None:
+            self.refusals[flaw] += 1
+            if muted_us is not None:
+                self._mute[said.certificate.serial] = muted_us
+        return flaw is None
+
+    def departed(self, farewell: Claim) -> None:
+        self._gone[farewell.certificate.serial] = farewell.sent_us
+        if len(self._gone) > GONE_MAX:
+            del self._gone[next(iter(self._gone))]
+
+    def fell_silent(self, certificate: Certificate) -> None:
+        self._mute[certificate.serial] = self._host.now_us + FORGIVE_US
+        if len(self._mute) > MUTE_MAX:
+            del self._mute[next(iter(self._mute))]
+
+    def _claim_flaw(self, verb: bytes, said: Claim) -> str | None:
+        if abs(self._host.now_us - said.sent_us) > CLAIM_WINDOW_US:
+            return "stale_claim"
+        return None if self.trust.signed(said.certificate, said.body(verb), said.signature) else "forged_claim"
