@@ -128,7 +128,7 @@ class Shelves(Part, Tenant):
 
     def admit(self, key: int, sender: Address, message: Message) -> bool:
         """Whether to serve a routed request here and now. Otherwise it has been sent on, or waits."""
-        if self.chord.pass_on(key, message):
+        if self.chord.pass_on(key, message, sender):
             return False
         return self._waiting is None or not self._must_wait(sender, message)
 

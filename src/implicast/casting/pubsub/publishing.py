@@ -94,7 +94,7 @@ class Publishing(Subscribing):
     @handles(Inform)
     def on_inform(self, sender: Address, inform: Inform) -> None:
         if inform.key != self.chord.table.own:
-            self.chord.pass_on(inform.key, inform)  # or it has arrived where its owner used to be, and ends
+            self.chord.pass_on(inform.key, inform, sender)  # or it has arrived where its owner used to be, and ends
             return
         entries = [entry for number in inform.numbers if (entry := self.by_sub_number.get(number)) is not None]
         if any(entry.term.selects(inform.description) for entry in entries):

@@ -15,9 +15,10 @@ from typing import ClassVar
 
 from implicast.overlay.chord.table import FingerTable
 from implicast.overlay.links.links import Links
+from implicast.overlay.links.messages import Departed
 from implicast.overlay.links.refs import Place, Ref
 from implicast.overlay.links.stabilise import Stabilise
-from implicast.overlay.links.state import IN, Above
+from implicast.overlay.links.state import IN, OUT, Above
 from implicast.peer.contract import Address, Host, Message, Part, handles
 from implicast.space.ring import ID_BITS, up_to
 
@@ -126,6 +127,12 @@ class Chord(Part, Above):
             self._tell_those_who_point_here(self.ring.right, gone=self.ring.me)
         self.tenant.departed()
 
+    def lost(self, ref: Ref) -> None:
+        """A finger has left and its farewell did not arrive: do without, and look those levels up afresh."""
+        for level in self.table.forget(ref):
+            seek = SeekFinger(self.table.start(level), level, self.ring.me)
+            self.pass_on(seek.key, seek)
+
     def nearest_before(self, place: Place) -> Ref | None:
         assert isinstance(place[0], int), "Chord's keys are identifiers"
         return self.table.next_hop(place[0]) if self.ring.state == IN else None
@@ -140,10 +147,11 @@ class Chord(Part, Above):
     def owns(self, key: int) -> bool:
         return self.table.owns(key)
 
-    def pass_on(self, key: int, message: Message) -> bool:
+    def pass_on(self, key: int, message: Message, sender: Address | None = None) -> bool:
         """Send a routed message one step nearer to its key. False: it has arrived, this node is responsible.
 
-        A peer that has left, or has given away what it kept, knows nobody better than the node on its right.
+        A peer that has left, or has given away what it kept, knows nobody better than the node on its right; one that
+        has left also tells the sender, whose finger must be stale.
         """
         table = self.table
         if self.ring.state is IN and not self.defers:
@@ -157,6 +165,8 @@ class Chord(Part, Above):
         if self.ring.right.address == self.address:
             return False
         self.host.send(self.ring.right.address, message)
+        if self.ring.state is OUT and sender is not None and sender != self.address:
+            self.host.send(sender, Departed(self.ring.me))
         return True
 
     # Fingers
@@ -180,7 +190,7 @@ class Chord(Part, Above):
 
     @handles(SeekFinger)
     def on_seek_finger(self, sender: Address, seek: SeekFinger) -> None:
-        if not self.pass_on(seek.key, seek) and seek.origin.address != self.address:
+        if not self.pass_on(seek.key, seek, sender) and seek.origin.address != self.address:
             self.host.send(seek.origin.address, FingerIs(seek.level, self.ring.me))
 
     @handles(FingerIs)
@@ -226,7 +236,7 @@ class Chord(Part, Above):
     def on_take_finger(self, sender: Address, take: TakeFinger) -> None:
         table = self.table
         if self.ring.state != IN or not table.owns(take.key):
-            self.pass_on(take.key, take)
+            self.pass_on(take.key, take, sender)
             return
         if not up_to(take.low, table.own, take.high):
             return

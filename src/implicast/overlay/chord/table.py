@@ -89,6 +89,15 @@ class FingerTable:
             self.levels[level] = ref
         self._arrange()
 
+    def forget(self, ref: Ref) -> list[int]:
+        """Drop a finger; the levels that have none now."""
+        levels = [level for level, finger in self.levels.items() if finger == ref]
+        for level in levels:
+            del self.levels[level]
+        if levels:
+            self._arrange()
+        return levels
+
     def _arrange(self) -> None:
         steps = {self.far(ref): ref for ref in self.levels.values() if ref.address != self.me.address}
         if self.right.address != self.me.address:

@@ -18,6 +18,7 @@ from implicast.overlay.links.messages import (
     Check,
     CheckNow,
     Confirm,
+    Departed,
     Find,
     Found,
     Gone,
@@ -81,7 +82,7 @@ class Links(Looking):
     @handles(Find)
     def on_find(self, sender: Address, find: Find) -> None:
         if self.state in (OUT, INS):
-            self._pass_on_from_outside(find)
+            self._pass_on_from_outside(sender, find)
         elif find.seeker.place == self.right.place or lies_between(self.me, find.seeker, self.right):
             assert self.rnum is not None, "a member knows the number of its link"
             self._say(find.seeker, Found(find.seeker, self.me, self.right, self.rnum))
@@ -89,11 +90,19 @@ class Links(Looking):
             step = self.above.nearest_before(find.seeker.place) or self.right
             self._say(step, Find(find.seeker, find.hops_left - 1))
 
-    def _pass_on_from_outside(self, find: Find) -> None:
-        """Somebody who has left or is not yet in knows somebody nearer; otherwise the seeker asks elsewhere."""
-        step = self.right if self.state == INS else next((grace.right for grace in self.graces.values()), None)
+    def _pass_on_from_outside(self, sender: Address, find: Find) -> None:
+        """Who has left sends a seeker back to the left, where its place can still lie ahead, and says that it has left,
+        else a stale finger would lead there for ever. Who is not yet in knows nobody better than its right."""
+        grace = next(reversed(self.graces.items()), None)
+        step = self.right if self.state == INS else grace[1].left if grace else None
         if step is not None and step.address != self.address and find.hops_left > 0:
             self.host.send(step.address, Find(find.seeker, find.hops_left - 1))
+        if self.state == OUT and grace is not None and sender != find.seeker.address:
+            self.host.send(sender, Departed(grace[0]))
+
+    @handles(Departed)
+    def on_departed(self, sender: Address, departed: Departed) -> None:
+        self.above.lost(departed.ref)
 
     @handles(Found)
     def on_found(self, sender: Address, found: Found) -> None:
@@ -156,7 +165,7 @@ class Links(Looking):
     def _depart(self) -> None:
         """Left: in grace, this life still gives the answers it gave, for operations under way depend on them."""
         if self.state != OUT:
-            self.graces[self.me] = Grace(self.seen, self.right)
+            self.graces[self.me] = Grace(self.seen, self.left, self.right)
             self.host.after(self.settings.grace_us, GraceOver(self.me))
         self.state = OUT
         self.introducers = ()

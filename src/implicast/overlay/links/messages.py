@@ -113,6 +113,12 @@ class Found(Message):
     num: Number
 
 
+class Departed(Message):
+    """What you sent me as a shortcut: this life is over, do not use it any more."""
+
+    ref: Ref
+
+
 class RetrySetR(Message):
     """Rings when an own operation should have been answered."""
 
@@ -166,4 +172,4 @@ class GraceOver(Message):
     ref: Ref
 
 
-LINK_KINDS: tuple[type, ...] = (SetR, SetRAck, SetRNak, SetL, SetLAck, Check, Stat, Gone, Find, Found)
+LINK_KINDS: tuple[type, ...] = (SetR, SetRAck, SetRNak, SetL, SetLAck, Check, Stat, Gone, Find, Found, Departed)

@@ -35,6 +35,9 @@ class Above:
     def moved(self) -> None:
         """The left or the right neighbour has changed."""
 
+    def lost(self, ref: Ref) -> None:
+        """This node has left: it is no shortcut any more."""
+
     def nearest_before(self, place: Place) -> Ref | None:
         """The known node nearest before a place on the clockwise way to it; None: the right neighbour will do."""
         return None
@@ -50,9 +53,10 @@ class Operation:
 
 @dataclass(slots=True)
 class Grace:
-    """What a life that has left still knows: its answers, and who was on its right."""
+    """What a life that has left still knows: its answers, and who was next to it."""
 
     seen: Seen
+    left: Ref
     right: Ref
 
 
