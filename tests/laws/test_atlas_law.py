@@ -1,5 +1,7 @@
 """The atlas joins titles: order, repeats and grouping of news do not matter, and the best title wins everywhere."""
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -55,7 +57,7 @@ def test_order_and_repeats_do_not_matter(titles: list[Title], rng: st.DataObject
 def test_titles_of_an_atlas_never_overlap(titles: list[Title]) -> None:
     spans = sorted((each.low, each.high) for each in learnt(titles).titles.values())
 
-    assert all(before[1] <= after[0] for before, after in zip(spans, spans[1:], strict=False))
+    assert all(before[1] <= after[0] for before, after in pairwise(spans))
 
 
 @given(st.lists(title(), max_size=6), title())

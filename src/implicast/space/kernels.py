@@ -151,43 +151,51 @@ def directions(centre: Any, boxes: Any, dimensions: int) -> Any:
 
 
 @compiled
+def product(vectors: Any, one: int, other: int) -> float:
+    """The cosine of the angle between two unit vectors."""
+    total = 0.0
+    for dimension in range(vectors.shape[1]):
+        total += vectors[one, dimension] * vectors[other, dimension]
+    return total
+
+
+@compiled
+def widest_pair(vectors: Any, cluster: Any, current: int) -> tuple[float, int, int]:
+    """The two members of a cluster with the largest angle between them, and its cosine."""
+    widest, one, other = 2.0, -1, -1
+    for a in range(vectors.shape[0]):
+        if cluster[a] != current:
+            continue
+        for b in range(a + 1, vectors.shape[0]):
+            if cluster[b] == current:
+                cosine = product(vectors, a, b)
+                if cosine < widest:
+                    widest, one, other = cosine, a, b
+    return widest, one, other
+
+
+@compiled
 def divide(vectors: Any, cosine: float) -> Any:
     """Which cluster each unit vector falls into: split around the widest pair while it is wider than the angle.
 
     Divisive clustering of thesis section 7.2.2. A cosine above 1 puts every vector alone, one below -1 keeps all
     together. Clusters are numbered in order of creation; ties go to the earlier vector.
     """
-    count, dimensions = vectors.shape
+    count = vectors.shape[0]
     cluster = np.zeros(count, np.int64)
-    clusters = 1
     if cosine > 1.0:
         return np.arange(count)
-    current = 0
+    clusters, current = 1, 0
     while cosine >= -1.0 and current < clusters:
-        widest, one, other = 2.0, -1, -1
-        for a in range(count):
-            if cluster[a] != current:
-                continue
-            for b in range(a + 1, count):
-                if cluster[b] != current:
-                    continue
-                product = 0.0
-                for dimension in range(dimensions):
-                    product += vectors[a, dimension] * vectors[b, dimension]
-                if product < widest:
-                    widest, one, other = product, a, b
+        widest, one, other = widest_pair(vectors, cluster, current)
         if one < 0 or widest >= cosine:
             current += 1
             continue
         for each in range(count):
-            if cluster[each] == current:
-                to_one = 0.0
-                to_other = 0.0
-                for dimension in range(dimensions):
-                    to_one += vectors[each, dimension] * vectors[one, dimension]
-                    to_other += vectors[each, dimension] * vectors[other, dimension]
-                if each == other or (each != one and to_other > to_one):
-                    cluster[each] = clusters
+            if cluster[each] != current or each == one:
+                continue
+            if each == other or product(vectors, each, other) > product(vectors, each, one):
+                cluster[each] = clusters
         clusters += 1
     return cluster
 

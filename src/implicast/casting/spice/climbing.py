@@ -107,7 +107,8 @@ class Climbing(Keeper):
         """To the next notch, which for some may be ours as well: what we keep ourselves after all."""
         surface, dimensions = self.surface, self.settings.dimensions
         above = max(notch, self.sealed.get((tag, root), -1)) + 1
-        ours, others = [], []
+        ours: list[Record] = []
+        others: list[Record] = []
         for record in records:
             at = home(root, above, record.spot, dimensions)
             here = surface.low <= at < surface.high or contains(surface.firm, at)
@@ -148,6 +149,12 @@ class Climbing(Keeper):
         rising = registry.rising()
         for consumer, version in self._pass_on(tag, registry.root, registry.notch, rising, ()) if rising else ():
             registry.risen(consumer, version, self.host.now_us)
+
+    def settled(self) -> None:
+        """Our ground has changed: what lies in closed parts goes up from here now."""
+        for (tag, _, _), registry in list(self.registries.items()):
+            if registry.closed and registry.records:
+                self.raise_records(tag, registry)
 
     # --- collecting
 

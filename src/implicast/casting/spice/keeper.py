@@ -155,6 +155,9 @@ class Keeper(Member, parts={"surface": Ice}):
             else:
                 del self.copies[tag]
 
+    def settled(self) -> None:
+        """Records in closed parts of new ground go up (`climbing.py`)."""
+
     def resume(self, message: Message) -> None:
         self.receive(self.address, message)
 

@@ -124,7 +124,7 @@ class Raised(Message):
 
 
 class Overrun(Message):
-    """Rings at once when a root is too busy: raising a level is upkeep, and no part of the cast that showed the need."""
+    """Rings at once when a root is too busy: raising a level is upkeep, no part of the cast that showed the need."""
 
     upkeep: ClassVar[bool] = True
     tag: str

@@ -29,9 +29,3 @@ class Spice(Casting):
         super()._confirm_if_complete()
         if self.going and not self.awaited:
             self.surface.leave()
-
-    def settled(self) -> None:
-        """Our ground has changed: what lies in closed parts goes up from here now."""
-        for (tag, _, _), registry in list(self.registries.items()):
-            if registry.closed and registry.records:
-                self.raise_records(tag, registry)

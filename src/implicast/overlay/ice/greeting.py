@@ -67,7 +67,7 @@ class Greeting(Ground):
         news = [
             each for each in titles if each.owner != self.address and not any(overlap(each, piece) for piece in moving)
         ]
-        if any([self.atlas.learn(each) for each in news]):
+        if sum(self.atlas.learn(each) for each in news):
             self._resurvey()
             self.greet(each for each in self.neighbours() if each not in before)
             self.unpark()

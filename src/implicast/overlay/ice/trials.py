@@ -6,7 +6,8 @@ very code that peers route by, and need no world.
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -32,7 +33,7 @@ class Ground:
         self.tiles = tiles
         one, other = adjacency(tiles)
         ends = np.searchsorted(one, np.arange(tiles.peers + 1)).tolist()
-        self.neighbours = [other[start:stop].tolist() for start, stop in zip(ends, ends[1:], strict=False)]
+        self.neighbours = [other[start:stop].tolist() for start, stop in pairwise(ends)]
         self.tables = [self._table(peer, latency_us) for peer in range(tiles.peers)]
 
     def _table(self, peer: int, latency_us: LatencyUs | None) -> Table:
@@ -71,7 +72,9 @@ def spread(ground: Ground, source: int, tract: Tract, branch_factor: float, merg
     """Listing 7 from a source to all owners in a tract."""
     cosine = cosine_of(branch_factor)
     waiting: deque[tuple[int, Tract, int]] = deque([(source, tract, 0)])
-    messages, deliveries, arrivals = 0, {}, {}  # type: ignore[var-annotated]
+    messages = 0
+    deliveries: dict[int, int] = {}
+    arrivals: dict[int, int] = {}
     while waiting:
         peer, rest, hops = waiting.popleft()
         own = ground.tract(peer)
@@ -144,15 +147,11 @@ def landmark_packets(
     points = landmark_points(peers, landmarks, dimensions, latency_us, rng.getrandbits)
     ground, rng = Ground(tiling(points, dimensions), latency_us), stream(seed, "routes")
     paths = [ground.path(rng.randrange(peers), rng.getrandbits(BITS)) for _ in range(routes)]
-    counted = [sum(packets(a, b) for a, b in zip(path, path[1:], strict=False)) for path in paths]
-    took_us = [sum(latency_us(a, b) for a, b in zip(path, path[1:], strict=False)) for path in paths]
+    counted = [sum(packets(a, b) for a, b in pairwise(path)) for path in paths]
+    took_us = [sum(latency_us(a, b) for a, b in pairwise(path)) for path in paths]
     return {
         "landmarks": landmarks, "dimensions": dimensions, "peers": peers, "seed": seed,
         "packets_mean": sum(counted) / routes,
         "hops_mean": sum(len(path) - 1 for path in paths) / routes,
         "latency_us_mean": sum(took_us) / routes,
     }  # fmt: skip
-
-
-def described(spread_: Spread) -> Row:
-    return asdict(spread_)
