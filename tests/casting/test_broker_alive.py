@@ -3,6 +3,7 @@
 import pytest
 
 from implicast.casting.broker import LivingBroker, LivingClient
+from implicast.casting.broker.alive_client import UNCARRIED_MAX
 from implicast.casting.broker.messages import (
     Carried,
     Check,
@@ -25,7 +26,7 @@ from implicast.overlay.backbone.living import LivingBackbone
 from implicast.overlay.backbone.views import RANK_BITS, View, Views
 from implicast.overlay.detector import Overdue
 from implicast.peer.contract import CastId
-from implicast.peer.events import Joined, Left, Notice, Registered
+from implicast.peer.events import Joined, Left, Notice, Refused, Registered
 from implicast.peer.ledger import Ledger
 from implicast.world.campaign import check, scenario_of
 from implicast.world.churn import Churn
@@ -206,6 +207,17 @@ def test_a_broker_that_lost_its_memory_is_told_again():
     client.receive(10, Stored(1))
     client.receive(10, Known(1))
     assert ledger.sent() == []
+
+
+def test_casts_that_no_broker_takes_are_kept_up_to_a_bound_and_then_refused():
+    client, ledger = a_client(broker=None)
+    for _ in range(UNCARRIED_MAX + 3):
+        client.cast(JAZZ, b"x")
+
+    assert len(client.uncarried) == UNCARRIED_MAX
+    assert sum(isinstance(event, Refused) for _, _, event in ledger.take()) == 3
+    client.receive(11, Here())
+    assert len([message for _, message in ledger.sent() if isinstance(message, Publish)]) == UNCARRIED_MAX
 
 
 def test_an_answer_of_a_former_broker_completes_nothing():

@@ -1,5 +1,8 @@
 """Campaigns: every design that says it survives something is tried on it, and mistakes put in on purpose are caught."""
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -45,6 +48,24 @@ def test_only_what_a_design_survives_is_drawn():
     assert any(one.churn.restarts for one in drawn)
     assert any(one.faults.loss for one in drawn)
     assert {one.peers >= 16 and one.peers <= 128 for one in drawn} == {True}
+
+
+def test_change_is_the_same_under_any_hash_seed():
+    code = (
+        "import json; from implicast.casting.designs import design; from implicast.world.campaign import *;"
+        f"names = {ALIVE!r};"
+        "found = [check(scenario_of(design(name), 5, number)).outcome for name in names for number in (1,)];"
+        "print(json.dumps([each.described() for each in found]))"
+    )
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True
+        ).stdout
+        for seed in ("1", "2")
+    ]
+
+    assert said[0] == said[1]
+    assert len(said[0]) > 1000
 
 
 def test_a_scenario_is_a_function_of_design_seed_and_number():

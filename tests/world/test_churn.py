@@ -1,6 +1,9 @@
 """Scripts of change: written as text, drawn from a seed, spelled out deed by deed."""
 
+import re
 from collections import Counter
+from dataclasses import fields
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -108,3 +111,19 @@ def test_a_script_may_be_a_file(tmp_path):
 def test_every_kind_of_deed_has_an_example_above():
     assert set(KINDS) == {deed.kind for deed in MUCH.script(1, 40, 2)} | {"fail"}
     assert any(deed.kind == "fail" for deed in Churn(fails=2).script(1, 40, 3))
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "change.md"
+
+
+def test_every_deed_on_the_reference_page_is_understood():
+    deeds = re.findall(r"deed=(\S+)", PAGE.read_text())
+
+    assert {Deed.parse(text).kind for text in deeds} == set(KINDS)
+
+
+def test_every_name_is_on_the_reference_page():
+    page = PAGE.read_text()
+
+    for each in fields(Churn):
+        assert f"`{each.name}`" in page or each.name == "deeds", each.name

@@ -9,7 +9,11 @@ from implicast.casting.broker.messages import Check, CheckRound, Here, Known, No
 from implicast.casting.reliable import Hops
 from implicast.overlay.detector import Detector, DetectorSettings
 from implicast.peer.contract import Address, CastId, Host, Message, handles
-from implicast.peer.events import Joined
+from implicast.peer.events import Joined, Refused
+
+
+UNCARRIED_MAX = 4_096
+"""Casts that may await confirmation; further ones are refused."""
 
 
 class LivingClient(Client, parts={"hops": Hops, "detector": Detector}):
@@ -37,6 +41,9 @@ class LivingClient(Client, parts={"hops": Hops, "detector": Detector}):
 
     def _send(self, message: Message) -> None:
         if isinstance(message, Publish):
+            if len(self.uncarried) >= UNCARRIED_MAX:
+                self.host.deliver(Refused("cast", f"{UNCARRIED_MAX} casts await a broker already"))
+                return
             self.uncarried[message.cast] = message
             if self.broker is not None:
                 self.publications.send(self.broker, message.cast, message)
@@ -81,7 +88,7 @@ class LivingClient(Client, parts={"hops": Hops, "detector": Detector}):
         if self.version:
             self._tell_again()
         for publish in list(self.uncarried.values()):
-            self._send(publish)
+            self.publications.send(sender, publish.cast, publish)
 
     @handles(Stored)
     def on_stored(self, sender: Address, stored: Stored) -> None:
