@@ -14,8 +14,11 @@ class Word(Message):
 
 def hops() -> tuple[Hops, Ledger, list[tuple]]:
     ledger, told = Ledger(), []
-    made = Hops(1, ledger, lambda *what: told.append(("confirmed", *what)), lambda *what: told.append(("given up", *what)))
-    return made, ledger, told
+
+    def tell(word: str):
+        return lambda *what: told.append((word, *what))
+
+    return Hops(1, ledger, tell("confirmed"), tell("given up")), ledger, told
 
 
 def ring(made: Hops, ledger: Ledger) -> list:

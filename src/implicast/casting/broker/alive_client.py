@@ -11,7 +11,6 @@ from implicast.overlay.detector import Detector, DetectorSettings
 from implicast.peer.contract import Address, CastId, Host, Message, handles
 from implicast.peer.events import Joined, Refused
 
-
 UNCARRIED_MAX = 4_096
 """Casts that may await confirmation; further ones are refused."""
 
