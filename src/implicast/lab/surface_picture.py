@@ -1,6 +1,7 @@
 """A picture of ICE and SPICE from a real run: tiles by owner, a cast's way over them, a registry through its notches.
 
-    draw(Scenario("spice-unloaded", peers=256, casts=8, workload="extreme", parameters={"dimensions": 2}), Path("ice.svg"))
+    scenario = Scenario("spice-unloaded", peers=256, casts=8, workload="extreme", parameters={"dimensions": 2})
+    draw(scenario, Path("ice.svg"))
 
 Thesis Figs. 7.3 (tiles), 7.5 (a route) and 8.1 (a registry that scales). Only surfaces of two dimensions can be drawn.
 Everything shown is read from the peers and the journal of the run; nothing is drawn by rule. The file's ending (svg,
@@ -21,7 +22,7 @@ from implicast.space.surface import Surface
 from implicast.space.tract import container
 from implicast.world import journal as journals
 from implicast.world.scenario import Scenario
-from implicast.world.simulate import Run
+from implicast.world.run import Run
 
 HUE_STEP = 0.6180339887
 """The golden section: successive owners get colours far apart."""
@@ -111,7 +112,7 @@ def paint(scene: Scene, out: Path) -> Path:
 
     notches = _shown(scene)
     figure = Figure(figsize=(3.2 * max(2, len(notches)), 10.4), layout="constrained")
-    upper, lower = figure.subfigures(2, 1, height_ratios=(2.2, 1))
+    upper, lower = figure.subfigures(2, 1, height_ratios=(2.2, 1), squeeze=False)[:, 0]
     _paint_route(_square(upper.subplots(), f"a cast to “{scene.tag}” from peer {scene.publisher}"), scene)
     panels = lower.subplots(1, max(1, len(notches)), squeeze=False)[0]
     for panel, notch in zip(panels, notches, strict=False):

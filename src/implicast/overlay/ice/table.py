@@ -76,4 +76,5 @@ def _centre(own: Rows, dimensions: int) -> Rows:
         return np.zeros(dimensions, np.int64)
     edges = own[:, dimensions:] - own[:, :dimensions]
     largest = own[0 if len(own) == 1 else int(np.argmax(np.prod(edges.astype(np.float64), axis=1)))]
-    return np.add(largest[:dimensions], largest[dimensions:])
+    centre: Rows = largest[:dimensions] + largest[dimensions:]
+    return centre
