@@ -18,11 +18,16 @@ import msgspec
 from implicast.overlay.chord import Chord, Tenant
 from implicast.overlay.links import Ref
 from implicast.overlay.links.refs import lies_between
-from implicast.overlay.links.state import IN
+from implicast.overlay.links.state import IN, OUT
 from implicast.peer.contract import Address, Host, Message, Part, handles
 
 AGAIN_US = 2_000_000
 """Patience with a neighbour that was asked for an estate or given one; jittered by half."""
+CEDED_US = 5_000_000
+"""How long what a newcomer claimed counts as its own before the ring's news of it has come. A claim that was repeated
+on the way can arrive after its sender has left again; this ends the mistake."""
+PAST_MAX = 64
+"""Leavers whose estates came here and who are remembered, so that their late claims are ignored."""
 EXPECT_US = 500_000
 """How long a welcomed estate is expected."""
 ESTATE_ITEMS = 2_000
@@ -65,6 +70,12 @@ class Taken(Message):
     bequest: bool
 
 
+class CededOver(Message):
+    """Rings when the ring should have told of a newcomer that claimed its share."""
+
+    by: Ref
+
+
 class EstateLate(Message):
     """Rings when a claim or a bequest should have been answered."""
 
@@ -81,8 +92,8 @@ class Shelves(Part, Tenant):
     """One peer's lists. `serve` is how a request that had to wait is handed to the peer again."""
 
     __slots__ = (
-        "_bequeathed", "_ceded", "_expected_us", "_going", "_heirloom", "_parts", "_rows", "_waiting", "chord",
-        "joined", "keys", "left_ring", "lists", "serve",
+        "_bequeathed", "_ceded", "_expected_us", "_going", "_heirloom", "_parts", "_past", "_rows", "_waiting",
+        "chord", "joined", "keys", "left_ring", "lists", "serve",
     )  # fmt: skip
 
     def __init__(self, address: Address, host: Host, chord: Chord, rows: Any) -> None:
@@ -102,6 +113,7 @@ class Shelves(Part, Tenant):
         self._expected_us = 0
         self._ceded: Ref | None = None
         self._heirloom: tuple[Ref, Ref] | None = None
+        self._past: dict[Ref, None] = {}
 
     # Lists
 
@@ -147,7 +159,7 @@ class Shelves(Part, Tenant):
         self._parts = {}
         ring = self.chord.ring
         if ring.right == ring.me:
-            self.joined()
+            self._ready()
             return
         self._waiting = []
         self._claim()
@@ -165,12 +177,13 @@ class Shelves(Part, Tenant):
         self.host.after(wait_us, EstateLate(self.chord.ring.me.life))
 
     def leave(self) -> None:
-        """Give everything to the right neighbour, then leave the ring. Who still waits to be given waits first."""
+        """Give everything to the right neighbour, then leave the ring. Who is on its way in, or still waits to be
+        given its share, first arrives: its right neighbour has already ceded what it is about to get."""
         self._going = True
         ring = self.chord.ring
-        if ring.state != IN or ring.right == ring.me:
+        if ring.state == OUT or (ring.state == IN and ring.right == ring.me):
             ring.leave()
-        elif self._waiting is None:
+        elif ring.state == IN and self._waiting is None:
             self._try_again_later()
             if self._bequeathed:
                 self._give()
@@ -233,9 +246,16 @@ class Shelves(Part, Tenant):
             self._pass_right(claim)
         elif floor not in (claim.by, me) and lies_between(claim.by, floor, me):
             self.host.send(floor.address, claim)  # what is claimed was given to somebody nearer
-        elif not self._must_wait(sender, claim):
+        elif claim.by not in self._past and not self._must_wait(sender, claim):
             self._send_estate(claim.by, [row for row in self.rows() if not self._stays(claim.by, row[0])], None)
             self._ceded = claim.by
+            self.host.after(CEDED_US, CededOver(claim.by))
+            self.chord.moved()
+
+    @handles(CededOver)
+    def on_ceded_over(self, alarm: CededOver) -> None:
+        if self._ceded == alarm.by:
+            self._ceded = None
             self.chord.moved()
 
     def _stays(self, left: Ref, key: int) -> bool:
@@ -258,7 +278,7 @@ class Shelves(Part, Tenant):
     def on_estate(self, sender: Address, estate: Estate) -> None:
         if estate.floor is not None:
             self._inherit(sender, estate, estate.floor)
-        elif estate.to == self.chord.ring.me:
+        elif estate.to == self.chord.ring.me and self.chord.ring.state == IN:
             if self._waiting is not None and self._is_whole(estate):
                 self._ready()
             if self._waiting is None:
@@ -271,6 +291,9 @@ class Shelves(Part, Tenant):
             return
         if self._must_wait(sender, estate) or not self._is_whole(estate):
             return
+        self._past[estate.by] = None
+        if len(self._past) > PAST_MAX:
+            del self._past[next(iter(self._past))]
         if self._ceded == estate.by:
             self._ceded = None
         if ring.left == estate.by:

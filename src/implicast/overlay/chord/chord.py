@@ -123,7 +123,7 @@ class Chord(Part, Above):
 
     def unlinked(self) -> None:
         self.awaited = -1
-        if self.ring.right != self.ring.me:
+        if self.table.me == self.ring.me and self.table.right != self.table.me:  # else nobody ever pointed here
             self._tell_those_who_point_here(self.ring.right, gone=self.ring.me)
         self.tenant.departed()
 
