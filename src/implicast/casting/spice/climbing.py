@@ -52,7 +52,8 @@ class Climbing(Keeper):
         if len(store.records) > 1:
             self._store_many(store)
             return
-        at = home(store.root, store.notch, store.records[0].spot, self.settings.dimensions)
+        root, notch = store.root, store.notch
+        at = home(root, notch, store.records[0].spot, self.settings.dimensions) if notch else root
         if self.surface.carry(at, store):
             self.take(store, store.records)
 

@@ -103,9 +103,13 @@ class Ground(Part):
 
     def carry(self, code: int, message: Message) -> bool:
         """True if the place is ours to answer for; if not, the message is on its way there."""
-        if self.low <= code < self.high or contains(self.firm, code):
+        if self.low <= code < self.high or (not self.high and contains(self.firm, code)):
             return True
-        hop = None if contains(self.unsettled, code) else self.table.next_hop(code)
+        if self.unsettled and contains(self.unsettled, code):
+            self.park(message)
+            return False
+        table = self._table
+        hop = (self.table if table is None else table).next_hop(code)
         if hop is None:
             self.park(message)
         else:
