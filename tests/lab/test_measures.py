@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from random_journal import Made, random_journal
 
 from implicast.lab import tables
@@ -95,3 +96,32 @@ def test_a_lorenz_curve_runs_from_nobody_to_everybody_below_the_diagonal(measure
         assert curve[-1] == (1.0, 1.0)
         assert all(y <= x + 1e-12 for x, y in curve)
         assert [y for _, y in curve] == sorted(y for _, y in curve)
+
+
+class Shuffled(Journals):
+    """The same journals, their rows dealt out at random to so many partitions."""
+
+    partitions = 1
+
+    def table(self, name: str) -> DataFrame:
+        return super().table(name).repartition(self.partitions, F.rand(self.partitions))
+
+
+@pytest.mark.parametrize(
+    "partitions", [7, pytest.param(1, marks=pytest.mark.long), pytest.param(64, marks=pytest.mark.long)]
+)
+def test_partitions_and_order_of_rows_change_no_bit(
+    spark: SparkSession, made: list[Made], measured: Path, tmp_path: Path, partitions: int
+) -> None:
+    journals = Shuffled(spark, [each.directory for each in made])
+    journals.partitions = partitions
+    spark.conf.set("spark.sql.shuffle.partitions", partitions)
+    try:
+        measure(journals, tmp_path)
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", 2)
+
+    for name in ("measures", "contract", "costs", "lorenz"):
+        tables_of = [pq.read_table(out / name).to_pylist() for out in (measured, tmp_path)]
+        first, second = (sorted(tuple(row.values()) for row in rows) for rows in tables_of)
+        assert first == second, name

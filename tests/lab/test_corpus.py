@@ -1,0 +1,92 @@
+"""Registrations and casts from real bibliographies, queries and taggers."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from implicast.lab import describe, tables
+from implicast.lab.corpus import casts, papers, taggers
+from implicast.lab.corpus.words import stop_words
+from implicast.lab.errors import CorpusError
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def entries(spark: SparkSession, data: Path, tmp_path_factory: pytest.TempPathFactory) -> DataFrame:
+    """Three of the bibliographies: large enough to draw from, small enough for every test run."""
+    folder, path = data / "bibliographies", tmp_path_factory.mktemp("corpus") / "entries"
+    files = [
+        folder / f"{name}.bib.gz" for name in ("ai-nonmonotonic-reasoning", "ml-graphical-models-2018", "conf-alife")
+    ]
+    tables.write(papers.read_entries(spark, papers.bibliographies(files)), path, tables.ENTRIES)
+    return tables.read(spark, path, tables.ENTRIES)
+
+
+def test_every_entry_is_used_or_left_out_for_a_reason(entries: DataFrame) -> None:
+    counted = {row["reason"]: row["entries"] for row in papers.reasons(entries).collect()}
+
+    assert sum(counted.values()) == 2978 + 47 + 708
+    assert counted["left out: repeats the title"] > 500
+    assert sum(number for reason, number in counted.items() if "cannot be read" in reason) == 1
+
+
+def test_registrations_look_like_those_of_table_9_2(entries: DataFrame) -> None:
+    drawn = {row["peer"]: row["tags"] for row in papers.registrations(entries, 60, 1).collect()}
+    again = {row["peer"]: row["tags"] for row in papers.registrations(entries.repartition(5), 60, 1).collect()}
+
+    assert drawn == again
+    assert set(drawn) == set(range(60))
+    assert all(len(tags) == len(set(tags)) == 18 for tags in drawn.values())
+    assert not {tag for tags in drawn.values() for tag in tags} & stop_words()
+    # Table 9.2, second sample: "belief knowledge artificial action ... nonmonotonic systems ... intelligence ... logic theory"
+    reasoner = max(
+        drawn.values(), key=lambda tags: len({"logic", "reasoning", "nonmonotonic", "knowledge"} & set(tags))
+    )
+    assert {"logic", "reasoning", "nonmonotonic"} <= set(reasoner)
+
+
+def test_casts_are_drawn_as_often_as_they_were_asked(spark: SparkSession, data: Path) -> None:
+    queries = casts.read_queries(spark, [data / "queries" / "trec-terabyte-2005-stream.txt.gz"])
+
+    drawn = casts.casts(queries.cache(), 2_000, 50, 1).collect()
+
+    assert sorted(row["cast"] for row in drawn) == list(range(2_000))
+    assert {row["publisher"] for row in drawn} <= set(range(50))
+    asked = {" & ".join(row["tags"]): row["asked"] for row in queries.collect()}
+    assert all(row["target"] in asked for row in drawn)
+    google = sum(row["target"] == "google" for row in drawn)
+    assert google == pytest.approx(2_000 * asked["google"] / sum(asked.values()), rel=0.5)
+
+
+def test_key_phrases_are_one_to_three_tags_and_follow_a_power_law(spark: SparkSession, data: Path) -> None:
+    phrases = casts.read_queries(spark, [data / "keywords" / "cs-papers.tsv.gz"])
+
+    lengths = {row["tags"]: row["count"] for row in phrases.groupBy(F.size("tags").alias("tags")).count().collect()}
+    frequencies = [row["asked"] for row in phrases.select("asked").orderBy(F.desc("asked")).collect()]
+
+    assert sum(lengths[count] for count in (1, 2, 3)) > 0.9 * sum(lengths.values())
+    assert 0.3 < describe.fit(frequencies).slope < 1.2
+
+
+def test_users_of_a_tagging_site_register_their_commonest_tags(spark: SparkSession, data: Path) -> None:
+    read, tagged = taggers.read_tagged(spark, data / "tags" / "citeulike-a")
+
+    registered = taggers.registrations(read, tagged, 200, 1).collect()
+    asked = taggers.casts(tagged, 100, 200, 1).collect()
+
+    assert len(registered) == 200
+    assert sum(len(row["tags"]) == 18 for row in registered) > 190
+    assert sorted(row["cast"] for row in asked) == list(range(100))
+
+
+def test_an_empty_corpus_is_refused_by_name(tmp_path: Path, spark: SparkSession) -> None:
+    with pytest.raises(CorpusError, match="no BibTeX file"):
+        papers.bibliographies([tmp_path])
+    with pytest.raises(CorpusError, match="there is no list of queries"):
+        casts.read_queries(spark, [tmp_path / "none.txt"])
+    (tmp_path / "phrases.tsv").write_text("a\tb\n1\t2\n")
+    with pytest.raises(CorpusError, match="no column 'phrase'; it has a, b"):
+        casts.read_queries(spark, [tmp_path / "phrases.tsv"])

@@ -1,0 +1,250 @@
+"""The laboratory at work: interrupted and taken up, on a cluster, at the sizes it is made for. Minutes, not seconds."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from implicast.lab.experiment import experiment
+from implicast.lab.plan import plan
+from implicast.world.journal import SCHEMAS
+from implicast.world.simulate import simulate
+
+pytestmark = [pytest.mark.long, pytest.mark.spark]
+
+LAB = [sys.executable, "-m", "implicast.cli", "lab"]
+QUICK = """
+title = "Quick"
+about = "Short runs for trials of the sweep."
+source = "nowhere"
+designs = ["centralised", "broker"]
+[axis]
+of = "peers"
+[scenario]
+network = "national"
+casts = 64
+[small]
+values = [256, 512]
+runs = 8
+[paper]
+values = [256]
+"""
+
+
+@pytest.fixture
+def quick(tmp_path: Path) -> Path:
+    path = tmp_path / "quick.toml"
+    path.write_text(QUICK)
+    return path
+
+
+def tables_of(out: Path) -> dict[str, list[tuple[object, ...]]]:
+    """Every result of an experiment but the seconds it took."""
+    names = ("measures", "contract", "costs", "lorenz", "summary")
+    return {name: sorted(tuple(row.values()) for row in pq.read_table(out / name).to_pylist()) for name in names}
+
+
+def test_a_driver_killed_in_mid_sweep_is_taken_up_with_the_same_result(quick: Path, tmp_path: Path) -> None:
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    subprocess.run([*LAB, "run", str(quick), "--out", str(whole)], check=True, timeout=900)
+
+    driver = subprocess.Popen(
+        [*LAB, "run", str(quick), "--out", str(cut)], start_new_session=True, stderr=subprocess.DEVNULL
+    )
+    while len(list((cut / "journals").glob("run=*"))) < 5:
+        assert driver.poll() is None, "it was over before it could be killed"
+        time.sleep(0.05)
+    os.killpg(driver.pid, signal.SIGKILL)
+    driver.wait()
+    before = {path.name: path.stat().st_mtime_ns for path in (cut / "journals").glob("run=*")}
+    again = subprocess.run(
+        [*LAB, "run", str(quick), "--out", str(cut)], check=True, timeout=900, stderr=subprocess.PIPE, text=True
+    )
+
+    said = re.search(r"(\d+) runs made, (\d+) were there before, 0 failed", again.stderr)
+    assert said is not None, again.stderr
+    assert (int(said[1]), int(said[2])) == (32 - len(before), len(before))
+    after = {path.name: path.stat().st_mtime_ns for path in (cut / "journals").glob("run=*")}
+    assert {name: after[name] for name in before} == before, "finished runs are not made again"
+    assert tables_of(cut) == tables_of(whole)
+
+
+def test_a_sweep_costs_little_more_than_its_runs(quick: Path, tmp_path: Path) -> None:
+    """In processor time, so that other work on the machine does not matter: at most half as much again."""
+    from implicast.lab.experiment import read
+    from implicast.lab.session import session
+    from implicast.lab.sweep import sweep
+
+    planned = plan(read("quick", QUICK), "small")
+    begun = time.process_time()
+    for each in planned:
+        simulate(each.scenario())
+    bare = time.process_time() - begun
+
+    spark = session("local[2]", brief=True)
+    try:
+        sweep(spark, planned[:2], tmp_path / "warm")  # starting workers belongs to starting the session
+        began = processor_s()
+        went = sweep(spark, planned, tmp_path / "out")
+        spent = processor_s() - began
+    finally:
+        spark.stop()
+
+    assert went.finished == 32
+    print(f"bare {bare:.1f} s, sweep {spent:.1f} s of processor time")
+    assert spent <= 1.5 * bare
+
+
+def processor_s() -> float:
+    """Processor time of this process and all below it."""
+    everyone = [psutil.Process(), *psutil.Process().children(recursive=True)]
+    return sum(sum(each.cpu_times()[:4]) for each in everyone if each.is_running())
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[str]:
+    """A standalone master and two workers of the installed pyspark, on loopback, with ports of their own."""
+    import pyspark
+
+    home = Path(pyspark.__file__).parent
+    env = {
+        **os.environ,
+        "SPARK_HOME": str(home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_WORKER_DIR": str(tmp_path / "work"),
+    }
+    port, page = free_port(), free_port()
+    url = f"spark://127.0.0.1:{port}"
+    run_class = [str(home / "bin" / "spark-class")]
+    deploy = "org.apache.spark.deploy"
+    master = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", str(page)]
+    started = [subprocess.Popen([*run_class, f"{deploy}.master.Master", *master], env=env, stderr=subprocess.DEVNULL)]
+    try:
+        await_port(port)
+        for _ in range(2):
+            worker = ["--host", "127.0.0.1", "--cores", "1", "--memory", "1g", "--webui-port", str(free_port()), url]
+            started.append(
+                subprocess.Popen([*run_class, f"{deploy}.worker.Worker", *worker], env=env, stderr=subprocess.DEVNULL)
+            )
+        yield url
+    finally:
+        for process in reversed(started):
+            process.terminate()
+        for process in started:
+            process.wait(30)
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def await_port(port: int) -> None:
+    for _ in range(600):
+        with socket.socket() as knock:
+            if knock.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.1)
+    pytest.fail(f"nothing listens on port {port}")
+
+
+def test_a_standalone_cluster_gives_the_same_measures_to_the_last_byte(
+    cluster: str, quick: Path, tmp_path: Path
+) -> None:
+    quick.write_text(QUICK.replace("runs = 8", "runs = 1"))
+    at_home, away = tmp_path / "local", tmp_path / "cluster"
+    conf = [
+        "--conf",
+        "spark.driver.host=127.0.0.1",
+        "--conf",
+        "spark.driver.bindAddress=127.0.0.1",
+        "--conf",
+        "spark.executor.memory=800m",
+    ]
+
+    subprocess.run([*LAB, "run", str(quick), "--out", str(at_home)], check=True, timeout=900)
+    subprocess.run([*LAB, "run", str(quick), "--out", str(away), "--master", cluster, *conf], check=True, timeout=900)
+
+    assert tables_of(away) == tables_of(at_home)
+    for run in (at_home / "journals").glob("run=*"):
+        for table in sorted(run.glob("*.parquet")):
+            assert table.read_bytes() == (away / "journals" / run.name / table.name).read_bytes(), table
+
+
+def test_a_million_peers_and_ten_thousand_casts_are_drawn_and_resolved(tmp_path: Path) -> None:
+    words = ["workload", "zipf", "--peers", "1000000", "--casts", "10000", "--groups", "--out", str(tmp_path / "big")]
+    begun = time.monotonic()
+    subprocess.run([*LAB, *words], check=True, timeout=1800)
+    print(f"{time.monotonic() - begun:.0f} s for workload, groups and description together")
+
+    found = pq.read_table(tmp_path / "big" / "groups", columns=["cast", "block", "size"])
+    assert len(set(found["block"].to_pylist())) == 16
+    assert 100_000_000 < sum(found["size"].to_pylist()) < 300_000_000
+
+
+def test_ten_million_rows_are_measured(tmp_path: Path) -> None:
+    """A journal as a server would leave it: 5 million messages and as many notifications."""
+    journal = tmp_path / "run=ten"
+    write_large_journal(journal, peers=4096, casts=1024, messages=5_000_000)
+    begun = time.monotonic()
+    subprocess.run([*LAB, "measure", str(journal), "--out", str(tmp_path / "out")], check=True, timeout=1800)
+    print(f"{time.monotonic() - begun:.0f} s")
+
+    row = pq.read_table(tmp_path / "out" / "measures").to_pylist()[0]
+    assert row["TOUT_M"] == 5_000_000
+    contract = pq.read_table(tmp_path / "out" / "contract").to_pylist()[0]
+    assert contract["notified"] == 5_000_000
+
+
+def write_large_journal(directory: Path, peers: int, casts: int, messages: int) -> None:
+    directory.mkdir(parents=True)
+    rng = np.random.default_rng(1)
+    cast = np.sort(rng.integers(0, casts, messages)).astype(np.int32)
+    receiver = rng.integers(0, peers, messages).astype(np.int32)
+    serial = np.arange(messages)
+    words = {
+        "kind": pa.array(["Notify"] * messages).dictionary_encode(),
+        "phase": pa.array(["cast"] * messages).dictionary_encode(),
+    }
+    columns = {
+        "serial": serial, "cause": serial, "sent_us": serial, "arrived_us": serial + 5000, "sender": np.full(messages, peers, np.int32),
+        "receiver": receiver, **words, "cast": cast, "depth": np.full(messages, 2, np.int32), "bytes": np.full(messages, 90, np.int32),
+    }  # fmt: skip
+    everyone = np.arange(peers + 1)
+    small = {
+        "sends": columns,
+        "notices": {"cause": serial, "time_us": cast * 1_000_000 + 10_000_000 + receiver, "peer": receiver, "cast": cast, "depth": np.full(messages, 2)},
+        "casts": {"cast": np.arange(casts), "publisher": np.zeros(casts), "time_us": np.arange(casts) * 1_000_000 + 10_000_000,
+                  "target": ["jazz"] * casts, "settled_us": pa.nulls(casts, pa.int64())},
+        "registrations": {"peer": everyone[:-1], "version": np.ones(peers), "begun_us": np.zeros(peers), "completed_us": np.ones(peers),
+                          "withdrawn": np.zeros(peers, bool), "tags": [["jazz", "go"]] * peers, "values": [[]] * peers},
+        "peers": {"peer": everyone, "role": ["peer"] * (peers + 1), "router": everyone % 100, "access_us": everyone, "storage_bytes": everyone,
+                  "capacity": np.ones(peers + 1)},
+        "links": {"link": np.arange(100), "source": np.arange(100), "target": np.arange(100), "latency_us": np.arange(100)},
+        "paths": {"source_router": np.repeat(np.arange(100), 600) % 100, "target_router": np.tile(np.repeat(np.arange(100), 6), 100),
+                  "position": np.tile(np.arange(6), 10_000), "link": np.arange(60_000) % 100},
+    }  # fmt: skip
+    for name, given in small.items():
+        arrays = [pa.array(given[field.name]).cast(field.type) if not isinstance(given[field.name], list) else pa.array(given[field.name], field.type)
+                  for field in SCHEMAS[name]]  # fmt: skip
+        pq.write_table(pa.table(arrays, schema=SCHEMAS[name]), directory / f"{name}.parquet")
+
+
+def test_the_peers_experiment_runs_clean_at_small_scale(tmp_path: Path) -> None:
+    subprocess.run([*LAB, "run", "peers", "--out", str(tmp_path / "out")], check=True, timeout=3600)
+
+    assert len(pq.read_table(tmp_path / "out" / "contract")) == len(plan(experiment("peers"), "small"))
+    assert "Kept in all" in (tmp_path / "out" / "report.html").read_text("utf-8")
