@@ -67,7 +67,7 @@ class Scenario:
         words = ["implicast simulate", self.design, f"--peers {self.peers} --casts {self.casts} --seed {self.seed}"]
         words += [f"--workload {self.workload}", f"--network {self.network}"]
         words += [f"--set {name}={value}" for name, value in self.parameters.items()]
-        words += [f"--{name.replace('_', '-')} {value}" for name, value in self.workload_parameters.items()]
+        words += [f"--with {name}={value}" for name, value in self.workload_parameters.items()]
         words += [f"--interval-ms {self.interval_ms}"] * (self.interval_ms != 1000)
         words += [f"--start {self.start}"] * (self.start != "assembled")
         words += [f"--changes {self.changes}"] * bool(self.changes)
