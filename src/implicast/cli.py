@@ -60,6 +60,7 @@ def main(debug: bool) -> None:
     \b
     implicast designs                    what there is, with every parameter
     implicast simulate broker            one run: contract, load, fairness, latency
+    implicast campaign broker            random scenarios of change, judged from outside
     implicast lab run peers              an experiment on Spark, with a report
     """
 
