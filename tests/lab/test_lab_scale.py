@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -210,37 +211,40 @@ def test_ten_million_rows_are_measured(tmp_path: Path) -> None:
 
 
 def write_large_journal(directory: Path, peers: int, casts: int, messages: int) -> None:
+    """One server, a hundred routers in a row of six links between any two, casts to everybody, receivers at random."""
     directory.mkdir(parents=True)
     rng = np.random.default_rng(1)
-    cast = np.sort(rng.integers(0, casts, messages)).astype(np.int32)
-    receiver = rng.integers(0, peers, messages).astype(np.int32)
-    serial = np.arange(messages)
-    words = {
-        "kind": pa.array(["Notify"] * messages).dictionary_encode(),
-        "phase": pa.array(["cast"] * messages).dictionary_encode(),
-    }
-    columns = {
-        "serial": serial, "cause": serial, "sent_us": serial, "arrived_us": serial + 5000, "sender": np.full(messages, peers, np.int32),
-        "receiver": receiver, **words, "cast": cast, "depth": np.full(messages, 2, np.int32), "bytes": np.full(messages, 90, np.int32),
-    }  # fmt: skip
-    everyone = np.arange(peers + 1)
-    small = {
-        "sends": columns,
-        "notices": {"cause": serial, "time_us": cast * 1_000_000 + 10_000_000 + receiver, "peer": receiver, "cast": cast, "depth": np.full(messages, 2)},
-        "casts": {"cast": np.arange(casts), "publisher": np.zeros(casts), "time_us": np.arange(casts) * 1_000_000 + 10_000_000,
-                  "target": ["jazz"] * casts, "settled_us": pa.nulls(casts, pa.int64())},
-        "registrations": {"peer": everyone[:-1], "version": np.ones(peers), "begun_us": np.zeros(peers), "completed_us": np.ones(peers),
-                          "withdrawn": np.zeros(peers, bool), "tags": [["jazz", "go"]] * peers, "values": [[]] * peers},
-        "peers": {"peer": everyone, "role": ["peer"] * (peers + 1), "router": everyone % 100, "access_us": everyone, "storage_bytes": everyone,
-                  "capacity": np.ones(peers + 1)},
-        "links": {"link": np.arange(100), "source": np.arange(100), "target": np.arange(100), "latency_us": np.arange(100)},
-        "paths": {"source_router": np.repeat(np.arange(100), 600) % 100, "target_router": np.tile(np.repeat(np.arange(100), 6), 100),
-                  "position": np.tile(np.arange(6), 10_000), "link": np.arange(60_000) % 100},
-    }  # fmt: skip
-    for name, given in small.items():
-        arrays = [pa.array(given[field.name]).cast(field.type) if not isinstance(given[field.name], list) else pa.array(given[field.name], field.type)
-                  for field in SCHEMAS[name]]  # fmt: skip
-        pq.write_table(pa.table(arrays, schema=SCHEMAS[name]), directory / f"{name}.parquet")
+    cast = np.sort(rng.integers(0, casts, messages))
+    receiver = rng.integers(0, peers, messages)
+    serial, two = np.arange(messages), np.full(messages, 2)
+    everyone, times_us = np.arange(peers + 1), np.arange(casts) * 1_000_000 + 10_000_000
+    write(
+        directory, "sends", serial, serial, serial, serial + 5000, np.full(messages, peers), receiver,
+        pa.array(["Notify"] * messages).dictionary_encode(), pa.array(["cast"] * messages).dictionary_encode(), cast,
+        two, np.full(messages, 90),
+    )  # fmt: skip
+    write(directory, "notices", serial, times_us[cast] + receiver, receiver, cast, two)
+    write(
+        directory, "casts", np.arange(casts), np.zeros(casts), times_us, ["jazz"] * casts, pa.nulls(casts, pa.int64())
+    )
+    begun = np.zeros(peers)
+    tags, values = [["jazz", "go"]] * peers, [[]] * peers
+    write(directory, "registrations", everyone[:-1], begun + 1, begun, begun + 1, begun.astype(bool), tags, values)
+    roles = ["peer"] * (peers + 1)
+    write(directory, "peers", everyone, roles, everyone % 100, everyone, everyone, np.ones(peers + 1))
+    write(directory, "links", *[np.arange(100)] * 4)
+    pair, position = np.divmod(np.arange(60_000), 6)
+    write(directory, "paths", pair // 100, pair % 100, position, np.arange(60_000) % 100)
+
+
+def write(directory: Path, name: str, *columns: Any) -> None:
+    """One table of a journal, its columns in order."""
+    kinds = [field.type for field in SCHEMAS[name]]
+    arrays = [
+        pa.array(each, kind) if isinstance(each, list) else pa.array(each).cast(kind)
+        for each, kind in zip(columns, kinds, strict=True)
+    ]
+    pq.write_table(pa.table(arrays, schema=SCHEMAS[name]), directory / f"{name}.parquet")
 
 
 def test_the_peers_experiment_runs_clean_at_small_scale(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Groups do not change with the number of partitions nor with the order of rows; for measures see `test_measures.py`."""
+"""Groups do not change with partitions nor with the order of rows; for measures see `test_measures.py`."""
 
 import pytest
 from pyspark.sql import SparkSession
