@@ -39,6 +39,7 @@ def test_assembled_tables_and_tables_of_the_known_are_what_the_definition_gives(
 
     assert objections([standing.table(node.key) for node in nodes], k, vectors) == []
     assert objections([table_of(node, nodes, k, vectors) for node in nodes], k, vectors) == []
+    assert all(standing.contacts(node.key) == standing.table(node.key).contacts() for node in nodes)
 
 
 @pytest.mark.parametrize(("nodes", "k", "vectors"), graphs(30))

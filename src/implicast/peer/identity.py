@@ -145,7 +145,7 @@ class Trust:
     """One peer's view of the authority: its public key, what it revoked, and which certificates were checked already.
 
     `flaw` names what is wrong with a certificate, or None. Checked certificates are remembered (`checked_max`, the
-    first come go first): a table's entries are met again and again, and Ed25519 costs 110 us a time.
+    first come go first): a table's entries are met again and again, and Ed25519 costs 118 us a time.
     """
 
     __slots__ = ("_authority", "_checked", "_checked_max", "_revocation", "_revoked", "_scheme", "_vectors")

@@ -101,7 +101,7 @@ class Bft(Member, parts={"graph": SkipGraph, "settler": Settler}):
 
     def holdings(self) -> Any:
         """Every contact once, however many lists it is in."""
-        contacts = {node.key: node for key in self.graph.places for node in self.graph.table(key).contacts()}
+        contacts = {node.key: node for key in self.graph.places for node in self.graph.contacts(key)}
         return [self.graph.certificates(), [contacts[key] for key in sorted(contacts)], self.description]
 
     # --- casting

@@ -82,6 +82,10 @@ class SkipGraph(Part):
         """The lists of one of our places."""
         return self.standing.table(key) if self.standing is not None else self.places[key].table
 
+    def contacts(self, key: bytes) -> list[Certificate]:
+        """Everyone in the lists of one of our places."""
+        return self.standing.contacts(key) if self.standing is not None else self.places[key].wide.contacts()
+
     def certificates(self) -> list[Certificate]:
         """Of our places, in the order of keys."""
         return [self.places[key].certificate for key in sorted(self.places)]

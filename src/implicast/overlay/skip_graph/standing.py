@@ -60,6 +60,21 @@ class Standing(Generic[Node]):
             found = self._tables[key] = self._cut(self._nodes[key])
         return found
 
+    def contacts(self, key: bytes) -> list[Node]:
+        """Everyone in a node's lists, as `table(key).contacts()`, without cutting and keeping the table.
+
+        A third of the price, and nothing is remembered: a million places can be asked for their storage.
+        """
+        node = self._nodes[key]
+        found: dict[bytes, Node] = {}
+        number, full = 0, False
+        while not full:
+            listed, _, full = self._listed(node, number)
+            found.update((each.key, each) for each in listed)
+            number += 1
+        del found[key]
+        return [found[each] for each in sorted(found)]
+
     def surroundings(self, key: bytes) -> list[Node]:
         """All in the every-class lists of a node: O(n) each, for those who go on by messages."""
         return every_class(self._nodes[key], self._nodes.values(), self.k, self.vectors).contacts()
@@ -73,29 +88,29 @@ class Standing(Generic[Node]):
 
     def _cut(self, node: Node) -> Table[Node]:
         levels: list[Level[Node]] = []
+        common, vector = self.vectors.common, node.vector
         while not levels or not levels[-1].full:
             number = len(levels)
-            ring = self._ring(number, self.vectors.prefix(node.vector, number))
-            last = number == self.vectors.length  # no more digits: never in a network, where vectors are drawn
-            near = [] if last else self._ring(number + 1, self.vectors.prefix(node.vector, number + 1))
-            levels.append(self._list(node, number, ring, near))
+            listed, own, full = self._listed(node, number)
+            levels.append(Level(listed, own, full, [common(vector, each.vector) == number for each in listed]))
         return Table(node, levels)
 
-    def _list(self, node: Node, number: int, ring: list[Node], near: list[Node]) -> Level[Node]:
-        """The list of one level: its ends are the (k-1)-th members of the next ring on either side."""
-        own = bisect_left(ring, node.key, key=_by_key)
-        reach = self.k - 1
+    def _listed(self, node: Node, number: int) -> tuple[list[Node], int, bool]:
+        """The list of one level, the owner's index in it, and whether it is full.
+
+        Its ends are the (k-1)-th members of the next ring on either side.
+        """
+        ring = self._ring(number, self.vectors.prefix(node.vector, number))
+        last = number == self.vectors.length  # no more digits: never in a network, where vectors are drawn
+        near = [] if last else self._ring(number + 1, self.vectors.prefix(node.vector, number + 1))
+        own, reach = bisect_left(ring, node.key, key=_by_key), self.k - 1
         if len(near) - 1 < 2 * reach:
-            return self._level(node, number, ring, own, True)
+            return ring, own, True
         middle = bisect_left(near, node.key, key=_by_key)
         left = bisect_left(ring, near[middle - reach].key, key=_by_key)
         right = bisect_left(ring, near[(middle + reach) % len(near)].key, key=_by_key)
         listed = ring[left : right + 1] if left <= right else ring[left:] + ring[: right + 1]
-        return self._level(node, number, listed, (own - left) % len(ring), False)
-
-    def _level(self, node: Node, number: int, listed: list[Node], own: int, full: bool) -> Level[Node]:
-        common, vector = self.vectors.common, node.vector
-        return Level(listed, own, full, [common(vector, each.vector) == number for each in listed])
+        return listed, (own - left) % len(ring), False
 
     def _ring(self, level: int, prefix: int) -> list[Node]:
         ring = self._rings.get((level, prefix))
