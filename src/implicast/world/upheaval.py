@@ -26,8 +26,12 @@ INTRODUCERS = 3
 LINGER_US = 30_000_000
 """How long a peer that has left still answers."""
 LEAVE_AGAIN_US = 1_000_000
-SAMPLE_US = 1_000_000
-"""How often the invariants are looked at from outside."""
+LOOK_US = 1_000_000
+"""How often the invariants are looked at from outside while something is wrong or has just happened."""
+CALM_LOOK_US = 10_000_000
+"""And how often otherwise: looking costs more than running where little changes."""
+ALERT_US = 5_000_000
+"""For so long after a deed one looks often: the first objection may take a moment to show."""
 _S = 1_000_000
 
 
@@ -44,6 +48,7 @@ class Upheaval:
         """Newcomers, and when they asked to join."""
         self.samples: list[tuple[int, list[str]]] = []
         """When the invariants were looked at, and what was wrong."""
+        self._look_at_us = self._alert_until_us = self._end_us = 0
         self._disks: dict[int, object] = {}
         self._chance = stream(plan.seed, "introducers of newcomers")
         application.welcome, application.farewell = self._welcome, self._farewell
@@ -53,17 +58,38 @@ class Upheaval:
         """Put all deeds on the agenda."""
         for deed in self.script:
             begin, end = _DEEDS[deed.kind]
-            self._at(start_us + int(deed.from_s * _S), partial(begin, self, deed))
+            self._at(start_us + int(deed.from_s * _S), partial(self._happen, begin, deed))
             if end is not None:
-                self._at(start_us + int(deed.to_s * _S), partial(end, self, deed))
+                self._at(start_us + int(deed.to_s * _S), partial(self._happen, end, deed))
 
     def watch(self, from_us: int, to_us: int) -> None:
-        """Look at the invariants from time to time."""
-        for time_us in range(from_us, to_us + 1, SAMPLE_US):
-            self._at(time_us, self.sample)
+        """Look at the invariants from one time to another, more often when there is reason to."""
+        self._end_us = to_us
+        self._look_later(from_us)
+        self._at(to_us, self._sample)
 
-    def sample(self) -> None:
-        self.samples.append((self.world.now_us, self.design.objections(self.present())))
+    def _look_later(self, time_us: int) -> None:
+        self._look_at_us = time_us
+        if time_us < self._end_us:
+            self._at(time_us, self._look)
+
+    def _look(self) -> None:
+        now_us = self.world.now_us
+        if now_us == self._look_at_us:  # else a deed has made an earlier look of it
+            wrong = self._sample()
+            self._look_later(now_us + (LOOK_US if wrong or now_us < self._alert_until_us else CALM_LOOK_US))
+
+    def _sample(self) -> list[str]:
+        wrong = self.design.objections(self.present())
+        self.samples.append((self.world.now_us, wrong))
+        return wrong
+
+    def _happen(self, act: "Act", deed: Deed) -> None:
+        act(self, deed)
+        soon_us = self.world.now_us + LOOK_US
+        self._alert_until_us = self.world.now_us + ALERT_US
+        if self._look_at_us > soon_us:
+            self._look_later(soon_us)
 
     def end_s(self) -> float:
         """When the last deed is over."""
