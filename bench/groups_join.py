@@ -2,8 +2,8 @@
 
     python bench/groups_join.py [PEERS CASTS]
 
-The join takes the rarest tag of each cast, joins on it, and checks the rest on every candidate pair; it is what one would
-write first. Both are exact; the sizes are compared.
+The join takes the rarest tag of each cast, joins on it, and checks the rest on every candidate pair; it is what one
+would write first. Both are exact; the sizes are compared.
 """
 
 import sys

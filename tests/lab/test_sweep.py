@@ -34,7 +34,7 @@ values = [1]
 """
 
 
-def trial(number: int, seed: int, hurt: str, design: str) -> dict[str, float]:
+def trial(number: int, seed: int, hurt: str) -> dict[str, float]:
     """Counts how often it was made; fails or dies when its marker says so."""
     place = Path(hurt)
     made = place / f"made-{number}"

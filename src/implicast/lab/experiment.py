@@ -70,6 +70,8 @@ class Figure(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     measure: str
     log: bool = False
     title: str = ""
+    formula: str = ""
+    """A second measure, drawn dotted: what a formula of the paper gives."""
 
 
 class Published(msgspec.Struct, forbid_unknown_fields=True, frozen=True):

@@ -53,7 +53,7 @@ class Planned:
 def plan(made: Experiment, scale: str, runs: int | None = None, first_seed: int = 1) -> list[Planned]:
     """All runs of an experiment at a scale; an `ExperimentError` or `LocalError` before anything has begun."""
     size = made.scale(scale)
-    designs = made.chosen() or [""] * bool(made.trial)
+    designs = [""] if made.trial else made.chosen()
     if not designs:
         raise ExperimentError(f"experiment {made.name}: none of its designs exists here ({made.designs})")
     planned = []
@@ -73,7 +73,7 @@ def _planned(
 ) -> Planned:
     point = point_settings(made, value)
     settings = {**made.scenario, **made.scale(scale).scenario, **variant.scenario, **_own(made, design), **point}
-    described = _described(settings, design, seed) if not made.trial else {**settings, "design": design, "seed": seed}
+    described = _described(settings, design, seed) if not made.trial else {**settings, "seed": seed}
     text = json.dumps(described, sort_keys=True)
     if not made.trial:
         _check(scenario_of(described))
@@ -81,7 +81,7 @@ def _planned(
     name = "-".join(filter(None, (design, label, *(_word(each) for each in point.values()), f"s{seed}")))
     run = f"{_word(name)}-{digest(made.trial, text).hex()[:8]}"
     return Planned(
-        run, made.name, design, series, made.axis.title, point_label(value), position, seed, text, made.trial
+        run, made.name, design or label, series, made.axis.title, point_label(value), position, seed, text, made.trial
     )
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -143,8 +144,18 @@ def _simulated(planned: Planned, aside: Path, workload: str | None) -> dict[str,
 
 
 def _trial(planned: Planned, aside: Path) -> dict[str, Any]:
-    """A trial of another kind: a function of its settings that returns measures by name."""
-    module, _, function = planned.trial.partition(":")
-    measured: Mapping[str, float] = getattr(import_module(module), function)(**json.loads(planned.settings))
+    """A trial of another kind: a function of settings by name, with its seed, that returns a row of numbers by name."""
+    module, _, name = planned.trial.partition(":")
+    function = getattr(import_module(module), name)
+    settings = json.loads(planned.settings)
+    taken = {key: value for key, value in settings.items() if key in signature(function).parameters}
+    row: Mapping[str, Any] = function(**taken)
     aside.mkdir(parents=True)
-    return {"measures": dict(measured), "messages": {}, "command": f"{planned.trial} {planned.settings}"}
+    command = f"{name}({', '.join(f'{key}={value!r}' for key, value in taken.items())}) of {module}"
+    return {"measures": _measures(row, settings), "messages": {}, "command": command}
+
+
+def _measures(row: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, float]:
+    """What a row says beyond the settings it was made from."""
+    said = {key: value for key, value in row.items() if key not in settings and not isinstance(value, bool)}
+    return {key: float(value) for key, value in said.items() if isinstance(value, int | float)}

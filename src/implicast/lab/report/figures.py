@@ -52,12 +52,15 @@ def measure_figure(rows: Sequence[Row], asked: Figure, axis: Axis) -> Drawn | No
         canvas, axes = canvas_of()
         for name, of_series in series.items():
             _line(axes, name, of_series, points, numeric, list(series))
+        for of_series in _by_series([row for row in rows if row["measure"] == asked.formula]).values():
+            _formula(axes, of_series, points, numeric)
         _scales(axes, asked, axis, points, numeric, mine)
         meaning = asked.title or MEASURES.get(asked.measure) or _cost_meaning(asked.measure)
         axes.set_title(asked.measure)
         _legend(axes, len(series))
         svg = svg_of(canvas)
     caption = f"{asked.measure}: {meaning}. Mean and 95 % confidence interval over seeds."
+    caption += f" Dotted: {asked.formula}, by formula." if asked.formula else ""
     return Drawn(asked.measure.lower(), caption, _alternative(asked.measure, series, axis), svg)
 
 
@@ -133,6 +136,13 @@ def _line(
     axes.fill_between(
         x, [row["low"] for row in ordered], [row["high"] for row in ordered], color=shade, alpha=0.13, linewidth=0
     )
+
+
+def _formula(axes: Axes, rows: Sequence[Row], points: Sequence[str], numeric: bool) -> None:
+    ordered = sorted(rows, key=lambda row: row["position"])
+    x = [float(row["point"]) if numeric else points.index(row["point"]) for row in ordered]
+    y = [row["mean"] for row in ordered]
+    axes.plot(x, y, color=palette.colour(ordered[0]["design"]), linestyle="dotted", linewidth=1.4)
 
 
 def _scales(axes: Axes, asked: Figure, axis: Axis, points: Sequence[str], numeric: bool, rows: Sequence[Row]) -> None:
