@@ -109,7 +109,7 @@ class Scene:
 
 
 def scenes() -> Iterator[Scene]:
-    for seed in range(12):
+    for seed in (1, 2, 5, 6, 7, 8):
         yield Scene(
             seed, dimensions=2 + seed % 3, choose=("first", "rarest")[seed % 2], frequency_limit=seed % 4 * 0.02
         )

@@ -12,7 +12,7 @@ of unanswered gives, tidying of peers with several pieces.
 from implicast.overlay.ice.atlas import Atlas, sibling, tract_of
 from implicast.overlay.ice.greeting import Greeting
 from implicast.overlay.ice.ground import Tenant
-from implicast.overlay.ice.messages import AskAgain, Declined, Done, Give, Join, Title, Took
+from implicast.overlay.ice.messages import AskAgain, Declined, Depart, Done, Give, GiveAgain, Join, Title, Took
 from implicast.peer.contract import Address, Host, handles
 from implicast.peer.events import Joined, Left
 from implicast.space.morton import BITS
@@ -27,7 +27,7 @@ INTRODUCERS_MAX = 64
 class Giving(Greeting):
     """Split, merge, give."""
 
-    __slots__ = ("attempt", "departed", "given", "introducers", "joined", "number", "offer", "received")
+    __slots__ = ("attempt", "given", "introducers", "joined", "number", "offer", "received")
 
     def __init__(
         self, address: Address, host: Host, tenant: Tenant, dimensions: int, cosine: float, merge: bool = True
@@ -40,7 +40,7 @@ class Giving(Greeting):
         self.received: tuple[Address, Give] | None = None
         """Who gives us what, until it is done."""
         self.introducers: tuple[Address, ...] = ()
-        self.joined = self.departed = False
+        self.joined = False
 
     def in_transit(self) -> list[Title]:
         return [self.given, *self.not_yet()] if self.given is not None else self.not_yet()
@@ -66,9 +66,7 @@ class Giving(Greeting):
 
     @handles(AskAgain)
     def on_ask_again(self, alarm: AskAgain) -> None:
-        if self.departed or self.leaving:
-            self._depart()
-        elif alarm.attempt == self.attempt and not self.pieces:
+        if alarm.attempt == self.attempt and not self.pieces and not self.leaving:
             self._ask()
 
     @handles(Join)
@@ -187,18 +185,24 @@ class Giving(Greeting):
 
     def _give_next(self, declined: tuple[Address, ...]) -> None:
         """The largest piece first, to the owner of its sibling if that is one piece, else to the smallest neighbour."""
-        if self.given is not None or self.received is not None:
-            self.host.after(JOIN_US, AskAgain(self.attempt))
-            return
         neighbours = [each for each in self.neighbours() if each not in declined]
+        if self.given is not None:
+            return
         if not self.pieces or not self.neighbours():
-            self.departed = True
-            self.host.after(LINGER_US, AskAgain(self.attempt))
-        elif not neighbours:
-            self.host.after(JOIN_US, AskAgain(self.attempt))
+            self.host.after(LINGER_US, Depart())
+        elif self.received is not None or not neighbours:
+            self.host.after(JOIN_US, GiveAgain())
         else:
             piece = min(self.pieces, key=lambda title: (title.bits, title.low))
             self.give(piece, self._heir(piece, neighbours))
+
+    @handles(GiveAgain)
+    def on_give_again(self, alarm: GiveAgain) -> None:
+        self._give_next(())
+
+    @handles(Depart)
+    def on_depart(self, alarm: Depart) -> None:
+        self.host.deliver(Left())
 
     def _heir(self, piece: Title, neighbours: list[Address]) -> Address:
         other = self.atlas.at(sibling(piece.low, piece.bits)) if piece.bits else None
@@ -209,10 +213,3 @@ class Giving(Greeting):
     def _known_ground(self, peer: Address) -> tuple[int, Address]:
         tract = tract_of(self.atlas.of(peer))
         return sum(tract[1::2]) - sum(tract[::2]), peer
-
-    def _depart(self) -> None:
-        if not self.departed:
-            self._give_next(())
-        elif self.joined:
-            self.joined = False
-            self.host.deliver(Left())

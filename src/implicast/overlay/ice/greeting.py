@@ -18,6 +18,9 @@ from implicast.peer.contract import Address, Host, handles
 GIFTS_US = 20_000_000
 """How long a peer tells what it gave away: twice the time after which a silent peer would count as dead."""
 
+MARKS_MAX = 256
+"""Peers whose marks are remembered; beyond it those that are no neighbours are forgotten."""
+
 
 class Greeting(Ground):
     """Keeps the atlas true."""
@@ -73,6 +76,8 @@ class Greeting(Ground):
             self.unpark()
 
     def _resurvey(self) -> None:
+        if len(self.marks) > MARKS_MAX:
+            self.marks = {each: self.marks[each] for each in self.neighbours() if each in self.marks}
         if self.pieces:
             self.atlas.prune(self.address, self.dimensions)
         self.survey(self.in_transit())

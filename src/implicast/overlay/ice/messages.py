@@ -98,5 +98,13 @@ class AskAgain(Message):
     attempt: int
 
 
+class GiveAgain(Message):
+    """Rings when a leaver that found no taker for a piece should look again."""
+
+
+class Depart(Message):
+    """Rings when a leaver without pieces has forwarded strays for long enough."""
+
+
 KINDS: tuple[type, ...] = (Hello, Heard, More, Titles, Join, Give, Took, Done, Declined, Route)
-"""What travels; `AskAgain` is an alarm."""
+"""What travels; the others are alarms."""
