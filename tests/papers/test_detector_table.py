@@ -164,7 +164,7 @@ TABLE = [
 @pytest.mark.parametrize(("label", "settings", "expected"), TABLE)
 def test_the_table_of_false_suspicions(label, settings, expected):
     """Within a factor of two, or three in ten hours where figures are small: the details of the model are ours."""
-    hours = 300
+    hours = 60
     columns = [{"loss": 0.05}, {"loss": 0.2}, {"loss": 0.05, "bursts": 33}, {"loss": 0.05, "starved": True}]
 
     found = [per_hour(settings, hours, **column) for column in columns]
