@@ -49,6 +49,7 @@ class Upheaval:
         self.samples: list[tuple[int, list[str]]] = []
         """When the invariants were looked at, and what was wrong."""
         self._look_at_us = self._alert_until_us = self._end_us = 0
+        self._greeted: set[int] = set()
         self._disks: dict[int, object] = {}
         self._chance = stream(plan.seed, "introducers of newcomers")
         application.welcome, application.farewell = self._welcome, self._farewell
@@ -143,7 +144,9 @@ class Upheaval:
             self.application.join(self.world.now_us, address, introducers)
 
     def _welcome(self, address: int) -> None:
-        if address in self.came_us:
+        """A newcomer registers when it has joined; one that lost its place and joined again has done so before."""
+        if address in self.came_us and address not in self._greeted:
+            self._greeted.add(address)
             self.application.register(self.world.now_us, address, self.greetings[address])
 
     def _leave(self, deed: Deed) -> None:
