@@ -81,13 +81,12 @@ def test_a_driver_killed_in_mid_sweep_is_taken_up_with_the_same_result(quick: Pa
     assert tables_of(cut) == tables_of(whole)
 
 
-def test_a_sweep_costs_little_more_than_its_runs(quick: Path, tmp_path: Path) -> None:
+def test_a_sweep_costs_little_more_than_its_runs(tmp_path: Path) -> None:
     """In processor time, so that other work on the machine does not matter: at most half as much again."""
-    from implicast.lab.experiment import read
     from implicast.lab.session import session
     from implicast.lab.sweep import sweep
 
-    planned = plan(read("quick", QUICK), "small")
+    planned = sorted(plan(experiment("peers"), "small"), key=lambda each: (each.seed, each.run))[:32]
     begun = time.process_time()
     for each in planned:
         simulate(each.scenario())

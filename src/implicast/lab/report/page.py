@@ -19,6 +19,7 @@ from implicast.lab.experiment import Experiment, Figure
 from implicast.lab.report import palette
 from implicast.lab.report.claims import compare
 from implicast.lab.report.figures import Drawn, lorenz_figure, measure_figure
+from implicast.lab.report.pictures import pictures
 from implicast.lab.run import disagreements
 
 Row = dict[str, Any]
@@ -28,7 +29,7 @@ DEFAULT_FIGURES = tuple(
 LOADS = ("TOUT", "TIN", "STOR")
 
 
-def write(out: Path, pictures: Sequence[Drawn] = ()) -> Path:
+def write(out: Path) -> Path:
     """Write `report.html` and `figures/*.svg` of a laboratory directory; the path of the report."""
     asked = _asked(out)
     made = msgspec.convert(asked["experiment"], Experiment)
@@ -36,11 +37,12 @@ def write(out: Path, pictures: Sequence[Drawn] = ()) -> Path:
     runs = _rows(out, "runs")
     shown = [drawn for figure in made.figures or DEFAULT_FIGURES if (drawn := measure_figure(rows, figure, made.axis))]
     curves = _curves(out, runs)
-    _write_figures(out / "figures", [*shown, *curves, *pictures])
+    seen = pictures(made, out)
+    _write_figures(out / "figures", [*shown, *curves, *seen])
     filled = _template().render(
         title=made.title, about=made.about, source=made.source, scale=asked["scale"], style=_text("style.css"),
         figures=[_inline(each) for each in shown], curves=[_inline(each) for each in curves],
-        pictures=[_inline(each) for each in pictures],
+        pictures=[_inline(each) for each in seen],
         claims=[each for claim in made.published if (each := compare(claim, rows))],
         tables=_tables(rows, made), provenance=_provenance(asked, runs), **_contract(out, runs),
     )  # fmt: skip
