@@ -4,11 +4,12 @@ import json
 import sys
 import time
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import click
 
-from implicast.casting.designs import design, designs
+from implicast.casting.designs import Design, design, designs
 from implicast.world.campaign import Finding, campaign, shrink
 
 
@@ -26,12 +27,15 @@ def campaign_command(name: str, scenarios: int, seed: int, first: int, whole: bo
     for each in chosen:
         tally = Tally(each.name, scenarios, as_json)
         failed = campaign(each, scenarios, seed, first, tally.see)
-        parameters = each.settle(each.alive)
-        small = failed if whole else [shrink(one, lambda n: each.infrastructure(n, parameters)) for one in failed]  # noqa: B023
+        small = failed if whole else [shrink(one, partial(_infrastructure, each)) for one in failed]
         failures += len(failed)
         click.echo(json.dumps(tally.described(small), indent=2) if as_json else tally.text(small))
     if failures:
         raise SystemExit(1)
+
+
+def _infrastructure(design: Design, peers: int) -> int:
+    return design.infrastructure(peers, design.settle(design.alive))
 
 
 class Tally:
