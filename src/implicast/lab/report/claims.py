@@ -67,7 +67,7 @@ def _strain(claim: Published, value: float) -> float:
 
 def _interval(row: Row) -> str:
     half = row["high"] - row["mean"]
-    return f"{row['mean']:.4g}" + (f" ± {half:.2g}" if half else "")
+    return f"{row['mean']:,.4g}" + (f" ± {half:,.0f}" if half >= 10 else f" ± {half:.2g}" if half else "")
 
 
 def _published(claim: Published) -> str:

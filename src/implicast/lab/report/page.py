@@ -181,7 +181,7 @@ def _rank(series: str, design: str) -> tuple[int, str]:
 def _cell(row: Row) -> str:
     mean, half = row["mean"], row["high"] - row["mean"]
     text = f"{mean:,.0f}" if abs(mean) >= 1000 else f"{mean:.4g}"
-    return text + (f" ± {half:.2g}" if half else "")
+    return text + (f" ± {half:,.0f}" if half >= 10 else f" ± {half:.2g}" if half else "")
 
 
 def _provenance(asked: Row, runs: Sequence[Row]) -> Row:

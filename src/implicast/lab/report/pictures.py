@@ -10,7 +10,7 @@ from implicast.world.scenario import Scenario
 DESIGN = "spice-unloaded"
 SCENARIO = Scenario(DESIGN, peers=128, casts=4, workload="extreme", parameters={"dimensions": 2, "storage_limit": 8})
 CAPTION = (
-    "The surface of 128 peers in two dimensions: tiles by owner, the messages of one cast to a quarter of the peers, and "
+    "The surface of 128 peers in two dimensions: tiles by owner, the messages of one cast to a quarter of all, and "
     "the registry of its tag spread over its notches. Drawn from the peers and the journal of a run."
 )
 
