@@ -128,9 +128,7 @@ def hosts(host: Callable[[int], Host], gang: Gang, attack: str) -> Callable[[int
     if attack not in ATTACKS:
         raise ParameterError(f"there is no attack {attack!r}; choose one of: {', '.join(ATTACKS)}")
     lie = ATTACKS[attack]
-    return lambda address: (
-        LyingHost(host(address), address, gang, lie) if address in gang.liars else host(address)
-    )
+    return lambda address: LyingHost(host(address), address, gang, lie) if address in gang.liars else host(address)
 
 
 # --- the attacks

@@ -244,4 +244,3 @@ class Bft(Member, parts={"graph": SkipGraph, "settler": Settler}):
             if term.selects(description):
                 return handles_of(term)[chosen]
         return None
-
