@@ -15,7 +15,9 @@ from implicast.peer.contract import Peer
 from implicast.peer.member import Member
 from implicast.space.angle import cosine_of
 from implicast.space.digest import stream
-from implicast.space.morton import BITS
+
+ROOT_BITS_MAX = 12
+"""Dimensions times levels: a registry has at most 4096 copies, whatever is asked for."""
 
 
 def settings_of(plan: Plan) -> Settings:
@@ -24,7 +26,7 @@ def settings_of(plan: Plan) -> Settings:
     limit = float(given.get("frequency_limit", 0.0))
     live = given.get("replication") == "live"
     levels = {} if live else levels_for(plan.targets, plan.interval_us, limit, dimensions)
-    deepest = min(int(given.get("deepest_level", 0)), BITS // dimensions - 1)
+    deepest = min(int(given.get("deepest_level", 0)), ROOT_BITS_MAX // dimensions)
     levels = {tag: min(level, deepest) for tag, level in levels.items()}
     return Settings(
         dimensions=dimensions,
@@ -77,7 +79,7 @@ SURFACE = (
     Parameter("merge", True, "clusters with the same next hop share one message; the thesis sends one each"),
 )
 RELIEF = (
-    Parameter("storage_limit", 32, "registrations a peer keeps of one registry before it spreads", 1, NO_LIMIT),
+    Parameter("storage_limit", 32, "registrations a peer keeps of one registry before it spreads", 1, 1e9),
     Parameter(
         "frequency_limit",
         0.0125,
@@ -92,7 +94,7 @@ RELIEF = (
         "levels from the casts to come, as in the thesis's experiments, or raised as roots measure them",
         choices=("beforehand", "live"),
     ),
-    Parameter("deepest_level", 3, "the deepest level of replication; 2^(d level) copies", 1, 6),
+    Parameter("deepest_level", 3, "the deepest level of replication; 2^(d level) copies, at most 4096", 1, 6),
     Parameter("choose", "first", "the tag whose registry serves a term", choices=("first", "rarest")),
     Parameter("collect_ms", 250.0, "records that go on are collected for so long", 0, 60_000, unit="ms"),
 )
