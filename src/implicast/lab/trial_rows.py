@@ -1,0 +1,41 @@
+"""Trials of overlays as single rows of numbers, for experiments that name one of them in `trial`."""
+
+from collections.abc import Mapping
+from statistics import fmean
+from typing import Any
+
+from implicast.casting.condcast.trials import traffic_by_width
+from implicast.world.attacks import attack_row
+from implicast.world.flow_trials import ages
+
+Row = dict[str, float]
+
+
+def condcast_traffic(
+    kind: str, width: int, by_key: bool = False, nodes: int = 100, casts: int = 200, seed: int = 1
+) -> Row:
+    """Messages per node of casts to a range of values, beside an independent trial where there is one."""
+    return _numbers(traffic_by_width(nodes, casts, seed, (width,), (kind,), by_key)[0])
+
+
+def condcast_age(nodes: int, flows: int, changes: int = 10, seed: int = 1) -> Row:
+    """How long until a change is in every table, beside the estimate E, and what was missed until then."""
+    rows = ages(nodes, flows, changes, seed)
+    return {
+        "age_mean_s": fmean(row["age_s"] for row in rows),
+        "age_max_s": max(row["age_s"] for row in rows),
+        "age_formula_s": rows[0]["age_formula_s"],
+        "missed_while_stale": sum(row["missed"] for row in rows),
+        "missed_once_visible": sum(row["missed_after"] for row in rows),
+        "bystanders_missed": sum(row["bystanders_missed"] for row in rows),
+    }
+
+
+def attack(name: str, attack: str, fraction: float = 0.2, peers: int = 128, casts: int = 32, seed: int = 1) -> Row:
+    """What a design loses to an attack: arrival at honest peers, false notices, messages, breakdowns."""
+    return _numbers(attack_row(name, attack, fraction, peers, casts, seed))
+
+
+def _numbers(row: Mapping[str, Any]) -> Row:
+    """Of a row the numbers alone; truths are not numbers."""
+    return {key: value for key, value in row.items() if isinstance(value, int | float) and not isinstance(value, bool)}
