@@ -33,7 +33,8 @@ def condcast_age(nodes: int, flows: int, changes: int = 10, seed: int = 1) -> Ro
 
 def attack(name: str, attack: str, fraction: float = 0.2, peers: int = 128, casts: int = 32, seed: int = 1) -> Row:
     """What a design loses to an attack: arrival at honest peers, false notices, messages, breakdowns."""
-    return _numbers(attack_row(name, attack, fraction, peers, casts, seed))
+    row = _numbers(attack_row(name, attack, fraction, peers, casts, seed))
+    return {key: row[key] for key in ("arrival", "repeated", "uninvited", "forged", "messages", "breakdowns")}
 
 
 def _numbers(row: Mapping[str, Any]) -> Row:

@@ -21,6 +21,8 @@ from implicast.lab.tables import MEASURES
 
 Row = dict[str, Any]
 SIZE_INCHES = (6.4, 4.0)
+WORDS_ABREAST = 30
+"""Letters of labels that fit side by side below a figure."""
 STYLE: Any = {
     "svg.fonttype": "none", "svg.hashsalt": "implicast", "font.family": "sans-serif", "font.size": 10.5,
     "axes.edgecolor": palette.INK, "axes.labelcolor": palette.INK, "text.color": palette.INK,
@@ -126,7 +128,10 @@ def _line(
     axes: Axes, name: str, rows: Sequence[Row], points: Sequence[str], numeric: bool, everyone: list[str]
 ) -> None:
     ordered = sorted(rows, key=lambda row: row["position"])
-    x = [float(row["point"]) if numeric else points.index(row["point"]) for row in ordered]
+    if not numeric:
+        _marks(axes, name, ordered, points, everyone)
+        return
+    x = [float(row["point"]) for row in ordered]
     design = ordered[0]["design"]
     shade = palette.colour(design)
     axes.plot(
@@ -136,6 +141,20 @@ def _line(
     axes.fill_between(
         x, [row["low"] for row in ordered], [row["high"] for row in ordered], color=shade, alpha=0.13, linewidth=0
     )
+
+
+def _marks(axes: Axes, name: str, rows: Sequence[Row], points: Sequence[str], everyone: list[str]) -> None:
+    """Words have no order to draw a line along: marks side by side, with their intervals."""
+    design, means = rows[0]["design"], [row["mean"] for row in rows]
+    aside = 0.7 * ((everyone.index(name) + 0.5) / len(everyone) - 0.5)
+    spread = [
+        [mean - row["low"] for mean, row in zip(means, rows, strict=True)],
+        [row["high"] - mean for mean, row in zip(means, rows, strict=True)],
+    ]
+    axes.errorbar(
+        [points.index(row["point"]) + aside for row in rows], means, yerr=spread, label=name, linestyle="none",
+        color=palette.colour(design), marker=palette.mark(design), markersize=5, elinewidth=0.9, capsize=2,
+    )  # fmt: skip
 
 
 def _formula(axes: Axes, rows: Sequence[Row], points: Sequence[str], numeric: bool) -> None:
@@ -158,7 +177,8 @@ def _scales(axes: Axes, asked: Figure, axis: Axis, points: Sequence[str], numeri
     if axis.log and numeric and all(float(point) > 0 for point in points):
         axes.set_xscale("log")
     places = [float(point) for point in points] if numeric else list(range(len(points)))
-    axes.set_xticks(places, points)
+    crowded = not numeric and sum(map(len, points)) > WORDS_ABREAST
+    axes.set_xticks(places, points, rotation=25 if crowded else 0, ha="right" if crowded else "center")
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.minorticks_off()
     axes.set_xlabel(axis.title)
