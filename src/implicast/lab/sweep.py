@@ -1,9 +1,9 @@
 """Runs on Spark, one per task: a worker makes a world, runs it, writes its journal; the sweep goes on whatever happens.
 
 A run that breaks down is caught in its worker and becomes a file with its error. A worker that dies takes the whole
-Spark job with it; the runs that were under way then are tried alone, one job each, so that the deadly one is found
-and noted and the others are not lost, and the rest goes on together. (A job for each run from the start would be simpler and
-cost 0.2 s of processor time a run: more than many small runs take themselves.)
+Spark job with it; the runs that were under way then are tried alone, one job each: the deadly one is found and noted,
+the others are not lost, and the rest goes on together. (A job for each run from the start would be simpler and cost
+0.2 s of processor time a run: more than many small runs take themselves.)
 
 A journal is written aside and renamed when it is whole: a directory `journals/run=NAME` is a finished run, and a sweep
 that is started again makes only the others. Journals leave the worker as Arrow columns straight into Parquet; driver
