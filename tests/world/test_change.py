@@ -7,7 +7,7 @@ from implicast.world.application import Cast, Registration
 from implicast.world.change import Course, change, course_tables, repair_times_s, storm, upkeep_per_peer_minute
 from implicast.world.deeds import Deed
 from implicast.world.invariants import FLIGHT_US, LATE_US, Judge, Notices
-from implicast.world.journal import JOIN, UPKEEP, Journal
+from implicast.world.journal import JOIN, UPKEEP, Journal, read
 
 S = 1_000_000
 SAMBA = Description(("samba",))
@@ -15,7 +15,7 @@ TO_SAMBA = Target((Term(("samba",)),))
 COURSE = Course(10 * S, 20 * S, 30 * S, 70 * S)
 
 
-def journal(tmp_path, sends=(), deeds=(), lives=None, samples=()):
+def journal(tmp_path, sends=(), deeds=(), lives=None, samples=((20 * S, []),)):
     """`sends`: (second, purpose)."""
     written = Journal(tmp_path / "run")
     written.kinds.append("Word")
@@ -32,7 +32,9 @@ def test_repair_lasts_from_a_deed_to_the_first_clean_look(tmp_path):
     wrong = {11, 12, 16, 68, 69, 70}
     samples = [(second * S, ["a hole"] if second in wrong else []) for second in range(11, 71)]
 
-    repairs_s, unrepaired = repair_times_s(journal(tmp_path, deeds=deeds, samples=samples))
+    directory = journal(tmp_path, deeds=deeds, samples=samples)
+    ends_us = read(directory, "deeds")["to_us"].to_numpy()
+    repairs_s, unrepaired = repair_times_s(directory, ends_us)
 
     assert repairs_s == [3.0, 0.0]
     assert unrepaired == 1
@@ -83,6 +85,16 @@ def test_nobody_is_told_wrongly_even_during_change(tmp_path, told, kept):
     notices = Notices.of([(cast, peer, time * S) for cast, peer, time in told])
 
     found = change(journal(tmp_path), COURSE, Judge(casts, [registered(1)], notices, {}), [])
+
+    assert found.kept is kept
+
+
+@pytest.mark.parametrize(("clean_s", "kept"), [(25, True), (30, True), (31, False), (99, False)])
+def test_invariants_must_hold_again_in_time(tmp_path, clean_s, kept):
+    """The last deed was over at 20 s, and the design allows itself 10."""
+    samples = [(second * S, ["a hole"] if second < clean_s else []) for second in range(10, 71)]
+
+    found = change(journal(tmp_path, samples=samples), COURSE, Judge([], [], Notices.of([]), {}), [])
 
     assert found.kept is kept
 

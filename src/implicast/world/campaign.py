@@ -112,6 +112,8 @@ def _reasons(outcome: Outcome) -> Iterator[str]:
         yield f"missing {change.after.missing} of {change.after.expected} after all was quiet"
     if change.unrepaired:
         yield f"invariants broken until the end after {change.unrepaired} deeds"
+    elif change.calm_s > change.allowed_s:
+        yield f"invariants held only {change.calm_s:.0f} s after the last deed; {change.allowed_s:.0f} s are allowed"
     yield from change.complaints
     yield from outcome.objections
 
@@ -134,6 +136,13 @@ def shrink(failed: Finding, infrastructure: Callable[[int], int], runs: int = SH
     `infrastructure` says how much of it there is for a number of peers.
     """
     return _Shrinking(failed, infrastructure, runs).smallest()
+
+
+_KINDER: tuple[Callable[[Faults], Faults], ...] = (
+    lambda faults: replace(faults, loss=0.0),
+    lambda faults: replace(faults, duplicate=0.0),
+    lambda faults: replace(faults, reorder=0.0),
+)
 
 
 class _Shrinking:
@@ -180,9 +189,10 @@ class _Shrinking:
                 at += 0 if self._fails(self._with_deeds(deeds[:at] + deeds[at + size :])) else size
 
     def _kinder(self) -> None:
-        for name in ("loss", "duplicate", "reorder"):
-            if getattr(self.best.scenario.faults, name):
-                self._fails(replace(self.best.scenario, faults=replace(self.best.scenario.faults, **{name: 0.0})))
+        for kinder in _KINDER:
+            faults = kinder(self.best.scenario.faults)
+            if faults != self.best.scenario.faults:
+                self._fails(replace(self.best.scenario, faults=faults))
         if self.best.scenario.churn.drift:
             self._fails(replace(self.best.scenario, churn=replace(self.best.scenario.churn, drift=0.0)))
 

@@ -19,6 +19,7 @@ import numpy as np
 from implicast.world.deeds import Deed
 from implicast.world.invariants import Judge, Verdict
 from implicast.world.journal import Journal, batches, read
+from implicast.world.tally import Ints
 
 _S = 1_000_000
 _MINUTE_US = 60 * _S
@@ -46,13 +47,18 @@ class Change:
     repair_s_max: float
     unrepaired: int
     """Deeds after which something was wrong until the end."""
+    calm_s: float
+    """From the end of the last deed to the first look that found nothing wrong."""
+    allowed_s: float
+    """What the design allows itself for that."""
     upkeep_per_peer_minute: float
     storm: float
 
     @property
     def kept(self) -> bool:
         """Nobody was told wrongly at any time, everybody was reached once all was quiet, everyone arrived."""
-        return self.during.harmless and self.after.clean and not self.complaints and not self.unrepaired
+        repaired = not self.unrepaired and self.calm_s <= self.allowed_s
+        return self.during.harmless and self.after.clean and not self.complaints and repaired
 
     def described(self) -> dict[str, Any]:
         ratios = {"delivery_ratio": self.during.delivery_ratio, "delivery_ratio_after": self.after.delivery_ratio}
@@ -87,7 +93,9 @@ def course_tables(
 
 def change(journal: Path, course: Course, judge: Judge, complaints: list[str]) -> Change:
     """All measures of change."""
-    repairs_s, unrepaired = repair_times_s(journal)
+    ends_us = read(journal, "deeds", ["to_us"])["to_us"].to_numpy()
+    repairs_s, unrepaired = repair_times_s(journal, ends_us)
+    last_s, _ = repair_times_s(journal, np.array([course.over_us]))
     return Change(
         during=judge.verdict(course.from_us, course.calm_us),
         after=judge.verdict(course.calm_us),
@@ -95,16 +103,17 @@ def change(journal: Path, course: Course, judge: Judge, complaints: list[str]) -
         repair_s_median=float(np.median(repairs_s)) if repairs_s else 0.0,
         repair_s_max=max(repairs_s, default=0.0),
         unrepaired=unrepaired,
+        calm_s=last_s[0] if last_s else float("inf"),
+        allowed_s=(course.calm_us - course.over_us) / _S,
         upkeep_per_peer_minute=upkeep_per_peer_minute(journal, course),
         storm=storm(journal, course),
     )
 
 
-def repair_times_s(journal: Path) -> tuple[list[float], int]:
-    """For each deed the time until a look found nothing wrong; and how many deeds were never repaired."""
-    health, deeds = read(journal, "health"), read(journal, "deeds", ["to_us"])
+def repair_times_s(journal: Path, ends_us: Ints) -> tuple[list[float], int]:
+    """From each of these moments the time until a look found nothing wrong; and from how many none ever did."""
+    health = read(journal, "health")
     clean_us = np.sort(health["time_us"].to_numpy()[health["wrong"].to_numpy() == 0])
-    ends_us = deeds["to_us"].to_numpy()
     where = np.searchsorted(clean_us, ends_us)
     repaired = where < len(clean_us)
     return ((clean_us[where[repaired]] - ends_us[repaired]) / _S).tolist(), int((~repaired).sum())
