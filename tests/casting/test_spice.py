@@ -7,7 +7,6 @@ from random import Random
 import pytest
 
 from implicast.casting.designs import Plan, design
-from implicast.casting.spice.climbing import cover
 from implicast.casting.spice.homes import address_of, home, nearest_root, roots_of, spot_of
 from implicast.casting.spice.settings import level_for, levels_for
 from implicast.casting.spice.spice import Spice
@@ -121,16 +120,6 @@ def test_levels_are_computed_from_the_casts_to_come() -> None:
     targets = [parse("jazz")] * 50 + [parse("chess & opera")] * 10 + [parse("tango")]
 
     assert levels_for(targets, 1_000_000, 0.1, 3) == {"jazz": 2, "chess": 1}
-
-
-def test_many_homes_are_covered_by_a_few_extents() -> None:
-    rng = Random(3)
-    homes = [rng.getrandbits(BITS) for _ in range(500)]
-
-    tract = cover(homes, 3)
-
-    assert all(contains(tract, each) for each in homes)
-    assert len(tract) <= 2 * 48
 
 
 def test_a_consumer_that_two_terms_select_is_told_once() -> None:

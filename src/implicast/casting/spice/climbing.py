@@ -6,7 +6,6 @@ Confirmations come down the way the records went up: then it is the peers that a
 Records and confirmations that go on from one peer are collected for a moment and travel together (section 8.3.1).
 """
 
-from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
 from implicast.casting.spice.homes import home
@@ -14,16 +13,14 @@ from implicast.casting.spice.keeper import Keeper
 from implicast.casting.spice.messages import Flush, Record, Store, Stored
 from implicast.casting.spice.registry import Key, Registry
 from implicast.casting.spice.settings import Settings
-from implicast.peer.contract import Address, Host, Message, handles
-from implicast.space.tract import Tract, container, contains, intersect, intervals, union, unite, within
+from implicast.peer.contract import Address, Host, handles
+from implicast.space.tract import container, contains, intersect, unite, within
 
 REGISTER, FAN, CLIMB, DUPLICATE = range(4)
 """Errands: a consumer registers; the original root sends a record to the replicas; a peer passes records to the next
 notch; a holder copies its share to replicas of a new level."""
 TOGETHER_MAX = 512
 """Records in one message; keeps it well below the longest message."""
-SPOTS_MAX = 48
-"""Homes that are routed to one by one; more are covered by larger extents, so that clustering stays cheap."""
 
 Answer = tuple[Address, int, int]
 """Whom to confirm to, on which errand, and the notch it was asked for."""
@@ -58,20 +55,18 @@ class Climbing(Keeper):
             self.take(store, store.records)
 
     def _store_many(self, store: Store) -> None:
-        """The two callbacks of Listing 11: each peer gets, and each branch carries, what is at home there."""
+        """Listing 11 with homes: each peer gets what is at home there, each branch carries what is at home beyond it.
+
+        Every record goes its own best way, and those with the same next hop travel together: branch factor 0, merged.
+        """
         root, notch, dimensions = store.root, store.notch, self.settings.dimensions
-        placed = sorted((home(root, notch, each.spot, dimensions), each.consumer, each) for each in store.records)
-        homes = [each[0] for each in placed]
-
-        def at_home(part: Tract) -> tuple[Record, ...]:
-            spans = ((bisect_left(homes, low), bisect_left(homes, high)) for low, high in intervals(part))
-            return tuple(each[2] for start, stop in spans for each in placed[start:stop])
-
-        def branch(part: Tract) -> Message | None:
-            records = at_home(part)
-            return Store(store.tag, root, notch, records, store.reply, store.errand) if records else None
-
-        self.surface.route(cover(homes, dimensions), lambda part: self.take(store, at_home(part)), branch)
+        placed = ((home(root, notch, each.spot, dimensions), each) for each in store.records)
+        ours, others = self.surface.sort_by_hop(placed)
+        if ours:
+            self.take(store, ours)
+        for hop, records in others.items():
+            message = Store(store.tag, root, notch, tuple(records), store.reply, store.errand)
+            self.surface.forward(hop, message)
 
     def take(self, store: Store, records: Sequence[Record]) -> None:
         """Records whose home is ours: keep them, or pass them on."""
@@ -216,14 +211,6 @@ class Climbing(Keeper):
         notches = (came, *range(max(came, self.sealed.get((tag, root), -1)) + 1, above))
         found = (self.registries.get((tag, root, notch)) for notch in notches)
         return [each for each in found if each is not None and each.records]
-
-
-def cover(homes: Sequence[int], dimensions: int) -> Tract:
-    """A tract with all these codes in at most `SPOTS_MAX` extents: each alone, or larger ones when they are many."""
-    shift = 0
-    while len(distinct := {each >> shift for each in homes}) > SPOTS_MAX:
-        shift += dimensions
-    return union((each << shift, each + 1 << shift) for each in distinct)
 
 
 def batches(records: list[Record]) -> Iterable[tuple[Record, ...]]:

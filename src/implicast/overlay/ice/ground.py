@@ -7,8 +7,8 @@ Only firm pieces deliver. What arrives for a piece in transit is parked and look
 A route always ends: a branch goes to a neighbour that is strictly nearer to it than we are, and is only ever divided.
 """
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Iterable
+from typing import Protocol, TypeVar
 
 from implicast.overlay.ice.atlas import Atlas, tract_of
 from implicast.overlay.ice.messages import Title
@@ -16,6 +16,7 @@ from implicast.overlay.ice.table import Table, table_of
 from implicast.peer.contract import Address, Host, Message, Part
 from implicast.space.tract import EMPTY, Tract, contains, intersect, split, subtract
 
+Thing = TypeVar("Thing")
 PARKED_MAX = 4096
 """Messages that wait for a place to settle; beyond it the newest are dropped, and repeated by whoever asked."""
 
@@ -116,6 +117,19 @@ class Ground(Part):
             self.host.send(hop, message)
         return False
 
+    def sort_by_hop(self, placed: Iterable[tuple[int, Thing]]) -> tuple[list[Thing], dict[Address | None, list[Thing]]]:
+        """Things by where their places are: ours, and the others by next hop (None: to be parked)."""
+        ours: list[Thing] = []
+        others: dict[Address | None, list[Thing]] = {}
+        low, high, table = self.low, self.high, self.table
+        for code, thing in placed:
+            if low <= code < high or (not high and contains(self.firm, code)):
+                ours.append(thing)
+                continue
+            hop = None if self.unsettled and contains(self.unsettled, code) else table.next_hop(code)
+            others.setdefault(hop, []).append(thing)
+        return ours, others
+
     def route(self, tract: Tract, deliver: Callable[[Tract], None], branch: Callable[[Tract], Message | None]) -> None:
         """Deliver our part of a destination, and send the rest on in as few branches as the branch factor allows."""
         if self.high:
@@ -125,13 +139,14 @@ class Ground(Part):
         if own:
             deliver(own)
         if self.unsettled and (waiting := intersect(rest, self.unsettled)):
-            self._send_or_park(None, branch(waiting))
+            self.forward(None, branch(waiting))
             rest = subtract(rest, self.unsettled)
         if rest:
             for hop, part in self.table.branches(rest, self.cosine, self.merge):
-                self._send_or_park(hop, branch(part))
+                self.forward(hop, branch(part))
 
-    def _send_or_park(self, hop: Address | None, message: Message | None) -> None:
+    def forward(self, hop: Address | None, message: Message | None) -> None:
+        """To the next hop; parked if there is none; nothing if the message was vetoed."""
         if message is None:
             return
         if hop is None:
