@@ -57,6 +57,13 @@ def describe(spark: SparkSession, directory: Path) -> None:
     registrations = tables.read(spark, directory / "registrations", tables.WORKLOAD["registrations"])
     casts = tables.read(spark, directory / "casts", tables.WORKLOAD["casts"])
     ranked = ranks(tag_frequencies(registrations), "registrations").unionByName(ranks(cast_frequencies(casts), "casts"))
+    if (directory / "queries").is_dir():  # the whole log says more of its exponent than the casts drawn from it
+        asked = (
+            tables.read(spark, directory / "queries", tables.QUERIES)
+            .groupBy("tags")
+            .agg(F.sum("asked").alias("frequency"))
+        )
+        ranked = ranked.unionByName(ranks(asked.withColumnRenamed("tags", "what"), "queries"))
     tables.write(ranked, directory / "ranks", tables.DESCRIPTION["ranks"])
     words = casts.select("cast", F.size(F.split("target", r"[&|]")).cast("bigint").alias("size"))
     sizes = size_counts(words, "tags")
@@ -95,13 +102,14 @@ def described(directory: Path) -> dict[str, Any]:
     ranked = pq.read_table(directory / "ranks").to_pylist()
     sizes = pq.read_table(directory / "sizes").to_pylist()
     found: dict[str, Any] = {}
-    for of, what in (("registrations", "tags"), ("casts", "targets")):
+    of_log = [("queries", "queries")] * any(row["of"] == "queries" for row in ranked)
+    for of, what in (("registrations", "tags"), ("casts", "targets"), *of_log):
         listed = [
             row["frequency"] for row in sorted((row for row in ranked if row["of"] == of), key=lambda row: row["rank"])
         ]
         fitted = fit(listed)
         found[f"distinct_{what}"] = len(listed)
-        found[f"commonest_{what[:-1]}"] = listed[0] if listed else 0
+        found[f"commonest_of_{what}"] = listed[0] if listed else 0
         found[f"{of}_exponent"] = round(fitted.likelihood, 3)
         found[f"{of}_slope"] = round(fitted.slope, 3)
     for of in ("tags", "group"):
