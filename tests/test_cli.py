@@ -93,3 +93,17 @@ def test_a_crash_in_a_design_names_design_seed_and_replay(monkeypatch):
     assert "design centralised broke down" in ran.stderr
     assert "seed 5" in ran.stderr
     assert "replay: implicast simulate centralised --peers 64 --casts 64 --seed 5" in ran.stderr
+
+
+def test_a_picture_of_the_surface_is_drawn(tmp_path):
+    ran = call("picture", "--peers", "32", "--casts", "2", "--out", str(tmp_path / "surface.svg"))
+
+    assert ran.exit_code == 0, ran.output
+    assert "<svg" in (tmp_path / "surface.svg").read_text()
+
+
+def test_a_picture_of_an_unknown_kind_is_refused(tmp_path):
+    ran = call("picture", "--out", str(tmp_path / "surface.bmp"))
+
+    assert ran.exit_code == 2
+    assert ".svg, .png, .pdf" in ran.stderr

@@ -24,7 +24,11 @@ from implicast.world.faults import Faults
 from implicast.world.scenario import Scenario
 from implicast.world.simulate import Outcome, Progress, silent, simulate
 
-LATER = {"lab": "implicast.lab.cli:lab", "campaign": "implicast.campaign_cli:campaign_command"}
+LATER = {
+    "campaign": "implicast.campaign_cli:campaign_command",
+    "lab": "implicast.lab.cli:lab",
+    "picture": "implicast.lab.picture:picture",
+}
 """Commands loaded when they are called: the laboratory needs Spark, the rest does not."""
 
 

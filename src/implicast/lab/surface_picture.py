@@ -21,8 +21,8 @@ from implicast.space.morton import Box, box, side
 from implicast.space.surface import Surface
 from implicast.space.tract import container
 from implicast.world import journal as journals
-from implicast.world.scenario import Scenario
 from implicast.world.run import Run
+from implicast.world.scenario import Scenario
 
 HUE_STEP = 0.6180339887
 """The golden section: successive owners get colours far apart."""
