@@ -21,7 +21,8 @@ class Node(Peer, parts={"views": Views, "detector": Detector}):
     def __init__(self, address: int, host: Host, brokers: list[int], standing: bool, highest: int = 0) -> None:
         super().__init__(address, host)
         self.view: View | None = None
-        self.views = Views(address, host, brokers, latency_us, 2 * S, self.follow, lambda: 64, DetectorSettings(tries=4))
+        patient = DetectorSettings(tries=4)
+        self.views = Views(address, host, brokers, latency_us, 2 * S, self.follow, lambda: 64, patient)
         self.detector = self.views.detector
         if standing:
             self.views.stand()

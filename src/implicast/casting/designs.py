@@ -43,8 +43,8 @@ class Plan:
 
 
 SURVIVABLE = ("joins", "leaves", "crashes", "loss", "partitions", "freezes", "restarts", "fails")
-"""Peers come; go by their own wish; die. Messages are lost, repeated, overtaken. Nothing crosses between two sides for a
-while. Peers stand still and wake. Servers or brokers go down and come back; or never do."""
+"""Peers come; go by their own wish; die. Messages are lost, repeated, overtaken. Nothing crosses between two sides for
+a while. Peers stand still and wake. Servers or brokers go down and come back; or never do."""
 
 
 def no_objections(population: Sequence[Peer]) -> list[str]:
@@ -79,7 +79,7 @@ class Design:
     settling_us: int = 0
     """Time after registration before casts are promised to arrive, for designs whose state settles by upkeep."""
     survives: frozenset[str] = frozenset()
-    """Of `SURVIVABLE`: what it bears without breaking its promises once all is quiet again. Empty: a kind world only."""
+    """Of `SURVIVABLE`: what it bears and keeps its promises once all is quiet again. Empty: a kind world only."""
     repair_us: int = 60_000_000
     """Within this time after the last change its invariants hold again and casts reach everybody."""
     alive: Mapping[str, str | int | float | bool] = field(default_factory=dict)

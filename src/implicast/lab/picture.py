@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from implicast.lab.surface_picture import draw
+from implicast.language.parameters import Setting
 from implicast.peer.errors import ParameterError
 from implicast.world.scenario import Scenario
 
@@ -25,6 +26,6 @@ def picture(peers: int, casts: int, cast: int, seed: int, storage_limit: int, ou
         raise ParameterError(f"--out {out}: a picture is written as {', '.join(SUFFIXES)}")
     if not 0 <= cast < casts:
         raise ParameterError(f"--cast {cast} is out of range; with --casts {casts} it takes 0 to {casts - 1}")
-    parameters = {"dimensions": 2, "storage_limit": storage_limit, "landmarks": 0}
+    parameters: dict[str, Setting] = {"dimensions": 2, "storage_limit": storage_limit, "landmarks": 0}
     scenario = Scenario("spice-unloaded", peers, casts, seed, parameters=parameters, workload="extreme")
     click.echo(f"picture: {draw(scenario, out, cast)}")
