@@ -68,7 +68,8 @@ def registrations(read: DataFrame, tagged: DataFrame, peers: int, seed: int) -> 
     chosen = who.withColumn("place", draw(seed, "user", F.col("peer"), F.col("users"))).join(
         F.broadcast(users), "place"
     )
-    library = read.select("user", F.col("at").alias("turn"), "article").join(tagged, "article")
+    drawn = read.join(F.broadcast(chosen.select("user").distinct()), "user", "left_semi")
+    library = drawn.select("user", F.col("at").alias("turn"), "article").join(tagged, "article")
     bag = library.groupBy("user", "tag").agg(F.count("*").alias("times"), F.min(F.struct("turn", "at")).alias("first"))
     best = top_tags(bag.withColumnRenamed("user", "peer")).withColumnRenamed("peer", "user")
     return chosen.select("peer", "user").join(best, "user").select("peer", "tags")
