@@ -17,7 +17,7 @@ uninvited or invented notification.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
 
@@ -53,12 +53,16 @@ class Notices:
     def __len__(self) -> int:
         return len(self.cast)
 
-    def by_cast(self, casts: int) -> list[tuple[list[int], list[int]]]:
+    def by_cast(self, casts: int) -> Iterator[tuple[list[int], list[int]]]:
         """For each cast the peers told, in order of time, and when. Notices of unknown casts are in none."""
         order = np.lexsort((self.time_us, self.cast))
-        cuts = np.searchsorted(self.cast[order], np.arange(casts + 1))
-        parts = [order[start:end] for start, end in pairwise(cuts)]
-        return [(self.peer[part].tolist(), self.time_us[part].tolist()) for part in parts]
+        for start, end in pairwise(np.searchsorted(self.cast[order], np.arange(casts + 1))):
+            part = order[start:end]
+            yield self.peer[part].tolist(), self.time_us[part].tolist()
+
+    def stray(self, casts: int) -> int:
+        """How many are of casts that nobody made."""
+        return int(np.count_nonzero((self.cast < 0) | (self.cast >= casts)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +128,10 @@ class Versions:
             _bound(versions)
         self.lasting = {versions[0].index for versions in self.by_peer.values() if len(versions) == 1}
         """Versions of peers that never changed theirs."""
+        self.peers = [version.peer for version in self.all]
+        completed_us = [self.all[index].completed_us for index in self.lasting]
+        self.settled_us = max((NEVER_US if each is None else each for each in completed_us), default=0)
+        """From when on all that last are complete."""
 
     def settled(self, index: int, time_us: int) -> bool:
         """Complete by this time?"""
@@ -168,13 +176,13 @@ class Judge:
         self, casts: Sequence[Cast], registrations: Iterable[Registration], notices: Notices, gone_us: Mapping[int, int]
     ) -> None:
         self.casts, self.versions, self.gone_us = casts, Versions(registrations), gone_us
-        self.told = notices.by_cast(len(casts))
-        self.stray = len(notices) - sum(len(peers) for peers, _ in self.told)
+        self.notices = notices
 
     def verdict(self, from_us: int = 0, to_us: int = NEVER_US) -> Verdict:
         """Of the casts made in [from_us, to_us); notices of casts that nobody made count in every period."""
-        count: Counter[str] = Counter(invented=self.stray, notified=self.stray)
-        for cast, (peers, times_us) in zip(self.casts, self.told, strict=True):
+        stray = self.notices.stray(len(self.casts))
+        count: Counter[str] = Counter(invented=stray, notified=stray)
+        for cast, (peers, times_us) in zip(self.casts, self.notices.by_cast(len(self.casts)), strict=True):
             if from_us <= cast.time_us < to_us:
                 count["notified"] += len(peers)
                 self._weigh(cast, _first(cast, peers, times_us, count), count)
@@ -195,7 +203,8 @@ class Judge:
             must -= missing
         count["expected"] += len(must)
         count["missing"] += len(must - told.keys())
-        count["late"] += sum(time_us > cast.time_us + LATE_US for time_us in told.values())
+        if told and max(told.values()) > cast.time_us + LATE_US:
+            count["late"] += sum(time_us > cast.time_us + LATE_US for time_us in told.values())
         for peer in told.keys() - steady:
             versions = (self.versions.all[index] for index in possible.get(peer, ()))
             count["uninvited"] += not any(each.during(cast.time_us, told[peer]) for each in versions)
@@ -208,13 +217,15 @@ class Judge:
         versions = self.versions
         selected = versions.selected(cast.target)
         lasting = selected & versions.lasting
-        steady = {versions.all[index].peer for index in lasting if versions.settled(index, cast.time_us)}
+        if cast.time_us < versions.settled_us:
+            lasting = {index for index in lasting if versions.settled(index, cast.time_us)}
+        steady = {versions.peers[index] for index in lasting}
         if self.gone_us:
             end_us = cast.time_us + FLIGHT_US
             steady -= {peer for peer, gone_us in self.gone_us.items() if gone_us <= end_us}
         possible: dict[int, list[int]] = {}
-        for index in selected:
-            peer = versions.all[index].peer
+        for index in selected - lasting if not self.gone_us else selected:
+            peer = versions.peers[index]
             if peer not in steady:
                 possible.setdefault(peer, []).append(index)
         return steady, possible
@@ -227,7 +238,10 @@ class Judge:
 
 def _first(cast: Cast, peers: list[int], times_us: list[int], count: Counter[str]) -> dict[int, int]:
     """When each peer was told first; what came before the cast, or again, is counted."""
-    first: dict[int, int] = {}
+    first = dict(zip(peers, times_us, strict=True))
+    if len(first) == len(peers) and (not times_us or times_us[0] >= cast.time_us):
+        return first
+    first.clear()
     for peer, time_us in zip(peers, times_us, strict=True):
         if time_us < cast.time_us:
             count["invented"] += 1
