@@ -76,10 +76,12 @@ def load(journal: Path) -> Trace:
 def tally(journal: Path) -> Measures:
     """Every measure of a run."""
     trace = load(journal)
+    sent = Loads.of(trace.cast, trace.sender, trace.population)
+    bound = Loads.of(trace.cast, trace.receiver, trace.population)
     return {
-        **peer_measures(trace),
+        **peer_measures(trace, sent, bound),
         **storage_measures(trace.storage_bytes),
-        **link_measures(trace, journal),
+        **link_measures(trace, journal, sent, bound),
         **cast_measures(trace),
     }
 
@@ -104,11 +106,14 @@ def gini(values: Ints) -> float:
     return float(np.dot(weights, np.sort(values)) / (count * total))
 
 
-def peer_measures(trace: Trace) -> Measures:
-    out = Loads.of(trace.cast, trace.sender, trace.population).less(_publishers_first(trace))
+def peer_measures(trace: Trace, sent: "Loads", bound: "Loads") -> Measures:
+    """`sent` by each peer, and `bound` for each, whether it arrived or not."""
+    out = sent.less(_publishers_first(trace))
     arrived = ~trace.lost
-    into = Loads.of(trace.cast[arrived], trace.receiver[arrived], trace.population)
-    into = into.less(np.unique(trace.notice_cast * trace.population + trace.notice_peer))
+    into = bound
+    if trace.lost.any():
+        into = Loads.of(trace.cast[arrived], trace.receiver[arrived], trace.population)
+    into = into.less(Loads.of(trace.notice_cast, trace.notice_peer, trace.population).key)
     tout, tin = out.totals(trace.population), into.totals(trace.population)
     return {
         "TOUT_M": _largest(tout),
@@ -124,7 +129,7 @@ def storage_measures(storage_bytes: Ints) -> Measures:
     return {"STOR_M": _largest(storage_bytes), "STOR_G": gini(storage_bytes)}
 
 
-def link_measures(trace: Trace, journal: Path) -> Measures:
+def link_measures(trace: Trace, journal: Path, up: "Loads", down: "Loads") -> Measures:
     """Packets per directed physical link, access links included: per cast (PINK) and in total (TINK)."""
     links = len(read(journal, "links"))
     paths = _Paths(read(journal, "paths"))
@@ -136,8 +141,6 @@ def link_measures(trace: Trace, journal: Path) -> Measures:
         loads = paths.loads(source[start:end], target[start:end], links)
         pink = max(pink, _largest(loads))
         total += loads
-    up = Loads.of(trace.cast, trace.sender, trace.population)
-    down = Loads.of(trace.cast, trace.receiver, trace.population)
     every = np.concatenate([total, up.totals(trace.population), down.totals(trace.population)])
     return {
         "PINK_M": max(pink, _largest(up.count), _largest(down.count)),
@@ -195,8 +198,8 @@ class Loads:
 
 def _publishers_first(trace: Trace) -> Ints:
     """Keys of the publishers that sent something for their cast: the first such message is not load."""
-    own = np.unique(trace.cast[trace.sender == trace.publisher[trace.cast]]) if len(trace.cast) else trace.cast
-    return own * trace.population + trace.publisher[own]
+    own = np.flatnonzero(np.bincount(trace.cast[trace.sender == trace.publisher[trace.cast]], minlength=1))
+    return own * trace.population + trace.publisher[own] if len(trace.publisher) else own
 
 
 class _Paths:
