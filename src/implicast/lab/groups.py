@@ -5,7 +5,7 @@ by set algebra; what comes out is a bitmap of members per cast and block, not a 
 whatever the tags are, so a tag that four peers in five hold burdens no task more than another.
 
 The other way, a join on the rarest tag of each term, makes a row for every candidate: `bench/groups_join.py` has it
-(100,000 peers, 1,000 casts, skew 1: 13.6 s of processor time against 8.6 s, half of which is the start of workers).
+(100,000 peers, 1,000 casts, skew 1: 13.6 s of processor time against 8.6 s).
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """BibTeX as it is met in the wild: entries out, what is broken counted and named, never fatal.
 
 `bibtexparser` splits a file into blocks and finds its feet again after a broken one; its clean-up layers are left out,
-since only words matter here (a twentieth of the time). Repeated fields and repeated keys are kept as what they are:
+since only words matter here. Repeated fields and repeated keys are kept as what they are:
 entries with a flaw. Volumes (`@proceedings`) and repeats of a title are not papers.
 """
 
