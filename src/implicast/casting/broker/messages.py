@@ -1,7 +1,8 @@
 """What clients and brokers tell each other."""
 
 from implicast.casting.reliable import Got, Repeat
-from implicast.language.target import Description, Target
+from implicast.casting.service import Again, Notify, Publish, Register, Stored
+from implicast.language.target import Target
 from implicast.peer.contract import CastId, Message
 
 __all__ = [
@@ -18,45 +19,12 @@ class Here(Message):
     """A broker answers a probe."""
 
 
-class Register(Message):
-    """A client tells its broker what it is; `None`: nothing any more."""
-
-    version: int
-    description: Description | None
-
-
-class Stored(Message):
-    """The broker has this version, and the backbone routes by it."""
-
-    version: int
-
-
-class Publish(Message):
-    """A client asks its broker to carry a cast."""
-
-    cast: CastId
-    target: Target
-    payload: bytes
-
-
 class Forward(Message):
     """A broker passes a cast to a neighbour."""
 
     cast: CastId
     target: Target
     payload: bytes
-
-
-class Notify(Message):
-    """A broker tells a client of a cast that selects it."""
-
-    cast: CastId
-    target: Target
-    payload: bytes
-
-
-class Again(Message):
-    """Rings when a client's broker has not answered for a while."""
 
 
 # --- where brokers and clients may die

@@ -1,46 +1,15 @@
 """What clients and the server tell each other."""
 
-from implicast.language.target import Description, Target
+from implicast.casting.service import Again, Notify, Publish, Register, Stored
 from implicast.peer.contract import CastId, Message
 
-
-class Register(Message):
-    """A member tells the server what it is; `None`: nothing any more."""
-
-    version: int
-    description: Description | None
-
-
-class Stored(Message):
-    """The server has this version."""
-
-    version: int
-
-
-class Publish(Message):
-    """A member asks the server to carry a cast."""
-
-    cast: CastId
-    target: Target
-    payload: bytes
-
-
-class Notify(Message):
-    """The server tells a member of a cast that selects it."""
-
-    cast: CastId
-    target: Target
-    payload: bytes
+__all__ = ["Accepted", "Again", "Finished", "Notify", "Publish", "Register", "Renew", "Stored", "Sweep"]
 
 
 class Accepted(Message):
     """The server has carried the cast."""
 
     cast: CastId
-
-
-class Again(Message):
-    """Rings when the server has not answered for a while."""
 
 
 class Finished(Message):
