@@ -21,18 +21,20 @@ class Seen:
     __slots__ = ("_publishers",)
 
     def __init__(self) -> None:
-        self._publishers: dict[Address, tuple[int, int]] = {}
+        self._publishers: dict[Address, int | tuple[int, int]] = {}
+        # Newest serial and bitmap; the serial alone while it is the only one, as with most publishers.
 
     def first(self, cast: CastId) -> bool:
         """True for the first meeting with this cast."""
         publishers = self._publishers
         entry = publishers.get(cast.publisher)
         if entry is None:
-            publishers[cast.publisher] = (cast.serial, 1)
+            publishers[cast.publisher] = cast.serial
             if len(publishers) > PUBLISHERS_MAX:
                 del publishers[next(iter(publishers))]
             return True
-        new, entry = _met(*entry, cast.serial)
+        newest, bitmap = (entry, 1) if isinstance(entry, int) else entry
+        new, entry = _met(newest, bitmap, cast.serial)
         if len(publishers) > PUBLISHERS_MAX // 2:
             # Only now does it matter who was heard last: dicts keep the order in which keys were entered.
             del publishers[cast.publisher]
