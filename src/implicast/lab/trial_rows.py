@@ -14,8 +14,9 @@ Row = dict[str, float]
 def condcast_traffic(
     kind: str, width: int, by_key: bool = False, nodes: int = 100, casts: int = 200, seed: int = 1
 ) -> Row:
-    """Messages per node of casts to a range of values, beside an independent trial where there is one."""
-    return _numbers(traffic_by_width(nodes, casts, seed, (width,), (kind,), by_key)[0])
+    """Messages of casts to a range of values, in all and per node."""
+    row = _numbers(traffic_by_width(nodes, casts, seed, (width,), (kind,), by_key)[0])
+    return {key: row[key] for key in ("messages", "messages_per_node")}
 
 
 def condcast_age(nodes: int, flows: int, changes: int = 10, seed: int = 1) -> Row:

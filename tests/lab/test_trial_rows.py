@@ -1,0 +1,24 @@
+"""Trials for the laboratory give the same numbers by name at every point."""
+
+from implicast.lab.trial_rows import attack, condcast_age, condcast_traffic
+
+
+def test_traffic_has_the_same_columns_at_every_width():
+    rows = [condcast_traffic("bitmap", width, nodes=20, casts=10) for width in (10, 30)]
+
+    assert rows[0].keys() == rows[1].keys()
+    assert 0 < rows[0]["messages_per_node"] < rows[1]["messages_per_node"]
+
+
+def test_nobody_is_missed_once_a_change_is_visible():
+    row = condcast_age(nodes=10, flows=1, changes=2)
+
+    assert row["missed_once_visible"] == row["bystanders_missed"] == 0
+    assert row["age_mean_s"] > 0
+
+
+def test_the_byzantine_design_bears_silence_that_others_do_not():
+    silent = {name: attack(name, "silent", peers=48, casts=24)["arrival"] for name in ("bft", "spice")}
+
+    assert silent["bft"] == 1
+    assert silent["spice"] < 1
