@@ -84,6 +84,10 @@ class Design:
     """Within this time after the last change its invariants hold again and casts reach everybody."""
     alive: Mapping[str, str | int | float | bool] = field(default_factory=dict)
     """Parameters with which it survives, where its defaults are those of a kind world."""
+    quick: Mapping[str, str | int | float | bool] = field(default_factory=dict)
+    """On top of `alive`: parameters with which repair takes ten seconds at most, and what upkeep that costs."""
+    patience: tuple[Mapping[str, str | int | float | bool], ...] = ()
+    """On top of `alive`: further points of the curve of upkeep against repair time, beside the defaults and `quick`."""
     revive: Callable[[Plan, int, Any], Peer] | None = None
     """A piece of infrastructure that comes back at its address, with what it had written down (`Peer.disk`)."""
     aliases: tuple[str, ...] = field(default=())

@@ -92,6 +92,8 @@ DESIGNS = (
         survives=frozenset({"joins", "leaves", "crashes", "loss", "partitions", "freezes", "restarts"}),
         repair_us=30_000_000,
         alive={"alive": True},
+        quick={"lease_s": 30.0},
+        patience=({"lease_s": 300.0}, {"lease_s": 45.0}, {"lease_s": 15.0}),
         revive=server,
     ),
 )
