@@ -1,0 +1,66 @@
+"""The line between the living surface and the layer that keeps things on it.
+
+The surface moves *items* about without understanding them: with a piece that is given away, to the heirs of an owner,
+back from an estate when a piece is seized. An item lies at a place (one code, or the span of several) and has a key;
+all else is the keeper's. What the keeper knows newer or larger, it says by `accept`: it unites what it is handed with
+what it has, whatever the order.
+"""
+
+from typing import Protocol
+
+from implicast.peer.contract import Address, Message
+from implicast.space.tract import Tract
+
+
+class Item(Message):
+    """Something kept for others at a place."""
+
+    low: int
+    high: int
+    """It lies within [low, high): a record at its home (one code), a closed part in the span of its tract."""
+    key: bytes
+    """Equal keys are one thing: what an owner says later about a key replaces what it said before."""
+    body: bytes
+    """Encoded by the keeper; empty: the owner keeps this no longer, an heir may forget it."""
+
+
+class Way(Message):
+    """Where a routed message goes. Every kind that is routed has a field `way` of this type."""
+
+    tract: tuple[int, ...]
+    """The part of the destination still to be visited."""
+    number: int = 0
+    """Names this hop, for its acknowledgement. The surface fills it in, and all below."""
+    mark: int = 0
+    """What the last hop knows of itself: who does not know this mark asks for a greeting."""
+    hops: int = 0
+    stuck: tuple[int, ...] = ()
+    """On a detour: the rank (distance, touching dimensions) at which nobody nearer was known."""
+    visited: tuple[Address, ...] = ()
+    """On a detour: who has seen the message."""
+
+
+class Keeper(Protocol):
+    """The layer above: it keeps items on the ground that its surface owns."""
+
+    def pack(self, tract: Tract) -> tuple[Item, ...]:
+        """All items in the tract: to be given away with it, or copied to an heir. Nothing is forgotten yet."""
+
+    def accept(self, items: tuple[Item, ...], tract: Tract) -> None:
+        """Keep these, as far as they lie in the tract; unite them with what is there: the newest version of a record,
+        the union of closed parts. The ground may not be firm yet, and the surface sees to the heirs."""
+
+    def drop(self, tract: Tract) -> None:
+        """The tract was given away and the taker has all of it: forget it."""
+
+    def yielded(self, tract: Tract) -> None:
+        """The tract was lost to a better title. What lies there must be offered to whoever owns the places now."""
+
+    def arrived(self, sender: Address, part: Tract, message: Message) -> None:
+        """A routed message has come to ground that answers: `part` of its destination is ours, firm, not doubtful.
+
+        `sender` is the previous hop, or ourselves. The same message may come again, with another part or the same.
+        """
+
+    def settled(self) -> None:
+        """The ground that answers has changed: pieces became firm, were merged, given or lost, or doubt has ended."""
