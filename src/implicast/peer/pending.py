@@ -14,6 +14,9 @@ from implicast.peer.contract import Host, Message
 Key = TypeVar("Key", bound=Hashable)
 Request = TypeVar("Request")
 
+REQUESTS_MAX = 65_536
+"""Requests that may await an answer at once, where the owner gives no bound of its own; more are refused."""
+
 
 class Pending(Generic[Key, Request]):
     """What was asked under which key, until it is answered or `patience_us` has passed.
@@ -24,7 +27,7 @@ class Pending(Generic[Key, Request]):
 
     __slots__ = ("_alarm", "_armed", "_bound", "_expiry", "_host", "_open", "_patience_us")
 
-    def __init__(self, host: Host, alarm: Message, patience_us: int, bound: int = 65_536) -> None:
+    def __init__(self, host: Host, alarm: Message, patience_us: int, bound: int = REQUESTS_MAX) -> None:
         self._host, self._alarm, self._patience_us, self._bound = host, alarm, patience_us, bound
         self._open: dict[Key, tuple[int, Request]] = {}
         self._expiry: deque[tuple[int, Key]] = deque()

@@ -19,6 +19,7 @@ from implicast.space.digest import stream
 from implicast.world.deeds import Deed, Range, number, span
 
 DEEDS_MAX = 100_000
+"""Of one kind in one script; more is a typing error."""
 SETTLED_S = 20.0
 """Whoever has just come is not drawn for anything else within this time."""
 STAYING = 0.25

@@ -15,6 +15,7 @@ from implicast.space.digest import digest_bits, stream
 COPY_MS = 1_000
 """A repeat arrives within a second after the original."""
 PARTITIONS_MAX = 1_000
+"""Of one network; each is looked at for every message."""
 
 
 @dataclass(frozen=True, slots=True)

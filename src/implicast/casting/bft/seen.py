@@ -17,6 +17,7 @@ WINDOW_US = 60_000_000
 SKEW_US = 5_000_000
 """How far clocks may differ."""
 ENTRIES_MAX = 65_536
+"""Of all sources together; beyond it the oldest is dropped, and whatever is as old as it is refused."""
 PER_SOURCE_MAX = 1_024
 """Multicasts of one source within the window: 17 a second."""
 

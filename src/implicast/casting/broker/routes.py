@@ -18,6 +18,7 @@ from implicast.peer.pending import Pending
 
 REPEAT_US = 2_000_000
 REPEATS_MAX = 20
+"""Of one hop of a cast, every two seconds; then the neighbour is left to the next view."""
 ROUTES_MAX = 4_096
 """Casts remembered in one view; the oldest goes first. One that comes again is carried again, and told nobody twice."""
 

@@ -22,6 +22,7 @@ JOIN_US = 4_000_000
 LINGER_US = 30_000_000
 """How long a leaver without pieces still forwards what was under way to it."""
 INTRODUCERS_MAX = 64
+"""Members that a newcomer is told of and asks in turn; further ones are ignored."""
 
 
 class Giving(Greeting):

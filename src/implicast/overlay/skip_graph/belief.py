@@ -17,6 +17,7 @@ GONE_MAX = 4_096
 FORGIVE_US = 300_000_000
 """How long silence counts: longer than a table takes to be asked through, or others would teach us the dead again."""
 MUTE_MAX = 4_096
+"""Peers whose silence is remembered; the one silent for longest is forgotten first."""
 
 
 class Belief:
