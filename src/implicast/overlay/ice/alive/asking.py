@@ -1,0 +1,191 @@
+"""Questions until they are answered, and what is known of those who are asked.
+
+One rule for every question: send, wait, twice as long each time, so many times in all; then the other is *suspect*
+until any word comes from it. A suspect is not dead: it is only not used as a next hop while somebody else will do.
+An alarm that rings late says that we slept, not the other: that attempt does not count.
+"""
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+
+from implicast.overlay.ice.alive.estate import Keeper
+from implicast.overlay.ice.alive.ground import Ground
+from implicast.overlay.ice.alive.messages import AskAgain
+from implicast.overlay.ice.alive.settings import Life
+from implicast.overlay.ice.table import UNKNOWN_US
+from implicast.peer.contract import Address, Host, Message, handles
+
+Key = tuple[Hashable, ...]
+
+
+@dataclass(slots=True)
+class News:
+    """What is known of one peer."""
+
+    since_us: int
+    """Since when it concerns us: silence is not counted from before."""
+    heard_us: int = -1
+    """Its last word; -1: none yet."""
+    mark: int = -1
+    heirs: tuple[Address, ...] = ()
+    leaving: bool = False
+    suspect_us: int = -1
+    """Since when it is suspect; -1: it is not."""
+    next_us: int = 0
+    """When it is to be greeted again."""
+    echo_us: int = -1
+    """The newest stamp of ours that it has echoed as an heir."""
+    more_us: int = -1
+    """When it was last asked for a greeting."""
+    trip_us: int = 0
+    deviation_us: int = 0
+
+    def take_trip(self, sample_us: int) -> None:
+        if not self.trip_us:
+            self.trip_us, self.deviation_us = sample_us, sample_us // 2
+        else:
+            self.deviation_us += (abs(sample_us - self.trip_us) - self.deviation_us) // 4
+            self.trip_us += (sample_us - self.trip_us) // 8
+
+
+@dataclass(slots=True)
+class Ask:
+    """An open question."""
+
+    key: Key
+    to: Address
+    message: Message
+    left: int
+    tries: int
+    wait_us: int
+    sent_us: int
+    lost: Callable[["Ask"], None]
+    repeated: bool = False
+
+
+class Asking(Ground):
+    """Repeats questions, measures round trips, knows who is suspect."""
+
+    __slots__ = ("_ask_at", "asks", "missed", "news")
+
+    def __init__(
+        self, address: Address, host: Host, keeper: Keeper, life: Life, dimensions: int, cosine: float,
+        merge: bool = True,
+    ) -> None:  # fmt: skip
+        super().__init__(address, host, keeper, life, dimensions, cosine, merge)
+        self.news: dict[Address, News] = {}
+        self.asks: dict[Key, Ask] = {}
+        self._ask_at: dict[int, Key] = {}
+        self.missed: dict[Address, tuple[int, int]] = {}
+        """Peers that fell silent: since when, and when they are greeted next."""
+
+    # --- who is there
+
+    def concern(self, peer: Address) -> News:
+        """What is known of a peer, from now on if nothing was."""
+        news = self.news.get(peer)
+        if news is None:
+            news = self.news[peer] = News(self.host.now_us, next_us=self.host.now_us)
+        return news
+
+    def heard(self, peer: Address) -> None:
+        """Any word is a sign of life."""
+        news = self.news.get(peer)
+        if news is not None:
+            news.heard_us = self.host.now_us
+            if news.suspect_us >= 0:
+                news.suspect_us = -1
+                self._table = None
+        if self.missed:
+            self.missed.pop(peer, None)
+
+    def silence_us(self, peer: Address) -> int:
+        """How long a peer that concerns us has said nothing."""
+        news = self.concern(peer)
+        return self.host.now_us - max(news.heard_us, news.since_us)
+
+    def suspect(self, peer: Address) -> None:
+        news = self.concern(peer)
+        if news.suspect_us < 0:
+            news.suspect_us = self.host.now_us
+            self._table = None
+            self.suspected(peer)
+        self._miss(peer)
+
+    def suspected(self, peer: Address) -> None:
+        """See `heirs.py`."""
+
+    def _miss(self, peer: Address) -> None:
+        if peer not in self.missed:
+            if len(self.missed) >= self.life.missed_max:
+                del self.missed[next(iter(self.missed))]
+            self.missed[peer] = (self.host.now_us, self.host.now_us + self.life.meet_us)
+
+    def is_suspect(self, peer: Address) -> bool:
+        news = self.news.get(peer)
+        return news is not None and news.suspect_us >= 0
+
+    def latency_us(self, peer: Address) -> float:
+        news = self.news.get(peer)
+        return news.trip_us / 2 if news is not None and news.trip_us else UNKNOWN_US
+
+    def wake_late(self, by_us: int) -> None:
+        """We slept: nobody's silence counts from before now."""
+        for news in self.news.values():
+            news.since_us = self.host.now_us
+
+    # --- questions
+
+    def ask(self, key: Key, to: Address, message: Message, tries: int, lost: Callable[[Ask], None]) -> None:
+        """Send until answered, at most so many times; anew if the same was asked before."""
+        now_us, wait_us = self.host.now_us, self._wait_us(to)
+        self.host.send(to, message)
+        if len(self.asks) >= self.life.asks_max and key not in self.asks:
+            return
+        self.asks[key] = Ask(key, to, message, tries - 1, tries, wait_us, now_us, lost)
+        self._arm(key, wait_us)
+
+    def _wait_us(self, to: Address) -> int:
+        news, life = self.news.get(to), self.life
+        if news is None or not news.trip_us:
+            return life.rto_us
+        return min(life.cap_us, max(life.rto_us // 2, news.trip_us + 4 * news.deviation_us))
+
+    def _arm(self, key: Key, wait_us: int) -> None:
+        number = self.next_number()
+        self._ask_at[number] = key
+        self.host.after(wait_us, AskAgain(number, self.host.now_us + wait_us))
+
+    def answered(self, key: Key, sender: Address) -> Ask | None:
+        """The question that this answers, or None if nobody awaits it (any more)."""
+        ask = self.asks.get(key)
+        if ask is None or ask.to != sender:
+            return None
+        del self.asks[key]
+        if not ask.repeated and sender in self.news:
+            self.news[sender].take_trip(max(1, self.host.now_us - ask.sent_us))
+        return ask
+
+    def go_on(self, key: Key, sender: Address) -> None:
+        """The other is alive and busy: the attempts made so far do not count."""
+        ask = self.asks.get(key)
+        if ask is not None and ask.to == sender:
+            ask.left = ask.tries
+
+    @handles(AskAgain)
+    def on_ask_again(self, alarm: AskAgain) -> None:
+        key = self._ask_at.pop(alarm.number, None)
+        ask = self.asks.get(key) if key is not None else None
+        if key is None or ask is None or alarm.due_us != ask.sent_us + ask.wait_us:
+            return
+        late = self.host.now_us - alarm.due_us > self.life.rto_us
+        if ask.left <= 0 and not late:
+            del self.asks[key]
+            ask.lost(ask)
+            return
+        ask.left -= 0 if late else 1
+        ask.repeated = True
+        ask.wait_us = min(2 * ask.wait_us, self.life.cap_us)
+        ask.sent_us = self.host.now_us
+        self.host.send(ask.to, ask.message)
+        self._arm(key, ask.wait_us)

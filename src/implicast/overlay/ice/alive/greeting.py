@@ -1,0 +1,223 @@
+"""How living neighbours keep track of each other: greetings with stamps and marks, echoes, better titles.
+
+A quiet pair exchanges one greeting in a period, whoever's turn comes first: the echo carries the answerer's own stamp
+where it needs an echo in turn. Greetings are questions (`asking.py`), so silence is probed at once, and a change is
+known to all neighbours although messages get lost. Correction on use: echoes and hops carry the sender's mark, and who
+does not know that mark asks for more; who hears a claim that is worse than what it knows answers with better titles.
+"""
+
+from collections.abc import Iterable
+
+from implicast.overlay.ice.alive.asking import Ask, Asking
+from implicast.overlay.ice.alive.estate import Keeper, Way
+from implicast.overlay.ice.alive.ground import PROVISIONAL
+from implicast.overlay.ice.alive.messages import Circle, Echo, Hail, Who
+from implicast.overlay.ice.alive.settings import Life
+from implicast.overlay.ice.atlas import overlap
+from implicast.overlay.ice.messages import More, Title, Titles
+from implicast.peer.contract import Address, Host, Message, handles
+from implicast.space.tract import subtract
+
+TITLES_MAX = 64
+"""Better titles in one answer."""
+
+
+class Greeting(Asking):
+    """Keeps the atlas true."""
+
+    __slots__ = ("_around", "_gap_since_us", "echoed_us", "heirs", "syncing")
+
+    def __init__(
+        self, address: Address, host: Host, keeper: Keeper, life: Life, dimensions: int, cosine: float,
+        merge: bool = True,
+    ) -> None:  # fmt: skip
+        super().__init__(address, host, keeper, life, dimensions, cosine, merge)
+        self.heirs: tuple[Address, ...] = ()
+        self.syncing: Address | None = None
+        self.echoed_us = host.now_us
+        """The newest stamp of ours that an heir has echoed."""
+        self._around: tuple[Circle, ...] | None = None
+        self._gap_since_us = -1
+
+    # --- hooks of the modules above
+
+    def send(self, message: Message) -> None:
+        """Route a message: `carrying.py`."""
+
+    def holds_estate(self, owner: Address) -> bool:
+        """Do we hold a complete copy of an owner's estate? `heirs.py`."""
+        return False
+
+    def estate_hailed(self, owner: Address, hail: Hail) -> None:
+        """A greeting may say that we are heirs no longer: `heirs.py`."""
+
+    def echo_came(self, heir: Address, stamp_us: int, has_estate: bool) -> None:
+        """Told of every echo: `heirs.py`."""
+
+    # --- saying
+
+    def hail_for(self, peer: Address) -> Hail:
+        provisional = tuple(self.of_status(PROVISIONAL))
+        pieces = tuple(each for each in self.pieces if each not in provisional) if provisional else tuple(self.pieces)
+        around = self.around() if peer in self.heirs or peer == self.syncing else ()
+        gifts = tuple(title for _, title in self.gifts)
+        copying = () if self.syncing is None else (self.syncing,)
+        return Hail(
+            self.host.now_us, self.mark, pieces, provisional, self.heirs, copying, self.leaving, gifts, around
+        )
+
+    def around(self) -> tuple[Circle, ...]:
+        """The neighbours' titles, each with its owner's heirs: what an heir needs to act in our place."""
+        found = []
+        for each in self._others:
+            news = self.news.get(each.owner)
+            found.append((each, news.heirs if news is not None else ()))
+        return tuple(found)
+
+    def hail(self, peers: Iterable[Address]) -> None:
+        for peer in peers:
+            if peer != self.address:
+                news = self.concern(peer)
+                news.next_us = self.host.now_us + self.life.hello_us
+                self.ask(("hail", peer), peer, self.hail_for(peer), self.life.tries_hail, self._unheard)
+
+    def _unheard(self, ask: Ask) -> None:
+        self.suspect(ask.to)
+
+    def announce(self, before: Iterable[Address] = ()) -> None:
+        """Our pieces, their status or our heirs have changed: tell old and new neighbours, and the keeper."""
+        self.mark += 1
+        self.resurvey()
+        syncing = () if self.syncing is None else (self.syncing,)
+        self.hail(sorted({*before, *self.neighbours(), *self.heirs, *syncing}))
+        self.keeper.settled()
+        self.unpark()
+
+    def unpark(self) -> None:
+        """Look again at what waited: `carrying.py`."""
+
+    def met(self, strangers: list[Address]) -> None:
+        self.hail(strangers)
+        self.unpark()
+
+    # --- hearing
+
+    @handles(Hail)
+    def on_hail(self, sender: Address, hail: Hail) -> None:
+        news = self.concern(sender)
+        self.heard(sender)
+        news.next_us = self.host.now_us + int(1.1 * self.life.hello_us)
+        own_us = self.host.now_us if sender in self.heirs else 0
+        if hail.mark >= news.mark:
+            news.mark, news.heirs, news.leaving = hail.mark, hail.heirs, hail.leaving
+            self.estate_hailed(sender, hail)
+            self._learn_from(sender, hail)
+        self.host.send(sender, Echo(hail.stamp_us, self.mark, own_us, self.holds_estate(sender)))
+
+    def _learn_from(self, sender: Address, hail: Hail) -> None:
+        """A greeting lists all that its sender has: what we thought it had besides is gone."""
+        self.hear((*hail.gifts, *hail.pieces))
+        listed = (*hail.pieces, *hail.provisional)
+        gone = [each for each in self.atlas.of(sender) if not any(overlap(each, piece) for piece in listed)]
+        if gone:
+            self.atlas.drop(gone)
+            self.resurvey()
+        self.correct(sender, listed)
+
+    def correct(self, peer: Address, claimed: Iterable[Title]) -> None:
+        """Tell a peer of better titles than those it rests on."""
+        granted = [each for each in self.pieces if each in self.of_status(PROVISIONAL)]
+        better = {title.low: title for each in claimed for title in self.atlas.better_than(each)}
+        known = [each for each in better.values() if each not in granted and each.owner != peer]
+        if known:
+            self.host.send(peer, Titles(tuple(known[:TITLES_MAX])))
+
+    @handles(Echo)
+    def on_echo(self, sender: Address, echo: Echo) -> None:
+        self.heard(sender)
+        if self.answered(("hail", sender), sender) is None and sender not in self.news:
+            return
+        self.echo_came(sender, echo.stamp_us, echo.has_estate)
+        if echo.own_us:
+            self.host.send(sender, Echo(echo.own_us, self.mark, 0, self.holds_estate(sender)))
+        self.check_mark(sender, echo.mark)
+
+    def check_mark(self, peer: Address, mark: int) -> None:
+        """Ask for a greeting if the peer says that it is not what we know; not more often than answers can come."""
+        news = self.news.get(peer)
+        if news is not None and news.mark < mark and self.host.now_us - news.more_us > self.life.rto_us:
+            news.more_us = self.host.now_us
+            self.host.send(peer, More())
+
+    @handles(More)
+    def on_more(self, sender: Address, more: More) -> None:
+        self.heard(sender)
+        self.hail([sender])
+
+    @handles(Titles)
+    def on_titles(self, sender: Address, better: Titles) -> None:
+        self.heard(sender)
+        self.hear(better.titles)
+
+    # --- at each tick
+
+    def greet_due(self) -> None:
+        """Greet whom it is time to greet; in the place of a suspect, its heirs."""
+        now_us, life = self.host.now_us, self.life
+        due: dict[Address, None] = {}
+        for peer in (*self.neighbours(), *self.heirs):
+            news = self.concern(peer)
+            if now_us >= news.next_us or (peer in self.heirs and now_us - max(news.echo_us, 0) >= life.hello_us):
+                if ("hail", peer) not in self.asks:
+                    due[peer] = None
+            if news.suspect_us < 0 and now_us - max(news.heard_us, news.since_us) > life.sus_us:
+                self.suspect(peer)
+            if news.suspect_us >= 0:
+                self._greet_heirs_of(news.heirs, due)
+        self.hail(due)
+
+    def _greet_heirs_of(self, heirs: tuple[Address, ...], due: dict[Address, None]) -> None:
+        """Whoever takes the place of a suspect must know of us, and we of it."""
+        for heir in heirs:
+            if heir != self.address and self.host.now_us >= self.concern(heir).next_us:
+                if ("hail", heir) not in self.asks:
+                    due[heir] = None
+
+    def greet_missed(self) -> None:
+        """Those that fell silent may be back, or a cut healed: ask now and then, at pauses that grow with the silence."""
+        now_us = self.host.now_us
+        for peer, (since_us, due_us) in list(self.missed.items()):
+            if now_us - since_us > self.life.long_us:
+                del self.missed[peer]
+            elif now_us >= due_us:
+                self.missed[peer] = (since_us, now_us + max(self.life.meet_us, (now_us - since_us) // 4))
+                if ("hail", peer) not in self.asks:
+                    self.host.send(peer, self.hail_for(peer))
+
+    def mend_gap(self) -> None:
+        """Ask for the owner of ground beside ours that nobody seems to have; at long last take it."""
+        now_us = self.host.now_us
+        if self._gap is None or not self.pieces:
+            self._gap_since_us = -1
+            return
+        if self._gap_since_us < 0:
+            self._gap_since_us = now_us
+        low, bits = self._gap
+        if now_us - self._gap_since_us > self.life.gap_us:
+            self._gap_since_us = -1
+            self.claim(Title(low, bits, 0, self.address))
+        else:
+            self.send(Who(Way((low, low + 1)), self.address))
+
+    def claim(self, title: Title) -> None:
+        """Take ground that nobody has: `seizing.py`."""
+
+    def forget_gifts(self) -> None:
+        since_us = self.host.now_us - 2 * self.life.dead_us
+        if self.gifts and (self.gifts[0][0] < since_us or len(self.gifts) > self.life.gifts_max):
+            self.gifts = [each for each in self.gifts if each[0] >= since_us][-self.life.gifts_max :]
+
+    def lost_to(self, winners: list[Title]) -> None:
+        """Whoever still thinks that ground is ours should know to whom we lost it."""
+        now_us = self.host.now_us
+        self.gifts += [(now_us, each) for each in winners if subtract((each.low, each.high), self.tract)]

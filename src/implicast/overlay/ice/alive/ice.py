@@ -1,0 +1,86 @@
+"""The living surface as a part of a peer: what happens at each tick, and its assembled beginning."""
+
+from implicast.overlay.ice.alive.heirs import Estate
+from implicast.overlay.ice.alive.messages import Tick
+from implicast.overlay.ice.alive.seizing import Seizing
+from implicast.overlay.ice.atlas import Atlas
+from implicast.overlay.ice.messages import Title
+from implicast.peer.contract import Address, handles
+
+LATE = 3
+"""A tick that comes so many periods after the last one says that we slept."""
+
+
+class LivingIce(Seizing):
+    """One peer's share of a surface that lives."""
+
+    __slots__ = ()
+
+    @handles(Tick)
+    def on_tick(self, tick: Tick) -> None:
+        now_us, period_us = self.host.now_us, self.life.tick_us
+        self._notice_sleep(now_us - self.ticked_us)
+        self.ticked_us = now_us
+        self.greet_due()
+        self.choose_heirs()
+        self.watch()
+        if self._gap is not None:
+            self.mend_gap()
+        if self.leaving:
+            self.depart_step()
+        elif len(self.pieces) > 1:
+            self.tidy()
+        if self.missed:
+            self.greet_missed()
+        if self.parked:
+            self.unpark()
+        self._forget()
+        if not self.left:
+            self.host.after(period_us, Tick())
+
+    def _notice_sleep(self, since_us: int) -> None:
+        if since_us > LATE * self.life.tick_us + self.life.rto_us:
+            self.wake_late(since_us)
+
+    def _forget(self) -> None:
+        self.expire_receipt()
+        self.forget_gifts()
+        self.forget_suspects()
+        if self.estates:
+            self.forget_estates()
+        if len(self.news) > self.life.news_max or len(self.seen) > self.life.news_max:
+            self._forget_strangers()
+        if self.declined:
+            now_us = self.host.now_us
+            self.declined = {each: until_us for each, until_us in self.declined.items() if until_us > now_us}
+
+    def _forget_strangers(self) -> None:
+        """Keep what is known of those who concern us; of the others, those heard longest ago go first."""
+        near = {*self.neighbours(), *self.heirs, *self.estates, *self.missed}
+        strangers = sorted((each for each in self.news if each not in near), key=lambda each: self.news[each].heard_us)
+        for each in strangers[: max(0, len(self.news) - self.life.news_max // 2)]:
+            del self.news[each]
+        self.seen = {each: numbers for each, numbers in self.seen.items() if each in self.news}
+
+    def holdings(self) -> tuple[object, ...]:
+        """The state of the surface, and copies of what others keep, as values that can be encoded."""
+        estates = [
+            (estate.titles, estate.heirs, estate.around, tuple(item for _, item in estate.items.values()))
+            for estate in self.estates.values()
+        ]
+        return tuple(self.atlas.titles.values()), self.heirs, tuple(estates)
+
+    def settle_into(self, title: Title, others: list[Title], heirs: tuple[Address, ...]) -> None:
+        """Take a place on a surface that is assembled at once."""
+        self.atlas = Atlas([title, *others])
+        self.heirs = heirs
+        self.echoed_us = self.host.now_us
+        self.joined = True
+        self.resurvey()
+        self.start()
+
+    def inherit_from(self, owner: "LivingIce") -> None:
+        """Hold a complete copy of what an owner keeps, from the beginning."""
+        estate = Estate(-1, tuple(owner.pieces), owner.heirs, owner.around(), -1)
+        estate.put(0, owner.keeper.pack(owner.tract))
+        self.estates[owner.address] = estate

@@ -1,0 +1,212 @@
+"""What living peers of the surface say to each other.
+
+Names that the kind surface uses for similar messages are not used again: one design may speak both. In the words of
+the rules: Hail is the hello, Echo says that it was heard, Enter asks to join, HandOver is the give, Accepted the took.
+"""
+
+from implicast.overlay.ice.alive.estate import Item, Way
+from implicast.overlay.ice.messages import Declined, Done, More, Title, Titles
+from implicast.peer.contract import Address, Message
+
+Circle = tuple[Title, tuple[Address, ...]]
+"""A title and the heirs of its owner."""
+
+
+class Hail(Message):
+    """Who I am now: all my pieces, who my heirs are, what I parted with lately."""
+
+    stamp_us: int
+    """By the sender's clock; echoed."""
+    mark: int
+    """Rises whenever the sender's pieces, their status or its heirs change."""
+    pieces: tuple[Title, ...]
+    provisional: tuple[Title, ...]
+    """Received and not yet granted: not to be learnt, except by heirs."""
+    heirs: tuple[Address, ...]
+    copying: tuple[Address, ...]
+    """Whoever is being made an heir."""
+    leaving: bool
+    gifts: tuple[Title, ...]
+    around: tuple[Circle, ...] = ()
+    """To heirs: the neighbours' titles and heirs."""
+
+
+class Echo(Message):
+    """Your greeting has come."""
+
+    stamp_us: int
+    mark: int
+    own_us: int
+    """The answerer's own stamp, to be echoed at once; 0: no need."""
+    has_estate: bool
+    """I hold a complete copy of what you keep."""
+
+
+class Passed(Message):
+    """A routed message has come one hop further: its number on this hop."""
+
+    number: int
+
+
+class Enter(Message):
+    """A newcomer asks the owner of a place for ground."""
+
+    way: Way
+    newcomer: Address
+
+
+class Who(Message):
+    """Whose is this place? Whoever answers for it, or waits for it, sends `Titles` to the asker."""
+
+    way: Way
+    asker: Address
+
+
+class HandOver(Message):
+    """A piece changes hands: its new title, what the giver knows around it, and what is kept there, in parts."""
+
+    number: int
+    part: int
+    parts: int
+    title: Title
+    around: tuple[Circle, ...]
+    items: tuple[Item, ...]
+
+
+class Taking(Message):
+    """This part of a hand-over has come; the taker is busy with it."""
+
+    number: int
+    part: int
+
+
+class Accepted(Message):
+    """The taker has the piece, and its heirs have it; it does not use it before `Done`."""
+
+    number: int
+    title: Title
+    heirs: tuple[Address, ...]
+
+
+class Copy(Message):
+    """A part of an owner's estate, for a peer that is to be its heir."""
+
+    number: int
+    part: int
+    parts: int
+    serial: int
+    stamp_us: int
+    mark: int
+    titles: tuple[Title, ...]
+    heirs: tuple[Address, ...]
+    around: tuple[Circle, ...]
+    items: tuple[Item, ...]
+
+
+class Copied(Message):
+    number: int
+    part: int
+    stamp_us: int
+
+
+class Backup(Message):
+    """What has changed in an estate."""
+
+    number: int
+    serial: int
+    stamp_us: int
+    mark: int
+    titles: tuple[Title, ...]
+    items: tuple[Item, ...]
+
+
+class BackedUp(Message):
+    number: int
+    stamp_us: int
+
+
+class NoEstate(Message):
+    """The heir does not hold the estate that a backup is for."""
+
+    number: int
+
+
+class Inquire(Message):
+    """Has anybody heard the suspect? An heir asks before it takes what the suspect had."""
+
+    suspect: Address
+    pieces: tuple[Title, ...]
+    rank: int
+    claims: tuple[Title, ...]
+    """Pieces that the suspect was giving to the asker: its own if the suspect is dead."""
+    wants: bool
+    """The asker has no copy of the estate."""
+
+
+class Witness(Message):
+    """What a peer knows of a suspect."""
+
+    suspect: Address
+    ago_us: int
+    """Since the suspect was last heard; -1: not known."""
+    titles: tuple[Title, ...]
+    items: tuple[Item, ...]
+
+
+class FindMover(Message):
+    """Who in the area (a prefix) could take a spare piece, and leave its own to its sibling?"""
+
+    spare: Title
+    low: int
+    bits: int
+    asker: Address
+    depth: int
+
+
+class Mover(Message):
+    """I could take that spare."""
+
+    spare: Title
+
+
+class Tick(Message):
+    """Rings for standing upkeep."""
+
+    upkeep = True
+
+
+class AskAgain(Message):
+    """Rings when a question has not been answered for its wait."""
+
+    number: int
+    due_us: int
+
+
+class Judge(Message):
+    """Rings when the witnesses have had their time."""
+
+    suspect: Address
+    round: int
+
+
+class Firm(Message):
+    """Rings when rival seizers have had time to meet."""
+
+    number: int
+
+
+class EnterAgain(Message):
+    """Rings when a newcomer may have been left without an answer."""
+
+    attempt: int
+
+
+class Depart(Message):
+    """Rings when a leaver without pieces has stayed for long enough."""
+
+
+KINDS: tuple[type, ...] = (
+    Hail, Echo, More, Titles, Passed, Enter, Who, HandOver, Taking, Accepted, Done, Declined, Copy, Copied, Backup,
+    BackedUp, NoEstate, Inquire, Witness, FindMover, Mover,
+)  # fmt: skip
+"""What travels; the others are alarms."""

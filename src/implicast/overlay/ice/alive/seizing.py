@@ -1,0 +1,283 @@
+"""Death and what follows: silence, an inquiry among all who might know better, and the seizing of what the dead held.
+
+Heir number i of a silent owner waits i ranks longer than the first, asks everybody around whether they have heard it,
+and seizes only if nobody has. A seized piece answers when its items are at the seizer's own heirs, and not before
+rivals that did not know of each other have had time to meet. If all heirs died too, any neighbour acts at last.
+
+Why two never answer: the owner is doubtful after `self_us` without an echo, a stamp is older than its receipt, so every
+heir that echoed lately has heard the owner lately and vetoes; and `self_us` is shorter than `dead_us`.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from implicast.overlay.ice.alive.estate import Item, Keeper
+from implicast.overlay.ice.alive.giving import Receipt
+from implicast.overlay.ice.alive.ground import PROVISIONAL, SEIZED, Status
+from implicast.overlay.ice.alive.leaving import Leaving
+from implicast.overlay.ice.alive.messages import Firm, Inquire, Judge, Witness
+from implicast.overlay.ice.alive.settings import Life
+from implicast.overlay.ice.atlas import Atlas, tract_of
+from implicast.overlay.ice.messages import More, Title
+from implicast.peer.contract import Address, Host, handles
+from implicast.space.digest import digest_bits
+from implicast.space.tract import Tract, intersect, union
+
+WITNESSES_MAX = 64
+"""Peers asked about one suspect."""
+
+
+@dataclass(slots=True)
+class Inquiry:
+    """What we have been told of a suspect so far."""
+
+    rank: int
+    seizes: bool
+    """False: we only want to know whether a giver is dead."""
+    awaited: dict[Address, None]
+    message: Inquire
+    round: int = 0
+    answers: int = 0
+    ago_us: int = -1
+    """The shortest time since anybody heard the suspect; -1: nobody knows any."""
+    titles: list[Title] = field(default_factory=list)
+    items: list[Item] = field(default_factory=list)
+
+
+class Seizing(Leaving):
+    """The silence rule."""
+
+    __slots__ = ("inquiries", "look_us", "seizures")
+
+    def __init__(
+        self, address: Address, host: Host, keeper: Keeper, life: Life, dimensions: int, cosine: float,
+        merge: bool = True,
+    ) -> None:  # fmt: skip
+        super().__init__(address, host, keeper, life, dimensions, cosine, merge)
+        self.inquiries: dict[Address, Inquiry] = {}
+        self.look_us: dict[Address, int] = {}
+        """Suspects that are not to be asked about before a time."""
+        self.seizures: dict[int, list[bool]] = {}
+        """By number: are the items backed up, and have rivals had time?"""
+
+    # --- noticing
+
+    def watch(self) -> None:
+        """At each tick: has anybody whose place we would have to take been silent for too long?"""
+        for owner in sorted({*self.estates, *self.neighbours()}):
+            rank, wait_us = self._rank_of(owner)
+            if self.silence_us(owner) > wait_us and self._may_ask(owner) and (self.pieces or owner in self.estates):
+                self.inquire(owner, rank, seizes=True)
+        receipt = self.receipt
+        if receipt is not None and receipt.held and self._may_ask(receipt.giver):
+            self._watch_giver(receipt)
+
+    def _watch_giver(self, receipt: Receipt) -> None:
+        """Dead givers cannot take back."""
+        if self.silence_us(receipt.giver) > self.life.dead_us:
+            self.inquire(receipt.giver, self.life.heirs + 1, seizes=False)
+        elif receipt.taken_us >= 0 and ("took", receipt.number) not in self.asks:
+            self._accept(receipt)
+
+    def _may_ask(self, owner: Address) -> bool:
+        return owner not in self.inquiries and self.look_us.get(owner, 0) <= self.host.now_us
+
+    def _rank_of(self, owner: Address) -> tuple[int, int]:
+        """Our place in the order of those who may take an owner's place, and how long we wait."""
+        life, estate = self.life, self.estates.get(owner)
+        if estate is not None and not estate.awaited and self.address in estate.heirs:
+            rank = estate.heirs.index(self.address)
+            return rank, life.dead_us + rank * life.rank_us
+        share = digest_bits(16, "last resort", repr(owner), repr(self.address)) / 2**16
+        return life.heirs + 1, life.dead_us + int((life.heirs + 1 + share) * life.rank_us)
+
+    # --- asking
+
+    def inquire(self, suspect: Address, rank: int, seizes: bool, round_: int = 0) -> None:
+        estate = self.estates.get(suspect)
+        pieces = {each.low: each for each in (estate.titles if estate is not None else ())}
+        pieces.update({each.low: each for each in self.atlas.of(suspect)})
+        claims = self.of_status(PROVISIONAL) if self.receipt is not None and self.receipt.giver == suspect else []
+        wants = estate is None or bool(estate.awaited)
+        message = Inquire(suspect, tuple(pieces.values()), rank, tuple(claims), wants)
+        asked = dict.fromkeys(self._witnesses(suspect))
+        self.inquiries[suspect] = Inquiry(rank, seizes, asked, message, round_)
+        for peer in asked:
+            self.host.send(peer, message)
+        self.host.after(self.life.ask_us // 2, Judge(suspect, 2 * round_))
+
+    def _witnesses(self, suspect: Address) -> list[Address]:
+        """The suspect's heirs and neighbours, our neighbours, and the heirs of those among them that are silent too."""
+        estate = self.estates.get(suspect)
+        found = dict.fromkeys(self.heirs_of(suspect))
+        if estate is not None:
+            found.update(dict.fromkeys(estate.heirs))
+            for title, heirs in estate.around:
+                found[title.owner] = None
+                if self.is_suspect(title.owner):
+                    found.update(dict.fromkeys(heirs))
+        for peer in self.neighbours():
+            found[peer] = None
+            if self.is_suspect(peer):
+                found.update(dict.fromkeys(self.heirs_of(peer)))
+        found.pop(self.address, None)
+        found.pop(suspect, None)
+        return list(found)[:WITNESSES_MAX]
+
+    @handles(Inquire)
+    def on_inquire(self, sender: Address, inquire: Inquire) -> None:
+        self.heard(sender)
+        suspect = inquire.suspect
+        if suspect == self.address:
+            self.hail([sender])
+            return
+        news = self.news.get(suspect)
+        ago_us = -1 if news is None or news.heard_us < 0 else self.host.now_us - news.heard_us
+        if ago_us < 0 or ago_us > self.life.self_us:
+            self.hear(inquire.claims)
+        if self._rank_of(suspect)[0] >= inquire.rank:
+            self.look_us[suspect] = self.host.now_us + self.life.rank_us
+        better = [title for each in inquire.pieces for title in self.atlas.better_than(each)]
+        if self.gift is not None and self.gift.title.owner == suspect:
+            piece = self.gift.piece
+            better.append(Title(piece.low, piece.bits, piece.epoch + 3, self.address))
+        estate = self.estates.get(suspect)
+        items = estate.within(tract_of(inquire.pieces)) if estate is not None and inquire.wants else ()
+        granted = self.of_status(PROVISIONAL)
+        titles = tuple(each for each in better if each not in granted)
+        self.host.send(sender, Witness(suspect, ago_us, titles, items))
+
+    @handles(Witness)
+    def on_witness(self, sender: Address, witness: Witness) -> None:
+        self.heard(sender)
+        inquiry = self.inquiries.get(witness.suspect)
+        if inquiry is None or sender not in inquiry.awaited:
+            return
+        del inquiry.awaited[sender]
+        inquiry.answers += 1
+        if witness.ago_us >= 0:
+            inquiry.ago_us = witness.ago_us if inquiry.ago_us < 0 else min(inquiry.ago_us, witness.ago_us)
+        inquiry.titles += witness.titles
+        inquiry.items += witness.items
+        if not inquiry.awaited:
+            self._judge(witness.suspect, inquiry)
+
+    @handles(Judge)
+    def on_judge(self, alarm: Judge) -> None:
+        inquiry = self.inquiries.get(alarm.suspect)
+        if inquiry is None or alarm.round // 2 != inquiry.round:
+            return
+        if alarm.round % 2:
+            self._judge(alarm.suspect, inquiry)
+            return
+        for peer in inquiry.awaited:
+            self.host.send(peer, inquiry.message)
+        self.host.after(self.life.ask_us // 2, Judge(alarm.suspect, alarm.round + 1))
+
+    def _judge(self, suspect: Address, inquiry: Inquiry) -> None:
+        life, now_us = self.life, self.host.now_us
+        del self.inquiries[suspect]
+        if self.silence_us(suspect) < life.self_us:
+            return
+        known_us = life.self_us + life.trip_us
+        if 0 <= inquiry.ago_us < known_us:
+            self.hear(inquiry.titles)
+            self.look_us[suspect] = now_us + min(life.rank_us, known_us - inquiry.ago_us)
+            self.host.send(suspect, More())
+        elif not inquiry.answers and inquiry.message.pieces and inquiry.round < life.rounds:
+            self.inquire(suspect, inquiry.rank, inquiry.seizes, inquiry.round + 1)
+        else:
+            self._declare_dead(suspect, inquiry)
+
+    def _declare_dead(self, suspect: Address, inquiry: Inquiry) -> None:
+        self.suspect(suspect)
+        self.look_us[suspect] = self.host.now_us + self.life.rank_us
+        self.hear(inquiry.titles)
+        receipt = self.receipt
+        if receipt is not None and receipt.held and receipt.giver == suspect:
+            self.granted()
+        if inquiry.seizes:
+            self.seize(suspect, inquiry)
+
+    # --- taking
+
+    def seize(self, suspect: Address, inquiry: Inquiry) -> None:
+        """Take every piece of the dead whose best title is still the dead's."""
+        before, estate = {*self.neighbours(), suspect}, self.estates.get(suspect)
+        titles = _still_of(suspect, inquiry.message.pieces, (*inquiry.titles, *self.atlas.titles.values()))
+        if not titles:
+            self.estates.pop(suspect, None)
+            return
+        tract = tract_of(titles)
+        number = self.next_number()
+        for each in titles:
+            self.atlas.learn(Title(each.low, each.bits, each.epoch + 1, self.address))
+            self.status[each.low] = Status(SEIZED, suspect, number)
+        self.resurvey()
+        self.hear(inquiry.titles)
+        if estate is not None:
+            before.update(title.owner for title, _ in estate.around)
+            self.learn_around(estate.around)
+            self.keeper.accept(estate.within(tract), tract)
+            del self.estates[suspect]
+        self.keeper.accept(tuple(inquiry.items), tract)
+        self._settle(number, tract, before)
+
+    def claim(self, title: Title) -> None:
+        number = self.next_number()
+        if self.atlas.learn(title):
+            self.status[title.low] = Status(SEIZED, self.address, number)
+            self._settle(number, (title.low, title.high), set(self.neighbours()))
+
+    def _settle(self, number: int, tract: Tract, before: set[Address]) -> None:
+        """Tell everybody, back it up, and let rivals meet us before it answers."""
+        self.announce(before - {self.address})
+        self.seizures[number] = [False, False]
+        self.host.after(self.life.settle_us, Firm(number))
+        own = intersect(tract, self.tract)
+        if not self.batch(self.keeper.pack(own), self._step(number, 0)):
+            self.seizures[number][0] = True
+
+    def _step(self, number: int, which: int) -> Callable[[], None]:
+        def reached() -> None:
+            steps = self.seizures.get(number)
+            if steps is not None:
+                steps[which] = True
+                self._firm_up(number, steps)
+
+        return reached
+
+    @handles(Firm)
+    def on_firm(self, alarm: Firm) -> None:
+        self._step(alarm.number, 1)()
+
+    def _firm_up(self, number: int, steps: list[bool]) -> None:
+        if not all(steps):
+            return
+        del self.seizures[number]
+        before = self.neighbours()
+        ours = [low for low, status in self.status.items() if status.kind == SEIZED and status.number == number]
+        for low in ours:
+            del self.status[low]
+        if ours:
+            self.merge_pieces()
+            self.announce(before)
+            self.settled_in()
+
+    def homeless(self) -> None:
+        super().homeless()
+        self.seizures.clear()
+
+    def forget_suspects(self) -> None:
+        now_us = self.host.now_us
+        if self.look_us:
+            self.look_us = {each: until_us for each, until_us in self.look_us.items() if until_us > now_us}
+
+
+def _still_of(suspect: Address, claimed: tuple[Title, ...], known: Iterable[Title]) -> list[Title]:
+    """The pieces that are the suspect's by the best titles known, each with the best epoch."""
+    best = Atlas()
+    for each in (*claimed, *known):
+        best.learn(each)
+    spans = union((title.low, title.high) for title in claimed)
+    return [each for each in best.of(suspect) if intersect((each.low, each.high), spans)]

@@ -1,0 +1,109 @@
+"""How patient a surface is, and how much it remembers: every timer and bound of the living surface in one place.
+
+All times of detection follow from two numbers: `hello_us`, how often neighbours greet each other, and `rto_us`, how
+long a question waits for its first answer. Greetings that stay unanswered are repeated at once, so a peer need not
+wait for a second period before it doubts: what is silent for `self_us` has missed a period and a whole row of repeats.
+
+The order that safety rests on: an owner whose heirs do not echo stops answering after `self_us`, and nobody takes its
+place before `dead_us`. `margin` pays for clocks that run at different rates.
+"""
+
+from dataclasses import dataclass, field
+
+_S = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """Timers in microseconds, bounds as counts. Those without a default are computed from the first few."""
+
+    hello_us: int = 12 * _S
+    rto_us: int = _S // 2
+    """Wait for the first answer of a peer whose round trip is not known."""
+    cap_us: int = 2 * _S
+    """Waits double up to this."""
+    trip_us: int = _S // 2
+    """A round trip that is not unusual."""
+    margin: float = 0.03
+    """Clocks of two peers may differ in rate by this share."""
+    heirs: int = 2
+    tries_hail: int = 4
+    tries_hop: int = 3
+    tries_give: int = 5
+    tries_took: int = 40
+    tries_backup: int = 12
+    tries_copy: int = 6
+    rounds: int = 4
+    """An inquirer whom nobody answers at all may be cut off itself: it asks so many times."""
+    long_us: int = 3_600 * _S
+    """How long those that fell silent are still greeted now and then."""
+    meet_us: int = 8 * _S
+    """How often, at first; later the pauses grow with the silence."""
+
+    asks_max: int = 4_096
+    """Questions awaiting an answer; further ones are sent once only."""
+    parked_max: int = 64
+    seen_max: int = 256
+    """Hops and transfers of one peer remembered, to know repeats."""
+    news_max: int = 256
+    missed_max: int = 32
+    estates_max: int = 64
+    batches_max: int = 1_024
+    gifts_max: int = 64
+    part_bytes: int = 65_536
+    """Items in one message of a give or a copy."""
+    hops_max: int = 48
+    visited_max: int = 16
+
+    patience_us: int = field(init=False)
+    """From the first attempt of a greeting until it is given up."""
+    self_us: int = field(init=False)
+    """An owner that no heir has echoed for so long answers no more."""
+    sus_us: int = field(init=False)
+    dead_us: int = field(init=False)
+    """A silent owner may be seized by its first heir after this time."""
+    ask_us: int = field(init=False)
+    settle_us: int = field(init=False)
+    rank_us: int = field(init=False)
+    """Each later heir waits so much longer than the one before it."""
+    tick_us: int = field(init=False)
+    tidy_us: int = field(init=False)
+    join_us: int = field(init=False)
+    park_us: int = field(init=False)
+    grace_us: int = field(init=False)
+    gap_us: int = field(init=False)
+    """Ground that nobody has claimed for so long, though asked, is taken."""
+    estate_us: int = field(init=False)
+    """An estate outlives the last word of its owner by this time."""
+
+    def __post_init__(self) -> None:
+        def derive(name: str, value: float) -> None:
+            object.__setattr__(self, name, int(value))
+
+        derive("patience_us", sum(min(self.rto_us << tried, self.cap_us) for tried in range(self.tries_hail)))
+        derive("self_us", 1.1 * self.hello_us + self.patience_us)
+        derive("sus_us", self.self_us)
+        derive("dead_us", (1 + self.margin) * self.self_us + 2 * self.trip_us)
+        derive("ask_us", 2 * self.rto_us + 2 * self.trip_us)
+        derive("settle_us", 2 * self.trip_us + self.rto_us)
+        derive("rank_us", self.ask_us + self.settle_us + self.trip_us)
+        derive("tick_us", min(_S, self.rto_us))
+        derive("tidy_us", max(4 * self.rto_us, self.hello_us // 4))
+        derive("join_us", 6 * self.rto_us + 2 * self.trip_us)
+        derive("park_us", self.dead_us)
+        derive("grace_us", self.hello_us)
+        derive("gap_us", self.dead_us + 2 * self.rank_us)
+        derive("estate_us", 3 * self.dead_us + 8 * self.rank_us)
+
+    @classmethod
+    def of(cls, hello_s: float) -> "Life":
+        """The setting for a period of greetings: waits for answers shrink with it below six seconds."""
+        rto_us = int(min(0.5, max(0.1, hello_s / 6)) * _S)
+        return cls(
+            hello_us=int(hello_s * _S), rto_us=rto_us, cap_us=4 * rto_us, trip_us=rto_us, meet_us=int(hello_s * _S)
+        )
+
+    @classmethod
+    def quick(cls) -> "Life":
+        """Repair within ten seconds, for about seven times the greetings."""
+        return cls.of(1.5)
