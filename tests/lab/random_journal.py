@@ -3,13 +3,16 @@
 Measures must agree on any trace, so the harshest traces are the best test.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 
 from implicast.language.parse import parse
 from implicast.language.target import Description
 from implicast.space.digest import stream
 from implicast.world.application import Cast, Registration, _cast_row, _registration_row
+from implicast.world.change import Course, Life, course_tables
+from implicast.world.deeds import Deed
 from implicast.world.journal import REGISTER, UPKEEP, Journal
 
 TAGS = ("jazz", "samba", "go", "football", "naïve", "c++", "machine learning", "rare")
@@ -28,6 +31,9 @@ class Made:
     casts: list[Cast]
     registrations: list[Registration]
     gone_us: dict[int, int]
+    course: Course | None = None
+    """Of those in which something changed."""
+    lives: dict[int, Life] = field(default_factory=dict)
 
 
 def random_journal(directory: Path, seed: int, peers: int = 40, casts: int = 25, sends: int = 1500) -> Made:
@@ -44,10 +50,13 @@ def random_journal(directory: Path, seed: int, peers: int = 40, casts: int = 25,
         sender = rng.randrange(peers)
         receiver = (sender + rng.randrange(1, peers)) % peers
         purpose = rng.choice([rng.randrange(casts)] * 8 + [UPKEEP, REGISTER]) if casts else UPKEEP
-        arrived_us = -1 if rng.random() < 0.1 else 1000 + serial
+        arrived_us = -1 if rng.random() < 0.1 else 200_000_000 + serial
+        sent_us = serial * 90_000 + rng.randrange(90_000)
         journal.send(
-            serial, 0, serial, arrived_us, sender, receiver, purpose, rng.randrange(1, 9), 40, rng.randrange(3)
+            serial, 0, sent_us, arrived_us, sender, receiver, purpose, rng.randrange(1, 9), 40, rng.randrange(3)
         )
+    for number in range(rng.randrange(3)):
+        journal.notice(0, 110_000_000, rng.randrange(peers), -1 - number, 1)
     for cast in made.casts:
         for _ in range(rng.randrange(12)):
             journal.notice(
@@ -61,15 +70,36 @@ def random_journal(directory: Path, seed: int, peers: int = 40, casts: int = 25,
     journal.table("registrations", [_registration_row(each) for each in made.registrations])
     _write_network(journal, seed, peers)
     if gone_us:
-        lives = [(peer, gone_us.get(peer)) for peer in range(peers)]
-        journal.table(
-            "lives",
-            [{"peer": peer, "from_us": 0, "to_us": at, "end": "crashed" if at else "stayed"} for peer, at in lives],
-        )
+        _write_change(journal, seed, peers, made)
     journal.finish()
     journal.scenario({"seed": seed})
     journal.close()
     return made
+
+
+def _write_change(journal: Journal, seed: int, peers: int, made: Made) -> None:
+    """Some crash, some leave, some only try to; looks at random moments find something wrong every other time."""
+    rng = stream(seed, "change")
+    lives = {peer: Life(rng.choice((0, 0, 90_000_000)), rng.choice((0, 0, None))) for peer in range(peers)}
+    for peer, at_us in made.gone_us.items():
+        end = rng.choice(("crashed", "left", "stayed", "leaving and crashed"))
+        leaving_us = None if end == "crashed" else at_us
+        to_us = None if end == "stayed" else at_us if end == "crashed" else at_us + rng.randrange(9_000_000)
+        lives[peer] = Life(0, 0, leaving_us, to_us, end.rpartition(" ")[2])
+    deeds = [_deed(rng) for _ in range(rng.randrange(1, 12))]
+    well_us = 104_000_000 if seed % 5 == 0 else 160_000_000  # one in five is never well again
+    moments_us = sorted(100_000_000 + rng.randrange(60_000_000) for _ in range(60))
+    looks = [(at_us, ["a hole"] * (at_us > well_us or rng.randrange(2))) for at_us in moments_us]
+    last_us = max(100_000_000 + int(deed.to_s * 1e6) for deed in deeds)
+    made.course = Course(100_000_000, last_us, last_us + rng.randrange(9_000_000), 160_000_000)
+    course_tables(journal, made.course, tuple(deeds), lives, looks)
+    made.lives = lives
+
+
+def _deed(rng: Random) -> Deed:
+    from_s = round(rng.uniform(0, 12), 3)
+    lasting = rng.random() < 0.5
+    return Deed(from_s, from_s + 5 if lasting else from_s, "freeze" if lasting else "crash", (1,))
 
 
 def _registrations(seed: int, peers: int) -> list[Registration]:

@@ -4,7 +4,7 @@ import pytest
 
 from implicast.language.target import Description, Target, Term
 from implicast.world.application import Cast, Registration
-from implicast.world.change import Course, change, course_tables, repair_times_s, storm, upkeep_per_peer_minute
+from implicast.world.change import Course, Life, change, course_tables, repair_times_s, storm, upkeep_per_peer_minute
 from implicast.world.deeds import Deed
 from implicast.world.invariants import FLIGHT_US, LATE_US, Judge, Notices
 from implicast.world.journal import JOIN, UPKEEP, Journal, read
@@ -41,10 +41,13 @@ def test_repair_lasts_from_a_deed_to_the_first_clean_look(tmp_path):
 
 
 def test_upkeep_counts_over_the_time_that_peers_were_there(tmp_path):
-    lives = {0: (0, None, "stayed"), 1: (0, 40 * S, "crashed"), 2: (55 * S, None, "stayed"), 3: (0, 5 * S, "left")}
+    lives = {
+        0: Life(0, 0), 1: Life(0, 0, to_us=40 * S, end="crashed"), 2: Life(55 * S, 56 * S),
+        3: Life(0, 0, 4 * S, 5 * S, "left"),
+    }  # fmt: skip
     sends = [(5, UPKEEP), (15, UPKEEP), (20, JOIN), (30, UPKEEP), (60, UPKEEP), (61, 0)]
 
-    found = upkeep_per_peer_minute(journal(tmp_path, sends, lives=lives), COURSE)
+    found = upkeep_per_peer_minute(journal(tmp_path, sends, lives=lives), COURSE.from_us, COURSE.end_us)
 
     assert found == pytest.approx(3 / ((60 + 30 + 15) / 60))
 

@@ -1,7 +1,7 @@
 """An experiment is a small declarative file: what varies, which designs, what network and load, how many seeds.
 
     title = "Number of peers"
-    designs = "tags"                      # every design that speaks this language, or a list of names
+    designs = "tags"                      # every design that speaks this language, or "surviving", or a list of names
     [axis]
     of = "peers"                          # peers, casts, network, ..., workload.NAME, design.NAME, or several together
     [scenario]
@@ -23,25 +23,36 @@ from typing import Any
 
 import msgspec
 
+from implicast.casting.designs import Design
 from implicast.casting.designs import designs as all_designs
 from implicast.lab.errors import ExperimentError
-from implicast.lab.tables import MEASURES
+from implicast.lab.tables import CHANGE, MEASURES
 from implicast.language.parameters import Setting
 
-SCALES = ("small", "paper")
+SCALES = ("small", "medium", "paper")
+SURVIVING = "surviving"
+"""Instead of a language: every design that survives change, with the parameters with which it does."""
+PATIENCE = "patience"
+"""As axis: the points between patience and upkeep that each design names (`Design.patience` and `quick`)."""
 Value = Setting | list[Setting]
 
 
 class Axis(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """What varies: one setting, or several that change together."""
+    """What varies: one setting, or several that change together; or `patience`, the points that each design names."""
 
     of: str | list[str]
     label: str = ""
     log: bool = False
+    form: str = ""
+    """How a value becomes the setting, such as `turnover={},over_s=300`; the point keeps the plain value."""
 
     @property
     def names(self) -> list[str]:
         return [self.of] if isinstance(self.of, str) else list(self.of)
+
+    @property
+    def by_patience(self) -> bool:
+        return self.of == PATIENCE
 
     @property
     def title(self) -> str:
@@ -72,6 +83,8 @@ class Figure(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     title: str = ""
     formula: str = ""
     """A second measure, drawn dotted: what a formula of the paper gives."""
+    over: str = ""
+    """Another measure along the horizontal axis: what one is bought with in terms of the other, point by point."""
 
 
 class Published(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -100,6 +113,8 @@ class Experiment(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     axis: Axis
     small: Scale
     paper: Scale
+    medium: Scale | None = None
+    """Between the two, where there is need of it; else as small."""
     name: str = ""
     without: list[str] = []
     scenario: dict[str, Setting] = {}
@@ -107,14 +122,17 @@ class Experiment(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Parameters of single designs, by design."""
     variants: dict[str, Variant] = {}
     figures: list[Figure] = []
+    columns: list[str] = []
+    """Measures of one table with a row for each series."""
     published: list[Published] = []
     trial: str = ""
     """`module:function` of a trial that measures something itself instead of simulating casts."""
 
     def scale(self, name: str) -> Scale:
         if name not in SCALES:
-            raise ExperimentError(f"there is no scale {name!r}; choose {' or '.join(SCALES)}")
-        return self.small if name == "small" else self.paper
+            raise ExperimentError(f"there is no scale {name!r}; choose small, medium or paper")
+        chosen: Scale | None = getattr(self, name)
+        return chosen or self.small
 
     def chosen(self) -> list[str]:
         """The designs that take part: those named, or all that speak the language and know what the axis varies."""
@@ -124,9 +142,13 @@ class Experiment(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         varied = [name.removeprefix("design.") for name in self.axis.names if name.startswith("design.")]
         return [
             name for name, each in known.items()
-            if self.designs in each.languages and name not in self.without
+            if _takes_part(each, self.designs) and name not in self.without
             and all(any(one.name == parameter for one in each.parameters) for parameter in varied)
         ]  # fmt: skip
+
+
+def _takes_part(design: Design, asked: str) -> bool:
+    return bool(design.survives) if asked == SURVIVING else asked in design.languages
 
 
 def experiments() -> dict[str, Experiment]:
@@ -168,18 +190,20 @@ def read(name: str, text: str) -> Experiment:
 
 
 def _check(made: Experiment) -> None:
-    names = [*made.axis.names, *made.scenario]
+    names = [*([] if made.axis.by_patience else made.axis.names), *made.scenario]
     for scale in SCALES:
         names += made.scale(scale).scenario
         for value in made.scale(scale).values:
-            point_settings(made, value)
+            if not made.axis.by_patience:
+                point_settings(made, value)
     for variant in made.variants.values():
         names += variant.scenario
     if not made.trial:
         for name in names:
             check_setting(made.name, name)
-        for figure in made.figures:
-            _check_measure(made.name, figure.measure)
+        measures = [name for figure in made.figures for name in (figure.measure, figure.over) if name]
+        for name in (*measures, *made.columns):
+            _check_measure(made.name, name)
     for claim in made.published:
         if not made.trial:
             _check_measure(made.name, claim.measure)
@@ -199,9 +223,10 @@ def check_setting(experiment_name: str, name: str) -> None:
 
 
 def _check_measure(experiment_name: str, name: str) -> None:
-    if name not in MEASURES and not name.endswith(("_messages", "_bytes")):
+    known = (*MEASURES, *CHANGE)
+    if name not in known and not name.endswith(("_messages", "_bytes")):
         raise ExperimentError(
-            f"experiment {experiment_name}: there is no measure {name!r}; there are {', '.join(MEASURES)}"
+            f"experiment {experiment_name}: there is no measure {name!r}; there are {', '.join(known)}"
         )
 
 
@@ -213,7 +238,20 @@ def point_settings(made: Experiment, value: Value) -> Mapping[str, Setting]:
         raise ExperimentError(
             f"experiment {made.name}: the axis varies {len(names)} settings together, but {value} gives {len(given)}"
         )
+    if made.axis.form:
+        given = [made.axis.form.format(_plain(each)) for each in given]
     return dict(zip(names, given, strict=True))
+
+
+def patience_settings(design: Design, value: Value) -> Mapping[str, Setting] | None:
+    """What a point between patience and upkeep sets for a design: `default`, `quick`, or its own first, second, ...
+
+    None where the design names no such point.
+    """
+    points: dict[str, Mapping[str, Setting]] = {"default": {}, **({"quick": design.quick} if design.quick else {})}
+    points |= {str(number): each for number, each in enumerate(design.patience, 1)}
+    found = points.get(str(value))
+    return None if found is None else {f"design.{name}": setting for name, setting in found.items()}
 
 
 def point_label(value: Value) -> str:

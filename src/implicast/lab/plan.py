@@ -9,8 +9,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from implicast.casting.designs import design as known
 from implicast.lab.errors import ExperimentError
-from implicast.lab.experiment import Experiment, Value, Variant, point_label, point_settings
+from implicast.lab.experiment import (
+    SURVIVING,
+    Experiment,
+    Value,
+    Variant,
+    patience_settings,
+    point_label,
+    point_settings,
+)
 from implicast.language.parameters import Setting
 from implicast.space.digest import digest
 from implicast.workload.workload import KINDS, workload
@@ -61,24 +70,39 @@ def plan(made: Experiment, scale: str, runs: int | None = None, first_seed: int 
         values = size.values if variant.values is None else [value for value in size.values if value in variant.values]
         for design in variant.designs or designs:
             for position, value in enumerate(values):
+                point = _point(made, design, value)
+                if point is None:
+                    continue
                 for seed in range(first_seed, first_seed + (runs or size.runs)):
-                    planned.append(_planned(made, scale, design, label, variant, position, value, seed))
+                    planned.append(_planned(made, scale, design, label, variant, position, value, point, seed))
     if len(planned) > RUNS_MAX:
         raise ExperimentError(f"experiment {made.name}: {len(planned)} runs are more than {RUNS_MAX}")
     return planned
 
 
+def _point(made: Experiment, design: str, value: Value) -> Mapping[str, Setting] | None:
+    """What a value of the axis sets for a design; None where the design has no such point."""
+    return patience_settings(known(design), value) if made.axis.by_patience else point_settings(made, value)
+
+
 def _planned(
-    made: Experiment, scale: str, design: str, label: str, variant: Variant, position: int, value: Value, seed: int
-) -> Planned:
-    point = point_settings(made, value)
-    settings = {**made.scenario, **made.scale(scale).scenario, **variant.scenario, **_own(made, design), **point}
+    made: Experiment, scale: str, design: str, label: str, variant: Variant, position: int, value: Value,
+    point: Mapping[str, Setting], seed: int,
+) -> Planned:  # fmt: skip
+    settings = {
+        **_alive(made, design),
+        **made.scenario,
+        **made.scale(scale).scenario,
+        **variant.scenario,
+        **_own(made, design),
+        **point,
+    }
     described = _described(settings, design, seed) if not made.trial else {**settings, "seed": seed}
     text = json.dumps(described, sort_keys=True)
     if not made.trial:
         _check(scenario_of(described))
     series = " ".join(part for part in (design, label) if part) or made.name
-    name = "-".join(filter(None, (design, label, *(_word(each) for each in point.values()), f"s{seed}")))
+    name = "-".join(filter(None, (design, label, *_words(made, value, point), f"s{seed}")))
     run = f"{_word(name)}-{digest(made.trial, text).hex()[:8]}"
     return Planned(
         run, made.name, design or label, series, made.axis.title, point_label(value), position, seed, text, made.trial
@@ -94,6 +118,19 @@ def _check(scenario: Scenario) -> None:
 
 def _own(made: Experiment, design: str) -> dict[str, Setting]:
     return {f"design.{name}": value for name, value in made.design.get(design, {}).items()}
+
+
+def _alive(made: Experiment, design: str) -> dict[str, Setting]:
+    """The parameters with which a design survives, where that is what the experiment is about."""
+    if made.designs != SURVIVING or not design:
+        return {}
+    return {f"design.{name}": value for name, value in known(design).alive.items()}
+
+
+def _words(made: Experiment, value: Value, point: Mapping[str, Setting]) -> list[str]:
+    """What a run's name says of its point: the value where settings follow from it, else the settings."""
+    plain = made.axis.form or made.axis.by_patience
+    return [_word(point_label(value))] if plain else [_word(each) for each in point.values()]
 
 
 def _word(value: object) -> str:

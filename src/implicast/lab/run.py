@@ -3,7 +3,7 @@
 OUT/experiment.json     what was asked for, and where the results come from
 OUT/journals/run=NAME   a finished run: its journal, and outcome.json with the world's own measures
 OUT/failures/NAME.json  a run that failed, until it succeeds
-OUT/runs, measures, contract, costs, lorenz, summary   Parquet tables (lab/tables.py)
+OUT/runs, measures, contract, costs, lorenz, summary   Parquet tables (lab/tables.py); `change` where anything changed
 OUT/report.html, figures/*.svg
 """
 
@@ -84,6 +84,9 @@ def write_tables(spark: SparkSession, made: Experiment, planned: Sequence[Planne
         if not _measured(out, done):
             measure(Journals(spark, [out / "journals" / f"{PREFIX}{each.run}" for each in done]), out, said)
         names, measured = [*tables.MEASURES, *COSTS], _measures(spark, out)
+        if (out / "change").is_dir():
+            names += tables.CHANGE
+            measured = measured.join(tables.read(spark, out / "change", tables.RUN_CHANGE), "run", "left")
     said("means and confidence intervals")
     tables.write(summary(runs, measured, names), out / "summary", tables.SUMMARY)
 
@@ -148,7 +151,14 @@ def disagreements(out: Path) -> list[str]:
     """Runs where Spark's measures differ from those the world took itself: there should be none."""
     found = []
     for row in pq.read_table(out / "measures").to_pylist():
-        own = outcome(out, row["run"])["measures"]
-        off = [name for name, value in own.items() if not math.isclose(row[name], value, rel_tol=1e-9, abs_tol=1e-12)]
-        found += [f"{row['run']}: {name} is {row[name]} here and {own[name]} there" for name in off]
+        found += _differing(row, outcome(out, row["run"])["measures"])
+    if (out / "change").is_dir():
+        for row in pq.read_table(out / "change").to_pylist():
+            own = outcome(out, row["run"])["change"]
+            found += _differing(row, {name: value for name, value in own.items() if isinstance(value, float | int)})
     return found
+
+
+def _differing(row: Mapping[str, Any], own: Mapping[str, float]) -> list[str]:
+    off = [name for name, value in own.items() if not math.isclose(row[name], value, rel_tol=1e-9, abs_tol=1e-12)]
+    return [f"{row['run']}: {name} is {row[name]} here and {own[name]} there" for name in off]

@@ -38,6 +38,22 @@ MEASURES = {
 }
 """Name -> meaning. Counts are messages or packets, latency is in milliseconds, the rest are plain numbers."""
 
+CHANGE = {
+    "delivery_ratio": "share of the expected notifications that came, of casts made while things changed",
+    "delivery_ratio_after": "the same, of casts made once repair time was over",
+    "wrong": "repeated, uninvited or invented notifications of casts made while things changed; must be 0",
+    "late": "first notified later than ten seconds after the cast, while things changed",
+    "late_share": "the same as a share of the notifications",
+    "repair_s_median": "seconds from the end of a deed to the first look that finds all invariants in force, median",
+    "repair_s_max": "the same, longest",
+    "unrepaired": "deeds after which something was wrong until the end",
+    "upkeep_per_peer_minute": "messages of standing upkeep per peer and minute that it was there",
+    "upkeep_at_rest": "the same once all was quiet",
+    "storm": "messages in the busiest second over those in the mean second",
+    "complaints": "newcomers that never joined, leavers that never left, registrations never complete",
+}
+"""Name -> meaning, of runs in which peers come, go or fail (`measures/change.py`)."""
+
 BROKEN = ("missing", "repeated", "uninvited", "invented")
 """Counts of the contract that are zero in a clean run."""
 
@@ -97,6 +113,13 @@ when the run was finished; `seconds` is what the simulation took in its worker.
 _DOUBLES = [(name, pa.float64()) for name in MEASURES]
 RUN_MEASURES = pa.schema([("run", pa.string()), *_DOUBLES])
 RUN_CONTRACT = pa.schema([("run", pa.string()), *((name, pa.int64()) for name in CONTRACT)])
+_PERIODS = [(f"{period}_{name}", pa.int64()) for period in ("during", "after") for name in CONTRACT]
+RUN_CHANGE = pa.schema(
+    [("run", pa.string()), *_PERIODS, *((name, pa.float64()) for name in CHANGE), ("calm_s", pa.float64()),
+     ("allowed_s", pa.float64()), ("kept", pa.bool_())]
+)  # fmt: skip
+"""The contract during change and after it, and the measures of change. `calm_s` is from the end of the last deed to the
+first look that finds nothing wrong (infinite: none did), `allowed_s` what the design allows itself for that."""
 RUN_COSTS = pa.schema(
     [("run", pa.string()), ("phase", pa.string()), ("messages", pa.int64()), ("bytes", pa.int64()),
      ("messages_per_peer", pa.float64()), ("bytes_per_peer", pa.float64())]

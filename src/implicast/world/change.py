@@ -1,11 +1,13 @@
 """What change did to a run: who was reached during and after it, how long repair took, what upkeep and storms cost.
 
-Computed from the journal, which then has three more tables: `deeds` (what happened), `lives` (who was there, from when
-to when) and `health` (how many invariants were found broken at each look from outside).
+Computed from the journal, which then has four more tables: `course` (when things changed), `deeds` (what happened),
+`lives` (who was there, from when to when) and `health` (how many invariants were found broken at each look from
+outside). The laboratory computes the same from the same tables (`lab/measures/change.py`), with other code.
 
 - during, after: the contract over the casts made while things changed and within the design's repair time, and later.
 - repair: from the end of a deed to the first look that found nothing wrong.
-- upkeep: messages of standing upkeep per peer and minute, over the time that each was there.
+- upkeep: messages of standing upkeep per peer and minute, over the time that each was there; at rest: once all was
+  quiet.
 - storm: messages in the busiest second over the mean of all seconds.
 """
 
@@ -36,6 +38,19 @@ class Course:
 
 
 @dataclass(frozen=True, slots=True)
+class Life:
+    """When a peer was there, and how that ended: stayed, left or crashed."""
+
+    from_us: int
+    joined_us: int | None
+    """None: it never got in."""
+    leaving_us: int | None = None
+    """When it asked to leave."""
+    to_us: int | None = None
+    end: str = "stayed"
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """The measures of change of one run."""
 
@@ -52,6 +67,8 @@ class Change:
     allowed_s: float
     """What the design allows itself for that."""
     upkeep_per_peer_minute: float
+    upkeep_at_rest: float
+    """The same once all was quiet."""
     storm: float
 
     @property
@@ -66,10 +83,11 @@ class Change:
 
 
 def course_tables(
-    journal: Journal, course: Course, script: tuple[Deed, ...], lives: Mapping[int, tuple[int, int | None, str]],
+    journal: Journal, course: Course, script: tuple[Deed, ...], lives: Mapping[int, Life],
     samples: list[tuple[int, list[str]]],
 ) -> None:  # fmt: skip
-    """Write the three tables. `lives`: from when to when a peer was there, and how it ended."""
+    """Write the four tables."""
+    journal.table("course", [asdict(course)])
     journal.table(
         "deeds",
         [
@@ -78,13 +96,7 @@ def course_tables(
             for deed in script
         ],
     )  # fmt: skip
-    journal.table(
-        "lives",
-        [
-            {"peer": peer, "from_us": from_us, "to_us": to_us, "end": end}
-            for peer, (from_us, to_us, end) in lives.items()
-        ],
-    )
+    journal.table("lives", [{"peer": peer, **asdict(life)} for peer, life in lives.items()])
     journal.table(
         "health",
         [{"time_us": time_us, "wrong": len(wrong), "first": wrong[0] if wrong else None} for time_us, wrong in samples],
@@ -105,7 +117,8 @@ def change(journal: Path, course: Course, judge: Judge, complaints: list[str]) -
         unrepaired=unrepaired,
         calm_s=last_s[0] if last_s else float("inf"),
         allowed_s=(course.calm_us - course.over_us) / _S,
-        upkeep_per_peer_minute=upkeep_per_peer_minute(journal, course),
+        upkeep_per_peer_minute=upkeep_per_peer_minute(journal, course.from_us, course.end_us),
+        upkeep_at_rest=upkeep_per_peer_minute(journal, course.calm_us, course.end_us),
         storm=storm(journal, course),
     )
 
@@ -119,16 +132,17 @@ def repair_times_s(journal: Path, ends_us: Ints) -> tuple[list[float], int]:
     return ((clean_us[where[repaired]] - ends_us[repaired]) / _S).tolist(), int((~repaired).sum())
 
 
-def upkeep_per_peer_minute(journal: Path, course: Course) -> float:
-    """Upkeep messages while things changed and after, over the minutes that peers were there meanwhile."""
+def upkeep_per_peer_minute(journal: Path, begin_us: int, end_us: int) -> float:
+    """Upkeep messages between two moments, over the minutes that peers were there meanwhile."""
     lives = read(journal, "lives")
-    from_us = np.maximum(lives["from_us"].to_numpy(), course.from_us)
-    to_us = np.minimum(lives["to_us"].fill_null(course.end_us).to_numpy(), course.end_us)
+    from_us = np.maximum(lives["from_us"].to_numpy(), begin_us)
+    to_us = np.minimum(lives["to_us"].fill_null(end_us).to_numpy(), end_us)
     minutes = float(np.maximum(0, to_us - from_us).sum()) / _MINUTE_US
     sent = 0
     for batch in batches(journal, "sends", ["sent_us", "phase"]):
+        at_us = np.asarray(batch["sent_us"])
         upkeep = np.asarray(batch["phase"].cast("string")) == "upkeep"
-        sent += int((upkeep & (np.asarray(batch["sent_us"]) >= course.from_us)).sum())
+        sent += int((upkeep & (at_us >= begin_us) & (at_us < end_us)).sum())
     return sent / minutes if minutes else 0.0
 
 

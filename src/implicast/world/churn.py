@@ -39,6 +39,8 @@ class Churn:
     """Further ones per minute, at the moments of a Poisson process; likewise the next two."""
     leave_rate: float = 0.0
     crash_rate: float = 0.0
+    turnover: float = 0.0
+    """So many per minute come, and as many go: half by their own wish, half by a crash."""
     restarts: int = 0
     """Servers or brokers that go down and come back with what they had written down."""
     down_s: Range = (2.0, 15.0)
@@ -72,7 +74,7 @@ class Churn:
         for name in _COUNTS:
             _between(name, getattr(self, name), 0, DEEDS_MAX, f"0 to {DEEDS_MAX}")
         _between("group", self.group, 1, DEEDS_MAX, "1 or more")
-        for name in ("join_rate", "leave_rate", "crash_rate"):
+        for name in ("join_rate", "leave_rate", "crash_rate", "turnover"):
             _between(name, getattr(self, name), 0, 1e6, "a number per minute, 0 or more")
         _between("share", self.share, 0, 1, "a share from 0 to 1")
         _between("drift", self.drift, 0, 0.5, "a share from 0 to 0.5")
@@ -153,12 +155,19 @@ class _Drawing:
         count = getattr(self.churn, kind)
         count = -(-count // self.churn.group) if kind == "crashes" else count
         moments = [chance.uniform(0, over_s) for _ in range(count)]
-        rate = getattr(self.churn, _RATES[kind]) / 60 if kind in _RATES else 0
+        rate = self._rate(kind) / 60
         time_s = chance.expovariate(rate) if rate else over_s
         while time_s < over_s:
             moments.append(time_s)
             time_s += chance.expovariate(rate)
         return [min(round(moment_s, 3), max(0.0, over_s - 0.001)) for moment_s in moments]
+
+    def _rate(self, kind: str) -> float:
+        """Per minute."""
+        if kind not in _RATES:
+            return 0.0
+        name, share = _RATES[kind]
+        return float(getattr(self.churn, name)) + self.churn.turnover * share
 
     def _present(self, time_s: float) -> list[int]:
         return [who for who, since_s in self.members.items() if since_s + SETTLED_S <= time_s]
@@ -232,7 +241,8 @@ _DRAW: dict[str, Callable[[_Drawing, float], Deed | None]] = {
     "flaps": _Drawing.flap,
     "splits": _Drawing.split,
 }
-_RATES = {"joins": "join_rate", "leaves": "leave_rate", "crashes": "crash_rate"}
+_RATES = {"joins": ("join_rate", 1.0), "leaves": ("leave_rate", 0.5), "crashes": ("crash_rate", 0.5)}
+"""The rate of each kind, and its share of a turnover."""
 
 
 def _uniform(chance: Random, bounds: Range) -> float:

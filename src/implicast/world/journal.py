@@ -70,11 +70,17 @@ SCHEMAS: dict[str, pa.Schema] = {
     ),
 }  # fmt: skip
 CHANGE_SCHEMAS: dict[str, pa.Schema] = {
+    "course": pa.schema(
+        [("from_us", pa.int64()), ("over_us", pa.int64()), ("calm_us", pa.int64()), ("end_us", pa.int64())]
+    ),
     "deeds": pa.schema(
         [("from_us", pa.int64()), ("to_us", pa.int64()), ("kind", pa.string()), ("peers", pa.list_(pa.int32())),
          ("amount", pa.float64())]
     ),
-    "lives": pa.schema([("peer", pa.int32()), ("from_us", pa.int64()), ("to_us", pa.int64()), ("end", pa.string())]),
+    "lives": pa.schema(
+        [("peer", pa.int32()), ("from_us", pa.int64()), ("joined_us", pa.int64()), ("leaving_us", pa.int64()),
+         ("to_us", pa.int64()), ("end", pa.string())]
+    ),
     "health": pa.schema([("time_us", pa.int64()), ("wrong", pa.int32()), ("first", pa.string())]),
 }  # fmt: skip
 """Tables that are there only when things changed (`change.py`)."""

@@ -14,7 +14,7 @@ from implicast.peer.wire import Codec, size
 from implicast.space.digest import stream
 from implicast.workload.workload import Workload, workload
 from implicast.world.application import Application
-from implicast.world.change import Course, course_tables
+from implicast.world.change import Course, Life, course_tables
 from implicast.world.faults import FaultStream
 from implicast.world.invariants import FLIGHT_US
 from implicast.world.journal import Journal
@@ -172,14 +172,23 @@ class Run:
         upheaval.schedule(start_us)
         upheaval.watch(start_us, end_us)
 
-    def _lives(self) -> dict[int, tuple[int, int | None, str]]:
-        """From when to when each member was there, and how that ended."""
+    def _lives(self) -> dict[int, Life]:
+        """When each member was there, and how that ended."""
         assert self.upheaval is not None, "without change everybody stays"
-        crashed, left = self.application.crashed, self.application.left
-        born_us = dict.fromkeys(range(self.scenario.peers), 0) | self.upheaval.came_us
-        ends = {peer: (time_us, "crashed") for peer, time_us in crashed.items()}
-        ends |= {peer: (time_us, "left") for peer, time_us in left.items()}
-        return {peer: (from_us, *ends.get(peer, (None, "stayed"))) for peer, from_us in born_us.items()}
+        application, came_us = self.application, self.upheaval.came_us
+        ends = {peer: (time_us, "crashed") for peer, time_us in application.crashed.items()}
+        ends |= {peer: (time_us, "left") for peer, time_us in application.left.items()}
+        leaving_us = {peer: each.begun_us for peer, each in application.leaving.items()}
+        born_us = dict.fromkeys(range(self.scenario.peers), 0) | came_us
+        return {
+            peer: Life(
+                from_us,
+                application.joined.get(peer) if peer in came_us else 0,
+                leaving_us.get(peer),
+                *ends.get(peer, (None, "stayed")),
+            )
+            for peer, from_us in born_us.items()
+        }
 
     def _peers_columns(self, storage: list[int]) -> dict[str, Any]:
         count = self.network.hosts

@@ -57,6 +57,8 @@ def load(journal: Path) -> Trace:
             columns.append(_ints(kept[name].fill_null(-1)))
     sends = {name: np.concatenate(columns) if columns else np.empty(0, np.int64) for name, columns in parts.items()}
     notices, casts, peers = read(journal, "notices"), read(journal, "casts"), read(journal, "peers")
+    # What nobody cast has neither load nor latency; the contract counts it.
+    notices = notices.filter((_ints(notices["cast"]) >= 0) & (_ints(notices["cast"]) < len(casts)))
     return Trace(
         cast=sends["cast"],
         sender=sends["sender"],

@@ -1,4 +1,4 @@
-"""All measures of some runs, from their journals to four tables: measures, contract, costs, Lorenz curves.
+"""All measures of some runs, from their journals to tables: measures, contract, costs, Lorenz curves, and change.
 
 What peers and links bore is written as Parquet between the passes, so that no plan grows long and nothing is computed
 twice; it goes away when the measures are done.
@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from implicast.lab import tables
 from implicast.lab.journals import Journals
-from implicast.lab.measures import cast, contract, costs, network, peer
+from implicast.lab.measures import cast, change, contract, costs, network, peer
 from implicast.lab.measures.fairness import histogram, lorenz
 
 _BEARINGS = pa.schema(
@@ -28,7 +28,10 @@ Said = Callable[[str], None]
 
 
 def measure(journals: Journals, out: Path, said: Said = lambda stage: None) -> None:
-    """Write the tables `measures`, `contract`, `costs` and `lorenz` of these journals into a directory."""
+    """Write the tables `measures`, `contract`, `costs` and `lorenz` of these journals into a directory.
+
+    And `change`, when anything changed in any of them.
+    """
     scratch = out / ".between"
     out.mkdir(parents=True, exist_ok=True)
     try:
@@ -40,9 +43,12 @@ def measure(journals: Journals, out: Path, said: Said = lambda stage: None) -> N
 def _measure(journals: Journals, out: Path, scratch: Path, said: Said) -> None:
     spark, table = journals.spark, journals.table
     said("contract")
-    gone = contract.departures(table("lives"), table("registrations")) if journals.has("lives") else None
+    gone = contract.departures(table("lives")) if journals.has("lives") else None
     verdicts = contract.verdicts(table("registrations"), table("casts"), table("notices"), gone)
     tables.write(verdicts, out / "contract", tables.RUN_CONTRACT)
+    if gone is not None and journals.has("course"):
+        said("change")
+        _change(journals, out, gone)
     said("costs of phases")
     everybody = peer.population(table("peers"))
     tables.write(costs.by_phase(table("sends"), everybody), out / "costs", tables.RUN_COSTS)
@@ -68,6 +74,20 @@ def _measure(journals: Journals, out: Path, scratch: Path, said: Said) -> None:
     tables.write(joined.fillna(0.0), out / "measures", tables.RUN_MEASURES)
     said("Lorenz curves")
     tables.write(_curves(borne, everybody, table("peers")), out / "lorenz", tables.RUN_LORENZ)
+
+
+def _change(journals: Journals, out: Path, gone: DataFrame) -> None:
+    table = journals.table
+    course = table("course")
+    judged = change.verdicts(table("registrations"), table("casts"), table("notices"), gone, course)
+    found = change.change(
+        judged,
+        change.repairs(table("deeds"), table("health"), course),
+        change.traffic(table("sends"), table("lives"), course),
+        change.complaints(table("lives"), table("registrations")),
+        course,
+    )
+    tables.write(found, out / "change", tables.RUN_CHANGE)
 
 
 def _curves(borne: DataFrame, everybody: DataFrame, peers: DataFrame) -> DataFrame:

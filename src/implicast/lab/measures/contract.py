@@ -60,12 +60,12 @@ def _with_departures(registrations: DataFrame, casts: DataFrame, gone: DataFrame
     return timed, asked.select("run", "cast", "time_us", "target", excused.alias("excused"))
 
 
-def departures(lives: DataFrame, registrations: DataFrame) -> DataFrame:
-    """(run, peer, gone_us): who crashed, and when; who left, and when it began to withdraw."""
-    crashed = lives.where("end = 'crashed'").select("run", "peer", F.col("to_us").alias("gone_us"))
-    farewell = registrations.where("withdrawn").groupBy("run", "peer").agg(F.max("begun_us").alias("gone_us"))
-    left = lives.where("end = 'left'").select("run", "peer").join(farewell, ["run", "peer"])
-    return crashed.unionByName(left)
+def departures(lives: DataFrame) -> DataFrame:
+    """(run, peer, gone_us): who crashed, and when; who left or tried to, and when it began to withdraw."""
+    crashed_us = F.when(F.col("end") == "crashed", F.col("to_us"))
+    return lives.select("run", "peer", F.coalesce("leaving_us", crashed_us).alias("gone_us")).where(
+        "gone_us is not null"
+    )
 
 
 def _judge(registrations: pa.Table, put: pa.Table) -> pa.Table:

@@ -1,0 +1,136 @@
+"""Spark's measures of change against the world's own, on random journals and for every design that survives change."""
+
+import json
+import math
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from random_journal import Made, random_journal
+
+from implicast.casting.designs import designs
+from implicast.lab import tables
+from implicast.lab.experiment import read
+from implicast.lab.journals import Journals
+from implicast.lab.measures.all import measure
+from implicast.lab.run import disagreements, run
+from implicast.world.change import change
+from implicast.world.invariants import Judge
+from implicast.world.simulate import notices
+
+pytestmark = pytest.mark.spark
+
+SEEDS = tuple(seed for seed in range(1, 12) if seed % 3)
+ALIVE = [name for name, each in designs().items() if each.survives]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> list[Made]:
+    base = tmp_path_factory.mktemp("journals")
+    return [random_journal(base / f"run=r{seed}", seed) for seed in (*SEEDS, 3)]
+
+
+@pytest.fixture(scope="module")
+def found(spark: SparkSession, made: list[Made], tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict]:
+    out = tmp_path_factory.mktemp("measures")
+    measure(Journals(spark, [each.directory for each in made]), out)
+    return {row["run"]: row for row in pq.read_table(out / "change").to_pylist()}
+
+
+def test_only_runs_in_which_something_changed_have_measures_of_change(found, made):
+    assert set(found) == {each.directory.name.removeprefix("run=") for each in made if each.course is not None}
+    assert "r3" not in found
+
+
+def test_every_measure_of_change_equals_the_worlds_on_journals_made_at_random(found, made):
+    for each in (one for one in made if one.course is not None):
+        judge = Judge(each.casts, each.registrations, notices(each.directory), each.gone_us)
+        own = change(each.directory, each.course, judge, [])
+        row = found[each.directory.name.removeprefix("run=")]
+        for name in ("repair_s_median", "repair_s_max", "unrepaired", "calm_s", "allowed_s",
+                     "upkeep_per_peer_minute", "upkeep_at_rest", "storm"):  # fmt: skip
+            assert row[name] == pytest.approx(getattr(own, name), rel=1e-9), name
+        for name in tables.CONTRACT:
+            assert row[f"during_{name}"] == getattr(own.during, name), name
+            assert row[f"after_{name}"] == getattr(own.after, name), name
+        assert row["delivery_ratio"] == pytest.approx(own.during.delivery_ratio)
+        assert row["delivery_ratio_after"] == pytest.approx(own.after.delivery_ratio)
+
+
+def test_complaints_are_about_those_who_live(found, made):
+    for each in (one for one in made if one.course is not None):
+        newest = {one.peer: one for one in sorted(each.registrations, key=lambda one: one.version)}
+        expected = 0
+        for peer, life in each.lives.items():
+            if life.end == "stayed":
+                opened = peer in newest and newest[peer].completed_us is None and life.leaving_us is None
+                expected += (life.joined_us is None) + (life.leaving_us is not None) + opened
+        assert found[each.directory.name.removeprefix("run=")]["complaints"] == expected
+
+
+def test_random_journals_show_every_kind_of_fault(found):
+    rows = list(found.values())
+    for name in ("wrong", "late", "unrepaired", "complaints", "during_missing", "after_missing", "during_excused"):
+        assert any(row[name] for row in rows), name
+    assert any(math.isinf(row["calm_s"]) for row in rows) or all(row["unrepaired"] == 0 for row in rows)
+
+
+EVERY = """
+title = "Every design that survives"
+about = "A little of everything, on a small network."
+source = "nowhere"
+designs = "surviving"
+[axis]
+of = "churn"
+[scenario]
+peers = 20
+casts = 40
+network = "national"
+workload = "groups"
+faults = "loss=0.01"
+[small]
+values = ["joins=4,leaves=2,crashes=2,freezes=1,over_s=20"]
+runs = 1
+[paper]
+values = ["joins=1"]
+"""
+
+
+@pytest.fixture(scope="module")
+def every(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("surviving")
+    went = run(spark, read("every", EVERY), directory)
+    assert not went.failed, [(directory / "failures" / f"{name}.json").read_text() for name in went.failed]
+    return directory
+
+
+def test_measures_of_change_equal_the_worlds_for_every_surviving_design(every: Path):
+    rows = {row["run"]: row for row in pq.read_table(every / "change").to_pylist()}
+    runs = pq.read_table(every / "runs").to_pylist()
+
+    assert {row["design"] for row in runs} == set(ALIVE)
+    assert disagreements(every) == []
+    for each in runs:
+        own = json.loads((every / "journals" / f"run={each['run']}" / "outcome.json").read_text())["change"]
+        row = rows[each["run"]]
+        for name in ("delivery_ratio", "delivery_ratio_after", "repair_s_median", "repair_s_max", "unrepaired",
+                     "upkeep_per_peer_minute", "upkeep_at_rest", "storm"):  # fmt: skip
+            assert row[name] == pytest.approx(own[name], rel=1e-9), (each["run"], name)
+        for name in tables.CONTRACT:
+            assert (row[f"during_{name}"], row[f"after_{name}"]) == (own["during"][name], own["after"][name]), each
+        assert row["complaints"] == len(own["complaints"])
+        assert row["kept"] == own["kept"]
+        assert row["storm"] >= 1
+
+
+def test_designs_take_part_with_the_parameters_with_which_they_survive(every: Path):
+    for row in pq.read_table(every / "runs").to_pylist():
+        alive = dict(designs()[row["design"]].alive)
+        assert json.loads(row["scenario"])["parameters"] == alive
+
+
+def test_the_summary_has_every_measure_of_change(every: Path):
+    measures = {row["measure"] for row in pq.read_table(every / "summary").to_pylist()}
+
+    assert set(tables.CHANGE) <= measures
