@@ -1,0 +1,240 @@
+"""What a SPICE peer keeps for others on a living surface, as items that the surface moves about.
+
+Four kinds of items: a record at its home, the closed part of a registry, the header of a tag at its original root, and
+the state of a replica root. `accept` unites what it is handed with what is there: the newest version of a record, the
+union of closed parts, the newest header. In doubt *closed* is the safe side: it costs a walk, open could miss.
+
+Whoever takes over a place counts leases anew, since it has not heard the renewals of its predecessor; so renewals need
+not be told to heirs.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from implicast.casting.inbox import Inbox
+from implicast.casting.spice.alive.messages import Chime, Entry
+from implicast.casting.spice.alive.registry import Held, Key, Registry
+from implicast.casting.spice.alive.settings import LivingSettings
+from implicast.casting.spice.homes import address_of
+from implicast.overlay.ice.alive.estate import Item
+from implicast.overlay.ice.alive.ice import LivingIce
+from implicast.peer.contract import Address, Host, Message, handles
+from implicast.peer.member import Member
+from implicast.space.tract import Tract, contains, intersect, subtract, union, unite
+
+RECORD, CLOSED, HEADER, ROOT = range(4)
+"""Kinds of items."""
+SLOT_US = 100_000
+"""What is put off rings in steps of this: one alarm for all of a step."""
+
+Name = tuple[int, str, int, int, Address | None]
+"""Of an item: kind, tag, root, notch, consumer."""
+_encode = msgspec.msgpack.Encoder().encode
+_name_of = msgspec.msgpack.Decoder(Name).decode
+_entry_of = msgspec.msgpack.Decoder(Entry).decode
+_tract_of: Callable[[bytes], tuple[int, ...]] = msgspec.msgpack.Decoder(tuple[int, ...]).decode
+
+
+class Header(NamedTuple):
+    """What the original root of a tag knows of its replicas. Larger numbers are newer."""
+
+    number: int = 0
+    level: int = 0
+    """The level that answers, ..."""
+    target: int = 0
+    """... the one that is aimed at, ..."""
+    ready: bool = True
+    """... and whether all roots concerned have been told."""
+
+    @property
+    def goal(self) -> int:
+        """New records go to all roots of this level."""
+        return max(self.level, self.target)
+
+
+class RootState(NamedTuple):
+    """What a replica root was last told. Larger numbers are newer."""
+
+    number: int
+    level: int
+    ready: bool
+
+
+_header_of = msgspec.msgpack.Decoder(tuple[int, int, int, bool]).decode
+_state_of = msgspec.msgpack.Decoder(tuple[int, int, bool]).decode
+
+
+class Keeper(Member, parts={"surface": LivingIce}):
+    """Registries by tag, root and notch; headers and states of roots; and what is put off."""
+
+    __slots__ = ("_wheel", "headers", "inbox", "registries", "roots", "settings", "surface", "tokens")
+
+    def __init__(self, address: Address, host: Host, settings: LivingSettings) -> None:
+        super().__init__(address, host)
+        self.settings = settings
+        self.surface = LivingIce(
+            address, host, keeper=self, life=settings.life, dimensions=settings.dimensions, cosine=settings.cosine,
+            merge=settings.merge,
+        )  # fmt: skip
+        self.inbox = Inbox(self)
+        self.registries: dict[Key, Registry] = {}
+        self.headers: dict[str, Header] = {}
+        self.roots: dict[tuple[str, int], RootState] = {}
+        self.tokens = 0
+        self._wheel: dict[int, list[Callable[[], None]]] = {}
+
+    def registry(self, key: Key) -> Registry:
+        """The registry of this name, made when it is first needed."""
+        found = self.registries.get(key)
+        if found is None:
+            found = self.registries[key] = Registry(key[1], key[2], self.settings.dimensions)
+        return found
+
+    def token(self) -> int:
+        """A name for one errand of ours; 0 is the consumer's own registration."""
+        self.tokens += 1
+        return self.tokens
+
+    def holdings(self) -> Any:
+        kept = [(*key, each.closed, [held.entry for held in each.records.values()]) for key, each in self._registries()]
+        return self.surface.holdings(), kept, list(self.headers.items()), list(self.roots.items())
+
+    # --- what is put off
+
+    def later(self, delay_us: int, what: Callable[[], None]) -> None:
+        """Do this after a while, a little late rather than early."""
+        slot = (self.host.now_us + delay_us) // SLOT_US + 1
+        if slot not in self._wheel:
+            self._wheel[slot] = []
+            self.host.after(slot * SLOT_US - self.host.now_us, Chime(slot))
+        self._wheel[slot].append(what)
+
+    @handles(Chime)
+    def on_chime(self, alarm: Chime) -> None:
+        for what in self._wheel.pop(alarm.slot, ()):
+            what()
+
+    # --- as keeper of a surface
+
+    def pack(self, tract: Tract) -> tuple[Item, ...]:
+        return tuple(self._packed(tract))
+
+    def _packed(self, tract: Tract) -> Iterator[Item]:
+        for key, registry in self._registries():
+            if closed := intersect(registry.closed, tract):
+                yield closed_item(key, closed)
+            for held in registry.records.values():
+                if contains(tract, held.home):
+                    yield record_item(key, held)
+        for tag, header in self.headers.items():
+            if contains(tract, address_of(tag)):
+                yield header_item(tag, header)
+        for (tag, root), state in self.roots.items():
+            if contains(tract, root):
+                yield root_item(tag, root, state)
+
+    def accept(self, items: tuple[Item, ...], tract: Tract) -> None:
+        for item in items:
+            if item.body and intersect(tract, (item.low, item.high)):
+                self._unite(item, tract, True)
+
+    def _unite(self, item: Item, tract: Tract, safe: bool) -> None:
+        kind, tag, root, notch, _ = _name_of(item.key)
+        if kind == RECORD:
+            entry = _entry_of(item.body)
+            self.registry((tag, root, notch)).keep(entry, self.host.now_us, self.settings.lease_us, safe)
+        elif kind == CLOSED:
+            registry = self.registry((tag, root, notch))
+            registry.closed = unite(registry.closed, intersect(_tract_of(item.body), tract))
+        elif kind == HEADER:
+            self.headers[tag] = max(self.headers.get(tag, Header()), Header(*_header_of(item.body)))
+        else:
+            self.learn_root(tag, root, RootState(*_state_of(item.body)))
+
+    def learn_root(self, tag: str, root: int, state: RootState) -> None:
+        self.roots[tag, root] = max(self.roots.get((tag, root), state), state)
+
+    def drop(self, tract: Tract) -> None:
+        for key, registry in self._registries():
+            for held in registry.within(tract):
+                del registry.records[held.entry.consumer]
+            registry.closed = subtract(registry.closed, tract)
+            registry.gathering = subtract(registry.gathering, tract)
+            if registry.idle:
+                del self.registries[key]
+        self.headers = {tag: each for tag, each in self.headers.items() if not contains(tract, address_of(tag))}
+        self.roots = {key: each for key, each in self.roots.items() if not contains(tract, key[1])}
+
+    def _registries(self) -> list[tuple[Key, Registry]]:
+        return list(self.registries.items())
+
+    def yielded(self, tract: Tract) -> None:
+        """What lay there is offered to the winner (`offering.py`)."""
+
+    def settled(self) -> None:
+        """What lies in closed parts of new ground goes up, and so on (further down the line of classes)."""
+
+    def arrived(self, sender: Address, part: Tract, message: Message) -> None:
+        """A routed message has come to ground that answers."""
+        arrival = _arrivals(type(self))[type(message)]
+        arrival(self, part, message)
+
+
+def arrives(kind: type) -> Callable[[Any], Any]:
+    """Mark a method as the one place where this routed kind is dealt with on ground that answers."""
+
+    def mark(method: Any) -> Any:
+        method.arrives = kind
+        return method
+
+    return mark
+
+
+_ARRIVALS: dict[type, dict[type, Callable[..., None]]] = {}
+
+
+def _arrivals(owner: type) -> dict[type, Callable[..., None]]:
+    found = _ARRIVALS.get(owner)
+    if found is None:
+        methods = [(name, method) for base in reversed(owner.__mro__) for name, method in vars(base).items()]
+        found = _ARRIVALS[owner] = {
+            method.arrives: getattr(owner, name) for name, method in methods if hasattr(method, "arrives")
+        }
+    return found
+
+
+def record_item(key: Key, held: Held) -> Item:
+    return Item(held.home, held.home + 1, _encode((RECORD, *key, held.entry.consumer)), _encode(held.entry))
+
+
+def no_record_item(key: Key, held: Held) -> Item:
+    """Heirs may forget this record."""
+    return Item(held.home, held.home + 1, _encode((RECORD, *key, held.entry.consumer)), b"")
+
+
+def closed_item(key: Key, closed: Tract) -> Item:
+    low, high = (closed[0], closed[-1]) if closed else (key[1], key[1] + 1)
+    return Item(low, high, _encode((CLOSED, *key, None)), _encode(closed))
+
+
+def header_item(tag: str, header: Header) -> Item:
+    address = address_of(tag)
+    return Item(address, address + 1, _encode((HEADER, tag, address, 0, None)), _encode(header))
+
+
+def root_item(tag: str, root: int, state: RootState) -> Item:
+    return Item(root, root + 1, _encode((ROOT, tag, root, 0, None)), _encode(state))
+
+
+def places(items: Iterable[Item]) -> Tract:
+    """Where items lie: records at their homes, closed parts in their tracts."""
+    found: Tract = ()
+    spans = []
+    for item in items:
+        if _name_of(item.key)[0] == CLOSED:
+            found = unite(found, _tract_of(item.body))
+        else:
+            spans.append((item.low, item.high))
+    return unite(found, union(spans))

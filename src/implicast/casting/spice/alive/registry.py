@@ -1,0 +1,101 @@
+"""A registry at one peer of a living surface: records with their home here at one notch, and the closed part.
+
+Code by code: in `closed` everything is passed to the next notch; outside it is kept and answered here. Records that lie
+in the closed part are on their way up and answered from meanwhile. In `gathering`, a part of `closed`, what comes is
+kept here although casts still go up: it is being drawn together (`gathering.py`).
+"""
+
+from collections.abc import Iterator
+
+from implicast.casting.spice.alive.messages import Entry
+from implicast.casting.spice.homes import home
+from implicast.language.target import Description, Target
+from implicast.peer.contract import Address
+from implicast.space.tract import EMPTY, Tract, contains, subtract
+
+Key = tuple[str, int, int]
+"""Tag, root, notch (thesis Table 8.2)."""
+BEFORE_US = 60_000_000
+"""How long the description before the newest is still answered from: longer than a cast is under way."""
+
+
+class Held:
+    """An entry as its holder keeps it."""
+
+    __slots__ = ("before_us", "entry", "home", "safe", "until_us")
+
+    def __init__(self, entry: Entry, home: int, now_us: int, lease_us: int, safe: bool) -> None:
+        self.entry, self.home, self.safe = entry, home, safe
+        self.until_us = now_us + lease_us
+        self.before_us = now_us + BEFORE_US if entry.before is not None else 0
+
+    def says(self, now_us: int) -> Iterator[Description]:
+        """What the consumer may be, to the holder's knowledge."""
+        entry = self.entry
+        if entry.description is not None:
+            yield entry.description
+        if entry.before is not None and now_us < self.before_us:
+            yield entry.before
+
+
+class Registry:
+    """Records by consumer, and the parts that are closed and being gathered."""
+
+    __slots__ = ("closed", "dimensions", "gathering", "notch", "records", "root")
+
+    def __init__(self, root: int, notch: int, dimensions: int) -> None:
+        self.root, self.notch, self.dimensions = root, notch, dimensions
+        self.records: dict[Address, Held] = {}
+        self.closed: Tract = EMPTY
+        self.gathering: Tract = EMPTY
+
+    def keep(self, entry: Entry, now_us: int, lease_us: int, safe: bool = False) -> Held:
+        """Keep the newer version; a renewal begins its lease anew. `safe`: the heirs have it."""
+        held = self.records.get(entry.consumer)
+        if held is not None and held.entry.version >= entry.version:
+            if held.entry.version == entry.version:
+                held.until_us = now_us + lease_us
+            return held
+        at = home(self.root, self.notch, entry.spot, self.dimensions)
+        held = self.records[entry.consumer] = Held(entry, at, now_us, lease_us, safe)
+        return held
+
+    @property
+    def passing(self) -> Tract:
+        """Where nothing is kept: closed and not being gathered."""
+        return subtract(self.closed, self.gathering)
+
+    def living(self) -> int:
+        """How many are registered in the open part."""
+        held = self.records.values()
+        if not self.closed:
+            return sum(each.entry.description is not None for each in held)
+        return sum(each.entry.description is not None and not contains(self.closed, each.home) for each in held)
+
+    def rising(self) -> list[Entry]:
+        """What lies in the closed part and has to go up."""
+        passing = self.passing
+        return [each.entry for each in self.records.values() if contains(passing, each.home)] if passing else []
+
+    def within(self, tract: Tract) -> list[Held]:
+        return [each for each in self.records.values() if contains(tract, each.home)]
+
+    def selected(self, target: Target, term: int, part: Tract, now_us: int) -> list[Address]:
+        """Consumers at home in the part whom the target selects and for whom this term is the least that does.
+
+        The least-term rule (Listing 8): every term's peer decides alone.
+        """
+        return [each.entry.consumer for each in self.within(part) if fits(each, target, term, now_us)]
+
+    @property
+    def idle(self) -> bool:
+        return not (self.records or self.closed)
+
+
+def fits(held: Held, target: Target, term: int, now_us: int) -> bool:
+    """Is the consumer of a record to be notified by the peer that handles this term?"""
+    least = target.terms[term]
+    for description in held.says(now_us):
+        if least.selects(description) and (term == 0 or target.least_term(description) == least):
+            return True
+    return False

@@ -1,0 +1,195 @@
+"""Entries on their way to their homes: kept where a registry is open, passed up where it is closed.
+
+An entry is confirmed when it counts: when every heir has a copy, and the place is still ours. Confirmations come down
+the way the entries went up, so that it is the peers that a cast will pass that confirm: straight from the top they
+could confirm an entry above a registry that has been opened in the meantime.
+
+Inside one peer an entry climbs at once through all notches whose homes are ours.
+"""
+
+from collections.abc import Sequence
+
+from implicast.casting.spice.alive.keeper import Keeper, arrives, no_record_item, record_item
+from implicast.casting.spice.alive.messages import Entry, Flush, StoreAt, StoredAt
+from implicast.casting.spice.alive.registry import Held, Key, Registry
+from implicast.casting.spice.alive.settings import COLLECT_US, LivingSettings
+from implicast.casting.spice.homes import home
+from implicast.overlay.ice.alive.estate import Item, Way
+from implicast.peer.contract import Address, Host, handles
+from implicast.space.tract import Tract, contains, union
+
+PASSING_MAX = 4_096
+"""Stores that went up from here and are to be confirmed down; the oldest is dropped, and its consumer asks again."""
+TOGETHER_MAX = 64
+"""Entries in one message."""
+FORGOTTEN_MAX = 1_024
+"""Records that heirs should be told to forget; beyond it they are not told, which only costs them memory."""
+
+Answer = tuple[Address, int, int]
+"""Whom to confirm to, the token of its errand, and the notch it asked for."""
+
+
+class Passing:
+    """Entries that went up from here on behalf of somebody."""
+
+    __slots__ = ("answer", "entries", "notch", "root", "tag")
+
+    def __init__(self, tag: str, root: int, notch: int, answer: Answer, entries: Sequence[Entry]) -> None:
+        self.tag, self.root, self.notch, self.answer = tag, root, notch, answer
+        self.entries = {each.consumer: each for each in entries}
+
+
+class Storing(Keeper):
+    """A peer's part in storing the records of others."""
+
+    __slots__ = ("_fresh", "forgotten", "passing")
+
+    def __init__(self, address: Address, host: Host, settings: LivingSettings) -> None:
+        super().__init__(address, host, settings)
+        self.passing: dict[int, Passing] = {}
+        self._fresh: list[tuple[Key, Address, int, Answer]] = []
+        """Kept and not yet backed up: registry, consumer, version, and who waits for it."""
+        self.forgotten: list[Item] = []
+
+    # --- arriving
+
+    @handles(StoreAt)
+    def on_store(self, sender: Address, store: StoreAt) -> None:
+        if store.way.number:
+            self.surface.carry(sender, store)
+        else:  # straight from a consumer that knows us as the owner of the place
+            self.surface.send(store)
+
+    @arrives(StoreAt)
+    def _store_arrived(self, part: Tract, store: StoreAt) -> None:
+        root, notch, dimensions = store.root, store.notch, self.settings.dimensions
+        here = [each for each in store.entries if contains(part, home(root, notch, each.spot, dimensions))]
+        self.take_store(store, here)
+
+    def take_store(self, store: StoreAt, entries: Sequence[Entry]) -> None:
+        """Entries whose homes at the asked notch are ours."""
+        self.take(store.tag, store.root, store.notch, entries, (store.reply, store.token, store.notch))
+
+    def take(self, tag: str, root: int, notch: int, entries: Sequence[Entry], answer: Answer) -> None:
+        """Keep entries here, or pass them up, from this notch on."""
+        rising: dict[int, list[Entry]] = {}
+        for entry in entries:
+            top, here = self.climb(tag, root, notch, entry.spot)
+            if here:
+                self._keep((tag, root, top), entry, answer)
+            else:
+                rising.setdefault(top, []).append(entry)
+        for top, going in rising.items():
+            for start in range(0, len(going), TOGETHER_MAX):
+                self._pass_up(Passing(tag, root, top, answer, going[start : start + TOGETHER_MAX]))
+
+    def climb(self, tag: str, root: int, notch: int, spot: int) -> tuple[int, bool]:
+        """Where an entry belongs, from a notch on: kept here at that notch, or passed to it because it is not ours."""
+        dimensions = self.settings.dimensions
+        while True:
+            at = home(root, notch, spot, dimensions)
+            if not self.surface.answers(at):
+                return notch, False
+            registry = self.registries.get((tag, root, notch))
+            if registry is None or not contains(registry.closed, at) or contains(registry.gathering, at):
+                return notch, True
+            notch = self.settings.above(notch)
+
+    def _pass_up(self, passing: Passing) -> None:
+        token = self.token()
+        self.passing[token] = passing
+        if len(self.passing) > PASSING_MAX:
+            del self.passing[next(iter(self.passing))]
+        self.send_store(passing.tag, passing.root, passing.notch, tuple(passing.entries.values()), token)
+
+    def send_store(self, tag: str, root: int, notch: int, entries: tuple[Entry, ...], token: int) -> None:
+        """On our own behalf, to the entries' homes at a notch."""
+        homes = (home(root, notch, each.spot, self.settings.dimensions) for each in entries)
+        way = Way(union((each, each + 1) for each in homes))
+        self.surface.send(StoreAt(way, tag, root, notch, entries, self.address, token))
+
+    # --- keeping
+
+    def _keep(self, key: Key, entry: Entry, answer: Answer) -> None:
+        registry = self.registry(key)
+        held = registry.keep(entry, self.host.now_us, self.settings.lease_us)
+        self.kept(key, registry, held)
+        if held.safe:
+            self.confirm(answer, key, [(entry.consumer, held.entry.version, key[2])])
+        else:
+            if not self._fresh:
+                self.host.after(COLLECT_US, Flush())
+            self._fresh.append((key, entry.consumer, held.entry.version, answer))
+
+    def kept(self, key: Key, registry: Registry, held: Held) -> None:
+        """A record has come: is the registry too full, is a walk above to be shown it? (further down the line)"""
+
+    @handles(Flush)
+    def on_flush(self, alarm: Flush) -> None:
+        fresh, self._fresh = self._fresh, []
+        items: dict[tuple[Key, Address], Item] = {}
+        for key, consumer, _, _ in fresh:
+            held = self._held(key, consumer)
+            if held is not None:
+                items[key, consumer] = record_item(key, held)
+        forgotten, self.forgotten = self.forgotten, []
+        self.surface.batch((*forgotten, *items.values()), lambda: self._counts(fresh))
+
+    def _held(self, key: Key, consumer: Address) -> Held | None:
+        registry = self.registries.get(key)
+        return registry.records.get(consumer) if registry is not None else None
+
+    def _counts(self, fresh: list[tuple[Key, Address, int, Answer]]) -> None:
+        """All heirs have these: confirm what is still here and ours."""
+        confirmed: dict[tuple[Answer, Key], list[tuple[Address, int, int]]] = {}
+        for key, consumer, version, answer in fresh:
+            held = self._held(key, consumer)
+            if held is None or held.entry.version < version or not self.surface.answers(held.home):
+                continue
+            held.safe = held.safe or held.entry.version == version
+            confirmed.setdefault((answer, key), []).append((consumer, version, key[2]))
+        for (answer, key), kept in confirmed.items():
+            self.confirm(answer, key, kept)
+
+    def forget(self, key: Key, held: Held) -> None:
+        """A record of ours has moved on or run out."""
+        registry = self.registries.get(key)
+        if registry is None or registry.records.get(held.entry.consumer) is not held:
+            return
+        del registry.records[held.entry.consumer]
+        if registry.idle:
+            del self.registries[key]
+        if len(self.forgotten) < FORGOTTEN_MAX:
+            self.forgotten.append(no_record_item(key, held))
+
+    # --- confirming
+
+    def confirm(self, answer: Answer, key: Key, kept: Sequence[tuple[Address, int, int]]) -> None:
+        reply, token, asked = answer
+        stored = StoredAt(key[0], key[1], asked, token, tuple(kept))
+        if reply == self.address:
+            self.on_stored(self.address, stored)
+        else:
+            self.host.send(reply, stored)
+
+    @handles(StoredAt)
+    def on_stored(self, sender: Address, stored: StoredAt) -> None:
+        passing = self.passing.get(stored.token)
+        if passing is None:
+            return
+        for kept in stored.kept:
+            entry = passing.entries.pop(kept[0], None)
+            if entry is not None and kept[1] >= entry.version:
+                self._passed(passing, entry, kept)
+        if not passing.entries:
+            self.passing.pop(stored.token, None)
+
+    def _passed(self, passing: Passing, entry: Entry, kept: tuple[Address, int, int]) -> None:
+        """What we passed up is kept above: confirm it down, if a cast that passes us would still go there."""
+        tag, root, asked = passing.tag, passing.root, passing.answer[2]
+        if not self.surface.answers(home(root, asked, entry.spot, self.settings.dimensions)):
+            return
+        if self.climb(tag, root, asked, entry.spot) == (passing.notch, False):
+            self.confirm(passing.answer, (tag, root, asked), [kept])
+        else:  # opened meanwhile
+            self.take(tag, root, asked, [entry], passing.answer)
