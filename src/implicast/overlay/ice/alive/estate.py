@@ -64,3 +64,6 @@ class Keeper(Protocol):
 
     def settled(self) -> None:
         """The ground that answers has changed: pieces became firm, were merged, given or lost, or doubt has ended."""
+
+    def lost(self, tract: Tract) -> None:
+        """Firm ground of ours whose last owner's items nobody alive seems to have had a whole copy of."""

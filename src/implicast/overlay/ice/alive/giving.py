@@ -80,6 +80,7 @@ class Giving(Heirs):
         title = Title(piece.low, piece.bits, piece.epoch + 2, taker)
         self.gift = Gift(number, piece, title, parts, around)
         self.status[piece.low] = Status(GIVING, taker, number)
+        self.mark += 1
         self.resurvey()
         self.concern(taker)
         self._hand_over()
@@ -223,6 +224,7 @@ class Giving(Heirs):
         receipt.held = True
         self.atlas.learn(title)
         self.status[title.low] = Status(PROVISIONAL, receipt.giver, receipt.number)
+        self.mark += 1  # a greeting on its way knows nothing of it: heirs must not take that for news
         self.resurvey()
         self.learn_around(receipt.around)
         items = tuple(item for part in sorted(receipt.items) for item in receipt.items[part])

@@ -167,9 +167,9 @@ class Greeting(Asking):
         due: dict[Address, None] = {}
         for peer in (*self.neighbours(), *self.heirs):
             news = self.concern(peer)
-            if now_us >= news.next_us or (peer in self.heirs and now_us - max(news.echo_us, 0) >= life.hello_us):
-                if ("hail", peer) not in self.asks:
-                    due[peer] = None
+            echo_is_old = peer in self.heirs and now_us - max(news.echo_us, 0) >= life.hello_us
+            if (now_us >= news.next_us or echo_is_old) and ("hail", peer) not in self.asks:
+                due[peer] = None
             if news.suspect_us < 0 and now_us - max(news.heard_us, news.since_us) > life.sus_us:
                 self.suspect(peer)
             if news.suspect_us >= 0:
@@ -179,12 +179,13 @@ class Greeting(Asking):
     def _greet_heirs_of(self, heirs: tuple[Address, ...], due: dict[Address, None]) -> None:
         """Whoever takes the place of a suspect must know of us, and we of it."""
         for heir in heirs:
-            if heir != self.address and self.host.now_us >= self.concern(heir).next_us:
-                if ("hail", heir) not in self.asks:
-                    due[heir] = None
+            if heir == self.address or ("hail", heir) in self.asks:
+                continue
+            if self.host.now_us >= self.concern(heir).next_us:
+                due[heir] = None
 
     def greet_missed(self) -> None:
-        """Those that fell silent may be back, or a cut healed: ask now and then, at pauses that grow with the silence."""
+        """Those that fell silent may be back, or a cut healed: ask at pauses that grow with the silence."""
         now_us = self.host.now_us
         for peer, (since_us, due_us) in list(self.missed.items()):
             if now_us - since_us > self.life.long_us:

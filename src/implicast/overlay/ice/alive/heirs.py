@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from implicast.overlay.ice.alive.asking import Ask
 from implicast.overlay.ice.alive.carrying import Carrying
 from implicast.overlay.ice.alive.estate import Item, Keeper
+from implicast.overlay.ice.alive.ground import SEIZED
 from implicast.overlay.ice.alive.messages import BackedUp, Backup, Circle, Copied, Copy, Hail, NoEstate
 from implicast.overlay.ice.alive.settings import Life
 from implicast.overlay.ice.atlas import tract_of
@@ -126,7 +127,7 @@ class Heirs(Carrying):
         if sum(map(self._is_fit, self.heirs)) >= self.life.heirs:
             return
         self._bury_suspects()
-        if self.syncing is None and self.ground:
+        if self.syncing is None and (self.ground or self.of_status(SEIZED)):
             candidates = [each for each in self.neighbours() if each not in self.heirs and self._is_fit(each)]
             if candidates:
                 self._copy_to(min(candidates, key=self._preference))

@@ -85,8 +85,8 @@ class Leaving(Entering):
 
     @handles(Depart)
     def on_depart(self, alarm: Depart) -> None:
-        if self._on_duty():
-            self.host.after(self.life.rto_us, Depart())
+        if self._on_duty() or self.receipt is not None or (self.pieces and not self.alone):
+            self._departing = False  # ground of the dead has come to us meanwhile: give that away too
         elif not self.left:
             self.left = True
             self.host.deliver(Left())

@@ -8,7 +8,7 @@ Why two never answer: the owner is doubtful after `self_us` without an echo, a s
 heir that echoed lately has heard the owner lately and vetoes; and `self_us` is shorter than `dead_us`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from implicast.overlay.ice.alive.estate import Item, Keeper
@@ -44,6 +44,18 @@ class Inquiry:
     items: list[Item] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class Seizure:
+    """Ground that we have taken and do not answer for yet."""
+
+    tract: Tract
+    whole: bool
+    """We had a complete copy of what was kept there."""
+    backed_up: bool = False
+    rested: bool = False
+    """Rivals have had time to meet us."""
+
+
 class Seizing(Leaving):
     """The silence rule."""
 
@@ -57,8 +69,7 @@ class Seizing(Leaving):
         self.inquiries: dict[Address, Inquiry] = {}
         self.look_us: dict[Address, int] = {}
         """Suspects that are not to be asked about before a time."""
-        self.seizures: dict[int, list[bool]] = {}
-        """By number: are the items backed up, and have rivals had time?"""
+        self.seizures: dict[int, Seizure] = {}
 
     # --- noticing
 
@@ -221,38 +232,41 @@ class Seizing(Leaving):
             self.keeper.accept(estate.within(tract), tract)
             del self.estates[suspect]
         self.keeper.accept(tuple(inquiry.items), tract)
-        self._settle(number, tract, before)
+        self._settle(number, tract, before, whole=estate is not None and not estate.awaited)
 
     def claim(self, title: Title) -> None:
         number = self.next_number()
         if self.atlas.learn(title):
             self.status[title.low] = Status(SEIZED, self.address, number)
-            self._settle(number, (title.low, title.high), set(self.neighbours()))
+            self._settle(number, (title.low, title.high), set(self.neighbours()), whole=False)
 
-    def _settle(self, number: int, tract: Tract, before: set[Address]) -> None:
+    def _settle(self, number: int, tract: Tract, before: set[Address], whole: bool) -> None:
         """Tell everybody, back it up, and let rivals meet us before it answers."""
         self.announce(before - {self.address})
-        self.seizures[number] = [False, False]
+        self.seizures[number] = Seizure(tract, whole)
         self.host.after(self.life.settle_us, Firm(number))
-        own = intersect(tract, self.tract)
-        if not self.batch(self.keeper.pack(own), self._step(number, 0)):
-            self.seizures[number][0] = True
+        self._back_up(number)
 
-    def _step(self, number: int, which: int) -> Callable[[], None]:
-        def reached() -> None:
-            steps = self.seizures.get(number)
-            if steps is not None:
-                steps[which] = True
-                self._firm_up(number, steps)
+    def _back_up(self, number: int) -> None:
+        seizure = self.seizures[number]
+        own = intersect(seizure.tract, self.tract)
+        self.batch(self.keeper.pack(own), lambda: self._backed_up(number))
 
-        return reached
+    def _backed_up(self, number: int) -> None:
+        seizure = self.seizures.get(number)
+        if seizure is not None:
+            seizure.backed_up = True
+            self._firm_up(number, seizure)
 
     @handles(Firm)
     def on_firm(self, alarm: Firm) -> None:
-        self._step(alarm.number, 1)()
+        seizure = self.seizures.get(alarm.number)
+        if seizure is not None:
+            seizure.rested = True
+            self._firm_up(alarm.number, seizure)
 
-    def _firm_up(self, number: int, steps: list[bool]) -> None:
-        if not all(steps):
+    def _firm_up(self, number: int, seizure: Seizure) -> None:
+        if not seizure.backed_up or not seizure.rested:
             return
         del self.seizures[number]
         before = self.neighbours()
@@ -263,6 +277,8 @@ class Seizing(Leaving):
             self.merge_pieces()
             self.announce(before)
             self.settled_in()
+            if not seizure.whole:
+                self.keeper.lost(intersect(seizure.tract, self.ground))
 
     def homeless(self) -> None:
         super().homeless()

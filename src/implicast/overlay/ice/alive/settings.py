@@ -91,7 +91,7 @@ class Life:
         derive("tidy_us", max(4 * self.rto_us, self.hello_us // 4))
         derive("join_us", 6 * self.rto_us + 2 * self.trip_us)
         derive("park_us", self.dead_us)
-        derive("grace_us", self.hello_us)
+        derive("grace_us", self.dead_us + 2 * self.tick_us)  # whoever died before is noticed meanwhile
         derive("gap_us", self.dead_us + 2 * self.rank_us)
         derive("estate_us", 3 * self.dead_us + 8 * self.rank_us)
 

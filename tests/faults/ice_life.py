@@ -1,0 +1,326 @@
+"""A living surface with a simple tenant, hostile scenes for it, and what must hold: the trial ground of ICE's life.
+
+The tenant stores numbered things at places. A thing is *complete* when its owner has said so, after its batch counted.
+Scenes are functions of a seed. The watcher looks at every change of ownership whether two peers answer for one code;
+when all is quiet, at the invariants and at every complete thing.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import pi
+from random import Random
+
+import msgspec
+
+from implicast.overlay.ice.alive.assemble import settle_alive
+from implicast.overlay.ice.alive.estate import Item, Way
+from implicast.overlay.ice.alive.ice import LivingIce
+from implicast.overlay.ice.alive.messages import KINDS
+from implicast.overlay.ice.alive.objections import doubles, surface_objections
+from implicast.overlay.ice.alive.settings import Life
+from implicast.overlay.ice.assemble import tiling, uniform_points
+from implicast.peer.contract import Message, Peer, handles
+from implicast.peer.wire import Codec
+from implicast.space.angle import cosine_of
+from implicast.space.digest import digest_bits, stream
+from implicast.space.morton import BITS
+from implicast.space.tract import contains
+from implicast.world.faults import Faults, FaultStream
+from implicast.world.frozen import awake, freeze, thaw
+from implicast.world.journal import UPKEEP
+from implicast.world.trouble import Trouble
+from implicast.world.world import World
+
+S = 1_000_000
+
+
+class Put(Message):
+    way: Way
+    thing: int
+    version: int
+    origin: int
+
+
+class Stored(Message):
+    thing: int
+    version: int
+
+
+class PutAgain(Message):
+    thing: int
+
+
+class Lodger(Peer, parts={"surface": LivingIce}):
+    """Keeps things at places for others, and has others keep things for it."""
+
+    surface_kind: type = LivingIce
+
+    def __init__(self, address, host, life, dimensions, scene):
+        super().__init__(address, host)
+        self.things: dict[int, tuple[int, int]] = {}
+        self.offers: dict[int, tuple[int, int]] = {}
+        self.wanted: dict[int, tuple[int, int]] = {}
+        self.scene = scene
+        self.surface = self.surface_kind(address, host, self, life, dimensions, cosine_of(pi / 3))
+
+    # the keeper
+
+    def pack(self, tract):
+        return tuple(
+            Item(code, code + 1, thing.to_bytes(4), msgspec.msgpack.encode((thing, version)))
+            for thing, (code, version) in self.things.items()
+            if contains(tract, code)
+        )
+
+    def accept(self, items, tract):
+        for item in items:
+            thing, version = msgspec.msgpack.decode(item.body)
+            if contains(tract, item.low) and version > self.things.get(thing, (0, 0))[1]:
+                self.things[thing] = (item.low, version)
+
+    def drop(self, tract):
+        self.things = {thing: at for thing, at in self.things.items() if not contains(tract, at[0])}
+
+    def yielded(self, tract):
+        gone = {thing: at for thing, at in self.things.items() if contains(tract, at[0])}
+        self.drop(tract)
+        for thing, (code, version) in gone.items():
+            self.offers[thing] = (code, version)
+            self._send(thing, code, version)
+
+    def lost(self, tract):
+        self.scene.orphaned += 1
+
+    def settled(self):
+        self.scene.changed(self)
+
+    def arrived(self, sender, part, message):
+        code = message.way.tract[0]
+        if message.version >= self.things.get(message.thing, (0, 0))[1]:
+            self.things[message.thing] = (code, message.version)
+        item = next(each for each in self.pack((code, code + 1)) if each.key == message.thing.to_bytes(4))
+        self.surface.batch((item,), lambda: self._complete(message, code))
+
+    def _complete(self, message, code):
+        if not self.surface.answers(code):
+            return
+        if message.origin == self.address:
+            self.on_stored(self.address, Stored(message.thing, message.version))
+        else:
+            self.host.send(message.origin, Stored(message.thing, message.version))
+
+    # what it wants of others
+
+    def put(self, thing, code, version):
+        self.wanted[thing] = (code, version)
+        self._send(thing, code, version)
+
+    def _send(self, thing, code, version):
+        self.surface.send(Put(Way((code, code + 1)), thing, version, self.address))
+        self.host.after(3 * S, PutAgain(thing))
+
+    @handles(PutAgain)
+    def on_put_again(self, alarm):
+        for table in (self.wanted, self.offers):
+            if alarm.thing in table:
+                self._send(alarm.thing, *table[alarm.thing])
+                return
+
+    @handles(Put)
+    def on_put(self, sender, put):
+        self.surface.carry(sender, put)
+
+    @handles(Stored)
+    def on_stored(self, sender, stored):
+        if sender != self.address:
+            self.surface.heard(sender)
+        for table in (self.wanted, self.offers):
+            if table.get(stored.thing, (0, 0))[1] == stored.version:
+                code, version = table.pop(stored.thing)
+                self.scene.complete(stored.thing, code, version)
+
+
+class Net:
+    """Delays of 5 to 80 ms."""
+
+    def __init__(self, seed):
+        self.seed, self.known = seed, {}
+
+    def latency_us(self, a, b):
+        key = (a, b) if a < b else (b, a)
+        if key not in self.known:
+            self.known[key] = 5_000 + digest_bits(20, self.seed, "delay", *key) * 75_000 // 2**20
+        return self.known[key]
+
+
+@dataclass
+class Scene:
+    """One run: a world, what happens in it, and what was wrong."""
+
+    seed: int
+    peers: int = 20
+    dimensions: int = 2
+    faults: Faults = field(default_factory=lambda: Faults(0.01, 0.01, 0.02, (50.0, 400.0), 0.1))
+    life: Life = field(default_factory=Life.quick)
+    lodger: type = Lodger
+    strict: bool = False
+    assembled: bool = True
+    wrong: list[str] = field(default_factory=list)
+    completed: dict[int, tuple[int, int]] = field(default_factory=dict)
+    parted: bool = False
+    """During and shortly after a partition two sides may both answer."""
+    orphaned: int = 0
+    repaired_s: float = -1.0
+
+    def __post_init__(self):
+        self.rng: Random = stream(self.seed, "scene")
+        self.trouble = Trouble(FaultStream(self.faults, self.seed))
+        codec = Codec((*KINDS, Put, Stored)) if self.strict else None
+        self.world = World(Net(self.seed), seed=self.seed, faults=self.trouble, codec=codec)
+        self.fresh, self.thing = 0, 0
+        self.leavers: set[int] = set()
+        lodgers = [self.lodge() for _ in range(self.peers)]
+        if self.assembled:
+            points = uniform_points(self.peers, self.rng.getrandbits)
+            surfaces = [each.surface for each in lodgers]
+            settle_alive(tiling(points, self.dimensions), surfaces, self.world.latency_us)
+        else:
+            lodgers[0].surface.join(())
+            for number, each in enumerate(lodgers[1:]):
+                self.at(0.3 + 0.2 * number, lambda each=each: each.surface.join((0,)))
+
+    # the population
+
+    def lodge(self) -> Lodger:
+        address, self.fresh = self.fresh, self.fresh + 1
+        lodger = self.lodger(address, self.world.host(address), self.life, self.dimensions, self)
+        self.world.place(address, lodger)
+        return lodger
+
+    def lodgers(self) -> list[Lodger]:
+        return [awake(peer) for _, peer in sorted(self.world.peers.items())]
+
+    def surfaces(self) -> list[LivingIce]:
+        return [each.surface for each in self.lodgers()]
+
+    def steady(self) -> list[Lodger]:
+        return [each for each in self.lodgers() if each.surface.ground and not each.surface.leaving]
+
+    def at(self, time_s: float, verb: Callable[[], object]) -> None:
+        self.world.at(int(time_s * S), UPKEEP, verb)
+
+    # deeds
+
+    def join(self) -> None:
+        known = tuple(each.address for each in self.rng.sample(self.steady(), min(3, len(self.steady()))))
+        self.lodge().surface.join(known)
+
+    def leave(self) -> None:
+        if len(self.steady()) > 4:
+            lodger = self.rng.choice(self.steady())
+            lodger.wanted.clear()
+            lodger.surface.leave()
+
+    def crash(self, lodger: Lodger | None = None) -> None:
+        if len(self.steady()) > 4:
+            lodger = lodger or self.rng.choice(self.steady())
+            self.world.crash(lodger.address)
+
+    def twins(self) -> None:
+        """An owner, and its first heir a little later."""
+        lodger = self.rng.choice(self.steady())
+        heirs = lodger.surface.heirs
+        self.crash(lodger)
+        if heirs and heirs[0] in self.world.peers:
+            later_s = self.world.now_us / S + self.rng.random() * self.life.dead_us / S * 1.5
+            self.at(later_s, lambda: heirs[0] in self.world.peers and self.world.crash(heirs[0]))
+
+    def freeze(self) -> None:
+        lodger = self.rng.choice(self.steady())
+        freeze(self.world, lodger.address)
+        seconds = self.rng.uniform(1, 14)
+        self.at(self.world.now_us / S + seconds, lambda: thaw(self.world, lodger.address))
+
+    def cut_link(self) -> None:
+        """An owner and its first heir do not hear each other."""
+        lodger = self.rng.choice(self.steady())
+        if lodger.surface.heirs:
+            pair = (lodger.address, lodger.surface.heirs[0])
+            for link in (pair, pair[::-1]):
+                self.trouble.cut(link)
+                self.at(self.world.now_us / S + self.rng.uniform(3, 20), lambda link=link: self.trouble.mend(link))
+
+    def split(self) -> None:
+        everyone = [each.address for each in self.lodgers()]
+        side = frozenset(self.rng.sample(everyone, len(everyone) // 2))
+        self.trouble.split(side)
+        self.parted = True
+        self.at(self.world.now_us / S + self.rng.uniform(3, 20), lambda: self.trouble.heal(side))
+
+    def put(self) -> None:
+        self.thing += 1
+        self.rng.choice(self.steady()).put(self.thing, self.rng.getrandbits(BITS), 1)
+
+    # watching
+
+    def changed(self, lodger: Lodger) -> None:
+        if self.parted or not lodger.surface.ground:
+            return
+        found = doubles(self.surfaces())
+        if found:
+            self.wrong.append(f"{self.world.now_us / S:.2f} s: {found[0]}")
+
+    def complete(self, thing: int, code: int, version: int) -> None:
+        self.completed[thing] = max(self.completed.get(thing, (0, 0)), (version, code))
+
+    def objections(self) -> list[str]:
+        present = [each for each in self.surfaces() if not each.left]
+        return surface_objections(present)
+
+    def missing(self) -> list[str]:
+        owners = self.lodgers()
+        found = []
+        for thing, (version, code) in self.completed.items():
+            owner = next((each for each in owners if each.surface.owns_firmly(code)), None)
+            if owner is None or owner.things.get(thing, (0, 0))[1] < version:
+                found.append(f"thing {thing} is missing")
+        return found
+
+    def run(self, over_s: float, quiet_s: float) -> "Scene":
+        """Until all deeds are over, then until quiet, at most so long."""
+        self.world.run(int(over_s * S))
+        objections = self.objections() + self.missing()
+        while objections and self.world.now_us < (over_s + quiet_s) * S:
+            self.world.run(self.world.now_us + S // 2)
+            objections = self.objections() + self.missing()
+        self.repaired_s = self.world.now_us / S - over_s
+        self.wrong += objections
+        return self
+
+
+def play(seed: int, deeds: dict[str, int], over_s: float = 40.0, quiet_s: float = 60.0, **settings) -> Scene:
+    """A scene with so many deeds of each kind at random times, and things put all the while."""
+    scene = Scene(seed, **settings)
+    for name, count in deeds.items():
+        for number in range(count):
+            share = scene.rng.random()
+            if name in SPACED:
+                share = (number + 0.3 * share) / count
+            scene.at(2 + share * (over_s - 5), getattr(scene, name))
+    for _ in range(2 * scene.peers):
+        scene.at(1 + scene.rng.random() * (over_s - 2), scene.put)
+    return scene.run(over_s + 15, quiet_s)
+
+
+SPACED = ("crash", "twins", "split")
+"""Deeds that come one after the other, each after the last has been repaired: no more is promised."""
+SCENES: dict[str, dict[str, int]] = {
+    "calm": {"join": 4},
+    "flux": {"join": 10, "leave": 10},
+    "crash": {"crash": 3, "join": 4, "leave": 3},
+    "twins": {"twins": 2, "join": 2},
+    "freeze": {"freeze": 6},
+    "cutlink": {"cut_link": 5},
+    "split": {"split": 1},
+    "mix": {"join": 5, "leave": 4, "crash": 2, "freeze": 3, "cut_link": 2},
+}
