@@ -229,7 +229,7 @@ class Detector(Part, Generic[Who]):
         if sent_us is not None:
             self._sample(probe.who, self.host.now_us - sent_us)
         if not probe.tried and not probe.late:
-            self.health = max(0, self.health - 1)
+            self.ease()
         self._close(probe)
 
     def _sample(self, who: Who, sample_us: int) -> None:
@@ -244,8 +244,13 @@ class Detector(Part, Generic[Who]):
             for token in probe.sent_us:
                 del self._tokens[token]
 
-    def _ail(self) -> None:
+    def ail(self) -> None:
+        """An attempt stayed unanswered, or the observer slept: it should be more patient with everybody."""
         self.health = min(self.settings.health_max, self.health + 1)
+
+    def ease(self) -> None:
+        """Somebody answered at once: the observer is well connected."""
+        self.health = max(0, self.health - 1)
 
     @handles(Ping)
     def on_ping(self, sender: Address, ping: Ping) -> None:
@@ -268,7 +273,7 @@ class Detector(Part, Generic[Who]):
         probe = self._tokens.get(alarm.token)
         if probe is None or alarm.token != max(probe.sent_us):
             return
-        self._ail()
+        self.ail()
         if self.host.now_us - alarm.due_us > self.rto_us(probe.who) // 2 and probe.late < self.settings.tries:
             probe.late += 1  # bounded, so that a host whose alarms are always late does not watch in vain
             self._attempt(probe)

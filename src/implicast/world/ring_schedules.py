@@ -3,9 +3,13 @@ reordering and repeats, looked at from outside after every single event.
 
     verdict = run_schedule(seed=17)             # the doubly linked ring
     verdict = run_schedule(17, upkeep="plain")  # Chord's stabilising, by the same deeds
+    verdict = run_schedule(17, settings=LIVING, crashes=6, splits=True)
 
 A schedule is a function of its seed alone, so any failure replays from it. The network's disturbance ends at
-`CALM_US`; afterwards the ring must converge. What the model grants: whoever joins is introduced to a live member.
+`CALM_US`; afterwards the ring must converge. What the model grants: whoever joins, and whoever ended alone, is
+introduced to a live member.
+With crashes up to three neighbours at a time die, and a ring may be open meanwhile; with splits the network falls into
+two for a while. Both halves then stand on rings of their own, and must become one again by what they remember.
 """
 
 from dataclasses import dataclass, field
@@ -25,6 +29,8 @@ PLACES = 12
 """On the circle: few, so that most deeds are neighbours."""
 CALM_US = 20_000_000
 END_US = 60_000_000
+END_WITH_CRASHES_US = 80_000_000
+"""A minute after the last disturbance the ring must be whole."""
 BOOTSTRAP_US = 500_000
 """How often those who want to join are told of another member."""
 
@@ -53,17 +59,22 @@ class StabilisedPeer(Peer, parts={"links": Stabilise}):
 
 @dataclass(slots=True)
 class Hardship:
-    """The fate of messages: 5 to 80 ms one way, a share of 200 to 1,500 ms, losses and repeats until calm."""
+    """The fate of messages: 5 to 80 ms one way, a share of 200 to 1,500 ms, losses and repeats until calm. From one
+    time to another nothing crosses between the peers of one side and the others."""
 
     chance: Random
     loss: float
     repeat: float
     slow: float
+    side: frozenset[int] = frozenset()
+    split_us: tuple[int, int] = (0, 0)
 
     def fate(self, now_us: int, sender: int, receiver: int, latency_us: int) -> tuple[int, ...]:
         if now_us >= CALM_US:
             return (self._taken_us(0.0),)
         if self.chance.random() < self.loss:
+            return ()
+        if self.split_us[0] <= now_us < self.split_us[1] and (sender in self.side) != (receiver in self.side):
             return ()
         copies = 2 if self.chance.random() < self.repeat else 1
         return tuple(self._taken_us(self.slow) for _ in range(copies))
@@ -93,6 +104,7 @@ class RingVerdict:
     objections: list[str] = field(default_factory=list)
     """What was still wrong at the end."""
     crashes: int = 0
+    was_split: bool = False
 
     @property
     def clean(self) -> bool:
@@ -105,7 +117,7 @@ class RingVerdict:
 class Schedule:
     """One schedule under way."""
 
-    def __init__(self, seed: int, upkeep: str, settings: LinkSettings, crashes: int) -> None:
+    def __init__(self, seed: int, upkeep: str, settings: LinkSettings, crashes: int, splits: bool) -> None:
         self.chance = stream(seed, "ring schedule")
         chance = self.chance
         hardship = Hardship(
@@ -113,6 +125,7 @@ class Schedule:
             chance.choice((0, 0.1, 0.4)),
         )  # fmt: skip
         self.world = World(Nowhere(), seed, faults=hardship)
+        self.end_us = END_WITH_CRASHES_US if crashes or splits else END_US
         self.upkeep = upkeep
         self.nodes: list[Links | Stabilise] = []
         for address in range(PLACES):
@@ -122,6 +135,8 @@ class Schedule:
         self.alive = [True] * PLACES
         self.verdict = RingVerdict(seed)
         self._prepare(crashes)
+        if splits:
+            self._split(hardship, stream(seed, "split"))
 
     def _peer(self, address: int, settings: LinkSettings) -> RingPeer | StabilisedPeer:
         host = self.world.host(address)
@@ -139,6 +154,12 @@ class Schedule:
         for _ in range(chance.randrange(crashes + 1)):
             self.world.at(1_000_000 + int(chance.random() * within_us), UPKEEP, self._crash)
         self.world.at(BOOTSTRAP_US, UPKEEP, self._bootstrap)
+
+    def _split(self, hardship: Hardship, chance: Random) -> None:
+        from_us = chance.randrange(500_000, 8_000_000)
+        hardship.split_us = (from_us, chance.randrange(from_us + 1_000_000, CALM_US))
+        hardship.side = frozenset(chance.sample(range(PLACES), chance.randrange(1, PLACES // 2 + 1)))
+        self.verdict.was_split = True
 
     def _stand_up(self, standing: list[int]) -> None:
         """Links are assembled; stabilising starts from the same converged ring."""
@@ -175,7 +196,7 @@ class Schedule:
         inside = self._members()
         if len(inside) > 1:
             index = self.chance.randrange(len(inside))
-            for victim in inside[index : index + self.chance.randrange(1, 3)][: len(inside) - 1]:
+            for victim in inside[index : index + self.chance.randrange(1, 4)][: len(inside) - 1]:
                 assert isinstance(victim.address, int), "schedules are run in the world"
                 self.alive[victim.address] = False
                 self.world.crash(victim.address)
@@ -185,6 +206,9 @@ class Schedule:
         self.world.at(self.world.now_us + BOOTSTRAP_US, UPKEEP, self._bootstrap)
         inside = self._members()
         seekers = [node for node in self._living() if node.state == OUT and node.introducers]
+        for node in inside:
+            if isinstance(node, Links) and node.detector is not None and node.right == node.me:
+                node.reunite(self.chance.choice(inside).me)
         for node in seekers:
             if inside:
                 node.introducers = (self.chance.choice(inside).address,)
@@ -206,7 +230,7 @@ class Schedule:
     def run(self) -> RingVerdict:
         verdict, world = self.verdict, self.world
         opened: str | None = None
-        while world.now_us < END_US:
+        while world.now_us < self.end_us:
             before_us = world.now_us
             world.step()
             verdict.events += 1
@@ -231,8 +255,12 @@ SCHEDULE_SETTINGS = LinkSettings(check_us=2_000_000)
 """Live nodes are never suspected; without crashes requests repeat until they are answered."""
 
 
+LIVING = LinkSettings.living(check_us=2_000_000, merge_us=10_000_000)
+"""For schedules with crashes and splits."""
+
+
 def run_schedule(
-    seed: int, upkeep: str = "links", settings: LinkSettings = SCHEDULE_SETTINGS, crashes: int = 0
+    seed: int, upkeep: str = "links", settings: LinkSettings = SCHEDULE_SETTINGS, crashes: int = 0, splits: bool = False
 ) -> RingVerdict:
     """One schedule. `upkeep`: `links`, `plain` (Chord as published) or `cured`."""
-    return Schedule(seed, upkeep, settings, crashes).run()
+    return Schedule(seed, upkeep, settings, crashes, splits).run()

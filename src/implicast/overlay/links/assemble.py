@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Protocol, TypeVar
 
 from implicast.overlay.links.links import Links
-from implicast.overlay.links.messages import CheckRound
+from implicast.overlay.links.messages import CheckRound, MergeRound
 from implicast.overlay.links.refs import FIRST, Ref
 from implicast.overlay.links.state import IN, OUT
 
@@ -22,6 +22,8 @@ def assemble_ring(nodes: Iterable[Links]) -> list[Links]:
         node.lefts = tuple(ordered[index - step].me for step in range(1, known + 1))
         if node.settings.check_us:  # at a random phase, else all would look at once
             node.host.after(int(node.host.rng.random() * node.settings.check_us), CheckRound(node.me.life))
+        if node.settings.merge_us:
+            node.host.after(int(node.host.rng.random() * node.settings.merge_us), MergeRound(node.me.life))
     return ordered
 
 

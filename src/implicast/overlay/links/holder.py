@@ -4,6 +4,8 @@ No locks: a conflict means that somebody else succeeded. That an operation takes
 its refusal was believed, rests on the memory of answers; the number in the comparison guards the same once more.
 """
 
+from abc import abstractmethod
+
 from implicast.overlay.links.messages import (
     BUSY,
     INSERT,
@@ -29,18 +31,20 @@ class Holder(LinkState):
 
     __slots__ = ()
 
+    @abstractmethod
     def check(self) -> None:
-        raise NotImplementedError
+        """Look to the left now."""
 
+    @abstractmethod
     def proven(self, num: Number) -> None:
-        raise NotImplementedError
+        """The own insertion took place: the right neighbour knows of it."""
 
     @handles(SetR)
     def on_set_r(self, sender: Address, request: SetR) -> None:
         if request.to != self.me or self.state == OUT:
             self._answer_for_the_departed(request)
             return
-        self._forgive(request.by)
+        self.heard(request.by)
         known = self.seen.get(request.by)
         if known is not None and request.op < known[0]:
             return
@@ -85,8 +89,10 @@ class Holder(LinkState):
         now_us = self.host.now_us
         self.seen.pop(request.by, None)  # put last again: the dict stays in order of age
         self.seen[request.by] = (request.op, answer, now_us)
-        while (oldest := next(iter(self.seen))) and self.seen[oldest][2] + self.settings.keep_us < now_us:
+        oldest = next(iter(self.seen))
+        while self.seen[oldest][2] + self.settings.keep_us < now_us or len(self.seen) > self.settings.seen_max:
             del self.seen[oldest]
+            oldest = next(iter(self.seen))
 
     def _tell_right(self) -> None:
         assert self.rnum is not None, "only a member owes its right neighbour the news"
@@ -105,7 +111,7 @@ class Holder(LinkState):
     def on_set_l_ack(self, sender: Address, answer: SetLAck) -> None:
         if answer.to != self.me or answer.by != self.right:
             return
-        self._forgive(answer.by)
+        self.heard(answer.by)
         if self.state == INS:
             if answer.left == self.me:
                 self.proven(answer.num)
@@ -128,7 +134,7 @@ class Holder(LinkState):
         if check.to != self.me or self.state == OUT:
             self._say(check.by, Gone(check.by, check.to, 0))
             return
-        self._forgive(check.by)
+        self.heard(check.by)
         is_about_us = check.left == self.me and check.by == self.right
         if self.state == INS and is_about_us:
             self.proven(check.num)

@@ -9,7 +9,7 @@ and overtaken. The spec's letters stand in `FIDELITY.md`.
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
-from implicast.overlay.links.looking import Looking
+from implicast.overlay.links.merging import Merging
 from implicast.overlay.links.messages import (
     BUSY,
     DELETE,
@@ -39,8 +39,13 @@ from implicast.peer.contract import Address, Message, handles
 
 __all__ = ["Above", "Links"]
 
+GRACES_MAX = 16
+"""Former lives of one peer that still answer."""
+INTRODUCERS_MAX = 8
+"""Members through whom a newcomer seeks its place."""
 
-class Links(Looking):
+
+class Links(Merging):
     """One peer's share of the ring. `above` is told of changes and asked for shortcuts (`Above`)."""
 
     __slots__ = ()
@@ -50,9 +55,7 @@ class Links(Looking):
     def found_ring(self) -> None:
         """Be the first."""
         self._begin(self._new_life())
-        self.state = IN
-        self._start_checking()
-        self.above.linked()
+        self._become_member()
 
     def join(self, introducers: tuple[Address, ...]) -> None:
         """Find the own place with the help of members, and link in there. A new life begins."""
@@ -60,7 +63,7 @@ class Links(Looking):
         if not introducers:
             self.found_ring()
             return
-        self.introducers = introducers
+        self.introducers = introducers[:INTRODUCERS_MAX]
         self._begin(self._new_life())
         self.turn = 0
         self._seek()
@@ -102,6 +105,8 @@ class Links(Looking):
 
     @handles(Departed)
     def on_departed(self, sender: Address, departed: Departed) -> None:
+        if self.detector is not None:
+            self._note_gone(departed.ref)
         self.above.lost(departed.ref)
 
     @handles(Found)
@@ -130,12 +135,16 @@ class Links(Looking):
         self.state = IN
         self.introducers = ()
         self._start_checking()
+        self._start_merging()
         self.above.linked()
 
     def _abandon_life(self) -> None:
-        """Nobody can say whether the insertion took place. This life counts as crashed; another one joins."""
+        """Nobody can say whether the insertion took place. This life counts as crashed; another one joins, also
+        through the node that was to be its right neighbour, for the introducers may have died too."""
         self.state = OUT
         wish = self.wish_to_leave
+        if self.right.address not in (self.address, *self.introducers):
+            self.introducers = (*self.introducers[: INTRODUCERS_MAX - 1], self.right.address)
         self._begin(self._new_life())
         if wish:
             self._depart()
@@ -147,12 +156,14 @@ class Links(Looking):
     def leave(self) -> None:
         """The wish stays until it is fulfilled."""
         self.wish_to_leave = True
+        self.leave_by_us = self.host.now_us + self.settings.leave_us
         self._try_to_leave()
 
     def _try_to_leave(self) -> None:
         if self.state == DEL or not self.wish_to_leave:
             return
-        if self.state == OUT or self.right == self.me:
+        too_long = self.detector is not None and self.host.now_us > self.leave_by_us
+        if self.state == OUT or self.right == self.me or too_long:
             self._depart()
         elif self.state == INS or self.pend is not None or self.walk is not None or self._is_lost(self.left):
             self.check()
@@ -166,6 +177,8 @@ class Links(Looking):
         """Left: in grace, this life still gives the answers it gave, for operations under way depend on them."""
         if self.state != OUT:
             self.graces[self.me] = Grace(self.seen, self.left, self.right)
+            if len(self.graces) > GRACES_MAX:
+                del self.graces[next(iter(self.graces))]
             self.host.after(self.settings.grace_us, GraceOver(self.me))
         self.state = OUT
         self.introducers = ()
@@ -188,7 +201,7 @@ class Links(Looking):
         self.op += 1
         request = SetR(target, self.me, self.op, kind, new, cur, cur_num, new_num)
         self.pend = Operation(request)
-        self.host.after(self.settings.rto_us, RetrySetR(self.me.life, self.op))
+        self._begin_waiting(self.pend, RetrySetR(self.me.life, self.op))
         self._say(target, request)
 
     @handles(RetrySetR)
@@ -196,12 +209,11 @@ class Links(Looking):
         pend = self.pend
         if pend is None or (alarm.life, alarm.op) != (self.me.life, pend.request.op):
             return
-        if self.settings.tries and pend.tried >= self.settings.tries:
+        if self._is_spent(pend, pend.request.to):
             self._suspect(pend.request.to)
             self._target_dead()
             return
-        self._later(self._backoff_us(pend.tried), alarm)
-        pend.tried += 1
+        self._wait_on(pend, alarm)
         self._say(pend.request.to, pend.request)
 
     def _settled_by(self, to: Ref, by: Ref, op: int) -> SetR | None:
@@ -209,7 +221,8 @@ class Links(Looking):
         pend = self.pend
         if to != self.me or pend is None or pend.request.op != op or pend.request.to != by:
             return None
-        self._forgive(by)
+        self.heard(by)
+        self._answered(pend)
         self.pend = None
         return pend.request
 
@@ -222,6 +235,7 @@ class Links(Looking):
             self._depart()
             return
         was_ins = self.state == INS
+        former = self.left
         if request.new_num > self.lnum or (was_ins and self.lnum == request.new_num):
             self._take_left(ack.by, request.new_num, ack.lefts)
         if request.kind == INSERT:
@@ -230,6 +244,8 @@ class Links(Looking):
             self._take_right(request.cur, ack.num, confirmed=False)
             if was_ins:
                 self._become_member()
+        if not was_ins:
+            self.introduce(former, ack.by)
 
     @handles(SetRNak)
     def on_nak(self, sender: Address, nak: SetRNak) -> None:
@@ -284,11 +300,11 @@ class Links(Looking):
             self.check()
 
     _CALLS: ClassVar[Mapping[type, Callable[..., None]]] = {  # what a node may say to itself
-        SetR: Looking.on_set_r,
-        SetL: Looking.on_set_l,
-        SetLAck: Looking.on_set_l_ack,
-        Check: Looking.on_check,
-        Stat: Looking.on_stat,
+        SetR: Merging.on_set_r,
+        SetL: Merging.on_set_l,
+        SetLAck: Merging.on_set_l_ack,
+        Check: Merging.on_check,
+        Stat: Merging.on_stat,
         SetRAck: on_ack,
         SetRNak: on_nak,
         Gone: on_gone,

@@ -3,12 +3,17 @@
 The walk only reads: it asks a node on the left who is on its right, and goes on to whoever that is until it arrives
 at itself. What changes anything is again the comparing SetR. Of several repairers one wins, the others look again.
 Failures are noticed only from the right: each node is looked at by one other.
+
+From the second attempt on all that are known on the left are asked: neighbours that died together are found dead
+together, and those that answer show that the silence is not the observer's own.
 """
 
+from abc import abstractmethod
+
 from implicast.overlay.links.holder import Holder
-from implicast.overlay.links.messages import INSERT, REPLACE, Check, CheckNow, CheckRound, RetryCheck, Stat
+from implicast.overlay.links.messages import INSERT, REPLACE, Check, CheckNow, CheckRound, Found, RetryCheck, Stat
 from implicast.overlay.links.refs import Number, Ref, cut_list, lies_between
-from implicast.overlay.links.state import IN, Walk
+from implicast.overlay.links.state import IN, OUT, Walk
 from implicast.peer.contract import Address, handles
 
 
@@ -17,20 +22,31 @@ class Looking(Holder):
 
     __slots__ = ()
 
+    @abstractmethod
     def request(self, kind: int, target: Ref, new: Ref, cur: Ref, cur_num: Number, new_num: Number) -> None:
-        raise NotImplementedError
+        """Ask a holder to change its right pointer."""
 
     def check(self) -> None:
         """Look to the left now, if nothing else is under way."""
         if self.state == IN and self.pend is None and self.walk is None:
             known = [self.left, *(ref for ref in self.lefts if ref != self.left)]
             rest = [ref for ref in known if not self._is_lost(ref) and ref != self.me]
+            if not rest and self.detector is not None:
+                rest = self._nearest_acquaintance()
             self.look([*rest, self.me])
+
+    def _nearest_acquaintance(self) -> list[Ref]:
+        """Who knows nobody on its left any more begins as near as it can: a walk over itself goes round the ring."""
+        nearest = self.me
+        for ref in self.above.acquaintances():
+            if ref.address != self.address and not self._is_lost(ref) and lies_between(nearest, ref, self.me):
+                nearest = ref
+        return [nearest] if nearest != self.me else []
 
     def look(self, rest: list[Ref], reached_from: tuple[Ref, Number] | None = None) -> None:
         self.token += 1
-        self.walk = Walk(self.token, rest[0], reached_from, rest[1:])
-        self.host.after(self.settings.rto_us, RetryCheck(self.token))
+        self.walk = Walk(self.token, rest[0], reached_from, rest[1:], [])
+        self._begin_waiting(self.walk, RetryCheck(self.token))
         self._ask_who_is_right_of(rest[0])
 
     def _ask_who_is_right_of(self, ref: Ref) -> None:
@@ -41,28 +57,47 @@ class Looking(Holder):
         walk = self.walk
         if walk is None or walk.token != alarm.token:
             return
-        if self.settings.tries and walk.tried >= self.settings.tries:
-            self._suspect(walk.at)
+        if self._is_spent(walk, walk.at):
+            for ref in (walk.at, *self._asked_beside(walk)):
+                self._suspect(ref)
             self.walked_into_nobody(walk)
             return
-        self._later(self._backoff_us(walk.tried), alarm)
-        walk.tried += 1
+        self._wait_on(walk, alarm)
         self._ask_who_is_right_of(walk.at)
+        if self.detector is not None:
+            for ref in self._asked_beside(walk):
+                self._ask_who_is_right_of(ref)
+
+    def _asked_beside(self, walk: Walk) -> list[Ref]:
+        """Those of the list that have not answered yet."""
+        return [ref for ref in walk.rest if ref != self.me and ref not in walk.living]
 
     def walked_into_nobody(self, walk: Walk) -> None:
         """The node that was asked is lost: mend where it was reached from, else begin with the next of the list."""
         self.walk = None
         if walk.reached_from is not None:
             self.settle(walk.reached_from[0], walk.at, walk.reached_from[1])
-        elif walk.rest:
-            self.look(walk.rest)
+            return
+        rest = [ref for ref in walk.rest if not self._is_lost(ref)]
+        if rest == [self.me] and self.detector is not None:
+            rest = [*self._nearest_acquaintance(), self.me]
+        if rest:
+            self.look(rest)
 
     @handles(Stat)
     def on_stat(self, sender: Address, stat: Stat) -> None:
         walk = self.walk
-        if stat.to != self.me or walk is None or stat.token != walk.token or stat.by != walk.at:
+        if stat.to != self.me:
             return
-        self._forgive(stat.by)
+        self.heard(stat.by)
+        if walk is None or stat.token != walk.token:
+            return
+        if stat.by != walk.at:
+            if self.detector is not None and stat.by in walk.rest and stat.by not in walk.living:
+                walk.living.append(stat.by)
+                self.detector.ease()
+            return
+        self._answered(walk)
         self.walk = None
         if stat.num is None or self.state != IN or self.pend is not None:
             return  # still being inserted: nothing can be said; the next check will
@@ -70,8 +105,17 @@ class Looking(Holder):
             self._arrived(stat, stat.num)
         elif lies_between(stat.by, stat.right, self.me) and not self._is_lost(stat.right):
             self.look([stat.right], (stat.by, stat.num))
+        elif self._left_is_nearer(stat):
+            self._say(self.left, Found(self.left, stat.by, stat.right, stat.num))
         else:
             self.settle(stat.by, stat.right, stat.num)
+
+    def _left_is_nearer(self, stat: Stat) -> bool:
+        """Whether it is the left neighbour's business: it stands between this node and one that passes both over."""
+        return (
+            self.left != self.me and self.left != stat.right and not self._is_lost(self.left)
+            and lies_between(stat.by, self.left, self.me)
+        )  # fmt: skip
 
     def _arrived(self, stat: Stat, num: Number) -> None:
         """At the node whose right is this one."""
@@ -79,7 +123,7 @@ class Looking(Holder):
         if num > self.lnum:
             self._take_left(stat.by, num, lefts)
         elif stat.by == self.left and num == self.lnum:
-            self.lefts = lefts
+            self._take_lefts(lefts)
         else:
             self.settle(stat.by, self.me, num)
 
@@ -100,6 +144,6 @@ class Looking(Holder):
 
     @handles(CheckRound)
     def on_check_round(self, alarm: CheckRound) -> None:
-        if alarm.life == self.me.life and self.state != "out":
+        if alarm.life == self.me.life and self.state != OUT:
             self.check()
             self._start_checking()

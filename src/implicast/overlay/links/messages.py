@@ -166,6 +166,13 @@ class CheckRound(Message):
     life: int
 
 
+class MergeRound(Message):
+    """Rings when a node should look at its place from outside."""
+
+    upkeep: ClassVar[bool] = True
+    life: int
+
+
 class GraceOver(Message):
     """Rings when a life that has left need not be remembered any more."""
 

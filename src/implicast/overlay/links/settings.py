@@ -32,3 +32,18 @@ class LinkSettings:
     """A look-up for a place is dropped after so many hops; its seeker asks again."""
     gone_max: int = 64
     """Departed lives that are remembered."""
+    merge_us: int = 0
+    """Period of the look from outside, which merges rings that fell apart; 0: never."""
+    health_max: int = 4
+    """An observer in bad health waits up to 1 + this times as long; 0: its own health does not matter."""
+    leave_us: int = 30_000_000
+    """Where peers crash, a leaver that could not be let go for so long goes as if it had crashed."""
+    missed_max: int = 64
+    """Nodes that fell silent and are asked again now and then: a partition may have ended."""
+    seen_max: int = 1024
+    """Askers whose last answers are remembered."""
+
+    @classmethod
+    def living(cls, check_us: int = 5_000_000, tries: int = 5, merge_us: int = 15_000_000) -> "LinkSettings":
+        """For a world in which peers crash: they are looked at, suspected, and sought again."""
+        return cls(check_us=check_us, tries=tries, merge_us=merge_us)
