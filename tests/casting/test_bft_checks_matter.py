@@ -8,7 +8,10 @@ from bft_network import EVERYONE, Network, tagged
 
 from implicast.casting.bft.gate import ALL_CHECKS
 from implicast.casting.bft.messages import Hop, Source
+from implicast.overlay.skip_graph.graph import SkipGraph
+from implicast.overlay.skip_graph.table import Level, Table
 from implicast.peer.events import Notice
+from implicast.peer.identity import Certificate
 
 N = 120
 
@@ -67,6 +70,21 @@ def test_check_2_keeps_a_single_liar_from_preempting_everyone() -> None:
     assert arrival(ALL_CHECKS, liars, preempt=True, any_level=True) == arrival(ALL_CHECKS, liars, preempt=False) == 1.0
 
 
+@pytest.mark.parametrize("check_2", [True, False])
+def test_check_2_leaves_a_liar_only_the_doors_of_its_own_rings(check_2: bool) -> None:
+    """Also where the fifth check is on: without the second one certificate opens every door for the genuine message."""
+    network = Network(N, ALL_CHECKS if check_2 else ALL_CHECKS - {2}, plain=True, k=3)
+    source = network.cast(0, EVERYONE)[0][1].source
+    liar = next(each for each in range(1, N) if network.common(0, each) == 0)
+    opened = 0
+    for victim in (each for each in range(1, N) if each != liar):
+        proper = min(network.common(0, victim), source.start)
+        network.hand(victim, network.hop(liar, source, proper))
+        opened += network.members[victim].seen.get(source.name) is not None
+
+    assert opened == (0 if check_2 else N - 2), "who differs from the source in the first digit is in step with nobody"
+
+
 @pytest.mark.parametrize("check_1", [True, False])
 def test_check_1_keeps_forged_payloads_out(check_1: bool) -> None:
     network = Network(N, ALL_CHECKS if check_1 else ALL_CHECKS - {1})
@@ -98,15 +116,74 @@ def test_check_3_keeps_random_next_hops_from_spreading(check_3: bool) -> None:
     assert (drawn_in == 0) is check_3
 
 
-def test_check_4_keeps_a_level_that_is_not_there_from_breaking_the_receiver() -> None:
+def lists_beyond_the_top(graph: SkipGraph, key: bytes) -> Table[Certificate]:
+    """What a careless peer has: lists of ever smaller rings, up to the one in which it is alone."""
+    table = graph.standing.table(key)  # type: ignore[union-attr]
+    levels = list(table.levels)
+    ring = [node for node, fresh in zip(levels[-1].nodes, levels[-1].fresh, strict=True) if not fresh]
+    while len(ring) > 1:
+        number, owner = len(levels), table.owner
+        near = [graph.vectors.common(owner.vector, node.vector) > number for node in ring]
+        levels.append(Level(ring, ring.index(owner), True, [not each for each in near]))
+        ring = [node for node, is_near in zip(ring, near, strict=True) if is_near]
+    return Table(table.owner, levels)
+
+
+def from_above(network: Network, source: Source, liars: frozenset[int]) -> list[tuple[int, Hop]]:
+    """Every honest place gets the genuine message from a liar in a ring too small for it to have a list of."""
+    hops = []
+    for victim in (each for each in range(N) if each not in liars and each != source.cast.publisher):
+        top = len(network.members[0].graph.standing.table(network.place(victim).key).levels) - 1  # type: ignore[union-attr]
+        level, liar = max((network.common(liar, victim), liar) for liar in sorted(liars))
+        if top < level < source.start:
+            hops.append((victim, network.hop(liar, source, level)))
+    return hops
+
+
+def work(checks: frozenset[int], attack: bool) -> tuple[int, int]:
+    """Messages that the honest send for some casts, and attempts made to have them send more."""
+    network, liars = Network(N, checks, plain=True, k=2), drawn_liars(0.3, seed=3)
+    carried = attempts = 0
+    for publisher in [each for each in range(N) if each not in liars][:30]:
+        sent = network.cast(publisher, EVERYONE)
+        early = from_above(network, sent[0][1].source, liars) if attack else []
+        network.carry([*early, *sent], silent=liars)
+        carried, attempts = carried + network.carried - len(early), attempts + len(early)
+    return carried, attempts
+
+
+def test_check_4_keeps_peers_from_working_in_rings_too_small_for_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The paper's gate has no fifth check: there a message from above its receiver's top sets off needless duties."""
+    paper = ALL_CHECKS - {5}
+    silence, _ = work(paper, attack=False)
+    monkeypatch.setattr(SkipGraph, "table", lists_beyond_the_top)
+
+    careless, attempts = work(paper - {4}, attack=True)
+
+    assert attempts > 20
+    assert careless > silence + attempts / 2
+    monkeypatch.undo()
+    assert work(paper, attack=True) == (silence, attempts)
+    assert work(ALL_CHECKS, attack=True) == (work(ALL_CHECKS, attack=False)[0], attempts)
+
+
+@pytest.mark.parametrize("check_4", [True, False])
+def test_check_4_keeps_a_source_from_starting_where_nobody_has_k_senders(
+    check_4: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lying source names a level at which its victim is nearly alone: whoever it serves has it as only sender."""
     from test_bft_gate import a_level_beyond
 
-    careless, careful = Network(30, ALL_CHECKS - {4}), Network(30)
+    network = Network(30, ALL_CHECKS if check_4 else ALL_CHECKS - {4})
+    victim, hop = a_level_beyond(network)
+    if not check_4:
+        monkeypatch.setattr(SkipGraph, "table", lists_beyond_the_top)
 
-    with pytest.raises(IndexError):
-        careless.hand(*a_level_beyond(careless))
-    counted, _ = careful.hand(*a_level_beyond(careful))
-    assert counted == {"too_high": 1}
+    counted, done = network.hand(victim, hop)
+
+    served = [entry for entry in done if entry[0] == "send"]
+    assert (len(served) == 0) is check_4
+    assert counted == ({"too_high": 1} if check_4 else {})
 
 
 @pytest.mark.parametrize("check_6", [True, False])

@@ -11,6 +11,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "overlay"))
 from test_skip_graph_joining import Town
 
 
+MET = (42, 284, 296, 301, 427, 962, 1057, 1252, 1422, 1524, 1547, 1791, 1887, 1898)
+"""Schedules that found faults: witnesses that answered from old lists in the middle of their own search, leavers that
+knew nobody for a newcomer, leavers that forgot whom they had asked, gaps hidden by later newcomers."""
+
+
 def run(seed: int) -> list[str]:
     """A town of up to 25 in which up to 20 newcomers and leavers follow each other within milliseconds."""
     rng = Random(seed)
@@ -30,11 +35,12 @@ def run(seed: int) -> list[str]:
 
 
 def test_lists_are_exact_after_random_joins_and_leaves() -> None:
-    for seed in range(12):
+    for seed in (*range(12), *MET):
         assert run(seed) == [], f"replay: seed {seed}"
 
 
 @pytest.mark.long
-def test_lists_are_exact_after_hundreds_of_random_schedules() -> None:
-    for seed in range(12, 400):
+@pytest.mark.timeout(1800)
+def test_lists_are_exact_after_thousands_of_random_schedules() -> None:
+    for seed in range(12, 4_000):
         assert run(seed) == [], f"replay: seed {seed}"

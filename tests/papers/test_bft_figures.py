@@ -3,6 +3,8 @@
 The published plots are lost; the figures beside ours are those of an independent trial of the same algorithm.
 """
 
+import statistics
+
 import pytest
 
 from implicast.casting.bft.multicast import Arc, Halves, duty
@@ -71,7 +73,7 @@ def test_messages_per_node_tend_to_k_and_smaller_ranges_cost_more() -> None:
     assert abs(at_1600 - 4) < abs(at_100[0.25] - 4)
 
 
-@pytest.mark.parametrize(("f", "k"), [(0.1, 4), (0.3, 4), (0.1, 6), (0.3, 6), (0.1, 2)])
+@pytest.mark.parametrize(("f", "k"), ARRIVAL)
 def test_arrival_under_silence_is_as_in_the_trial(f: float, k: int) -> None:
     row = arrival_row(1_000, k, f, multicasts=20)
 
@@ -82,10 +84,21 @@ def test_arrival_under_silence_is_as_in_the_trial(f: float, k: int) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize(("f", "k"), ARRIVAL)
 def test_arrival_at_the_published_size_is_as_in_the_trial(f: float, k: int) -> None:
-    """5 overlays, 100 multicasts each. At k = 2, f = 0.3 single overlays differ by 0.05, so 0.02 is one deviation."""
+    """5 overlays, 100 multicasts each."""
     row = arrival_row(1_000, k, f)
 
     assert figure(row, "arrival") == pytest.approx(ARRIVAL[f, k], abs=0.02)
+
+
+@pytest.mark.long
+def test_the_trial_lies_where_runs_of_the_published_size_fall() -> None:
+    """k = 2, f = 0.3: overlays differ by 0.03, so means over five differ by 0.01; the trial is one such mean."""
+    means = [figure(arrival_row(1_000, 2, 0.3, seed=seed), "arrival") for seed in range(20)]
+    mean, deviation = statistics.mean(means), statistics.stdev(means)
+
+    assert mean == pytest.approx(ARRIVAL[0.3, 2], abs=0.02)
+    assert abs(mean - ARRIVAL[0.3, 2]) < 2 * deviation
+    assert 0.005 < deviation < 0.02
 
 
 @pytest.mark.long
@@ -110,10 +123,11 @@ def test_with_a_fifth_colluding_arrival_is_the_same_as_under_silence() -> None:
 
 
 def test_preemption_without_check_5_costs_a_third_of_arrival_and_with_it_nothing() -> None:
+    """Half of the nodes in range, as in the trial of silence; colluders act together once one of them has the message."""
     without = figure(preemption_row(400, 4, 0.1, check_5=False, multicasts=40), "arrival")
     with_it = figure(preemption_row(400, 4, 0.1, check_5=True, multicasts=40), "arrival")
 
-    assert without == pytest.approx(0.709, abs=0.03)
+    assert without == pytest.approx(0.709, abs=0.02)
     assert with_it == pytest.approx(1.0, abs=0.002)
 
 

@@ -95,10 +95,10 @@ def silence(overlay: Overlay, source: Spot, arc: Arc, faulty: Sequence[bool]) ->
 
 
 def spread(overlay: Overlay, source: Spot, arc: Arc, faulty: Sequence[bool], attack: Attack = silence) -> Spread:
-    """One multicast, in rounds of one hop. The faulty never forward; they attack once, right after the first hop.
+    """One multicast, in rounds of one hop. The faulty never forward; they attack once, when one of them has it.
 
-    Colluders are taken to know the message as soon as it has left the source: the worst that can be in a network.
-    Copies of one round arrive in the order sent; it does not matter, as all honest copies to a node carry one level.
+    From then on all colluders know the message and reach anyone; their copies come first in the round.
+    Honest copies of one round arrive in the order sent; it does not matter, as all to a node carry one level.
     """
     table = overlay.graph.table(source.key)
     start = start_level(table, arc, overlay.halves)
@@ -109,11 +109,13 @@ def spread(overlay: Overlay, source: Spot, arc: Arc, faulty: Sequence[bool], att
         outcome.hops[source.number] = 0
         frontier += _serve(outcome, overlay.legs(source, start, arc), 1)
     frontier += _serve(outcome, [leg], 1)
-    frontier += _attacked(overlay, outcome, attack(overlay, source, arc, faulty))
-    hop = 1
+    hop, known = 1, False
     while frontier:
         hop += 1
         following: list[tuple[Spot, int]] = []
+        if not known and any(faulty[spot.number] for spot, _ in frontier):
+            known = True
+            following += _attacked(overlay, outcome, attack(overlay, source, arc, faulty), hop)
         for spot, level in frontier:
             if level and not faulty[spot.number]:
                 following += _serve(outcome, overlay.legs(spot, level, arc), hop)
@@ -121,11 +123,11 @@ def spread(overlay: Overlay, source: Spot, arc: Arc, faulty: Sequence[bool], att
     return outcome
 
 
-def _attacked(overlay: Overlay, outcome: Spread, levels: dict[int, int]) -> list[tuple[Spot, int]]:
+def _attacked(overlay: Overlay, outcome: Spread, levels: dict[int, int], hop: int) -> list[tuple[Spot, int]]:
     """Those who have not met the message yet take it from the colluders."""
     victims = [number for number in levels if outcome.hops[number] is None]
     for number in victims:
-        outcome.hops[number] = 2
+        outcome.hops[number] = hop
     return [(overlay.spots[number], levels[number]) for number in victims]
 
 
@@ -185,7 +187,7 @@ def arrival_row(
 
 
 def preemption_row(
-    n: int, k: int, f: float, check_5: bool, share: float = 0.2, seed: int = 0, overlays: int = OVERLAYS,
+    n: int, k: int, f: float, check_5: bool, share: float = 0.5, seed: int = 0, overlays: int = OVERLAYS,
     multicasts: int = ARRIVAL_MULTICASTS,
 ) -> Row:  # fmt: skip
     """Arrival when the faulty collude and give everyone they can the genuine message early, at too low a level.

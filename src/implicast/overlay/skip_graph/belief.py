@@ -54,6 +54,10 @@ class Belief:
                 self._mute[said.certificate.serial] = muted_us
         return flaw is None
 
+    def has_left(self, certificate: Certificate) -> bool:
+        """Whether its holder said farewell."""
+        return certificate.serial in self._gone
+
     def departed(self, farewell: Claim) -> None:
         self._gone[farewell.certificate.serial] = farewell.sent_us
         if len(self._gone) > GONE_MAX:

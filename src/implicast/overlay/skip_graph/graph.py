@@ -20,6 +20,7 @@ from implicast.overlay.skip_graph.messages import (
     Claim,
     Farewell,
     Heard,
+    Look,
     Neighbours,
     Refresh,
     Waiting,
@@ -41,8 +42,12 @@ PATIENCE_US = 1_000_000
 
 NEIGHBOURS_MAX = 1_024
 """Named in one answer; honest ones name 50 to 200. A liar must not keep us checking certificates."""
-FAREWELLS_MAX = 256
-"""Farewells kept at hand for those who ask after a place that was left: old answers of others still name it."""
+LOOK_US = 1_000_000
+"""After somebody has gone, before one looks for others: witnesses that have not heard of it yet would hide them."""
+LOOKS_MAX = 8
+"""Looks in a row for the sake of witnesses that name the departed: liars may do so for ever."""
+LEFT_MAX = 256
+"""Places that were left, kept at hand for those who ask after them: old answers of others still name them."""
 
 Question = tuple[bytes, bytes]
 """Our place, and whom it waits for: the key of a place, or an address whose places need not be known."""
@@ -53,7 +58,7 @@ class SkipGraph(Part):
     """The places of one peer and all that keeps them listed where they belong."""
 
     __slots__ = (
-        "_arrived", "_farewells", "_period_us", "_signer", "_unanswered", "belief", "k", "places", "standing",
+        "_arrived", "_left", "_looking", "_period_us", "_signer", "_unanswered", "belief", "k", "places", "standing",
         "vectors",
     )  # fmt: skip
 
@@ -71,8 +76,9 @@ class SkipGraph(Part):
         self.k, self.vectors, self.standing = k, vectors, standing
         self.belief, self._signer = Belief(host, trust), signer
         self.places: dict[bytes, Place] = {}
-        self._farewells: dict[bytes, Farewell] = {}
+        self._left: dict[bytes, tuple[Farewell, Table[Certificate]]] = {}
         self._period_us = 0
+        self._looking = False
         self._unanswered: Pending[Question, Request] = Pending(host, Waiting(), PATIENCE_US)
         self._arrived: dict[bytes, Callable[[], None]] = {}
 
@@ -121,10 +127,11 @@ class SkipGraph(Part):
         if self.standing is not None:
             self.standing.remove(key)
             return
-        farewell = self._farewells[key] = Farewell(claim(self._signer, GONE, place.certificate, self.host.now_us))
-        if len(self._farewells) > FAREWELLS_MAX:
-            del self._farewells[next(iter(self._farewells))]
-        for address in dict.fromkeys((*(node.address for node in place.wide.contacts()), *place.askers)):
+        farewell = Farewell(claim(self._signer, GONE, place.certificate, self.host.now_us))
+        self._left[key] = (farewell, place.wide)
+        if len(self._left) > LEFT_MAX:
+            del self._left[next(iter(self._left))]
+        for address in place.acquaintances():
             if address == self.address:
                 self.on_farewell(address, farewell)
             else:
@@ -182,8 +189,17 @@ class SkipGraph(Part):
             return
         self._unanswered.answer((told.claimant, whom))
         place.waiting.pop(whom, None)
-        place.learn([node for node in told.nodes[:NEIGHBOURS_MAX] if self.belief.sound(node)])
+        place.learn([node for node in told.nodes[:NEIGHBOURS_MAX] if self._credit(place, node)])
         self._go_on(place)
+
+    def _credit(self, place: Place, node: Certificate) -> bool:
+        """Whether to believe that somebody is there whom another named."""
+        if self.belief.sound(node):
+            return True
+        if self.belief.has_left(node) and place.looks < LOOKS_MAX:
+            place.doubt(node)
+            self._look_later()
+        return False
 
     @handles(Heard)
     def on_heard(self, sender: Address, heard: Heard) -> None:
@@ -214,7 +230,7 @@ class SkipGraph(Part):
         if place.searching:
             place.give_up(whom)
         elif whom in place.known:
-            self._mend(place, whom)
+            self._drop(place, whom)
 
     # --- keeping fresh
 
@@ -248,12 +264,18 @@ class SkipGraph(Part):
         self.host.send(sender, Neighbours(asked.key, about.key, told))
 
     def _answer_for_nobody(self, sender: Address, ask: Ask) -> None:
-        if not ask.place:
-            self.host.send(sender, Neighbours(b"", ask.claim.certificate.key, ()))
-        elif ask.place in self._farewells:
-            self.host.send(sender, self._farewells[ask.place])
-        else:
+        """Who has left still says whom it knew: a newcomer all of whose introducers leave just now would be alone."""
+        about = ask.claim.certificate
+        if ask.place and ask.place not in self._left:
             self.belief.refusals["unknown_place"] += 1
+        elif not self._left:
+            self.host.send(sender, Neighbours(b"", about.key, ()))
+        else:
+            farewell, table = self._left[ask.place or next(reversed(self._left))]
+            told = answer(table, self.vectors, self.k, about)
+            named = tuple(node for node in told if node.key not in self._left)
+            self.host.send(sender, Neighbours(ask.place, about.key, named))
+            self.host.send(sender, farewell)
 
     @handles(Announce)
     def on_announce(self, sender: Address, announce: Announce) -> None:
@@ -276,8 +298,8 @@ class SkipGraph(Part):
             asked = place.waiting.pop(leaver.key, None)
             self._unanswered.answer((place.key, leaver.key))
             if leaver.key in place.known and place.known[leaver.key].serial <= leaver.serial:
-                self._mend(place, leaver.key)
-            elif asked:
+                self._drop(place, leaver.key)
+            if asked:
                 self._go_on(place)
 
     def learn(self, revocation: Revocation) -> bool:
@@ -287,13 +309,25 @@ class SkipGraph(Part):
         revoked = frozenset(revocation.serials)
         for place in list(self.places.values()):
             for key in [key for key, node in place.known.items() if node.serial in revoked]:
-                self._mend(place, key)
+                self._drop(place, key)
         return True
 
-    def _mend(self, place: Place, gone: bytes) -> None:
-        """Take an entry out and look for whoever is to be listed in its stead."""
-        place.mend(gone)
-        self._go_on(place)
+    def _drop(self, place: Place, gone: bytes) -> None:
+        """Take an entry out. One looks for whoever is to be listed in its stead when all have had the news."""
+        place.drop(gone)
+        self._look_later()
+
+    def _look_later(self) -> None:
+        if not self._looking:
+            self._looking = True
+            self.host.after(LOOK_US, Look())
+
+    @handles(Look)
+    def on_look(self, alarm: Look) -> None:
+        self._looking = False
+        for place in [place for place in self.places.values() if place.ends]:
+            place.look()
+            self._go_on(place)
 
 
 def whoever(address: Address) -> bytes:

@@ -65,6 +65,10 @@ class Refresh(Message):
     upkeep: ClassVar[bool] = True
 
 
+class Look(Message):
+    """Rings when lists from which somebody has gone are to be looked at."""
+
+
 class Waiting(Message):
     """Rings when questions or announcements have gone unanswered for long enough."""
 

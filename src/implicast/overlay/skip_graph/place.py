@@ -10,7 +10,7 @@ the witnesses that an honest introducer named.
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
-from implicast.overlay.skip_graph.table import Table, every_class, table_of
+from implicast.overlay.skip_graph.table import Level, Table, every_class, table_of
 from implicast.peer.contract import Address
 from implicast.peer.identity import Certificate
 from implicast.space.vector import Vectors
@@ -19,6 +19,8 @@ PURSUED = 2
 """How many on each side of the newcomer are asked of every single answer."""
 ASKERS_MAX = 128
 """The last to ask, told too when the place is left: they may list it though it does not list them."""
+KNOWN_MAX = 512
+"""Others that a place takes in before it cuts its lists again; a table has 50."""
 ASKED_MAX = 2_048
 """An end to searching, whatever others answer: many times the 100 that a join needs."""
 
@@ -27,26 +29,43 @@ class Place:
     """A certificate, those known around it, the lists cut from them, and the wider every-class lists."""
 
     __slots__ = (
-        "asked", "askers", "certificate", "k", "known", "queue", "searching", "silent", "table", "turn",
-        "vectors", "waiting", "wide",
+        "_stale", "_table", "_wide", "asked", "askers", "certificate", "ends", "k", "known", "looks", "queue",
+        "searching", "silent", "turn", "vectors", "waiting",
     )  # fmt: skip
 
     def __init__(self, certificate: Certificate, k: int, vectors: Vectors) -> None:
         self.certificate, self.vectors, self.k = certificate, vectors, k
         self.known: dict[bytes, Certificate] = {}
-        self.table: Table[Certificate] = table_of(certificate, (), k, vectors)
-        self.wide: Table[Certificate] = every_class(certificate, (), k, vectors)
+        self._table: Table[Certificate] = table_of(certificate, (), k, vectors)
+        self._wide: Table[Certificate] = every_class(certificate, (), k, vectors)
+        self._stale = False  # whether anything was learned since the lists were cut
         self.searching = False
         self.asked: dict[bytes, Certificate] = {}
         self.queue: dict[bytes, Certificate] = {}
         self.waiting: dict[bytes, int] = {}  # whom, how often asked
         self.askers: dict[Address, None] = {}  # the latest, oldest first
         self.turn = b""
+        self.looks = 0  # in a row that found nobody new
+        self.ends: dict[bytes, Certificate] = {}  # of lists from which somebody has gone since one last looked
         self.silent: set[bytes] = set()  # who did not answer in this search
 
     @property
     def key(self) -> bytes:
         return self.certificate.key
+
+    @property
+    def table(self) -> Table[Certificate]:
+        """The lists by the rule over all that is known, also in the middle of a search: others may ask any time."""
+        if self._stale:
+            self._cut()
+        return self._table
+
+    @property
+    def wide(self) -> Table[Certificate]:
+        """The every-class lists."""
+        if self._stale:
+            self._cut()
+        return self._wide
 
     def fits(self, other: Certificate) -> bool:
         """Whether another belongs into one of the wider lists."""
@@ -58,11 +77,11 @@ class Place:
         held = self.known.get(other.key)
         if other.key == self.key or other.key in self.silent or (held is not None and held.serial >= other.serial):
             return False
-        if not self.searching and not self.fits(other):
+        # Who was let in since the lists were cut may have shortened them: then it is for the next cut to decide.
+        if not self.searching and not (self._stale and len(self.known) < KNOWN_MAX) and not self.fits(other):
             return False
         self.known[other.key] = other
-        if not self.searching:
-            self.trim()
+        self._stale = True
         return True
 
     def asked_by(self, asker: Address) -> None:
@@ -70,13 +89,23 @@ class Place:
         if len(self.askers) > ASKERS_MAX:
             del self.askers[next(iter(self.askers))]
 
+    def acquaintances(self) -> list[Address]:
+        """Who may list this place: its own wide lists, whoever asked it lately, and whoever it asked."""
+        listed = [node.address for node in (*self.wide.contacts(), *self.asked.values())]
+        return list(dict.fromkeys([*listed, *self.askers]))
+
     def trim(self) -> None:
-        """Cut the lists anew by the rule, and forget who is in none."""
+        """The lists are to be cut anew, when they are next asked for."""
+        self._stale = True
+
+    def _cut(self) -> None:
+        """Cut the lists by the rule, and forget who is in none."""
         known = self.known.values()
-        self.table = table_of(self.certificate, known, self.k, self.vectors)
-        self.wide = every_class(self.certificate, known, self.k, self.vectors)
+        self._table = table_of(self.certificate, known, self.k, self.vectors)
+        self._wide = every_class(self.certificate, known, self.k, self.vectors)
+        self._stale = False
         if not self.searching:
-            self.known = {node.key: node for node in self.wide.contacts()}
+            self.known = {node.key: node for node in self._wide.contacts()}
 
     # --- searching
 
@@ -96,25 +125,50 @@ class Place:
         self.turn = node.key
         return node
 
-    def mend(self, gone: bytes) -> None:
-        """An entry is no more: ask two witnesses at each end of every list that it shortened, then only the new."""
-        shortened = [level for level in self.wide.levels if any(node.key == gone for node in level.nodes)]
-        ends = [node for level in shortened for node in (*level.nodes[:PURSUED], *level.nodes[-PURSUED:])]
-        del self.known[gone]
+    def drop(self, gone: bytes) -> None:
+        """An entry is no more. Who stands at the ends of the lists that it shortened is to be asked (`look`).
+
+        At the ends as they are now: newcomers from further out may come before one looks and hide the gap.
+        """
+        for level in self.wide.levels:
+            if any(node.key == gone for node in level.nodes):
+                self._ask_ends(level)
+        for where in (self.known, self.queue, self.ends):
+            where.pop(gone, None)
+        self._stale = True
+
+    def doubt(self, named: Certificate) -> None:
+        """A witness named somebody who is gone, which may have hidden who stands behind. Look again."""
+        for level in self.wide.levels[: self.vectors.common(self.certificate.vector, named.vector) + 1]:
+            self._ask_ends(level)
+
+    def _ask_ends(self, level: Level[Certificate]) -> None:
+        for node in (*level.nodes[:PURSUED], *level.nodes[-PURSUED:]):
+            if node.key != self.key:
+                self.ends[node.key] = node
+
+    def look(self) -> None:
+        """Ask those at the ends of the shortened lists, and then only those newly found."""
+        first, self.ends = self.ends, {}
+        self.looks += 1
+        self._seek([node for node in first.values() if node.key not in self.waiting])
+
+    def _seek(self, first: Iterable[Certificate]) -> None:
+        """Search among those newly found, beginning with some."""
         if not self.searching:
             self.searching = True
             self.asked = dict(self.known)
-        for node in ends:
-            if node.key in self.known and node.key not in self.waiting:
-                self.queue[node.key] = node
-        self.trim()
+        for node in first:
+            self.queue[node.key] = node
 
     def learn(self, nodes: Sequence[Certificate]) -> None:
-        """Take one witness's answer in and follow its trail."""
-        for node in nodes:
-            self.enter(node)
+        """Take one witness's answer in and follow its trail. Nobody is listed for long without being asked itself."""
+        news = [node for node in nodes if self.enter(node)]
+        self.looks = 0 if news else self.looks
         if self.searching:
             self._want(self.nearest(nodes, PURSUED))
+        elif news:
+            self._seek([node for node in news if node.key in self.known])
 
     def give_up(self, whom: bytes) -> None:
         """Somebody does not answer: not listed on the word of others, as long as this search lasts."""
@@ -124,7 +178,6 @@ class Place:
     def next_to_ask(self) -> Certificate | None:
         """Whom to ask next; None when there is nobody. Recomputes the provisional table when the queue runs dry."""
         if not self.queue and not self.waiting and len(self.asked) < ASKED_MAX:
-            self.trim()
             self._want(self.wide.contacts())
             self._want(self.nearest(list(self.known.values()), self.k))
         if not self.queue:
