@@ -37,6 +37,8 @@ class News:
     """The newest stamp of ours that it has echoed as an heir."""
     more_us: int = -1
     """When it was last asked for a greeting."""
+    applied: tuple[int, int, int] = (-1, 0, 0)
+    """The last greeting that was learnt from (mark, gifts), and how our own atlas was after that."""
     trip_us: int = 0
     deviation_us: int = 0
 

@@ -57,7 +57,7 @@ class Greeting(Asking):
     # --- saying
 
     def hail_for(self, peer: Address) -> Hail:
-        provisional = tuple(self.of_status(PROVISIONAL))
+        provisional = tuple(self.of_status(PROVISIONAL)) if self.status else ()
         pieces = tuple(each for each in self.pieces if each not in provisional) if provisional else tuple(self.pieces)
         around = self.around() if peer in self.heirs or peer == self.syncing else ()
         gifts = tuple(title for _, title in self.gifts)
@@ -111,7 +111,9 @@ class Greeting(Asking):
         if hail.mark >= news.mark:
             news.mark, news.heirs, news.leaving = hail.mark, hail.heirs, hail.leaving
             self.estate_hailed(sender, hail)
-            self._learn_from(sender, hail)
+            if news.applied != (hail.mark, len(hail.gifts), self.version):
+                self._learn_from(sender, hail)
+                news.applied = (hail.mark, len(hail.gifts), self.version)
         self.host.send(sender, Echo(hail.stamp_us, self.mark, own_us, self.holds_estate(sender)))
 
     def _learn_from(self, sender: Address, hail: Hail) -> None:
@@ -126,7 +128,7 @@ class Greeting(Asking):
 
     def correct(self, peer: Address, claimed: Iterable[Title]) -> None:
         """Tell a peer of better titles than those it rests on."""
-        granted = [each for each in self.pieces if each in self.of_status(PROVISIONAL)]
+        granted = self.of_status(PROVISIONAL)
         better = {title.low: title for each in claimed for title in self.atlas.better_than(each)}
         known = [each for each in better.values() if each not in granted and each.owner != peer]
         if known:
@@ -161,16 +163,35 @@ class Greeting(Asking):
 
     # --- at each tick
 
-    def greet_due(self) -> None:
-        """Greet whom it is time to greet; in the place of a suspect, its heirs."""
-        now_us, life = self.host.now_us, self.life
+    def greet_due(self) -> bool:
+        """Greet whom it is time to greet. True if anybody who concerns us is silent or suspect.
+
+        This runs at every tick of every peer: one pass over the neighbours, 5 us.
+        """
+        now_us, known = self.host.now_us, self.news
+        stale_us = now_us - self.life.sus_us
+        due: list[Address] = []
+        troubled = False
+        for peer in self._near:
+            news = known.get(peer) or self.concern(peer)
+            if now_us >= news.next_us:
+                due.append(peer)
+            if news.suspect_us >= 0 or (news.heard_us < stale_us and news.since_us < stale_us):
+                troubled = True
+        for peer in self.heirs:
+            news = known.get(peer) or self.concern(peer)
+            if now_us - news.echo_us >= self.life.hello_us and peer not in due:
+                due.append(peer)
+        if due:
+            self.hail([each for each in due if ("hail", each) not in self.asks])
+        return troubled
+
+    def face_silence(self) -> None:
+        """Suspect the silent; in the place of suspects, greet their heirs."""
         due: dict[Address, None] = {}
-        for peer in (*self.neighbours(), *self.heirs):
+        for peer in dict.fromkeys((*self._near, *self.heirs)):
             news = self.concern(peer)
-            echo_is_old = peer in self.heirs and now_us - max(news.echo_us, 0) >= life.hello_us
-            if (now_us >= news.next_us or echo_is_old) and ("hail", peer) not in self.asks:
-                due[peer] = None
-            if news.suspect_us < 0 and now_us - max(news.heard_us, news.since_us) > life.sus_us:
+            if news.suspect_us < 0 and self.silence_us(peer) > self.life.sus_us:
                 self.suspect(peer)
             if news.suspect_us >= 0:
                 self._greet_heirs_of(news.heirs, due)

@@ -36,8 +36,8 @@ class Ground(Part):
     """Pieces, atlas, table. What changes them is in the other modules."""
 
     __slots__ = (
-        "_gap", "_lows", "_others", "_table", "atlas", "cosine", "dimensions", "gifts", "ground", "keeper", "leaving",
-        "life", "mark", "merge", "number", "pieces", "status", "unsettled",
+        "_gap", "_lows", "_near", "_others", "_table", "atlas", "cosine", "dimensions", "gifts", "ground", "keeper", "leaving",
+        "life", "mark", "merge", "number", "pieces", "status", "unsettled", "version",
     )  # fmt: skip
 
     def __init__(
@@ -58,10 +58,13 @@ class Ground(Part):
         """Titles that others should know of what we parted with, and since when."""
         self.leaving = False
         self.mark = 1
+        self.version = 0
+        """Rises whenever the atlas changes."""
         self.number = host.rng.getrandbits(40)
         """Names transfers, hops and backups; it starts anywhere, so that a second life is not taken for the first."""
         self._others: list[Title] = []
         self._lows: list[int] = []
+        self._near: list[Address] = []
         self._table: Table | None = None
         self._gap: tuple[int, int] | None = None
 
@@ -77,7 +80,8 @@ class Ground(Part):
         return not self._others
 
     def neighbours(self) -> list[Address]:
-        return sorted({each.owner for each in self._others})
+        """Owners of ground next to ours, in order."""
+        return self._near
 
     def firm_pieces(self) -> list[Title]:
         return [each for each in self.pieces if each.low not in self.status]
@@ -147,6 +151,7 @@ class Ground(Part):
     def resurvey(self) -> None:
         """The atlas has changed: forget what does not concern us, find out what answers and who is around."""
         before = self.pieces
+        self.version += 1
         self.pieces = sorted(self.atlas.of(self.address), key=lambda title: title.low)
         if self.pieces:
             self._prune()
@@ -158,6 +163,7 @@ class Ground(Part):
             (each for each in self.atlas.titles.values() if each.owner != self.address), key=lambda title: title.low
         )
         self._lows = [each.low for each in self._others]
+        self._near = sorted({each.owner for each in self._others})
         self._table = None
         self._gap = gap_beside(self.pieces, list(self.atlas.titles.values()), self.dimensions)
 

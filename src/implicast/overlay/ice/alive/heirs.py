@@ -1,6 +1,6 @@
 """Heirs and estates: whoever may have to act in an owner's place holds a copy of all the owner keeps, beforehand.
 
-An owner picks its heirs among its neighbours, copies its whole estate to each (`Copy`), and from then on every change
+An owner picks its heirs among its neighbours, copies its whole estate to each (`CopyEstate`), and from then on every change
 (`Backup`). A batch *counts* when every heir, and whoever is being copied to, has acknowledged it: only then may the
 keeper call anything complete. The echo rule: an owner that none of its heirs has echoed for `self_us` is doubtful and
 answers nothing, so it has fallen silent before anybody takes its place.
@@ -13,7 +13,7 @@ from implicast.overlay.ice.alive.asking import Ask
 from implicast.overlay.ice.alive.carrying import Carrying
 from implicast.overlay.ice.alive.estate import Item, Keeper
 from implicast.overlay.ice.alive.ground import SEIZED
-from implicast.overlay.ice.alive.messages import BackedUp, Backup, Circle, Copied, Copy, Hail, NoEstate
+from implicast.overlay.ice.alive.messages import BackedUp, Backup, Circle, Copied, CopyEstate, Hail, NoEstate
 from implicast.overlay.ice.alive.settings import Life
 from implicast.overlay.ice.atlas import tract_of
 from implicast.overlay.ice.messages import Title
@@ -134,7 +134,7 @@ class Heirs(Carrying):
 
     def _is_fit(self, peer: Address) -> bool:
         news = self.news.get(peer)
-        return news is not None and news.suspect_us < 0 and not news.leaving and peer in self.neighbours()
+        return news is not None and news.suspect_us < 0 and not news.leaving and peer in self._near
 
     def _bury_suspects(self) -> None:
         """An heir that has been suspect for long counts no more, replaced or not: batches do not wait for it."""
@@ -176,7 +176,7 @@ class Heirs(Carrying):
         assert copying is not None
         assert peer is not None
         heirs = (*self.heirs, peer)
-        copy = Copy(
+        copy = CopyEstate(
             copying.number, copying.at, len(copying.parts), copying.serial, self.host.now_us, self.mark,
             tuple(self.pieces), heirs, self.around(), copying.parts[copying.at],
         )  # fmt: skip
@@ -192,8 +192,8 @@ class Heirs(Carrying):
             self._excuse(peer)
             self.count_batches()
 
-    @handles(Copy)
-    def on_copy(self, sender: Address, copy: Copy) -> None:
+    @handles(CopyEstate)
+    def on_copy(self, sender: Address, copy: CopyEstate) -> None:
         self.concern(sender)
         self.heard(sender)
         estate = self.estates.get(sender)

@@ -1,12 +1,16 @@
 """The living surface as a part of a peer: what happens at each tick, and its assembled beginning."""
 
+from implicast.overlay.ice.alive.estate import Keeper
 from implicast.overlay.ice.alive.heirs import Estate
 from implicast.overlay.ice.alive.messages import Tick
 from implicast.overlay.ice.alive.seizing import Seizing
+from implicast.overlay.ice.alive.settings import Life
 from implicast.overlay.ice.atlas import Atlas
 from implicast.overlay.ice.messages import Title
-from implicast.peer.contract import Address, handles
+from implicast.peer.contract import Address, Host, handles
 
+FORGET_TICKS = 8
+"""What is to be forgotten is looked for every so many ticks."""
 LATE = 3
 """A tick that comes so many periods after the last one says that we slept."""
 
@@ -14,16 +18,33 @@ LATE = 3
 class LivingIce(Seizing):
     """One peer's share of a surface that lives."""
 
-    __slots__ = ()
+    __slots__ = ("_forgot_us",)
+
+    def __init__(
+        self, address: Address, host: Host, keeper: Keeper, life: Life, dimensions: int, cosine: float,
+        merge: bool = True,
+    ) -> None:  # fmt: skip
+        super().__init__(address, host, keeper, life, dimensions, cosine, merge)
+        self._forgot_us = 0
 
     @handles(Tick)
     def on_tick(self, tick: Tick) -> None:
-        now_us, period_us = self.host.now_us, self.life.tick_us
+        now_us = self.host.now_us
         self._notice_sleep(now_us - self.ticked_us)
         self.ticked_us = now_us
-        self.greet_due()
+        if self.greet_due():
+            self.face_silence()
         self.choose_heirs()
         self.watch()
+        self._attend()
+        if now_us - self._forgot_us > FORGET_TICKS * self.life.tick_us:
+            self._forgot_us = now_us
+            self._forget()
+        if not self.left:
+            self.host.after(self.life.tick_us, Tick())
+
+    def _attend(self) -> None:
+        """What only some peers have to see to."""
         if self._gap is not None:
             self.mend_gap()
         if self.leaving:
@@ -34,9 +55,6 @@ class LivingIce(Seizing):
             self.greet_missed()
         if self.parked:
             self.unpark()
-        self._forget()
-        if not self.left:
-            self.host.after(period_us, Tick())
 
     def _notice_sleep(self, since_us: int) -> None:
         if since_us > LATE * self.life.tick_us + self.life.rto_us:

@@ -88,7 +88,7 @@ class Accepted(Message):
     heirs: tuple[Address, ...]
 
 
-class Copy(Message):
+class CopyEstate(Message):
     """A part of an owner's estate, for a peer that is to be its heir."""
 
     number: int
@@ -206,7 +206,7 @@ class Depart(Message):
 
 
 KINDS: tuple[type, ...] = (
-    Hail, Echo, More, Titles, Passed, Enter, Who, HandOver, Taking, Accepted, Done, Declined, Copy, Copied, Backup,
-    BackedUp, NoEstate, Inquire, Witness, FindMover, Mover,
+    Hail, Echo, More, Titles, Passed, Enter, Who, HandOver, Taking, Accepted, Done, Declined, CopyEstate, Copied,
+    Backup, BackedUp, NoEstate, Inquire, Witness, FindMover, Mover,
 )  # fmt: skip
 """What travels; the others are alarms."""

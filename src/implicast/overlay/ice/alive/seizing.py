@@ -75,10 +75,14 @@ class Seizing(Leaving):
 
     def watch(self) -> None:
         """At each tick: has anybody whose place we would have to take been silent for too long?"""
-        for owner in sorted({*self.estates, *self.neighbours()}):
-            rank, wait_us = self._rank_of(owner)
-            if self.silence_us(owner) > wait_us and self._may_ask(owner) and (self.pieces or owner in self.estates):
-                self.inquire(owner, rank, seizes=True)
+        since_us = self.host.now_us - self.life.dead_us
+        known = self.news
+        for owner in (*self._near, *self.estates):
+            news = known.get(owner) or self.concern(owner)
+            if news.heard_us < since_us and news.since_us < since_us and self._may_ask(owner):
+                rank, wait_us = self._rank_of(owner)
+                if self.silence_us(owner) > wait_us and (self.pieces or owner in self.estates):
+                    self.inquire(owner, rank, seizes=True)
         receipt = self.receipt
         if receipt is not None and receipt.held and self._may_ask(receipt.giver):
             self._watch_giver(receipt)

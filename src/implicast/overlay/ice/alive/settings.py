@@ -87,7 +87,7 @@ class Life:
         derive("ask_us", 2 * self.rto_us + 2 * self.trip_us)
         derive("settle_us", 2 * self.trip_us + self.rto_us)
         derive("rank_us", self.ask_us + self.settle_us + self.trip_us)
-        derive("tick_us", min(_S, self.rto_us))
+        derive("tick_us", min(_S, max(self.rto_us // 2, self.hello_us // 6)))
         derive("tidy_us", max(4 * self.rto_us, self.hello_us // 4))
         derive("join_us", 6 * self.rto_us + 2 * self.trip_us)
         derive("park_us", self.dead_us)
