@@ -147,6 +147,19 @@ def test_the_compiled_next_hop_is_the_readable_one(data: st.DataObject, d: int) 
     assert hop == nearest_by_definition(own, others, latencies, [box(target, BITS, d)], d)
 
 
+@given(st.data(), st.sampled_from((2, 3, 4, 5, 6)))
+def test_a_sheet_gives_the_hop_that_the_rows_give(data: st.DataObject, d: int) -> None:
+    boxes = [box(*data.draw(prefix(8)), d) for _ in range(data.draw(st.integers(3, 9)))]
+    rows, owns = np.array([[*low, *high] for low, high in boxes]), data.draw(st.integers(1, 2))
+    latencies = np.array([data.draw(st.sampled_from((1.0, 2.0, 0.1, 1e6 / 3))) for _ in boxes[owns:]])
+    target = data.draw(st.integers(0, CODES - 1))
+
+    sheet = kernels.sheet_of(rows[:owns], rows[owns:], latencies, [7 * each for each in range(len(latencies))])
+    hop = kernels.hop_to_code(rows[:owns], rows[owns:], latencies, target, d)
+
+    assert kernels.hop_by_sheet(sheet, owns, target) == (7 * hop if hop >= 0 else -1)
+
+
 @given(st.data(), st.sampled_from((2, 3, 4)), st.sampled_from((0.0, pi / 6, pi / 3, pi / 2, 3.0, pi)))
 def test_the_compiled_clusters_are_the_readable_ones(data: st.DataObject, d: int, branch_factor: float) -> None:
     own = box(*data.draw(prefix(10)), d)

@@ -159,7 +159,13 @@ class Journal:
         return self._aside / f"{name}.parquet"
 
     def _writer(self, name: str) -> pq.ParquetWriter:
-        return pq.ParquetWriter(self._path(name), SCHEMAS[name], compression="snappy")
+        # Numbers rise slowly or repeat: as differences they take a third of the room and of the time of dictionaries.
+        schema = SCHEMAS[name]
+        words = [each.name for each in schema if pa.types.is_dictionary(each.type)]
+        numbers = {each.name: "DELTA_BINARY_PACKED" for each in schema if pa.types.is_integer(each.type)}
+        return pq.ParquetWriter(
+            self._path(name), schema, compression="snappy", use_dictionary=words, column_encoding=numbers
+        )
 
     def _flush_sends(self) -> None:
         if self._sends_at:

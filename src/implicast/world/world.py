@@ -67,6 +67,8 @@ class World:
         self._last: Message | None = None
         self._last_cause = self._last_bytes = self._last_kind = 0
         self._last_purpose = UPKEEP
+        self._came: Message | None = None
+        self._came_bytes = 0
 
     # --- the population
 
@@ -92,7 +94,7 @@ class World:
 
     def at(self, time_us: int, purpose: int, verb: Callable[[], object]) -> None:
         """Let the application do something at a time."""
-        self.push(time_us, (None, None, verb, purpose, 0))
+        self.push(time_us, (None, None, verb, purpose, 0, 0))
 
     def announce(self, name: CastId, number: int) -> None:
         """This is how the cast with this number is called; what the running verb does belongs to it."""
@@ -119,11 +121,12 @@ class World:
 
     def _handle(self, time_us: int, serial: int, what: tuple[Any, ...]) -> None:
         self.now_us, self.cause = time_us, serial
-        to, sender, thing, purpose, self.depth = what
+        to, sender, thing, purpose, self.depth, size_bytes = what
         self.purpose = purpose
         if purpose != UPKEEP:
             self.busy -= 1
         if sender is not None:
+            self._came, self._came_bytes = thing, size_bytes
             peer = self.peers.get(to)
             if peer is not None:
                 peer.receive(sender, thing if self.codec is None else self._arrive(*thing))
@@ -139,7 +142,8 @@ class World:
         if message is not self._last or self.cause != self._last_cause:
             self._look_at(message)
         purpose, depth, now_us = self._last_purpose, self.depth + 1, self.now_us
-        what = (to, sender, message if self.codec is None else self._pack(sender, to, message), purpose, depth)
+        thing = message if self.codec is None else self._pack(sender, to, message)
+        what = (to, sender, thing, purpose, depth, self._last_bytes)
         arrived_us = now_us + self.latency_us(sender, to)
         if self.faults is None:
             if purpose != UPKEEP:
@@ -155,7 +159,7 @@ class World:
 
     def ring(self, host: "WorldHost", delay_us: int, alarm: Message) -> None:
         purpose = UPKEEP if alarm.upkeep else self.purpose
-        self.push(self.now_us + max(0, delay_us), (host.address, None, (host, alarm), purpose, self.depth))
+        self.push(self.now_us + max(0, delay_us), (host.address, None, (host, alarm), purpose, self.depth, 0))
 
     def deliver(self, address: int, event: Message) -> None:
         if type(event) is Notice and self.journal is not None:
@@ -167,7 +171,7 @@ class World:
     # --- inside
 
     def push(self, time_us: int, what: tuple[Any, ...]) -> int:
-        """Put an input on the agenda: receiver, sender, thing, purpose, depth."""
+        """Put an input on the agenda: receiver, sender, thing, purpose, depth, bytes (0: not known)."""
         if what[3] != UPKEEP:
             self.busy += 1
         return self.agenda.at(time_us, what)
@@ -196,7 +200,9 @@ class World:
         self._last_kind, names_cast = self._kinds.get(type(message)) or self._learn(type(message))
         self._last_purpose = self.casts.get(message.cast, self.purpose) if names_cast else self.purpose  # type: ignore[attr-defined]
         if self.journal is not None:
-            self._last_bytes = 1 + size(message)
+            # What is passed on as it came has the size it came with: encoding it anew took a quarter of a long route.
+            known = message is self._came and self._came_bytes
+            self._last_bytes = known or 1 + size(message)
 
     def _pack(self, sender: int, to: int, message: Message) -> tuple[Message, bytes]:
         assert self.codec is not None

@@ -16,6 +16,8 @@ from implicast.space.morton import box
 from implicast.space.tract import Tract
 
 Rows = npt.NDArray[np.int64]
+NAMES = 1 << 31
+"""Addresses below it can be written on a sheet."""
 UNKNOWN_US = 50_000.0
 """Latency assumed of a neighbour that has not been measured yet."""
 
@@ -23,7 +25,7 @@ UNKNOWN_US = 50_000.0
 class Table:
     """One peer's view: `own` and `rows` are boxes, row i belongs to `owners[i]` at `latencies[i]` microseconds."""
 
-    __slots__ = ("centre", "dimensions", "latencies", "own", "owners", "rows")
+    __slots__ = ("centre", "dimensions", "latencies", "named", "own", "owners", "owns", "rows", "sheet")
 
     def __init__(
         self, dimensions: int, own: Rows, rows: Rows, latencies: npt.NDArray[np.float64], owners: list[Address]
@@ -31,11 +33,23 @@ class Table:
         self.dimensions, self.own, self.rows = dimensions, own, rows
         self.latencies, self.owners = latencies, owners
         self.centre = _centre(own, dimensions)
+        self.owns = len(own)
+        self.named = all(type(each) is int and each < NAMES for each in owners)
+        """Do the sheet's names say the owners themselves? Else they are rows."""
+        self.sheet: npt.NDArray[np.int32] | None = None
 
     def next_hop(self, code: int) -> Address | None:
         """The neighbour to which a message for this code goes (Listing 6)."""
-        row = kernels.hop_to_code(self.own, self.rows, self.latencies, code, self.dimensions)
-        return self.owners[row] if row >= 0 else None
+        sheet = self.sheet
+        name = kernels.hop_by_sheet(self._lay_out() if sheet is None else sheet, self.owns, code)
+        if name < 0:
+            return None
+        return name if self.named else self.owners[name]
+
+    def _lay_out(self) -> npt.NDArray[np.int32]:
+        names = self.owners if self.named else range(len(self.owners))
+        self.sheet = kernels.sheet_of(self.own, self.rows, self.latencies, list(names))
+        return self.sheet
 
     def branches(self, tract: Tract, cosine: float, merge: bool) -> list[tuple[Address | None, Tract]]:
         """The destination, divided among neighbours; with `merge`, clusters with one next hop share a branch."""
