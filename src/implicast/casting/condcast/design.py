@@ -5,6 +5,8 @@ from typing import cast
 
 from implicast.casting.condcast.flows import FlowSettings
 from implicast.casting.condcast.formulas import flows_needed
+from implicast.casting.condcast.living import LivingCondcast, LivingSettings
+from implicast.casting.condcast.living_messages import LIVING_KINDS
 from implicast.casting.condcast.messages import KINDS
 from implicast.casting.condcast.peer import CondcastPeer, CondcastSettings
 from implicast.casting.condcast.place import KEY_BITS, at_random, by_tags, landmarks
@@ -12,7 +14,9 @@ from implicast.casting.designs import Design, Plan
 from implicast.language.parameters import Parameter, Parameters
 from implicast.language.portrait import portrait
 from implicast.overlay import chord_sharp
-from implicast.overlay.links import LINK_KINDS
+from implicast.overlay.chord_sharp import RoundSettings
+from implicast.overlay.detector import DETECTOR_KINDS
+from implicast.overlay.links import LINK_KINDS, LinkSettings
 from implicast.peer.contract import Peer
 
 PARAMETERS = (
@@ -36,6 +40,19 @@ PARAMETERS = (
     Parameter("del_flow_poss", 0.1, "chance of swallowing a flow then", 0.0, 1.0),
     Parameter("delta_margin", 1.2, "how much longer than normal a long hold is", 1.0, 100.0),
     Parameter("piggyback", True, "answers travel with updates and save calls"),
+    Parameter(
+        "alive", False,
+        "the ring heals, tables are kept in rounds, aggregates expire, casts are carried until every arc is covered; "
+        "for networks and machines that fail. `settle` and the parameters of flows then count for nothing",
+    ),
+    Parameter("round_s", 20.0, "time from one refresh of all tables to the next; alive only", 0.5, 3_600, unit="s"),
+    Parameter(
+        "slack_s", 8.0, "what a refresh may take: an aggregate older than round_s + slack_s is not used; alive only",
+        0.5, 600, unit="s",
+    ),
+    Parameter("check_s", 8.0, "how often a peer looks at its left neighbour; alive only", 0.2, 3_600, unit="s"),
+    Parameter("merge_s", 30.0, "how often it looks for a ring beside its own; alive only", 0.5, 3_600, unit="s"),
+    Parameter("tries", 5, "questions in vain before a neighbour is believed lost; alive only", 2, 20),
 )  # fmt: skip
 
 
@@ -56,6 +73,17 @@ def settings(parameters: Parameters) -> CondcastSettings:
     return CondcastSettings(bits, cast(int, parameters["hashes"]), flows, resting=parameters["settle"] == "assembled")
 
 
+def living_settings(parameters: Parameters) -> LivingSettings:
+    """The parameters as living peers know them. A level that does not come is asked for after a fifth of the slack."""
+    round_us, slack_us, check_us, merge_us = (
+        int(cast(float, parameters[name]) * 1e6) for name in ("round_s", "slack_s", "check_s", "merge_s")
+    )
+    rounds = RoundSettings(round_us, round_us + slack_us, slack_us // 5, slack_us // 8)
+    links = LinkSettings.living(check_us, cast(int, parameters["tries"]), merge_us)
+    kind = settings(parameters)
+    return LivingSettings(kind.bits, kind.hashes, links, rounds)
+
+
 def places(plan: Plan, addresses: Sequence[int]) -> list[int]:
     """The keys of peers."""
     if plan.parameters["place"] == "random" or not plan.descriptions:
@@ -64,13 +92,30 @@ def places(plan: Plan, addresses: Sequence[int]) -> list[int]:
     return [by_tags(plan.seed, address, plan.descriptions[address], common) for address in addresses]
 
 
-def newcomer(plan: Plan, address: int) -> CondcastPeer:
+def newcomer(plan: Plan, address: int) -> CondcastPeer | LivingCondcast:
     """A peer that is not yet on the ring."""
-    return CondcastPeer(address, plan.host(address), places(plan, [address])[0], settings(plan.parameters))
+    host, [key] = plan.host(address), places(plan, [address])
+    if plan.parameters["alive"]:
+        return LivingCondcast(address, host, key, living_settings(plan.parameters))
+    return CondcastPeer(address, host, key, settings(plan.parameters))
 
 
 def assemble(plan: Plan) -> list[Peer]:
     """The ring at once. Settled: tables hold what members will say of themselves. Else unknown, with F_min flows."""
+    return _assemble_living(plan) if plan.parameters["alive"] else _assemble_kind(plan)
+
+
+def _assemble_living(plan: Plan) -> list[Peer]:
+    chosen = living_settings(plan.parameters)
+    keys = _distinct(places(plan, range(plan.peers)))
+    peers = [LivingCondcast(address, plan.host(address), key, chosen) for address, key in enumerate(keys)]
+    for peer, description in zip(peers, plan.descriptions, strict=False):
+        peer.own = portrait(description, chosen.bits, chosen.hashes)
+    chord_sharp.assemble_living([peer.ring for peer in peers])
+    return list(peers)
+
+
+def _assemble_kind(plan: Plan) -> list[Peer]:
     chosen = settings(plan.parameters)
     keys = _distinct(places(plan, range(plan.peers)))
     peers = [CondcastPeer(address, plan.host(address), key, chosen) for address, key in enumerate(keys)]
@@ -98,6 +143,9 @@ def _distinct(keys: Sequence[int]) -> list[int]:
 
 
 def objections(population: Sequence[Peer]) -> list[str]:
+    living = {peer.ring: peer for peer in population if isinstance(peer, LivingCondcast)}
+    if living:
+        return chord_sharp.living_objections(list(living), lambda ring: living[ring].is_promised)
     return chord_sharp.objections([peer.ring for peer in population if isinstance(peer, CondcastPeer)])
 
 
@@ -108,9 +156,11 @@ DESIGNS = (
         paper="Conditional multicast on Chord# (K. Abe)",
         assemble=assemble,
         newcomer=newcomer,
-        kinds=(*LINK_KINDS, *chord_sharp.KINDS, *KINDS),
+        kinds=(*LINK_KINDS, *chord_sharp.KINDS, *chord_sharp.LIVING_KINDS, *DETECTOR_KINDS, *KINDS, *LIVING_KINDS),
         parameters=PARAMETERS,
         languages=("tags", "attributes"),
         objections=objections,
+        survives=frozenset({"joins", "leaves", "crashes", "loss", "partitions", "freezes"}),
+        alive={"alive": True},
     ),
 )

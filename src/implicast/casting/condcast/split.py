@@ -24,7 +24,7 @@ Onward = list[tuple[Ref, tuple[Arc, ...]]]
 
 def split_by_definition(table: Table, arcs: Iterable[Arc], match: Match) -> tuple[bool, Onward]:
     """Whether the node's own key is in the range, and where the pieces beyond its own go."""
-    empty = [arc for level in range(len(table)) if (arc := _proven_empty(table, level, match)) is not None]
+    empty = [arc for level in range(len(table)) if (arc := proven_empty(table, level, match)) is not None]
     points = [table.me.key, *(node.key for node in table.nodes)]
     here = False
     pieces: dict[int, list[Arc]] = {}
@@ -35,15 +35,15 @@ def split_by_definition(table: Table, arcs: Iterable[Arc], match: Match) -> tupl
                 level = table.closest_preceding(piece.start)
                 if level >= 0:
                     pieces.setdefault(level, []).append(piece)
-    return here, [(table.nodes[level], _joined(pieces[level])) for level in sorted(pieces)]
+    return here, [(table.nodes[level], joined(pieces[level])) for level in sorted(pieces)]
 
 
-def _proven_empty(table: Table, level: int, match: Match) -> Arc | None:
+def proven_empty(table: Table, level: int, match: Match) -> Arc | None:
     value, arc = table.values[level], table.range(level)
     return arc if value is not None and arc is not None and not match(value) else None
 
 
-def _joined(arcs: list[Arc]) -> tuple[Arc, ...]:
+def joined(arcs: list[Arc]) -> tuple[Arc, ...]:
     """The same arcs, where one begins at the end of the one before made one."""
     kept: list[Arc] = []
     for arc in arcs:
@@ -121,4 +121,4 @@ def _gathered(table: Table, pieces: list[Piece]) -> Onward:
     several: dict[int, list[Arc]] = {}
     for level, low, high in pieces:
         several.setdefault(level, []).append(Arc(low[1], high[1]))
-    return [(table.nodes[level], _joined(several[level])) for level in sorted(several)]
+    return [(table.nodes[level], joined(several[level])) for level in sorted(several)]

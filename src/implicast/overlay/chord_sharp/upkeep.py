@@ -48,6 +48,15 @@ class Passenger:
     def refreshed(self) -> None:
         """A refresh of the table is complete."""
 
+    def silent(self, ref: Ref) -> None:
+        """A node is suspected; a living ring only."""
+
+    def moved(self) -> None:
+        """A neighbour on the ring has changed; a living ring only."""
+
+    def returned(self) -> None:
+        """This node had been passed over and is on the ring again; a living ring only."""
+
 
 class ChordSharp(Part, Above):
     """The table and its upkeep. `links.above` is this; `passenger` is what stands on it."""

@@ -1,0 +1,90 @@
+"""A standing living Chord# ring at once, and what can be wrong with one, seen from outside.
+
+Beyond ring and fingers one thing must hold: no aggregate that is in use may lack somebody. It is looked at for all
+tables at once: values of any stretch of the ring are put together from stretches of 1, 2, 4, ... nodes, and two of them
+that overlap cover any stretch, for putting together twice changes nothing.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+
+from implicast.overlay.chord_sharp.assemble import assemble, objections
+from implicast.overlay.chord_sharp.living import LivingSharp
+from implicast.overlay.chord_sharp.living_table import LivingTable
+from implicast.overlay.chord_sharp.messages import Freight
+from implicast.overlay.chord_sharp.table import combine
+from implicast.overlay.links.assemble import members
+from implicast.space.ring import Arc, Key
+
+Known = Callable[[LivingSharp], bool]
+"""Whether all have to know the value of this node."""
+
+
+def assemble_living(nodes: Iterable[LivingSharp]) -> list[LivingSharp]:
+    """Link all nodes, give them the tables of a settled ring, and let rounds begin, nearly together."""
+    here = {node.links.me: node for node in nodes}
+    ring = [here[node.links.me] for node in assemble(here.values())]
+    for node in ring:
+        period_us = node.period.period_us
+        node.table = LivingTable.settled(node.table, node.period.stale_us, node.host.now_us)
+        node.ready = len(node.table)
+        node.start(period_us // 4 + int(node.host.rng.random() * period_us / 20))
+    return ring
+
+
+def living_objections(nodes: Sequence[LivingSharp], is_known: Known) -> list[str]:
+    """What is wrong with a ring at rest: the ring, the fingers, then aggregates that lack somebody."""
+    return objections(nodes) or too_small(nodes, is_known)
+
+
+def too_small(nodes: Sequence[LivingSharp], is_known: Known) -> list[str]:
+    """Aggregates in use that lack a value which they should have."""
+    by_links = {node.links.me: node for node in nodes}
+    ring = [by_links[links.me] for links in members([node.links for node in nodes])]
+    if not ring:
+        return []
+    spans = _Spans(ring, is_known)
+    wrong = []
+    for node in ring:
+        table = node.table
+        table.expire(node.host.now_us)
+        for level, value in enumerate(table.values):
+            arc = table.range(level)
+            if arc is None or value is None:
+                continue
+            due = spans.sum(arc)
+            if due is not None and (not due.alike(value) or combine(value, due) != value):
+                wrong.append(f"what {node.address} knows of the arc of level {level} lacks somebody in it")
+    return wrong
+
+
+class _Spans:
+    """Values of stretches of the ring, those of 2^i nodes made ready."""
+
+    def __init__(self, ring: Sequence[LivingSharp], is_known: Known) -> None:
+        self.keys: list[Key] = [node.links.me.key for node in ring]
+        values = [node.passenger.value() if is_known(node) else None for node in ring]
+        self.doubled: list[list[Freight | None]] = [values]
+        count, step = len(ring), 1
+        while 2 * step <= count:
+            last = self.doubled[-1]
+            self.doubled.append([_both(last[at], last[(at + step) % count]) for at in range(count)])
+            step *= 2
+
+    def sum(self, arc: Arc) -> Freight | None:
+        """What the known nodes in an arc hold; None: there are none."""
+        count = len(self.keys)
+        first = bisect_left(self.keys, arc.start)
+        last = bisect_left(self.keys, arc.end)
+        inside = last - first if arc.start < arc.end else count - first + last  # type: ignore[operator]
+        if not inside:
+            return None
+        inside = min(inside, count)
+        level = inside.bit_length() - 1
+        ready, first = self.doubled[level], first % count
+        return _both(ready[first], ready[(first + inside - (1 << level)) % count])
+
+
+def _both(one: Freight | None, other: Freight | None) -> Freight | None:
+    """Of two, the unknown left out."""
+    return other if one is None else one if other is None else combine(one, other)
