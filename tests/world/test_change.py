@@ -34,9 +34,9 @@ def test_repair_lasts_from_a_deed_to_the_first_clean_look(tmp_path):
 
     directory = journal(tmp_path, deeds=deeds, samples=samples)
     ends_us = read(directory, "deeds")["to_us"].to_numpy()
-    repairs_s, unrepaired = repair_times_s(directory, ends_us)
+    repairs_s, unrepaired = repair_times_s(directory, ends_us, 70 * S)
 
-    assert repairs_s == [3.0, 0.0]
+    assert repairs_s == [3.0, 0.0, 2.0], "what was never repaired lasts until the end"
     assert unrepaired == 1
 
 

@@ -21,7 +21,7 @@ from implicast.lab.experiment import experiment, experiments
 from implicast.lab.measures.all import measure
 from implicast.lab.plan import plan
 from implicast.lab.report.workload_figures import workload_figures
-from implicast.lab.run import claim, run
+from implicast.lab.run import broken_runs, claim, run
 from implicast.lab.session import require_java, session
 
 DIRECTORY = click.Path(path_type=Path)
@@ -97,7 +97,7 @@ def list_command(as_json: bool) -> None:
 @lab.command("run")
 @click.argument("name", metavar="EXPERIMENT")
 @click.option("--out", type=DIRECTORY, help="Where results go, and are taken up again. [lab-EXPERIMENT-SCALE]")
-@click.option("--scale", default="small", show_default=True, help="small (minutes on two cores) or paper.")
+@click.option("--scale", default="small", show_default=True, help="small (minutes on two cores), medium or paper.")
 @click.option(
     "--runs", type=click.IntRange(min=1), help="Seeds for each point, instead of the experiment's own number."
 )
@@ -125,15 +125,8 @@ def run_command(
     for failed in went.failed:
         say(f"  failed: {failed} (see {out / 'failures' / failed}.json)")
     click.echo(f"report: {report.write(out)}")
-    if went.failed or _broken(out):
+    if went.failed or broken_runs(out, [each.run for each in planned]):
         sys.exit(1)
-
-
-def _broken(out: Path) -> bool:
-    if not (out / "contract").is_dir():
-        return False
-    table = pq.read_table(out / "contract", columns=list(tables.BROKEN))
-    return any(sum(table[name].to_pylist()) for name in tables.BROKEN)
 
 
 @lab.command("measure")

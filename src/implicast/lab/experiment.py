@@ -85,6 +85,9 @@ class Figure(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """A second measure, drawn dotted: what a formula of the paper gives."""
     over: str = ""
     """Another measure along the horizontal axis: what one is bought with in terms of the other, point by point."""
+    limit: float | None = None
+    over_limit: float | None = None
+    """What is aimed at, of `measure` and of `over`; thin lines."""
 
 
 class Published(msgspec.Struct, forbid_unknown_fields=True, frozen=True):

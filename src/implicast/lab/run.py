@@ -9,7 +9,7 @@ OUT/report.html, figures/*.svg
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +145,17 @@ def _row(planned: Planned, out: Path) -> dict[str, Any]:
     failure = out / "failures" / f"{planned.run}.json"
     error = json.loads(failure.read_text())["error"] if failure.is_file() else "not run"
     return row | {"command": planned.trial or planned.scenario().command(), "error": error}
+
+
+def broken_runs(out: Path, runs: Collection[str]) -> list[str]:
+    """Of these runs those in which a promise was broken. Where things changed: what may be promised then."""
+    if not (out / "contract").is_dir():
+        return []
+    kept = {}
+    if (out / "change").is_dir():
+        kept = {row["run"]: row["kept"] for row in pq.read_table(out / "change", columns=["run", "kept"]).to_pylist()}
+    judged = [row for row in pq.read_table(out / "contract").to_pylist() if row["run"] in runs]
+    return [row["run"] for row in judged if not kept.get(row["run"], not any(row[name] for name in tables.BROKEN))]
 
 
 def disagreements(out: Path) -> list[str]:

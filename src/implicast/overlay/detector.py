@@ -110,8 +110,8 @@ def _ignore(who: object) -> None:
 class Detector(Part, Generic[Who]):
     """Watches peers on behalf of one peer. `suspected(who)` is called once when a suspicion arises."""
 
-    __slots__ = ("_heard_us", "_open", "_round_trip", "_suspected", "_suspects", "_token", "_tokens", "_where",
-                 "gone", "health", "settings")  # fmt: skip
+    __slots__ = ("_crowded", "_heard_us", "_open", "_round_trip", "_suspected", "_suspects", "_token", "_tokens",
+                 "_where", "gone", "health", "settings")  # fmt: skip
 
     def __init__(
         self, address: Address, host: Host, settings: DetectorSettings | None = None,
@@ -125,6 +125,7 @@ class Detector(Part, Generic[Who]):
         self.gone: dict[Who, None] = {}
         self._suspects: dict[Who, int] = {}
         self._heard_us: dict[Who, int] = {}
+        self._crowded = self.settings.known_max // 2
         self._round_trip: dict[Who, RoundTrip] = {}
         self._open: dict[Who, Probe[Who]] = {}
         self._tokens: dict[int, Probe[Who]] = {}
@@ -134,8 +135,13 @@ class Detector(Part, Generic[Who]):
 
     def heard(self, who: Who) -> None:
         """Any word from a peer: it ends a probe, and every suspicion. How long a probe took is not learnt from it."""
-        self._suspects.pop(who, None)
-        _renew(self._heard_us, who, self.host.now_us, self.settings.known_max)
+        if self._suspects:
+            self._suspects.pop(who, None)
+        heard_us = self._heard_us
+        if len(heard_us) > self._crowded:
+            _renew(heard_us, who, self.host.now_us, self.settings.known_max)
+        else:  # while there is room it does not matter who was heard last: half the price at every message
+            heard_us[who] = self.host.now_us
         probe = self._open.get(who)
         if probe is not None:
             self._ended(probe, None)

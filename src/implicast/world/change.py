@@ -5,7 +5,7 @@ Computed from the journal, which then has four more tables: `course` (when thing
 outside). The laboratory computes the same from the same tables (`lab/measures/change.py`), with other code.
 
 - during, after: the contract over the casts made while things changed and within the design's repair time, and later.
-- repair: from the end of a deed to the first look that found nothing wrong.
+- repair: from the end of a deed to the first look that found nothing wrong, or to the end if none did.
 - upkeep: messages of standing upkeep per peer and minute, over the time that each was there; at rest: once all was
   quiet.
 - storm: messages in the busiest second over the mean of all seconds.
@@ -61,7 +61,7 @@ class Change:
     repair_s_median: float
     repair_s_max: float
     unrepaired: int
-    """Deeds after which something was wrong until the end."""
+    """Deeds after which something was wrong until the end; their repair counts as if it had come then."""
     calm_s: float
     """From the end of the last deed to the first look that found nothing wrong."""
     allowed_s: float
@@ -106,8 +106,8 @@ def course_tables(
 def change(journal: Path, course: Course, judge: Judge, complaints: list[str]) -> Change:
     """All measures of change."""
     ends_us = read(journal, "deeds", ["to_us"])["to_us"].to_numpy()
-    repairs_s, unrepaired = repair_times_s(journal, ends_us)
-    last_s, _ = repair_times_s(journal, np.array([course.over_us]))
+    repairs_s, unrepaired = repair_times_s(journal, ends_us, course.end_us)
+    last_s, never = repair_times_s(journal, np.array([course.over_us]), course.end_us)
     return Change(
         during=judge.verdict(course.from_us, course.calm_us),
         after=judge.verdict(course.calm_us),
@@ -115,7 +115,7 @@ def change(journal: Path, course: Course, judge: Judge, complaints: list[str]) -
         repair_s_median=float(np.median(repairs_s)) if repairs_s else 0.0,
         repair_s_max=max(repairs_s, default=0.0),
         unrepaired=unrepaired,
-        calm_s=last_s[0] if last_s else float("inf"),
+        calm_s=float("inf") if never else last_s[0],
         allowed_s=(course.calm_us - course.over_us) / _S,
         upkeep_per_peer_minute=upkeep_per_peer_minute(journal, course.from_us, course.end_us),
         upkeep_at_rest=upkeep_per_peer_minute(journal, course.calm_us, course.end_us),
@@ -123,13 +123,16 @@ def change(journal: Path, course: Course, judge: Judge, complaints: list[str]) -
     )
 
 
-def repair_times_s(journal: Path, ends_us: Ints) -> tuple[list[float], int]:
-    """From each of these moments the time until a look found nothing wrong; and from how many none ever did."""
+def repair_times_s(journal: Path, ends_us: Ints, over_us: int) -> tuple[list[float], int]:
+    """From each of these moments the time until a look found nothing wrong; and from how many none ever did.
+
+    Those last until the end, at least: that is what is said of them.
+    """
     health = read(journal, "health")
     clean_us = np.sort(health["time_us"].to_numpy()[health["wrong"].to_numpy() == 0])
     where = np.searchsorted(clean_us, ends_us)
-    repaired = where < len(clean_us)
-    return ((clean_us[where[repaired]] - ends_us[repaired]) / _S).tolist(), int((~repaired).sum())
+    waited_us = np.append(clean_us, over_us)[where] - ends_us
+    return (waited_us / _S).tolist(), int((where == len(clean_us)).sum())
 
 
 def upkeep_per_peer_minute(journal: Path, begin_us: int, end_us: int) -> float:

@@ -97,12 +97,13 @@ _NAMES = (*(each.name for each in fields(Faults) if each.name != "partitions"), 
 class FaultStream:
     """The fate of each message in turn."""
 
-    __slots__ = ("_delay_us", "_partitions", "_random", "_sides", "_uniform", "faults", "seed")
+    __slots__ = ("_delay_us", "_partitions", "_plain", "_random", "_sides", "_uniform", "faults", "seed")
 
     def __init__(self, faults: Faults, seed: int) -> None:
         self.faults, self.seed = faults, seed
         rng = stream(seed, "faults")
         self._random, self._uniform = rng.random, rng.uniform
+        self._plain = not (faults.jitter or faults.reorder or faults.delay)
         self._delay_us = (faults.delay_ms[0] * 1000, faults.delay_ms[1] * 1000)
         # Cut times in microseconds, so that the message path compares whole numbers.
         self._partitions = [(int(each.from_s * 1e6), int(each.to_s * 1e6), each) for each in faults.partitions]
@@ -115,7 +116,7 @@ class FaultStream:
             return ()
         if faults.loss and random() < faults.loss:
             return ()
-        first_us = self._taken_us(latency_us)
+        first_us = latency_us if self._plain else self._taken_us(latency_us)
         if faults.duplicate and random() < faults.duplicate:
             return first_us, self._taken_us(latency_us) + int(random() * COPY_MS * 1000)
         return (first_us,)

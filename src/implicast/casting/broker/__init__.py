@@ -97,7 +97,7 @@ def objections(population: Sequence[Peer]) -> list[str]:
         return ["there is no broker left"]
     found = backbone_objections(
         {address: broker.backbone for address, broker in brokers.items()},
-        {address: broker.index.tags() for address, broker in brokers.items()},
+        {address: broker.index.held() for address, broker in brokers.items()},
     )
     for client in (peer for peer in population if isinstance(peer, Client)):
         settled = client.version and client.version not in client.unanswered and client.description is not None

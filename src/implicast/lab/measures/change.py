@@ -44,21 +44,25 @@ def _told(notices: DataFrame, casts: DataFrame, chosen: DataFrame) -> DataFrame:
 def repairs(deeds: DataFrame, health: DataFrame, course: DataFrame) -> DataFrame:
     """(run, repair_s_median, repair_s_max, unrepaired, calm_s, allowed_s).
 
-    From the end of each deed to the first look that found nothing wrong; `calm_s` likewise from the end of the last
-    one, and infinite when no look ever did.
+    From the end of each deed to the first look that found nothing wrong, or to the end of the run when none did;
+    `calm_s` likewise from the end of the last one, and infinite when no look ever did.
     """
     clean = health.where("wrong = 0").select("run", F.col("time_us").alias("at_us"), F.col("time_us").alias("clean_us"))
     ends = deeds.select("run", F.col("to_us").alias("at_us"), F.lit("deed").alias("of"))
     last = course.select("run", F.col("over_us").alias("at_us"), F.lit("last").alias("of"))
     moments = ends.unionByName(last).unionByName(clean, allowMissingColumns=True)
     onwards = Window.partitionBy("run").orderBy("at_us").rangeBetween(Window.currentRow, Window.unboundedFollowing)
-    waited = moments.select("run", "of", (F.min("clean_us").over(onwards) - F.col("at_us")).alias("wait_us"))
-    wait, deed = F.col("wait_us"), F.col("of") == "deed"
+    waited = moments.select("run", "of", "at_us", F.min("clean_us").over(onwards).alias("clean_us")).join(
+        F.broadcast(course.select("run", "end_us")), "run"
+    )
+    deed, never = F.col("of") == "deed", F.col("clean_us").isNull()
+    wait = F.when(deed, F.coalesce("clean_us", "end_us") - F.col("at_us"))
+    calm = F.when(F.col("of") == "last", F.col("clean_us") - F.col("at_us"))
     found = waited.groupBy("run").agg(
-        (F.percentile(F.when(deed, wait), 0.5) / _S).alias("repair_s_median"),
-        (F.max(F.when(deed, wait)) / _S).alias("repair_s_max"),
-        F.count_if(deed & wait.isNull()).alias("unrepaired"),
-        F.coalesce(F.max(F.when(F.col("of") == "last", wait)) / _S, F.lit(float("inf"))).alias("calm_s"),
+        (F.percentile(wait, 0.5) / _S).alias("repair_s_median"),
+        (F.max(wait) / _S).alias("repair_s_max"),
+        F.count_if(deed & never).alias("unrepaired"),
+        F.coalesce(F.max(calm) / _S, F.lit(float("inf"))).alias("calm_s"),
     )
     allowed = ((F.col("calm_us") - F.col("over_us")) / _S).alias("allowed_s")
     return course.select("run", allowed).join(found, "run", "left").fillna(0.0, ["repair_s_median", "repair_s_max"])

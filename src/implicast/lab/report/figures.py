@@ -17,7 +17,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from implicast.lab.experiment import Axis, Figure
 from implicast.lab.report import palette
-from implicast.lab.tables import MEASURES
+from implicast.lab.tables import CHANGE, MEASURES
 
 Row = dict[str, Any]
 SIZE_INCHES = (6.4, 4.0)
@@ -47,19 +47,19 @@ def measure_figure(rows: Sequence[Row], asked: Figure, axis: Axis) -> Drawn | No
     mine = [row for row in rows if row["measure"] == asked.measure]
     if not mine:
         return None
-    series = _by_series(mine)
+    series = by_series(mine)
     points = _points(mine)
     numeric = all(_is_number(point) for point in points)
     with mpl.rc_context(STYLE):
         canvas, axes = canvas_of()
         for name, of_series in series.items():
             _line(axes, name, of_series, points, numeric, list(series))
-        for of_series in _by_series([row for row in rows if row["measure"] == asked.formula]).values():
+        for of_series in by_series([row for row in rows if row["measure"] == asked.formula]).values():
             _formula(axes, of_series, points, numeric)
         _scales(axes, asked, axis, points, numeric, mine)
-        meaning = asked.title or MEASURES.get(asked.measure) or _cost_meaning(asked.measure)
+        meaning = asked.title or meaning_of(asked.measure)
         axes.set_title(asked.measure)
-        _legend(axes, len(series))
+        legend(axes, len(series))
         svg = svg_of(canvas)
     caption = f"{asked.measure}: {meaning}. Mean and 95 % confidence interval over seeds."
     caption += f" Dotted: {asked.formula}, by formula." if asked.formula else ""
@@ -71,7 +71,7 @@ def lorenz_figure(curves: Sequence[Row], load: str, label: str) -> Drawn | None:
     mine = [row for row in curves if row["load"] == load]
     if not mine:
         return None
-    series = _by_series(mine)
+    series = by_series(mine)
     with mpl.rc_context(STYLE):
         canvas, axes = canvas_of(square=True)
         axes.plot([0, 1], [0, 1], color=palette.INK, linewidth=0.8, linestyle="dotted")
@@ -84,7 +84,7 @@ def lorenz_figure(curves: Sequence[Row], load: str, label: str) -> Drawn | None:
             )  # fmt: skip
         axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="share of peers, least loaded first", ylabel=f"share of {load}")
         axes.set_title(f"{load} over peers, {label}")
-        _legend(axes, len(series))
+        legend(axes, len(series))
         svg = svg_of(canvas)
     halves = "; ".join(
         f"{name}: the busiest tenth of peers bears {_busiest(rows):.0%}" for name, rows in series.items()
@@ -98,11 +98,9 @@ def _busiest(rows: Sequence[Row]) -> float:
     return 1 - max(below, default=0.0)
 
 
-def _by_series(rows: Sequence[Row]) -> dict[str, list[Row]]:
+def by_series(rows: Sequence[Row]) -> dict[str, list[Row]]:
     found: dict[str, list[Row]] = defaultdict(list)
-    order = list(palette.COLOURS)
-    rank = {design: place for place, design in enumerate(order)}
-    for row in sorted(rows, key=lambda row: (rank.get(row["design"], len(order)), row["series"])):
+    for row in sorted(rows, key=lambda row: palette.rank(row["series"], row["design"])):
         found[row["series"]].append(row)
     return dict(found)
 
@@ -173,7 +171,7 @@ def _scales(axes: Axes, asked: Figure, axis: Axis, points: Sequence[str], numeri
         axes.set_ylim(min(positive) / 1.6, max(positive) * 1.6)
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     else:
-        axes.set_ylim(0, 1.02 if asked.measure.endswith("_G") else max(means) * 1.15 or 1)
+        axes.set_ylim(*range_of(asked.measure, means))
     if axis.log and numeric and all(float(point) > 0 for point in points):
         axes.set_xscale("log")
     places = [float(point) for point in points] if numeric else list(range(len(points)))
@@ -182,12 +180,23 @@ def _scales(axes: Axes, asked: Figure, axis: Axis, points: Sequence[str], numeri
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.minorticks_off()
     axes.set_xlabel(axis.title)
-    axes.set_ylabel(_unit(asked.measure))
+    axes.set_ylabel(unit_of(asked.measure))
 
 
-def _unit(measure: str) -> str:
+def range_of(measure: str, means: Sequence[float]) -> tuple[float, float]:
+    """From zero; but of ratios that are nearly one only the end is worth looking at."""
+    if measure.startswith("delivery_ratio"):
+        lost = max(0.01, (1 - min(means)) * 1.15)
+        return max(0.0, 1 - lost), 1 + lost / 25
+    return 0.0, 1.02 if measure.endswith("_G") else max(means) * 1.15 or 1.0
+
+
+def unit_of(measure: str) -> str:
+    """What is written along an axis of this measure."""
     if measure.endswith("_G"):
         return "Gini coefficient (0 fair, 1 unfair)"
+    if measure in CHANGE:
+        return _CHANGE_UNITS.get(measure, "count")
     units = {
         "latency": "milliseconds",
         "STOR": "bytes",
@@ -203,12 +212,27 @@ def _unit(measure: str) -> str:
     )
 
 
+_CHANGE_UNITS = {
+    "delivery_ratio": "share of what was due", "delivery_ratio_after": "share of what was due",
+    "wrong": "notifications", "late": "notifications", "late_share": "share of notifications",
+    "repair_s_median": "seconds", "repair_s_max": "seconds", "unrepaired": "deeds",
+    "upkeep_per_peer_minute": "messages per peer and minute", "upkeep_at_rest": "messages per peer and minute",
+    "storm": "busiest second / mean second",
+}  # fmt: skip
+
+
+def meaning_of(measure: str) -> str:
+    """What a measure means, in words."""
+    known = MEASURES.get(measure) or CHANGE.get(measure)
+    return known or _cost_meaning(measure)
+
+
 def _cost_meaning(measure: str) -> str:
     phase, _, what = measure.rpartition("_")
     return f"{what} that the phase {phase} costs, per peer" if what in ("messages", "bytes") else measure
 
 
-def _legend(axes: Axes, series: int) -> None:
+def legend(axes: Axes, series: int) -> None:
     axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), ncols=1 if series <= 16 else 2)
 
 

@@ -18,9 +18,11 @@ from implicast.lab.errors import TableError
 from implicast.lab.experiment import Experiment, Figure
 from implicast.lab.report import palette
 from implicast.lab.report.claims import compare
-from implicast.lab.report.figures import Drawn, lorenz_figure, measure_figure
+from implicast.lab.report.figures import Drawn, lorenz_figure, meaning_of, measure_figure
+from implicast.lab.report.overview import cell, overview
 from implicast.lab.report.pictures import pictures
-from implicast.lab.run import disagreements
+from implicast.lab.report.trade import trade_figure
+from implicast.lab.report.verdict import verdict
 
 Row = dict[str, Any]
 DEFAULT_FIGURES = tuple(
@@ -35,7 +37,7 @@ def write(out: Path) -> Path:
     made = msgspec.convert(asked["experiment"], Experiment)
     rows = _rows(out, "summary")
     runs = _rows(out, "runs")
-    shown = [drawn for figure in made.figures or DEFAULT_FIGURES if (drawn := measure_figure(rows, figure, made.axis))]
+    shown = [drawn for figure in made.figures or DEFAULT_FIGURES if (drawn := _figure(rows, figure, made))]
     curves = _curves(out, runs)
     seen = pictures(made, out)
     _write_figures(out / "figures", [*shown, *curves, *seen])
@@ -44,13 +46,18 @@ def write(out: Path) -> Path:
         figures=[_inline(each) for each in shown], curves=[_inline(each) for each in curves],
         pictures=[_inline(each) for each in seen],
         claims=[each for claim in made.published if (each := compare(claim, rows))],
-        tables=_tables(rows, made), provenance=_provenance(asked, runs), **_contract(out, runs),
+        overview=overview(rows, made.columns), tables=_tables(rows, made), provenance=_provenance(asked, runs),
+        **verdict(out, runs),
     )  # fmt: skip
     path = out / "report.html"
     aside = out / ".report.html"
     aside.write_text(filled, "utf-8")
     aside.rename(path)
     return path
+
+
+def _figure(rows: Sequence[Row], asked: Figure, made: Experiment) -> Drawn | None:
+    return trade_figure(rows, asked) if asked.over else measure_figure(rows, asked, made.axis)
 
 
 def _asked(out: Path) -> Row:
@@ -78,60 +85,6 @@ def _template() -> jinja2.Template:
     )
 
 
-def _contract(out: Path, runs: Sequence[Row]) -> Row:
-    """The verdict in a sentence, and the counts of each series."""
-    failures = [row for row in runs if row["error"] is not None]
-    done = {row["run"]: row for row in runs if row["error"] is None}
-    judged = _rows(out, "contract") if (out / "contract").is_dir() else []
-    by_series: dict[str, Row] = {}
-    for row in judged:
-        if row["run"] in done:
-            _add(by_series, done[row["run"]], row)
-    broken = sum(any(row[name] for name in tables.BROKEN) for row in judged if row["run"] in done)
-    seeds = {row["seed"] for row in runs}
-    in_order = sorted(by_series.values(), key=lambda row: _rank(row["series"], row["design"]))
-    return {
-        "contract": in_order, "contract_names": list(tables.CONTRACT),
-        "contract_meanings": tables.CONTRACT,
-        "broken": tables.BROKEN, "kept": not broken and not failures,
-        "verdict": _verdict(len(judged), broken, len(failures)),
-        "failures": failures, "finished": len(done), "planned": len(runs), "seeds": len(seeds),
-        "agreement": _agreement(out) if judged else "",
-    }  # fmt: skip
-
-
-def _add(by_series: dict[str, Row], run: Row, judged: Row) -> None:
-    series = by_series.setdefault(
-        run["series"],
-        {
-            "series": run["series"],
-            "design": run["design"],
-            "colour": palette.colour(run["design"]),
-            "runs": 0,
-            **dict.fromkeys(tables.CONTRACT, 0),
-        },
-    )
-    series["runs"] += 1
-    for name in tables.CONTRACT:
-        series[name] += judged[name]
-
-
-def _verdict(judged: int, broken: int, failed: int) -> str:
-    failures = f" {failed} runs failed; they are listed below." if failed else ""
-    if not judged:
-        return f"This experiment tries a part of the system alone; there are no casts to judge.{failures}"
-    if broken:
-        return f"Broken in {broken} of {judged} runs.{failures}"
-    return f"Kept in all {judged} finished runs: nobody missed, nobody told twice, nobody told uninvited.{failures}"
-
-
-def _agreement(out: Path) -> str:
-    off = disagreements(out)
-    if off:
-        return f"Measures taken by Spark and by the world itself differ in {len(off)} places, first: {off[0]}."
-    return "Every measure was taken twice, by Spark from the journals and by the world itself; all agree."
-
-
 def _curves(out: Path, runs: Sequence[Row]) -> list[Drawn]:
     """Lorenz curves at the last point of the axis, of the first seed."""
     if not (out / "lorenz").is_dir():
@@ -153,7 +106,7 @@ def _tables(rows: Sequence[Row], made: Experiment) -> list[Row]:
     by_measure: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         by_measure[row["measure"]].append(row)
-    known = [name for name in (*tables.MEASURES, *sorted(by_measure)) if name in by_measure]
+    known = [name for name in (*tables.CHANGE, *tables.MEASURES, *sorted(by_measure)) if name in by_measure]
     return [
         _table(name, by_measure[name]) for name in dict.fromkeys(known) if any(row["mean"] for row in by_measure[name])
     ]
@@ -161,27 +114,13 @@ def _tables(rows: Sequence[Row], made: Experiment) -> list[Row]:
 
 def _table(name: str, rows: Sequence[Row]) -> Row:
     points = [point for _, point in sorted({(row["position"], row["point"]) for row in rows})]
-    series = sorted({(row["series"], row["design"]) for row in rows}, key=lambda each: _rank(*each))
-    cells = {(row["series"], row["point"]): _cell(row) for row in rows}
+    series = sorted({(row["series"], row["design"]) for row in rows}, key=lambda each: palette.rank(*each))
+    cells = {(row["series"], row["point"]): cell(row) for row in rows}
     body = [
         {"series": one, "colour": palette.colour(design), "cells": [cells.get((one, point), "") for point in points]}
         for one, design in series
     ]
-    meaning = tables.MEASURES.get(
-        name, name.replace("_", " ") + (" per peer" if name.endswith(("_messages", "_bytes")) else "")
-    )
-    return {"measure": name, "meaning": meaning, "points": points, "rows": body}
-
-
-def _rank(series: str, design: str) -> tuple[int, str]:
-    order = list(palette.COLOURS)
-    return (order.index(design) if design in order else len(order), series)
-
-
-def _cell(row: Row) -> str:
-    mean, half = row["mean"], row["high"] - row["mean"]
-    text = f"{mean:,.0f}" if abs(mean) >= 1000 else f"{mean:.4g}"
-    return text + (f" ± {half:,.0f}" if half >= 10 else f" ± {half:.2g}" if half else "")
+    return {"measure": name, "meaning": meaning_of(name), "points": points, "rows": body}
 
 
 def _provenance(asked: Row, runs: Sequence[Row]) -> Row:

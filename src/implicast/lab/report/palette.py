@@ -38,6 +38,12 @@ def mark(design: str) -> str:
     return MARKS.get(design, "P")
 
 
+def rank(series: str, design: str) -> tuple[int, str]:
+    """Where a series stands: designs in the order of their colours, later ones at the end."""
+    order = list(COLOURS)
+    return order.index(design) if design in order else len(order), series
+
+
 def dash(series: str, design: str, all_series: Sequence[str]) -> str:
     """Series of one design, such as two networks, differ in their lines."""
     kin = [each for each in all_series if each == design or each.startswith(f"{design} ")]

@@ -1,10 +1,14 @@
 """The backbone seen from outside, at rest: is it a tree, and do the filters cover what lies beyond each link?"""
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from implicast.language.bloom import Bloom
 from implicast.overlay.backbone.backbone import Backbone
 from implicast.peer.contract import Address
+
+LOOKED_AT_MAX = 256
+"""Filters that are remembered from look to look; the one not looked at for longest goes first."""
 
 
 def objections(brokers: Mapping[Address, Backbone], tags: Mapping[Address, Iterable[str]]) -> list[str]:
@@ -17,7 +21,9 @@ def objections(brokers: Mapping[Address, Backbone], tags: Mapping[Address, Itera
     under_way = [address for address, broker in brokers.items() if broker.next is not None]
     if len(generations) > 1 or under_way:
         return [f"the brokers are in generations {generations}, {len(under_way)} of them between two"]
-    return _uncovered(brokers, {address: _bits(brokers[address], tags[address]) for address in brokers}, order)
+    held = {address: tuple(tags[address]) for address in brokers}
+    own = {address: _bits(each.table.bits, each.table.hashes, held[address]) for address, each in brokers.items()}
+    return _uncovered(brokers, own, order)
 
 
 def _breadth_first(brokers: Mapping[Address, Backbone]) -> dict[Address, Address | None]:
@@ -33,8 +39,11 @@ def _breadth_first(brokers: Mapping[Address, Backbone]) -> dict[Address, Address
     return order
 
 
-def _bits(broker: Backbone, tags: Iterable[str]) -> int:
-    fresh = Bloom(broker.table.bits, broker.table.hashes)
+@lru_cache(maxsize=LOOKED_AT_MAX)
+def _bits(bits: int, hashes: int, tags: tuple[str, ...]) -> int:
+    """What a filter of these tags looks like. From one look to the next most brokers hold the same tags: without memory
+    the looks took half of a run in which things change."""
+    fresh = Bloom(bits, hashes)
     fresh.update(tags)
     return int.from_bytes(fresh.to_bytes(), "little")
 

@@ -1,0 +1,36 @@
+"""One table of several measures: a row for each series, or for each series at each point of the axis."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from implicast.lab.report import palette
+from implicast.lab.report.figures import by_series, meaning_of
+
+Row = dict[str, Any]
+
+
+def overview(rows: Sequence[Row], columns: Sequence[str]) -> Row | None:
+    """The table of these measures; None when there are none."""
+    mine = [row for row in rows if row["measure"] in columns]
+    if not mine:
+        return None
+    points = sorted({(row["position"], row["point"]) for row in mine})
+    cells = {(row["series"], row["point"], row["measure"]): cell(row) for row in mine}
+    body = [
+        {
+            "series": series, "colour": palette.colour(of_series[0]["design"]), "point": point,
+            "cells": [cells.get((series, point, name), "") for name in columns],
+        }
+        for series, of_series in by_series(mine).items()
+        for _, point in points
+        if any((series, point, name) in cells for name in columns)
+    ]  # fmt: skip
+    meanings = {name: meaning_of(name) for name in columns}
+    return {"columns": meanings, "axis": mine[0]["axis"] if len(points) > 1 else "", "rows": body}
+
+
+def cell(row: Row) -> str:
+    """Mean, and half of its 95 % interval."""
+    mean, half = row["mean"], row["high"] - row["mean"]
+    text = f"{mean:,.0f}" if abs(mean) >= 1000 else f"{mean:.4g}"
+    return text + (f" ± {half:,.0f}" if half >= 10 else f" ± {half:.2g}" if half else "")

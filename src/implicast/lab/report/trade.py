@@ -1,0 +1,108 @@
+"""What one measure is bought with in terms of another: a curve for each series through its points of the axis."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, NullFormatter
+
+from implicast.lab.experiment import Figure
+from implicast.lab.report import palette
+from implicast.lab.report.figures import (
+    STYLE,
+    Drawn,
+    by_series,
+    canvas_of,
+    legend,
+    meaning_of,
+    range_of,
+    svg_of,
+    unit_of,
+)
+
+Row = dict[str, Any]
+Points = list[tuple[str, Row, Row]]
+"""Label, what lies along the horizontal axis, what along the vertical one; from left to right."""
+
+
+def trade_figure(rows: Sequence[Row], asked: Figure) -> Drawn | None:
+    """`asked.measure` over `asked.over`, both with their 95 % intervals; None when either was not measured."""
+    curves = _curves(rows, asked)
+    if not curves:
+        return None
+    with mpl.rc_context(STYLE):
+        canvas, axes = canvas_of()
+        for name, points in curves.items():
+            _curve(axes, name, points, list(curves))
+        _limits(axes, asked)
+        _scales(axes, asked, curves)
+        axes.set_title(asked.title or f"{asked.measure} over {asked.over}")
+        legend(axes, len(curves))
+        svg = svg_of(canvas)
+    caption = (
+        f"{asked.measure} ({meaning_of(asked.measure)}) over {asked.over} ({meaning_of(asked.over)}): each curve joins "
+        "the settings of one design. Means and 95 % confidence intervals over seeds."
+    )
+    return Drawn(f"{asked.measure.lower()}_over_{asked.over.lower()}", caption, f"{caption} {_told(curves)}", svg)
+
+
+def _curves(rows: Sequence[Row], asked: Figure) -> dict[str, Points]:
+    found: dict[str, Points] = {}
+    across = {(row["series"], row["point"]): row for row in rows if row["measure"] == asked.over}
+    for name, mine in by_series([row for row in rows if row["measure"] == asked.measure]).items():
+        pairs = [(row["point"], across[name, row["point"]], row) for row in mine if (name, row["point"]) in across]
+        if pairs:
+            found[name] = sorted(pairs, key=lambda pair: pair[1]["mean"])
+    return found
+
+
+def _curve(axes: Axes, name: str, points: Points, everyone: list[str]) -> None:
+    design = points[0][2]["design"]
+    shade = palette.colour(design)
+    x, y = [each["mean"] for _, each, _ in points], [each["mean"] for _, _, each in points]
+    axes.errorbar(
+        x, y, xerr=_spread([each for _, each, _ in points]), yerr=_spread([each for _, _, each in points]), label=name,
+        color=shade, marker=palette.mark(design), markersize=5, linestyle=palette.dash(name, design, everyone),
+        linewidth=1.6, elinewidth=0.7, capsize=2,
+    )  # fmt: skip
+    for (label, _, _), across, up in zip(points, x, y, strict=True):
+        if not label.isdecimal():
+            axes.annotate(label, (across, up), textcoords="offset points", xytext=(5, 5), fontsize=8, color=shade)
+
+
+def _spread(rows: Sequence[Row]) -> list[list[float]]:
+    return [[row["mean"] - row["low"] for row in rows], [row["high"] - row["mean"] for row in rows]]
+
+
+def _limits(axes: Axes, asked: Figure) -> None:
+    """What is aimed at, as thin lines: below the one and left of the other."""
+    if asked.limit is not None:
+        axes.axhline(asked.limit, color=palette.INK, linewidth=0.8, linestyle="dotted")
+    if asked.over_limit is not None:
+        axes.axvline(asked.over_limit, color=palette.INK, linewidth=0.8, linestyle="dotted")
+
+
+def _scales(axes: Axes, asked: Figure, curves: Mapping[str, Points]) -> None:
+    # The means set the range, as in other figures: with few seeds an interval may be wider than everything else.
+    across = [each["mean"] for points in curves.values() for _, each, _ in points]
+    up = [each["mean"] for points in curves.values() for _, _, each in points] + ([asked.limit] if asked.limit else [])
+    plain = FuncFormatter(lambda value, _: f"{value:g}")
+    if min(across) > 0:
+        axes.set_xscale("log")
+        axes.set_xlim(min(across) / 1.6, max([*across, asked.over_limit or 0]) * 1.6)
+        axes.xaxis.set_major_formatter(plain)
+        axes.xaxis.set_minor_formatter(NullFormatter())
+    low, high = range_of(asked.measure, up)
+    axes.set_ylim(low - (high - low) / 40, high)  # so that marks at the edge are seen whole
+    axes.set_xlabel(f"{asked.over}: {unit_of(asked.over)}")
+    axes.set_ylabel(f"{asked.measure}: {unit_of(asked.measure)}")
+
+
+def _told(curves: Mapping[str, Points]) -> str:
+    ends = (
+        f"{name} from {points[0][2]['mean']:.3g} at {points[0][1]['mean']:.3g} to {points[-1][2]['mean']:.3g} at "
+        f"{points[-1][1]['mean']:.3g}"
+        for name, points in curves.items()
+    )
+    return "; ".join(ends) + "."
