@@ -309,7 +309,22 @@ def play(seed: int, deeds: dict[str, int], over_s: float = 40.0, quiet_s: float 
             scene.at(2 + share * (over_s - 5), getattr(scene, name))
     for _ in range(2 * scene.peers):
         scene.at(1 + scene.rng.random() * (over_s - 2), scene.put)
-    return scene.run(over_s + 15, quiet_s)
+    return scene.run(over_s + 20, quiet_s)
+
+
+def varied(seed: int, name: str, lodger: type = Lodger) -> Scene:
+    """A scene of this name in a world drawn from the seed: 8 to 128 peers, 2 to 4 dimensions, loss up to 5 %."""
+    chance = stream(seed, "varied", name)
+    peers = int(8 * 16 ** chance.random())
+    deeds = {deed: max(1, int(count * peers / 20)) for deed, count in SCENES[name].items()}
+    deeds = {deed: min(count, 4) if deed in SPACED else min(count, 16) for deed, count in deeds.items()}
+    loss, again = chance.choice((0.0, 0.01, 0.05)), chance.choice((0.0, 0.02, 0.05))
+    faults = Faults(loss, again, chance.choice((0.0, 0.02)), (50.0, 400.0), chance.choice((0.0, 0.2)))
+    slow = chance.random() < 0.25
+    return play(
+        seed, deeds, over_s=100.0 if slow else 40.0, quiet_s=60.0, peers=peers, dimensions=chance.choice((2, 3, 4)),
+        faults=faults, life=Life() if slow else Life.quick(), lodger=lodger, strict=chance.random() < 0.2,
+    )  # fmt: skip
 
 
 SPACED = ("crash", "twins", "split")
@@ -322,5 +337,6 @@ SCENES: dict[str, dict[str, int]] = {
     "freeze": {"freeze": 6},
     "cutlink": {"cut_link": 5},
     "split": {"split": 1},
+    "storm": {"join": 6, "leave": 4, "crash": 2, "freeze": 2, "cut_link": 2, "split": 1},
     "mix": {"join": 5, "leave": 4, "crash": 2, "freeze": 3, "cut_link": 2},
 }

@@ -16,6 +16,7 @@ from implicast.overlay.ice.alive.ground import GIVING, PROVISIONAL, Status
 from implicast.overlay.ice.alive.heirs import Estate, Heirs, in_parts
 from implicast.overlay.ice.alive.messages import Accepted, Circle, HandOver, Taking
 from implicast.overlay.ice.alive.settings import Life
+from implicast.overlay.ice.atlas import tract_of
 from implicast.overlay.ice.messages import Declined, Done, Title
 from implicast.peer.contract import Address, Host, handles
 from implicast.space.tract import Tract
@@ -122,8 +123,8 @@ class Giving(Heirs):
             self._part_with(gift, accepted.heirs)
         if (sender, accepted.number) in self.done:
             self.host.send(sender, Done(accepted.number))
-        else:
-            self.correct(sender, [accepted.title])
+        elif not self.correct(sender, [accepted.title]):
+            self.host.send(sender, Declined(accepted.number))  # taken back, and lost to others long ago
 
     def _part_with(self, gift: Gift, heirs: tuple[Address, ...]) -> None:
         before, tract = self.neighbours(), (gift.piece.low, gift.piece.high)
@@ -164,6 +165,16 @@ class Giving(Heirs):
         self.heard(sender)
         if self.gift is not None and self.gift.number == declined.number and sender == self.gift.title.owner:
             self.take_back()
+        receipt = self.receipt
+        if receipt is not None and receipt.held and (receipt.giver, receipt.number) == (sender, declined.number):
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """The giver knows nothing of the piece any more: nor do we claim it."""
+        pieces, neighbours = self.of_status(PROVISIONAL), self.neighbours()
+        self.atlas.drop(pieces)
+        self.resurvey()
+        self.lost(tract_of(pieces), neighbours, [])
 
     def take_back(self) -> None:
         """The taker will not have it, or is gone: whatever is left of the piece is firm again."""
@@ -171,7 +182,7 @@ class Giving(Heirs):
         assert gift is not None
         self.declined[gift.title.owner] = self.host.now_us + 6 * self.life.rto_us
         before = self.neighbours()
-        left = [each for each in self.of_status(GIVING)]
+        left = self.of_status(GIVING)
         self._end_gift()
         for each in left:
             self.status.pop(each.low, None)
@@ -251,8 +262,8 @@ class Giving(Heirs):
             self.receipt = None
 
     def _accept(self, receipt: Receipt) -> None:
-        if self.receipt is receipt:
-            receipt.taken_us = self.host.now_us
+        if self.receipt is receipt and ("took", receipt.number) not in self.asks:
+            receipt.taken_us = self.host.now_us if receipt.taken_us < 0 else receipt.taken_us
             message = Accepted(receipt.number, receipt.title, self.heirs or (receipt.giver,))
             self.ask(("took", receipt.number), receipt.giver, message, self.life.tries_took, self._not_granted)
 

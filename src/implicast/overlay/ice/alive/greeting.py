@@ -126,13 +126,14 @@ class Greeting(Asking):
             self.resurvey()
         self.correct(sender, listed)
 
-    def correct(self, peer: Address, claimed: Iterable[Title]) -> None:
-        """Tell a peer of better titles than those it rests on."""
+    def correct(self, peer: Address, claimed: Iterable[Title]) -> bool:
+        """Tell a peer of better titles than those it rests on; False if we know none."""
         granted = self.of_status(PROVISIONAL)
         better = {title.low: title for each in claimed for title in self.atlas.better_than(each)}
         known = [each for each in better.values() if each not in granted and each.owner != peer]
         if known:
             self.host.send(peer, Titles(tuple(known[:TITLES_MAX])))
+        return bool(known)
 
     @handles(Echo)
     def on_echo(self, sender: Address, echo: Echo) -> None:

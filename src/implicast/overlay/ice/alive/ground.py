@@ -36,8 +36,8 @@ class Ground(Part):
     """Pieces, atlas, table. What changes them is in the other modules."""
 
     __slots__ = (
-        "_gap", "_lows", "_near", "_others", "_table", "atlas", "cosine", "dimensions", "gifts", "ground", "keeper", "leaving",
-        "life", "mark", "merge", "number", "pieces", "status", "unsettled", "version",
+        "_gap", "_lows", "_near", "_others", "_table", "atlas", "cosine", "dimensions", "gifts", "ground", "keeper",
+        "leaving", "life", "mark", "merge", "number", "pieces", "status", "unsettled", "version",
     )  # fmt: skip
 
     def __init__(

@@ -1,9 +1,9 @@
 """Heirs and estates: whoever may have to act in an owner's place holds a copy of all the owner keeps, beforehand.
 
-An owner picks its heirs among its neighbours, copies its whole estate to each (`CopyEstate`), and from then on every change
-(`Backup`). A batch *counts* when every heir, and whoever is being copied to, has acknowledged it: only then may the
-keeper call anything complete. The echo rule: an owner that none of its heirs has echoed for `self_us` is doubtful and
-answers nothing, so it has fallen silent before anybody takes its place.
+An owner picks its heirs among its neighbours, copies its whole estate to each (`CopyEstate`), and from then on every
+change (`Backup`). A batch *counts* when every heir, and whoever is being copied to, has acknowledged it: only then may
+the keeper call anything complete. The echo rule: an owner that none of its heirs has echoed for `self_us` is doubtful
+and answers nothing, so it has fallen silent before anybody takes its place.
 """
 
 from collections.abc import Callable, Iterable

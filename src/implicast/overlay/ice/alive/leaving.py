@@ -39,6 +39,8 @@ class Leaving(Entering):
             self.depart_step()
 
     def gave(self) -> None:
+        if not self.pieces and not self.leaving:
+            self.homeless()  # the others were lost while this one, then a spare, was on its way
         self.depart_step()
 
     def depart_step(self) -> None:

@@ -91,7 +91,7 @@ class Seizing(Leaving):
         """Dead givers cannot take back."""
         if self.silence_us(receipt.giver) > self.life.dead_us:
             self.inquire(receipt.giver, self.life.heirs + 1, seizes=False)
-        elif receipt.taken_us >= 0 and ("took", receipt.number) not in self.asks:
+        elif receipt.taken_us >= 0 or not (self.heirs or self.ground):
             self._accept(receipt)
 
     def _may_ask(self, owner: Address) -> bool:
