@@ -4,6 +4,8 @@ Thesis section 8.1.1 and Listings 10 and 11. A registry with more than the stora
 to the next notch; each is kept here until that has confirmed it, so a cast never misses one that is under way.
 Confirmations come down the way the records went up: then it is the peers that a cast will pass that confirm.
 Records and confirmations that go on from one peer are collected for a moment and travel together (section 8.3.1).
+A confirmation tells what is closed where it comes from: later records go past it, to the first notch not known to be
+closed. What is closed never opens again, so nothing has to be unlearnt; and a cast passes there all the same.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,13 +16,15 @@ from implicast.casting.spice.messages import Flush, Record, Store, Stored
 from implicast.casting.spice.registry import Key, Registry
 from implicast.casting.spice.settings import Settings
 from implicast.peer.contract import Address, Host, handles
-from implicast.space.tract import container, contains, intersect, unite, within
+from implicast.space.tract import Tract, container, contains, intersect, unite, within
 
 REGISTER, FAN, CLIMB, DUPLICATE = range(4)
 """Errands: a consumer registers; the original root sends a record to the replicas; a peer passes records to the next
 notch; a holder copies its share to replicas of a new level."""
 TOGETHER_MAX = 512
 """Records in one message; keeps it well below the longest message."""
+SHUT_MAX = 256
+"""Ends of closed intervals remembered for one notch of a registry; who knows no more asks on the way."""
 
 Answer = tuple[Address, int, int]
 """Whom to confirm to, on which errand, and the notch it was asked for."""
@@ -33,7 +37,7 @@ Climb = tuple[int, int, tuple[Answer, ...]]
 class Climbing(Keeper):
     """A peer's part in storing the records of others."""
 
-    __slots__ = ("armed", "climbs", "confirmed", "outbox")
+    __slots__ = ("armed", "climbs", "confirmed", "outbox", "shut")
 
     def __init__(self, address: Address, host: Host, settings: Settings) -> None:
         super().__init__(address, host, settings)
@@ -41,6 +45,8 @@ class Climbing(Keeper):
         self.outbox: dict[Key, dict[Address, Record]] = {}
         self.confirmed: dict[tuple[Answer, str, int], dict[Address, int]] = {}
         self.armed = False
+        self.shut: dict[Key, Tract] = {}
+        """What others have said to be closed, at notches above ours."""
 
     # --- arriving
 
@@ -100,18 +106,21 @@ class Climbing(Keeper):
     # --- going up
 
     def _pass_on(self, tag: str, root: int, notch: int, records: Sequence[Record], answers: tuple[Answer, ...]) -> Kept:
-        """To the next notch, which for some may be ours as well: what we keep ourselves after all."""
+        """To the next open notch, which for some may be ours as well: what we keep ourselves after all."""
         surface, dimensions = self.surface, self.settings.dimensions
-        above = max(notch, self.sealed.get((tag, root), -1)) + 1
-        ours: list[Record] = []
-        others: list[Record] = []
+        next_up = max(notch, self.sealed.get((tag, root), -1)) + 1
+        ours: dict[int, list[Record]] = {}
+        others: dict[int, list[Record]] = {}
         for record in records:
-            at = home(root, above, record.spot, dimensions)
+            above, at = next_up, home(root, next_up, record.spot, dimensions)
+            while (shut := self.shut.get((tag, root, above))) is not None and contains(shut, at):
+                above += 1
+                at = home(root, above, record.spot, dimensions)
             here = surface.low <= at < surface.high or contains(surface.firm, at)
-            (ours if here else others).append(record)
-        if others:
-            self._send_up((tag, root, above), others, notch, answers)
-        return self._settle(tag, root, above, ours, answers) if ours else []
+            (ours if here else others).setdefault(above, []).append(record)
+        for above, rising in others.items():
+            self._send_up((tag, root, above), rising, notch, answers)
+        return [each for above, rest in ours.items() for each in self._settle(tag, root, above, rest, answers)]
 
     def _send_up(self, key: Key, records: list[Record], came: int, answers: tuple[Answer, ...]) -> None:
         climbs, outbox = self.climbs.setdefault(key, {}), self.outbox.setdefault(key, {})
@@ -168,7 +177,9 @@ class Climbing(Keeper):
             for batch in batches(list(records.values())):
                 self.on_store(self.address, Store(tag, root, notch, batch, self.address, CLIMB))
         for ((reply, errand, notch), tag, root), kept in confirmed.items():
-            self.host.send(reply, Stored(tag, root, notch, tuple(kept.items()), errand))
+            registry = self.registries.get((tag, root, notch))
+            shut = registry.closed if registry is not None and errand == CLIMB else ()
+            self.host.send(reply, Stored(tag, root, notch, tuple(kept.items()), errand, shut))
 
     # --- confirming
 
@@ -186,6 +197,8 @@ class Climbing(Keeper):
     def on_stored(self, sender: Address, stored: Stored) -> None:
         """The next notch has records that went up from here: drop ours, and tell whoever waits."""
         key = (stored.tag, stored.root, stored.notch)
+        if stored.shut:
+            self._learn_shut(key, stored.shut)
         climbs = self.climbs.get(key, {})
         resting: dict[int, list[Registry]] = {}
         answers: dict[tuple[Answer, ...], Kept] = {}
@@ -204,6 +217,11 @@ class Climbing(Keeper):
         for waiting, kept in answers.items():
             for answer in waiting:
                 self.answer(answer, stored.tag, stored.root, kept)
+
+    def _learn_shut(self, key: Key, shut: Tract) -> None:
+        known = unite(self.shut.get(key, ()), shut)
+        if len(known) <= SHUT_MAX:
+            self.shut[key] = known
 
     def _resting(self, key: Key, came: int) -> list[Registry]:
         """Registries below a notch where records that have climbed may still lie."""

@@ -4,10 +4,17 @@ from math import pi
 
 from implicast.casting.designs import Design, Plan
 from implicast.casting.spice import messages
+from implicast.casting.spice.alive import messages as alive_messages
+from implicast.casting.spice.alive.objections import objections as living_objections
+from implicast.casting.spice.alive.settings import LivingSettings
+from implicast.casting.spice.alive.spice import LivingSpice
 from implicast.casting.spice.settings import NO_LIMIT, Settings, levels_for
 from implicast.casting.spice.spice import Spice
 from implicast.language.parameters import Parameter
 from implicast.overlay.ice import messages as ice_messages
+from implicast.overlay.ice.alive import messages as living_ice_messages
+from implicast.overlay.ice.alive.assemble import settle_alive
+from implicast.overlay.ice.alive.settings import Life
 from implicast.overlay.ice.assemble import settle, tiling, uniform_points
 from implicast.overlay.ice.invariants import surface_objections
 from implicast.overlay.ice.landmarks import landmark_points
@@ -41,6 +48,28 @@ def settings_of(plan: Plan) -> Settings:
     )
 
 
+WINDOW_CASTS = 16
+"""A window in which casts are counted is as long as so many casts take at the limit, unless it is given."""
+
+
+def living_settings_of(plan: Plan) -> LivingSettings:
+    given = plan.parameters
+    dimensions = int(given["dimensions"])
+    limit = float(given.get("frequency_limit", 0.0))
+    rate_s = float(given.get("rate_s", 0.0)) or WINDOW_CASTS / (limit or 1.0)
+    return LivingSettings(
+        dimensions=dimensions,
+        cosine=cosine_of(float(given["branch_factor"])),
+        merge=bool(given["merge"]),
+        storage_limit=int(given.get("storage_limit", NO_LIMIT)),
+        deepest=min(int(given["deepest_level"]), ROOT_BITS_MAX // dimensions) if limit else 0,
+        frequency_limit=limit,
+        rate_us=int(rate_s * 1e6),
+        lease_us=int(float(given["lease_s"]) * 1e6),
+        life=Life.of(float(given["hello_s"])),
+    )
+
+
 def assemble(plan: Plan) -> list[Peer]:
     """All peers on a converged surface, placed at random or by landmarks."""
     settings = settings_of(plan)
@@ -50,16 +79,25 @@ def assemble(plan: Plan) -> list[Peer]:
         points = landmark_points(plan.peers, landmarks, dimensions, plan.latency_us, rng.getrandbits)
     else:
         points = uniform_points(plan.peers, rng.getrandbits)
+    if plan.parameters["alive"]:
+        living = living_settings_of(plan)
+        members = [LivingSpice(address, plan.host(address), living) for address in range(plan.peers)]
+        settle_alive(tiling(points, dimensions), [each.surface for each in members], plan.latency_us)
+        return list(members)
     peers = [Spice(address, plan.host(address), settings) for address in range(plan.peers)]
     settle(tiling(points, dimensions), [each.surface for each in peers], plan.latency_us)
     return list(peers)
 
 
 def newcomer(plan: Plan, address: int) -> Member:
+    if plan.parameters["alive"]:
+        return LivingSpice(address, plan.host(address), living_settings_of(plan))
     return Spice(address, plan.host(address), settings_of(plan))
 
 
 def objections(population: list[Peer]) -> list[str]:
+    if any(isinstance(each, LivingSpice) for each in population):
+        return living_objections(population)
     return surface_objections([each.surface for each in population if isinstance(each, Spice)])
 
 
@@ -78,6 +116,17 @@ SURFACE = (
     ),
     Parameter("merge", True, "clusters with the same next hop share one message; the thesis sends one each"),
 )
+LIFE = (
+    Parameter("alive", False, "bear joins, leaves, crashes, loss and partitions: heirs, leases, confirmations"),
+    Parameter("hello_s", 12.0, "how often neighbours greet each other (alive); repair takes about twice as long", 0.5,
+              600, unit="s"),
+    Parameter("lease_s", 600.0, "a registration that is not renewed for so long is forgotten (alive)", 10, 1e6,
+              unit="s"),
+)  # fmt: skip
+SURVIVES = frozenset({"joins", "leaves", "crashes", "loss", "partitions", "freezes"})
+KINDS = (*messages.KINDS, *ice_messages.KINDS, *alive_messages.KINDS, *living_ice_messages.KINDS)
+QUICK = {"hello_s": 1.5}
+PATIENCE = ({"hello_s": 30.0}, {"hello_s": 6.0}, {"hello_s": 3.0})
 RELIEF = (
     Parameter("storage_limit", 32, "registrations a peer keeps of one registry before it spreads", 1, 1e9),
     Parameter(
@@ -97,6 +146,7 @@ RELIEF = (
     Parameter("deepest_level", 3, "the deepest level of replication; 2^(d level) copies, at most 4096", 1, 6),
     Parameter("choose", "first", "the tag whose registry serves a term", choices=("first", "rarest")),
     Parameter("collect_ms", 250.0, "records that go on are collected for so long", 0, 60_000, unit="ms"),
+    Parameter("rate_s", 0.0, "window in which casts are counted (alive); 0: 16 casts at the limit", 0, 1e6, unit="s"),
 )
 
 DESIGNS = (
@@ -106,9 +156,13 @@ DESIGNS = (
         paper="Implicit group messaging, chapter 7",
         assemble=assemble,
         newcomer=newcomer,
-        kinds=(*messages.KINDS, *ice_messages.KINDS),
-        parameters=SURFACE,
+        kinds=KINDS,
+        parameters=SURFACE + LIFE,
         objections=objections,  # type: ignore[arg-type]
+        survives=SURVIVES,
+        alive={"alive": True},
+        quick=QUICK,
+        patience=PATIENCE,
     ),
     Design(
         name="spice-unloaded",
@@ -116,8 +170,13 @@ DESIGNS = (
         paper="Implicit group messaging, chapter 8",
         assemble=assemble,
         newcomer=newcomer,
-        kinds=(*messages.KINDS, *ice_messages.KINDS),
-        parameters=SURFACE + RELIEF,
+        kinds=KINDS,
+        parameters=SURFACE + LIFE + RELIEF,
         objections=objections,  # type: ignore[arg-type]
+        survives=SURVIVES,
+        # Limits so low that campaigns meet spreading, drawing together, raising and lowering all the time.
+        alive={"alive": True, "storage_limit": 4, "frequency_limit": 0.08, "rate_s": 10.0, "deepest_level": 1},
+        quick=QUICK,
+        patience=PATIENCE,
     ),
 )

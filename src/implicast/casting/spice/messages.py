@@ -47,6 +47,8 @@ class Stored(Message):
     notch: int
     kept: tuple[tuple[Address, int], ...]
     errand: int
+    shut: tuple[int, ...] = ()
+    """What the answerer has closed at that notch: records with their homes there need not come this way again."""
 
 
 class Seek(Message):

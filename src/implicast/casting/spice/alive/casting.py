@@ -150,9 +150,13 @@ class Casting(Walking):
 
     def begin(self, work: Work, walk: Walk, part: Tract) -> None:
         if isinstance(walk, CastTo) and walk.notch == 0:
-            if not self.is_ready(walk.tag, walk.root):
-                self._look(work, walk, walk.level - 1)
-                return
+            while not self.is_ready(walk.tag, walk.root):
+                root = self._nearest(walk.tag, walk.level - 1)
+                if not self.surface.answers(root):
+                    self._look(work, walk, walk.level - 1)
+                    return
+                walk = work.walk = msgspec.structs.replace(walk, level=walk.level - 1, root=root)
+            part = (walk.root, walk.root + 1)
             self.count_cast(walk.tag, walk.root)
         super().begin(work, walk, part)
 

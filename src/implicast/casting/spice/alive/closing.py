@@ -31,12 +31,10 @@ class Rising:
 class Closing(Storing):
     """A peer's part in spreading large registries, and in forgetting."""
 
-    __slots__ = ("_closing", "_risings", "_sweeping")
+    __slots__ = ("_risings", "_sweeping")
 
     def __init__(self, address: Address, host: Host, settings: LivingSettings) -> None:
         super().__init__(address, host, settings)
-        self._closing: dict[Key, int] = {}
-        """Registries about to close, and until when that is waited for."""
         self._risings: dict[int, Rising] = {}
         self._sweeping = False
 
@@ -49,8 +47,7 @@ class Closing(Storing):
             self._close_if_crowded(key, registry)
 
     def _close_if_crowded(self, key: Key, registry: Registry) -> None:
-        now_us = self.host.now_us
-        if key[2] == self.settings.last_notch or self._closing.get(key, 0) > now_us:
+        if key[2] == self.settings.last_notch or self.closing.get(key, (0,))[0] > self.host.now_us:
             return
         count = registry.living()
         if count > self.settings.storage_limit:
@@ -68,19 +65,16 @@ class Closing(Storing):
             notch = self.settings.above(notch)
             above = self.registries.get((tag, root, notch))
             count += above.living() if above is not None else 0
-        self._closing = {each: until_us for each, until_us in self._closing.items() if until_us > self.host.now_us}
-        self._closing.update(dict.fromkeys(tracts, self.host.now_us + CLOSING_US))
-        items = tuple(closed_item(each, unite(self._closed(each), tract)) for each, tract in tracts.items())
+        now_us = self.host.now_us
+        self.closing = {each: soon for each, soon in self.closing.items() if soon[0] > now_us}
+        self.closing.update({each: (now_us + CLOSING_US, tract) for each, tract in tracts.items()})
+        items = tuple(closed_item(each, self.closed_soon(each)) for each in tracts)
         self.surface.batch(items, lambda: self._shut(tracts))
-
-    def _closed(self, key: Key) -> Tract:
-        registry = self.registries.get(key)
-        return registry.closed if registry is not None else ()
 
     def _shut(self, tracts: dict[Key, Tract]) -> None:
         """Heirs know: close, and let the records go up."""
         for key, tract in tracts.items():
-            self._closing.pop(key, None)
+            self.closing.pop(key, None)
             if closing := intersect(tract, self.surface.tract):
                 registry = self.registry(key)
                 registry.closed = unite(registry.closed, closing)

@@ -69,7 +69,8 @@ _state_of = msgspec.msgpack.Decoder(tuple[int, int, bool]).decode
 class Keeper(Member, parts={"surface": LivingIce}):
     """Registries by tag, root and notch; headers and states of roots; and what is put off."""
 
-    __slots__ = ("_wheel", "headers", "inbox", "registries", "roots", "settings", "surface", "tokens")
+    __slots__ = ("_wheel", "aims", "closing", "headers", "inbox", "registries", "roots", "settings", "surface",
+                 "tokens")  # fmt: skip
 
     def __init__(self, address: Address, host: Host, settings: LivingSettings) -> None:
         super().__init__(address, host)
@@ -80,7 +81,11 @@ class Keeper(Member, parts={"surface": LivingIce}):
         )  # fmt: skip
         self.inbox = Inbox(self)
         self.registries: dict[Key, Registry] = {}
+        self.closing: dict[Key, tuple[int, Tract]] = {}
+        """Parts about to close, and until when that is waited for: heirs know of them already."""
         self.headers: dict[str, Header] = {}
+        self.aims: dict[str, Header] = {}
+        """Headers about to hold: heirs know of them already."""
         self.roots: dict[tuple[str, int], RootState] = {}
         self.tokens = 0
         self._wheel: dict[int, list[Callable[[], None]]] = {}
@@ -122,18 +127,24 @@ class Keeper(Member, parts={"surface": LivingIce}):
         return tuple(self._packed(tract))
 
     def _packed(self, tract: Tract) -> Iterator[Item]:
-        for key, registry in self._registries():
-            if closed := intersect(registry.closed, tract):
+        for key in {**self.registries, **self.closing}:
+            if closed := intersect(self.closed_soon(key), tract):
                 yield closed_item(key, closed)
+        for key, registry in self._registries():
             for held in registry.records.values():
                 if contains(tract, held.home):
                     yield record_item(key, held)
-        for tag, header in self.headers.items():
+        for tag, header in {**self.headers, **self.aims}.items():
             if contains(tract, address_of(tag)):
                 yield header_item(tag, header)
         for (tag, root), state in self.roots.items():
             if contains(tract, root):
                 yield root_item(tag, root, state)
+
+    def closed_soon(self, key: Key) -> Tract:
+        """The closed part of a registry, and what is about to be: an heir that is copied to meanwhile must know it."""
+        registry, (_, closing) = self.registries.get(key), self.closing.get(key, (0, ()))
+        return unite(registry.closed if registry is not None else (), closing)
 
     def accept(self, items: tuple[Item, ...], tract: Tract) -> None:
         for item in items:
@@ -164,7 +175,10 @@ class Keeper(Member, parts={"surface": LivingIce}):
             registry.gathering = subtract(registry.gathering, tract)
             if registry.idle:
                 del self.registries[key]
-        self.headers = {tag: each for tag, each in self.headers.items() if not contains(tract, address_of(tag))}
+        for headers in (self.headers, self.aims):
+            for tag in [each for each in headers if contains(tract, address_of(each))]:
+                del headers[tag]
+        self.closing = {key: (until_us, subtract(each, tract)) for key, (until_us, each) in self.closing.items()}
         self.roots = {key: each for key, each in self.roots.items() if not contains(tract, key[1])}
 
     def _registries(self) -> list[tuple[Key, Registry]]:
@@ -172,6 +186,9 @@ class Keeper(Member, parts={"surface": LivingIce}):
 
     def yielded(self, tract: Tract) -> None:
         """What lay there is offered to the winner (`offering.py`)."""
+
+    def lost(self, tract: Tract) -> None:
+        """Ground whose registries nobody has (`offering.py`)."""
 
     def settled(self) -> None:
         """What lies in closed parts of new ground goes up, and so on (further down the line of classes)."""

@@ -127,9 +127,11 @@ class Replicating(Fanning):
 
     def _aim(self, tag: str, header: Header) -> None:
         """A new header; it holds once heirs know."""
+        self.aims[tag] = header
         self.surface.batch((header_item(tag, header),), partial(self._aimed, tag, header))
 
     def _aimed(self, tag: str, header: Header) -> None:
+        self.aims.pop(tag, None)
         if header.number >= self.header(tag).number and self.surface.answers(address_of(tag)):
             self.headers[tag] = header
             self._go_on(tag)

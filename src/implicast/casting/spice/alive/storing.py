@@ -49,7 +49,7 @@ class Storing(Keeper):
         self.passing: dict[int, Passing] = {}
         self._fresh: list[tuple[Key, Address, int, Answer]] = []
         """Kept and not yet backed up: registry, consumer, version, and who waits for it."""
-        self.forgotten: list[Item] = []
+        self.forgotten: dict[tuple[Key, Address], Item] = {}
 
     # --- arriving
 
@@ -132,8 +132,9 @@ class Storing(Keeper):
             held = self._held(key, consumer)
             if held is not None:
                 items[key, consumer] = record_item(key, held)
-        forgotten, self.forgotten = self.forgotten, []
-        self.surface.batch((*forgotten, *items.values()), lambda: self._counts(fresh))
+        gone = [item for (key, consumer), item in self.forgotten.items() if self._held(key, consumer) is None]
+        self.forgotten = {}
+        self.surface.batch((*gone, *items.values()), lambda: self._counts(fresh))
 
     def _held(self, key: Key, consumer: Address) -> Held | None:
         registry = self.registries.get(key)
@@ -160,7 +161,7 @@ class Storing(Keeper):
         if registry.idle:
             del self.registries[key]
         if len(self.forgotten) < FORGOTTEN_MAX:
-            self.forgotten.append(no_record_item(key, held))
+            self.forgotten[key, held.entry.consumer] = no_record_item(key, held)
 
     # --- confirming
 

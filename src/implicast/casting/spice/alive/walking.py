@@ -32,11 +32,11 @@ Walk = CastTo | GatherTo | CopyFrom
 class Work:
     """A part of a walk that was begun here."""
 
-    __slots__ = ("begun_us", "branches", "done_us", "open", "parents", "part", "shown", "silent", "size", "told",
-                 "walk")  # fmt: skip
+    __slots__ = ("begun_us", "branches", "done_us", "name", "open", "parents", "part", "shown", "silent", "size",
+                 "told", "walk")  # fmt: skip
 
     def __init__(self, walk: Walk, part: Tract, now_us: int) -> None:
-        self.walk, self.part, self.begun_us = walk, part, now_us
+        self.walk, self.part, self.begun_us, self.name = walk, part, now_us, name_of(walk)
         self.parents: dict[tuple[Address, int], None] = {}
         self.branches: dict[int, Branch] = {}
         self.open = 1
@@ -60,7 +60,7 @@ class Branch:
 def name_of(walk: Walk) -> Hashable:
     """Equal for all messages of one walk at one notch of one registry."""
     if isinstance(walk, CastTo):
-        return walk.cast, walk.term, walk.root, walk.notch
+        return walk.cast, walk.term, walk.level, walk.root, walk.notch
     return type(walk).__name__, walk.leader, walk.walk, walk.root, walk.notch
 
 
@@ -246,8 +246,8 @@ class Walking(Offering):
 
     def _drop(self, work: Work) -> None:
         self._deactivate(work)
-        works = self._works.get(name_of(work.walk), [])
+        works = self._works.get(work.name, [])
         if work in works:
             works.remove(work)
             if not works:
-                del self._works[name_of(work.walk)]
+                del self._works[work.name]
