@@ -14,7 +14,16 @@ from collections.abc import Iterable
 from typing import Any
 
 from implicast.casting.designs import Design, Plan
+from implicast.casting.dht_alive import LivingDht
 from implicast.casting.gather import Gathering, in_parts
+from implicast.casting.keeping import (
+    ALIVE_KINDS,
+    RING_ALIVE,
+    RING_PATIENCE,
+    RING_QUICK,
+    RING_SURVIVES,
+    stand_up_alive,
+)
 from implicast.casting.ring_member import RING_KINDS, RING_PARAMETERS, RingMember, ring_trouble, stand_up
 from implicast.language.target import Description, Target, Term
 from implicast.peer.contract import Address, CastId, Message, Peer, handles
@@ -306,9 +315,11 @@ def filtered(term: Term, lists: Lists) -> set[Address]:
 
 def _design(name: str, naive: bool, summary: str, listing: int) -> Design:
     def newcomer(plan: Plan, address: int) -> Member:
-        return Dht(plan, address, naive)
+        return LivingDht(plan, address, naive) if plan.parameters["alive"] else Dht(plan, address, naive)
 
     def assemble(plan: Plan) -> list[Peer]:
+        if plan.parameters["alive"]:
+            return stand_up_alive([LivingDht(plan, address, naive) for address in range(plan.peers)])
         return stand_up([Dht(plan, address, naive) for address in range(plan.peers)])
 
     return Design(
@@ -317,9 +328,13 @@ def _design(name: str, naive: bool, summary: str, listing: int) -> Design:
         paper=f"Implicit group messaging, section 7.1, Listing {listing}",
         assemble=assemble,
         newcomer=newcomer,
-        kinds=(*RING_KINDS, Store, Drop, Kept, Fetch, Listed, Referred, Notify),
-        parameters=RING_PARAMETERS,
+        kinds=(*RING_KINDS, *ALIVE_KINDS, Store, Drop, Kept, Fetch, Listed, Referred, Notify),
+        parameters=(*RING_PARAMETERS, *RING_ALIVE),
         objections=ring_trouble,
+        survives=RING_SURVIVES,
+        alive={"alive": True},
+        quick=RING_QUICK,
+        patience=RING_PATIENCE,
     )
 
 

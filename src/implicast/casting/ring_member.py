@@ -3,6 +3,7 @@
 from typing import Any
 
 from implicast.casting.inbox import Inbox
+from implicast.casting.keeping import living_trouble
 from implicast.casting.shelves import SHELF_KINDS, Shelves
 from implicast.language.parameters import Parameter, Parameters
 from implicast.overlay.chord import CHORD_KINDS, Chord, assemble_chord, chord_objections
@@ -68,5 +69,7 @@ def stand_up(members: list[RingMember]) -> list[Peer]:
 
 
 def ring_trouble(population: Any) -> list[str]:
-    """Objections of the overlay. Fingers may be askew after changes at one moment; that only costs hops."""
-    return chord_objections([member.chord for member in population if isinstance(member, RingMember)], exact=False)
+    """Objections of the overlay. Fingers may be askew after changes at one moment; that only costs hops. Where peers
+    crash, lists must also be where they belong, with their copies."""
+    kind = chord_objections([member.chord for member in population if isinstance(member, RingMember)], exact=False)
+    return kind + living_trouble(population)

@@ -4,10 +4,20 @@
 ring, so it costs one look-up and r steps. Matching fetches one list per attribute of the event, in both. The reverse
 direction, peers with values and casts with predicates, runs on the same lists (`profiles.py`).
 
-Read in this order: `subid.py`, `placing.py`, `subscribing.py`, `publishing.py`, `profiles.py`.
+Read in this order: `subid.py`, `placing.py`, `subscribing.py`, `publishing.py`, `profiles.py`; for a world with crashes
+(`alive=true`) `alive.py`.
 """
 
 from implicast.casting.designs import Design, Plan
+from implicast.casting.keeping import (
+    ALIVE_KINDS,
+    RING_ALIVE,
+    RING_PATIENCE,
+    RING_QUICK,
+    RING_SURVIVES,
+    stand_up_alive,
+)
+from implicast.casting.pubsub.alive import LivingPubSub
 from implicast.casting.pubsub.laying import Arrangement
 from implicast.casting.pubsub.messages import PUBSUB_KINDS
 from implicast.casting.pubsub.placing import Hashing
@@ -29,6 +39,7 @@ STOCKS = (
 
 PUBSUB_PARAMETERS = (
     *RING_PARAMETERS,
+    *RING_ALIVE,
     Parameter("schema", STOCKS, "the attributes, as `name: minimum..maximum by precision` or `name: text`, with ; "
               "between"),
     Parameter("walk", "auto", "how a range is gone through where order is kept: by right neighbours, by fingers, or by "
@@ -64,10 +75,13 @@ def arrangement(plan: Plan, ordered: bool) -> Arrangement:
 
 def _design(name: str, ordered: bool, summary: str, section: str) -> Design:
     def newcomer(plan: Plan, address: int) -> Member:
-        return PubSub(plan, address, arrangement(plan, ordered))
+        kind = LivingPubSub if plan.parameters["alive"] else PubSub
+        return kind(plan, address, arrangement(plan, ordered))
 
     def assemble(plan: Plan) -> list[Peer]:
         common = arrangement(plan, ordered)
+        if plan.parameters["alive"]:
+            return stand_up_alive([LivingPubSub(plan, address, common) for address in range(plan.peers)])
         return stand_up([PubSub(plan, address, common) for address in range(plan.peers)])
 
     return Design(
@@ -76,10 +90,14 @@ def _design(name: str, ordered: bool, summary: str, section: str) -> Design:
         paper=f"Content-based publish/subscribe over Chord, section {section}",
         assemble=assemble,
         newcomer=newcomer,
-        kinds=(*RING_KINDS, *PUBSUB_KINDS),
+        kinds=(*RING_KINDS, *ALIVE_KINDS, *PUBSUB_KINDS),
         parameters=PUBSUB_PARAMETERS,
         languages=("tags", "attributes", "subscriptions"),
         objections=ring_trouble,
+        survives=RING_SURVIVES,
+        alive={"alive": True},
+        quick=RING_QUICK,
+        patience=RING_PATIENCE,
     )
 
 

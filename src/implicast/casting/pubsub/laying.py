@@ -4,9 +4,9 @@ A request has a serial and is repeated until it is acknowledged; requests of one
 complete when its group is empty. Requests for a range go from the node of one value to the node of the next.
 """
 
+from abc import abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from math import log2
 from typing import Any
 
 from implicast.casting.designs import Plan
@@ -14,6 +14,7 @@ from implicast.casting.inbox import Seen
 from implicast.casting.pubsub.messages import Collect, Laid, LaidLate, Place, Profile, Spread
 from implicast.casting.pubsub.placing import Hashing, Span
 from implicast.casting.pubsub.subid import SubIdLayout
+from implicast.casting.pubsub.walking import nodes_estimate, walks
 from implicast.casting.ring_member import RingMember
 from implicast.language.attributes import Schema
 from implicast.overlay.links.state import IN
@@ -60,9 +61,9 @@ class Laying(RingMember, Subscriber):
         self._group_of: dict[int, Hashable] = {}
         self._groups: dict[Hashable, int] = {}
 
+    @abstractmethod
     def laid(self, group: Any) -> None:
         """Everything of this group is where it belongs."""
-        raise NotImplementedError
 
     def next_request(self) -> int:
         self._requests += 1
@@ -126,24 +127,12 @@ class Laying(RingMember, Subscriber):
     # Ranges
 
     def walks(self, span: Span) -> bool:
-        """Whether a request goes through a range by right neighbours.
-
-        Small-domain remedy: with fewer values than nodes the walk would pass over nodes without any value; when more
-        than half of log2 N of them are to be expected between two values, fingers are the shorter way.
-        """
-        walk, nodes = self.arrangement.walk, self.nodes_estimate()
-        if walk != "auto" or len(span) == 1:
-            return walk != "fingers"
-        return self.arrangement.hashing.gap(span.attribute, nodes) <= log2(max(2.0, nodes)) / 2
+        """Whether a request goes through a range by right neighbours."""
+        return walks(self.arrangement.walk, self.arrangement.hashing, span, self.nodes_estimate())
 
     def nodes_estimate(self) -> float:
-        """How many nodes the ring has, judging by how densely the neighbourhood is settled."""
-        table = self.chord.table
-        if table.right == table.me:
-            return 1.0
-        lefts = [ref for ref in getattr(self.links, "lefts", ()) if ref.address != self.address]
-        reach = table.right_distance + max((-table.far(ref) & table.mask for ref in lefts), default=0)
-        return (1 + len(lefts)) * (1 << table.bits) / max(1, reach)
+        """How many nodes the ring has, as far as this one can tell."""
+        return nodes_estimate(self.chord.table, getattr(self.links, "lefts", ()))
 
     def comes_by(self, sender: Address, request: Spread | Collect) -> bool:
         """Whether a request for a range is to be served here; otherwise it has been sent on, or waits."""

@@ -2,5 +2,8 @@
 
 from implicast.overlay.chord.assemble import assemble_chord, chord_objections
 from implicast.overlay.chord.chord import CHORD_KINDS, Chord, Tenant
+from implicast.overlay.chord.living import LIVING_CHORD_KINDS, LivingChord
 
-__all__ = ["CHORD_KINDS", "Chord", "Tenant", "assemble_chord", "chord_objections"]
+__all__ = [
+    "CHORD_KINDS", "LIVING_CHORD_KINDS", "Chord", "LivingChord", "Tenant", "assemble_chord", "chord_objections",
+]  # fmt: skip

@@ -67,13 +67,13 @@ class TakePredecessor(Message):
     by: Ref
 
 
-class Ping(Message):
+class PingLeft(Message):
     """Are you there?"""
 
     by: Ref
 
 
-class Pong(Message):
+class PongLeft(Message):
     """Yes."""
 
     by: Ref
@@ -106,8 +106,8 @@ STABILISE_KINDS: tuple[type, ...] = (
     GetPredecessor,
     Predecessor,
     TakePredecessor,
-    Ping,
-    Pong,
+    PingLeft,
+    PongLeft,
     Farewell,
 )
 
@@ -249,7 +249,7 @@ class Stabilise(Part):
             self.left, self.left_silent = None, 0
             return
         self.left_silent += 1
-        self.host.send(self.left.address, Ping(self.me))
+        self.host.send(self.left.address, PingLeft(self.me))
 
     @handles(GetPredecessor)
     def on_get_predecessor(self, sender: Address, ask: GetPredecessor) -> None:
@@ -294,13 +294,13 @@ class Stabilise(Part):
             self.left, self.left_silent = notify.by, 0
             self.above.moved()
 
-    @handles(Ping)
-    def on_ping(self, sender: Address, ping: Ping) -> None:
+    @handles(PingLeft)
+    def on_ping(self, sender: Address, ping: PingLeft) -> None:
         if self.state == IN:
-            self.host.send(ping.by.address, Pong(self.me))
+            self.host.send(ping.by.address, PongLeft(self.me))
 
-    @handles(Pong)
-    def on_pong(self, sender: Address, pong: Pong) -> None:
+    @handles(PongLeft)
+    def on_pong(self, sender: Address, pong: PongLeft) -> None:
         if pong.by == self.left:
             self.left_silent = 0
 

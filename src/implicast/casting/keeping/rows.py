@@ -1,0 +1,99 @@
+"""The entries that one node keeps, its own and copies. Pure: time is told.
+
+Which of two words about an entry is newer is decided by its stamp, given by whoever the entry speaks of; of equal
+stamps the removal wins. So copies can meet in any order and any number of times, and old ones never come back: a
+removal is remembered for longer than any copy that nobody vouches for.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from implicast.casting.keeping.messages import Name, Row, Slot
+from implicast.space.digest import digest_bits
+from implicast.space.ring import up_to
+
+ROWS_MAX = 1_000_000
+"""Entries that one node keeps; further ones are refused, and their owners ask again."""
+REMEMBERED_LEASES = 3
+"""A removal is remembered for so many leases after it was last spoken of."""
+
+
+@dataclass(slots=True)
+class Entry:
+    """A row, when it was last vouched for, and a digest of it."""
+
+    row: Row
+    heard_us: int
+    mark: int
+
+
+class KeptRows:
+    """Lists of rows by slot."""
+
+    __slots__ = ("_slots", "count")
+
+    def __init__(self) -> None:
+        self._slots: dict[Slot, dict[Name, Entry]] = {}
+        self.count = 0
+
+    def take(self, row: Row, now_us: int) -> bool:
+        """Keep a row unless a newer one is known. False: there is no room for it."""
+        entries = self._slots.get(row.slot)
+        known = entries.get(row.name) if entries is not None else None
+        if known is not None and (known.row.stamp, not known.row.packed) >= (row.stamp, not row.packed):
+            if known.row.stamp == row.stamp:
+                known.heard_us = now_us
+            return True
+        if known is None and self.count >= ROWS_MAX:
+            return False
+        if entries is None:
+            entries = self._slots[row.slot] = {}
+        self.count += known is None
+        mark = digest_bits(64, *row.slot, row.name, row.stamp, bool(row.packed))
+        entries[row.name] = Entry(row, now_us, mark)
+        return True
+
+    def get(self, slot: Slot, name: Name) -> Entry | None:
+        return self._slots.get(slot, {}).get(name)
+
+    def listed(self, slot: Slot) -> list[Row]:
+        """The entries of a list that are in force."""
+        return [entry.row for entry in self._slots.get(slot, {}).values() if entry.row.packed]
+
+    def entries(self) -> Iterator[Entry]:
+        for entries in self._slots.values():
+            yield from entries.values()
+
+    def within(self, low: int, high: int) -> list[Entry]:
+        """The entries of the keys (low, high]; (a, a] is the whole circle."""
+        return [entry for entry in self.entries() if up_to(low, entry.row.key, high)]
+
+    def summary(self, low: int, high: int) -> tuple[int, int]:
+        """How many there are, and a sum over their digests: equal sums, equal entries."""
+        count = total = 0
+        for entry in self.entries():
+            if up_to(low, entry.row.key, high):
+                count += 1
+                total += entry.mark
+        return count, total & (1 << 64) - 1
+
+    def drop(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            entries = self._slots[row.slot]
+            del entries[row.name]
+            self.count -= 1
+            if not entries:
+                del self._slots[row.slot]
+
+    def expire(self, now_us: int, lease_us: int) -> None:
+        """Entries that nobody renewed for a lease become removals; removals are forgotten in the end."""
+        over_us, forgotten_us = now_us - lease_us, now_us - REMEMBERED_LEASES * lease_us
+        for entry in [entry for entry in self.entries() if entry.heard_us < over_us]:
+            row = entry.row
+            if row.packed:
+                self.take(Row(row.key, row.slot, row.name, row.stamp, b""), now_us)
+            elif entry.heard_us < forgotten_us:
+                self.drop([row])
+
+    def clear(self) -> None:
+        self._slots, self.count = {}, 0

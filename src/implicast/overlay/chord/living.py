@@ -1,0 +1,132 @@
+"""Fingers where peers crash: soft state that mends itself by being used.
+
+- A finger is heard of whenever it is used: the node that gets a routed message says so (`Heard`, at most one a second
+  to each), and a finger that was not heard lately is *probed with the message itself*: repeated until it answers.
+- A finger that stays silent is dropped, the next lower one is used, and its levels are looked up afresh. A wrong
+  suspicion costs hops: the look-up brings the finger back.
+- A message that has come past its key, because a neighbour has news that this node lacks, goes to the left, not round
+  the ring.
+- Whoever repeats a request may let it begin with another finger (`detour`).
+
+The right pointer alone decides who is responsible; messages sent to a dead right neighbour are lost until the ring has
+healed, so requests are repeated from end to end.
+"""
+
+from collections.abc import Sequence
+
+from implicast.overlay.chord.chord import Chord
+from implicast.overlay.links.links import Links
+from implicast.overlay.links.messages import Departed
+from implicast.overlay.links.refs import Ref, lies_between
+from implicast.overlay.links.state import IN, OUT
+from implicast.peer.contract import Address, Host, Message, handles
+
+QUIET_US = 3_000_000
+"""A finger heard within this time is taken to be there."""
+HEARD_US = 1_000_000
+"""One says so at most this often to each sender."""
+SENDERS_MAX = 512
+"""Senders remembered as told."""
+
+
+class Heard(Message):
+    """Your message has come."""
+
+    by: Ref
+
+
+LIVING_CHORD_KINDS: tuple[type, ...] = (Heard,)
+
+
+class LivingChord(Chord):
+    """One peer's fingers, with a detector for them."""
+
+    __slots__ = ("_told_us", "detour")
+
+    ring: Links
+
+    def __init__(self, address: Address, host: Host, ring: Links, bits: int, refresh_us: int) -> None:
+        super().__init__(address, host, ring, bits, refresh_us)
+        self._told_us: dict[Address, int] = {}
+        self.detour = 0
+        """For the next message that begins here: so many of the best fingers are left out."""
+
+    def stand(self) -> None:
+        """Be part of a ring that has stood for long."""
+        if self.refresh_us:
+            self._next_refresh()
+
+    def surrounded(self) -> None:
+        self.tenant.moved()
+
+    def acquaintances(self) -> Sequence[Ref]:
+        return self.table.fingers()
+
+    def silent(self, ref: Ref) -> None:
+        if self.ring.state == IN:
+            self.lost(ref)
+
+    def lost(self, ref: Ref) -> None:
+        if ref != self.table.right:
+            super().lost(ref)
+
+    def pass_on(self, key: int, message: Message, sender: Address | None = None) -> bool:
+        if sender is not None and sender != self.address:
+            self._say_heard(sender)
+        ring, table = self.ring, self.table
+        if ring.state != IN:
+            return self._pass_on_from_outside(message, sender)
+        if table.owns(key):
+            return False
+        step = table.next_hop(key)
+        if sender == self.address or sender is None:
+            step = self._other_way(key, step)
+        elif self._is_past(key):
+            step = ring.left
+        self._send(step, message)
+        return True
+
+    def _say_heard(self, sender: Address) -> None:
+        now_us, told_us = self.host.now_us, self._told_us
+        if told_us.get(sender, -HEARD_US) + HEARD_US <= now_us:
+            told_us.pop(sender, None)
+            told_us[sender] = now_us
+            if len(told_us) > SENDERS_MAX:
+                del told_us[next(iter(told_us))]
+            self.host.send(sender, Heard(self.ring.me))
+
+    @handles(Heard)
+    def on_heard(self, sender: Address, heard: Heard) -> None:
+        if self.ring.detector is not None:
+            self.ring.detector.answered(heard.by)
+            self.ring.heard(heard.by)
+
+    def _pass_on_from_outside(self, message: Message, sender: Address | None) -> bool:
+        """Who is not yet in, or has left, knows nobody better than its right neighbour; who never was in, nobody."""
+        ring = self.ring
+        if ring.right.address != self.address:
+            self.host.send(ring.right.address, message)
+            if ring.state is OUT and sender is not None and sender != self.address:
+                self.host.send(sender, Departed(ring.me))
+        return True
+
+    def _other_way(self, key: int, step: Ref) -> Ref:
+        if not self.detour:
+            return step
+        before = [ref for ref in self.table.fingers() if self.table.far(ref) < (key - self.table.own) & self.table.mask]
+        return before[-1 - self.detour % len(before)] if before else step
+
+    def _is_past(self, key: int) -> bool:
+        """Whether a key lies a little to the left: among the left neighbours that this node knows."""
+        lefts = self.ring.lefts
+        return len(lefts) > 1 and lies_between(lefts[-1], Ref(key, self.address), self.ring.me)
+
+    def _send(self, step: Ref, message: Message) -> None:
+        """A finger that was not heard lately is probed with the message itself."""
+        detector = self.ring.detector
+        if detector is not None and step != self.ring.right and not detector.is_probing(step):
+            silent_us = detector.silent_for_us(step)
+            if (silent_us is None or silent_us > QUIET_US) and step not in detector.gone:
+                detector.probe(step, message)
+                return
+        self.host.send(step.address, message)
