@@ -107,7 +107,7 @@ class Carrying(Greeting):
         if type(message) is Enter:
             self.entering(message, part[0])
         elif type(message) is Who:
-            self.tell(message.asker, self.pieces)
+            self.tell(message.asker, self.firm_pieces())
         else:
             self.keeper.arrived(sender, part, message)
 

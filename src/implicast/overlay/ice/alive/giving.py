@@ -74,8 +74,11 @@ class Giving(Heirs):
     def give(self, piece: Title, taker: Address) -> None:
         """Part with a firm piece."""
         number = self.next_number()
+        granted = self.of_status(PROVISIONAL)
         around = tuple(
-            (each, self.heirs_of(each.owner)) for each in self.atlas.titles.values() if each.low != piece.low
+            (each, self.heirs_of(each.owner))
+            for each in self.atlas.titles.values()
+            if each.low != piece.low and each not in granted
         )
         parts = in_parts(self.keeper.pack((piece.low, piece.high)), self.life.part_bytes)
         title = Title(piece.low, piece.bits, piece.epoch + 2, taker)

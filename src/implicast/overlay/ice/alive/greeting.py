@@ -13,7 +13,6 @@ from implicast.overlay.ice.alive.estate import Keeper, Way
 from implicast.overlay.ice.alive.ground import PROVISIONAL
 from implicast.overlay.ice.alive.messages import Circle, Echo, Hail, Who
 from implicast.overlay.ice.alive.settings import Life
-from implicast.overlay.ice.atlas import overlap
 from implicast.overlay.ice.messages import More, Title, Titles
 from implicast.peer.contract import Address, Host, Message, handles
 from implicast.space.tract import subtract
@@ -96,6 +95,11 @@ class Greeting(Asking):
     def unpark(self) -> None:
         """Look again at what waited: `carrying.py`."""
 
+    def check(self, owners: list[Address]) -> None:
+        """A title that outlived its owner's interest would otherwise go round among others for ever."""
+        for owner in owners:
+            self.ask_more(owner)
+
     def met(self, strangers: list[Address]) -> None:
         self.hail(strangers)
         self.unpark()
@@ -118,11 +122,12 @@ class Greeting(Asking):
 
     def _learn_from(self, sender: Address, hail: Hail) -> None:
         """A greeting lists all that its sender has: what we thought it had besides is gone."""
-        self.hear((*hail.gifts, *hail.pieces))
         listed = (*hail.pieces, *hail.provisional)
-        gone = [each for each in self.atlas.of(sender) if not any(overlap(each, piece) for piece in listed)]
-        if gone:
-            self.atlas.drop(gone)
+        gone = [each for each in self.atlas.of(sender) if not any(_within(each, piece) for piece in listed)]
+        version = self.version
+        self.atlas.drop(gone)
+        self.hear((*hail.gifts, *hail.pieces), sender)
+        if gone and self.version == version:
             self.resurvey()
         self.correct(sender, listed)
 
@@ -148,7 +153,12 @@ class Greeting(Asking):
     def check_mark(self, peer: Address, mark: int) -> None:
         """Ask for a greeting if the peer says that it is not what we know; not more often than answers can come."""
         news = self.news.get(peer)
-        if news is not None and news.mark < mark and self.host.now_us - news.more_us > self.life.rto_us:
+        if news is not None and news.mark < mark:
+            self.ask_more(peer)
+
+    def ask_more(self, peer: Address) -> None:
+        news = self.concern(peer)
+        if self.host.now_us - news.more_us > self.life.rto_us:
             news.more_us = self.host.now_us
             self.host.send(peer, More())
 
@@ -160,7 +170,7 @@ class Greeting(Asking):
     @handles(Titles)
     def on_titles(self, sender: Address, better: Titles) -> None:
         self.heard(sender)
-        self.hear(better.titles)
+        self.hear(better.titles, sender)
 
     # --- at each tick
 
@@ -244,3 +254,7 @@ class Greeting(Asking):
         """Whoever still thinks that ground is ours should know to whom we lost it."""
         now_us = self.host.now_us
         self.gifts += [(now_us, each) for each in winners if subtract((each.low, each.high), self.tract)]
+
+
+def _within(title: Title, piece: Title) -> bool:
+    return piece.low <= title.low and title.high <= piece.high

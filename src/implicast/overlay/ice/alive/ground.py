@@ -117,19 +117,20 @@ class Ground(Part):
 
     # --- change
 
-    def hear(self, titles: Iterable[Title]) -> bool:
-        """Learn from others; what we lose by it we yield. True if anything was new."""
-        news = [each for each in titles if self._is_news(each)]
+    def hear(self, titles: Iterable[Title], sender: Address | None = None) -> None:
+        """Learn from others; what we lose by it we yield. What is said of third parties is checked with them."""
         before, neighbours = list(self.pieces), self.neighbours()
-        if not sum(self.atlas.learn(each) for each in news):
-            return False
+        news = [each for each in titles if self._is_news(each) and self.atlas.learn(each)]
+        if not news:
+            return
         self.resurvey()
+        hearsay = {each.owner for each in news if each.owner != sender and each.owner in neighbours}
+        self.check([each for each in self.neighbours() if each in hearsay])
         lost = subtract(tract_of(before), self.tract)
         if lost:
             self.lost(lost, neighbours, [each for each in news if any(overlap(each, piece) for piece in before)])
         else:
             self.met([each for each in self.neighbours() if each not in neighbours])
-        return True
 
     def _is_news(self, title: Title) -> bool:
         if self.atlas.titles.get(title.low) == title or title.owner == self.address:
@@ -144,6 +145,9 @@ class Ground(Part):
 
     def lost(self, tract: Tract, neighbours: list[Address], winners: list[Title]) -> None:
         """A better title took ground from us: see `giving.py`."""
+
+    def check(self, owners: list[Address]) -> None:
+        """Others say that these own more than we knew: `greeting.py`."""
 
     def met(self, strangers: list[Address]) -> None:
         """There are neighbours that we did not know: see `greeting.py`."""
