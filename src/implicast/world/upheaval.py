@@ -27,11 +27,9 @@ LINGER_US = 30_000_000
 """How long a peer that has left still answers."""
 LEAVE_AGAIN_US = 1_000_000
 LOOK_US = 1_000_000
-"""How often the invariants are looked at from outside while something is wrong or has just happened."""
+"""How often the invariants are looked at from outside while something is wrong, and how soon after a deed."""
 CALM_LOOK_US = 10_000_000
-"""And how often otherwise: looking costs more than running where little changes."""
-ALERT_US = 5_000_000
-"""For so long after a deed one looks often: the first objection may take a moment to show."""
+"""After each look that finds nothing the next comes twice as late, up to this: looking can cost more than running."""
 _S = 1_000_000
 
 
@@ -48,7 +46,8 @@ class Upheaval:
         """Newcomers, and when they asked to join."""
         self.samples: list[tuple[int, list[str]]] = []
         """When the invariants were looked at, and what was wrong."""
-        self._look_at_us = self._alert_until_us = self._end_us = 0
+        self._look_at_us = self._end_us = 0
+        self._pause_us = LOOK_US
         self._greeted: set[int] = set()
         self._disks: dict[int, object] = {}
         self._chance = stream(plan.seed, "introducers of newcomers")
@@ -77,8 +76,8 @@ class Upheaval:
     def _look(self) -> None:
         now_us = self.world.now_us
         if now_us == self._look_at_us:  # else a deed has made an earlier look of it
-            wrong = self._sample()
-            self._look_later(now_us + (LOOK_US if wrong or now_us < self._alert_until_us else CALM_LOOK_US))
+            self._pause_us = LOOK_US if self._sample() else min(2 * self._pause_us, CALM_LOOK_US)
+            self._look_later(now_us + self._pause_us)
 
     def _sample(self) -> list[str]:
         wrong = self.design.objections(self.present())
@@ -88,7 +87,7 @@ class Upheaval:
     def _happen(self, act: "Act", deed: Deed) -> None:
         act(self, deed)
         soon_us = self.world.now_us + LOOK_US
-        self._alert_until_us = self.world.now_us + ALERT_US
+        self._pause_us = LOOK_US
         if self._look_at_us > soon_us:
             self._look_later(soon_us)
 
