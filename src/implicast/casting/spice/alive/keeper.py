@@ -127,13 +127,15 @@ class Keeper(Member, parts={"surface": LivingIce}):
         return tuple(self._packed(tract))
 
     def _packed(self, tract: Tract) -> Iterator[Item]:
-        for key in {**self.registries, **self.closing}:
-            if closed := intersect(self.closed_soon(key), tract):
-                yield closed_item(key, closed)
         for key, registry in self._registries():
+            if (registry.closed or key in self.closing) and (closed := intersect(self.closed_soon(key), tract)):
+                yield closed_item(key, closed)
             for held in registry.records.values():
                 if contains(tract, held.home):
                     yield record_item(key, held)
+        for key in self.closing:
+            if key not in self.registries and (closed := intersect(self.closed_soon(key), tract)):
+                yield closed_item(key, closed)
         for tag, header in {**self.headers, **self.aims}.items():
             if contains(tract, address_of(tag)):
                 yield header_item(tag, header)
@@ -223,7 +225,11 @@ def _arrivals(owner: type) -> dict[type, Callable[..., None]]:
 
 
 def record_item(key: Key, held: Held) -> Item:
-    return Item(held.home, held.home + 1, _encode((RECORD, *key, held.entry.consumer)), _encode(held.entry))
+    item = held.item
+    if item is None:
+        name = _encode((RECORD, *key, held.entry.consumer))
+        item = held.item = Item(held.home, held.home + 1, name, _encode(held.entry))
+    return item
 
 
 def no_record_item(key: Key, held: Held) -> Item:

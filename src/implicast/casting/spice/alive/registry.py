@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from implicast.casting.spice.alive.messages import Entry
 from implicast.casting.spice.homes import home
 from implicast.language.target import Description, Target
+from implicast.overlay.ice.alive.estate import Item
 from implicast.peer.contract import Address
 from implicast.space.tract import EMPTY, Tract, contains, subtract
 
@@ -22,10 +23,12 @@ BEFORE_US = 60_000_000
 class Held:
     """An entry as its holder keeps it."""
 
-    __slots__ = ("before_us", "entry", "home", "safe", "until_us")
+    __slots__ = ("before_us", "entry", "home", "item", "safe", "until_us")
 
     def __init__(self, entry: Entry, home: int, now_us: int, lease_us: int, safe: bool) -> None:
         self.entry, self.home, self.safe = entry, home, safe
+        self.item: Item | None = None
+        """As it travels; made once (`keeper.py`): copies for heirs are made often and were a tenth of all cost."""
         self.until_us = now_us + lease_us
         self.before_us = now_us + BEFORE_US if entry.before is not None else 0
 
