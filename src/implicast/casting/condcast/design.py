@@ -45,7 +45,7 @@ PARAMETERS = (
         "the ring heals, tables are kept in rounds, aggregates expire, casts are carried until every arc is covered; "
         "for networks and machines that fail. `settle` and the parameters of flows then count for nothing",
     ),
-    Parameter("round_s", 20.0, "time from one refresh of all tables to the next; alive only", 0.5, 3_600, unit="s"),
+    Parameter("round_s", 24.0, "time from one refresh of all tables to the next; alive only", 0.5, 3_600, unit="s"),
     Parameter(
         "slack_s", 8.0, "what a refresh may take: an aggregate older than round_s + slack_s is not used; alive only",
         0.5, 600, unit="s",
@@ -74,11 +74,11 @@ def settings(parameters: Parameters) -> CondcastSettings:
 
 
 def living_settings(parameters: Parameters) -> LivingSettings:
-    """The parameters as living peers know them. A level that does not come is asked for after a fifth of the slack."""
+    """The parameters as living peers know them. What does not come is asked for after an eighth of the slack."""
     round_us, slack_us, check_us, merge_us = (
         int(cast(float, parameters[name]) * 1e6) for name in ("round_s", "slack_s", "check_s", "merge_s")
     )
-    rounds = RoundSettings(round_us, round_us + slack_us, slack_us // 5, slack_us // 8)
+    rounds = RoundSettings(round_us, round_us + slack_us, slack_us // 8, slack_us // 20, slack_us // 8)
     links = LinkSettings.living(check_us, cast(int, parameters["tries"]), merge_us)
     kind = settings(parameters)
     return LivingSettings(kind.bits, kind.hashes, links, rounds)

@@ -6,8 +6,8 @@ Fingers go by count and aggregates come with them, as ever (`table.py`). What is
   number of the round travels with every word, and whoever hears a higher one begins too. In a round level 0 is learnt
   first, from the right neighbour, and with each level that is learnt the next can be told: after log2 n steps all
   tables are exact, however wrong they were, if the ring was whole when the round began. Nobody holds a round, so
-  nobody's death ends it; an update flow (one message that travels round the ring) dies with whoever holds it, and with each lost
-  message.
+  nobody's death ends it; an update flow (one message that travels round the ring) dies with whoever holds it, and with
+  each lost message.
 - *Told without being asked.* Whoever names a node as its finger asks it once and is told in every round from then on;
   it asks again every `RENEWAL` rounds, and whenever nothing came. One message per level and round instead of two.
 - *Age.* Every answer says how old its oldest part is. The time on the way is counted in full: from the asker's question
@@ -30,28 +30,32 @@ from implicast.overlay.links import Links, Place, Ref
 from implicast.overlay.links.state import INS, OUT
 from implicast.peer.contract import Address, Host, handles
 
-RENEWAL = 4
-"""A question holds for so many rounds; then it is put again."""
+RENEWAL = 2
+"""A question holds for so many rounds; then it is put again. Rarely enough to save messages, often enough that clocks
+which differ in speed do not make answers look much older than they are."""
 ASKERS_MAX = 8
 """Nodes told about one level; usually one asks. The one that asked longest ago is told no more."""
-CATCH_UPS_MAX = 6
-"""How often missing levels are asked for in one round; then the round goes on without them."""
-DRIFT = 0.03
-"""Clocks may differ in speed by so much; ages are rounded up by it."""
+CATCH_UPS_MAX = 16
+"""How often one looks for missing levels in one round; then the round goes on without them."""
+DRIFT = 0.02
+"""Two clocks may differ in speed by so much; ages are rounded up by it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoundSettings:
     """The waits of table upkeep in a living ring."""
 
-    period_us: int = 20_000_000
+    period_us: int = 24_000_000
     """From one round to the next."""
-    stale_us: int = 28_000_000
+    stale_us: int = 32_000_000
     """What is older than this is unknown. A period, and what a round may take."""
-    catch_up_us: int = 1_500_000
-    """After so long a level that has not come is asked for."""
+    catch_up_us: int = 1_000_000
+    """After so long one looks for levels that have not come."""
+    step_us: int = 400_000
+    """And again after this, each time one level higher: what is missing below is the reason for most that is missing
+    above, and comes by itself when the reason is gone."""
     again_us: int = 1_000_000
-    """And again after this."""
+    """The same node is not asked again before this."""
     tries: int = 4
     """Questions in vain before the silent one is suspected."""
 
@@ -66,8 +70,8 @@ class Asked:
     """When it was put, by token: the last two, for answers to the one before may still come."""
     silent: int = 0
     """Attempts since its last word."""
-    wait: int = 0
-    """It lives but has not come so far in this round: catch-ups to sit out."""
+    quiet_us: int = 0
+    """It is not asked again before this time."""
 
 
 class LivingSharp(ChordSharp):
@@ -187,10 +191,12 @@ class LivingSharp(ChordSharp):
 
     def _put_question(self, level: int, answer: bool) -> None:
         asked = self.asks[level]
-        self.token += 1
+        self.token += LEVELS_MAX
+        token = self.token + level  # so that an answer's level need not be looked for
         asked.round = self.round
-        asked.asked_us = {**dict(list(asked.asked_us.items())[-1:]), self.token: self.host.now_us}
-        question = AskLevel(asked.ref, self.links.me, self.token, level, self.round, answer)
+        asked.quiet_us = self.host.now_us + self.period.again_us
+        asked.asked_us = {**dict(list(asked.asked_us.items())[-1:]), token: self.host.now_us}
+        question = AskLevel(asked.ref, self.links.me, token, level, self.round, answer)
         self.host.send(asked.ref.address, question)
 
     @handles(CatchUp)
@@ -199,29 +205,24 @@ class LivingSharp(ChordSharp):
         if alarm.life != self.links.me.life or alarm.round != self.round or self.links.state in (OUT, INS):
             return
         self.catch_ups += 1
-        missing = [level for level, number in enumerate(self.table.rounds) if number < self.round]
-        for level in missing:
-            if level < len(self.table):
-                self._ask_again(level)
+        for level in range(min(self.catch_ups, len(self.table))):
+            if level < len(self.table) and self.table.rounds[level] < self.round:
+                self._catch_up(level)
         if any(number < self.round for number in self.table.rounds):
-            self.host.after(self.period.again_us, alarm)
-        else:
-            self._advance()
+            self.host.after(self.period.step_us, alarm)
 
-    def _ask_again(self, level: int) -> None:
-        asked = self.asks.get(level)
-        node = self.table.nodes[level]
-        if asked is None or asked.ref != node or self.is_lost(node):
+    def _catch_up(self, level: int) -> None:
+        asked, node = self.asks.get(level), self.table.nodes[level]
+        if asked is None or asked.ref != node:
             self._stand_by(level)
         elif asked.silent >= self.period.tries:
             assert self.links.detector is not None, "in a living ring somebody watches"
-            self.links.detector.suspect(node)  # which comes back as `silent`
+            self.links.detector.suspect(node)
+            self.silent(node)
         elif self.catch_ups > CATCH_UPS_MAX:
             self.table.rounds[level] = self.round
             self._advance()
-        elif asked.wait:
-            asked.wait -= 1
-        else:
+        elif asked.quiet_us <= self.host.now_us:
             asked.silent += 1
             self._put_question(level, answer=True)
 
@@ -286,17 +287,19 @@ class LivingSharp(ChordSharp):
         self.links.heard(told.by)
         if told.round > self.round:
             self._begin(told.round)
-        level = next((level for level, asked in self.asks.items() if told.token in asked.asked_us), None)
-        if level is None or level >= len(self.table) or self.table.nodes[level] != told.by:
+        level = told.token % LEVELS_MAX
+        asked = self.asks.get(level)
+        if asked is None or asked.ref != told.by or told.token not in asked.asked_us:
             self.host.send(sender, Enough(told.token))
             return
-        asked = self.asks[level]
         asked.silent = 0
         if told.ent is None:
-            asked.wait = 2
-        elif told.round >= self.table.rounds[level]:
-            asked.wait = 0
+            asked.quiet_us = self.host.now_us + 2 * self.period.again_us  # it will tell when it knows
+        elif self._is_at(level, told.by) and told.round >= self.table.rounds[level]:
             self._learn(level, asked, told)
+
+    def _is_at(self, level: int, ref: Ref) -> bool:
+        return level < len(self.table) and self.table.nodes[level] == ref
 
     def _learn(self, level: int, asked: Asked, told: LevelIs) -> None:
         assert told.ent is not None, "something was told"

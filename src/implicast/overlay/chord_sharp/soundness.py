@@ -8,6 +8,7 @@ that overlap cover any stretch, for putting together twice changes nothing.
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 
+from implicast.language.portrait import Portrait
 from implicast.overlay.chord_sharp.assemble import assemble, objections
 from implicast.overlay.chord_sharp.living import LivingSharp
 from implicast.overlay.chord_sharp.living_table import LivingTable
@@ -53,7 +54,7 @@ def too_small(nodes: Sequence[LivingSharp], is_known: Known) -> list[str]:
             if arc is None or value is None:
                 continue
             due = spans.sum(arc)
-            if due is not None and (not due.alike(value) or combine(value, due) != value):
+            if due is not None and not _holds(value, due):
                 wrong.append(f"what {node.address} knows of the arc of level {level} lacks somebody in it")
     return wrong
 
@@ -83,6 +84,15 @@ class _Spans:
         level = inside.bit_length() - 1
         ready, first = self.doubled[level], first % count
         return _both(ready[first], ready[(first + inside - (1 << level)) % count])
+
+
+def _holds(value: Freight, due: Freight) -> bool:
+    """Whether one adds nothing to the other. Filters without spans are compared as numbers: a third of the time."""
+    if not due.alike(value):
+        return False
+    if isinstance(value, Portrait) and isinstance(due, Portrait) and not due.spans:
+        return not int.from_bytes(due.bits) & ~int.from_bytes(value.bits)
+    return combine(value, due) == value
 
 
 def _both(one: Freight | None, other: Freight | None) -> Freight | None:

@@ -1,0 +1,390 @@
+"""condcast where peers come, go and crash: promises, coverage, sleepers, and what pruning still saves."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from implicast.casting.condcast import coverage
+from implicast.casting.condcast.coverage import Carrier
+from implicast.casting.condcast.design import DESIGNS, newcomer
+from implicast.casting.condcast.living import LivingCondcast
+from implicast.casting.condcast.living_messages import Carry
+from implicast.casting.designs import Plan
+from implicast.language.portrait import Sought
+from implicast.language.target import Description, Target, Term
+from implicast.overlay.chord_sharp import LivingTable
+from implicast.overlay.chord_sharp.living_messages import LevelIs
+from implicast.peer.contract import CastId, Message
+from implicast.peer.events import Joined, Left, Notice, Registered, Settled
+from implicast.peer.wire import Codec
+from implicast.space.digest import stream
+from implicast.space.ring import Arc
+from implicast.workload.stated import CASTS, REGISTRATIONS
+from implicast.world.campaign import check, scenario_of
+from implicast.world.churn import Churn
+from implicast.world.faults import Faults
+from implicast.world.frozen import freeze, thaw
+from implicast.world.journal import JOIN, LEAVE, REGISTER, UPKEEP
+from implicast.world.scenario import Scenario
+from implicast.world.simulate import Outcome, simulate
+from implicast.world.world import World
+
+DESIGN = DESIGNS[0]
+SECOND_US = 1_000_000
+A, B = Description(("a",)), Description(("b",))
+Carries = Callable[[int, int, Message], bool]
+
+
+class Flat:
+    def latency_us(self, a: int, b: int) -> int:
+        return 20_000
+
+
+class Net(World):
+    """A world in which a test may say what is not carried, and which counts."""
+
+    lets: Carries = staticmethod(lambda sender, to, message: True)  # type: ignore[assignment]
+    kinds: dict[str, int]
+
+    def carry(self, sender: int, to: int, message: Message) -> None:
+        self.kinds[type(message).__name__] = self.kinds.get(type(message).__name__, 0) + 1
+        if self.lets(sender, to, message):
+            super().carry(sender, to, message)
+
+
+def _population(described: Sequence[Description], newcomers: int = 0) -> tuple[Net, list[LivingCondcast]]:
+    """A living ring of these, all registered, and so many that have yet to join."""
+    world = Net(Flat(), codec=Codec(DESIGN.kinds))
+    world.kinds = {}
+    count = len(described)
+    plan = Plan(count, 0, DESIGN.settle(DESIGN.alive), 1, world.host, world.latency_us, descriptions=described)
+    peers = [*DESIGN.assemble(plan), *(newcomer(plan, count + number) for number in range(newcomers))]
+    for address, peer in enumerate(peers):
+        world.place(address, peer)
+    for peer, each in zip(peers, described, strict=False):
+        peer.register(each)  # type: ignore[attr-defined]
+    return world, peers  # type: ignore[return-value]
+
+
+def _at(world: World, seconds: float, verb: Callable[[], object], purpose: int = UPKEEP) -> None:
+    world.at(int(seconds * SECOND_US), purpose, verb)
+
+
+def _run(world: World, seconds: float) -> None:
+    world.run(int(seconds * SECOND_US))
+
+
+def _told(world: World) -> list[int]:
+    return sorted(address for _, address, event in world.events if isinstance(event, Notice))
+
+
+def _events(world: World, kind: type) -> list[Any]:
+    return [(time_us, address, event) for time_us, address, event in world.events if isinstance(event, kind)]
+
+
+def _to(*tags: str) -> Target:
+    return Target((Term(tags),))
+
+
+# --- promises
+
+
+def test_a_newcomer_is_promised_after_the_age_of_aggregates_and_found_by_everybody() -> None:
+    world, peers = _population([A] * 30, newcomers=1)
+    late = peers[30]
+    _at(world, 3, lambda: late.join((0, 5)), JOIN)
+    _at(world, 4, lambda: late.register(B), REGISTER)
+    _run(world, 60)
+
+    [(joined_us, _, _)], [(promised_us, _, registered)] = _events(world, Joined), _events(world, Registered)[30:]
+    assert joined_us < 4 * SECOND_US
+    assert registered == Registered(1)
+    assert 32 <= (promised_us - 4 * SECOND_US) / SECOND_US <= 36
+    for peer in peers:
+        peer.cast(_to("b"), b"")
+    _run(world, 65)
+    assert _told(world) == [30] * 31
+
+
+def test_a_promise_is_kept_by_tables_that_hear_nothing_any_more() -> None:
+    """One peer hears nothing of its fingers while another joins: what it knows of the arc grows too old to be used."""
+    assert _reached_from_the_deaf()
+
+
+def test_aggregates_that_do_not_expire_hide_a_newcomer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LivingTable, "expire", lambda self, now_us: None)
+
+    assert not _reached_from_the_deaf()
+
+
+def _reached_from_the_deaf() -> bool:
+    """Whether a newcomer, once registered, is reached from a peer that is told nothing of levels."""
+    world, peers = _population([A] * 30, newcomers=1)
+    late, right = peers[30], peers[0].links.right.address
+    ring = sorted(range(31), key=lambda at: peers[at].links.me.key)
+    deaf = ring[(ring.index(30) - 12) % 31]  # so that the newcomer is in one of its upper levels
+    right = peers[deaf].links.right.address
+    world.lets = lambda sender, to, message: not (isinstance(message, LevelIs) and to == deaf and sender != right)  # type: ignore[method-assign,assignment]
+    _at(world, 3, lambda: late.join((0, 5)), JOIN)
+    _at(world, 4, lambda: late.register(B), REGISTER)
+    _run(world, 45)
+    assert len(_events(world, Registered)) == 31
+    _at(world, 45, lambda: peers[deaf].cast(_to("b"), b""))
+    _run(world, 46)
+    return _told(world) == [30]
+
+
+JOINS = Scenario(
+    "condcast", peers=48, casts=120, seed=3, workload="groups", parameters={"alive": True}, interval_ms=500,
+    churn=Churn.parse("joins=24,over_s=30"), changes=12,
+)  # fmt: skip
+
+
+def test_while_peers_only_come_and_change_nothing_is_missed_at_any_time() -> None:
+    outcome = simulate(JOINS)
+
+    assert outcome.kept
+    assert outcome.contract.clean
+    assert outcome.contract.expected > 200
+
+
+def test_a_promise_that_does_not_wait_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LivingCondcast, "_age_us", lambda self: 0)
+
+    assert simulate(JOINS).contract.missing > 0
+
+
+def test_a_peer_that_was_passed_over_begins_to_wait_anew() -> None:
+    world, peers = _population([A] * 8, newcomers=1)
+    late = peers[8]
+    _at(world, 3, lambda: late.join((0,)), JOIN)
+    _at(world, 4, lambda: late.register(B), REGISTER)
+    _at(world, 20, late.returned)
+    _run(world, 50)
+    assert len(_events(world, Registered)) == 8
+    _run(world, 56)
+    assert len(_events(world, Registered)) == 9
+
+
+# --- coverage
+
+
+def test_the_publisher_learns_how_many_were_told() -> None:
+    world, peers = _population([A if at % 3 else B for at in range(40)])
+    _at(world, 1, lambda: peers[7].cast(_to("b"), b""))
+    _run(world, 3)
+
+    due = [at for at in range(40) if at % 3 == 0]
+    assert _told(world) == due
+    assert [(address, event) for _, address, event in _events(world, Settled)] == [
+        (7, Settled(CastId(7, 1), len(due), 0))
+    ]
+
+
+def _dead_in_the_middle() -> tuple[Net, list[LivingCondcast], int, int]:
+    """A cast is under way when the farthest finger of its publisher dies, with half of the ring behind it."""
+    world, peers = _population([A] * 32)
+    middle = peers[4].ring.table.nodes[-1].address
+    assert isinstance(middle, int)
+    _at(world, 1, lambda: peers[4].cast(_to("a"), b""))
+    _at(world, 1.021, lambda: world.crash(middle))  # it has just passed it on
+    return world, peers, 4, middle
+
+
+def test_a_crash_in_the_middle_of_the_tree_loses_nobody_else() -> None:
+    world, _, publisher, middle = _dead_in_the_middle()
+    world.lets = lambda sender, to, message: not (isinstance(message, Carry) and sender == middle)  # type: ignore[method-assign,assignment]
+    _run(world, 46)
+
+    assert [at for at in range(32) if at not in _told(world)] in ([], [middle])
+    assert len(set(_told(world))) == len(_told(world)), "nobody twice"
+    [(_, by, settled)] = _events(world, Settled)
+    assert (by, settled.unreachable) == (publisher, 0)
+    assert settled.notified == 31
+
+
+def test_covered_said_too_early_loses_all_behind_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin = Carrier._begin
+
+    def hasty(self: Carrier, arcs: tuple[Arc, ...], task: coverage.Task) -> None:
+        if task.asker is not None:
+            self.host.send(task.asker[0], coverage.Covered(task.cast, task.asker[1], 0, 0))
+        begin(self, arcs, task)
+
+    monkeypatch.setattr(Carrier, "_begin", hasty)
+    world, _, _, middle = _dead_in_the_middle()
+    world.lets = lambda sender, to, message: not (isinstance(message, Carry) and sender == middle)  # type: ignore[method-assign,assignment]
+    _run(world, 46)
+
+    assert len(_told(world)) < 20
+
+
+def test_what_lies_beyond_dead_neighbours_waits_until_the_ring_has_closed() -> None:
+    world, peers = _population([A] * 12)
+    dead = [node.address for node in peers[2].ring.table.nodes[:2]]
+    hidden = next(peer for peer in peers if peer.links.left.address == dead[1])
+    for address in dead:
+        world.crash(address)  # type: ignore[arg-type]
+    _at(world, 1, lambda: peers[2].cast(_to("a"), b""))
+    _run(world, 3)
+    assert _told(world) == [at for at in range(12) if at not in (*dead, hidden.address)]
+
+    _run(world, 45)
+    assert _told(world) == [at for at in range(12) if at not in dead]
+
+
+def test_a_leaver_hands_its_share_of_a_cast_back() -> None:
+    world, peers = _population([A] * 32)
+    middle = peers[4].ring.table.nodes[-1].address
+    assert isinstance(middle, int)
+    world.lets = lambda sender, to, message: not (isinstance(message, Carry) and sender == middle)  # type: ignore[method-assign,assignment]
+    _at(world, 1, lambda: peers[4].cast(_to("a"), b""))
+    _at(world, 1.1, peers[middle].leave, LEAVE)
+    _run(world, 10)
+
+    assert [address for _, address, _ in _events(world, Left)] == [middle]
+    assert _told(world) == list(range(32)), "the leaver had been told before"
+    assert len(_events(world, Settled)) == 1
+
+
+def test_a_cast_is_given_up_when_patience_is_over_and_the_publisher_is_told() -> None:
+    world, peers = _population([A] * 6)
+    alone = 3
+    world.lets = lambda sender, to, message: not (isinstance(message, Carry) and to == alone)  # type: ignore[method-assign,assignment]
+    _at(world, 1, lambda: peers[0].cast(_to("a"), b""))
+    _run(world, 60)
+
+    assert _told(world) == [at for at in range(6) if at != alone]
+    [(time_us, _, settled)] = _events(world, Settled)
+    assert settled.unreachable > 0
+    assert time_us >= coverage.PATIENCE_US
+
+
+def test_a_repeated_request_is_carried_once_and_answered_again() -> None:
+    world, peers = _population([A] * 16)
+    key = peers[0].links.me.key
+    carry = Carry(CastId(9, 1), 5, (Arc(key, key),), Sought(_to("a"), 4096, 4), b"")
+    for _ in range(3):
+        peers[0].receive(9, carry)
+    sent = world.kinds["Carry"]
+    _run(world, 1)
+
+    assert world.kinds["Working"] == 2
+    assert world.kinds["Carry"] >= sent
+    assert _told(world) == list(range(16))
+    peers[0].receive(9, carry)
+    assert _told(world) == list(range(16))
+
+
+def test_what_a_peer_remembers_of_casts_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coverage, "TASKS_MAX", 10)
+    world, peers = _population([A] * 8)
+    for number in range(30):
+        _at(world, 1 + number / 10, lambda by=number % 8: peers[by].cast(_to("a"), b""))  # type: ignore[misc]
+    _run(world, 10)
+
+    assert max(len(peer.carrier.tasks) for peer in peers) == 10
+    assert all(not peer.carrier.errands and not peer.carrier.stuck for peer in peers)
+    assert all(task.query is None and task.payload == b"" for peer in peers for task in peer.carrier.tasks.values())
+
+
+def test_a_sleeper_that_wakes_after_its_place_was_closed_does_no_harm() -> None:
+    world, peers = _population([A] * 20)
+    _at(world, 2, lambda: freeze(world, 5))
+    for second in range(3, 60):
+        _at(world, second, lambda by=second % 5: peers[by].cast(_to("a"), b""))  # type: ignore[misc]
+    _at(world, 40, lambda: thaw(world, 5))
+    _at(world, 40.001, lambda: peers[5].cast(_to("a"), b""))
+    _run(world, 100)
+
+    told = [(address, event.cast) for _, address, event in _events(world, Notice)]
+    assert len(set(told)) == len(told)
+    later = {CastId(by, serial) for by in range(5) for serial in (9, 10, 11)}
+    assert {cast for address, cast in told if address == 5} >= later
+    assert DESIGN.objections(peers) == []
+    assert sum(cast == CastId(5, 1) for _, cast in told) == 20
+
+
+# --- scenarios
+
+
+def _fails(scenarios: list[Scenario]) -> list[str]:
+    found = [check(each) for each in scenarios]
+    return [f"{one.reasons[:3]} replay: {one.scenario.command()}" for one in found if one.reasons]
+
+
+def test_peers_that_stand_by_their_tags_survive_too() -> None:
+    drawn = [scenario_of(DESIGN, 11, number) for number in range(2)]
+
+    assert _fails([replace(each, parameters={**each.parameters, "place": "tags"}) for each in drawn]) == []
+
+
+def state_attributes(folder: Path, peers: int, casts: int, seed: int) -> str:
+    """A workload in which peers hold numbers and a city, and casts ask for ranges; as a directory."""
+    rng = stream(seed, "attributes under change")
+    cities = ("Berlin", "Osaka", "Oslo")
+    pq.write_table(
+        pa.Table.from_pylist(
+            [
+                {
+                    "peer": peer,
+                    "tags": ["jazz"] if rng.random() < 0.5 else [],
+                    "values": [
+                        {"attribute": "age", "value": f"@{rng.randrange(100)}"},
+                        {"attribute": "city", "value": rng.choice(cities)},
+                    ],
+                }
+                for peer in range(peers)
+            ],
+            REGISTRATIONS,
+        ),
+        folder / "registrations.parquet",
+    )
+    lows = [rng.randrange(90) for _ in range(casts)]
+    pq.write_table(
+        pa.Table.from_pylist(
+            [
+                {
+                    "cast": cast,
+                    "publisher": rng.randrange(peers),
+                    "target": f'jazz & age in @{low}..@{low + 9} | city = "{rng.choice(cities)}" & age < @{low // 3}',
+                }
+                for cast, low in enumerate(lows)
+            ],
+            CASTS,
+        ),
+        folder / "casts.parquet",
+    )
+    return str(folder)
+
+
+@pytest.mark.parametrize("place", ["random", "tags"])
+def test_casts_to_attributes_survive_too(tmp_path: Path, place: str) -> None:
+    drawn = scenario_of(DESIGN, 12, 4)
+    stated = state_attributes(tmp_path, drawn.peers, drawn.casts, drawn.seed)
+
+    assert _fails([replace(drawn, workload=stated, parameters={**drawn.parameters, "place": place})]) == []
+
+
+def _cast_messages(outcome: Outcome, casts: int) -> float:
+    return outcome.messages["cast"] / casts
+
+
+def test_pruning_still_pays_while_things_change() -> None:
+    """A flood would tell everybody, and be answered by everybody: 2 (n - 1) messages a cast."""
+    scenario = Scenario(
+        "condcast", peers=128, casts=50, seed=2, workload="zipf", parameters={"alive": True},
+        churn=Churn.parse("joins=6,leaves=4,crashes=4,over_s=40"), faults=Faults(loss=0.01),
+    )  # fmt: skip
+    pruned = simulate(scenario)
+    flood = simulate(replace(scenario, parameters={"alive": True, "bits": 8}))
+
+    assert pruned.kept
+    assert flood.kept
+    assert _cast_messages(flood, 50) > 1.8 * 127
+    assert _cast_messages(pruned, 50) < 0.5 * _cast_messages(flood, 50)

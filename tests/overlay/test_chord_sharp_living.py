@@ -1,0 +1,287 @@
+"""Living Chord# rings: tables whose every part has an age, rounds that make them exact, and the silent left out."""
+
+from collections import Counter
+from random import Random
+
+import pytest
+
+from implicast.language.values import Categories
+from implicast.overlay import chord_sharp
+from implicast.overlay.chord_sharp import Ent, Freight, LivingSharp, LivingTable, Passenger, RoundSettings
+from implicast.overlay.chord_sharp import living as living_module
+from implicast.overlay.chord_sharp.living_messages import AskLevel, LevelIs
+from implicast.overlay.detector import DETECTOR_KINDS, Detector
+from implicast.overlay.links import LINK_KINDS, Links, LinkSettings, Ref
+from implicast.peer.contract import Message, Peer
+from implicast.peer.wire import Codec
+from implicast.space.digest import stream
+from implicast.world.frozen import freeze, thaw
+from implicast.world.journal import JOIN, LEAVE, UPKEEP
+from implicast.world.world import Fate, World
+
+SECOND_US = 1_000_000
+STALE_US = 32 * SECOND_US
+LINKS = LinkSettings.living(check_us=4 * SECOND_US, merge_us=10 * SECOND_US)
+
+
+class Flat:
+    def latency_us(self, a: int, b: int) -> int:
+        return 20_000
+
+
+class Node(Peer, Passenger, parts={"links": Links, "ring": LivingSharp, "detector": Detector}):
+    """A peer that is nothing but a node of the ring, with one category of its own."""
+
+    __slots__ = ("detector", "links", "ring")
+
+    def __init__(self, address: int, world: World, key: int) -> None:
+        super().__init__(address, world.host(address))
+        self.links = Links(address, self.host, key, LINKS)
+        self.detector = self.links.detector
+        self.ring = LivingSharp(address, self.host, self.links, RoundSettings())
+        self.ring.passenger = self
+
+    def value(self) -> Freight:
+        return Categories.of(self.address)  # type: ignore[arg-type]
+
+
+class Counting(World):
+    counts: Counter[str]
+
+    def carry(self, sender: int, to: int, message: Message) -> None:
+        self.counts[type(message).__name__] += 1
+        super().carry(sender, to, message)
+
+
+def _world(count: int, seed: int, faults: Fate | None = None, newcomers: int = 0) -> tuple[Counting, list[Node]]:
+    kinds = (*LINK_KINDS, *chord_sharp.KINDS, *chord_sharp.LIVING_KINDS, *DETECTOR_KINDS)
+    world = Counting(Flat(), seed, codec=Codec(kinds), faults=faults)
+    world.counts = Counter()
+    keys = stream(seed, "keys").sample(range(100_000), count + newcomers)
+    nodes = [Node(at, world, key) for at, key in enumerate(keys)]
+    for at, node in enumerate(nodes):
+        world.place(at, node)
+    chord_sharp.assemble_living(_rings(nodes[:count]))
+    return world, nodes
+
+
+def _rings(nodes: list[Node]) -> list[LivingSharp]:
+    return [node.ring for node in nodes]
+
+
+def _wrong(nodes: list[Node]) -> list[str]:
+    return chord_sharp.living_objections(_rings(nodes), lambda ring: True)
+
+
+# --- tables in which everything has an age
+
+
+def _table(stale_us: int = 100) -> LivingTable:
+    """At key 0, all of it learnt at time 0, with nodes at 10, 20, ... 70."""
+    refs = [Ref(key, key) for key in range(0, 80, 10)]
+    exact = chord_sharp.settled_tables(refs, [Categories.of(at) for at in range(8)])[0]
+    return LivingTable.settled(exact, stale_us, 0)
+
+
+def test_what_is_older_than_allowed_is_unknown() -> None:
+    table = _table()
+    table.expire(100)
+    assert None not in table.values
+
+    table.expire(101)
+    assert table.values == [None] * 3
+    assert table.answer(2, 101)[0] == Ent(Ref(40, 40), None, None)
+
+
+def test_an_answer_is_as_old_as_its_oldest_part() -> None:
+    table = _table()
+    table.learn(1, Ent(Ref(40, 40), 40, Categories.of(2, 3)), 60, 1)
+
+    assert table.answer(0, 80) == (Ent(Ref(10, 10), 10, Categories.of(0)), 0)
+    assert table.answer(2, 80) == (Ent(Ref(40, 40), 40, Categories.of(0, 1, 2, 3)), 80)
+
+    table.learn(0, Ent(Ref(20, 20), 20, Categories.of(1)), 70, 1)
+    assert table.answer(2, 80)[1] == 20
+
+
+def test_levels_with_a_gap_between_them_add_up_to_nothing_known() -> None:
+    table = _table()
+    table.learn(0, Ent(Ref(20, 20), 15, Categories.of(1)), 0, 1)
+
+    assert table.answer(1, 10)[0] == Ent(Ref(20, 20), 15, Categories.of(0, 1))
+    assert table.answer(2, 10)[0] == Ent(Ref(40, 40), None, None), "whoever stands in [15, 20) is in neither"
+
+
+def test_the_level_above_the_top_has_no_node_but_a_sum() -> None:
+    ent, age_us = _table().answer(3, 5)
+
+    assert ent.node is None
+    assert ent.value == Categories.of(*range(8))
+    assert age_us == 5
+
+
+def test_a_node_that_knows_less_than_before_does_not_unsay_what_it_said() -> None:
+    table = _table()
+    table.learn(1, Ent(Ref(40, 40), None, None), 50, 1)
+    assert table.values[1] == Categories.of(2, 3)
+    assert table.rounds[1] == 1
+
+    table.expire(101)
+    assert table.values[1] is None, "but it ages from when it was said"
+
+
+# --- rounds
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 16, 33, 70])
+def test_one_round_makes_all_tables_exact_however_wrong_they_were(count: int) -> None:
+    world, nodes = _world(count, seed=count)
+    rng = stream(count, "mess")
+    refs = [node.links.me for node in nodes]
+    for node in nodes:
+        _spoil(node.ring, refs, rng)
+    assert count == 2 or _wrong(nodes)
+
+    world.run(10 * SECOND_US)
+
+    assert _wrong(nodes) == []
+    assert all(node.ring.round == 1 for node in nodes)
+    assert chord_sharp.stale(_rings(nodes)) == 0
+
+
+def _spoil(ring: LivingSharp, refs: list[Ref], rng: Random) -> None:
+    """Level 0 is the ring's and stays; above it anything may stand, and nothing is known."""
+    table = ring.table
+    others = [ref for ref in refs if ref not in (table.me, table.nodes[0])]
+    table.cut(1)
+    for level in range(1, 1 + rng.randrange(7)):
+        if others:
+            table._put(level, rng.choice(others))
+    table.ends[0] = table.values[0] = None
+    table._bounds = table._tidy = None
+
+
+def test_at_rest_a_level_costs_one_message_a_round_and_a_question_every_second_round() -> None:
+    world, nodes = _world(64, seed=1)
+    world.run(40 * SECOND_US)
+    world.counts.clear()
+    world.run((40 + 4 * 24) * SECOND_US)
+
+    assert nodes[0].ring.round == 2 + 4
+    assert world.counts["LevelIs"] == 4 * 6 * 64
+    assert world.counts["AskLevel"] == 2 * 6 * 64
+
+
+class _Loss:
+    def __init__(self, seed: int, share: float) -> None:
+        self.rng, self.share = stream(seed, "loss"), share
+
+    def fate(self, now_us: int, sender: int, receiver: int, latency_us: int) -> tuple[int, ...]:
+        if self.rng.random() < self.share:
+            return ()
+        return (latency_us, 7 * latency_us) if self.rng.random() < 0.05 else (latency_us,)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_lost_and_repeated_messages_delay_a_round_but_do_not_spoil_it(seed: int) -> None:
+    world, nodes = _world(40, seed, _Loss(seed, 0.05))
+    world.run(65 * SECOND_US)
+
+    assert _wrong(nodes) == []
+    known = [value is not None for node in nodes for value in node.ring.table.values]
+    assert sum(known) > 0.97 * len(known)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_crashes_joins_and_leaves_end_in_exact_tables_within_a_minute(seed: int) -> None:
+    world, nodes = _world(40, seed, newcomers=8)
+    rng = stream(seed, "deeds")
+    dead = rng.sample(range(40), 6)
+    leavers = [at for at in range(40) if at not in dead][:5]
+    for turn, at in enumerate(dead):
+        world.at((5 + turn // 2) * SECOND_US, UPKEEP, lambda at=at: world.crash(at))  # type: ignore[misc]
+    for at in leavers:
+        world.at(6 * SECOND_US, LEAVE, nodes[at].links.leave)
+    for node in nodes[40:]:
+        introducers = tuple(at for at in range(40) if at not in dead and at not in leavers)[:3]
+        world.at(7 * SECOND_US, JOIN, lambda node=node, by=introducers: node.links.join(by))  # type: ignore[misc]
+    world.run(68 * SECOND_US)
+
+    here = [node for at, node in enumerate(nodes) if at not in dead]
+    assert sum(node.links.state == "in" for node in here) == 37
+    assert _wrong(here) == []
+
+
+def test_a_dead_finger_is_skipped_and_its_aggregates_hold_until_they_are_too_old() -> None:
+    world, nodes = _world(16, seed=4)
+    ring = sorted(nodes, key=lambda node: node.links.me.key)
+    world.run(8 * SECOND_US)
+    world.crash(ring[4].address)  # type: ignore[arg-type]
+    world.run(40 * SECOND_US)
+
+    table, dead = ring[0].ring.table, ring[4].links.me
+    assert dead not in table.nodes
+    assert ring[0].ring.nearest_before((ring[4].links.me.key, -1)) == ring[3].links.me or table.nodes[2] != dead
+
+
+def test_mail_that_lay_with_a_sleeper_is_as_old_as_it_is() -> None:
+    world, nodes = _world(16, seed=5)
+    sleeper = nodes[3]
+    world.run(25 * SECOND_US)
+    freeze(world, 3)
+    world.run(65 * SECOND_US)
+    learnt_us: list[int] = []
+    learn = LivingTable.learn
+
+    def see(table: LivingTable, level: int, ent: Ent, since_us: int, number: int) -> bool:
+        if table is sleeper.ring.table:
+            learnt_us.append(since_us)
+        return learn(table, level, ent, since_us, number)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LivingTable, "learn", see)
+        thaw(world, 3)
+        world.run(65 * SECOND_US)
+
+    assert learnt_us, "the rounds that it slept through lay in its mail"
+    assert max(learnt_us) < 60 * SECOND_US, "nothing of it passes for new"
+
+
+def test_a_question_for_a_life_that_is_over_is_answered_by_a_farewell() -> None:
+    world, nodes = _world(8, seed=6)
+    asked = nodes[2]
+    former = Ref(asked.links.me.key, 2, -1)
+    asked.receive(5, AskLevel(former, nodes[5].links.me, 64, 0, 1, True))
+    world.run(SECOND_US // 10)
+
+    assert world.counts == {"Farewell": 1}
+    assert asked.ring.askers == {}
+
+
+def test_whoever_is_told_without_need_says_so_and_is_told_no_more() -> None:
+    world, nodes = _world(8, seed=7)
+    stranger, teller = nodes[1], nodes[6]
+    teller.receive(1, AskLevel(teller.links.me, stranger.links.me, 128, 0, 0, True))
+    assert teller.ring.askers[0][1][0] == 128
+
+    world.run(SECOND_US // 10)
+    assert 1 not in teller.ring.askers[0]
+    assert (world.counts["LevelIs"], world.counts["Enough"]) == (1, 1)
+
+
+def test_only_a_few_are_told_of_one_level() -> None:
+    _, nodes = _world(40, seed=8)
+    for node in nodes[1:]:
+        nodes[0].receive(node.address, AskLevel(nodes[0].links.me, node.links.me, 64, 0, 0, False))
+
+    assert len(nodes[0].ring.askers[0]) == living_module.ASKERS_MAX
+
+
+def test_a_higher_round_is_joined_at_once_and_a_lower_one_ignored() -> None:
+    _, nodes = _world(8, seed=9)
+    node = nodes[0]
+    other = next(each for each in nodes if each.links.me != node.links.me)
+    node.receive(other.address, LevelIs(other.links.me, 64, 7, 0, 0, None))
+    assert node.ring.round == 7
+    node.receive(other.address, LevelIs(other.links.me, 64, 5, 0, 0, None))
+    assert node.ring.round == 7
