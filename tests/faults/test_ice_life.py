@@ -1,0 +1,238 @@
+"""The living surface in an unkind world: random scenes, directed ones, and every rule left out once."""
+
+import pytest
+from ice_life import SCENES, Lodger, S, Scene, play, varied
+from ice_mistakes import MISTAKES, NoDuty, NoSettling, lodging
+
+from implicast.overlay.ice.alive.settings import Life
+from implicast.world.faults import Faults
+from implicast.world.frozen import freeze, thaw
+
+QUIET = Faults()
+
+
+def sentence(scene: Scene) -> str:
+    return f"seed {scene.seed}, {scene.peers} peers, {scene.dimensions} dimensions: {scene.wrong[:3]}"
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_a_surface_outlives_random_change(name):
+    scene = play(11, SCENES[name], dimensions=3)
+
+    assert not scene.wrong, sentence(scene)
+    assert len(scene.completed) > 20
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("name", SCENES)
+def test_a_surface_outlives_a_hundred_worlds_of_each_kind(name):
+    failed = [scene for scene in (varied(seed, name) for seed in range(1000, 1100)) if scene.wrong]
+
+    assert not failed, "\n".join(map(sentence, failed))
+
+
+@pytest.mark.parametrize("what", MISTAKES)
+def test_a_rule_left_out_is_noticed(what):
+    kind, deeds, word, settings = MISTAKES[what]
+    for seed in range(6):
+        scene = play(seed, deeds, dimensions=2 + seed % 2, lodger=lodging(kind), **{"quiet_s": 20.0, **settings})
+        if any(word in each for each in scene.wrong):
+            return
+
+    pytest.fail(f"{what}: nobody noticed")
+
+
+def test_the_same_seed_is_the_same_life():
+    runs = [play(3, SCENES["mix"], over_s=20.0) for _ in range(2)]
+
+    assert runs[0].world.carried == runs[1].world.carried
+    assert runs[0].completed == runs[1].completed
+
+
+def test_a_surface_grows_from_one_peer():
+    scene = Scene(5, peers=24, dimensions=3, assembled=False).run(15, 30)
+
+    assert not scene.wrong, sentence(scene)
+    assert len(scene.steady()) == 24
+
+
+def test_messages_survive_the_wire():
+    scene = play(7, SCENES["mix"], over_s=20.0, strict=True)
+
+    assert not scene.wrong, sentence(scene)
+
+
+# --- directed
+
+
+def stocked(seed: int = 1, lodger: type = Lodger, **settings) -> Scene:
+    """A quiet surface on which a hundred things are complete."""
+    scene = Scene(seed, lodger=lodger, faults=QUIET, **settings)
+    for _ in range(100):
+        scene.at(0.5, scene.put)
+    scene.world.run(4 * S)
+    assert len(scene.completed) == 100
+    return scene
+
+
+def richest(scene: Scene) -> Lodger:
+    """The owner of most things."""
+    return max(scene.lodgers(), key=lambda each: (len(each.things), each.address))
+
+
+def repaired_s(scene: Scene, limit_s: float) -> float:
+    """How long until all is well, from now."""
+    begun_us = scene.world.now_us
+    while scene.amiss() and scene.world.now_us < begun_us + limit_s * S:
+        scene.world.run(scene.world.now_us + S // 4)
+    assert not scene.amiss(), scene.amiss()[:3]
+    return (scene.world.now_us - begun_us) / S
+
+
+@pytest.mark.parametrize(("life", "limit_s"), [(Life(), 60), (Life.quick(), 10)], ids=["default", "quick"])
+def test_a_crash_is_repaired_in_time(life, limit_s):
+    scene = stocked(life=life)
+    scene.crash(richest(scene))
+
+    assert repaired_s(scene, limit_s) <= limit_s
+    assert not scene.orphaned
+
+
+def test_an_owner_and_its_first_heir_may_die_together():
+    scene = stocked()
+    owner = richest(scene)
+    heir = owner.surface.heirs[0]
+    scene.crash(owner)
+    scene.world.crash(heir)
+
+    assert repaired_s(scene, 20) < 20
+    assert not scene.orphaned
+
+
+def test_two_peers_that_are_no_heirs_of_each_other_may_die_together():
+    scene = stocked()
+    one = richest(scene)
+    other = next(each for each in scene.lodgers() if one.address not in each.surface.heirs and each is not one
+                 and each.address not in one.surface.heirs)  # fmt: skip
+    scene.crash(one)
+    scene.crash(other)
+
+    assert repaired_s(scene, 20) < 20
+    assert not scene.orphaned
+
+
+def test_when_an_owner_and_all_its_heirs_die_the_place_is_covered_and_the_keeper_told():
+    scene = stocked()
+    owner = richest(scene)
+    for each in (owner.address, *owner.surface.heirs):
+        scene.world.crash(each)
+    scene.world.run(scene.world.now_us + 30 * S)
+
+    assert not scene.objections()
+    assert scene.orphaned
+
+
+def leaving_heirs(lodger: type) -> Scene:
+    """An owner dies, and both its heirs leave at that moment."""
+    scene = stocked(lodger=lodger)
+    owner = richest(scene)
+    scene.world.crash(owner.address)
+    for each in owner.surface.heirs:
+        scene.world.peers[each].surface.leave()
+    scene.world.run(scene.world.now_us + 30 * S)
+    return scene
+
+
+def test_leavers_stay_while_they_hold_what_the_dead_kept():
+    assert not leaving_heirs(Lodger).amiss()
+
+
+def test_a_leaver_that_forgets_the_dead_is_noticed():
+    assert any("missing" in each for each in leaving_heirs(lodging(NoDuty)).amiss())
+
+
+def rivals(lodger: type) -> Scene:
+    """Two heirs hold an inquiry at the same moment, and do not hear each other's."""
+    scene = stocked(lodger=lodger, life=Life.quick())
+    owner = richest(scene)
+    one, other = (scene.world.peers[each].surface for each in owner.surface.heirs)
+    for surface in scene.surfaces():
+        surface.look_us[owner.address] = scene.world.now_us + 60 * S
+    scene.world.crash(owner.address)
+    scene.world.run(scene.world.now_us + scene.life.dead_us)
+    for link in ((one.address, other.address), (other.address, one.address)):
+        scene.trouble.cut(link)
+        scene.at(scene.world.now_us / S + 0.3, lambda link=link: scene.trouble.mend(link))
+    for surface in (one, other):
+        surface.inquire(owner.address, 0, seizes=True)
+    scene.world.run(scene.world.now_us + 15 * S)
+    return scene
+
+
+def test_rival_seizers_meet_before_either_answers():
+    scene = rivals(Lodger)
+
+    assert not scene.wrong
+    assert not scene.amiss()
+
+
+def test_rivals_without_time_to_settle_are_noticed():
+    assert any("both answer" in each for each in rivals(lodging(NoSettling)).wrong)
+
+
+def test_a_frozen_peer_that_wakes_after_its_place_was_taken_does_no_harm():
+    scene = stocked()
+    owner = richest(scene)
+    freeze(scene.world, owner.address)
+    scene.world.run(scene.world.now_us + 12 * S)
+    taken = [each.address for each in scene.lodgers() if each is not owner and any(
+        title.low <= owner.surface.pieces[0].low < title.high for title in each.surface.pieces)]  # fmt: skip
+    thaw(scene.world, owner.address)
+    scene.world.run(scene.world.now_us + 12 * S)
+
+    assert taken
+    assert not scene.wrong
+    assert not scene.amiss()
+    assert owner.surface.ground, "it came back as a newcomer"
+
+
+def test_a_partition_heals_to_one_surface():
+    scene = stocked(peers=32, dimensions=3)
+    side = frozenset(range(0, 32, 2))
+    scene.parted = True
+    scene.trouble.split(side)
+    scene.world.run(scene.world.now_us + 15 * S)
+    assert scene.objections()
+    scene.trouble.heal(side)
+
+    assert repaired_s(scene, 40) <= 40
+    assert not scene.missing()
+
+
+@pytest.mark.parametrize(("life", "limit"), [(Life(), 60), (Life.quick(), 450)], ids=["default", "quick"])
+def test_upkeep_at_rest_is_bounded(life, limit):
+    scene = Scene(2, peers=64, dimensions=3, life=life, faults=QUIET)
+    scene.world.run(30 * S)
+    before = scene.world.carried
+    scene.world.run(90 * S)
+
+    assert (scene.world.carried - before) / 64 <= limit
+
+
+def test_memory_stays_flat_under_a_flood():
+    scene = Scene(4, peers=8, dimensions=2, faults=QUIET)
+    life, target = scene.life, scene.lodgers()[0]
+    freeze(scene.world, 7)
+    for number in range(2_000):
+        scene.at(1 + number / 500, scene.put)
+    sizes = []
+    for second in range(6):
+        scene.world.run((second + 1) * S)
+        for each in scene.surfaces():
+            sizes.append((len(each.asks), len(each.parked), len(each.batches), len(each.news), len(each.missed)))
+            assert all(len(numbers) <= life.seen_max for numbers in each.seen.values())
+    bounds = (life.asks_max, life.parked_max, life.batches_max, life.news_max, life.missed_max)
+
+    assert all(size <= bound for held in sizes for size, bound in zip(held, bounds, strict=True))
+    assert target.surface.ground
