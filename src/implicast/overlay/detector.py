@@ -183,6 +183,10 @@ class Detector(Part, Generic[Who]):
             return False
         return since_us is not None
 
+    def suspected_within(self, who: Who, span_us: int) -> bool:
+        """Suspected, and that lately: older evidence may be out of date."""
+        return self.is_suspect(who) and self._suspects[who] + span_us > self.host.now_us
+
     def is_lost(self, who: Who) -> bool:
         """Suspected, or gone by its own word."""
         return who in self.gone or self.is_suspect(who)

@@ -23,6 +23,7 @@ from implicast.casting.keeping.messages import (
     REPLY,
     ClaimLate,
     ClaimRows,
+    Compare,
     Copy,
     LaidAt,
     Lay,
@@ -300,6 +301,18 @@ class Keeper(Part, Tenant):
     def on_sync_soon(self, alarm: SyncSoon) -> None:
         self._soon = False
         self._sync()
+        self._ask_for_summaries()
+
+    def _ask_for_summaries(self) -> None:
+        """Whoever has come near enough to keep copies here may not know."""
+        if self.is_ready and self._is_further(self._copies_low(), self.floor_key):
+            for ref in self.chord.ring.lefts[: self.settings.copies]:
+                self.host.send(ref.address, Compare())
+
+    @handles(Compare)
+    def on_compare(self, sender: Address, compare: Compare) -> None:
+        if self.chord.ring.state == IN:
+            self._sync_soon()
 
     @handles(SyncRound)
     def on_sync_round(self, alarm: SyncRound) -> None:
@@ -307,6 +320,7 @@ class Keeper(Part, Tenant):
             self._next_sync()
             self.rows.expire(self.host.now_us, self.settings.lease_us)
             self._sync()
+            self._ask_for_summaries()
             self._return_what_is_not_ours()
 
     def _sync(self) -> None:

@@ -84,6 +84,10 @@ class Summary(Message):
     more: int
 
 
+class Compare(Message):
+    """I keep copies for you, or should: let me have your summary."""
+
+
 class Rows(Message):
     """Entries of the keys (low, high]: one part of several. OFFER: here is what I have, let me have yours; REPLY: my
     answer; CLAIMED: what has become yours; BEQUEST: what I keep, for I want to leave."""
@@ -229,6 +233,6 @@ class LackLate(Message):
 
 
 KEEPING_KINDS: tuple[type, ...] = (
-    Lay, Copy, LaidAt, Renew, Renewed, Summary, Rows, ClaimRows, RowsTaken, Return, Returned, Lack, LackHeard,
+    Lay, Copy, LaidAt, Renew, Renewed, Summary, Compare, Rows, ClaimRows, RowsTaken, Return, Returned, Lack, LackHeard,
     Ask, Told, Deliver, Matched,
 )  # fmt: skip

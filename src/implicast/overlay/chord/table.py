@@ -80,12 +80,12 @@ class FingerTable:
         self._arrange()
 
     def set_finger(self, level: int, ref: Ref) -> None:
-        """A finger that leads back to this node is none."""
+        """A finger that leads back to this node is none; one before its start is somebody's mistake."""
         if level < self.first_level() or self.levels.get(level) == ref:
             return
         if ref.address == self.me.address:
             self.levels.pop(level, None)
-        else:
+        elif self.far(ref) >= 1 << level:
             self.levels[level] = ref
         self._arrange()
 

@@ -115,8 +115,8 @@ class Links(Merging):
             return
         if self.state == OUT and self.introducers and self.pend is None:
             self._insert(found.left, found.right, found.num)
-        elif self.state == IN and self.pend is None and self.walk is None and found.left not in (self.left, self.me):
-            self.look([found.left])
+        elif self.state == IN and found.left not in (self.left, self.me):
+            self.look_from(found.left)
 
     def _insert(self, left: Ref, right: Ref, num: Number) -> None:
         if not lies_between(left, self.me, right):
@@ -235,7 +235,6 @@ class Links(Merging):
             self._depart()
             return
         was_ins = self.state == INS
-        former = self.left
         if request.new_num > self.lnum or (was_ins and self.lnum == request.new_num):
             self._take_left(ack.by, request.new_num, ack.lefts)
         if request.kind == INSERT:
@@ -244,8 +243,6 @@ class Links(Merging):
             self._take_right(request.cur, ack.num, confirmed=False)
             if was_ins:
                 self._become_member()
-        if not was_ins:
-            self.introduce(former, ack.by)
 
     @handles(SetRNak)
     def on_nak(self, sender: Address, nak: SetRNak) -> None:

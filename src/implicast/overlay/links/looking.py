@@ -15,6 +15,7 @@ from implicast.overlay.links.messages import INSERT, REPLACE, Check, CheckNow, C
 from implicast.overlay.links.refs import Number, Ref, cut_list, lies_between
 from implicast.overlay.links.state import IN, OUT, Walk
 from implicast.peer.contract import Address, handles
+from implicast.space.ring import clockwise
 
 
 class Looking(Holder):
@@ -29,19 +30,29 @@ class Looking(Holder):
     def check(self) -> None:
         """Look to the left now, if nothing else is under way."""
         if self.state == IN and self.pend is None and self.walk is None:
+            hint, self.hint = self.hint, None
+            if hint is not None and hint not in (self.left, self.me) and hint not in self.gone:
+                self.look([hint])
+                return
             known = [self.left, *(ref for ref in self.lefts if ref != self.left)]
             rest = [ref for ref in known if not self._is_lost(ref) and ref != self.me]
             if not rest and self.detector is not None:
-                rest = self._nearest_acquaintance()
+                rest = self._nearest_acquaintances()
             self.look([*rest, self.me])
 
-    def _nearest_acquaintance(self) -> list[Ref]:
+    def look_from(self, ref: Ref) -> None:
+        """Look to the left from somebody else, now or as soon as nothing else is under way."""
+        if self.pend is None and self.walk is None:
+            self.look([ref])
+        elif self.detector is not None:
+            self.hint = ref
+            self._later(self.settings.again_us, CheckNow(self.me.life))
+
+    def _nearest_acquaintances(self) -> list[Ref]:
         """Who knows nobody on its left any more begins as near as it can: a walk over itself goes round the ring."""
-        nearest = self.me
-        for ref in self.above.acquaintances():
-            if ref.address != self.address and not self._is_lost(ref) and lies_between(nearest, ref, self.me):
-                nearest = ref
-        return [nearest] if nearest != self.me else []
+        known = [ref for ref in self.above.acquaintances() if ref.address != self.address and not self._is_lost(ref)]
+        known.sort(key=lambda ref: clockwise(self.me.place, ref.place), reverse=True)
+        return known[: self.settings.lefts]
 
     def look(self, rest: list[Ref], reached_from: tuple[Ref, Number] | None = None) -> None:
         self.token += 1
@@ -80,7 +91,7 @@ class Looking(Holder):
             return
         rest = [ref for ref in walk.rest if not self._is_lost(ref)]
         if rest == [self.me] and self.detector is not None:
-            rest = [*self._nearest_acquaintance(), self.me]
+            rest = [*self._nearest_acquaintances(), self.me]
         if rest:
             self.look(rest)
 
@@ -103,7 +114,7 @@ class Looking(Holder):
             return  # still being inserted: nothing can be said; the next check will
         if stat.right == self.me:
             self._arrived(stat, stat.num)
-        elif lies_between(stat.by, stat.right, self.me) and not self._is_lost(stat.right):
+        elif lies_between(stat.by, stat.right, self.me) and not self._is_surely_lost(stat.right):
             self.look([stat.right], (stat.by, stat.num))
         elif self._left_is_nearer(stat):
             self._say(self.left, Found(self.left, stat.by, stat.right, stat.num))
@@ -111,11 +122,12 @@ class Looking(Holder):
             self.settle(stat.by, stat.right, stat.num)
 
     def _left_is_nearer(self, stat: Stat) -> bool:
-        """Whether it is the left neighbour's business: it stands between this node and one that passes both over."""
-        return (
-            self.left != self.me and self.left != stat.right and not self._is_lost(self.left)
-            and lies_between(stat.by, self.left, self.me)
-        )  # fmt: skip
+        """Whether it is the left neighbour's business: it lives, between this node and one that passes both over."""
+        if self.detector is None or self.left in (self.me, stat.right) or self._is_lost(self.left):
+            return False
+        silent_us = self.detector.silent_for_us(self.left)
+        lives = silent_us is not None and silent_us < 2 * self.settings.check_us
+        return lives and lies_between(stat.by, self.left, self.me)
 
     def _arrived(self, stat: Stat, num: Number) -> None:
         """At the node whose right is this one."""

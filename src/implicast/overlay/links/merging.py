@@ -50,8 +50,8 @@ class Merging(Looking):
             self.host.send(ref.address, Find(self.me, self.settings.find_hops))
 
     def introduce(self, former: Ref, left: Ref) -> None:
-        """Two nodes on the left that may not know each other: the nearer one looks at its place from the other."""
-        if self.detector is None or former in (left, self.me) or left == self.me or self._is_lost(former):
+        """The nearer one looks at its place from the other: where two rings meet, they close like a zip."""
+        if former in (left, self.me) or left == self.me or self._is_lost(former):
             return
         nearer, other = (left, former) if lies_between(former, left, self.me) else (former, left)
         self._say(nearer, Found(nearer, other, self.me, self.lnum))

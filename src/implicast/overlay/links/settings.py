@@ -26,6 +26,8 @@ class LinkSettings:
     """How long answers are remembered."""
     forget_us: int = 20_000_000
     """How long a suspicion lasts without new evidence."""
+    fresh_us: int = 4_000_000
+    """A suspicion older than this does not suffice to pass somebody over: it is asked again."""
     lefts: int = 4
     """k_left: nearest nodes on the left that are known."""
     find_hops: int = 1024
@@ -46,4 +48,4 @@ class LinkSettings:
     @classmethod
     def living(cls, check_us: int = 5_000_000, tries: int = 5, merge_us: int = 15_000_000) -> "LinkSettings":
         """For a world in which peers crash: they are looked at, suspected, and sought again."""
-        return cls(check_us=check_us, tries=tries, merge_us=merge_us)
+        return cls(check_us=check_us, tries=tries, merge_us=merge_us, health_max=2)

@@ -106,6 +106,7 @@ class LinkState(Part):
         "gen",
         "gone",
         "graces",
+        "hint",
         "introducers",
         "key",
         "leave_by_us",
@@ -171,6 +172,8 @@ class LinkState(Part):
         self.pend: Operation | None = None
         self.walk: Walk | None = None
         self.wish_to_leave = False
+        self.hint: Ref | None = None
+        """Somebody to look from at the next occasion."""
 
     # Manners of speaking
 
@@ -252,6 +255,12 @@ class LinkState(Part):
         """Whether it said that it left, or is suspected."""
         return ref in self.gone or (self.detector is not None and self.detector.is_suspect(ref))
 
+    def _is_surely_lost(self, ref: Ref) -> bool:
+        """Lost by its own word or by fresh evidence. Old suspicions are tried again before a node is passed over: after
+        a partition one suspects everybody on the other side."""
+        detector = self.detector
+        return ref in self.gone or (detector is not None and detector.suspected_within(ref, self.settings.fresh_us))
+
     def _note_gone(self, ref: Ref) -> None:
         self.gone[ref] = None
         if len(self.gone) > self.settings.gone_max:
@@ -288,6 +297,10 @@ class LinkState(Part):
             self.reunite(ref)
 
     @abstractmethod
+    def introduce(self, former: Ref, left: Ref) -> None:
+        """Two nodes on the left may not know each other."""
+
+    @abstractmethod
     def reunite(self, ref: Ref) -> None:
         """A node that was missed is there again: look whether it stands on another ring."""
 
@@ -295,8 +308,11 @@ class LinkState(Part):
         if self.detector is not None:
             for ref in (*reversed(self.lefts), self.left):
                 self._keep_in_mind(self.met, ref)
+        former = self.left
         self.left, self.lnum, self.lefts = left, num, lefts
         self.above.moved()
+        if self.detector is not None and self.state == IN:
+            self.introduce(former, left)
 
     def _take_lefts(self, lefts: tuple[Ref, ...]) -> None:
         """The same neighbour, with those to its left as they are now."""
