@@ -1,37 +1,65 @@
-"""The command `implicast campaign`: random scenarios of change for a design; failures made small, with a replay."""
+"""The command `implicast campaign`: random scenarios of change for a design; failures made small, with a replay.
+
+Scenarios follow from design, seed and number alone, so several processes may share them: the results are the same.
+"""
 
 import json
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
+from multiprocessing import get_context
 from typing import Any
 
 import click
 
 from implicast.casting.designs import Design, design, designs
-from implicast.world.campaign import Finding, campaign, shrink
+from implicast.world.campaign import Finding, Mapper, campaign, shrink
 
 
 @click.command("campaign")
 @click.argument("name", metavar="DESIGN")
-@click.option("--scenarios", default=20, show_default=True, help="How many.")
+@click.option("--scenarios", default=20, show_default=True, type=click.IntRange(min=1), help="How many.")
 @click.option("--seed", default=1, show_default=True, help="All scenarios follow from it.")
-@click.option("--first", default=0, show_default=True, help="Number of the first scenario.")
+@click.option("--first", default=0, show_default=True, type=click.IntRange(min=0), help="Number of the first scenario.")
+@click.option("--jobs", default=1, show_default=True, type=click.IntRange(1, 1024), help="Processes that share them.")
+@click.option("--language", default="tags", show_default=True, type=click.Choice(["tags", "attributes"]),
+              help="Casts to tags, or to ranges of values.")  # fmt: skip
 @click.option("--whole", is_flag=True, help="Show failing scenarios as they are, without making them small.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def campaign_command(name: str, scenarios: int, seed: int, first: int, whole: bool, as_json: bool) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each design.")
+def campaign_command(
+    name: str, scenarios: int, seed: int, first: int, jobs: int, language: str, whole: bool, as_json: bool
+) -> None:
     """Try random scenarios of change on DESIGN (or on `all`) and judge each from outside."""
-    chosen = [each for each in designs().values() if each.survives] if name == "all" else [design(name)]
+    chosen = [each for each in designs().values() if _meant(each, language)] if name == "all" else [design(name)]
     failures = 0
-    for each in chosen:
-        tally = Tally(each.name, scenarios, as_json)
-        failed = campaign(each, scenarios, seed, first, tally.see)
-        small = failed if whole else [shrink(one, partial(_infrastructure, each)) for one in failed]
-        failures += len(failed)
-        click.echo(json.dumps(tally.described(small), indent=2) if as_json else tally.text(small))
+    with mapper(jobs) as mapped:
+        for each in chosen:
+            tally = Tally(each.name, scenarios)
+            failed = campaign(each, scenarios, seed, first, tally.see, mapped, language)
+            small = failed if whole else [shrink(one, partial(_infrastructure, each)) for one in failed]
+            failures += len(failed)
+            tally.finish()
+            click.echo(json.dumps(tally.described(small), indent=2) if as_json else tally.text(small))
     if failures:
         raise SystemExit(1)
+
+
+def _meant(each: Design, language: str) -> bool:
+    return bool(each.survives) and language in each.languages
+
+
+@contextmanager
+def mapper(jobs: int) -> Iterator[Mapper]:
+    """How a function is put to many values: one after the other, or by so many processes, in order in both."""
+    if jobs == 1:
+        yield map
+        return
+    # Fresh processes: a copy of this one would share whatever threads hold in it.
+    with get_context("spawn").Pool(jobs) as pool:
+        yield partial(pool.imap, chunksize=1)
 
 
 def _infrastructure(design: Design, peers: int) -> int:
@@ -39,13 +67,14 @@ def _infrastructure(design: Design, peers: int) -> int:
 
 
 class Tally:
-    """What a campaign has seen so far."""
+    """What a campaign has seen so far; on a terminal with a line that says how long it will take."""
 
-    def __init__(self, name: str, scenarios: int, quiet: bool) -> None:
+    def __init__(self, name: str, scenarios: int) -> None:
         self.name, self.scenarios = name, scenarios
-        self.show = sys.stderr.isatty() and not quiet
+        self.show = sys.stderr.isatty()
         self.count: Counter[str] = Counter()
         self.repairs_s: list[float] = []
+        self.upkeep: list[float] = []
         self.begun = time.perf_counter()
 
     def see(self, finding: Finding) -> None:
@@ -53,14 +82,28 @@ class Tally:
         count["scenarios"] += 1
         count["failed"] += bool(finding.reasons)
         change = finding.outcome.change if finding.outcome else None
+        if finding.outcome is not None:
+            count["messages"] += sum(finding.outcome.messages.values())
         if change is not None:
             count["expected"] += change.during.expected
             count["missing"] += change.during.missing
+            count["late"] += change.during.late
             count["expected_after"] += change.after.expected
             self.repairs_s.append(change.repair_s_max)
+            self.upkeep.append(change.upkeep_at_rest)
         if self.show:
-            so_far = f"\r{self.name} {count['scenarios']}/{self.scenarios}, {count['failed']} failed"
-            click.echo(so_far, nl=False, err=True)
+            click.echo(f"\r{self.progress()}\x1b[K", nl=False, err=True)
+
+    def progress(self) -> str:
+        done = self.count["scenarios"]
+        left_s = (time.perf_counter() - self.begun) / done * (self.scenarios - done)
+        left = f"{left_s / 60:.0f} min" if left_s > 90 else f"{left_s:.0f} s"
+        return f"{self.name} {done}/{self.scenarios}, {self.count['failed']} failed, about {left} left"
+
+    def finish(self) -> None:
+        """The line has served."""
+        if self.show:
+            click.echo("\r\x1b[K", nl=False, err=True)
 
     def ratio(self) -> float:
         return 1 - self.count["missing"] / self.count["expected"] if self.count["expected"] else 1.0
@@ -71,6 +114,7 @@ class Tally:
             **self.count,
             "delivery_ratio_during_change": self.ratio(),
             "repair_s_max": max(self.repairs_s, default=0.0),
+            "upkeep_at_rest_mean": sum(self.upkeep) / len(self.upkeep) if self.upkeep else 0.0,
             "seconds": round(time.perf_counter() - self.begun, 1),
             "failures": [{"reasons": list(one.reasons), "replay": one.scenario.command()} for one in failed],
         }

@@ -87,7 +87,8 @@ def designs_command(name: str | None, as_json: bool) -> None:
 @click.option("--peers", default=4096, show_default=True, help="How many peers register.")
 @click.option("--casts", default=1024, show_default=True, help="How many casts are made.")
 @click.option("--seed", default=1, show_default=True, help="Everything drawn in the run follows from it.")
-@click.option("--workload", default="zipf", show_default=True, help="zipf | extreme | groups | a directory of tables.")
+@click.option("--workload", default="zipf", show_default=True,
+              help="zipf | extreme | groups | attributes | a directory of tables.")  # fmt: skip
 @click.option("--skew", type=float, help="Exponent of the zipf workload (default 1.0).")
 @click.option("--tags-per-peer", type=int, help="Tags each peer registers (default 18).")
 @click.option("--with", "knobs", multiple=True, metavar="NAME=VALUE", help="Further parameters of the workload.")

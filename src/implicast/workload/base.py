@@ -56,6 +56,10 @@ class Workload(ABC):
                 raise WorkloadError(f"workload {self.name}: {what}={number} is out of range: {low} to {NUMBER_MAX}")
         check(self.name, self)
 
+    def schema(self) -> str:
+        """What the values of its peers are, for designs that have to know; empty where nobody has any."""
+        return ""
+
     @abstractmethod
     def descriptions(self, first: int, last: int) -> DescriptionColumns:
         """Tags of the peers in [first, last)."""

@@ -6,6 +6,7 @@ To add one: a frozen dataclass under `Workload` with `knob` fields, named once i
 from pathlib import Path
 
 from implicast.language.parameters import Parameter, Setting
+from implicast.workload.attributes import Attributes
 from implicast.workload.base import DescriptionColumns, TargetColumns, Workload
 from implicast.workload.extreme import Extreme
 from implicast.workload.groups import Groups
@@ -20,10 +21,11 @@ __all__ = [
     "Workload",
     "WorkloadError",
     "parameters",
+    "schema",
     "workload",
 ]
 
-KINDS: dict[str, type[Workload]] = {kind.name: kind for kind in (Zipf, Extreme, Groups)}
+KINDS: dict[str, type[Workload]] = {kind.name: kind for kind in (Zipf, Extreme, Groups, Attributes)}
 
 PEERS = 4_096
 CASTS = 1_024
@@ -51,6 +53,11 @@ def workload(
 def parameters(name: str) -> tuple[Parameter, ...]:
     """What can be set of a workload; nothing of a directory."""
     return knobs_of(KINDS[name]) if name in KINDS else ()
+
+
+def schema(name: str, **settings: Setting) -> str:
+    """What the values of this workload's peers are; empty where they have none, or a directory holds them."""
+    return workload(name, seed=0, peers=1, casts=0, **settings).schema() if name in KINDS else ""
 
 
 def _stated(name: str, seed: int, peers: int | None, casts: int | None, settings: dict[str, Setting]) -> Workload:

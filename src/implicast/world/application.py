@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from implicast.language.render import render
-from implicast.language.target import Description, Target
+from implicast.language.target import Description, Target, scalar_text
 from implicast.peer.contract import Message
 from implicast.peer.events import Joined, Left, Refused, Registered, Settled, Withdrawn
 from implicast.peer.member import Member
@@ -176,5 +176,5 @@ def _registration_row(each: Registration) -> dict[str, Any]:
         "completed_us": each.completed_us,
         "withdrawn": described is None,
         "tags": list(described.tags) if described else [],
-        "values": [{"attribute": value.attribute, "value": str(value.value)} for value in values],
+        "values": [{"attribute": value.attribute, "value": scalar_text(value.value)} for value in values],
     }

@@ -11,11 +11,13 @@ peers, drifting clocks, loss, repeats, reordering. Casts go on all the time. Aft
 A failing scenario is replayed by one command. `shrink` leaves out deeds, faults and peers as long as it still fails.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from random import Random
+from typing import Protocol
 
 from implicast.casting.designs import Design
+from implicast.casting.designs import design as by_name
 from implicast.peer.errors import ScenarioError
 from implicast.space.digest import digest_bits, stream
 from implicast.world.churn import Churn
@@ -28,6 +30,8 @@ PEERS = (16, 128)
 OVER_S = (15, 45)
 TAIL_S = 20
 """Casts go on for so long after all must be quiet."""
+WORKLOADS = {"tags": "groups", "attributes": "attributes"}
+"""What is cast, in each language."""
 SHRINK_RUNS = 120
 """A failing scenario is made smaller by at most so many further runs."""
 
@@ -41,10 +45,13 @@ class Finding:
     outcome: Outcome | None = None
 
 
-def scenario_of(design: Design, seed: int, number: int) -> Scenario:
-    """The scenario of this number."""
+def scenario_of(design: Design, seed: int, number: int, language: str = "tags") -> Scenario:
+    """The scenario of this number; in the language of attributes the same, with casts to ranges of values."""
     if not design.survives:
         raise ScenarioError(f"{design.name} does not say that it survives anything: it is meant for a kind world")
+    if language not in design.languages:
+        spoken = ", ".join(design.languages)
+        raise ScenarioError(f"{design.name} speaks {spoken}; casts to {language} mean nothing to it")
     chance = stream(seed, "campaign", design.name, number)
     peers = int(PEERS[0] * (PEERS[1] / PEERS[0]) ** chance.random())
     churn = _churn(chance, design.survives, peers)
@@ -55,7 +62,7 @@ def scenario_of(design: Design, seed: int, number: int) -> Scenario:
         casts=int(last_s + design.repair_us / 1e6 + TAIL_S),
         seed=digest_bits(31, seed, "campaign", number),
         parameters=dict(design.alive),
-        workload="groups",
+        workload=WORKLOADS[language],
         network=chance.choice(("flat", "national")),
         faults=_faults(chance) if "loss" in design.survives else Faults(),
         churn=churn,
@@ -118,16 +125,35 @@ def _reasons(outcome: Outcome) -> Iterator[str]:
     yield from outcome.objections
 
 
+class Mapper(Protocol):
+    """Puts a function to many values and gives the results in their order: `map`, or several processes."""
+
+    def __call__(self, function: Callable[[int], Finding], values: Iterable[int], /) -> Iterator[Finding]: ...
+
+
 def campaign(
-    design: Design, scenarios: int, seed: int = 1, first: int = 0, seen: Callable[[Finding], None] = lambda one: None
-) -> list[Finding]:
-    """Run so many scenarios from the first on; those that failed. `seen` is told of each."""
+    design: Design, scenarios: int, seed: int = 1, first: int = 0, seen: Callable[[Finding], None] = lambda one: None,
+    mapped: Mapper = map, language: str = "tags",
+) -> list[Finding]:  # fmt: skip
+    """Run so many scenarios from the first on; those that failed. `seen` is told of each, in the order of numbers."""
     failed: list[Finding] = []
-    for number in range(first, first + scenarios):
-        finding = check(scenario_of(design, seed, number))
+    scenario_of(design, seed, first, language)  # what is wrong with the call is said at once
+    for finding in mapped(Numbered(design.name, seed, language), range(first, first + scenarios)):
         seen(finding)
         failed += [finding] if finding.reasons else []
     return failed
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """Checks the scenario of a number; plain values, so that it can be sent to another process."""
+
+    design: str
+    seed: int
+    language: str
+
+    def __call__(self, number: int) -> Finding:
+        return check(scenario_of(by_name(self.design), self.seed, number, self.language))
 
 
 def shrink(failed: Finding, infrastructure: Callable[[int], int], runs: int = SHRINK_RUNS) -> Finding:

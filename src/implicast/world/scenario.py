@@ -7,6 +7,7 @@ from typing import Any, Literal
 from implicast.casting.designs import Design, design
 from implicast.language.parameters import Parameters, Setting
 from implicast.peer.errors import ScenarioError
+from implicast.workload.workload import schema
 from implicast.world.churn import Churn
 from implicast.world.faults import Faults
 
@@ -26,7 +27,7 @@ class Scenario:
     parameters: dict[str, Setting] = field(default_factory=dict)
     """Of the design; defaults where not given."""
     workload: str = "zipf"
-    """`zipf`, `extreme`, `groups`, or a directory of tables."""
+    """`zipf`, `extreme`, `groups`, `attributes`, or a directory of tables."""
     workload_parameters: dict[str, Setting] = field(default_factory=dict)
     network: str = "flat"
     """`flat`, `national`, `laboratory`, `worldwide`, or the path of a map."""
@@ -51,7 +52,15 @@ class Scenario:
         _within("changes", self.changes, 0, CASTS_MAX)
         if self.start not in ("assembled", "joined"):
             raise ScenarioError(f"start={self.start!r}; it takes assembled or joined")
-        return found, found.settle(self.parameters)
+        return found, found.settle({**self._schema(found), **self.parameters})
+
+    def _schema(self, found: Design) -> dict[str, Setting]:
+        """Designs that have to know what values there are learn it from the workload, unless they are told."""
+        told = schema(self.workload, **self.workload_parameters)
+        if told and "attributes" not in found.languages:
+            spoken = ", ".join(found.languages)
+            raise ScenarioError(f"{found.name} speaks {spoken}: it does not understand the workload {self.workload}")
+        return {"schema": told} if told and any(each.name == "schema" for each in found.parameters) else {}
 
     def with_seed(self, seed: int) -> "Scenario":
         return replace(self, seed=seed)

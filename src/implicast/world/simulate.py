@@ -96,7 +96,7 @@ def _simulate(
     judge = Judge(application.casts, application.registrations, notices(directory), gone_us)
     return Outcome(
         scenario,
-        parameters,
+        dict(parameters),  # a plain value, so that an outcome can be sent to another process
         tally(directory),
         judge.verdict(),
         counted["messages"],
