@@ -11,13 +11,13 @@ The world is at rest when nothing but upkeep is on the agenda.
 from collections.abc import Callable
 from functools import partial
 from random import Random
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from implicast.peer.contract import CastId, Message, Peer
 from implicast.peer.events import Notice
 from implicast.peer.wire import Codec, size
 from implicast.space.digest import stream
-from implicast.world.agenda import Agenda, Entry
+from implicast.world.agenda import Agenda
 from implicast.world.journal import UPKEEP, Journal
 
 Event = tuple[int, int, Message]
@@ -65,10 +65,9 @@ class World:
         self.carried = 0
         self._kinds: dict[type, tuple[int, bool]] = {}
         self._last: Message | None = None
-        self._last_cause = self._last_bytes = self._last_kind = 0
-        self._last_purpose = UPKEEP
-        self._came: Message | None = None
-        self._came_bytes = 0
+        self._last_cause, self._last_purpose = 0, UPKEEP
+        self._last_facts = (0, 0)
+        """Bytes and kind of the message looked at last."""
 
     # --- the population
 
@@ -94,7 +93,7 @@ class World:
 
     def at(self, time_us: int, purpose: int, verb: Callable[[], object]) -> None:
         """Let the application do something at a time."""
-        self.push(time_us, (None, None, verb, purpose, 0, 0))
+        self.push(time_us, (None, None, verb, purpose, 0, None))
 
     def announce(self, name: CastId, number: int) -> None:
         """This is how the cast with this number is called; what the running verb does belongs to it."""
@@ -106,7 +105,7 @@ class World:
         take = self.agenda.take
         if until_us is None:
             while self.busy:
-                self._handle(*cast(Entry, take()))
+                self._handle(*take())  # type: ignore[misc]
             return
         while (entry := take(until_us)) is not None:
             self._handle(*entry)
@@ -121,12 +120,14 @@ class World:
 
     def _handle(self, time_us: int, serial: int, what: tuple[Any, ...]) -> None:
         self.now_us, self.cause = time_us, serial
-        to, sender, thing, purpose, self.depth, size_bytes = what
+        to, sender, thing, purpose, self.depth, facts = what
         self.purpose = purpose
         if purpose != UPKEEP:
             self.busy -= 1
         if sender is not None:
-            self._came, self._came_bytes = thing, size_bytes
+            # Passed on as it came, it has the size and the purpose it came with: a quarter of a long route's cost.
+            self._last = thing if facts is not None else None
+            self._last_cause, self._last_purpose, self._last_facts = serial, purpose, facts
             peer = self.peers.get(to)
             if peer is not None:
                 peer.receive(sender, thing if self.codec is None else self._arrive(*thing))
@@ -143,7 +144,7 @@ class World:
             self._look_at(message)
         purpose, depth, now_us = self._last_purpose, self.depth + 1, self.now_us
         thing = message if self.codec is None else self._pack(sender, to, message)
-        what = (to, sender, thing, purpose, depth, self._last_bytes)
+        what = (to, sender, thing, purpose, depth, self._last_facts)
         arrived_us = now_us + self.latency_us(sender, to)
         if self.faults is None:
             if purpose != UPKEEP:
@@ -154,12 +155,12 @@ class World:
         self.carried += 1
         if self.journal is not None:
             self.journal.send(
-                serial, self.cause, now_us, arrived_us, sender, to, purpose, depth, self._last_bytes, self._last_kind
+                serial, self.cause, now_us, arrived_us, sender, to, purpose, depth, *self._last_facts
             )
 
     def ring(self, host: "WorldHost", delay_us: int, alarm: Message) -> None:
         purpose = UPKEEP if alarm.upkeep else self.purpose
-        self.push(self.now_us + max(0, delay_us), (host.address, None, (host, alarm), purpose, self.depth, 0))
+        self.push(self.now_us + max(0, delay_us), (host.address, None, (host, alarm), purpose, self.depth, None))
 
     def deliver(self, address: int, event: Message) -> None:
         if type(event) is Notice and self.journal is not None:
@@ -171,7 +172,7 @@ class World:
     # --- inside
 
     def push(self, time_us: int, what: tuple[Any, ...]) -> int:
-        """Put an input on the agenda: receiver, sender, thing, purpose, depth, bytes (0: not known)."""
+        """Put an input on the agenda: receiver, sender, thing, purpose, depth, and if known bytes and kind."""
         if what[3] != UPKEEP:
             self.busy += 1
         return self.agenda.at(time_us, what)
@@ -197,12 +198,9 @@ class World:
     def _look_at(self, message: Message) -> None:
         """Find out kind, purpose and size of a message about to be carried."""
         self._last, self._last_cause = message, self.cause
-        self._last_kind, names_cast = self._kinds.get(type(message)) or self._learn(type(message))
+        kind, names_cast = self._kinds.get(type(message)) or self._learn(type(message))
         self._last_purpose = self.casts.get(message.cast, self.purpose) if names_cast else self.purpose  # type: ignore[attr-defined]
-        if self.journal is not None:
-            # What is passed on as it came has the size it came with: encoding it anew took a quarter of a long route.
-            known = message is self._came and self._came_bytes
-            self._last_bytes = known or 1 + size(message)
+        self._last_facts = (1 + size(message) if self.journal is not None else 0, kind)
 
     def _pack(self, sender: int, to: int, message: Message) -> tuple[Message, bytes]:
         assert self.codec is not None
