@@ -118,21 +118,36 @@ def random_tract(ground: Ground, owners: int, rng: Random) -> Tract:
     return union(parts)
 
 
+def scattered_tract(ground: Ground, owners: int, rng: Random) -> Tract:
+    """Single places of so many owners, all over the surface."""
+    codes: dict[int, int] = {}
+    while len(codes) < owners:
+        code = rng.getrandbits(BITS)
+        codes.setdefault(ground.tiles.owner(code), code)
+    return union((code, code + 1) for code in codes.values())
+
+
+TRACTS = {"extents": random_tract, "points": scattered_tract}
+"""What a destination is made of; the thesis says only that it meets about half of the peers."""
+
+
 def multipoint(
     branch_factor: float, dimensions: int, peers: int = 1000, owners: int = 500, routes: int = 50, seed: int = 1,
-    merge: bool = True,
+    merge: bool = True, destination: str = "extents",
 ) -> Row:  # fmt: skip
     """Messages per route and mean hops to a destination (thesis Fig. 7.6)."""
-    ground, rng = uniform_ground(peers, dimensions, seed), stream(seed, "multipoint")
+    ground, rng, draw = uniform_ground(peers, dimensions, seed), stream(seed, "multipoint"), TRACTS[destination]
     found = [
-        spread(ground, rng.randrange(peers), random_tract(ground, owners, rng), branch_factor, merge)
-        for _ in range(routes)
+        spread(ground, rng.randrange(peers), draw(ground, owners, rng), branch_factor, merge) for _ in range(routes)
     ]
     reached = [hops for each in found for hops in each.deliveries.values()]
+    messages = sum(each.messages for each in found)
     return {
         "branch_factor": branch_factor, "dimensions": dimensions, "peers": peers, "seed": seed, "merge": merge,
+        "destination": destination,
         "owners_mean": len(reached) / routes,
-        "messages_mean": sum(each.messages for each in found) / routes,
+        "messages_mean": messages / routes,
+        "messages_per_owner": messages / len(reached),
         "hops_mean": sum(reached) / len(reached),
         "arrivals_max": max(max(each.arrivals.values()) for each in found),
     }  # fmt: skip
