@@ -124,17 +124,19 @@ class Keeper(Member, parts={"surface": LivingIce}):
     # --- as keeper of a surface
 
     def pack(self, tract: Tract) -> tuple[Item, ...]:
+        """Closed parts always whole, for what is said later of a key replaces what was said before; who accepts them
+        cuts them to its ground."""
         return tuple(self._packed(tract))
 
     def _packed(self, tract: Tract) -> Iterator[Item]:
         for key, registry in self._registries():
-            if (registry.closed or key in self.closing) and (closed := intersect(self.closed_soon(key), tract)):
+            if (registry.closed or key in self.closing) and intersect(closed := self.closed_soon(key), tract):
                 yield closed_item(key, closed)
             for held in registry.records.values():
                 if contains(tract, held.home):
                     yield record_item(key, held)
         for key in self.closing:
-            if key not in self.registries and (closed := intersect(self.closed_soon(key), tract)):
+            if key not in self.registries and intersect(closed := self.closed_soon(key), tract):
                 yield closed_item(key, closed)
         for tag, header in {**self.headers, **self.aims}.items():
             if contains(tract, address_of(tag)):
@@ -240,6 +242,12 @@ def no_record_item(key: Key, held: Held) -> Item:
 def closed_item(key: Key, closed: Tract) -> Item:
     low, high = (closed[0], closed[-1]) if closed else (key[1], key[1] + 1)
     return Item(low, high, _encode((CLOSED, *key, None)), _encode(closed))
+
+
+def cut(item: Item, tract: Tract) -> Item:
+    """The item as far as it lies in the tract: only closed parts can lie in several places."""
+    name = _name_of(item.key)
+    return closed_item(name[1:4], intersect(_tract_of(item.body), tract)) if name[0] == CLOSED else item
 
 
 def header_item(tag: str, header: Header) -> Item:

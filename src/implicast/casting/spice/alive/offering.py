@@ -5,7 +5,7 @@ offer is confirmed. Also the call to everybody when what was kept on some ground
 """
 
 from implicast.casting.spice.alive.closing import Closing
-from implicast.casting.spice.alive.keeper import arrives, places
+from implicast.casting.spice.alive.keeper import arrives, cut, places
 from implicast.casting.spice.alive.messages import Offer, SayAgain, Taken
 from implicast.casting.spice.alive.settings import STORE_US, WAIT_LONGEST_US, LivingSettings
 from implicast.overlay.ice.alive.estate import Item, Way
@@ -37,7 +37,7 @@ class Offering(Closing):
         self._offers: dict[int, Offered] = {}
 
     def yielded(self, tract: Tract) -> None:
-        items = self.pack(tract)
+        items = tuple(cut(each, tract) for each in self.pack(tract))
         self.drop(tract)
         for start in range(0, len(items), OFFER_ITEMS):
             if len(self._offers) < OFFERS_MAX:

@@ -109,8 +109,8 @@ class Registering(Replicating):
 
     def _renew_later(self) -> None:
         rounds_us = self.settings.lease_us // RENEWALS
-        pause_us = rounds_us // max(1, len(self.told))
-        self.host.after(self.host.rng.randrange(pause_us // 2 + 1) + pause_us // 2, Renew(self.version))
+        pause_us = rounds_us / max(1, len(self.told))
+        self.host.after(int(pause_us * (0.8 + 0.4 * self.host.rng.random())), Renew(self.version))
 
     @handles(Renew)
     def on_renew(self, alarm: Renew) -> None:
