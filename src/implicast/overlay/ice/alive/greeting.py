@@ -61,9 +61,7 @@ class Greeting(Asking):
         around = self.around() if peer in self.heirs or peer == self.syncing else ()
         gifts = tuple(title for _, title in self.gifts)
         copying = () if self.syncing is None else (self.syncing,)
-        return Hail(
-            self.host.now_us, self.mark, pieces, provisional, self.heirs, copying, self.leaving, gifts, around
-        )
+        return Hail(self.host.now_us, self.mark, pieces, provisional, self.heirs, copying, self.leaving, gifts, around)
 
     def around(self) -> tuple[Circle, ...]:
         """The neighbours' titles, each with its owner's heirs: what an heir needs to act in our place."""

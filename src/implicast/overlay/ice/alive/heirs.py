@@ -46,16 +46,12 @@ class Estate:
 
     def within(self, tract: Tract) -> tuple[Item, ...]:
         """The items that lie in a tract."""
-        return tuple(
-            item for _, item in self.items.values() if item.body and intersect((item.low, item.high), tract)
-        )
+        return tuple(item for _, item in self.items.values() if item.body and intersect((item.low, item.high), tract))
 
     def restrict(self, tract: Tract) -> None:
         """Forget what lies elsewhere: the owner parted with it."""
         self.items = {
-            key: (serial, item)
-            for key, (serial, item) in self.items.items()
-            if intersect((item.low, item.high), tract)
+            key: (serial, item) for key, (serial, item) in self.items.items() if intersect((item.low, item.high), tract)
         }
 
 

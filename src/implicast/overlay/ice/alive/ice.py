@@ -4,7 +4,7 @@ from implicast.overlay.ice.alive.estate import Keeper
 from implicast.overlay.ice.alive.heirs import Estate
 from implicast.overlay.ice.alive.messages import Tick
 from implicast.overlay.ice.alive.seizing import Seizing
-from implicast.overlay.ice.alive.settings import Life
+from implicast.overlay.ice.alive.settings import CALM_TICKS, Life
 from implicast.overlay.ice.atlas import Atlas
 from implicast.overlay.ice.messages import Title
 from implicast.peer.contract import Address, Host, handles
@@ -32,7 +32,8 @@ class LivingIce(Seizing):
         now_us = self.host.now_us
         self._notice_sleep(now_us - self.ticked_us)
         self.ticked_us = now_us
-        if self.greet_due():
+        troubled = self.greet_due()
+        if troubled:
             self.face_silence()
         self.choose_heirs()
         self.watch()
@@ -41,7 +42,13 @@ class LivingIce(Seizing):
             self._forgot_us = now_us
             self._forget()
         if not self.left:
-            self.host.after(self.life.tick_us, Tick())
+            calm = not (troubled or self._busy())
+            self.host.after(self.life.tick_us * (CALM_TICKS if calm else 1), Tick())
+
+    def _busy(self) -> bool:
+        """Is there anything that should not wait?"""
+        unsettled = self.leaving or self.parked or self.missed or self.status or self._gap is not None
+        return bool(unsettled) or len(self.pieces) != 1 or len(self.heirs) < self.life.heirs
 
     def _attend(self) -> None:
         """What only some peers have to see to."""
@@ -57,7 +64,7 @@ class LivingIce(Seizing):
             self.unpark()
 
     def _notice_sleep(self, since_us: int) -> None:
-        if since_us > LATE * self.life.tick_us + self.life.rto_us:
+        if since_us > LATE * self.life.tick_us + self.life.rto_us // 2:
             self.wake_late(since_us)
 
     def _forget(self) -> None:

@@ -11,6 +11,8 @@ place before `dead_us`. `margin` pays for clocks that run at different rates.
 from dataclasses import dataclass, field
 
 _S = 1_000_000
+CALM_TICKS = 2
+"""A peer with nothing to see to looks about every so many ticks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +83,13 @@ class Life:
             object.__setattr__(self, name, int(value))
 
         derive("patience_us", sum(min(self.rto_us << tried, self.cap_us) for tried in range(self.tries_hail)))
-        derive("self_us", 1.1 * self.hello_us + self.patience_us)
+        derive("tick_us", min(_S, max(self.rto_us // 2, self.hello_us // 6)))
+        derive("self_us", self.hello_us + CALM_TICKS * self.tick_us + self.patience_us)
         derive("sus_us", self.self_us)
         derive("dead_us", (1 + self.margin) * self.self_us + 2 * self.trip_us)
         derive("ask_us", 2 * self.rto_us + 2 * self.trip_us)
         derive("settle_us", 2 * self.trip_us + self.rto_us)
         derive("rank_us", self.ask_us + self.settle_us + self.trip_us)
-        derive("tick_us", min(_S, max(self.rto_us // 2, self.hello_us // 6)))
         derive("tidy_us", max(4 * self.rto_us, self.hello_us // 4))
         derive("join_us", 6 * self.rto_us + 2 * self.trip_us)
         derive("park_us", self.dead_us)
