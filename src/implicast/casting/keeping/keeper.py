@@ -51,6 +51,8 @@ ROWS_PER_MESSAGE = 500
 """Entries in one message."""
 SOON_US = 300_000
 """A change of neighbours is followed by a comparison after this."""
+VOUCHED_MAX = 64
+"""Ranges of which one remembers when their owners last vouched for them."""
 CLAIM_US = 1_500_000
 """Patience with a neighbour that was asked for an estate or given one; jittered by half."""
 CLAIMS_MAX = 8
@@ -63,8 +65,23 @@ class Keeper(Part, Tenant):
     """One peer's share of all lists."""
 
     __slots__ = (
-        "_going", "_parts", "_soon", "_tries", "chord", "floor_key", "is_ready", "joined", "key_of", "lacks", "laid",
-        "left_ring", "rows", "settings",
+        "_going",
+        "_look_us",
+        "_looked_through",
+        "_parts",
+        "_soon",
+        "_tries",
+        "_vouched_us",
+        "chord",
+        "floor_key",
+        "is_ready",
+        "joined",
+        "key_of",
+        "lacks",
+        "laid",
+        "left_ring",
+        "rows",
+        "settings",
     )  # fmt: skip
 
     def __init__(
@@ -83,7 +100,9 @@ class Keeper(Part, Tenant):
         self.floor_key = chord.table.own
         """It has everything of (floor, own]; the whole circle when they are equal."""
         self._parts: set[int] = set()
-        self._tries = 0
+        self._vouched_us: dict[tuple[int, int], int] = {}
+        self._looked_through = (0, 0)
+        self._look_us = self._tries = 0
         self._going = self._soon = False
 
     # Where this node stands
@@ -318,7 +337,6 @@ class Keeper(Part, Tenant):
     def on_sync_round(self, alarm: SyncRound) -> None:
         if alarm.life == self.chord.ring.me.life and self.chord.ring.state == IN:
             self._next_sync()
-            self.rows.expire(self.host.now_us, self.settings.lease_us)
             self._sync()
             self._ask_for_summaries()
             self._return_what_is_not_ours()
@@ -346,11 +364,15 @@ class Keeper(Part, Tenant):
             self.host.send(ring.right.address, onward)
 
     def _vouched(self, low: int, high: int) -> None:
-        """What is kept of (low, high] is what its owner keeps."""
+        """What is kept of (low, high] is what its owner keeps: it vouches for it. Noted a few times per lease."""
         now_us = self.host.now_us
-        for entry in self.rows.within(low, high):
-            if not self.chord.owns(entry.row.key):
-                entry.heard_us = now_us
+        if self._vouched_us.get((low, high), 0) + self.settings.lease_us // 10 <= now_us:
+            self._vouched_us[low, high] = now_us
+            if len(self._vouched_us) > VOUCHED_MAX:
+                del self._vouched_us[next(iter(self._vouched_us))]
+            for entry in self.rows.within(low, high):
+                if not self.chord.owns(entry.row.key):
+                    entry.heard_us = now_us
         joins = high == self.floor_key or up_to(self.floor_key, high, self._own)
         if self.is_ready and joins and self._is_further(low, self.floor_key):
             self.floor_key = low
@@ -379,12 +401,20 @@ class Keeper(Part, Tenant):
     # Returning
 
     def _return_what_is_not_ours(self) -> None:
-        beyond = self._copies_low()
-        if not self.is_ready or beyond == self._own:
+        """Also forgets what is over. Nothing has to be looked through again while nothing changes."""
+        beyond, now_us = self._copies_low(), self.host.now_us
+        seen = (self.rows.changes, beyond)
+        if not self.is_ready or (seen == self._looked_through and now_us < self._look_us):
+            return
+        self._look_us = now_us + self.settings.lease_us // 10
+        self.rows.expire(now_us, self.settings.lease_us)
+        self._looked_through = (self.rows.changes, beyond)
+        if beyond == self._own:
             return
         strays = [entry.row for entry in self.rows.entries() if not up_to(beyond, entry.row.key, self._own)]
         strays.sort(key=lambda row: row.key)
         if strays:
+            self._looked_through = (0, 0)
             self._send_back(Return(strays[0].key, tuple(strays[:ROWS_PER_MESSAGE]), self.address))
 
     def _send_back(self, back: Return) -> None:

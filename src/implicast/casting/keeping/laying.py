@@ -42,6 +42,8 @@ class Piece:
     attribute: str
     low: Scalar
     high: Scalar
+    key: int
+    """Of the lowest value."""
     name: Name
     packed: bytes
     stamp: int
@@ -93,7 +95,8 @@ class Layings(Part):
     ) -> Piece:
         """To be laid; nothing packed: taken out."""
         stamp = self.stamp()
-        return Piece(stamp, shelf, attribute, low, high, name, packed, stamp, walks, None, [(low, high)])
+        key = self.keeper.key_of(attribute, low)
+        return Piece(stamp, shelf, attribute, low, high, key, name, packed, stamp, walks, None, [(low, high)])
 
     def removal(self, piece: Piece) -> Piece:
         """The same taken out; the piece itself is wanted no more."""
@@ -132,7 +135,7 @@ class Layings(Part):
         piece.due_us = self.host.now_us + piece.wait_us + HOP_US * longest
         chord, keeper = self.keeper.chord, self.keeper
         for low, high in list(piece.missing):
-            key = keeper.key_of(piece.attribute, low)
+            key = piece.key if low == piece.low else keeper.key_of(piece.attribute, low)
             lay = Lay(key, piece.shelf, piece.attribute, low, high, piece.name, piece.stamp, piece.packed, self.address,
                       piece.serial, piece.walks, False)  # fmt: skip
             if chord.ring.state == IN:
@@ -219,7 +222,10 @@ class Layings(Part):
             (piece, stretch)
             for piece in self.pieces.values()
             for stretch in list(piece.held)
-            if any(up_to(low, key_of(piece.attribute, value), high) for value in _values(stretch))
+            if (
+                up_to(low, piece.key, high) if piece.low == piece.high
+                else any(up_to(low, key_of(piece.attribute, value), high) for value in _values(stretch))
+            )
         ])  # fmt: skip
 
 

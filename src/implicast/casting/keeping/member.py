@@ -215,7 +215,7 @@ def _misplaced(here: Sequence[LivingMember], ring: Sequence[LivingMember]) -> li
         for piece in member.layings.pieces.values():
             if piece.missing or not piece.packed or member.links.state != "in":
                 continue
-            at = bisect_left(keys, member.key_of(piece.attribute, piece.low)) % len(keys)
+            at = bisect_left(keys, piece.key) % len(keys)
             slot = (piece.shelf, piece.attribute, piece.low)
             for step in range(min(member.keeper.settings.copies + 1, len(ring))):
                 keeper = ring[(at + step) % len(ring)]
