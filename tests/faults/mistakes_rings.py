@@ -1,0 +1,136 @@
+"""Mistakes of the designs on hashed rings: DHT and publish/subscribe, and of the ring beneath them."""
+
+from mistake import Mistake
+
+from implicast.casting import inbox, reliable
+from implicast.casting.dht_alive import LivingDht
+from implicast.casting.keeping.keeper import Keeper
+from implicast.casting.keeping.messages import LaidAt
+from implicast.casting.pubsub.alive import LivingPubSub
+from implicast.overlay.detector import Detector
+from implicast.overlay.links.looking import Looking
+from implicast.overlay.links.messages import INSERT, REPLACE
+from implicast.overlay.links.refs import FIRST, lies_between
+from implicast.overlay.links.state import LinkState
+from implicast.world.faults import Faults
+
+SMALL = {"peers": 24, "faults": Faults(), "strict": False}
+LOSSY = {"peers": 24, "faults": Faults(loss=0.05), "strict": False}
+NEIGHBOURS = "deed=5:crash:7+6+0"
+"""Three that are next to each other on the ring of these scenarios: a keeper and both keepers of its copies."""
+
+
+def several(*changes):
+    def put(patch):
+        for owner, name, instead in changes:
+            patch.setattr(owner, name, instead)
+
+    return put
+
+
+def silence(kind, alarm):
+    """A patch: this class does nothing when the alarm of this name rings."""
+
+    def put(patch):
+        rings = next(each for each in kind._handlers if each.__name__ == alarm)
+        patch.setattr(kind, "_handlers", {**kind._handlers, rings: lambda self, alarm: None})
+
+    return put
+
+
+def confirm_without_copies(self, copy):
+    laid = LaidAt(copy.serial, copy.rows[0].stamp, copy.low, copy.high, copy.by.address)
+    if copy.origin == self.address:
+        self.laid(laid)
+    else:
+        self.host.send(copy.origin, laid)
+
+
+def ever_suspected(self, who, *within):
+    return who in self._suspects
+
+
+def repair_without_a_number(self, holder, cur, cur_num):
+    beyond = cur != self.me and not lies_between(holder, cur, self.me)
+    kind = INSERT if beyond and not lies_between(self.me, self.right, cur) else REPLACE
+    self.request(kind, holder, self.me, cur, cur_num, FIRST)
+
+
+MISTAKES = (
+    Mistake(
+        "no copies",
+        "dht",
+        rule="an entry counts as laid when it is copied, and copies are compared (casting/keeping/keeper.py)",
+        put=several((Keeper, "_copy_on", confirm_without_copies), (Keeper, "_sync", lambda self: None)),
+        says="does not keep what",
+        churn="deed=5:crash:3",
+        changes=SMALL,
+    ),
+    Mistake(
+        "nobody is told what is lacking",
+        "dht",
+        rule="when a keeper dies with all its copies, those who were in its lists lay them again (lacking.py)",
+        put=several((Keeper, "moved", lambda self: self._sync_soon() if self.is_ready else None)),
+        says="does not keep what",
+        churn=NEIGHBOURS,
+        changes=SMALL,
+    ),
+    Mistake(
+        "no acknowledgement",
+        "dht",
+        rule="whoever is told confirms, and is told again until it does (casting/reliable.py)",
+        put=several((reliable, "REPEATS_MAX", 0)),
+        says="missing",
+        churn="deed=5:crash:3",
+        changes=LOSSY,
+    ),
+    Mistake(
+        "lists asked for once",
+        "dht-naive",
+        rule="a list that does not come is asked for again, by another way (casting/keeping/asking.py)",
+        put=silence(LivingDht, "AskLate"),
+        says="missing",
+        churn="deed=5:crash:3",
+        changes=LOSSY,
+    ),
+    Mistake(
+        "entries laid once",
+        "chord-pubsub",
+        rule="an entry is laid again until all its values are confirmed (casting/keeping/laying.py)",
+        put=silence(LivingPubSub, "LayLate"),
+        says="never complete",
+        churn="deed=5:join:{new}",
+        changes=LOSSY,
+    ),
+    Mistake(
+        "no memory of what was heard",
+        "opchord-pubsub",
+        rule="a member tells repeats from news (casting/inbox.py)",
+        put=several((inbox.Seen, "first", lambda self, cast: True)),
+        says="repeated",
+        churn="deed=5:crash:3",
+        changes=LOSSY,
+    ),
+    Mistake(
+        "suspicions never forgiven",
+        "dht",
+        rule="a suspicion ends at the first word from the suspect, and after a while (overlay/detector.py)",
+        put=several(
+            (LinkState, "heard", lambda self, ref: None),
+            (Detector, "is_suspect", ever_suspected),
+            (Detector, "suspected_within", ever_suspected),
+        ),
+        says="the ring is open",
+        churn="deed=5..22:split:16+7+0+21+13+20+3+14+18",
+        changes=SMALL,
+    ),
+    Mistake(
+        "a repair takes no number of its own",
+        "chord-pubsub",
+        rule="the number of a repair beats all that was before it (overlay/links/looking.py)",
+        put=several((Looking, "settle", repair_without_a_number)),
+        says="as its left neighbour",
+        churn="deed=5:crash:3",
+        changes=SMALL,
+    ),
+)
