@@ -35,6 +35,8 @@ class News:
     """When it is to be greeted again."""
     echo_us: int = -1
     """The newest stamp of ours that it has echoed as an heir."""
+    ended_us: int = -1
+    """By its own clock: when it last said that we are no heir of it."""
     more_us: int = -1
     """When it was last asked for a greeting."""
     applied: tuple[int, int, int] = (-1, 0, 0)

@@ -190,11 +190,12 @@ class Heirs(Carrying):
 
     @handles(CopyEstate)
     def on_copy(self, sender: Address, copy: CopyEstate) -> None:
-        self.concern(sender)
+        news = self.concern(sender)
         self.heard(sender)
         estate = self.estates.get(sender)
         if estate is None or estate.number < copy.number:
-            if estate is None and len(self.estates) >= self.life.estates_max:
+            full = estate is None and len(self.estates) >= self.life.estates_max
+            if full or copy.stamp_us <= news.ended_us:  # a late repeat must not bring back what has ended
                 return
             estate = Estate(copy.number, copy.titles, copy.heirs, copy.around, copy.stamp_us)
             estate.awaited = set(range(copy.parts))
@@ -300,10 +301,13 @@ class Heirs(Carrying):
         return estate is not None and not estate.awaited
 
     def estate_hailed(self, owner: Address, hail: Hail) -> None:
-        estate = self.estates.get(owner)
+        estate, news = self.estates.get(owner), self.concern(owner)
+        named = self.address in hail.heirs or self.address in hail.copying
+        if not named:
+            news.ended_us = max(news.ended_us, hail.stamp_us)
         if estate is None or hail.mark < estate.mark:
             return
-        if self.address not in hail.heirs and self.address not in hail.copying:
+        if not named:
             if hail.stamp_us > estate.stamp_us:
                 del self.estates[owner]
             return

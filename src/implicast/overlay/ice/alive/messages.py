@@ -139,8 +139,8 @@ class Inquire(Message):
     rank: int
     claims: tuple[Title, ...]
     """Pieces that the suspect was giving to the asker: its own if the suspect is dead."""
-    wants: bool
-    """The asker has no copy of the estate."""
+    mark: int
+    """Of the asker's copy of the estate: who has a newer one sends it; -2: it has none."""
 
 
 class Witness(Message):
@@ -151,6 +151,8 @@ class Witness(Message):
     """Since the suspect was last heard; -1: not known."""
     titles: tuple[Title, ...]
     items: tuple[Item, ...]
+    whole: bool
+    """The items are all of the estate, by a newer copy than the asker's."""
 
 
 class FindMover(Message):

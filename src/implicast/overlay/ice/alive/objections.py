@@ -97,11 +97,12 @@ def _heir_objections(surfaces: Sequence[LivingIce]) -> list[str]:
         wanted = min(each.life.heirs, len(each.neighbours()))
         if each.pieces and len(each.heirs) < wanted:
             found.append(f"{each.address} has {len(each.heirs)} heirs of {wanted}")
+        kept = {item.key for item in each.keeper.pack(each.tract)} if each.heirs else set()
         for heir in each.heirs:
             holder = by_address.get(heir)
             estate = holder.estates.get(each.address) if holder is not None else None
             if estate is None or estate.awaited:
                 found.append(f"{heir} has no copy of what {each.address} keeps")
-            elif not {item.key for item in each.keeper.pack(each.tract)} <= estate.items.keys():
+            elif not kept <= estate.items.keys():
                 found.append(f"{heir} lacks some of what {each.address} keeps")
     return found

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from implicast.overlay.ice.alive.estate import Item, Keeper
 from implicast.overlay.ice.alive.giving import Receipt
 from implicast.overlay.ice.alive.ground import PROVISIONAL, SEIZED, Status
+from implicast.overlay.ice.alive.heirs import Estate, in_parts
 from implicast.overlay.ice.alive.leaving import Leaving
 from implicast.overlay.ice.alive.messages import Firm, Inquire, Judge, Witness
 from implicast.overlay.ice.alive.settings import Life
@@ -23,6 +24,7 @@ from implicast.peer.contract import Address, Host, handles
 from implicast.space.digest import digest_bits
 from implicast.space.tract import Tract, intersect, union
 
+NO_ESTATE = -2
 WITNESSES_MAX = 64
 """Peers asked about one suspect."""
 
@@ -42,6 +44,8 @@ class Inquiry:
     """The shortest time since anybody heard the suspect; -1: nobody knows any."""
     titles: list[Title] = field(default_factory=list)
     items: list[Item] = field(default_factory=list)
+    whole: bool = False
+    """A witness had a whole copy of the estate."""
 
 
 @dataclass(slots=True)
@@ -113,8 +117,8 @@ class Seizing(Leaving):
         pieces = {each.low: each for each in (estate.titles if estate is not None else ())}
         pieces.update({each.low: each for each in self.atlas.of(suspect)})
         claims = self.of_status(PROVISIONAL) if self.receipt is not None and self.receipt.giver == suspect else []
-        wants = estate is None or bool(estate.awaited)
-        message = Inquire(suspect, tuple(pieces.values()), rank, tuple(claims), wants)
+        mark = NO_ESTATE if estate is None or estate.awaited else estate.mark
+        message = Inquire(suspect, tuple(pieces.values()), rank, tuple(claims), mark)
         asked = dict.fromkeys(self._witnesses(suspect))
         self.inquiries[suspect] = Inquiry(rank, seizes, asked, message, round_)
         for peer in asked:
@@ -156,11 +160,17 @@ class Seizing(Leaving):
         if self.gift is not None and self.gift.title.owner == suspect:
             piece = self.gift.piece
             better.append(Title(piece.low, piece.bits, piece.epoch + 3, self.address))
-        estate = self.estates.get(suspect)
-        items = estate.within(tract_of(inquire.pieces)) if estate is not None and inquire.wants else ()
         granted = self.of_status(PROVISIONAL)
         titles = tuple(each for each in better if each not in granted)
-        self.host.send(sender, Witness(suspect, ago_us, titles, items))
+        self.host.send(sender, Witness(suspect, ago_us, titles, *self._bequest(inquire)))
+
+    def _bequest(self, inquire: Inquire) -> tuple[tuple[Item, ...], bool]:
+        """Our copy of the suspect's estate, if it is newer than the asker's, as far as one message holds."""
+        estate = self.estates.get(inquire.suspect)
+        if estate is None or estate.awaited or estate.mark <= inquire.mark:
+            return (), False
+        parts = in_parts(estate.within(tract_of(inquire.pieces)), self.life.part_bytes)
+        return parts[0], len(parts) == 1
 
     @handles(Witness)
     def on_witness(self, sender: Address, witness: Witness) -> None:
@@ -174,6 +184,7 @@ class Seizing(Leaving):
             inquiry.ago_us = witness.ago_us if inquiry.ago_us < 0 else min(inquiry.ago_us, witness.ago_us)
         inquiry.titles += witness.titles
         inquiry.items += witness.items
+        inquiry.whole = inquiry.whole or witness.whole
         if not inquiry.awaited:
             self._judge(witness.suspect, inquiry)
 
@@ -236,7 +247,10 @@ class Seizing(Leaving):
             self.keeper.accept(estate.within(tract), tract)
             del self.estates[suspect]
         self.keeper.accept(tuple(inquiry.items), tract)
-        self._settle(number, tract, before, whole=estate is not None and not estate.awaited)
+        self._settle(number, tract, before, whole=inquiry.whole or self._was_whole(estate))
+
+    def _was_whole(self, estate: Estate | None) -> bool:
+        return estate is not None and not estate.awaited
 
     def claim(self, title: Title) -> None:
         number = self.next_number()
