@@ -1,0 +1,260 @@
+"""Lists that outlive their keepers: copied before they are confirmed, promoted, removals that stay, reliable walks."""
+
+from functools import partial
+from itertools import permutations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from implicast.casting.designs import Plan, design
+from implicast.casting.keeping.asking import Question
+from implicast.casting.keeping.laying import Piece, _without
+from implicast.casting.keeping.messages import Row
+from implicast.casting.keeping.rows import KeptRows
+from implicast.language.target import Description, Predicate, Target, Term, Value
+from implicast.peer.events import Notice, Registered
+from implicast.peer.subscriber import Subscribed, Unsubscribed
+from implicast.space.ring import hashed
+from implicast.world.frozen import freeze, thaw
+from implicast.world.journal import REGISTER, UPKEEP
+from implicast.world.network import build
+from implicast.world.world import World
+
+SLOT = ("t", "", "tag")
+S = 1_000_000
+
+
+def row(stamp: int, packed: bytes = b"x", name: int = 7, key: int = 5) -> Row:
+    return Row(key, SLOT, name, stamp, packed)
+
+
+# --- rows
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), st.booleans(), st.integers(1, 3)), max_size=5))
+@settings(max_examples=60, deadline=None)
+def test_copies_that_meet_in_any_order_end_the_same(words) -> None:
+    ends = set()
+    for order in permutations(words):
+        rows = KeptRows()
+        for stamp, there, name in order:
+            rows.take(row(stamp, b"x" if there else b"", name), 0)
+        ends.add(rows.summary(0, 0))
+    assert len(ends) == 1
+
+
+def test_an_old_copy_does_not_bring_back_what_was_removed() -> None:
+    rows = KeptRows()
+    rows.take(row(2, b""), 0)
+    rows.take(row(1), 10)
+
+    assert rows.listed(SLOT) == []
+
+
+def test_a_removal_wins_over_an_entry_of_the_same_stamp() -> None:
+    rows = KeptRows()
+    rows.take(row(2), 0)
+    rows.take(row(2, b""), 0)
+    rows.take(row(2), 0)
+
+    assert rows.listed(SLOT) == []
+
+
+def test_what_is_not_renewed_is_forgotten_and_does_not_come_back_from_a_copy() -> None:
+    rows = KeptRows()
+    rows.take(row(1), 0)
+    rows.expire(11, lease_us=10)
+    rows.take(row(1), 12)
+    assert rows.listed(SLOT) == []
+
+    rows.take(row(20), 13)
+    assert rows.listed(SLOT) == [row(20)], "one that returns is found again"
+    rows.expire(24, lease_us=10)
+    rows.expire(99, lease_us=10)
+    assert rows.count == 0, "in the end removals are forgotten too"
+
+
+def test_equal_sums_mean_equal_entries() -> None:
+    rows, others = KeptRows(), KeptRows()
+    for stamp in (1, 2, 3):
+        rows.take(row(stamp, name=stamp, key=stamp), 0)
+        others.take(row(stamp, name=stamp, key=stamp), 0)
+    assert rows.summary(0, 2) == others.summary(0, 2)
+
+    others.take(row(9, name=2, key=2), 0)
+
+    assert rows.summary(0, 2) != others.summary(0, 2)
+    assert rows.summary(2, 3) == others.summary(2, 3), "the rest is the same"
+
+
+# --- ranges
+
+
+@given(st.tuples(st.integers(0, 9), st.integers(0, 9)), st.tuples(st.integers(0, 9), st.integers(0, 9)))
+def test_what_is_left_of_a_stretch_is_what_the_other_lacks(one, other) -> None:
+    (low, high), (start, end) = sorted(one), sorted(other)
+    left = {value for first, last in _without((low, high), start, end) for value in range(first, last + 1)}
+
+    assert left == set(range(low, high + 1)) - set(range(start, end + 1))
+
+
+def test_a_walk_that_died_is_repeated_from_where_it_died() -> None:
+    piece = Piece(1, "s", "price", 0, 9, 0, 7, b"x", 1, True, None, [(0, 9)])
+    piece.confirm(0, 3, holder=1)
+    piece.confirm(6, 6, holder=2)
+
+    assert piece.missing == [(4, 5), (7, 9)]
+    assert piece.held == {(0, 3): 1, (6, 6): 2}
+
+
+def test_only_missing_values_are_asked_for_again() -> None:
+    question = Question(None, [("p", "price", 0, 5, True)])
+    for value in (0, 1, 3):
+        question.take((0, value), 0, 1, ())
+
+    assert [(low, high) for _, (_, _, low, high, _) in question.stretches()] == [(2, 2), (4, 5)]
+
+
+# --- in a world with crashes
+
+
+class Town:
+    """A living ring of sixteen in which anybody may die."""
+
+    def __init__(self, name: str = "opchord-pubsub", peers: int = 16) -> None:
+        chosen = design(name)
+        given = {"alive": True, "schema": "price: 0..999"} if "pubsub" in name else {"alive": True}
+        network = build("flat", hosts=peers, infrastructure=0, seed=1)
+        self.world = World(network, 1)
+        plan = Plan(peers, 0, chosen.settle(given), 1, self.world.host, network.latency_us)
+        self.members = chosen.assemble(plan)
+        for address, member in enumerate(self.members):
+            self.world.place(address, member)
+        self.objections = chosen.objections
+
+    def at(self, time_s: float, what) -> None:
+        self.world.at(int(time_s * S), REGISTER, what)
+
+    def crash(self, time_s: float, *who: int) -> None:
+        for each in who:
+            self.world.at(int(time_s * S), UPKEEP, partial(self.world.crash, each))
+
+    def run(self, until_s: float) -> None:
+        self.world.run(until_us=int(until_s * S))
+
+    def heard(self, kind: type) -> list[tuple[float, int]]:
+        return [(time_us / S, who) for time_us, who, event in self.world.events if isinstance(event, kind)]
+
+    def keepers(self, key: int) -> list[int]:
+        """Those to the right of a key, nearest first."""
+        ring = sorted((member.links.me.key, member.address) for member in self.members)
+        return [who for at, who in ring if at >= key] + [who for at, who in ring if at < key]
+
+    def wrong(self) -> list[str]:
+        return self.objections([peer for _, peer in sorted(self.world.peers.items())])
+
+
+def test_a_registration_is_complete_only_when_it_is_copied() -> None:
+    town = Town("dht")
+    owner, first, second, *_, far = town.keepers(hashed("rust"))
+    town.crash(1, second)
+    town.at(1.1, partial(town.members[far].register, Description(("rust",))))
+    town.run(1.9)
+    assert town.heard(Registered) == [], "the last copy is nobody's"
+    assert town.members[owner].keeper.rows.count == town.members[first].keeper.rows.count == 1
+
+    town.run(40)
+
+    assert [who for _, who in town.heard(Registered)] == [far]
+    assert town.wrong() == []
+
+
+@pytest.mark.parametrize("dead", [1, 2])
+def test_lists_are_there_when_their_keepers_have_died(dead: int) -> None:
+    town = Town("dht")
+    keepers = town.keepers(hashed("rust"))
+    asker, consumer = keepers[-1], keepers[-2]
+    town.at(1, partial(town.members[consumer].register, Description(("rust", "music"))))
+    town.crash(5, *keepers[:dead])
+    town.at(6, partial(town.members[asker].cast, Target((Term(has=("rust",)),)), b"hello"))
+    town.run(50)
+
+    assert [who for _, who in town.heard(Notice)] == [consumer]
+    assert town.wrong() == []
+
+
+def test_when_a_keeper_dies_with_all_its_copies_those_who_were_listed_say_so_again() -> None:
+    town = Town("dht")
+    keepers = town.keepers(hashed("rust"))
+    asker, consumer = keepers[-1], keepers[-2]
+    town.at(1, partial(town.members[consumer].register, Description(("rust",))))
+    town.crash(5, *keepers[:3])
+    town.at(40, partial(town.members[asker].cast, Target((Term(has=("rust",)),)), b"hello"))
+    town.run(60)
+
+    assert [who for _, who in town.heard(Notice)] == [consumer]
+    assert town.wrong() == []
+
+
+def test_a_frozen_keeper_that_wakes_does_no_harm() -> None:
+    town = Town("dht")
+    owner, *_, consumer, asker = town.keepers(hashed("rust"))
+    rust = Target((Term(has=("rust",)),))
+    town.at(1, partial(town.members[consumer].register, Description(("rust",))))
+    town.at(5, partial(freeze, town.world, owner))
+    town.at(30, partial(town.members[consumer].register, Description(("music",))))
+    town.at(31, partial(town.members[asker].register, Description(("rust",))))
+    town.at(45, partial(thaw, town.world, owner))
+    town.at(45.2, partial(town.members[consumer].cast, rust, b"just woken"))
+    town.at(75, partial(town.members[consumer].cast, rust, b"awake"))
+    town.run(100)
+
+    told = town.heard(Notice)
+    assert {who for _, who in told} == {asker}, "nobody is told by an old list"
+    assert len(told) <= 2
+    assert told[-1][0] > 75
+    assert town.wrong() == []
+
+
+def test_a_range_is_laid_and_found_though_nodes_on_its_way_die() -> None:
+    town = Town()
+    subscriber, publisher = town.members[0], town.members[1]
+    wide = Target((Term(where=(Predicate("price", 100, 900),)),))
+    key = subscriber.key_of("price", 500)
+    middle = [who for who in town.keepers(key)[:2] if who > 1]
+    town.at(1, partial(subscriber.subscribe, wide))
+    town.crash(1.05, *middle)
+    town.run(60)
+    assert [who for _, who in town.heard(Subscribed)] == [0]
+
+    for value in (100, 499, 500, 501, 900):
+        town.at(61, partial(publisher.publish, Description((), (Value("price", value),)), b"quote"))
+    town.at(61, partial(publisher.publish, Description((), (Value("price", 901),)), b"too dear"))
+    town.run(75)
+
+    assert [who for _, who in town.heard(Notice)] == [0] * 5
+    assert town.wrong() == []
+
+
+def test_a_reworded_subscription_hears_what_it_says_now_and_a_taken_back_one_nothing() -> None:
+    town = Town("chord-pubsub")
+    subscriber, publisher = town.members[3], town.members[4]
+
+    def quotes(price: int) -> Target:
+        return Target((Term(where=(Predicate("price", price, price + 3),)),))
+
+    def publish(*prices: int) -> None:
+        for price in prices:
+            publisher.publish(Description((), (Value("price", price),)), b"quote")
+
+    town.at(1, partial(subscriber.subscribe, quotes(10)))
+    town.at(5, partial(subscriber.update, 1, quotes(12)))
+    town.at(10, partial(publish, 10, 11, 12, 13, 14, 15, 16))
+    town.at(20, partial(subscriber.unsubscribe, 1))
+    town.at(25, partial(publish, 12, 13))
+    town.run(40)
+
+    assert len(town.heard(Notice)) == 4
+    assert len(town.heard(Subscribed)) == 2
+    assert len(town.heard(Unsubscribed)) == 1
