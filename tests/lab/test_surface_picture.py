@@ -23,10 +23,19 @@ def test_the_tiles_cover_the_surface_and_the_registry_is_all_there() -> None:
 
     assert sum(tile.area[2] * tile.area[3] for tile in scene.tiles) == pytest.approx(1)
     kept = sum(count for tile in scene.tiles for count, _ in tile.shares.values())
-    told = {receiver for _, receiver, notifies in scene.hops if notifies}
+    told = {receiver for _, receiver, kind in scene.hops if kind == "Notify"}
     assert kept == 24
     assert 0 <= kept - len(told) <= 2, "all members are notified by message but those that hold themselves"
     assert len(scene.containers) > 1
+
+
+def test_where_a_tag_is_replicated_the_registry_shown_is_the_one_that_the_cast_found() -> None:
+    replicated = {**SCENARIO.parameters, "frequency_limit": 0.1}
+    scene = observe(Scenario("spice-unloaded", 96, 4, 2, replicated, "extreme"))
+
+    walkers = {sender for sender, _, kind in scene.hops if kind == "Notify"}
+    holders = {tile.owner for tile in scene.tiles if any(count for count, _ in tile.shares.values())}
+    assert walkers == holders
 
 
 @pytest.mark.parametrize("ending", ["svg", "png"])

@@ -1,6 +1,7 @@
 """A picture of ICE and SPICE from a real run: tiles by owner, a cast's way over them, a registry through its notches.
 
-    scenario = Scenario("spice-unloaded", peers=256, casts=8, workload="extreme", parameters={"dimensions": 2})
+    parameters = {"dimensions": 2, "storage_limit": 4, "frequency_limit": 0}
+    scenario = Scenario("spice-unloaded", peers=256, casts=8, workload="extreme", parameters=parameters)
     draw(scenario, Path("ice.svg"))
 
 Thesis Figs. 7.3 (tiles), 7.5 (a route) and 8.1 (a registry that scales). Only surfaces of two dimensions can be drawn.
@@ -26,6 +27,10 @@ from implicast.world.scenario import Scenario
 
 HUE_STEP = 0.6180339887
 """The golden section: successive owners get colours far apart."""
+POINT = 0.01
+"""A container with shorter edges is marked by a cross."""
+WAYS = {"Cast": ("#1f4e79", "walking through the registry"), "Seek": ("#d95f02", "looking for it")}
+"""Colour and label of the messages drawn as arrows, by kind; the later ones on top."""
 NOTCHES_MAX = 4
 """Panels in the lower row."""
 Point = tuple[float, float]
@@ -43,6 +48,10 @@ class Tile:
     """By notch: records kept, and whether this share is closed."""
 
 
+Hop = tuple[int, int, str]
+"""Sender, receiver and kind of a message."""
+
+
 @dataclass(frozen=True, slots=True)
 class Scene:
     """All that the picture shows."""
@@ -50,8 +59,8 @@ class Scene:
     tag: str
     publisher: int
     tiles: list[Tile]
-    hops: list[tuple[int, int, bool]]
-    """Sender, receiver, and whether it notifies, of every message of one cast."""
+    hops: list[Hop]
+    """Every message of one cast."""
     containers: dict[int, Rectangle]
 
 
@@ -72,21 +81,23 @@ def observe(scenario: Scenario, cast: int = 0) -> Scene:
         target, publisher = run.application.casts[cast].target, run.application.casts[cast].publisher
         hops = list(_hops(Path(directory) / "journal", cast))
     tag = target.terms[0].has[0]
-    root = _root_used(peers, tag)
+    root = _root_used(peers, tag, hops)
     notches = sorted({notch for peer in peers for name, at, notch in peer.registries if (name, at) == (tag, root)})
     containers = {notch: _area(_container_box(root, notch)) for notch in notches}
     return Scene(tag, publisher, [_tile(peer, tag, root) for peer in peers], hops, containers)
 
 
-def _hops(directory: Path, cast: int) -> Iterable[tuple[int, int, bool]]:
+def _hops(directory: Path, cast: int) -> Iterable[Hop]:
     for batch in journals.batches(directory, "sends", ["sender", "receiver", "kind", "cast"]):
         rows = zip(*(batch[name].to_pylist() for name in ("sender", "receiver", "kind", "cast")), strict=True)
-        yield from ((sender, receiver, kind == "Notify") for sender, receiver, kind, number in rows if number == cast)
+        yield from ((sender, receiver, kind) for sender, receiver, kind, number in rows if number == cast)
 
 
-def _root_used(peers: Sequence[Spice], tag: str) -> int:
-    """The original root of the tag, which always has a registry when anybody has registered."""
-    return address_of(tag) if any(tag in peer.copies for peer in peers) else 0
+def _root_used(peers: Sequence[Spice], tag: str, hops: Iterable[Hop]) -> int:
+    """The root at which the cast found a registry of the tag: where its first message other than `Seek` began."""
+    began = next((sender for sender, _, kind in hops if kind != "Seek"), None)
+    copies = peers[began].copies.get(tag, ()) if began is not None else ()
+    return copies[0] if copies else address_of(tag)
 
 
 def _tile(peer: Spice, tag: str, root: int) -> Tile:
@@ -140,21 +151,25 @@ def _paint_route(axes: Any, scene: Scene) -> None:
     for tile in scene.tiles:
         _rectangle(axes, tile.area, facecolor=hsv_to_rgb((tile.owner * HUE_STEP % 1, 0.22, 0.97)), edgecolor="#888888")
     centres = {tile.owner: (tile.area[0] + tile.area[2] / 2, tile.area[1] + tile.area[3] / 2) for tile in scene.tiles}
-    for sender, receiver, notifies in scene.hops:
-        if not notifies:
-            _arrow(axes, centres[sender], centres[receiver])
-    told = [centres[receiver] for _, receiver, notifies in scene.hops if notifies]
+    for way, (colour, label) in WAYS.items():
+        for sender, receiver in dict.fromkeys((hop[0], hop[1]) for hop in scene.hops if hop[2] == way):
+            _arrow(axes, centres[sender], centres[receiver], colour)
+        axes.plot([], [], color=colour, label=label)
+    told = [centres[receiver] for _, receiver, kind in scene.hops if kind == "Notify"]
     axes.scatter(*zip(*told, strict=True), s=16, color="#b2182b", zorder=4, label="notified") if told else None
     axes.scatter(*centres[scene.publisher], s=90, marker="*", color="black", zorder=5, label="publisher")
-    axes.legend(loc="upper left", framealpha=0.9)
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, 0), ncols=4, frameon=False)
 
 
-def _arrow(axes: Any, start: Point, end: Point) -> None:
+def _arrow(axes: Any, start: Point, end: Point, colour: str) -> None:
     """The short way round: a hop over the edge leaves on one side and comes in on the other."""
     step = tuple((there - here + 0.5) % 1 - 0.5 for here, there in zip(start, end, strict=True))
-    for at in {start, (end[0] - step[0], end[1] - step[1])}:
+    for at in dict.fromkeys((start, (end[0] - step[0], end[1] - step[1]))):
         to = (at[0] + step[0], at[1] + step[1])
-        axes.annotate("", to, at, arrowprops={"arrowstyle": "->", "color": "#1f4e79", "lw": 1.1}, annotation_clip=False)
+        # Clipped at the edge, and shown on both sides of it; the arrow's own patch does not count for the layout.
+        arrow = axes.annotate("", to, at, arrowprops={"arrowstyle": "->", "color": colour, "lw": 1.3, "clip_on": True})
+        arrow.set_in_layout(False)
+        arrow.arrow_patch.set_clip_path(axes.patch)
 
 
 def _paint_notch(axes: Any, scene: Scene, notch: int) -> None:
@@ -165,9 +180,12 @@ def _paint_notch(axes: Any, scene: Scene, notch: int) -> None:
         hatch = "////" if closed else None
         _rectangle(axes, tile.area, facecolor=(shade, shade, 1.0), edgecolor="#aaaaaa", hatch=hatch)
     _rectangle(axes, scene.containers[notch], facecolor="none", edgecolor="#b2182b", linewidth=2)
+    left, top, width, height = scene.containers[notch]
+    if max(width, height) < POINT:  # too small to be seen as a frame
+        axes.scatter(left, top, s=40, marker="x", color="#b2182b", zorder=4)
     kept = sum(tile.shares.get(notch, (0, False))[0] for tile in scene.tiles)
     shut = sum(tile.shares.get(notch, (0, False))[1] for tile in scene.tiles)
-    axes.set_xlabel(f"{kept} records; {shut} shares closed (hatched)")
+    axes.set_xlabel(f"records kept: {kept}; shares closed (hatched): {shut}")
 
 
 def _rectangle(axes: Any, area: Rectangle, **style: Any) -> None:

@@ -5,19 +5,22 @@ from pathlib import Path
 from implicast.casting.designs import designs
 from implicast.lab.experiment import Experiment
 from implicast.lab.report.figures import Drawn
+from implicast.language.parameters import Setting
 from implicast.world.scenario import Scenario
 
 DESIGN = "spice-unloaded"
-SCENARIO = Scenario(DESIGN, peers=128, casts=4, workload="extreme", parameters={"dimensions": 2, "storage_limit": 8})
+LIMITS: dict[str, Setting] = {"dimensions": 2, "storage_limit": 4, "frequency_limit": 0, "landmarks": 0}
+SCENARIO = Scenario(DESIGN, peers=256, casts=1, workload="extreme", parameters=LIMITS)
 CAPTION = (
-    "The surface of 128 peers in two dimensions: tiles by owner, the messages of one cast to a quarter of all, and "
-    "the registry of its tag spread over its notches. Drawn from the peers and the journal of a run."
+    "The surface of 256 peers in two dimensions: tiles by owner, a cast to a quarter of all on its way to the registry "
+    "of its tag and through it, and that registry spread over its notches, of which each peer keeps at most four "
+    "records. Drawn from the peers and the journal of a run."
 )
 
 
 def pictures(made: Experiment, out: Path) -> list[Drawn]:
-    """The surface, when SPICE takes part in the experiment; drawn once and kept in `out/pictures`."""
-    if made.trial or DESIGN not in made.chosen() or DESIGN not in designs():
+    """The surface, when SPICE or ICE alone is tried in the experiment; drawn once and kept in `out/pictures`."""
+    if not _on_the_surface(made) or DESIGN not in designs():
         return []
     path = out / "pictures" / "surface.svg"
     if not path.is_file():
@@ -26,3 +29,9 @@ def pictures(made: Experiment, out: Path) -> list[Drawn]:
         path.parent.mkdir(parents=True, exist_ok=True)
         draw(SCENARIO, path)
     return [Drawn("surface", CAPTION, CAPTION, path.read_text("utf-8"))]
+
+
+def _on_the_surface(made: Experiment) -> bool:
+    if made.trial:
+        return made.trial.startswith("implicast.overlay.ice.")
+    return bool({DESIGN, "spice"} & {*made.chosen()})
