@@ -1,6 +1,6 @@
 """SPICE: homes and roots, registries that close, replicas, and contract-clean small worlds of every kind."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import pi
 from random import Random
 
@@ -8,6 +8,7 @@ import pytest
 
 from implicast.casting.designs import Plan, design
 from implicast.casting.spice.homes import address_of, home, nearest_root, roots_of, spot_of
+from implicast.casting.spice.messages import Record, Store
 from implicast.casting.spice.settings import level_for, levels_for
 from implicast.casting.spice.spice import Spice
 from implicast.language.parse import parse
@@ -143,6 +144,28 @@ def test_a_registry_over_the_limit_spreads_and_every_member_is_still_found() -> 
     assert sum(share > 0 for share in shares) >= 10
     assert village.cast(63, "jazz") == list(range(60))
     assert village.cast(1, "jazz & own17") == [17]
+
+
+def test_later_records_go_past_what_is_known_to_be_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    village = Village(64, storage_limit=2, frequency_limit=0.0)
+    for peer in range(50):
+        village.register(peer, "jazz")
+    registries = [(peer, *each) for peer in village.peers for each in peer.registries.items()]
+    shut = {(key[2], peer.address) for peer, key, each in registries if key[0] == "jazz" and key[2] and each.closed}
+    taken = set()
+    take = Spice.take
+
+    def noting(self: Spice, store: Store, records: Sequence[Record]) -> None:
+        taken.add((store.notch, self.address))
+        take(self, store, records)
+
+    monkeypatch.setattr(Spice, "take", noting)
+    for number in range(50, 60):
+        village.register(number, "jazz")
+
+    assert shut, "parts above the root are closed"
+    assert not taken & shut
+    assert village.cast(63, "jazz") == list(range(60))
 
 
 def test_every_replica_answers_alone() -> None:

@@ -154,9 +154,7 @@ class World:
             serial, arrived_us = self._endure(arrived_us - now_us, what)
         self.carried += 1
         if self.journal is not None:
-            self.journal.send(
-                serial, self.cause, now_us, arrived_us, sender, to, purpose, depth, *self._last_facts
-            )
+            self.journal.send(serial, self.cause, now_us, arrived_us, sender, to, purpose, depth, *self._last_facts)
 
     def ring(self, host: "WorldHost", delay_us: int, alarm: Message) -> None:
         purpose = UPKEEP if alarm.upkeep else self.purpose
