@@ -129,7 +129,6 @@ UNHEALING: dict[str, list[tuple[type, str, Callable[..., object]]]] = {
     ],
     "a repair takes no number of its own": [(Looking, "settle", repair_without_a_number)],
     "nobody looks from outside": [(Merging, "reunite", lambda self, ref: None)],
-    "the missed are forgotten": [(LinkState, "_keep_in_mind", lambda self, memory, ref: None)],
 }
 """Mistakes that leave rings broken after crashes and partitions."""
 

@@ -7,9 +7,9 @@ reordering and repeats, looked at from outside after every single event.
 
 A schedule is a function of its seed alone, so any failure replays from it. The network's disturbance ends at
 `CALM_US`; afterwards the ring must converge. What the model grants: whoever joins, and whoever ended alone, is
-introduced to a live member.
-With crashes up to three neighbours at a time die, and a ring may be open meanwhile; with splits the network falls into
-two for a while. Both halves then stand on rings of their own, and must become one again by what they remember.
+introduced to a live member; and every five seconds some member to another, for two rings of strangers cannot know of
+each other. With crashes up to three neighbours at a time die, and a ring may be open meanwhile; with splits the network
+falls into two for a while. Both halves then stand on rings of their own, and must become one again.
 """
 
 from dataclasses import dataclass, field
@@ -31,6 +31,8 @@ CALM_US = 20_000_000
 END_US = 60_000_000
 END_WITH_CRASHES_US = 80_000_000
 """A minute after the last disturbance the ring must be whole."""
+INTRODUCTION_US = 5_000_000
+"""How often one member, whoever it be, is told of another: what a list of introducers would give."""
 BOOTSTRAP_US = 500_000
 """How often those who want to join are told of another member."""
 
@@ -208,15 +210,22 @@ class Schedule:
         self.world.at(self.world.now_us + BOOTSTRAP_US, UPKEEP, self._bootstrap)
         inside = self._members()
         seekers = [node for node in self._living() if node.state == OUT and node.introducers]
-        for node in inside:
-            if isinstance(node, Links) and node.detector is not None and node.right == node.me:
-                node.reunite(self.chance.choice(inside).me)
+        self._introduce_members(inside)
         for node in seekers:
             if inside:
                 node.introducers = (self.chance.choice(inside).address,)
         if seekers and not any(node.state != OUT for node in self._living()):
             seekers[0].introducers = ()
             seekers[0].found_ring()
+
+    def _introduce_members(self, inside: list[Links | Stabilise]) -> None:
+        """Whoever ended alone is told of a member, and now and then any member is told of another."""
+        links = [node for node in inside if isinstance(node, Links) and node.detector is not None]
+        told = [node for node in links if node.right == node.me]
+        if links and self.world.now_us % INTRODUCTION_US < BOOTSTRAP_US:
+            told.append(self.chance.choice(links))
+        for node in told:
+            node.reunite(self.chance.choice(inside).me)
 
     def _living(self) -> list[Links | Stabilise]:
         return [node for node, alive in zip(self.nodes, self.alive, strict=True) if alive]
