@@ -37,6 +37,8 @@ class News:
     """The newest stamp of ours that it has echoed as an heir."""
     ended_us: int = -1
     """By its own clock: when it last said that we are no heir of it."""
+    unsure: bool = False
+    """We may be behind with it: it is asked until it greets us."""
     more_us: int = -1
     """When it was last asked for a greeting."""
     applied: tuple[int, int, int] = (-1, 0, 0)

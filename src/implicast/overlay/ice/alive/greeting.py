@@ -111,6 +111,7 @@ class Greeting(Asking):
         news.next_us = self.host.now_us + int(1.1 * self.life.hello_us)
         own_us = self.host.now_us if sender in self.heirs else 0
         if hail.mark >= news.mark:
+            news.unsure = False
             news.mark, news.heirs, news.leaving = hail.mark, hail.heirs, hail.leaving
             self.estate_hailed(sender, hail)
             if news.applied != (hail.mark, len(hail.gifts), self.version):
@@ -155,7 +156,9 @@ class Greeting(Asking):
             self.ask_more(peer)
 
     def ask_more(self, peer: Address) -> None:
+        """Ask for a greeting, and at each tick again until it comes."""
         news = self.concern(peer)
+        news.unsure = True
         if self.host.now_us - news.more_us > self.life.rto_us:
             news.more_us = self.host.now_us
             self.host.send(peer, More())
@@ -185,6 +188,8 @@ class Greeting(Asking):
             news = known.get(peer) or self.concern(peer)
             if now_us >= news.next_us:
                 due.append(peer)
+            if news.unsure:
+                self.ask_more(peer)
             if news.suspect_us >= 0 or (news.heard_us < stale_us and news.since_us < stale_us):
                 troubled = True
         for peer in self.heirs:

@@ -92,7 +92,7 @@ class Life:
         derive("rank_us", self.ask_us + self.settle_us + self.trip_us)
         derive("tidy_us", max(4 * self.rto_us, self.hello_us // 4))
         derive("join_us", 6 * self.rto_us + 2 * self.trip_us)
-        derive("park_us", self.dead_us)
+        derive("park_us", self.dead_us + 2 * self.rank_us)  # what waits for the dead is there when they are replaced
         derive("grace_us", self.dead_us + 2 * self.tick_us)  # whoever died before is noticed meanwhile
         derive("gap_us", self.dead_us + 2 * self.rank_us)
         derive("estate_us", 3 * self.dead_us + 8 * self.rank_us)

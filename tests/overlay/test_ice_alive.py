@@ -1,0 +1,324 @@
+"""The living surface, rule by rule: what is learnt and what is not, estates, gaps, patience, routing round holes."""
+
+import sys
+from math import pi
+from pathlib import Path
+
+import pytest
+
+from implicast.overlay.ice.alive.assemble import settle_alive
+from implicast.overlay.ice.alive.estate import Item, Way
+from implicast.overlay.ice.alive.geometry import gap_beside, touches
+from implicast.overlay.ice.alive.heirs import Estate, in_parts
+from implicast.overlay.ice.alive.ice import LivingIce
+from implicast.overlay.ice.alive.messages import Accepted, BackedUp, CopyEstate, Echo, Enter, Hail, HandOver, Taking
+from implicast.overlay.ice.alive.settings import Life
+from implicast.overlay.ice.assemble import tiling, uniform_points
+from implicast.overlay.ice.messages import Declined, Done, Title, Titles
+from implicast.peer.ledger import Ledger
+from implicast.space.angle import cosine_of
+from implicast.space.digest import stream
+from implicast.space.morton import BITS
+from implicast.space.tract import WHOLE, intersect, union
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "faults"))
+from ice_life import Lodger, Put, S, Scene
+
+from implicast.world.faults import Faults
+
+HALF = 1 << (BITS - 1)
+
+
+class Empty:
+    """A keeper that keeps nothing, and remembers what it was told."""
+
+    def __init__(self):
+        self.told = []
+
+    def pack(self, tract):
+        return ()
+
+    def __getattr__(self, name):
+        return lambda *given: self.told.append((name, *given))
+
+
+def surface(address=1, life=None):
+    ledger = Ledger()
+    return LivingIce(address, ledger, Empty(), life or Life(), 2, cosine_of(pi / 3)), ledger
+
+
+def halves():
+    """Peer 1 owns the first half, peer 2 the second; 2 is the only heir of 1."""
+    one, ledger = surface()
+    one.settle_into(Title(0, 1, 0, 1), [Title(HALF, 1, 0, 2)], (2,))
+    one.concern(2).heard_us = ledger.now_us
+    ledger.take()
+    return one, ledger
+
+
+def sent(ledger, kind):
+    return [(to, message) for to, message in ledger.sent() if type(message) is kind]
+
+
+@pytest.mark.parametrize("life", [Life(), Life.quick(), Life.of(1.0), Life.of(5.0), Life.of(30.0)])
+def test_timers_stand_in_the_order_that_safety_rests_on(life):
+    assert life.hello_us + life.patience_us < life.self_us
+    assert (1 + life.margin) * life.self_us + life.trip_us < life.dead_us
+    assert life.ask_us >= 2 * life.rto_us + life.trip_us
+    assert life.rank_us > life.ask_us + life.settle_us
+    assert life.grace_us > life.dead_us
+    assert life.tick_us * 2 <= life.hello_us
+
+
+def test_a_title_that_names_oneself_is_never_learnt_from_others():
+    one, _ = halves()
+    one.on_titles(2, Titles((Title(HALF, 1, 99, 1),)))
+
+    assert one.tract == (0, HALF)
+
+
+def test_a_better_title_makes_an_owner_yield_and_a_worse_one_is_answered_with_the_better():
+    one, ledger = halves()
+    one.on_titles(2, Titles((Title(0, 1, 1, 2),)))
+    assert ("yielded", (0, HALF)) in one.keeper.told
+    assert not one.pieces
+
+    one, ledger = halves()
+    one.on_hail(2, Hail(1, 5, (Title(0, 1, 0, 2),), (), (), (), False, ()))
+    assert sent(ledger, Titles) == [(2, Titles((Title(0, 1, 0, 1),)))]
+    assert one.tract == (0, HALF)
+
+
+def test_greetings_of_an_older_mark_are_not_news():
+    one, _ = halves()
+    one.on_hail(2, Hail(1, 7, (Title(HALF, 1, 3, 2),), (), (1,), (), False, ()))
+    one.on_hail(2, Hail(2, 6, (Title(HALF, 1, 9, 2),), (), (), (), False, ()))
+
+    assert one.title_at(HALF) == Title(HALF, 1, 3, 2)
+    assert one.news[2].heirs == (1,)
+
+
+def test_what_a_greeting_does_not_list_its_sender_does_not_have():
+    one, _ = halves()
+    one.on_hail(2, Hail(1, 7, (Title(HALF, 2, 0, 2),), (), (), (), False, ()))
+
+    assert one.title_at(HALF) == Title(HALF, 2, 0, 2)
+    assert one.title_at(HALF + HALF // 2) is None
+
+
+def test_a_give_takes_three_messages_and_nobody_answers_in_between():
+    one, ledger = halves()
+    one.deliver(3, (0, 1), Enter(Way((0, 1)), 3))
+    [(to, give)] = sent(ledger, HandOver)
+    assert (to, give.title) == (3, Title(0, 2, 3, 3))
+    assert one.ground == (HALF // 2, HALF)
+    assert not one.answers(0)
+
+    three, other = surface(3)
+    three.on_hand_over(1, give)
+    [(_, accepted)] = [(to, each) for to, each in other.sent() if type(each) is Accepted]
+    assert three.tract == (0, HALF // 2)
+    assert not three.ground
+
+    one.on_accepted(3, accepted)
+    assert sent(ledger, Done) == [(3, Done(give.number))]
+    assert one.tract == (HALF // 2, HALF)
+    assert one.holds_estate(3)
+    three.on_done(1, Done(give.number))
+    assert three.answers(0)
+    assert three.heirs == (1,)
+
+
+def test_a_giver_does_not_learn_of_the_takers_title_from_a_greeting():
+    one, ledger = halves()
+    one.deliver(3, (0, 1), Enter(Way((0, 1)), 3))
+    [(_, give)] = sent(ledger, HandOver)
+    one.on_hail(3, Hail(1, 1, (give.title,), (), (), (), False, ()))
+
+    assert one.gift is not None
+    assert one.tract == (0, HALF)
+
+
+def test_a_declined_piece_is_taken_back_under_a_better_title_than_was_offered():
+    one, ledger = halves()
+    one.deliver(3, (0, 1), Enter(Way((0, 1)), 3))
+    [(_, give)] = sent(ledger, HandOver)
+    one.on_declined(3, Declined(give.number))
+    [piece] = one.pieces
+
+    assert one.ground == (0, HALF)
+    assert piece.epoch > give.title.epoch
+    one.on_accepted(3, Accepted(give.number, give.title, (1,)))
+    assert sent(ledger, Titles)[-1][1].titles == (piece,)
+
+
+def test_a_repeated_give_gets_the_same_answer():
+    one, ledger = halves()
+    give = HandOver(5, 0, 1, Title(HALF, 2, 2, 1), (), ())
+    one.leaving = True
+    for _ in range(2):
+        one.on_hand_over(2, give)
+
+    assert sent(ledger, Declined) == [(2, Declined(5))] * 2
+
+
+def test_a_give_in_parts_is_taken_when_all_have_come():
+    three, ledger = surface(3)
+    item = Item(0, 1, b"k", b"v")
+    for part in (0, 1, 1, 2):
+        assert not three.pieces
+        three.on_hand_over(1, HandOver(9, part, 3, Title(0, 1, 2, 3), (), (item,)))
+
+    assert sent(ledger, Taking)[-1] == (1, Taking(9, 2))
+    assert three.keeper.told[0][0] == "accept"
+    assert len(three.keeper.told[0][1]) == 3
+
+
+def test_items_are_divided_into_parts_of_bounded_length():
+    items = tuple(Item(code, code + 1, b"k" * 10, b"v" * 58) for code in range(25))
+    parts = in_parts(items, 1_000)
+
+    assert tuple(item for part in parts for item in part) == items
+    assert [len(part) for part in parts] == [10, 10, 5]
+    assert in_parts((), 1_000) == [()]
+
+
+def test_the_later_word_of_an_owner_counts_in_whatever_order_it_comes():
+    estate = Estate(1, (), (), (), 0)
+    new, old = Item(3, 4, b"k", b"new"), Item(3, 4, b"k", b"old")
+    estate.put(5, [new])
+    estate.put(4, [old])
+    assert estate.within((0, 10)) == (new,)
+    estate.put(6, [Item(3, 4, b"k", b"")])
+    assert estate.within((0, 10)) == ()
+
+
+def test_an_estate_is_united_with_what_its_holder_gives():
+    one, ledger = halves()
+    one.estates[3] = Estate(1, (Title(HALF, 2, 0, 3),), (1,), (), 0)
+    one.estates[3].put(2, [Item(HALF, HALF + 1, b"theirs", b"x")])
+    one.keeper.pack = lambda tract: (Item(0, 1, b"ours", b"y"),)
+    one.deliver(3, (0, 1), Enter(Way((0, 1)), 3))
+    [(_, give)] = sent(ledger, HandOver)
+    one.on_accepted(3, Accepted(give.number, give.title, (1, 2)))
+
+    assert set(one.estates[3].items) == {b"theirs", b"ours"}
+
+
+def test_a_late_repeat_of_a_copy_does_not_bring_back_an_estate_that_has_ended():
+    one, _ = halves()
+    copy = CopyEstate(4, 0, 1, 1, 100, 1, (Title(HALF, 1, 0, 2),), (1,), (), ())
+    one.on_copy(2, copy)
+    assert one.holds_estate(2)
+    one.on_hail(2, Hail(200, 9, (Title(HALF, 1, 0, 2),), (), (), (), False, ()))
+    one.on_copy(2, copy)
+
+    assert not one.holds_estate(2)
+
+
+def test_an_owner_doubts_itself_when_no_heir_echoes_and_trusts_itself_when_one_does():
+    one, ledger = halves()
+    assert one.answers(0)
+    ledger.now_us += one.life.self_us + 1
+    assert one.is_doubtful
+    one.on_echo(2, Echo(ledger.now_us - one.life.self_us - 1, 1, 0, True))
+    assert one.is_doubtful, "an old stamp proves nothing"
+    one.on_echo(2, Echo(ledger.now_us, 1, 0, True))
+    assert one.answers(0)
+
+
+def test_a_batch_counts_when_every_heir_has_it():
+    one, ledger = halves()
+    done = []
+    one.batch((Item(0, 1, b"k", b"v"),), lambda: done.append(1))
+    assert not done
+    [(to, backup)] = [(to, each) for to, each in ledger.sent() if type(each).__name__ == "Backup"]
+    one.on_backed_up(to, BackedUp(backup.number, backup.stamp_us))
+    assert done == [1]
+
+
+def test_a_batch_without_any_heir_waits_for_one():
+    one, _ = halves()
+    done = []
+    one.drop_heir(2)
+    one.batch((), lambda: done.append(1))
+    assert not done
+    one._become_heir(2, 0)
+    assert done == [1]
+
+
+@pytest.mark.parametrize("dimensions", [2, 3, 4])
+def test_a_gap_in_a_table_is_found_and_a_whole_table_has_none(dimensions):
+    chance = stream(dimensions, "gaps")
+    tiles = tiling(uniform_points(40, chance.getrandbits), dimensions)
+    titles = [
+        Title(low, bits, 0, index)
+        for index, (low, bits) in enumerate(zip(tiles.low.tolist(), tiles.bits.tolist(), strict=True))
+    ]
+    for piece in titles:
+        near = [each for each in titles if each is piece or touches(each, piece, dimensions)]
+        assert gap_beside([piece], near, dimensions) is None
+        for left_out in near:
+            if left_out is piece:
+                continue
+            known = [each for each in near if each is not left_out]
+            low, bits = gap_beside([piece], known, dimensions)
+            gap = Title(low, bits, 0, -1)
+            assert touches(gap, piece, dimensions)
+            assert intersect((low, gap.high), (left_out.low, left_out.high))
+            assert not any(intersect((low, gap.high), (each.low, each.high)) for each in known)
+
+
+class Counter(Lodger, parts={"surface": LivingIce}):
+    """Notes what arrives where."""
+
+    def arrived(self, sender, part, message):
+        self.scene.arrivals.append((self.address, part))
+
+
+def spread(seed, holes):
+    """One message to the whole surface, just after some peers have died."""
+    scene = Scene(seed, peers=60, dimensions=2 + seed % 3, faults=Faults(), lodger=Counter)
+    scene.arrivals = []
+    scene.world.run(2 * S)
+    for each in scene.rng.sample(scene.lodgers(), holes):
+        scene.world.crash(each.address)
+    scene.lodgers()[0].surface.send(Put(Way(WHOLE), 1, 1, 0))
+    scene.world.run(scene.world.now_us + 25 * S)
+    return scene
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_owner_in_a_destination_gets_its_part_once(seed):
+    scene = spread(seed, holes=0)
+    parts = [(part[i], part[i + 1]) for _, part in scene.arrivals for i in range(0, len(part), 2)]
+
+    assert {address for address, _ in scene.arrivals} == set(range(60))
+    assert union(parts) == WHOLE
+    assert sum(high - low for low, high in parts) == WHOLE[1], "no place is visited twice"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_messages_find_their_way_round_holes_and_wait_for_those_who_take_the_place_of_the_dead(seed):
+    scene = spread(seed, holes=5)
+
+    assert union((part[i], part[i + 1]) for _, part in scene.arrivals for i in range(0, len(part), 2)) == WHOLE
+
+
+def test_assembled_surfaces_are_quiet_from_the_start():
+    scene = Scene(3, peers=40, dimensions=3, faults=Faults())
+    assert not scene.objections()
+    scene.world.run(20 * S)
+    assert not scene.objections()
+
+
+def test_a_surface_is_assembled_with_copies_of_what_is_kept():
+    scene = Scene(3, peers=10, dimensions=2, faults=Faults())
+    owner = scene.lodgers()[4]
+    owner.things[1] = (owner.surface.pieces[0].low, 1)
+    settle_alive(
+        tiling(uniform_points(10, stream(3, "scene").getrandbits), 2), scene.surfaces(), scene.world.latency_us
+    )
+
+    assert not scene.objections()
+    assert all(scene.world.peers[heir].surface.estates[4].items for heir in owner.surface.heirs)
