@@ -37,8 +37,11 @@ class Estate:
     """Parts of the copy that have not come yet."""
     items: dict[bytes, tuple[int, Item]] = field(default_factory=dict)
     """By key; the larger serial is the later word."""
+    serial: int = -1
+    """The owner's last word."""
 
     def put(self, serial: int, items: Iterable[Item]) -> None:
+        self.serial = max(self.serial, serial)
         for item in items:
             held = self.items.get(item.key)
             if held is None or held[0] <= serial:
@@ -197,7 +200,7 @@ class Heirs(Carrying):
             full = estate is None and len(self.estates) >= self.life.estates_max
             if full or copy.stamp_us <= news.ended_us:  # a late repeat must not bring back what has ended
                 return
-            estate = Estate(copy.number, copy.titles, copy.heirs, copy.around, copy.stamp_us)
+            estate = Estate(copy.number, copy.titles, copy.heirs, copy.around, copy.stamp_us, copy.mark)
             estate.awaited = set(range(copy.parts))
             self.estates[sender] = estate
         if estate.number == copy.number:

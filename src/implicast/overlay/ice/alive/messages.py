@@ -139,8 +139,8 @@ class Inquire(Message):
     rank: int
     claims: tuple[Title, ...]
     """Pieces that the suspect was giving to the asker: its own if the suspect is dead."""
-    mark: int
-    """Of the asker's copy of the estate: who has a newer one sends it; -2: it has none."""
+    serial: int
+    """The last word of the suspect in the asker's copy of its estate: who has a later one sends it; -2: no copy."""
 
 
 class Witness(Message):

@@ -117,8 +117,8 @@ class Seizing(Leaving):
         pieces = {each.low: each for each in (estate.titles if estate is not None else ())}
         pieces.update({each.low: each for each in self.atlas.of(suspect)})
         claims = self.of_status(PROVISIONAL) if self.receipt is not None and self.receipt.giver == suspect else []
-        mark = NO_ESTATE if estate is None or estate.awaited else estate.mark
-        message = Inquire(suspect, tuple(pieces.values()), rank, tuple(claims), mark)
+        serial = NO_ESTATE if estate is None or estate.awaited else estate.serial
+        message = Inquire(suspect, tuple(pieces.values()), rank, tuple(claims), serial)
         asked = dict.fromkeys(self._witnesses(suspect))
         self.inquiries[suspect] = Inquiry(rank, seizes, asked, message, round_)
         for peer in asked:
@@ -165,9 +165,12 @@ class Seizing(Leaving):
         self.host.send(sender, Witness(suspect, ago_us, titles, *self._bequest(inquire)))
 
     def _bequest(self, inquire: Inquire) -> tuple[tuple[Item, ...], bool]:
-        """Our copy of the suspect's estate, if it is newer than the asker's, as far as one message holds."""
+        """Our copy of the suspect's estate, if it is newer than the asker's, as far as one message holds.
+
+        An heir that was cut off does not know that it is an heir no more: those who replaced it have the later word.
+        """
         estate = self.estates.get(inquire.suspect)
-        if estate is None or estate.awaited or estate.mark <= inquire.mark:
+        if estate is None or estate.awaited or estate.serial <= inquire.serial:
             return (), False
         parts = in_parts(estate.within(tract_of(inquire.pieces)), self.life.part_bytes)
         return parts[0], len(parts) == 1
