@@ -1,8 +1,8 @@
 """Scenes for living SPICE: small networks in which the worst happens at the worst moment.
 
-A scene is a scenario and what is done while it runs, with the living peers in hand: an owner and its heir are found when
-they are to die, a peer is cut off just when it closes a registry. Judged from outside, as campaigns are; besides, no
-place may have two peers that answer for it, at any second.
+A scene is a scenario and what is done while it runs, with the living peers in hand: an owner and its heir are found
+when they are to die, a peer is cut off just when it closes a registry. Judged from outside, as campaigns are; besides,
+no place may have two peers that answer for it, at any second.
 """
 
 from collections.abc import Callable
@@ -142,9 +142,8 @@ def draws(scene: Scene) -> None:
     """Registries are drawn together at random moments, ten times a second, whatever is in them."""
 
     def strike() -> None:
-        closed = [
-            (peer, key) for peer in scene.peers() for key, each in peer.registries.items() if each.closed and key[2] == 0
-        ]
+        registries = [(peer, key, each) for peer in scene.peers() for key, each in peer.registries.items()]
+        closed = [(peer, key) for peer, key, each in registries if each.closed and key[2] == 0]
         if closed:
             peer, key = scene.rng.choice(closed)
             peer._tried_us.clear()

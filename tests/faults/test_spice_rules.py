@@ -1,0 +1,217 @@
+"""Rules of living SPICE whose absence only the right moment shows: each is left out, and the scene objects."""
+
+import pytest
+from spice_scenes import OVER_S, Scene, Spite, nothing, play, scenario
+
+from implicast.casting.spice.alive.messages import CastTo
+from implicast.casting.spice.alive.spice import LivingSpice
+
+QUIET = "deed=44:join:20"
+"""One newcomer, late: a scene of a campaign must change something."""
+
+
+def missing(finding) -> int:
+    """Of casts made while things changed."""
+    return finding.outcome.change.during.missing
+
+
+# --- what is not covered is sent again
+
+
+def crash_at_arrival(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four times the peer that a cast has just reached dies before it does anything."""
+    whole = LivingSpice.walk_arrived
+    struck: list[int] = []
+
+    def fatal(peer, part, walk):
+        now_us = scene.run.world.now_us
+        calm_us = struck[-1] + 9_000_000 if struck else scene.start_us
+        fits = isinstance(walk, CastTo) and walk.cast.publisher != peer.address
+        if fits and calm_us < now_us < scene.start_us + OVER_S * 1_000_000 and len(struck) < 4:
+            struck.append(now_us)
+            scene.crash(peer.address)
+        else:
+            whole(peer, part, walk)
+
+    monkeypatch.setattr(LivingSpice, "walk_arrived", fatal)
+
+
+def fatal_arrivals(monkeypatch, seed=5):
+    with monkeypatch.context() as patch:
+        return play(patch, scenario(seed, QUIET), lambda scene: crash_at_arrival(scene, patch))
+
+
+def test_a_cast_outlives_whoever_it_has_just_reached(monkeypatch):
+    found = fatal_arrivals(monkeypatch)
+
+    assert not found.reasons, found.reasons
+    assert missing(found) == 0
+
+
+def test_without_repeating_what_is_not_covered_such_casts_are_lost(monkeypatch):
+    send = LivingSpice._send_branch
+    sent: set[tuple[object, int]] = set()
+
+    def once(self, number):
+        if (self.address, number) not in sent:
+            sent.add((self.address, number))
+            send(self, number)
+
+    monkeypatch.setattr(LivingSpice, "_send_branch", once)
+
+    assert missing(fatal_arrivals(monkeypatch)) > 0
+
+
+# --- heirs first, then confirm
+
+
+def hasty(monkeypatch):
+    """Registrations are confirmed at once; the copies for heirs follow two seconds later."""
+    flush = LivingSpice.on_flush
+
+    def confirm_first(self, alarm):
+        fresh = list(self._fresh)
+        self._counts(fresh)
+        self.later(2_000_000, lambda: flush(self, alarm))
+
+    rings = next(each for each in LivingSpice._handlers if each.__name__ == "Flush")
+    monkeypatch.setitem(LivingSpice._handlers, rings, confirm_first)
+
+
+class DeathAtConfirmation(Spite):
+    """Whoever has just confirmed a newcomer's registration dies."""
+
+    MOMENTS = ("_counts",)
+    PAUSE_US = 4_000_000
+
+    def strike(self, surface):
+        scene = self.scene
+        if scene is not None and self.last_us < scene.run.world.now_us < scene.start_us + OVER_S * 1_000_000:
+            self.last_us = scene.run.world.now_us + self.PAUSE_US
+            scene.soon(0.01, lambda: scene.crash(surface.address))
+
+
+def test_a_confirmed_registration_outlives_whoever_confirmed_it(monkeypatch):
+    found = play(monkeypatch, scenario(6, "joins=12"), DeathAtConfirmation(monkeypatch))
+
+    assert not found.reasons, found.reasons
+
+
+def test_confirming_before_the_copies_loses_registrations(monkeypatch):
+    hasty(monkeypatch)
+    found = play(monkeypatch, scenario(6, "joins=12"), DeathAtConfirmation(monkeypatch))
+
+    assert any("missing" in reason for reason in found.reasons), found.reasons
+
+
+# --- lost ground
+
+
+def three_at_once(scene: Scene) -> None:
+    """An owner and all its heirs die in the same moment: nobody has a copy of what they kept."""
+
+    def strike() -> None:
+        owner = max(scene.peers(), key=lambda peer: (len(peer.registries), -peer.address))
+        for each in (owner.address, *owner.surface.heirs):
+            scene.crash(each)
+
+    scene.at(10, strike)
+
+
+def test_what_an_owner_and_all_its_heirs_kept_is_said_again(monkeypatch):
+    found = play(monkeypatch, scenario(9, QUIET), three_at_once)
+
+    assert not found.reasons, found.reasons
+
+
+def test_without_the_call_it_stays_lost_until_renewals(monkeypatch):
+    monkeypatch.setattr(LivingSpice, "lost", lambda self, tract: None)
+    found = play(monkeypatch, scenario(9, QUIET), three_at_once)
+
+    assert any("would not find" in reason for reason in found.reasons), found.reasons
+
+
+def test_renewals_bring_it_back_too(monkeypatch):
+    monkeypatch.setattr(LivingSpice, "lost", lambda self, tract: None)
+    found = play(monkeypatch, scenario(9, QUIET, lease_s=90.0), three_at_once)
+
+    assert not found.reasons, found.reasons
+
+
+# --- records stay until the next notch has them
+
+
+def throw_away(monkeypatch):
+    """What goes up is deleted as soon as it is sent."""
+    send = LivingSpice._rise
+
+    def careless(self, token):
+        rising = self._risings.get(token)
+        registry = self.registries.get(rising.key) if rising is not None else None
+        entries = registry.rising() if registry is not None else []
+        send(self, token)
+        for entry in entries:
+            held = self.registries[rising.key].records.get(entry.consumer) if rising.key in self.registries else None
+            if held is not None:
+                self.forget(rising.key, held)
+
+    monkeypatch.setattr(LivingSpice, "_rise", careless)
+
+
+def crash_at_rising(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is about to keep a record that has come up from below dies first."""
+    whole = LivingSpice._store_arrived
+    struck: list[int] = []
+
+    def fatal(peer, part, store):
+        now_us = scene.run.world.now_us
+        rises = store.notch and not store.first and store.reply != peer.address
+        if rises and now_us > scene.start_us and len(struck) < 3 and (not struck or now_us > struck[-1] + 12_000_000):
+            struck.append(now_us)
+            scene.crash(peer.address)
+            return
+        whole(peer, part, store)
+
+    monkeypatch.setattr(LivingSpice, "_store_arrived", fatal)
+    fatal.arrives = whole.arrives
+    monkeypatch.setattr("implicast.casting.spice.alive.keeper._ARRIVALS", {})
+
+
+def fatal_risings(monkeypatch, seed):
+    """Closed registries open again and close anew, so that there is much going up."""
+
+    def hook(scene: Scene) -> None:
+        crash_at_rising(scene, monkeypatch)
+
+        def stir() -> None:
+            for peer in scene.peers():
+                for key, each in list(peer.registries.items()):
+                    if each.closed and key[2] == 0:
+                        peer._tried_us.clear()
+                        peer.gather(key)
+            if scene.run.world.now_us < scene.start_us + OVER_S * 1_000_000:
+                scene.soon(6, stir)
+
+        scene.at(2, stir)
+
+    return play(monkeypatch, scenario(seed, QUIET), hook)
+
+
+def test_a_record_on_its_way_up_outlives_the_peer_above(monkeypatch):
+    found = fatal_risings(monkeypatch, 12)
+
+    assert not found.reasons, found.reasons
+
+
+def test_records_thrown_away_before_they_arrived_are_lost(monkeypatch):
+    throw_away(monkeypatch)
+    found = fatal_risings(monkeypatch, 12)
+
+    assert any("would not find" in reason or "missing" in reason for reason in found.reasons), found.reasons
+
+
+def test_nothing_happens_in_a_scene_where_nothing_happens(monkeypatch):
+    found = play(monkeypatch, scenario(11, QUIET), nothing)
+
+    assert not found.reasons, found.reasons
+    assert missing(found) == 0
