@@ -179,6 +179,8 @@ class Carrier(Part):
         errand = self.errands.get(astray.token)
         if errand is not None:
             self.ring.lost(errand.to)
+            if not self.ring.is_lost(errand.to):  # still the right neighbour, until the ring has closed over it
+                self._suspect(errand.to)
             self._again(astray.token)
 
     def _close(self, token: int) -> Errand | None:
@@ -226,12 +228,13 @@ class Carrier(Part):
             self.waiting.ask(token, None)
             self._say(token)
         else:
-            detector = self.ring.links.detector
-            assert detector is not None, "in a living ring somebody watches"
-            if detector.is_lost(errand.to):
-                self._again(token)
-            else:
-                detector.suspect(errand.to)  # which comes back as `silent`, for all errands to it
+            self._suspect(errand.to)
+            self._again(token)
+
+    def _suspect(self, ref: Ref) -> None:
+        """Comes back as `silent`, for all errands to it, if it is news."""
+        assert self.ring.links.detector is not None, "in a living ring somebody watches"
+        self.ring.links.detector.suspect(ref)
 
     def silent(self, ref: Ref) -> None:
         """A node is suspected: what it has not covered goes another way."""

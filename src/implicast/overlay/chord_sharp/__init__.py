@@ -1,10 +1,11 @@
 """Chord#: a ring in key order without hashing, fingers by count, aggregates that come with them."""
 
 from implicast.overlay.chord_sharp.assemble import assemble, objections, stale
-from implicast.overlay.chord_sharp.living import LivingSharp, RoundSettings
+from implicast.overlay.chord_sharp.living import LivingSharp
 from implicast.overlay.chord_sharp.living_messages import LIVING_KINDS
 from implicast.overlay.chord_sharp.living_table import LivingTable
 from implicast.overlay.chord_sharp.messages import KINDS, Ent, Freight
+from implicast.overlay.chord_sharp.rounds import RoundSettings
 from implicast.overlay.chord_sharp.rows import Rows, carried_on
 from implicast.overlay.chord_sharp.soundness import assemble_living, living_objections, too_small
 from implicast.overlay.chord_sharp.table import Mark, Table, combine, settled_tables

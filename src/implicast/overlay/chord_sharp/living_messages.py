@@ -54,5 +54,13 @@ class CatchUp(Message):
     round: int
 
 
+class TellAgain(Message):
+    """Rings when what has changed in the middle of a round is to be said once more."""
+
+    upkeep: ClassVar[bool] = True
+    life: int
+    round: int
+
+
 LIVING_KINDS = (AskLevel, LevelIs, Enough)
 """The kinds that travel."""

@@ -93,6 +93,10 @@ class Table:
         true. Level 0 is the ring's affair."""
         for level, node in enumerate(self.nodes):
             if node == gone and level:
+                arc = self.range(level)
+                if arc is None or heir.key not in arc:  # then there is nobody else in it
+                    self.ends[level] = self.values[level] = None
+                    del self._sums[level + 1 :]
                 self.nodes[level] = heir
                 self._bounds = self._tidy = None
         while self.nodes and self.nodes[-1].address == self.me.address:

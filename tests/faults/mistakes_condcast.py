@@ -1,0 +1,98 @@
+"""Mistakes of condcast where peers come, go and crash: of its tables, its casts, and what it believes of others."""
+
+from mistake import Mistake
+
+from implicast.casting import inbox
+from implicast.casting.condcast.living import LivingCondcast
+from implicast.overlay.chord_sharp import LivingSharp
+from implicast.overlay.detector import Detector
+
+
+def silence(alarm):
+    """A patch: nothing happens when the alarm of this name rings."""
+
+    def put(patch):
+        rings = next(each for each in LivingCondcast._handlers if each.__name__ == alarm)
+        patch.setitem(LivingCondcast._handlers, rings, lambda self, alarm: None)
+
+    return put
+
+
+def never_forgive(patch):
+    patch.setattr(Detector, "is_suspect", lambda self, who: who in self._suspects)
+    heard = Detector.heard
+
+    def remember(self, who):
+        since_us = self._suspects.get(who)
+        heard(self, who)
+        if since_us is not None:
+            self._suspects[who] = since_us
+
+    patch.setattr(Detector, "heard", remember)
+
+
+def forget_the_silent(patch):
+    """Whoever was silent once counts as silent for good, though it be heard."""
+    ask = LivingSharp._stand_by
+
+    def stand_by(self, level):
+        if self.is_lost(self.table.nodes[level]):
+            self.table.rounds[level] = self.round
+        else:
+            ask(self, level)
+
+    def silent(self, ref):
+        for level, node in enumerate(self.table.nodes):
+            if node == ref:
+                self.table.rounds[level] = self.round
+        self._advance()
+        self.passenger.silent(ref)
+
+    patch.setattr(LivingSharp, "_stand_by", stand_by)
+    patch.setattr(LivingSharp, "silent", silent)
+
+
+MISTAKES = (
+    Mistake(
+        "nothing is said again",
+        "condcast",
+        rule="whoever does not say that its arcs are covered is asked again (casting/condcast/coverage.py)",
+        put=silence("Unanswered"),
+        says="missing",
+    ),
+    Mistake(
+        "no memory of what was heard",
+        "condcast",
+        rule="a member tells repeats from news (casting/inbox.py)",
+        put=lambda patch: patch.setattr(inbox.Seen, "first", lambda self, cast: True),
+        says="repeated",
+    ),
+    Mistake(
+        "suspicion never forgiven",
+        "condcast",
+        rule="a suspicion ends at the first word from the suspect (overlay/detector.py)",
+        put=never_forgive,
+        says="missing",
+    ),
+    Mistake(
+        "rounds that nobody begins",
+        "condcast",
+        rule="all tables are refreshed once in a period (overlay/chord_sharp/rounds.py)",
+        put=silence("RoundDue"),
+        says="places ahead",
+    ),
+    Mistake(
+        "levels are not asked for again",
+        "condcast",
+        rule="a level that has not come in a round is asked for (overlay/chord_sharp/rounds.py)",
+        put=silence("CatchUp"),
+        says="places ahead",
+    ),
+    Mistake(
+        "the lost are never asked again",
+        "condcast",
+        rule="a silent finger is asked once a round: it may have been cut off only (overlay/chord_sharp/rounds.py)",
+        put=forget_the_silent,
+        says="invariants",
+    ),
+)
