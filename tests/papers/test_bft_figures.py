@@ -123,7 +123,7 @@ def test_with_a_fifth_colluding_arrival_is_the_same_as_under_silence() -> None:
 
 
 def test_preemption_without_check_5_costs_a_third_of_arrival_and_with_it_nothing() -> None:
-    """Half of the nodes in range, as in the trial of silence; colluders act together once one of them has the message."""
+    """Half of the nodes in range, as in the trial of silence; colluders act together once one of them has it."""
     without = figure(preemption_row(400, 4, 0.1, check_5=False, multicasts=40), "arrival")
     with_it = figure(preemption_row(400, 4, 0.1, check_5=True, multicasts=40), "arrival")
 

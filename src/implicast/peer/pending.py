@@ -39,6 +39,10 @@ class Pending(Generic[Key, Request]):
     def __contains__(self, key: Key) -> bool:
         return key in self._open
 
+    def awaited(self) -> list[Key]:
+        """All that is awaited, in the order of asking."""
+        return list(self._open)
+
     def get(self, key: Key) -> Request | None:
         entry = self._open.get(key)
         return entry[1] if entry else None

@@ -6,18 +6,22 @@ paper's experiments; FIDELITY.md says where we differ.
 
 from collections.abc import Sequence
 
+from implicast.casting.bft.alive import PRESENT_US, LivingBft, LivingSettler
 from implicast.casting.bft.gate import ALL_CHECKS, Gate
-from implicast.casting.bft.keys import HOME
+from implicast.casting.bft.keys import HOME, realms
 from implicast.casting.bft.member import Bft, Manner
-from implicast.casting.bft.messages import Apply, Denied, Granted, Hop
+from implicast.casting.bft.messages import Apply, Denied, Granted, Held, Hop
 from implicast.casting.bft.multicast import Halves
 from implicast.casting.bft.office import Office
 from implicast.casting.bft.settler import Settler
 from implicast.casting.designs import Design, Plan
 from implicast.language.parameters import Parameter, Parameters
+from implicast.overlay.detector import DETECTOR_KINDS, DetectorSettings
 from implicast.overlay.skip_graph.graph import SkipGraph
-from implicast.overlay.skip_graph.messages import Announce, Ask, Farewell, Heard, Neighbours
+from implicast.overlay.skip_graph.living import LivingGraph, Upkeep
+from implicast.overlay.skip_graph.messages import Accuse, Announce, Ask, Farewell, Heard, Leaving, Neighbours
 from implicast.overlay.skip_graph.objections import objections as list_objections
+from implicast.overlay.skip_graph.objections import quick_objections
 from implicast.overlay.skip_graph.standing import Standing
 from implicast.peer.contract import Peer
 from implicast.peer.identity import Authority, Certificate, Revocation, Trust
@@ -25,6 +29,9 @@ from implicast.peer.member import Member
 from implicast.peer.signatures import Scheme, scheme
 from implicast.space.digest import digest
 from implicast.space.vector import Vectors
+
+LEASE_US = 3 * PRESENT_US
+"""Who has not told the authority for so long that it is there introduces nobody any more."""
 
 
 class Founding:
@@ -39,7 +46,8 @@ class Founding:
         self.authority = Authority(
             self.scheme, digest("authority", plan.seed), self.vectors, int(parameters["places_max"])
         )
-        self.office = Office(plan.peers, plan.host(plan.peers), self.authority, self.scheme)
+        lease_us = LEASE_US if parameters["alive"] else None
+        self.office = Office(plan.peers, plan.host(plan.peers), self.authority, self.scheme, lease_us)
 
     def member(self, address: int, standing: Standing[Certificate] | None) -> Bft:
         plan, host = self.plan, self.plan.host(address)
@@ -50,6 +58,24 @@ class Founding:
         settler = Settler(address, host, graph, signer, plan.peers, self.office if standing is not None else None)
         gate = Gate(trust, self.vectors, Halves.of(self.k), self.checks)
         return Bft(address, host, graph, gate, signer, settler, self._manner())
+
+    def living(self, address: int) -> LivingBft:
+        """A member for a world that fails."""
+        plan, host, parameters = self.plan, self.plan.host(address), self.plan.parameters
+        seed = digest("peer", plan.seed, address) + digest("key", plan.seed, address)
+        signer = self.scheme.signer(seed[:32])
+        trust = Trust(self.scheme, self.authority.public, self.vectors)
+        upkeep = Upkeep(
+            int(float(parameters["watch_s"]) * 1e6),
+            int(float(parameters["turn_s"]) * 1e6),
+            DetectorSettings(tries=int(parameters["tries"])),
+        )
+        graph = LivingGraph(address, host, self.k, self.vectors, trust, signer, upkeep)
+        settler = LivingSettler(address, host, graph, signer, plan.peers)
+        gate = Gate(trust, self.vectors, Halves.of(self.k), self.checks)
+        graph.begin()
+        settler.start()
+        return LivingBft(address, host, graph, gate, signer, settler, self._manner())
 
     def keep_fresh(self, member: Bft) -> None:
         period_us = int(float(self.plan.parameters["refresh_s"]) * 1e6)
@@ -65,6 +91,8 @@ class Founding:
 def assemble(plan: Plan, checks: frozenset[int] = ALL_CHECKS) -> list[Peer]:
     """The members, standing at home unless they are yet to join, and the authority's office."""
     founding = Founding(plan, checks)
+    if plan.parameters["alive"]:
+        return _assemble_living(founding)
     if plan.start == "joined":
         return [*(founding.member(address, None) for address in range(plan.peers)), founding.office]
     standing: Standing[Certificate] = Standing(founding.k, founding.vectors)
@@ -72,12 +100,32 @@ def assemble(plan: Plan, checks: frozenset[int] = ALL_CHECKS) -> list[Peer]:
     for member in members:
         (home,) = founding.office.grant(member.address, [HOME], member.public)
         member.graph.take(home, (), _nothing)
-        member.settler.assembled(home)
+        member.settler.assembled(HOME, home)
     if plan.parameters["placing"] == "joined":
         for member in members:
             member.graph.detach()
             member.settler.detach()
             founding.keep_fresh(member)
+    return [*members, founding.office]
+
+
+def _assemble_living(founding: Founding) -> list[Peer]:
+    """Members at their places, as if they had joined and described themselves long ago; from now on by messages."""
+    plan = founding.plan
+    members = [founding.living(address) for address in range(plan.peers)]
+    if plan.start == "joined":
+        return [*members, founding.office]
+    granted: list[list[Certificate]] = []
+    for member in members:
+        said = plan.descriptions[member.address] if plan.parameters["placing"] == "assembled" else None  # type: ignore[index]
+        wanted = realms(said)
+        granted.append(founding.office.grant(member.address, wanted, member.public))
+        for realm, certificate in zip(wanted, granted[-1], strict=True):
+            member.settler.assembled(realm, certificate)
+    standing = Standing(founding.k, founding.vectors, [each for some in granted for each in some])
+    for member, certificates in zip(members, granted, strict=True):
+        for certificate in certificates:
+            member.graph.stand(certificate, standing.surroundings(certificate.key))
     return [*members, founding.office]
 
 
@@ -87,6 +135,8 @@ def _nothing() -> None:
 
 def newcomer(plan: Plan, address: int) -> Member:
     founding = Founding(plan)
+    if plan.parameters["alive"]:
+        return founding.living(address)
     member = founding.member(address, None)
     founding.keep_fresh(member)
     return member
@@ -103,6 +153,15 @@ def objections(population: Sequence[Peer]) -> list[str]:
     if not places:
         return []
     graph = members[0].graph
+    if isinstance(graph, LivingGraph):
+        owners = tuple(member.graph.places[key].certificate for member, key in places)
+        return quick_objections(
+            owners,
+            lambda index: places[index][0].graph.table(places[index][1]),
+            graph.k,
+            graph.vectors,
+            lambda index: f"peer {places[index][0].address}, place {places[index][1]!r}",
+        )
     tables = [member.graph.table(key) for member, key in places]
     names = [f"peer {member.address}, place {key!r}" for member, key in places]
     return list_objections(tables, graph.k, graph.vectors, names)
@@ -115,7 +174,10 @@ DESIGNS = (
         paper="Byzantine-tolerant key-range multicast over a key-order preserving overlay",
         assemble=assemble,
         newcomer=newcomer,
-        kinds=(Apply, Granted, Denied, Ask, Neighbours, Announce, Heard, Farewell, Hop, Revocation),
+        kinds=(
+            Apply, Granted, Denied, Ask, Neighbours, Announce, Heard, Farewell, Hop, Revocation, Held, Leaving, Accuse,
+            *DETECTOR_KINDS,
+        ),
         parameters=(
             Parameter("k", 4, "redundancy: senders per receiver; a peer is lost only if all of them fail", 2, 16),
             Parameter("alpha", 2, "base of the membership vectors' digits", 2, 16),
@@ -129,10 +191,17 @@ DESIGNS = (
             Parameter("places_max", 64, "places that the authority gives one applicant", 1, 65_536),
             Parameter("refresh_s", 0.0, "period in which a place that joined by messages asks one of its entries if "
                       "it is there; 0: never", 0, 86_400, unit="s"),
+            Parameter("alive", False, "lists watched and mended, steps confirmed and repeated, places joined by "
+                      "messages; for networks and machines that fail"),
+            Parameter("watch_s", 6.0, "how often a peer looks for silent neighbours; alive only", 0.1, 3600, unit="s"),
+            Parameter("turn_s", 10.0, "how often a peer asks one entry for its lists; alive only", 0.1, 3600, unit="s"),
+            Parameter("tries", 4, "probes in vain before somebody is taken for silent; alive only", 2, 20),
             Parameter("window_s", 60.0, "how long after it was cast a message may still arrive", 1, 86_400, unit="s"),
         ),
         languages=("tags", "attributes"),
         infrastructure=one_office,
         objections=objections,
+        survives=frozenset({"joins", "leaves", "crashes", "loss", "partitions", "freezes"}),
+        alive={"alive": True, "signatures": "stand-in"},
     ),
 )  # fmt: skip

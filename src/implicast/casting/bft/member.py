@@ -137,10 +137,14 @@ class Bft(Member, parts={"graph": SkipGraph, "settler": Settler}):
 
     @handles(Hop)
     def on_hop(self, sender: Address, hop: Hop) -> None:
+        self._judge(hop)
+
+    def _judge(self, hop: Hop) -> bool:
+        """Take a step or refuse it. True if our places that it is for have it now, or had it before."""
         met = self._known(hop.source)
         if met is not None and not met.open:
             self.gate.refuse("repeated")
-            return
+            return True
         flaw = self.gate.hop_flaw(hop, self.host.now_us)
         if flaw is None and met is None:
             flaw = self._source_flaw(hop.source)
@@ -148,8 +152,8 @@ class Bft(Member, parts={"graph": SkipGraph, "settler": Settler}):
             flaw = self.gate.source_flaw(hop.source, self.host.now_us) or "equivocation"
         if flaw is not None:
             self.gate.refuse(flaw)
-            return
-        self._take(hop, met)
+            return False
+        return self._take(hop, met)
 
     @handles(Revocation)
     def on_revocation(self, sender: Address, revocation: Revocation) -> None:
@@ -164,23 +168,27 @@ class Bft(Member, parts={"graph": SkipGraph, "settler": Settler}):
         flaw = self.seen.flaw(source.name, source.sent_us, now_us) if 6 in self.gate.checks else None
         return flaw or self.gate.source_flaw(source, now_us)
 
-    def _take(self, hop: Hop, met: Met | None) -> None:
+    def _take(self, hop: Hop, met: Met | None) -> bool:
         """Let each of our places that may hold it do so. A message no place may hold is refused and not remembered."""
         candidates = met.open if met is not None else self._concerned(hop.source)
         passed = [key for key in candidates if self.gate.place_flaw(hop, self.graph.table(key)) is None]
         if not passed:
-            self.gate.refuse(self._why_not(hop))
-            return
+            flaw = self._why_not(hop)
+            self.gate.refuse(flaw)
+            return flaw == "repeated"
         met = met or self._meet(hop.source, candidates)
         for key in passed:
             if key in met.open:
                 self._hold(met, key, hop.level)
+        return True
 
     def _why_not(self, hop: Hop) -> str:
         """One name for a message that none of our places may hold: of the check that it got furthest to."""
         flaws = [self.gate.place_flaw(hop, self.graph.table(key)) for key in self.graph.places]
         order = ("unconcerned", "too_high", "out_of_step", "wrong_level")
-        return next((name for name in order if name in flaws), "repeated" if flaws else "no_place")
+        if None in flaws:
+            return "repeated"
+        return next((name for name in order if name in flaws), "no_place")
 
     def _meet(self, source: Source, places: list[bytes]) -> Met:
         """Remember a multicast, and which of our places have yet to hold it."""
@@ -199,10 +207,14 @@ class Bft(Member, parts={"graph": SkipGraph, "settler": Settler}):
             table = self.graph.table(key)
             level = min(common(vector, table.owner.vector), source.start)
             if 4 in self.gate.checks and level > table.top:
-                continue
-            if concerned(table, level, arc, halves):
+                found += [key] if self._waits(arc, key) else []
+            elif concerned(table, level, arc, halves):
                 found.append(key)
         return found
+
+    def _waits(self, arc: Arc, key: bytes) -> bool:
+        """Whether a place that does not have the level of a message waits for another copy of it."""
+        return False
 
     # --- holding and serving
 
@@ -221,10 +233,13 @@ class Bft(Member, parts={"graph": SkipGraph, "settler": Settler}):
         for address in dict.fromkeys(node.address for node in leg.receivers):
             if address != self.address:
                 hop = hop or self.signed_hop(met.source, leg.level, place)
-                self.host.send(address, hop)
+                self._carry(address, hop)
         for node in leg.receivers:
             if node.address == self.address and node.key in met.open:
                 self._hold(met, node.key, leg.level)
+
+    def _carry(self, address: Address, hop: Hop) -> None:
+        self.host.send(address, hop)
 
     def signed_hop(self, source: Source, level: int, place: Certificate) -> Hop:
         return Hop(source, level, place, self._signer.sign(hop_body(source, level)))

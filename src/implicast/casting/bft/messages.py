@@ -1,5 +1,7 @@
 """What peers of the Byzantine-tolerant design send: the paper's two-part message, and the errands to the authority."""
 
+from typing import ClassVar
+
 import msgspec
 
 from implicast.casting.bft.multicast import Arc
@@ -63,6 +65,16 @@ def hop_body(source: Source, level: int) -> bytes:
     return b"hop" + source.signature + level.to_bytes(8, "big", signed=True)
 
 
+class Held(Message):
+    """Confirms a step: all places of the receiver that it is for have it."""
+
+    cast: CastId
+    query: int
+    level: int
+    place: bytes
+    """The one that forwarded it."""
+
+
 class Apply(Message):
     """A peer asks the authority for its places in these realms and gives others up. Signed with its own key."""
 
@@ -94,3 +106,15 @@ class Denied(Message):
 
 class Again(Message):
     """Rings when the authority has not answered for a while."""
+
+
+class Unheld(Message):
+    """Rings when steps of multicasts have not been confirmed for a while."""
+
+
+class Present(Message):
+    """Rings when the authority is to be told that this peer is there, or asked once more for introducers."""
+
+    upkeep: ClassVar[bool] = True
+
+    errand: int

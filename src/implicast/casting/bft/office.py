@@ -21,14 +21,18 @@ INTRODUCERS = 3
 class Office(Peer):
     """Where places are applied for."""
 
-    __slots__ = ("_keys", "_scheme", "authority", "present", "published", "refusals")
+    __slots__ = ("_keys", "_lease_us", "_scheme", "authority", "present", "published", "refusals")
     role = "authority"
 
-    def __init__(self, address: Address, host: Host, authority: Authority, scheme: Scheme) -> None:
+    def __init__(
+        self, address: Address, host: Host, authority: Authority, scheme: Scheme, lease_us: int | None = None
+    ) -> None:
+        """Who has not said that it is there for `lease_us` introduces nobody; None: whoever has not left does."""
         super().__init__(address, host)
-        self.authority, self._scheme = authority, scheme
+        self.authority, self._scheme, self._lease_us = authority, scheme, lease_us
         self._keys: dict[Address, bytes] = {}
-        self.present: dict[Address, None] = {}
+        self.present: dict[Address, int] = {}
+        """Who holds a home place, and when it was last heard."""
         self.published: Revocation | None = None
         self.refusals: Counter[str] = Counter()
 
@@ -39,6 +43,8 @@ class Office(Peer):
             self.refusals[flaw] += 1
             self.host.send(sender, Denied(application.errand, flaw))
             return
+        if sender in self.present:
+            self.present[sender] = self.host.now_us
         for realm in application.given_up:
             self.give_up(sender, realm)
         try:
@@ -65,7 +71,7 @@ class Office(Peer):
             raise
         self._keys[applicant] = public
         if HOME in wanted:
-            self.present.setdefault(applicant)
+            self.present[applicant] = self.host.now_us
         return certificates
 
     def give_up(self, applicant: Address, realm: bytes) -> None:
@@ -89,5 +95,7 @@ class Office(Peer):
         return None if signed else "forged_application"
 
     def _introducers(self, applicant: Address) -> tuple[Address, ...]:
-        others = [address for address in self.present if address != applicant]
+        since_us = self.host.now_us - self._lease_us if self._lease_us is not None else -1
+        heard = [address for address, heard_us in self.present.items() if heard_us >= since_us]
+        others = [address for address in heard if address != applicant]
         return tuple(self.host.rng.sample(others, min(INTRODUCERS, len(others))))

@@ -20,8 +20,8 @@ from implicast.peer.signatures import Signer
 
 RETRY_US = 2_000_000
 GRACE_US = 5_000_000
-JOINING, CLEARING = 0, -1
-"""Errands without a version: taking the home place; giving places up."""
+JOINING, CLEARING, PRESENT, RENEWING = 0, -1, -2, -3
+"""Errands without a version: taking the home place; giving places up; being there still; renewing certificates."""
 
 
 class Vacate(Message):
@@ -68,9 +68,9 @@ class Settler(Part):
         self._introducers, self._departed = introducers, False
         self._apply(JOINING, [HOME], [])
 
-    def assembled(self, home: Certificate) -> None:
-        """The home place is there already."""
-        self._held[HOME] = home.key
+    def assembled(self, realm: bytes, certificate: Certificate) -> None:
+        """A place is there already."""
+        self._held[realm] = certificate.key
 
     def detach(self) -> None:
         """From now on errands are messages."""
@@ -105,11 +105,14 @@ class Settler(Part):
         elif self._standing is not None:
             self._apply_in_person(self._standing, errand, wanted, given_up)
         else:
-            bare = Apply(errand, self._signer.public, tuple(wanted), tuple(given_up), b"")
-            signature = self._signer.sign(bare.body(self.address))
-            application = Apply(errand, bare.public, bare.wanted, bare.given_up, signature)
-            self._unanswered.ask(errand, application)
-            self.host.send(self._office, application)
+            self._send_application(errand, wanted, given_up)
+
+    def _send_application(self, errand: int, wanted: list[bytes], given_up: list[bytes]) -> None:
+        bare = Apply(errand, self._signer.public, tuple(wanted), tuple(given_up), b"")
+        signature = self._signer.sign(bare.body(self.address))
+        application = Apply(errand, bare.public, bare.wanted, bare.given_up, signature)
+        self._unanswered.ask(errand, application)
+        self.host.send(self._office, application)
 
     def _apply_in_person(self, office: Office, errand: int, wanted: list[bytes], given_up: list[bytes]) -> None:
         for realm in given_up:

@@ -23,18 +23,19 @@ MUTE_MAX = 4_096
 class Belief:
     """What one peer holds for true about the certificates it meets. `refusals` counts what it did not, by name."""
 
-    __slots__ = ("_gone", "_host", "_mute", "refusals", "trust")
+    __slots__ = ("_gone", "_gone_holders", "_host", "_mute", "refusals", "trust")
 
     def __init__(self, host: Host, trust: Trust) -> None:
         self._host, self.trust = host, trust
         self._gone: dict[int, int] = {}  # serial of a certificate -> when its holder said farewell
+        self._gone_holders: dict[bytes, int] = {}  # public key of whoever left for good -> when it said so
         self._mute: dict[int, int] = {}  # serial of a certificate whose holder fell silent -> until when that counts
         self.refusals: Counter[str] = Counter()
 
     def sound(self, certificate: Certificate) -> bool:
         """Whether a certificate may be listed."""
         flaw = self.trust.flaw(certificate, self._host.now_us)
-        if flaw is None and certificate.serial in self._gone:
+        if flaw is None and self.has_left(certificate):
             flaw = "departed"
         if flaw is None and self._mute.get(certificate.serial, -1) >= self._host.now_us:
             flaw = "silent"
@@ -56,12 +57,20 @@ class Belief:
 
     def has_left(self, certificate: Certificate) -> bool:
         """Whether its holder said farewell."""
-        return certificate.serial in self._gone
+        if certificate.serial in self._gone:
+            return True
+        return self._gone_holders.get(certificate.public, -1) >= certificate.since_us
 
     def departed(self, farewell: Claim) -> None:
         self._gone[farewell.certificate.serial] = farewell.sent_us
         if len(self._gone) > GONE_MAX:
             del self._gone[next(iter(self._gone))]
+
+    def departed_with_all(self, farewell: Claim) -> None:
+        """Its holder left with all places, also those that we have yet to hear of."""
+        self._gone_holders[farewell.certificate.public] = farewell.sent_us
+        if len(self._gone_holders) > GONE_MAX:
+            del self._gone_holders[next(iter(self._gone_holders))]
 
     def fell_silent(self, certificate: Certificate) -> None:
         self._mute[certificate.serial] = self._host.now_us + FORGIVE_US

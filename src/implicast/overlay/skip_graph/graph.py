@@ -9,10 +9,11 @@ Who keeps fresh (`keep_fresh`) asks its entries in turn, drops those that stay s
 it missed. Without it crashed entries stay until they are asked for another reason; the k-redundant lists bear it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from implicast.overlay.skip_graph.belief import Belief
 from implicast.overlay.skip_graph.messages import (
+    EVERY,
     GONE,
     PRESENT,
     Announce,
@@ -44,6 +45,7 @@ NEIGHBOURS_MAX = 1_024
 """Named in one answer; honest ones name 50 to 200. A liar must not keep us checking certificates."""
 LOOK_US = 1_000_000
 """After somebody has gone, before one looks for others: witnesses that have not heard of it yet would hide them."""
+LOOK_DOUBLINGS = 5
 LOOKS_MAX = 8
 """Looks in a row for the sake of witnesses that name the departed: liars may do so for ever."""
 LEFT_MAX = 256
@@ -58,8 +60,8 @@ class SkipGraph(Part):
     """The places of one peer and all that keeps them listed where they belong."""
 
     __slots__ = (
-        "_arrived", "_left", "_looking", "_period_us", "_signer", "_unanswered", "belief", "k", "places", "standing",
-        "vectors",
+        "_arrived", "_introduced", "_left", "_period_us", "_signer", "_unanswered", "belief", "k", "look_us", "places",
+        "standing", "tries", "vectors",
     )  # fmt: skip
 
     def __init__(
@@ -78,9 +80,10 @@ class SkipGraph(Part):
         self.places: dict[bytes, Place] = {}
         self._left: dict[bytes, tuple[Farewell, Table[Certificate]]] = {}
         self._period_us = 0
-        self._looking = False
         self._unanswered: Pending[Question, Request] = Pending(host, Waiting(), PATIENCE_US)
         self._arrived: dict[bytes, Callable[[], None]] = {}
+        self._introduced: dict[bytes, Sequence[Address]] = {}
+        self.tries, self.look_us = TRIES, LOOK_US
 
     # --- for the casting above
 
@@ -98,12 +101,12 @@ class SkipGraph(Part):
 
     def take(self, certificate: Certificate, introducers: Sequence[Address], arrived: Callable[[], None]) -> None:
         """Take the certified place; `arrived` is called once all who must know it have been told."""
-        place = self.places[certificate.key] = Place(certificate, self.k, self.vectors)
+        place = self.places[certificate.key] = self._place(certificate)
         if self.standing is not None:
             self.standing.add(certificate)
             arrived()
             return
-        self._arrived[place.key] = arrived
+        self._arrived[place.key], self._introduced[place.key] = arrived, introducers
         near = {node.key: node for other in self.places.values() for node in (*other.known.values(), other.certificate)}
         place.search(place.nearest(list(near.values()), self.k))
         question = Ask(b"", self._claim(place))
@@ -111,6 +114,9 @@ class SkipGraph(Part):
             if introducer != self.address:
                 self._request(place, whoever(introducer), introducer, question)
         self._go_on(place)
+
+    def _place(self, certificate: Certificate) -> Place:
+        return Place(certificate, self.k, self.vectors)
 
     def detach(self) -> None:
         """From now on the lists are our own and change by messages."""
@@ -127,15 +133,23 @@ class SkipGraph(Part):
         if self.standing is not None:
             self.standing.remove(key)
             return
-        farewell = Farewell(claim(self._signer, GONE, place.certificate, self.host.now_us))
-        self._left[key] = (farewell, place.wide)
-        if len(self._left) > LEFT_MAX:
-            del self._left[next(iter(self._left))]
+        farewell = self._remember_left(place)
         for address in place.acquaintances():
             if address == self.address:
                 self.on_farewell(address, farewell)
             else:
-                self.host.send(address, farewell)
+                self._say_farewell(address, farewell)
+
+    def _say_farewell(self, address: Address, farewell: Farewell) -> None:
+        self.host.send(address, farewell)
+
+    def _remember_left(self, place: Place) -> Farewell:
+        """Who asks after a place that was left gets its farewell, and is told whom it knew."""
+        farewell = Farewell(claim(self._signer, GONE, place.certificate, self.host.now_us))
+        self._left[place.key] = (farewell, place.wide)
+        if len(self._left) > LEFT_MAX:
+            del self._left[next(iter(self._left))]
+        return farewell
 
     # --- searching and telling
 
@@ -150,25 +164,34 @@ class SkipGraph(Part):
 
     def _go_on(self, place: Place) -> None:
         """Ask on, five at a time, until nobody is left; then tell those who were not asked; then be there."""
-        while place.searching and len(place.waiting) < PARALLEL and (node := place.next_to_ask()) is not None:
+        while place.searching and len(place.waiting) < PARALLEL and (wanted := place.next_to_ask()) is not None:
+            node, level = wanted
             if node.address == self.address:
                 self._ask_myself(place, node)
             else:
-                self._request(place, node.key, node.address, Ask(node.key, self._claim(place)))
+                self._request(place, node.key, node.address, Ask(node.key, self._claim(place), level))
         if place.waiting:
             return
+        if self._is_lonely(place):
+            return
         if place.searching:
-            self._tell(place)
+            self._tell_rest(place)
         if not place.waiting and place.key in self._arrived:
+            self._introduced.pop(place.key, None)
             self._arrived.pop(place.key)()
+
+    def _is_lonely(self, place: Place) -> bool:
+        """Whether a newcomer should rather look for others to introduce it."""
+        return False
 
     def _ask_myself(self, place: Place, node: Certificate) -> None:
         other = self.places.get(node.key)
         if other is not None:
             other.enter(place.certificate)
-            place.learn(answer(other.table, self.vectors, self.k, place.certificate))
+            told = answer(other.wide, self.vectors, self.k, place.certificate, EVERY)
+            place.learn([node for node in told if self._credit(place, node)])
 
-    def _tell(self, place: Place) -> None:
+    def _tell_rest(self, place: Place) -> None:
         """The search is over. Who was asked has entered the newcomer; the others of the every-class lists are told."""
         place.settle()
         if place.key not in self._arrived:
@@ -189,17 +212,27 @@ class SkipGraph(Part):
             return
         self._unanswered.answer((told.claimant, whom))
         place.waiting.pop(whom, None)
-        place.learn([node for node in told.nodes[:NEIGHBOURS_MAX] if self._credit(place, node)])
+        known = place.known  # whoever is known and named again needs no second look: nine in ten
+        place.learn([
+            node
+            for node in told.nodes[:NEIGHBOURS_MAX]
+            if known.get(node.key) == node or self._credit(place, node)
+        ])  # fmt: skip
         self._go_on(place)
 
     def _credit(self, place: Place, node: Certificate) -> bool:
         """Whether to believe that somebody is there whom another named."""
         if self.belief.sound(node):
             return True
-        if self.belief.has_left(node) and place.looks < LOOKS_MAX:
-            place.doubt(node)
-            self._look_later()
+        if self.belief.has_left(node):
+            self._doubt(place, node)
         return False
+
+    def _doubt(self, place: Place, node: Certificate) -> None:
+        """Somebody named one who is gone, and may not see beyond it: look again when the news has got around."""
+        if place.looks < LOOKS_MAX:
+            place.doubt(node)
+            self._look_later(place)
 
     @handles(Heard)
     def on_heard(self, sender: Address, heard: Heard) -> None:
@@ -214,13 +247,17 @@ class SkipGraph(Part):
             place = self.places.get(ours)
             if place is None:
                 continue
-            if place.waiting.get(whom, TRIES) < TRIES:
+            if place.waiting.get(whom, self.tries) < self.tries:
                 self._request(place, whom, to, message)
             else:
                 place.waiting.pop(whom, None)
-                if isinstance(message, Ask) and message.place:
-                    self._fell_silent(place, whom)
+                self._silent(place, whom, to, message)
                 self._go_on(place)
+
+    def _silent(self, place: Place, whom: bytes, to: Address, message: Ask | Announce) -> None:
+        """Somebody left a question unanswered as often as it was asked."""
+        if isinstance(message, Ask) and message.place:
+            self._fell_silent(place, whom)
 
     def _fell_silent(self, place: Place, whom: bytes) -> None:
         """Who does not answer me is not listed by me, whatever others say, until it speaks or some time has passed."""
@@ -230,7 +267,7 @@ class SkipGraph(Part):
         if place.searching:
             place.give_up(whom)
         elif whom in place.known:
-            self._drop(place, whom)
+            self._drop(place, (whom,))
 
     # --- keeping fresh
 
@@ -258,7 +295,7 @@ class SkipGraph(Part):
         if asked is None:
             self._answer_for_nobody(sender, ask)
             return
-        told = answer(asked.table, self.vectors, self.k, about)
+        told = answer(asked.wide, self.vectors, self.k, about, ask.level)
         asked.enter(about)
         asked.asked_by(about.address)
         self.host.send(sender, Neighbours(asked.key, about.key, told))
@@ -272,7 +309,7 @@ class SkipGraph(Part):
             self.host.send(sender, Neighbours(b"", about.key, ()))
         else:
             farewell, table = self._left[ask.place or next(reversed(self._left))]
-            told = answer(table, self.vectors, self.k, about)
+            told = answer(table, self.vectors, self.k, about, ask.level)
             named = tuple(node for node in told if node.key not in self._left)
             self.host.send(sender, Neighbours(ask.place, about.key, named))
             self.host.send(sender, farewell)
@@ -298,7 +335,7 @@ class SkipGraph(Part):
             asked = place.waiting.pop(leaver.key, None)
             self._unanswered.answer((place.key, leaver.key))
             if leaver.key in place.known and place.known[leaver.key].serial <= leaver.serial:
-                self._drop(place, leaver.key)
+                self._drop(place, (leaver.key,))
             if asked:
                 self._go_on(place)
 
@@ -308,24 +345,26 @@ class SkipGraph(Part):
             return False
         revoked = frozenset(revocation.serials)
         for place in list(self.places.values()):
-            for key in [key for key, node in place.known.items() if node.serial in revoked]:
-                self._drop(place, key)
+            gone = [key for key, node in place.known.items() if node.serial in revoked]
+            if gone:
+                self._drop(place, gone)
         return True
 
-    def _drop(self, place: Place, gone: bytes) -> None:
-        """Take an entry out. One looks for whoever is to be listed in its stead when all have had the news."""
+    def _drop(self, place: Place, gone: Collection[bytes]) -> None:
+        """Take entries out. One looks for whoever is to be listed in its stead when all have had the news."""
         place.drop(gone)
-        self._look_later()
+        self._look_later(place)
 
-    def _look_later(self) -> None:
-        if not self._looking:
-            self._looking = True
-            self.host.after(LOOK_US, Look())
+    def _look_later(self, place: Place) -> None:
+        if not place.looking:
+            place.looking = True
+            self.host.after(self.look_us << min(place.looks, LOOK_DOUBLINGS), Look(place.key))
 
     @handles(Look)
     def on_look(self, alarm: Look) -> None:
-        self._looking = False
-        for place in [place for place in self.places.values() if place.ends]:
+        place = self.places.get(alarm.key)
+        if place is not None:
+            place.looking = False
             place.look()
             self._go_on(place)
 

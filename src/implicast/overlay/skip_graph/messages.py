@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import msgspec
 
-from implicast.peer.contract import Message
+from implicast.peer.contract import Address, Message
 from implicast.peer.identity import Certificate
 from implicast.peer.signatures import Signer
 
@@ -26,11 +26,17 @@ class Claim(Message):
         return claim_body(verb, self.certificate, self.sent_us)
 
 
+EVERY = -1
+"""All levels."""
+
+
 class Ask(Message):
     """Who is near this claimant, by your lists? `place` is the one asked; empty: any of yours."""
 
     place: bytes
     claim: Claim
+    level: int = EVERY
+    """The one level whose list is asked for."""
 
 
 class Neighbours(Message):
@@ -59,14 +65,50 @@ class Farewell(Message):
     claim: Claim
 
 
+class Leaving(Message):
+    """This claimant leaves with all the places of its key, for good."""
+
+    claim: Claim
+
+
+class Accuse(Message):
+    """These are silent towards me. Look for yourself."""
+
+    addresses: tuple[Address, ...]
+
+
 class Refresh(Message):
     """Rings when every place is to ask the next of its entries: whether it is there, and whom it lists."""
 
     upkeep: ClassVar[bool] = True
 
 
+class Watch(Message):
+    """Rings when the nearest are to be looked for if they were silent, and the lost are to be called."""
+
+    upkeep: ClassVar[bool] = True
+
+
+class Turn(Message):
+    """Rings when it is the turn of one more entry to be asked for its lists."""
+
+    upkeep: ClassVar[bool] = True
+
+
+class Accusing(Message):
+    """Rings when those found silent are to be named to others."""
+
+    upkeep: ClassVar[bool] = True
+
+
+class Insist(Message):
+    """Rings when farewells have not been confirmed for a while."""
+
+
 class Look(Message):
-    """Rings when lists from which somebody has gone are to be looked at."""
+    """Rings when the lists of a place from which somebody has gone are to be looked at."""
+
+    key: bytes
 
 
 class Waiting(Message):
@@ -84,3 +126,4 @@ def claim(signer: Signer, verb: bytes, certificate: Certificate, now_us: int) ->
 
 PRESENT = b"present"
 GONE = b"gone"
+ALL_GONE = b"all gone"

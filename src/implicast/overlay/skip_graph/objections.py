@@ -3,13 +3,16 @@
 Written from the definition, without the code it judges: rings by comparing prefixes, lists by walking.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 
+from implicast.overlay.skip_graph.standing import Standing
 from implicast.overlay.skip_graph.table import Node, Table
 from implicast.space.vector import Vectors
 
 OBJECTIONS_MAX = 20
 """Enough to see what is wrong."""
+SAMPLE = 100
 EFFORT = 1_000_000
 """The definition costs O(n) per place: all places are examined up to a thousand, an even sample beyond."""
 
@@ -67,3 +70,29 @@ def _compare(wanted: list[list[bytes]], held: list[list[bytes]]) -> list[str]:
         lacks, extra = len(set(should) - set(does)), len(set(does) - set(should))
         flaws.append(f"its list of level {level} lacks {lacks} and has {extra} too many")
     return flaws
+
+
+def quick_objections(
+    owners: tuple[Node, ...], table: Callable[[int], Table[Node]], k: int, vectors: Vectors, name: Callable[[int], str]
+) -> list[str]:
+    """The same by the assembled graph, for those who look often; `table(index)` is asked for only where one looks.
+
+    An even sample first: where something is wrong, that shows it; only where nothing is, all are looked at.
+    """
+    standing = _assembled(owners, k, vectors)
+    step = max(1, len(owners) // SAMPLE)
+    for indices in (range(0, len(owners), step), range(len(owners))):
+        found: list[str] = []
+        for index in indices:
+            wanted = [[node.key for node in level.nodes] for level in standing.table(owners[index].key).levels]
+            held = [[node.key for node in level.nodes] for level in table(index).levels]
+            if wanted != held:
+                found += [f"{name(index)}: {flaw}" for flaw in _compare(wanted, held)]
+        if found:
+            return found[:OBJECTIONS_MAX]
+    return []
+
+
+@lru_cache(maxsize=2)
+def _assembled(owners: tuple[Node, ...], k: int, vectors: Vectors) -> Standing[Node]:
+    return Standing(k, vectors, owners)

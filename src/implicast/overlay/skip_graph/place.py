@@ -8,12 +8,17 @@ the witnesses that an honest introducer named.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from operator import attrgetter
 
-from implicast.overlay.skip_graph.table import Level, Table, every_class, table_of
+from implicast.overlay.skip_graph.cutting import both_tables
+from implicast.overlay.skip_graph.messages import EVERY
+from implicast.overlay.skip_graph.table import Level, Table
 from implicast.peer.contract import Address
 from implicast.peer.identity import Certificate
 from implicast.space.vector import Vectors
+
+_by_key = attrgetter("key")
 
 PURSUED = 2
 """How many on each side of the newcomer are asked of every single answer."""
@@ -29,24 +34,26 @@ class Place:
     """A certificate, those known around it, the lists cut from them, and the wider every-class lists."""
 
     __slots__ = (
-        "_stale", "_table", "_wide", "asked", "askers", "certificate", "ends", "k", "known", "looks", "queue",
-        "searching", "silent", "turn", "vectors", "waiting",
+        "_stale", "_table", "_wide", "asked", "askers", "before", "certificate", "ends", "k", "known", "looking",
+        "looks", "queue", "searching", "silent", "turn", "vectors", "waiting", "witnesses",
     )  # fmt: skip
 
     def __init__(self, certificate: Certificate, k: int, vectors: Vectors) -> None:
         self.certificate, self.vectors, self.k = certificate, vectors, k
         self.known: dict[bytes, Certificate] = {}
-        self._table: Table[Certificate] = table_of(certificate, (), k, vectors)
-        self._wide: Table[Certificate] = every_class(certificate, (), k, vectors)
+        self._table, self._wide = both_tables(certificate, self.known, k, vectors)
         self._stale = False  # whether anything was learned since the lists were cut
         self.searching = False
         self.asked: dict[bytes, Certificate] = {}
-        self.queue: dict[bytes, Certificate] = {}
+        self.queue: dict[bytes, tuple[Certificate, int]] = {}
         self.waiting: dict[bytes, int] = {}  # whom, how often asked
         self.askers: dict[Address, None] = {}  # the latest, oldest first
         self.turn = b""
+        self.before: frozenset[bytes] = frozenset()  # who was listed before this search
+        self.witnesses = PURSUED  # asked at each end of a list that became shorter
+        self.looking = False  # whether one is going to look
         self.looks = 0  # in a row that found nobody new
-        self.ends: dict[bytes, Certificate] = {}  # of lists from which somebody has gone since one last looked
+        self.ends: dict[bytes, tuple[Certificate, int]] = {}  # of lists somebody has gone from since the last look
         self.silent: set[bytes] = set()  # who did not answer in this search
 
     @property
@@ -100,9 +107,7 @@ class Place:
 
     def _cut(self) -> None:
         """Cut the lists by the rule, and forget who is in none."""
-        known = self.known.values()
-        self._table = table_of(self.certificate, known, self.k, self.vectors)
-        self._wide = every_class(self.certificate, known, self.k, self.vectors)
+        self._table, self._wide = both_tables(self.certificate, self.known, self.k, self.vectors)
         self._stale = False
         if not self.searching:
             self.known = {node.key: node for node in self._wide.contacts()}
@@ -125,72 +130,89 @@ class Place:
         self.turn = node.key
         return node
 
-    def drop(self, gone: bytes) -> None:
-        """An entry is no more. Who stands at the ends of the lists that it shortened is to be asked (`look`).
+    def drop(self, gone: Collection[bytes]) -> None:
+        """Entries are no more. Who stands at the ends of the lists that they shortened is to be asked (`look`).
 
         At the ends as they are now: newcomers from further out may come before one looks and hide the gap.
         """
-        for level in self.wide.levels:
-            if any(node.key == gone for node in level.nodes):
-                self._ask_ends(level)
+        for number, level in enumerate(self.wide.levels):
+            for index, node in enumerate(level.nodes):
+                if node.key in gone:
+                    self._ask_end(number, level, index < level.own, gone)
         for where in (self.known, self.queue, self.ends):
-            where.pop(gone, None)
+            for key in gone:
+                where.pop(key, None)
         self._stale = True
 
     def doubt(self, named: Certificate) -> None:
         """A witness named somebody who is gone, which may have hidden who stands behind. Look again."""
-        for level in self.wide.levels[: self.vectors.common(self.certificate.vector, named.vector) + 1]:
-            self._ask_ends(level)
+        levels = self.wide.levels[: self.vectors.common(self.certificate.vector, named.vector) + 1]
+        for number, level in enumerate(levels):
+            for is_left in (True, False):
+                self._ask_end(number, level, is_left, ())
 
-    def _ask_ends(self, level: Level[Certificate]) -> None:
-        for node in (*level.nodes[:PURSUED], *level.nodes[-PURSUED:]):
-            if node.key != self.key:
-                self.ends[node.key] = node
+    def _ask_end(self, number: int, level: Level[Certificate], is_left: bool, gone: Collection[bytes]) -> None:
+        """The list has become shorter on one side. If it is all that is known, the gap may be anywhere."""
+        right = level.nodes[: level.own : -1]
+        sides = [level.nodes[: level.own]] if is_left else [right]
+        if level.full:
+            sides = [level.nodes, level.nodes[::-1]]
+        for side in sides:
+            for node in [node for node in side if node.key not in gone and node.key != self.key][: self.witnesses]:
+                self.ends[node.key] = (node, number if self.ends.get(node.key, (node, number))[1] == number else EVERY)
 
     def look(self) -> None:
         """Ask those at the ends of the shortened lists, and then only those newly found."""
         first, self.ends = self.ends, {}
         self.looks += 1
-        self._seek([node for node in first.values() if node.key not in self.waiting])
+        self._seek([(node, level) for node, level in first.values() if node.key not in self.waiting])
 
-    def _seek(self, first: Iterable[Certificate]) -> None:
-        """Search among those newly found, beginning with some."""
-        if not self.searching:
+    def _seek(self, first: Iterable[tuple[Certificate, int]]) -> None:
+        """Search among those newly found, beginning with some, each asked for the list of one level or for all."""
+        first = list(first)
+        if first and not self.searching:
             self.searching = True
             self.asked = dict(self.known)
-        for node in first:
-            self.queue[node.key] = node
+            self.before = frozenset(self.known)
+        for node, level in first:
+            self.queue[node.key] = (node, level)
 
     def learn(self, nodes: Sequence[Certificate]) -> None:
         """Take one witness's answer in and follow its trail. Nobody is listed for long without being asked itself."""
         news = [node for node in nodes if self.enter(node)]
-        self.looks = 0 if news else self.looks
         if self.searching:
             self._want(self.nearest(nodes, PURSUED))
         elif news:
-            self._seek([node for node in news if node.key in self.known])
+            listed = {node.key for node in self.wide.contacts()}
+            self._seek([(node, EVERY) for node in news if node.key in listed])
 
     def give_up(self, whom: bytes) -> None:
         """Somebody does not answer: not listed on the word of others, as long as this search lasts."""
         self.silent.add(whom)
         self.known.pop(whom, None)
 
-    def next_to_ask(self) -> Certificate | None:
-        """Whom to ask next; None when there is nobody. Recomputes the provisional table when the queue runs dry."""
+    def next_to_ask(self) -> tuple[Certificate, int] | None:
+        """Whom to ask next, and for which level; None when there is nobody.
+
+        The provisional table is looked at again when the queue runs dry.
+        """
         if not self.queue and not self.waiting and len(self.asked) < ASKED_MAX:
             self._want(self.wide.contacts())
             self._want(self.nearest(list(self.known.values()), self.k))
         if not self.queue:
             return None
         key = next(iter(self.queue))
-        node = self.asked[key] = self.queue.pop(key)
-        return node
+        node, level = self.queue.pop(key)
+        self.asked[key] = node
+        return node, level
 
     def settle(self) -> None:
         """The search is over: what was found is the table."""
         self.searching = False
         self.silent = set()
         self.trim()
+        if any(node.key not in self.before for node in self.wide.contacts()):
+            self.looks = 0
 
     def nearest(self, nodes: Sequence[Certificate], count: int) -> list[Certificate]:
         """The `count` of them nearest to this place on each side, clockwise."""
@@ -203,19 +225,24 @@ class Place:
     def _want(self, nodes: Iterable[Certificate]) -> None:
         for node in nodes:
             if node.key != self.key and node.key not in self.asked:
-                self.queue[node.key] = node
+                self.queue[node.key] = (node, EVERY)
 
 
-def answer(table: Table[Certificate], vectors: Vectors, k: int, about: Certificate) -> tuple[Certificate, ...]:
-    """What an honest witness says: its k nearest on each side of the claimant, its lists of their common levels."""
-    owner = table.owner
+def answer(
+    table: Table[Certificate], vectors: Vectors, k: int, about: Certificate, level: int
+) -> tuple[Certificate, ...]:
+    """What an honest witness says: its lists of the levels they have in common, its k nearest to the claimant.
+
+    Of one level alone if that is what was asked for.
+    """
+    owner, shared = table.owner, vectors.common(table.owner.vector, about.vector)
     named = {owner.key: owner}
-    for level in table.levels[: vectors.common(owner.vector, about.vector) + 1]:
-        named.update((node.key, node) for node in level.nodes)
-    everyone = sorted({owner.key: owner, **{node.key: node for node in table.contacts()}}.items())
-    at = bisect_left(everyone, (about.key,))
+    for each in table.levels[: shared + 1] if level == EVERY else table.levels[level : min(level, shared) + 1]:
+        named.update((node.key, node) for node in each.nodes)
+    everyone = table.everyone
+    at = bisect_left(everyone, about.key, key=_by_key)
     for step in range(-k, k + 1):
-        key, node = everyone[(at + step) % len(everyone)]
-        named[key] = node
+        node = everyone[(at + step) % len(everyone)]
+        named[node.key] = node
     named.pop(about.key, None)
-    return tuple(named[key] for key in sorted(named))
+    return tuple(named.values())

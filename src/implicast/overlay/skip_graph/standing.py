@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from operator import attrgetter
 from typing import Generic
 
-from implicast.overlay.skip_graph.table import Level, Node, Table, every_class
+from implicast.overlay.skip_graph.table import Level, Node, Table
 from implicast.space.vector import Vectors
 
 _by_key = attrgetter("key")
@@ -76,8 +76,29 @@ class Standing(Generic[Node]):
         return [found[each] for each in sorted(found)]
 
     def surroundings(self, key: bytes) -> list[Node]:
-        """All in the every-class lists of a node: O(n) each, for those who go on by messages."""
-        return every_class(self._nodes[key], self._nodes.values(), self.k, self.vectors).contacts()
+        """All in the every-class lists of a node, for those who go on by messages: a walk along each of its rings."""
+        node, found, number = self._nodes[key], dict[bytes, Node](), 0
+        while True:
+            ring = self._ring(number, self.vectors.prefix(node.vector, number))
+            own = bisect_left(ring, key, key=_by_key)
+            for step in (-1, 1):
+                found.update((each.key, each) for each in self._walk(ring, own, step, number))
+            if self._listed(node, number)[2]:
+                found.pop(key, None)
+                return [found[each] for each in sorted(found)]
+            number += 1
+
+    def _walk(self, ring: list[Node], own: int, step: int, number: int) -> list[Node]:
+        """To one side of a ring until every digit class has k-1 members."""
+        missing = dict.fromkeys(range(self.vectors.alpha), self.k - 1)
+        passed: list[Node] = []
+        for places in range(1, len(ring)):
+            passed.append(ring[(own + step * places) % len(ring)])
+            digit = self.vectors.digit(passed[-1].vector, number)
+            missing[digit] -= 1
+            if all(left <= 0 for left in missing.values()):
+                break
+        return passed
 
     def _rings_of(self, node: Node) -> list[list[Node]]:
         """The rings split off so far to which a node belongs."""

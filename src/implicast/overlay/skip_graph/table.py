@@ -52,20 +52,27 @@ class Level(Generic[Node]):
 class Table(Generic[Node]):
     """The lists of one node, from level 0 to its top level."""
 
-    __slots__ = ("levels", "owner")
+    __slots__ = ("_everyone", "levels", "owner")
 
     def __init__(self, owner: Node, levels: Sequence[Level[Node]]) -> None:
         self.owner, self.levels = owner, tuple(levels)
+        self._everyone: tuple[Node, ...] | None = None
 
     @property
     def top(self) -> int:
         return len(self.levels) - 1
 
+    @property
+    def everyone(self) -> tuple[Node, ...]:
+        """The owner and all its contacts, in the order of keys."""
+        if self._everyone is None:
+            found = {node.key: node for level in self.levels for node in level.nodes}
+            self._everyone = tuple(found[key] for key in sorted(found))
+        return self._everyone
+
     def contacts(self) -> list[Node]:
         """Everyone listed at any level, once, the owner left out, in the order of keys."""
-        found = {node.key: node for level in self.levels for node in level.nodes}
-        del found[self.owner.key]
-        return [found[key] for key in sorted(found)]
+        return [node for node in self.everyone if node.key != self.owner.key]
 
 
 def walk_left(near: Sequence[bool], own: int, wanted: int) -> int:

@@ -1,0 +1,414 @@
+"""Places that outlive crashes, loss and partitions. Ring upkeep, parts D.2 and E.
+
+- *Watching.* Every peer looks for the nearest few on either side of its home place, whenever they have been silent for
+  a while; whoever is listed and leaves something unanswered is looked for at once.
+- *Losing.* Who stays silent towards this peer is taken out of all its lists, and kept aside: it is called again and
+  again, and comes back with its first word. Nobody is lost on the word of others.
+- *Accusing.* Who found somebody silent says so to its contacts, who look for themselves sooner than they would have.
+  Only own evidence is passed on, and only while few have passed it on: a liar's accusation costs one probe each.
+- *Leaving.* One signed farewell for all places, repeated until confirmed; the leaver serves until then.
+- *Turning.* One entry of one place is asked for its lists per turn: what slipped through all else is found.
+
+An address lives and dies as a whole, so it is watched as a whole, however many places it has.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from implicast.overlay.detector import Detector, DetectorSettings, Ping
+from implicast.overlay.skip_graph.graph import PATIENCE_US, SkipGraph, whoever
+from implicast.overlay.skip_graph.messages import (
+    ALL_GONE,
+    Accuse,
+    Accusing,
+    Announce,
+    Ask,
+    Claim,
+    Farewell,
+    Heard,
+    Insist,
+    Leaving,
+    Turn,
+    Watch,
+    claim,
+)
+from implicast.overlay.skip_graph.place import Place
+from implicast.peer.contract import Address, Host, handles
+from implicast.peer.identity import Certificate, Trust
+from implicast.peer.pending import Pending
+from implicast.peer.signatures import Signer
+from implicast.space.vector import Vectors
+
+WATCHED = 2
+"""Neighbours of the home place that are watched on each side: three must die at once for one to go unnoticed."""
+TRIES = 6
+"""Questions and farewells, a second apart, before the other is taken for silent."""
+LOOK_US = 5_000_000
+"""Before one looks for others in the stead of the lost: by then most witnesses have found out for themselves."""
+WITNESSES = 1
+"""Asked at each end of a list that became shorter."""
+ACCUSED_QUIET_US = 2_000_000
+"""Who was heard so lately is not looked for, whoever accuses it."""
+TELL_US = 500_000
+"""Accusations of so long go together in one message."""
+ACCUSERS_ENOUGH = 3
+"""Whom so many accuse needs no further accuser."""
+CALL_US = 5_000_000
+CALL_CAP_US = 10_000_000
+"""The lost are called after this time, then at doubling intervals up to that."""
+LOST_US = 180_000_000
+"""After so long the lost are forgotten: they have to join again."""
+LOST_MAX = 1_024
+ACCUSED_MAX = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """How eagerly one watches: what repair costs in time, and what it saves in messages."""
+
+    watch_us: int = 6_000_000
+    turn_us: int = 10_000_000
+    detector: DetectorSettings = field(default_factory=DetectorSettings)
+
+
+@dataclass(slots=True)
+class Lost:
+    """Somebody silent: its certificates, since when, and when it is called next."""
+
+    since_us: int
+    call_us: int
+    wait_us: int
+    nodes: dict[bytes, Certificate] = field(default_factory=dict)
+
+
+class LivingGraph(SkipGraph):
+    """The places of one peer in a network where others crash, leave and fall silent."""
+
+    __slots__ = (
+        "_accused", "_farewells", "_home", "_left_all", "_lost", "_tell", "_turn", "_upkeep", "detector", "gone",
+        "lonely",
+    )  # fmt: skip
+
+    def __init__(
+        self, address: Address, host: Host, k: int, vectors: Vectors, trust: Trust, signer: Signer, upkeep: Upkeep
+    ) -> None:
+        super().__init__(address, host, k, vectors, trust, signer)
+        self.tries, self.look_us = TRIES, LOOK_US
+        self._upkeep = upkeep
+        self.detector: Detector[Address] = Detector(address, host, upkeep.detector, self._lose)
+        self.lonely: Callable[[bytes], None] = _ignore
+        """Told when a newcomer's introducers were all silent."""
+        self.gone: Callable[[Address], None] = _ignore_address
+        """Told when a peer has said farewell."""
+        self._lost: dict[Address, Lost] = {}
+        self._accused: dict[Address, set[Address]] = {}
+        self._tell: list[Address] = []
+        self._turn = 0
+        self._farewells: Pending[tuple[Address, bytes], tuple[Leaving | Farewell, int]] = Pending(
+            host, Insist(), PATIENCE_US
+        )
+        self._left_all: Callable[[], None] | None = None
+        self._home: Certificate | None = None
+
+    def stand(self, certificate: Certificate, around: Sequence[Certificate]) -> None:
+        """A place that is there already, with all who belong into its lists."""
+        place = self.places[certificate.key] = self._place(certificate)
+        place.known = {node.key: node for node in around}
+        place.trim()
+
+    def _place(self, certificate: Certificate) -> Place:
+        place = super()._place(certificate)
+        place.witnesses = WITNESSES
+        return place
+
+    def begin(self) -> None:
+        """Keep watch from now on."""
+        self.host.after(int(self._upkeep.watch_us * self.host.rng.random()), Watch())
+        self.host.after(int(self._upkeep.turn_us * self.host.rng.random()), Turn())
+
+    # --- watching
+
+    def heard(self, sender: Address) -> None:
+        """At every message: the cheapest probe is what comes anyway."""
+        self.detector.heard(sender)
+        if sender in self._lost:
+            self._find_again(sender)
+
+    @handles(Watch)
+    def on_watch(self, alarm: Watch) -> None:
+        self.host.after(self._upkeep.watch_us, alarm)
+        for address in self._watched():
+            self.detector.check(address, self._upkeep.watch_us)
+        self._call_the_lost()
+
+    def _watched(self) -> list[Address]:
+        home = next(iter(self.places.values()), None)
+        if home is None:
+            return []
+        level = home.table.levels[0]
+        count, found = len(level.nodes), dict[Address, None]()
+        for step in (1, -1):
+            side = (level.nodes[(level.own + step * place) % count].address for place in range(1, count))
+            met = [address for address in dict.fromkeys(side) if address != self.address][:WATCHED]
+            found.update(dict.fromkeys(met))
+        return list(found)
+
+    def watch(self, address: Address) -> None:
+        """Something that it should have answered was not: look for it at once."""
+        if address not in self._lost:
+            self.detector.check(address, ACCUSED_QUIET_US)
+
+    @handles(Turn)
+    def on_turn(self, alarm: Turn) -> None:
+        """Ask one entry of one place, both in turn, for its lists."""
+        self.host.after(self._upkeep.turn_us, alarm)
+        places = [place for place in self.places.values() if not place.searching]
+        if not places:
+            return
+        self._turn += 1
+        place = places[self._turn % len(places)]
+        level = self.host.rng.choice(place.wide.levels)
+        node = self.host.rng.choice(level.nodes)
+        if node.address != self.address and node.key not in place.waiting:
+            self._request(place, node.key, node.address, Ask(node.key, self._claim(place)))
+
+    # --- losing and finding again
+
+    def _lose(self, address: Address) -> None:
+        """It is silent towards us: out of all lists, and kept aside."""
+        now_us = self.host.now_us
+        lost = self._lost.setdefault(address, Lost(now_us, now_us + CALL_US, CALL_US))
+        if len(self._lost) > LOST_MAX:
+            del self._lost[next(iter(self._lost))]
+        known = (node for place in self.places.values() for node in place.known.values())
+        gone = {node.key: node for node in known if node.address == address}
+        lost.nodes.update(gone)
+        self._take_out(address, gone)
+        if gone:
+            self._pass_on(address)
+
+    def _take_out(self, address: Address, gone: Mapping[bytes, Certificate]) -> None:
+        """Out of all lists first; only then may places ask each other again."""
+        for place in self.places.values():
+            listed = [key for key in gone if key in place.known]
+            if listed:
+                self._drop(place, listed)
+        for place in list(self.places.values()):
+            self._give_up_on(place, address)
+
+    def _pass_on(self, address: Address) -> None:
+        """Others may not know yet, unless enough have told them."""
+        if len(self._accused.get(address, ())) < ACCUSERS_ENOUGH:
+            if not self._tell:
+                self.host.after(int(TELL_US * (1 + self.host.rng.random())), Accusing())
+            self._tell.append(address)
+
+    def _give_up_on(self, place: Place, address: Address) -> None:
+        """Nothing is expected of it any more."""
+        asked = [whom for whom in place.waiting if self._asked_address(place, whom) == address]
+        for whom in asked:
+            place.waiting.pop(whom)
+            self._unanswered.answer((place.key, whom))
+        if asked:
+            self._go_on(place)
+
+    def _asked_address(self, place: Place, whom: bytes) -> Address | None:
+        request = self._unanswered.get((place.key, whom))
+        return request[0] if request is not None else None
+
+    def _silent(self, place: Place, whom: bytes, to: Address, message: Ask | Announce) -> None:
+        self.detector.suspect(to)
+        if to not in self._lost:
+            self._lose(to)
+
+    def _find_again(self, address: Address) -> None:
+        """It spoke: back into the lists where it belongs; and it may know of others."""
+        lost = self._lost.pop(address)
+        self._accused.pop(address, None)
+        for node in lost.nodes.values():
+            if self.belief.sound(node):
+                for place in self.places.values():
+                    if place.enter(node):
+                        place.doubt(node)
+                        self._look_later(place)
+
+    def _call_the_lost(self) -> None:
+        now_us = self.host.now_us
+        for address, lost in list(self._lost.items()):
+            if lost.since_us + LOST_US < now_us:
+                del self._lost[address]
+                self._accused.pop(address, None)
+            elif lost.call_us <= now_us:
+                lost.wait_us = min(2 * lost.wait_us, CALL_CAP_US)
+                lost.call_us = now_us + lost.wait_us
+                self.host.send(address, Ping(0))
+
+    def _credit(self, place: Place, node: Certificate) -> bool:
+        """Who is silent towards us is not listed on the word of others; who names it may not see beyond it."""
+        if node.address in self._lost:
+            self._doubt(place, node)
+            return False
+        return super()._credit(place, node)
+
+    # --- accusing
+
+    @handles(Accusing)
+    def on_accusing(self, alarm: Accusing) -> None:
+        few = [address for address in self._tell if len(self._accused.get(address, ())) < ACCUSERS_ENOUGH]
+        told = tuple(address for address in few if address in self._lost or address in self.detector.gone)
+        self._tell = []
+        if told:
+            for address in self._contact_addresses():
+                if address not in self._lost and address not in told:
+                    self.host.send(address, Accuse(told))
+
+    @handles(Accuse)
+    def on_accuse(self, sender: Address, accuse: Accuse) -> None:
+        """Look for oneself. The accuser is not believed."""
+        listed = None
+        for address in accuse.addresses:
+            if address == self.address or (address not in self._accused and len(self._accused) >= ACCUSED_MAX):
+                continue
+            listed = self._contact_addresses() if listed is None else listed
+            if address in listed or address in self._tell:
+                self._accused.setdefault(address, set()).add(sender)
+            if address in listed:
+                self.detector.check(address, ACCUSED_QUIET_US)
+
+    def _contact_addresses(self) -> dict[Address, None]:
+        found = dict.fromkeys(node.address for place in self.places.values() for node in place.known.values())
+        found.pop(self.address, None)
+        return found
+
+    # --- leaving
+
+    def leave(self, left: Callable[[], None]) -> None:
+        """Say farewell for all places at once; `left` is called when everyone has confirmed or is silent."""
+        home = next(iter(self.places.values()), None)
+        told = dict.fromkeys(address for place in self.places.values() for address in place.acquaintances())
+        told.update(dict.fromkeys(self._lost))  # they may list us all the same
+        told.pop(self.address, None)
+        self._home = home.certificate if home is not None else None
+        self._left_all = left
+        if home is not None:
+            farewell = self._leaving(home.certificate)
+            for address in told:
+                self._insist(address, farewell, self.tries)
+        self._maybe_left()
+
+    def _leaving(self, home: Certificate) -> Leaving:
+        return Leaving(claim(self._signer, ALL_GONE, home, self.host.now_us))
+
+    def has_left(self, sender: Address) -> bool:
+        """Whether we have left. Who looks for us all the same is told so instead of being answered."""
+        if self._home is None or self.places:
+            return False
+        self.host.send(sender, self._leaving(self._home))
+        return True
+
+    def _answer_for_nobody(self, sender: Address, ask: Ask) -> None:
+        super()._answer_for_nobody(sender, ask)
+        self.has_left(sender)
+
+    def _insist(self, address: Address, farewell: Leaving | Farewell, tries: int) -> None:
+        self._farewells.ask((address, farewell.claim.certificate.key), (farewell, tries))
+        self.host.send(address, farewell)
+
+    def _say_farewell(self, address: Address, farewell: Farewell) -> None:
+        self._insist(address, farewell, self.tries)
+
+    def _maybe_left(self) -> None:
+        if self._left_all is not None and not self._farewells:
+            left, self._left_all = self._left_all, None
+            self._keep_farewells()
+            left()
+
+    def _keep_farewells(self) -> None:
+        for key in list(self.places):
+            self._remember_left(self.places.pop(key))
+
+    @handles(Insist)
+    def on_insist(self, alarm: Insist) -> None:
+        for (address, _), (farewell, left) in self._farewells.due():
+            if left > 1:
+                self._insist(address, farewell, left - 1)
+        self._maybe_left()
+
+    @handles(Heard)
+    def on_heard(self, sender: Address, heard: Heard) -> None:
+        if self._farewells.answer((sender, heard.claimant)) is not None:
+            self._maybe_left()
+        else:
+            super().on_heard(sender, heard)
+
+    @handles(Farewell)
+    def on_farewell(self, sender: Address, farewell: Farewell) -> None:
+        leaver = farewell.claim.certificate
+        if not self.belief.has_left(leaver):
+            super().on_farewell(sender, farewell)
+        if self.belief.has_left(leaver) and sender != self.address:
+            self.host.send(sender, Heard(leaver.key))
+
+    @handles(Leaving)
+    def on_leaving(self, sender: Address, leaving: Leaving) -> None:
+        """Only the leaver's own signature takes its places away, all at once."""
+        leaver = leaving.claim.certificate
+        if not self.belief.has_left(leaver):
+            if not self._credible_leaving(leaving.claim):
+                return
+            self.belief.departed_with_all(leaving.claim)
+            self._forget(leaver)
+        self.host.send(sender, Heard(leaver.key))
+
+    def _credible_leaving(self, said: Claim) -> bool:
+        return self.belief.credible(ALL_GONE, said)
+
+    def _forget(self, leaver: Certificate) -> None:
+        self.detector.say_gone(leaver.address)
+        self._lost.pop(leaver.address, None)
+        known = (node for place in self.places.values() for node in place.known.values())
+        self._take_out(leaver.address, {node.key: node for node in known if node.public == leaver.public})
+        self._pass_on(leaver.address)
+        self.gone(leaver.address)
+
+    # --- joining, and looking from outside
+
+    def ask_strangers(self, strangers: Sequence[Address]) -> None:
+        """Seek the home place through others than its neighbours: rings that fell apart find together by this."""
+        home = next(iter(self.places.values()), None)
+        for address in strangers:
+            if home is not None and address != self.address and address not in self._lost:
+                self._request(home, whoever(address), address, Ask(b"", self._claim(home)))
+
+    def expires_soon(self, key: bytes) -> bool:
+        """Whether less than a third of the certificate's time is left."""
+        certificate = self.places[key].certificate
+        return certificate.until_us - self.host.now_us < (certificate.until_us - certificate.since_us) // 3
+
+    def renew(self, certificate: Certificate) -> None:
+        """A place goes on under a newer certificate: all who may list it are told."""
+        place = self.places.get(certificate.key)
+        if place is not None and place.certificate.serial < certificate.serial:
+            place.certificate = certificate
+            place.trim()
+            for other in self.places.values():
+                other.enter(certificate)
+            announce = Announce(self._claim(place))
+            for address in place.acquaintances():
+                if address != self.address:
+                    self._request(place, whoever(address), address, announce)
+
+    def _is_lonely(self, place: Place) -> bool:
+        """A newcomer that found nobody though there is somebody must not take itself for the whole network."""
+        if place.known or place.key not in self._arrived or not self._introduced.get(place.key):
+            return False
+        self.lonely(place.key)
+        return True
+
+
+def _ignore(key: bytes) -> None:
+    """Nobody wants to know."""
+
+
+def _ignore_address(address: Address) -> None:
+    """Nobody wants to know."""
