@@ -19,6 +19,7 @@ from implicast.language.portrait import Sought
 from implicast.language.target import Description, Target, Term
 from implicast.overlay.chord_sharp import LivingTable
 from implicast.overlay.chord_sharp.living_messages import LevelIs
+from implicast.overlay.links import Links
 from implicast.peer.contract import CastId, Message
 from implicast.peer.events import Joined, Left, Notice, Registered, Settled
 from implicast.peer.wire import Codec
@@ -388,3 +389,36 @@ def test_pruning_still_pays_while_things_change() -> None:
     assert flood.kept
     assert _cast_messages(flood, 50) > 1.8 * 127
     assert _cast_messages(pruned, 50) < 0.5 * _cast_messages(flood, 50)
+
+
+# --- lives
+
+
+def _gone_and_back() -> tuple[Net, list[LivingCondcast]]:
+    """A peer leaves, comes back after a while as another life, and describes itself otherwise."""
+    world, peers = _population([A] * 24)
+    back = peers[5]
+    _at(world, 2, back.leave, LEAVE)
+    _at(world, 9, lambda: back.join((0, 1, 2)), JOIN)
+    _at(world, 10, lambda: back.register(B), REGISTER)
+    _run(world, 75)
+    return world, peers
+
+
+def test_a_peer_that_left_and_came_back_is_another_life_and_found_again() -> None:
+    world, peers = _gone_and_back()
+    assert DESIGN.objections(peers) == []
+    assert not any(peer.detector.is_lost(peers[5].links.me) for peer in peers)
+    assert [node.life > 0 for peer in peers for node in peer.ring.table.nodes if node.address == 5] == [True] * 5
+
+    peers[0].cast(_to("b"), b"")
+    peers[1].cast(_to("a"), b"")
+    _run(world, 77)
+    assert _told(world) == sorted([5, *(at for at in range(24) if at != 5)])
+
+
+def test_where_lives_are_ignored_whoever_comes_back_is_taken_for_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Links, "_new_life", lambda self: 0)
+    world, peers = _gone_and_back()
+
+    assert any(peer.detector.is_lost(peers[5].links.me) for peer in peers), "for good: it said so itself"
