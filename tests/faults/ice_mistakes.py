@@ -3,7 +3,7 @@
 from ice_life import SCENES, Lodger
 
 from implicast.overlay.ice.alive.ice import LivingIce
-from implicast.overlay.ice.alive.seizing import Inquiry
+from implicast.overlay.ice.alive.inquiring import Inquiry
 from implicast.overlay.ice.atlas import Atlas, overlap, remainder
 from implicast.world.faults import Faults
 
@@ -67,7 +67,7 @@ class NoInquiry(LivingIce):
     def inquire(self, suspect, rank, seizes, round_=0):
         super().inquire(suspect, rank, seizes, round_)
         inquiry = self.inquiries.pop(suspect)
-        self._declare_dead(suspect, Inquiry(rank, seizes, {}, inquiry.message))
+        self.declare_dead(suspect, Inquiry(rank, seizes, {}, inquiry.message))
 
 
 class NoSettling(LivingIce):

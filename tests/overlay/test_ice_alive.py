@@ -9,8 +9,8 @@ import pytest
 from implicast.overlay.ice.alive.assemble import settle_alive
 from implicast.overlay.ice.alive.estate import Item, Way
 from implicast.overlay.ice.alive.geometry import gap_beside, touches
-from implicast.overlay.ice.alive.heirs import Estate, in_parts
 from implicast.overlay.ice.alive.ice import LivingIce
+from implicast.overlay.ice.alive.inheriting import Estate, in_parts
 from implicast.overlay.ice.alive.messages import Accepted, BackedUp, CopyEstate, Echo, Enter, Hail, HandOver, Taking
 from implicast.overlay.ice.alive.settings import Life
 from implicast.overlay.ice.assemble import tiling, uniform_points

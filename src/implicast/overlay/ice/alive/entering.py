@@ -5,9 +5,9 @@ answer, and the newcomer draws another place. A peer that lost all its ground to
 """
 
 from implicast.overlay.ice.alive.estate import Keeper, Way
-from implicast.overlay.ice.alive.giving import Giving
 from implicast.overlay.ice.alive.messages import Enter, EnterAgain, Tick
 from implicast.overlay.ice.alive.settings import Life
+from implicast.overlay.ice.alive.taking import Receiving
 from implicast.overlay.ice.messages import Title
 from implicast.peer.contract import Address, Host, handles
 from implicast.peer.events import Joined
@@ -16,7 +16,7 @@ from implicast.space.morton import BITS
 INTRODUCERS_MAX = 64
 
 
-class Entering(Giving):
+class Entering(Receiving):
     """Join."""
 
     __slots__ = ("attempt", "introducers", "joined", "ticked_us", "ticking")

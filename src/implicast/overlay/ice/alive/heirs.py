@@ -6,56 +6,18 @@ the keeper call anything complete. The echo rule: an owner that none of its heir
 and answers nothing, so it has fallen silent before anybody takes its place.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from implicast.overlay.ice.alive.asking import Ask
-from implicast.overlay.ice.alive.carrying import Carrying
 from implicast.overlay.ice.alive.estate import Item, Keeper
 from implicast.overlay.ice.alive.ground import SEIZED
-from implicast.overlay.ice.alive.messages import BackedUp, Backup, Circle, Copied, CopyEstate, Hail, NoEstate
+from implicast.overlay.ice.alive.inheriting import Inheriting, in_parts
+from implicast.overlay.ice.alive.messages import BackedUp, Backup, Copied, CopyEstate, NoEstate
 from implicast.overlay.ice.alive.settings import Life
 from implicast.overlay.ice.atlas import tract_of
-from implicast.overlay.ice.messages import Title
 from implicast.peer.contract import Address, Host, handles
-from implicast.space.tract import Tract, intersect, volume
-
-
-@dataclass(slots=True)
-class Estate:
-    """What an owner keeps, in the hands of an heir."""
-
-    number: int
-    """Of the copy it began with."""
-    titles: tuple[Title, ...]
-    heirs: tuple[Address, ...]
-    around: tuple[Circle, ...]
-    stamp_us: int
-    """By the owner's clock: its last word on the estate."""
-    mark: int = -1
-    awaited: set[int] = field(default_factory=set)
-    """Parts of the copy that have not come yet."""
-    items: dict[bytes, tuple[int, Item]] = field(default_factory=dict)
-    """By key; the larger serial is the later word."""
-    serial: int = -1
-    """The owner's last word."""
-
-    def put(self, serial: int, items: Iterable[Item]) -> None:
-        self.serial = max(self.serial, serial)
-        for item in items:
-            held = self.items.get(item.key)
-            if held is None or held[0] <= serial:
-                self.items[item.key] = (serial, item)
-
-    def within(self, tract: Tract) -> tuple[Item, ...]:
-        """The items that lie in a tract."""
-        return tuple(item for _, item in self.items.values() if item.body and intersect((item.low, item.high), tract))
-
-    def restrict(self, tract: Tract) -> None:
-        """Forget what lies elsewhere: the owner parted with it."""
-        self.items = {
-            key: (serial, item) for key, (serial, item) in self.items.items() if intersect((item.low, item.high), tract)
-        }
+from implicast.space.tract import volume
 
 
 @dataclass(slots=True)
@@ -76,17 +38,16 @@ class Copying:
     at: int = 0
 
 
-class Heirs(Carrying):
-    """Both sides of inheritance: our heirs, and the estates we hold for others."""
+class Heirs(Inheriting):
+    """The owner's side of inheritance: who our heirs are, and what they have been told."""
 
-    __slots__ = ("_copying", "batches", "estates", "serial")
+    __slots__ = ("_copying", "batches", "serial")
 
     def __init__(
         self, address: Address, host: Host, keeper: Keeper, life: Life, dimensions: int, cosine: float,
         merge: bool = True,
     ) -> None:  # fmt: skip
         super().__init__(address, host, keeper, life, dimensions, cosine, merge)
-        self.estates: dict[Address, Estate] = {}
         self.batches: dict[int, Batch] = {}
         self.serial = 0
         """Orders what we tell our heirs."""
@@ -191,23 +152,6 @@ class Heirs(Carrying):
             self._excuse(peer)
             self.count_batches()
 
-    @handles(CopyEstate)
-    def on_copy(self, sender: Address, copy: CopyEstate) -> None:
-        news = self.concern(sender)
-        self.heard(sender)
-        estate = self.estates.get(sender)
-        if estate is None or estate.number < copy.number:
-            full = estate is None and len(self.estates) >= self.life.estates_max
-            if full or copy.stamp_us <= news.ended_us:  # a late repeat must not bring back what has ended
-                return
-            estate = Estate(copy.number, copy.titles, copy.heirs, copy.around, copy.stamp_us, copy.mark)
-            estate.awaited = set(range(copy.parts))
-            self.estates[sender] = estate
-        if estate.number == copy.number:
-            estate.awaited.discard(copy.part)
-            estate.put(copy.serial, copy.items)
-        self.host.send(sender, Copied(copy.number, copy.part, copy.stamp_us))
-
     @handles(Copied)
     def on_copied(self, sender: Address, copied: Copied) -> None:
         self.heard(sender)
@@ -256,18 +200,6 @@ class Heirs(Carrying):
             self._end_copying()
         self.drop_heir(ask.to)
 
-    @handles(Backup)
-    def on_backup(self, sender: Address, backup: Backup) -> None:
-        self.heard(sender)
-        estate = self.estates.get(sender)
-        if estate is None:
-            self.host.send(sender, NoEstate(backup.number))
-            return
-        estate.put(backup.serial, backup.items)
-        if backup.mark >= estate.mark:
-            estate.mark, estate.titles = backup.mark, backup.titles
-        self.host.send(sender, BackedUp(backup.number, backup.stamp_us))
-
     @handles(BackedUp)
     def on_backed_up(self, sender: Address, backed: BackedUp) -> None:
         self.heard(sender)
@@ -296,48 +228,3 @@ class Heirs(Carrying):
             return
         del self.batches[number]
         batch.then()
-
-    # --- as an heir
-
-    def holds_estate(self, owner: Address) -> bool:
-        estate = self.estates.get(owner)
-        return estate is not None and not estate.awaited
-
-    def estate_hailed(self, owner: Address, hail: Hail) -> None:
-        estate, news = self.estates.get(owner), self.concern(owner)
-        named = self.address in hail.heirs or self.address in hail.copying
-        if not named:
-            news.ended_us = max(news.ended_us, hail.stamp_us)
-        if estate is None or hail.mark < estate.mark:
-            return
-        if not named:
-            if hail.stamp_us > estate.stamp_us:
-                del self.estates[owner]
-            return
-        estate.mark, estate.stamp_us = hail.mark, hail.stamp_us
-        if self.address in hail.heirs:
-            estate.heirs = hail.heirs
-        estate.around = hail.around or estate.around
-        if estate.titles != (*hail.pieces, *hail.provisional):
-            estate.titles = (*hail.pieces, *hail.provisional)
-            estate.restrict(tract_of(estate.titles))
-
-    def forget_estates(self) -> None:
-        """Owners long silent whose ground others must have taken by now."""
-        for owner in [each for each in self.estates if self.silence_us(each) > self.life.estate_us]:
-            del self.estates[owner]
-
-
-def in_parts(items: tuple[Item, ...], bytes_max: int) -> list[tuple[Item, ...]]:
-    """Items divided so that each part is no longer than a message may be; at least one part."""
-    parts: list[tuple[Item, ...]] = []
-    part: list[Item] = []
-    length = 0
-    for item in items:
-        weight = 32 + len(item.key) + len(item.body)
-        if part and length + weight > bytes_max:
-            parts.append(tuple(part))
-            part, length = [], 0
-        part.append(item)
-        length += weight
-    return [*parts, tuple(part)]

@@ -1,7 +1,7 @@
 """The living surface as a part of a peer: what happens at each tick, and its assembled beginning."""
 
 from implicast.overlay.ice.alive.estate import Keeper
-from implicast.overlay.ice.alive.heirs import Estate
+from implicast.overlay.ice.alive.inheriting import Estate
 from implicast.overlay.ice.alive.messages import Tick
 from implicast.overlay.ice.alive.seizing import Seizing
 from implicast.overlay.ice.alive.settings import CALM_TICKS, Life

@@ -9,43 +9,18 @@ heir that echoed lately has heard the owner lately and vetoes; and `self_us` is 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from implicast.overlay.ice.alive.estate import Item, Keeper
-from implicast.overlay.ice.alive.giving import Receipt
-from implicast.overlay.ice.alive.ground import PROVISIONAL, SEIZED, Status
-from implicast.overlay.ice.alive.heirs import Estate, in_parts
-from implicast.overlay.ice.alive.leaving import Leaving
-from implicast.overlay.ice.alive.messages import Firm, Inquire, Judge, Witness
+from implicast.overlay.ice.alive.estate import Keeper
+from implicast.overlay.ice.alive.ground import SEIZED, Status
+from implicast.overlay.ice.alive.inheriting import Estate
+from implicast.overlay.ice.alive.inquiring import Inquiring, Inquiry
+from implicast.overlay.ice.alive.messages import Firm
 from implicast.overlay.ice.alive.settings import Life
 from implicast.overlay.ice.atlas import Atlas, tract_of
-from implicast.overlay.ice.messages import More, Title
+from implicast.overlay.ice.messages import Title
 from implicast.peer.contract import Address, Host, handles
-from implicast.space.digest import digest_bits
 from implicast.space.tract import Tract, intersect, union
-
-NO_ESTATE = -2
-WITNESSES_MAX = 64
-"""Peers asked about one suspect."""
-
-
-@dataclass(slots=True)
-class Inquiry:
-    """What we have been told of a suspect so far."""
-
-    rank: int
-    seizes: bool
-    """False: we only want to know whether a giver is dead."""
-    awaited: dict[Address, None]
-    message: Inquire
-    round: int = 0
-    answers: int = 0
-    ago_us: int = -1
-    """The shortest time since anybody heard the suspect; -1: nobody knows any."""
-    titles: list[Title] = field(default_factory=list)
-    items: list[Item] = field(default_factory=list)
-    whole: bool = False
-    """A witness had a whole copy of the estate."""
 
 
 @dataclass(slots=True)
@@ -60,165 +35,19 @@ class Seizure:
     """Rivals have had time to meet us."""
 
 
-class Seizing(Leaving):
-    """The silence rule."""
+class Seizing(Inquiring):
+    """Takes what the dead held."""
 
-    __slots__ = ("inquiries", "look_us", "seizures")
+    __slots__ = ("seizures",)
 
     def __init__(
         self, address: Address, host: Host, keeper: Keeper, life: Life, dimensions: int, cosine: float,
         merge: bool = True,
     ) -> None:  # fmt: skip
         super().__init__(address, host, keeper, life, dimensions, cosine, merge)
-        self.inquiries: dict[Address, Inquiry] = {}
-        self.look_us: dict[Address, int] = {}
-        """Suspects that are not to be asked about before a time."""
         self.seizures: dict[int, Seizure] = {}
 
-    # --- noticing
-
-    def watch(self) -> None:
-        """At each tick: has anybody whose place we would have to take been silent for too long?"""
-        since_us = self.host.now_us - self.life.dead_us
-        known = self.news
-        for owner in (*self._near, *self.estates):
-            news = known.get(owner) or self.concern(owner)
-            if news.heard_us < since_us and news.since_us < since_us and self._may_ask(owner):
-                rank, wait_us = self._rank_of(owner)
-                if self.silence_us(owner) > wait_us and (self.pieces or owner in self.estates):
-                    self.inquire(owner, rank, seizes=True)
-        receipt = self.receipt
-        if receipt is not None and receipt.held and self._may_ask(receipt.giver):
-            self._watch_giver(receipt)
-
-    def _watch_giver(self, receipt: Receipt) -> None:
-        """Dead givers cannot take back."""
-        if self.silence_us(receipt.giver) > self.life.dead_us:
-            self.inquire(receipt.giver, self.life.heirs + 1, seizes=False)
-        elif receipt.taken_us >= 0 or not (self.heirs or self.ground):
-            self._accept(receipt)
-
-    def _may_ask(self, owner: Address) -> bool:
-        return owner not in self.inquiries and self.look_us.get(owner, 0) <= self.host.now_us
-
-    def _rank_of(self, owner: Address) -> tuple[int, int]:
-        """Our place in the order of those who may take an owner's place, and how long we wait."""
-        life, estate = self.life, self.estates.get(owner)
-        if estate is not None and not estate.awaited and self.address in estate.heirs:
-            rank = estate.heirs.index(self.address)
-            return rank, life.dead_us + rank * life.rank_us
-        share = digest_bits(16, "last resort", repr(owner), repr(self.address)) / 2**16
-        return life.heirs + 1, life.dead_us + int((life.heirs + 1 + share) * life.rank_us)
-
-    # --- asking
-
-    def inquire(self, suspect: Address, rank: int, seizes: bool, round_: int = 0) -> None:
-        estate = self.estates.get(suspect)
-        pieces = {each.low: each for each in (estate.titles if estate is not None else ())}
-        pieces.update({each.low: each for each in self.atlas.of(suspect)})
-        claims = self.of_status(PROVISIONAL) if self.receipt is not None and self.receipt.giver == suspect else []
-        serial = NO_ESTATE if estate is None or estate.awaited else estate.serial
-        message = Inquire(suspect, tuple(pieces.values()), rank, tuple(claims), serial)
-        asked = dict.fromkeys(self._witnesses(suspect))
-        self.inquiries[suspect] = Inquiry(rank, seizes, asked, message, round_)
-        for peer in asked:
-            self.host.send(peer, message)
-        self.host.after(self.life.ask_us // 2, Judge(suspect, 2 * round_))
-
-    def _witnesses(self, suspect: Address) -> list[Address]:
-        """The suspect's heirs and neighbours, our neighbours, and the heirs of those among them that are silent too."""
-        estate = self.estates.get(suspect)
-        found = dict.fromkeys(self.heirs_of(suspect))
-        if estate is not None:
-            found.update(dict.fromkeys(estate.heirs))
-            for title, heirs in estate.around:
-                found[title.owner] = None
-                if self.is_suspect(title.owner):
-                    found.update(dict.fromkeys(heirs))
-        for peer in self.neighbours():
-            found[peer] = None
-            if self.is_suspect(peer):
-                found.update(dict.fromkeys(self.heirs_of(peer)))
-        found.pop(self.address, None)
-        found.pop(suspect, None)
-        return list(found)[:WITNESSES_MAX]
-
-    @handles(Inquire)
-    def on_inquire(self, sender: Address, inquire: Inquire) -> None:
-        self.heard(sender)
-        suspect = inquire.suspect
-        if suspect == self.address:
-            self.hail([sender])
-            return
-        news = self.news.get(suspect)
-        ago_us = -1 if news is None or news.heard_us < 0 else self.host.now_us - news.heard_us
-        if ago_us < 0 or ago_us > self.life.self_us:
-            self.hear(inquire.claims)
-        if self._rank_of(suspect)[0] >= inquire.rank:
-            self.look_us[suspect] = self.host.now_us + self.life.rank_us
-        better = [title for each in inquire.pieces for title in self.atlas.better_than(each)]
-        if self.gift is not None and self.gift.title.owner == suspect:
-            piece = self.gift.piece
-            better.append(Title(piece.low, piece.bits, piece.epoch + 3, self.address))
-        granted = self.of_status(PROVISIONAL)
-        titles = tuple(each for each in better if each not in granted)
-        self.host.send(sender, Witness(suspect, ago_us, titles, *self._bequest(inquire)))
-
-    def _bequest(self, inquire: Inquire) -> tuple[tuple[Item, ...], bool]:
-        """Our copy of the suspect's estate, if it is newer than the asker's, as far as one message holds.
-
-        An heir that was cut off does not know that it is an heir no more: those who replaced it have the later word.
-        """
-        estate = self.estates.get(inquire.suspect)
-        if estate is None or estate.awaited or estate.serial <= inquire.serial:
-            return (), False
-        parts = in_parts(estate.within(tract_of(inquire.pieces)), self.life.part_bytes)
-        return parts[0], len(parts) == 1
-
-    @handles(Witness)
-    def on_witness(self, sender: Address, witness: Witness) -> None:
-        self.heard(sender)
-        inquiry = self.inquiries.get(witness.suspect)
-        if inquiry is None or sender not in inquiry.awaited:
-            return
-        del inquiry.awaited[sender]
-        inquiry.answers += 1
-        if witness.ago_us >= 0:
-            inquiry.ago_us = witness.ago_us if inquiry.ago_us < 0 else min(inquiry.ago_us, witness.ago_us)
-        inquiry.titles += witness.titles
-        inquiry.items += witness.items
-        inquiry.whole = inquiry.whole or witness.whole
-        if not inquiry.awaited:
-            self._judge(witness.suspect, inquiry)
-
-    @handles(Judge)
-    def on_judge(self, alarm: Judge) -> None:
-        inquiry = self.inquiries.get(alarm.suspect)
-        if inquiry is None or alarm.round // 2 != inquiry.round:
-            return
-        if alarm.round % 2:
-            self._judge(alarm.suspect, inquiry)
-            return
-        for peer in inquiry.awaited:
-            self.host.send(peer, inquiry.message)
-        self.host.after(self.life.ask_us // 2, Judge(alarm.suspect, alarm.round + 1))
-
-    def _judge(self, suspect: Address, inquiry: Inquiry) -> None:
-        life, now_us = self.life, self.host.now_us
-        del self.inquiries[suspect]
-        if self.silence_us(suspect) < life.self_us:
-            return
-        known_us = life.self_us + life.trip_us
-        if 0 <= inquiry.ago_us < known_us:
-            self.hear(inquiry.titles)
-            self.look_us[suspect] = now_us + min(life.rank_us, known_us - inquiry.ago_us)
-            self.host.send(suspect, More())
-        elif not inquiry.answers and inquiry.message.pieces and inquiry.round < life.rounds:
-            self.inquire(suspect, inquiry.rank, inquiry.seizes, inquiry.round + 1)
-        else:
-            self._declare_dead(suspect, inquiry)
-
-    def _declare_dead(self, suspect: Address, inquiry: Inquiry) -> None:
+    def declare_dead(self, suspect: Address, inquiry: Inquiry) -> None:
         self.suspect(suspect)
         self.look_us[suspect] = self.host.now_us + self.life.rank_us
         self.hear(inquiry.titles)
@@ -304,11 +133,6 @@ class Seizing(Leaving):
     def homeless(self) -> None:
         super().homeless()
         self.seizures.clear()
-
-    def forget_suspects(self) -> None:
-        now_us = self.host.now_us
-        if self.look_us:
-            self.look_us = {each: until_us for each, until_us in self.look_us.items() if until_us > now_us}
 
 
 def _still_of(suspect: Address, claimed: tuple[Title, ...], known: Iterable[Title]) -> list[Title]:
