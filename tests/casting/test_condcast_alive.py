@@ -419,6 +419,6 @@ def test_a_peer_that_left_and_came_back_is_another_life_and_found_again() -> Non
 
 def test_where_lives_are_ignored_whoever_comes_back_is_taken_for_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Links, "_new_life", lambda self: 0)
-    world, peers = _gone_and_back()
+    _, peers = _gone_and_back()
 
     assert any(peer.detector.is_lost(peers[5].links.me) for peer in peers), "for good: it said so itself"
