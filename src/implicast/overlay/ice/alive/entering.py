@@ -14,6 +14,7 @@ from implicast.peer.events import Joined
 from implicast.space.morton import BITS
 
 INTRODUCERS_MAX = 64
+"""Peers by way of whom a newcomer asks; further ones are not used."""
 
 
 class Entering(Receiving):

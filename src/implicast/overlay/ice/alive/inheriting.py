@@ -73,7 +73,7 @@ class Inheriting(Carrying):
         estate = self.estates.get(sender)
         if estate is None or estate.number < copy.number:
             full = estate is None and len(self.estates) >= self.life.estates_max
-            if full or copy.stamp_us <= news.ended_us:  # a late repeat must not bring back what has ended
+            if full or copy.stamp_us < news.ended_us:  # a late repeat must not bring back what has ended
                 return
             estate = Estate(copy.number, copy.titles, copy.heirs, copy.around, copy.stamp_us, copy.mark)
             estate.awaited = set(range(copy.parts))

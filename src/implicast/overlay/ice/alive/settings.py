@@ -45,17 +45,25 @@ class Life:
     asks_max: int = 4_096
     """Questions awaiting an answer; further ones are sent once only."""
     parked_max: int = 64
+    """Messages waiting for ground that does not answer now; further ones are dropped, and repeated by their askers."""
     seen_max: int = 256
-    """Hops and transfers of one peer remembered, to know repeats."""
+    """Hops of one peer, and transfers of all, remembered to know repeats; the oldest go first."""
     news_max: int = 256
+    """Peers about whom something is known; beyond it strangers are forgotten, those heard longest ago first."""
     missed_max: int = 32
+    """Silent peers that are still greeted now and then; the one missed longest goes first."""
     estates_max: int = 64
+    """Owners that may name us heir; further copies are not accepted, and the owner picks another."""
     batches_max: int = 1_024
+    """Batches awaiting their heirs; further ones are refused, and asked for again."""
     gifts_max: int = 64
+    """Titles of ground we parted with that greetings mention; the oldest go first."""
     part_bytes: int = 65_536
     """Items in one message of a give or a copy."""
     hops_max: int = 48
+    """Hops of a message; beyond it, it is dropped."""
     visited_max: int = 16
+    """Peers that a detour remembers; beyond it, the message is dropped."""
 
     patience_us: int = field(init=False)
     """From the first attempt of a greeting until it is given up."""
