@@ -145,7 +145,7 @@ RELIEF = (
     ),
     Parameter("deepest_level", 3, "the deepest level of replication; 2^(d level) copies, at most 4096", 1, 6),
     Parameter("choose", "first", "the tag whose registry serves a term", choices=("first", "rarest")),
-    Parameter("collect_ms", 250.0, "records that go on are collected for so long", 0, 60_000, unit="ms"),
+    Parameter("collect_ms", 1000.0, "records that go on are collected for so long", 0, 60_000, unit="ms"),
     Parameter("rate_s", 0.0, "window in which casts are counted (alive); 0: 16 casts at the limit", 0, 1e6, unit="s"),
 )
 

@@ -19,7 +19,7 @@ from implicast.space.tract import Tract, union
 
 REPEAT_US = 30_000_000
 """A consumer asks again for tags that have not been confirmed in this time."""
-REPLICATION_COLLECTS = 8
+REPLICATION_COLLECTS = 2
 """Records for replicas are collected so many times longer than others: each batch goes to hundreds of roots."""
 
 
