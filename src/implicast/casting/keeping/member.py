@@ -35,8 +35,8 @@ CHECK_US = 6_000_000
 """How often the left neighbour is looked at, unless `check_ms` says otherwise."""
 REFRESH_US = 60_000_000
 """How often a finger is looked up afresh, unless `refresh_ms` says otherwise."""
-MERGE_CHECKS = 5
-"""One looks at the own place from outside every so many looks to the left."""
+MERGE_US = 30_000_000
+"""How often one looks at the own place from outside: all do, so a partition's end is noticed by somebody at once."""
 RENEWALS = 3
 """Times that an entry is renewed within its lease."""
 
@@ -52,7 +52,7 @@ RING_ALIVE = (
 
 
 RING_SURVIVES = frozenset({"joins", "leaves", "crashes", "loss", "partitions", "freezes"})
-RING_QUICK = {"check_ms": 1000, "tries": 3, "sync_s": 2.0}
+RING_QUICK = {"check_ms": 1000, "tries": 3, "sync_s": 5.0}
 """Repair within ten seconds."""
 RING_PATIENCE = ({"check_ms": 12_000, "sync_s": 20.0}, {"check_ms": 3000, "tries": 4, "sync_s": 5.0})
 """Further points between patience and upkeep."""
@@ -74,7 +74,7 @@ class LivingMember(
         if parameters["upkeep"] != "links":
             raise ParameterError("alive=true needs upkeep=links: stabilising loses peers while others come and go")
         check_us = int(parameters["check_ms"]) * 1000 or CHECK_US
-        settings = LinkSettings.living(check_us, int(parameters["tries"]), MERGE_CHECKS * check_us)
+        settings = LinkSettings.living(check_us, int(parameters["tries"]), MERGE_US)
         lease_us = int(float(parameters["lease_s"]) * 1e6)
         keeping = KeepingSettings(int(parameters["copies"]), int(float(parameters["sync_s"]) * 1e6), lease_us)
         self.links = Links(address, host, hashed("peer", seed, address), settings)
