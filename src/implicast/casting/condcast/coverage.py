@@ -35,6 +35,8 @@ TRIES = 4
 """Questions in vain before the silent one is suspected."""
 PATIENCE_US = 45_000_000
 """How long a cast is carried: longer than freezes and partitions that are to be outlived."""
+KEEP_US = PATIENCE_US + 15_000_000
+"""How long what was carried is remembered: whoever asked has given up by then."""
 WAIT_MAX = 8
 """One that works on it is asked again after 1, 2, 4, then so many seconds."""
 TASKS_MAX = 4_096
@@ -111,10 +113,16 @@ class Carrier(Part):
             self.host.send(sender, Astray(carry.cast, carry.token))
         else:
             task = Task(carry.cast, carry.query, carry.payload, (sender, carry.token), self.host.now_us)
-            self.tasks[name] = task
-            if len(self.tasks) > TASKS_MAX:
-                del self.tasks[next(iter(self.tasks))]
+            self._remember(name, task)
             self._begin(carry.arcs, task)
+
+    def _remember(self, name: tuple[Address, CastId, int], task: Task) -> None:
+        tasks, over_us = self.tasks, self.host.now_us - KEEP_US
+        tasks[name] = task
+        oldest = next(iter(tasks))
+        while tasks[oldest].since_us < over_us or len(tasks) > TASKS_MAX:
+            del tasks[oldest]
+            oldest = next(iter(tasks))
 
     def _begin(self, arcs: tuple[Arc, ...], task: Task) -> None:
         self._spread(arcs, task)
