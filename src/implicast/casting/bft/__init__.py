@@ -30,6 +30,8 @@ from implicast.peer.signatures import Scheme, scheme
 from implicast.space.digest import digest
 from implicast.space.vector import Vectors
 
+CHECKED_MAX = 2_048
+"""Certificates that a member remembers to have checked; its lists name some hundreds."""
 LEASE_US = 3 * PRESENT_US
 """Who has not told the authority for so long that it is there introduces nobody any more."""
 
@@ -44,8 +46,9 @@ class Founding:
         self.vectors = Vectors(int(parameters["alpha"]))
         self.scheme: Scheme = scheme(str(parameters["signatures"]), digest("notary", plan.seed))
         self.authority = Authority(
-            self.scheme, digest("authority", plan.seed), self.vectors, int(parameters["places_max"])
-        )
+            self.scheme, digest("authority", plan.seed), self.vectors, int(parameters["places_max"]),
+            int(float(parameters["validity_s"]) * 1e6),
+        )  # fmt: skip
         lease_us = LEASE_US if parameters["alive"] else None
         self.office = Office(plan.peers, plan.host(plan.peers), self.authority, self.scheme, lease_us)
 
@@ -64,7 +67,7 @@ class Founding:
         plan, host, parameters = self.plan, self.plan.host(address), self.plan.parameters
         seed = digest("peer", plan.seed, address) + digest("key", plan.seed, address)
         signer = self.scheme.signer(seed[:32])
-        trust = Trust(self.scheme, self.authority.public, self.vectors)
+        trust = Trust(self.scheme, self.authority.public, self.vectors, CHECKED_MAX)
         upkeep = Upkeep(
             int(float(parameters["watch_s"]) * 1e6),
             int(float(parameters["turn_s"]) * 1e6),
@@ -189,6 +192,8 @@ DESIGNS = (
             Parameter("placing", "assembled", "places of registrations: put in at once, or joined by messages",
                       choices=("assembled", "joined")),
             Parameter("places_max", 64, "places that the authority gives one applicant", 1, 65_536),
+            Parameter("validity_s", 31_536_000.0, "how long certificates are valid; renewed in time when alive", 60,
+                      3.2e9, unit="s"),
             Parameter("refresh_s", 0.0, "period in which a place that joined by messages asks one of its entries if "
                       "it is there; 0: never", 0, 86_400, unit="s"),
             Parameter("alive", False, "lists watched and mended, steps confirmed and repeated, places joined by "

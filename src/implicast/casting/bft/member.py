@@ -142,9 +142,11 @@ class Bft(Member, parts={"graph": SkipGraph, "settler": Settler}):
     def _judge(self, hop: Hop) -> bool:
         """Take a step or refuse it. True if our places that it is for have it now, or had it before."""
         met = self._known(hop.source)
-        if met is not None and not met.open:
-            self.gate.refuse("repeated")
-            return True
+        if met is not None:
+            met.open = [key for key in met.open if key in self.graph.places]  # some may have been left since
+            if not met.open:
+                self.gate.refuse("repeated")
+                return True
         flaw = self.gate.hop_flaw(hop, self.host.now_us)
         if flaw is None and met is None:
             flaw = self._source_flaw(hop.source)

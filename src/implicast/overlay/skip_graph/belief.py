@@ -12,11 +12,11 @@ from implicast.peer.identity import Certificate, Trust
 
 CLAIM_WINDOW_US = 30_000_000
 """A claim older than this proves nothing about the present."""
-GONE_MAX = 4_096
+GONE_MAX = 1_024
 """Farewells remembered, so that a recorded claim cannot bring the departed back within the window."""
 FORGIVE_US = 300_000_000
 """How long silence counts: longer than a table takes to be asked through, or others would teach us the dead again."""
-MUTE_MAX = 4_096
+MUTE_MAX = 1_024
 """Peers whose silence is remembered; the one silent for longest is forgotten first."""
 
 

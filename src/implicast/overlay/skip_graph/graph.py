@@ -48,7 +48,7 @@ LOOK_US = 1_000_000
 LOOK_DOUBLINGS = 5
 LOOKS_MAX = 8
 """Looks in a row for the sake of witnesses that name the departed: liars may do so for ever."""
-LEFT_MAX = 256
+LEFT_MAX = 64
 """Places that were left, kept at hand for those who ask after them: old answers of others still name them."""
 
 Question = tuple[bytes, bytes]

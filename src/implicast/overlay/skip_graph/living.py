@@ -59,6 +59,8 @@ CALL_CAP_US = 10_000_000
 LOST_US = 180_000_000
 """After so long the lost are forgotten: they have to join again."""
 LOST_MAX = 1_024
+LOST_PLACES_MAX = 256
+"""Places of one lost address that are kept aside."""
 ACCUSED_MAX = 1_024
 
 
@@ -222,15 +224,13 @@ class LivingGraph(SkipGraph):
             self._lose(to)
 
     def _find_again(self, address: Address) -> None:
-        """It spoke: back into the lists where it belongs; and it may know of others."""
+        """It spoke: back into the lists where it belongs. It is asked, as it may know of others and not of us."""
         lost = self._lost.pop(address)
         self._accused.pop(address, None)
-        for node in lost.nodes.values():
-            if self.belief.sound(node):
-                for place in self.places.values():
-                    if place.enter(node):
-                        place.doubt(node)
-                        self._look_later(place)
+        nodes = [node for node in lost.nodes.values() if self.belief.sound(node)]
+        for place in list(self.places.values()):
+            place.learn(nodes)
+            self._go_on(place)
 
     def _call_the_lost(self) -> None:
         now_us = self.host.now_us
@@ -245,10 +245,13 @@ class LivingGraph(SkipGraph):
 
     def _credit(self, place: Place, node: Certificate) -> bool:
         """Who is silent towards us is not listed on the word of others; who names it may not see beyond it."""
-        if node.address in self._lost:
-            self._doubt(place, node)
-            return False
-        return super()._credit(place, node)
+        lost = self._lost.get(node.address)
+        if lost is None:
+            return super()._credit(place, node)
+        if len(lost.nodes) < LOST_PLACES_MAX and self.belief.sound(node):
+            lost.nodes[node.key] = node  # for when it speaks again
+        self._doubt(place, node)
+        return False
 
     # --- accusing
 

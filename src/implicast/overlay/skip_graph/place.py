@@ -142,7 +142,7 @@ class Place:
         for where in (self.known, self.queue, self.ends):
             for key in gone:
                 where.pop(key, None)
-        self._stale = True
+        self._stale, self.looks = True, 0
 
     def doubt(self, named: Certificate) -> None:
         """A witness named somebody who is gone, which may have hidden who stands behind. Look again."""
@@ -158,8 +158,12 @@ class Place:
         if level.full:
             sides = [level.nodes, level.nodes[::-1]]
         for side in sides:
-            for node in [node for node in side if node.key not in gone and node.key != self.key][: self.witnesses]:
+            left = [node for node in side if node.key not in gone and node.key != self.key][: self.witnesses]
+            for node in left:
                 self.ends[node.key] = (node, number if self.ends.get(node.key, (node, number))[1] == number else EVERY)
+            if not left:  # one peer may have many places in a row, and all go at once
+                near = self.nearest([node for node in self.known.values() if node.key not in gone], self.witnesses)
+                self.ends.update((node.key, (node, EVERY)) for node in near)
 
     def look(self) -> None:
         """Ask those at the ends of the shortened lists, and then only those newly found."""
