@@ -20,7 +20,7 @@ from implicast.overlay.ice.alive.settings import Life
 from implicast.overlay.ice.atlas import Atlas, tract_of
 from implicast.overlay.ice.messages import Title
 from implicast.peer.contract import Address, Host, handles
-from implicast.space.tract import Tract, intersect, union
+from implicast.space.tract import Tract, intersect
 
 
 @dataclass(slots=True)
@@ -62,7 +62,11 @@ class Seizing(Inquiring):
     def seize(self, suspect: Address, inquiry: Inquiry) -> None:
         """Take every piece of the dead whose best title is still the dead's."""
         before, estate = {*self.neighbours(), suspect}, self.estates.get(suspect)
-        titles = _still_of(suspect, inquiry.message.pieces, (*inquiry.titles, *self.atlas.titles.values()))
+        best = _best((*inquiry.message.pieces, *inquiry.titles, *self.atlas.titles.values()))
+        spans = tract_of(inquiry.message.pieces)
+        titles = [each for each in best.of(suspect) if intersect((each.low, each.high), spans)]
+        if estate is not None:
+            self._hand_on(suspect, estate, best, spans)
         if not titles:
             self.estates.pop(suspect, None)
             return
@@ -80,6 +84,17 @@ class Seizing(Inquiring):
             del self.estates[suspect]
         self.keeper.accept(tuple(inquiry.items), tract)
         self._settle(number, tract, before, whole=inquiry.whole or self._was_whole(estate))
+
+    def _hand_on(self, suspect: Address, estate: Estate, best: Atlas, spans: Tract) -> None:
+        """Ground of the dead that is in the hands of one who was no heir: what we hold of it is offered there.
+
+        Heirs have it already, and so do we if it is ours. This happens when a cut heals while an owner is dead.
+        """
+        having = (suspect, self.address, *estate.heirs)
+        taken = intersect(tract_of(each for each in best.titles.values() if each.owner not in having), spans)
+        if taken:
+            self.keeper.accept(estate.within(taken), taken)
+            self.keeper.yielded(taken)
 
     def _was_whole(self, estate: Estate | None) -> bool:
         return estate is not None and not estate.awaited
@@ -135,10 +150,8 @@ class Seizing(Inquiring):
         self.seizures.clear()
 
 
-def _still_of(suspect: Address, claimed: tuple[Title, ...], known: Iterable[Title]) -> list[Title]:
-    """The pieces that are the suspect's by the best titles known, each with the best epoch."""
+def _best(titles: Iterable[Title]) -> Atlas:
     best = Atlas()
-    for each in (*claimed, *known):
+    for each in titles:
         best.learn(each)
-    spans = union((title.low, title.high) for title in claimed)
-    return [each for each in best.of(suspect) if intersect((each.low, each.high), spans)]
+    return best
