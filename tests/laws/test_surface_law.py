@@ -158,6 +158,7 @@ def test_a_sheet_gives_the_hop_that_the_rows_give(data: st.DataObject, d: int) -
     hop = kernels.hop_to_code(rows[:owns], rows[owns:], latencies, target, d)
 
     assert kernels.hop_by_sheet(sheet, owns, target) == (7 * hop if hop >= 0 else -1)
+    assert kernels.hops_by_sheet(sheet, owns, np.array([target, target])).tolist() == [7 * hop if hop >= 0 else -1] * 2
 
 
 @given(st.data(), st.sampled_from((2, 3, 4)), st.sampled_from((0.0, pi / 6, pi / 3, pi / 2, 3.0, pi)))

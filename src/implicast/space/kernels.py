@@ -149,6 +149,15 @@ def hop_by_sheet(sheet: Any, owns: int, code: int) -> int:
 
 
 @compiled
+def hops_by_sheet(sheet: Any, owns: int, codes: Any) -> Any:
+    """`hop_by_sheet` for many codes."""
+    found = np.empty(codes.shape[0], np.int64)
+    for each in range(codes.shape[0]):
+        found[each] = hop_by_sheet(sheet, owns, codes[each])
+    return found
+
+
+@compiled
 def cut(tract: Any, dimensions: int) -> Any:
     """The extents of a tract, as `tract.extents`: rows (first code, bits of length)."""
     found = np.empty((16, 2), np.int64)

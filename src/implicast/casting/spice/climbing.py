@@ -10,7 +10,7 @@ closed. What is closed never opens again, so nothing has to be unlearnt; and a c
 
 from collections.abc import Iterable, Sequence
 
-from implicast.casting.spice.homes import home
+from implicast.casting.spice.homes import home, homes
 from implicast.casting.spice.keeper import Keeper
 from implicast.casting.spice.messages import Flush, Record, Store, Stored
 from implicast.casting.spice.registry import Key, Registry
@@ -65,9 +65,9 @@ class Climbing(Keeper):
 
         Every record goes its own best way, and those with the same next hop travel together: branch factor 0, merged.
         """
-        root, notch, dimensions = store.root, store.notch, self.settings.dimensions
-        placed = ((home(root, notch, each.spot, dimensions), each) for each in store.records)
-        ours, others = self.surface.sort_by_hop(placed)
+        root, notch = store.root, store.notch
+        spots = [each.spot for each in store.records]
+        ours, others = self.surface.sort_by_hop(homes(root, notch, spots, self.settings.dimensions), store.records)
         if ours:
             self.take(store, ours)
         for hop, records in others.items():

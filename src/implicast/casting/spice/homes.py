@@ -5,6 +5,7 @@ storing it twice stores it once. The thesis divides lists of registrations in pr
 drawn by hash do the same on average, and make renewing and withdrawing a look-up instead of a walk.
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 from implicast.peer.contract import Address
@@ -44,6 +45,15 @@ def home(root: int, notch: int, spot: int, dimensions: int) -> int:
     if not shift:
         return root
     return root >> shift << shift | (spot ^ turn_of(root)) >> (BITS - shift)
+
+
+def homes(root: int, notch: int, spots: Sequence[int], dimensions: int) -> list[int]:
+    """`home` of many spots."""
+    shift = notch * dimensions
+    if not shift:
+        return [root] * len(spots)
+    base, turn, past = root >> shift << shift, turn_of(root), BITS - shift
+    return [base | (spot ^ turn) >> past for spot in spots]
 
 
 def roots_of(address: int, level: int, dimensions: int) -> list[int]:

@@ -7,7 +7,7 @@ Only firm pieces deliver. What arrives for a piece in transit is parked and look
 A route always ends: a branch goes to a neighbour that is strictly nearer to it than we are, and is only ever divided.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from implicast.overlay.ice.atlas import Atlas, tract_of
@@ -117,17 +117,19 @@ class Ground(Part):
             self.host.send(hop, message)
         return False
 
-    def sort_by_hop(self, placed: Iterable[tuple[int, Thing]]) -> tuple[list[Thing], dict[Address | None, list[Thing]]]:
+    def sort_by_hop(
+        self, codes: Sequence[int], things: Sequence[Thing]
+    ) -> tuple[list[Thing], dict[Address | None, list[Thing]]]:
         """Things by where their places are: ours, and the others by next hop (None: to be parked)."""
         ours: list[Thing] = []
         others: dict[Address | None, list[Thing]] = {}
-        low, high, table = self.low, self.high, self.table
-        for code, thing in placed:
+        low, high, unsettled = self.low, self.high, self.unsettled
+        for code, hop, thing in zip(codes, self.table.next_hops(codes), things, strict=True):
             if low <= code < high or (not high and contains(self.firm, code)):
                 ours.append(thing)
-                continue
-            hop = None if self.unsettled and contains(self.unsettled, code) else table.next_hop(code)
-            others.setdefault(hop, []).append(thing)
+            else:
+                to = None if unsettled and contains(unsettled, code) else hop
+                others.setdefault(to, []).append(thing)
         return ours, others
 
     def route(self, tract: Tract, deliver: Callable[[Tract], None], branch: Callable[[Tract], Message | None]) -> None:

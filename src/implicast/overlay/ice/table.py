@@ -4,7 +4,7 @@ A table is made from the atlas whenever that changes, and not changed itself. It
 dimensions only, whatever the number of peers (thesis section 7.2).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,8 @@ from implicast.space.tract import Tract
 Rows = npt.NDArray[np.int64]
 NAMES = 1 << 31
 """Addresses below it can be written on a sheet."""
+HANDFUL = 4
+"""So many codes are worth an array."""
 UNKNOWN_US = 50_000.0
 """Latency assumed of a neighbour that has not been measured yet."""
 
@@ -45,6 +47,16 @@ class Table:
         if name < 0:
             return None
         return name if self.named else self.owners[name]
+
+    def next_hops(self, codes: Sequence[int]) -> list[Address | None]:
+        """`next_hop` of many codes: half a microsecond each instead of two, from a handful on."""
+        if len(codes) < HANDFUL:
+            return [self.next_hop(code) for code in codes]
+        sheet = self.sheet if self.sheet is not None else self._lay_out()
+        names = kernels.hops_by_sheet(sheet, self.owns, np.array(codes, np.int64)).tolist()
+        if self.named:
+            return [name if name >= 0 else None for name in names]
+        return [self.owners[name] if name >= 0 else None for name in names]
 
     def _lay_out(self) -> npt.NDArray[np.int32]:
         names = self.owners if self.named else range(len(self.owners))
