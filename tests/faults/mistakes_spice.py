@@ -11,6 +11,8 @@ from implicast.world.faults import Faults
 
 SMALL = {"peers": 24, "casts": 115, "faults": Faults(loss=0.02), "network": "flat", "strict": False}
 LOSSY = {**SMALL, "faults": Faults(loss=0.05, duplicate=0.05)}
+LOW = {"storage_limit": 4, "frequency_limit": 0.08, "rate_s": 10.0, "deepest_level": 1}
+"""Limits so low that registries spread, are drawn together, raised and lowered all the time."""
 CRASHES = "deed=5:crash:3,deed=6:crash:7,deed=12:crash:11,deed=25:crash:15,deed=26:crash:19"
 FLUX = "joins=6,leaves=6,over_s=30"
 
@@ -188,6 +190,7 @@ MISTAKES = (
         says="would not find",
         churn=FLUX,
         changes=SMALL,
+        parameters=LOW,
     ),
     Mistake(
         "opened before all is covered",
@@ -197,7 +200,7 @@ MISTAKES = (
         says="missing",
         churn=CRASHES,
         changes=SMALL,
-        parameters={"frequency_limit": 0.0},
+        parameters={"storage_limit": 4, "frequency_limit": 0.0},
     ),
     Mistake(
         "ready before anything was copied",
@@ -207,6 +210,7 @@ MISTAKES = (
         says="would not find",
         churn=FLUX,
         changes=SMALL,
+        parameters=LOW,
     ),
     Mistake(
         "replicas are not told of newcomers",
@@ -216,5 +220,6 @@ MISTAKES = (
         says="missing",
         churn="deed=60:join:24,deed=61:join:25,deed=62:join:26",
         changes={**SMALL, "casts": 150},
+        parameters=LOW,
     ),
 )

@@ -1,7 +1,12 @@
 """Living SPICE through the scenes in which earlier versions of its rules failed, each judged from outside."""
 
+from dataclasses import replace
+
 import pytest
 from spice_scenes import Spite, cut_links, draws, nothing, play, scenario, twins
+
+from implicast.casting.designs import design
+from implicast.world.campaign import check, scenario_of
 
 SCENES = {
     "calm": ("drift=0.001", nothing),
@@ -50,6 +55,27 @@ def levels(monkeypatch, seeds):
         restless = {"frequency_limit": 0.06, "rate_s": 4.0, "deepest_level": 1}
         found = play(monkeypatch, scenario(seed, "joins=4,leaves=3,crashes=2", **restless), nothing)
         assert not found.reasons, (seed, found.reasons)
+
+
+LOW = {"storage_limit": 4, "frequency_limit": 0.08, "rate_s": 10.0, "deepest_level": 1}
+"""Limits so low that registries spread, are drawn together, raised and lowered all the time."""
+
+
+def restless(numbers, seed=1):
+    """Scenarios of a campaign with low limits; what was wrong with them."""
+    drawn = (scenario_of(design("spice-unloaded"), seed, number) for number in numbers)
+    findings = (check(replace(each, parameters={**each.parameters, **LOW})) for each in drawn)
+    return [(one.reasons[:3], one.scenario.command()) for one in findings if one.reasons]
+
+
+def test_random_change_meets_restless_registries():
+    assert not restless((3, 13))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+def test_random_change_meets_restless_registries_five_hundred_times():
+    assert not restless(range(500), seed=7)
 
 
 @pytest.mark.long

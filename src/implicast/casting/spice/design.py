@@ -120,7 +120,7 @@ LIFE = (
     Parameter("alive", False, "bear joins, leaves, crashes, loss and partitions: heirs, leases, confirmations"),
     Parameter("hello_s", 12.0, "how often neighbours greet each other (alive); repair takes about twice as long", 0.5,
               600, unit="s"),
-    Parameter("lease_s", 900.0, "a registration that is not renewed for so long is forgotten (alive)", 10, 1e6,
+    Parameter("lease_s", 600.0, "a registration that is not renewed for so long is forgotten (alive)", 10, 1e6,
               unit="s"),
 )  # fmt: skip
 SURVIVES = frozenset({"joins", "leaves", "crashes", "loss", "partitions", "freezes"})
@@ -174,8 +174,7 @@ DESIGNS = (
         parameters=SURFACE + LIFE + RELIEF,
         objections=objections,  # type: ignore[arg-type]
         survives=SURVIVES,
-        # Limits so low that campaigns meet spreading, drawing together, raising and lowering all the time.
-        alive={"alive": True, "storage_limit": 4, "frequency_limit": 0.08, "rate_s": 10.0, "deepest_level": 1},
+        alive={"alive": True},
         quick=QUICK,
         patience=PATIENCE,
     ),

@@ -129,15 +129,14 @@ class Keeper(Member, parts={"surface": LivingIce}):
         return tuple(self._packed(tract))
 
     def _packed(self, tract: Tract) -> Iterator[Item]:
+        closed = [key for key, registry in self._registries() if registry.closed]
+        for key in dict.fromkeys([*closed, *self.closing]):
+            if intersect(part := self.closed_soon(key), tract):
+                yield closed_item(key, part)
         for key, registry in self._registries():
-            if (registry.closed or key in self.closing) and intersect(closed := self.closed_soon(key), tract):
-                yield closed_item(key, closed)
             for held in registry.records.values():
                 if contains(tract, held.home):
                     yield record_item(key, held)
-        for key in self.closing:
-            if key not in self.registries and intersect(closed := self.closed_soon(key), tract):
-                yield closed_item(key, closed)
         for tag, header in {**self.headers, **self.aims}.items():
             if contains(tract, address_of(tag)):
                 yield header_item(tag, header)

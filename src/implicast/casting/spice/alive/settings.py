@@ -45,7 +45,7 @@ class LivingSettings:
     """Casts per second at one root beyond which the level is raised; 0: never."""
     rate_us: int = 0
     """The window in which casts are counted."""
-    lease_us: int = 900_000_000
+    lease_us: int = 600_000_000
     """A record that was not renewed for so long is forgotten; renewals come three times as often."""
     life: Life = field(default_factory=Life)
 
