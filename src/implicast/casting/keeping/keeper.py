@@ -14,119 +14,37 @@ A newcomer claims from its right neighbour what it now answers for and is silent
 makes sure that its right neighbour has everything. Left out: summaries finer than one per node.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-
+from implicast.casting.keeping.comparing import Comparing
 from implicast.casting.keeping.messages import (
     BEQUEST,
     CLAIMED,
-    OFFER,
-    REPLY,
     ClaimLate,
     ClaimRows,
-    Compare,
     Copy,
     LaidAt,
     Lay,
     Renew,
     Renewed,
-    Return,
-    Returned,
     Row,
-    Rows,
     RowsTaken,
-    Summary,
     SyncRound,
-    SyncSoon,
 )
-from implicast.casting.keeping.rows import KeptRows
-from implicast.casting.keeping.settings import KeepingSettings
 from implicast.language.target import Scalar
-from implicast.overlay.chord import LivingChord, Tenant
 from implicast.overlay.links import Ref
+from implicast.overlay.links.refs import lies_between
 from implicast.overlay.links.state import IN, OUT
-from implicast.peer.contract import Address, Host, Message, Part, handles
-from implicast.space.ring import up_to
+from implicast.peer.contract import Address, Message, handles
 
-ROWS_PER_MESSAGE = 500
-"""Entries in one message."""
-SOON_US = 300_000
-"""A change of neighbours is followed by a comparison after this."""
-VOUCHED_MAX = 64
-"""Ranges of which one remembers when their owners last vouched for them."""
 CLAIM_US = 1_500_000
 """Patience with a neighbour that was asked for an estate or given one; jittered by half."""
 CLAIMS_MAX = 8
 """Attempts to claim or to bequeath; then a newcomer begins with what it has, a leaver goes: comparing does the rest."""
 
-KeyOf = Callable[[str, Scalar], int]
 
-
-class Keeper(Part, Tenant):
+class Keeper(Comparing):
     """One peer's share of all lists."""
 
-    __slots__ = (
-        "_going",
-        "_look_us",
-        "_looked_through",
-        "_parts",
-        "_soon",
-        "_tries",
-        "_vouched_us",
-        "chord",
-        "floor_key",
-        "is_ready",
-        "joined",
-        "key_of",
-        "lacks",
-        "laid",
-        "left_ring",
-        "rows",
-        "settings",
-    )  # fmt: skip
-
-    def __init__(
-        self, address: Address, host: Host, chord: LivingChord, key_of: KeyOf, settings: KeepingSettings
-    ) -> None:
-        super().__init__(address, host)
-        self.chord, self.key_of, self.settings = chord, key_of, settings
-        chord.tenant = self
-        self.rows = KeptRows()
-        self.joined: Callable[[], None] = lambda: None
-        self.left_ring: Callable[[], None] = lambda: None
-        self.laid: Callable[[LaidAt], None] = lambda laid: None
-        self.lacks: Callable[[int, int], None] = lambda low, high: None
-        self.is_ready = False
-        """Whether this node has what it answers for."""
-        self.floor_key = chord.table.own
-        """It has everything of (floor, own]; the whole circle when they are equal."""
-        self._parts: set[int] = set()
-        self._vouched_us: dict[tuple[int, int], int] = {}
-        self._looked_through = (0, 0)
-        self._look_us = self._tries = 0
-        self._going = self._soon = False
-
-    # Where this node stands
-
-    @property
-    def _own(self) -> int:
-        return self.chord.table.own
-
-    def _low(self) -> int:
-        """It answers for (low, own]."""
-        table = self.chord.table
-        return (table.own - table.span) & table.mask
-
-    def _copies_low(self) -> int:
-        """It keeps copies down to here: of so many left neighbours."""
-        lefts = self.chord.ring.lefts
-        beyond = lefts[self.settings.copies].key if len(lefts) > self.settings.copies else self._own
-        assert isinstance(beyond, int), "Chord's keys are identifiers"
-        return beyond
-
-    def _is_further(self, low: int, other: int) -> bool:
-        """Whether (low, own] is more than (other, own]."""
-        mask = self.chord.table.mask
-        return (self._own - low - 1) & mask > (self._own - other - 1) & mask
+    __slots__ = ()
 
     # Coming, staying, going
 
@@ -134,6 +52,7 @@ class Keeper(Part, Tenant):
         """Be part of a ring that has stood for long, with nothing kept yet."""
         self.is_ready = True
         self.floor_key = self._copies_low()
+        self._lefts = self.chord.ring.lefts
         self.chord.stand()
         self.host.after(int(self.host.rng.random() * self.settings.sync_us), SyncRound(self.chord.ring.me.life))
 
@@ -147,13 +66,14 @@ class Keeper(Part, Tenant):
         ring = self.chord.ring
         self._tries += 1
         if ring.right == ring.me or self._tries > CLAIMS_MAX:
-            self._begin_serving()
+            self.begin_serving()
             return
         self._try_again_later()
         self.host.send(ring.right.address, ClaimRows(ring.me, self._low()))
 
-    def _begin_serving(self) -> None:
+    def begin_serving(self) -> None:
         self.is_ready = True
+        self._lefts = self.chord.ring.lefts
         self.floor_key = self._low()
         self.joined()
         self._sync_soon()
@@ -214,6 +134,7 @@ class Keeper(Part, Tenant):
         """Neighbours have changed: what is answered for, and of whom copies are kept."""
         if not self.is_ready:
             return
+        self._notice_deaths()
         if self._is_further(self.floor_key, beyond := self._copies_low()):
             self.floor_key = beyond  # copies from further away do not come here any more
         low = self._low()
@@ -221,6 +142,17 @@ class Keeper(Part, Tenant):
             before, self.floor_key = self.floor_key, low
             self.lacks(low, before)
         self._sync_soon()
+
+    def _notice_deaths(self) -> None:
+        """Left neighbours that fell silent, now that the ring is repaired behind them."""
+        ring, before = self.chord.ring, self._lefts
+        self._lefts = ring.lefts
+        for ref in before:
+            if ref not in ring.lefts and lies_between(ring.left, ref, ring.me) and self._fell_silent(ref):
+                self.died(ref.address)
+
+    def _fell_silent(self, ref: Ref) -> bool:
+        return self.chord.ring.detector is not None and self.chord.ring.detector.is_suspect(ref)
 
     # Laying
 
@@ -231,6 +163,7 @@ class Keeper(Part, Tenant):
         own = self.own_values(lay.attribute, lay.low, lay.high)
         rows = tuple(Row(key, (lay.shelf, lay.attribute, value), lay.name, lay.stamp, lay.packed) for key, value in own)
         last = own[-1][1]
+        self.lives(lay.origin)
         if self._take(rows):
             me = self.chord.ring.me
             self._copy_on(Copy(me, rows, self.settings.copies, lay.origin, lay.serial, lay.low, last))
@@ -264,13 +197,9 @@ class Keeper(Part, Tenant):
             found.append((key, value))
         return found
 
-    def _take(self, rows: Iterable[Row]) -> bool:
-        now_us = self.host.now_us
-        refused = [row for row in rows if not self.rows.take(row, now_us)]
-        return not refused
-
     @handles(Copy)
     def on_copy(self, sender: Address, copy: Copy) -> None:
+        self.lives(copy.origin)
         if self.chord.ring.state == IN and copy.by != self.chord.ring.me and self._take(copy.rows):
             self._copy_on(Copy(copy.by, copy.rows, copy.more - 1, copy.origin, copy.serial, copy.low, copy.high))
 
@@ -304,141 +233,3 @@ class Keeper(Part, Tenant):
             return False
         entry.heard_us = self.host.now_us
         return True
-
-    # Comparing
-
-    def _next_sync(self) -> None:
-        wait_us = int(self.settings.sync_us * (0.5 + self.host.rng.random()))
-        self.host.after(wait_us, SyncRound(self.chord.ring.me.life))
-
-    def _sync_soon(self) -> None:
-        if not self._soon:
-            self._soon = True
-            self.host.after(int(SOON_US * (0.5 + self.host.rng.random())), SyncSoon(self.chord.ring.me.life))
-
-    @handles(SyncSoon)
-    def on_sync_soon(self, alarm: SyncSoon) -> None:
-        self._soon = False
-        self._sync()
-        self._ask_for_summaries()
-
-    def _ask_for_summaries(self) -> None:
-        """Whoever has come near enough to keep copies here may not know."""
-        if self.is_ready and self._is_further(self._copies_low(), self.floor_key):
-            for ref in self.chord.ring.lefts[: self.settings.copies]:
-                self.host.send(ref.address, Compare())
-
-    @handles(Compare)
-    def on_compare(self, sender: Address, compare: Compare) -> None:
-        if self.chord.ring.state == IN:
-            self._sync_soon()
-
-    @handles(SyncRound)
-    def on_sync_round(self, alarm: SyncRound) -> None:
-        if alarm.life == self.chord.ring.me.life and self.chord.ring.state == IN:
-            self._next_sync()
-            self._sync()
-            self._ask_for_summaries()
-            self._return_what_is_not_ours()
-
-    def _sync(self) -> None:
-        ring = self.chord.ring
-        if ring.state == IN and self.is_ready and ring.right != ring.me and self.settings.copies:
-            low = self._low()
-            summary = Summary(ring.me, low, *self.rows.summary(low, self._own), self.settings.copies)
-            self.host.send(ring.right.address, summary)
-
-    @handles(Summary)
-    def on_summary(self, sender: Address, summary: Summary) -> None:
-        ring = self.chord.ring
-        if ring.state != IN or summary.by == ring.me:
-            return
-        high = summary.by.key
-        assert isinstance(high, int), "Chord's keys are identifiers"
-        if self.rows.summary(summary.low, high) == (summary.count, summary.total):
-            self._vouched(summary.low, high)
-        else:
-            self._send_rows(summary.by, OFFER, summary.low, high)
-        if summary.more > 1 and ring.right not in (ring.me, summary.by):
-            onward = Summary(summary.by, summary.low, summary.count, summary.total, summary.more - 1)
-            self.host.send(ring.right.address, onward)
-
-    def _vouched(self, low: int, high: int) -> None:
-        """What is kept of (low, high] is what its owner keeps: it vouches for it. Noted a few times per lease."""
-        now_us = self.host.now_us
-        if self._vouched_us.get((low, high), 0) + self.settings.lease_us // 10 <= now_us:
-            self._vouched_us[low, high] = now_us
-            if len(self._vouched_us) > VOUCHED_MAX:
-                del self._vouched_us[next(iter(self._vouched_us))]
-            for entry in self.rows.within(low, high):
-                if not self.chord.owns(entry.row.key):
-                    entry.heard_us = now_us
-        joins = high == self.floor_key or up_to(self.floor_key, high, self._own)
-        if self.is_ready and joins and self._is_further(low, self.floor_key):
-            self.floor_key = low
-
-    def _send_rows(self, to: Ref, kind: int, low: int, high: int) -> None:
-        rows = [entry.row for entry in self.rows.within(low, high)]
-        parts = max(1, -(-len(rows) // ROWS_PER_MESSAGE))
-        for part in range(parts):
-            chunk = tuple(rows[part * ROWS_PER_MESSAGE : (part + 1) * ROWS_PER_MESSAGE])
-            self.host.send(to.address, Rows(self.chord.ring.me, kind, low, high, part, parts, chunk))
-
-    @handles(Rows)
-    def on_rows(self, sender: Address, rows: Rows) -> None:
-        if self.chord.ring.state != IN:
-            return
-        self._take(rows.rows)
-        if rows.kind == OFFER and rows.part == rows.parts - 1:
-            self._send_rows(rows.by, REPLY, rows.low, rows.high)
-        elif rows.kind == BEQUEST and rows.part == rows.parts - 1:
-            self.host.send(rows.by.address, RowsTaken())
-        elif rows.kind == CLAIMED and not self.is_ready:
-            self._parts.add(rows.part)
-            if len(self._parts) == rows.parts:
-                self._begin_serving()
-
-    # Returning
-
-    def _return_what_is_not_ours(self) -> None:
-        """Also forgets what is over. Nothing has to be looked through again while nothing changes."""
-        beyond, now_us = self._copies_low(), self.host.now_us
-        seen = (self.rows.changes, beyond)
-        if not self.is_ready or (seen == self._looked_through and now_us < self._look_us):
-            return
-        self._look_us = now_us + self.settings.lease_us // 10
-        self.rows.expire(now_us, self.settings.lease_us)
-        self._looked_through = (self.rows.changes, beyond)
-        if beyond == self._own:
-            return
-        strays = [entry.row for entry in self.rows.entries() if not up_to(beyond, entry.row.key, self._own)]
-        strays.sort(key=lambda row: row.key)
-        if strays:
-            self._looked_through = (0, 0)
-            self._send_back(Return(strays[0].key, tuple(strays[:ROWS_PER_MESSAGE]), self.address))
-
-    def _send_back(self, back: Return) -> None:
-        if not self.chord.pass_on(back.key, back):
-            self.on_return(self.address, back)
-
-    @handles(Return)
-    def on_return(self, sender: Address, back: Return) -> None:
-        if self.chord.pass_on(back.key, back, sender) or not self.is_ready:
-            return
-        self._take(row for row in back.rows if self.chord.owns(row.key))
-        if back.origin != self.address:
-            self.host.send(back.origin, Returned(self._low(), self._own))
-        rest = tuple(row for row in back.rows if not self.chord.owns(row.key))
-        if rest:
-            self._send_back(Return(rest[0].key, rest, back.origin))
-
-    @handles(Returned)
-    def on_returned(self, sender: Address, returned: Returned) -> None:
-        beyond = self._copies_low()
-        if beyond != self._own:
-            theirs = (entry.row for entry in self.rows.within(returned.low, returned.high))
-            self.rows.drop([row for row in theirs if not up_to(beyond, row.key, self._own)])
-
-    def held(self) -> Iterator[Row]:
-        """Everything that is kept here."""
-        return (entry.row for entry in self.rows.entries())

@@ -1,13 +1,16 @@
-"""Tells everybody that some lists are lost with all their copies, so that those who were in them lay them again.
+"""Tells everybody what only one node can notice: that some lists are lost, or that somebody seems to be dead.
 
-Along fingers, each node telling those up to the next: n messages, each confirmed and repeated. Said three times over,
-for a node that died in between takes those behind it along. This happens only when a node and all keepers of its copies
-die within one comparison, or when a partition takes them away together.
+Along fingers, each node telling those up to the next: n messages, each confirmed and repeated.
+
+- *Lack*: a node inherits keys of which it has no copies, for their keeper and all its copies died together. Those who
+  were in these lists lay them again. Said three times over, for a node that dies meanwhile takes those behind it along.
+- *Death*: a node has repaired the ring where its left neighbour fell silent. It may be wrong, so nobody believes it:
+  whoever keeps entries of that one asks it itself (`mourning.py`).
 """
 
 from collections.abc import Callable
 
-from implicast.casting.keeping.messages import Lack, LackHeard, LackLate
+from implicast.casting.keeping.messages import Death, Lack, LackHeard, LackLate
 from implicast.overlay.chord import LivingChord
 from implicast.overlay.links import Ref
 from implicast.overlay.links.state import IN
@@ -18,10 +21,12 @@ REPEAT_US = 2_000_000
 REPEATS_MAX = 4
 """Attempts to tell one node."""
 SAYINGS = 3
-"""How often a lack is said, at growing pauses."""
+"""How often a lack is said."""
 SAYING_US = 6_000_000
-KNOWN_MAX = 256
-"""Lacks remembered as heard."""
+KNOWN_MAX = 1024
+"""Words remembered as heard."""
+SAYINGS_MAX = 64
+"""Lacks that are still to be said again; further ones are said once."""
 UNHEARD_MAX = 1024
 """Words that await confirmation; further ones are said once."""
 
@@ -29,52 +34,66 @@ UNHEARD_MAX = 1024
 class Lacking(Part):
     """One peer's part in telling all."""
 
-    __slots__ = ("_armed", "_known", "_sayings", "_unheard", "chord", "heed")
+    __slots__ = ("_armed", "_known", "_sayings", "_unheard", "chord", "heed", "mourn")
 
-    def __init__(self, address: Address, host: Host, chord: LivingChord, heed: Callable[[int, int], None]) -> None:
-        """`heed(low, high)`: lay again what this peer has there."""
+    def __init__(
+        self, address: Address, host: Host, chord: LivingChord, heed: Callable[[int, int], None],
+        mourn: Callable[[Address], None],
+    ) -> None:  # fmt: skip
+        """`heed(low, high)`: lay again what this peer has there. `mourn(who)`: it may be dead."""
         super().__init__(address, host)
-        self.chord, self.heed = chord, heed
-        self._known: dict[tuple[int, int, int], None] = {}
-        self._unheard: dict[tuple[Address, int, int], tuple[Lack, int]] = {}
+        self.chord, self.heed, self.mourn = chord, heed, mourn
+        self._known: dict[tuple[int, object, int], None] = {}
+        self._unheard: dict[tuple[Address, int, int], tuple[Lack | Death, int]] = {}
         self._sayings: list[tuple[int, int, int, int]] = []
         self._armed = False
 
     def announce(self, low: int, high: int) -> None:
-        self._say(low, high)
-        if len(self._sayings) < KNOWN_MAX:
+        self._hear(Lack(self.host.now_us, low, high, self.chord.table.own))
+        if len(self._sayings) < SAYINGS_MAX:
             self._sayings.append((self.host.now_us + SAYING_US, low, high, SAYINGS - 1))
         self._arm()
 
-    def _say(self, low: int, high: int) -> None:
-        self._hear(Lack(self.host.now_us, low, high, self.chord.table.own))
+    def announce_death(self, who: Address) -> None:
+        self._hear(Death(self.host.now_us, who, self.chord.table.own))
 
-    def _hear(self, lack: Lack) -> None:
-        name = (lack.serial, lack.low, lack.high)
-        if name not in self._known:
-            self._known[name] = None
-            if len(self._known) > KNOWN_MAX:
-                del self._known[next(iter(self._known))]
-            self.heed(lack.low, lack.high)
-            self._tell_others(lack)
+    def _hear(self, word: Lack | Death) -> None:
+        about = (word.serial, word.low, word.high) if isinstance(word, Lack) else (word.serial, word.who, 0)
+        if about in self._known:
+            return
+        self._known[about] = None
+        if len(self._known) > KNOWN_MAX:
+            del self._known[next(iter(self._known))]
+        if isinstance(word, Lack):
+            self.heed(word.low, word.high)
+        else:
+            self.mourn(word.who)
+        self._tell_others(word)
 
-    def _tell_others(self, lack: Lack) -> None:
+    def _tell_others(self, word: Lack | Death) -> None:
         """Each finger up to the limit is told to tell those up to the next."""
         own = self.chord.table.own
-        told = [ref for ref in self.chord.table.fingers() if between(own, _key(ref), lack.limit)]
-        limits = [_key(ref) for ref in told[1:]] + [lack.limit]
+        told = [ref for ref in self.chord.table.fingers() if between(own, _key(ref), word.limit)]
+        limits = [_key(ref) for ref in told[1:]] + [word.limit]
         for ref, limit in zip(told, limits, strict=False):
-            word = Lack(lack.serial, lack.low, lack.high, limit)
+            onward = _up_to(word, limit)
             if len(self._unheard) < UNHEARD_MAX:
-                self._unheard[ref.address, lack.serial, limit] = (word, REPEATS_MAX)
-            self.host.send(ref.address, word)
+                self._unheard[ref.address, word.serial, limit] = (onward, REPEATS_MAX)
+            self.host.send(ref.address, onward)
         self._arm()
 
     @handles(Lack)
     def on_lack(self, sender: Address, lack: Lack) -> None:
+        self._on_word(sender, lack)
+
+    @handles(Death)
+    def on_death(self, sender: Address, death: Death) -> None:
+        self._on_word(sender, death)
+
+    def _on_word(self, sender: Address, word: Lack | Death) -> None:
         if self.chord.ring.state == IN:
-            self.host.send(sender, LackHeard(lack.serial, lack.limit))
-            self._hear(lack)
+            self.host.send(sender, LackHeard(word.serial, word.limit))
+            self._hear(word)
 
     @handles(LackHeard)
     def on_lack_heard(self, sender: Address, heard: LackHeard) -> None:
@@ -88,19 +107,30 @@ class Lacking(Part):
     @handles(LackLate)
     def on_lack_late(self, alarm: LackLate) -> None:
         self._armed = False
-        now_us, due = self.host.now_us, self._sayings
-        self._sayings = [(2 * at - now_us + SAYING_US if at <= now_us else at, low, high, left - (at <= now_us))
-                         for at, low, high, left in due if left > (at <= now_us)]  # fmt: skip
         for name, (word, left) in list(self._unheard.items()):
             if left:
                 self._unheard[name] = (word, left - 1)
                 self.host.send(name[0], word)
             else:
                 del self._unheard[name]
-        for at, low, high, _ in due:
-            if at <= now_us and self.chord.ring.state == IN:
-                self._say(low, high)
+        self._say_again()
         self._arm()
+
+    def _say_again(self) -> None:
+        now_us = self.host.now_us
+        due = [saying for saying in self._sayings if saying[0] <= now_us]
+        self._sayings = [saying for saying in self._sayings if saying[0] > now_us]
+        for _, low, high, left in due:
+            if self.chord.ring.state == IN:
+                self._hear(Lack(now_us, low, high, self.chord.table.own))
+            if left > 1:
+                self._sayings.append((now_us + 2 * SAYING_US, low, high, left - 1))
+
+
+def _up_to(word: Lack | Death, limit: int) -> Lack | Death:
+    if isinstance(word, Lack):
+        return Lack(word.serial, word.low, word.high, limit)
+    return Death(word.serial, word.who, limit)
 
 
 def _key(ref: Ref) -> int:

@@ -14,7 +14,8 @@ from implicast.casting.keeping.asking import Asking, Question
 from implicast.casting.keeping.keeper import Keeper
 from implicast.casting.keeping.lacking import Lacking
 from implicast.casting.keeping.laying import Layings, Piece
-from implicast.casting.keeping.messages import KEEPING_KINDS, Deliver
+from implicast.casting.keeping.messages import KEEPING_KINDS, Deliver, Row
+from implicast.casting.keeping.mourning import Mourning
 from implicast.casting.keeping.settings import KeepingSettings
 from implicast.casting.reliable import Got, Hops
 from implicast.language.parameters import Parameter, Parameters
@@ -63,11 +64,12 @@ class LivingMember(
     parts={
         "links": Links, "detector": Detector, "chord": LivingChord, "keeper": Keeper, "layings": Layings,
         "asking": Asking, "hops": Hops, "lacking": Lacking,
+        "mourning": Mourning,
     },
 ):  # fmt: skip
     """Ring, fingers, lists with copies; joining and leaving."""
 
-    __slots__ = ("asking", "chord", "detector", "hops", "inbox", "keeper", "lacking", "layings", "links")
+    __slots__ = ("asking", "chord", "detector", "hops", "inbox", "keeper", "lacking", "layings", "links", "mourning")
 
     def __init__(self, address: Address, host: Host, seed: int, parameters: Parameters) -> None:
         super().__init__(address, host)
@@ -85,10 +87,11 @@ class LivingMember(
         self.layings = Layings(address, host, self.keeper, lease_us // RENEWALS, self._laid)
         self.asking = Asking(address, host, self.keeper, self.found)
         self.hops = self.asking.hops
-        self.lacking = Lacking(address, host, self.chord, self.layings.heed)
+        self.mourning = Mourning(address, host, self.keeper, self.owner_of)
+        self.lacking = Lacking(address, host, self.chord, self.layings.heed, self.mourning.doubt)
         self.keeper.joined = lambda: host.deliver(Joined())
         self.keeper.left_ring = lambda: host.deliver(Left())
-        self.keeper.lacks = self.lacking.announce
+        self.keeper.lacks, self.keeper.died = self.lacking.announce, self.lacking.announce_death
         self.inbox = Inbox(self)
 
     # What a design says
@@ -96,6 +99,10 @@ class LivingMember(
     @abstractmethod
     def key_of(self, attribute: str, value: Scalar) -> int:
         """Where the list of a value belongs."""
+
+    def owner_of(self, row: Row) -> Address:
+        """Whose entry this is."""
+        return row.name
 
     @abstractmethod
     def entries(self, description: Description) -> list[Piece]:

@@ -140,6 +140,22 @@ class Lack(Message):
     limit: int
 
 
+class Death(Message):
+    """My left neighbour `who` seems to be dead: whoever keeps entries of its may ask it. To all nodes up to `limit`."""
+
+    serial: int
+    who: Address
+    limit: int
+
+
+class Still(Message):
+    """I keep entries of yours: are you there?"""
+
+
+class Here(Message):
+    """I am."""
+
+
 class LackHeard(Message):
     """I know, and tell those for whom you told me to."""
 
@@ -226,6 +242,12 @@ class ClaimLate(Message):
     life: int
 
 
+class DoubtRound(Message):
+    """Rings when those who are said to be dead should have answered."""
+
+    upkeep: ClassVar[bool] = True
+
+
 class LackLate(Message):
     """Rings while not everybody has confirmed to know of a lack."""
 
@@ -234,5 +256,5 @@ class LackLate(Message):
 
 KEEPING_KINDS: tuple[type, ...] = (
     Lay, Copy, LaidAt, Renew, Renewed, Summary, Compare, Rows, ClaimRows, RowsTaken, Return, Returned, Lack, LackHeard,
-    Ask, Told, Deliver, Matched,
+    Death, Still, Here, Ask, Told, Deliver, Matched,
 )  # fmt: skip

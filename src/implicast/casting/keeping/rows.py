@@ -2,7 +2,7 @@
 
 Which of two words about an entry is newer is decided by its stamp, given by whoever the entry speaks of; of equal
 stamps the removal wins. So copies can meet in any order and any number of times, and old ones never come back: a
-removal is remembered for longer than any copy that nobody vouches for.
+removal is remembered for longer than freezes and partitions last.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,8 +16,9 @@ ROWS_MAX = 1_000_000
 """Entries that one node keeps; further ones are refused, and their owners ask again."""
 SUMMARIES_MAX = 16
 """Ranges whose sums are remembered."""
-REMEMBERED_LEASES = 3
-"""A removal is remembered for so many leases after it was last spoken of."""
+REMEMBERED_US = 25_000_000
+"""A removal is remembered for so long after it was last spoken of: longer than the freezes and partitions from which an
+old copy may come back. One that comes later is told of casts in vain, and forgotten after a lease."""
 
 
 @dataclass(slots=True)
@@ -45,7 +46,7 @@ class KeptRows:
         entries = self._slots.get(row.slot)
         known = entries.get(row.name) if entries is not None else None
         if known is not None and (known.row.stamp, not known.row.packed) >= (row.stamp, not row.packed):
-            if known.row.stamp == row.stamp:
+            if known.row.stamp == row.stamp and row.packed:
                 known.heard_us = now_us
             return True
         if known is None and self.count >= ROWS_MAX:
@@ -69,6 +70,10 @@ class KeptRows:
         """The entries of a list that are in force."""
         return [entry.row for entry in self._slots.get(slot, {}).values() if entry.row.packed]
 
+    def is_news(self, row: Row) -> bool:
+        """Whether a row from a copy says something: a removal of what is not known does not."""
+        return bool(row.packed) or self.get(row.slot, row.name) is not None
+
     def entries(self) -> Iterator[Entry]:
         for entries in self._slots.values():
             yield from entries.values()
@@ -81,10 +86,11 @@ class KeptRows:
         return [entry for entry in self.entries() if (high - entry.row.key) & mask <= span]
 
     def summary(self, low: int, high: int) -> tuple[int, int]:
-        """How many there are, and a sum over their digests: equal sums, equal entries."""
+        """How many are in force, and a sum over their digests: equal sums, equal entries. Removals do not count: they
+        are forgotten here and there at different times, and would else be told each other for ever."""
         known = self._summaries.get((low, high))
         if known is None:
-            marks = [entry.mark for entry in self.within(low, high)]
+            marks = [entry.mark for entry in self.within(low, high) if entry.row.packed]
             known = self._summaries[low, high] = len(marks), sum(marks) & (1 << 64) - 1
             if len(self._summaries) > SUMMARIES_MAX:
                 del self._summaries[next(iter(self._summaries))]
@@ -101,12 +107,12 @@ class KeptRows:
 
     def expire(self, now_us: int, lease_us: int) -> None:
         """Entries that nobody renewed for a lease become removals; removals are forgotten in the end."""
-        over_us, forgotten_us = now_us - lease_us, now_us - REMEMBERED_LEASES * lease_us
-        for entry in [entry for entry in self.entries() if entry.heard_us < over_us]:
+        over_us, forgotten_us = now_us - lease_us, now_us - REMEMBERED_US
+        for entry in list(self.entries()):
             row = entry.row
-            if row.packed:
+            if row.packed and entry.heard_us < over_us:
                 self.take(Row(row.key, row.slot, row.name, row.stamp, b""), now_us)
-            elif entry.heard_us < forgotten_us:
+            elif not row.packed and entry.heard_us < forgotten_us:
                 self.drop([row])
 
     def clear(self) -> None:

@@ -13,7 +13,7 @@ import msgspec
 from implicast.casting.designs import Plan
 from implicast.casting.inbox import Seen
 from implicast.casting.keeping import LivingMember, Piece, Question
-from implicast.casting.keeping.messages import Matched
+from implicast.casting.keeping.messages import Matched, Row
 from implicast.casting.pubsub.laying import PEERS, SUBSCRIBERS, Arrangement
 from implicast.casting.pubsub.placing import Span, spans_of
 from implicast.casting.pubsub.publishing import matching, names_of
@@ -56,6 +56,9 @@ class LivingPubSub(LivingMember, Subscriber):
 
     def key_of(self, attribute: str, value: Scalar) -> int:
         return self.arrangement.hashing.key(attribute, value)
+
+    def owner_of(self, row: Row) -> Address:
+        return row.name if row.slot[0] == PEERS else _address.decode(row.packed)
 
     def leave(self) -> None:
         self.subscriptions, self.terms = {}, {}

@@ -1,0 +1,266 @@
+"""Comparing copies: what a node answers for, and what its right neighbours keep of it, become the same.
+
+A summary goes along the right neighbours. Whoever has something else sends all it has of it and gets all the other has:
+both know the newest word about each entry afterwards. What is kept where it does not belong is returned to whoever
+answers for it. `floor_key` is how far to the left this node has everything.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+
+from implicast.casting.keeping.messages import (
+    BEQUEST,
+    CLAIMED,
+    OFFER,
+    REPLY,
+    Compare,
+    LaidAt,
+    Return,
+    Returned,
+    Row,
+    Rows,
+    RowsTaken,
+    Summary,
+    SyncRound,
+    SyncSoon,
+)
+from implicast.casting.keeping.rows import REMEMBERED_US, KeptRows
+from implicast.casting.keeping.settings import KeepingSettings
+from implicast.language.target import Scalar
+from implicast.overlay.chord import LivingChord, Tenant
+from implicast.overlay.links import Ref
+from implicast.overlay.links.state import IN
+from implicast.peer.contract import Address, Host, Part, handles
+from implicast.space.ring import up_to
+
+ROWS_PER_MESSAGE = 500
+"""Entries in one message."""
+SOON_US = 300_000
+"""A change of neighbours is followed by a comparison after this."""
+VOUCHED_MAX = 64
+"""Ranges of which one remembers when their owners last vouched for them."""
+
+KeyOf = Callable[[str, Scalar], int]
+
+
+class Comparing(Part, Tenant):
+    """The entries of one node, and its share in keeping copies equal."""
+
+    __slots__ = (
+        "_going",
+        "_lefts",
+        "_look_us",
+        "_looked_through",
+        "_parts",
+        "_soon",
+        "_tries",
+        "_vouched_us",
+        "chord",
+        "died",
+        "floor_key",
+        "is_ready",
+        "joined",
+        "key_of",
+        "lacks",
+        "laid",
+        "left_ring",
+        "lives",
+        "rows",
+        "settings",
+        "takes",
+    )
+
+    def __init__(
+        self, address: Address, host: Host, chord: LivingChord, key_of: KeyOf, settings: KeepingSettings
+    ) -> None:
+        super().__init__(address, host)
+        self.chord, self.key_of, self.settings = chord, key_of, settings
+        chord.tenant = self
+        self.rows = KeptRows()
+        self.joined: Callable[[], None] = lambda: None
+        self.left_ring: Callable[[], None] = lambda: None
+        self.laid: Callable[[LaidAt], None] = lambda laid: None
+        self.lacks: Callable[[int, int], None] = lambda low, high: None
+        self.died: Callable[[Address], None] = lambda who: None
+        self.takes: Callable[[Row], bool] = lambda row: True
+        self.lives: Callable[[Address], None] = lambda who: None
+        self._lefts: tuple[Ref, ...] = ()
+        self.is_ready = False
+        """Whether this node has what it answers for."""
+        self.floor_key = chord.table.own
+        """It has everything of (floor, own]; the whole circle when they are equal."""
+        self._parts: set[int] = set()
+        self._vouched_us: dict[tuple[int, int], int] = {}
+        self._looked_through = (0, 0)
+        self._look_us = self._tries = 0
+        self._going = self._soon = False
+
+    # Where this node stands
+
+    @property
+    def _own(self) -> int:
+        return self.chord.table.own
+
+    def _low(self) -> int:
+        """It answers for (low, own]."""
+        table = self.chord.table
+        return (table.own - table.span) & table.mask
+
+    def _copies_low(self) -> int:
+        """It keeps copies down to here: of so many left neighbours."""
+        lefts = self.chord.ring.lefts
+        beyond = lefts[self.settings.copies].key if len(lefts) > self.settings.copies else self._own
+        assert isinstance(beyond, int), "Chord's keys are identifiers"
+        return beyond
+
+    def _is_further(self, low: int, other: int) -> bool:
+        """Whether (low, own] is more than (other, own]."""
+        mask = self.chord.table.mask
+        return (self._own - low - 1) & mask > (self._own - other - 1) & mask
+
+    def _take(self, rows: Iterable[Row]) -> bool:
+        now_us = self.host.now_us
+        refused = [row for row in rows if self.takes(row) and not self.rows.take(row, now_us)]
+        return not refused
+
+    # Comparing
+
+    def _next_sync(self) -> None:
+        wait_us = int(self.settings.sync_us * (0.5 + self.host.rng.random()))
+        self.host.after(wait_us, SyncRound(self.chord.ring.me.life))
+
+    def _sync_soon(self) -> None:
+        if not self._soon:
+            self._soon = True
+            self.host.after(int(SOON_US * (0.5 + self.host.rng.random())), SyncSoon(self.chord.ring.me.life))
+
+    @handles(SyncSoon)
+    def on_sync_soon(self, alarm: SyncSoon) -> None:
+        self._soon = False
+        self._sync()
+        self._ask_for_summaries()
+
+    def _ask_for_summaries(self) -> None:
+        """Whoever has come near enough to keep copies here may not know."""
+        if self.is_ready and self._is_further(self._copies_low(), self.floor_key):
+            for ref in self.chord.ring.lefts[: self.settings.copies]:
+                self.host.send(ref.address, Compare())
+
+    @handles(Compare)
+    def on_compare(self, sender: Address, compare: Compare) -> None:
+        if self.chord.ring.state == IN:
+            self._sync_soon()
+
+    @handles(SyncRound)
+    def on_sync_round(self, alarm: SyncRound) -> None:
+        if alarm.life == self.chord.ring.me.life and self.chord.ring.state == IN:
+            self._next_sync()
+            self._sync()
+            self._ask_for_summaries()
+            self._return_what_is_not_ours()
+
+    def _sync(self) -> None:
+        ring = self.chord.ring
+        if ring.state == IN and self.is_ready and ring.right != ring.me and self.settings.copies:
+            low = self._low()
+            summary = Summary(ring.me, low, *self.rows.summary(low, self._own), self.settings.copies)
+            self.host.send(ring.right.address, summary)
+
+    @handles(Summary)
+    def on_summary(self, sender: Address, summary: Summary) -> None:
+        ring = self.chord.ring
+        if ring.state != IN or summary.by == ring.me:
+            return
+        high = summary.by.key
+        assert isinstance(high, int), "Chord's keys are identifiers"
+        if self.rows.summary(summary.low, high) == (summary.count, summary.total):
+            self._vouched(summary.low, high)
+        else:
+            self._send_rows(summary.by, OFFER, summary.low, high)
+        if summary.more > 1 and ring.right not in (ring.me, summary.by):
+            onward = Summary(summary.by, summary.low, summary.count, summary.total, summary.more - 1)
+            self.host.send(ring.right.address, onward)
+
+    def _vouched(self, low: int, high: int) -> None:
+        """What is kept of (low, high] is what its owner keeps: it vouches for it. Noted a few times per lease."""
+        now_us = self.host.now_us
+        if self._vouched_us.get((low, high), 0) + self.settings.lease_us // 10 <= now_us:
+            self._vouched_us[low, high] = now_us
+            if len(self._vouched_us) > VOUCHED_MAX:
+                del self._vouched_us[next(iter(self._vouched_us))]
+            for entry in self.rows.within(low, high):
+                if not self.chord.owns(entry.row.key):
+                    entry.heard_us = now_us
+        joins = high == self.floor_key or up_to(self.floor_key, high, self._own)
+        if self.is_ready and joins and self._is_further(low, self.floor_key):
+            self.floor_key = low
+
+    def _send_rows(self, to: Ref, kind: int, low: int, high: int) -> None:
+        rows = [entry.row for entry in self.rows.within(low, high)]
+        parts = max(1, -(-len(rows) // ROWS_PER_MESSAGE))
+        for part in range(parts):
+            chunk = tuple(rows[part * ROWS_PER_MESSAGE : (part + 1) * ROWS_PER_MESSAGE])
+            self.host.send(to.address, Rows(self.chord.ring.me, kind, low, high, part, parts, chunk))
+
+    @handles(Rows)
+    def on_rows(self, sender: Address, rows: Rows) -> None:
+        if self.chord.ring.state != IN:
+            return
+        self._take(row for row in rows.rows if self.rows.is_news(row))
+        if rows.kind == OFFER and rows.part == rows.parts - 1:
+            self._send_rows(rows.by, REPLY, rows.low, rows.high)
+        elif rows.kind == BEQUEST and rows.part == rows.parts - 1:
+            self.host.send(rows.by.address, RowsTaken())
+        elif rows.kind == CLAIMED and not self.is_ready:
+            self._parts.add(rows.part)
+            if len(self._parts) == rows.parts:
+                self.begin_serving()
+
+    # Returning
+
+    def _return_what_is_not_ours(self) -> None:
+        """Also forgets what is over. Nothing has to be looked through again while nothing changes."""
+        beyond, now_us = self._copies_low(), self.host.now_us
+        seen = (self.rows.changes, beyond)
+        if not self.is_ready or (seen == self._looked_through and now_us < self._look_us):
+            return
+        self._look_us = now_us + min(self.settings.lease_us // 10, REMEMBERED_US)
+        self.rows.expire(now_us, self.settings.lease_us)
+        self._looked_through = (self.rows.changes, beyond)
+        if beyond == self._own:
+            return
+        strays = [entry.row for entry in self.rows.entries() if not up_to(beyond, entry.row.key, self._own)]
+        strays.sort(key=lambda row: row.key)
+        if strays:
+            self._looked_through = (0, 0)
+            self._send_back(Return(strays[0].key, tuple(strays[:ROWS_PER_MESSAGE]), self.address))
+
+    def _send_back(self, back: Return) -> None:
+        if not self.chord.pass_on(back.key, back):
+            self.on_return(self.address, back)
+
+    @handles(Return)
+    def on_return(self, sender: Address, back: Return) -> None:
+        if self.chord.pass_on(back.key, back, sender) or not self.is_ready:
+            return
+        self._take(row for row in back.rows if self.chord.owns(row.key))
+        if back.origin != self.address:
+            self.host.send(back.origin, Returned(self._low(), self._own))
+        rest = tuple(row for row in back.rows if not self.chord.owns(row.key))
+        if rest:
+            self._send_back(Return(rest[0].key, rest, back.origin))
+
+    @handles(Returned)
+    def on_returned(self, sender: Address, returned: Returned) -> None:
+        beyond = self._copies_low()
+        if beyond != self._own:
+            theirs = (entry.row for entry in self.rows.within(returned.low, returned.high))
+            self.rows.drop([row for row in theirs if not up_to(beyond, row.key, self._own)])
+
+    @abstractmethod
+    def begin_serving(self) -> None:
+        """What this node answers for has come."""
+
+    def held(self) -> Iterator[Row]:
+        """Everything that is kept here."""
+        return (entry.row for entry in self.rows.entries())

@@ -1,0 +1,90 @@
+"""Entries of peers that died are forgotten, each keeper judging for itself.
+
+Said to be dead, a peer is asked by whoever keeps entries of its; one that answers nothing for longer than freezes and
+partitions last is forgotten at once, and for a while not taken back from copies whose keepers have not judged yet. No
+removal is noted: what the other side of a long partition kept comes back with it.
+"""
+
+from collections.abc import Callable
+
+from implicast.casting.keeping.keeper import Keeper
+from implicast.casting.keeping.messages import DoubtRound, Here, Row, Still
+from implicast.peer.contract import Address, Host, Part, handles
+
+ASK_US = 5_000_000
+ASKS_MAX = 5
+"""Questions to one who is said to be dead, over 25 s."""
+ABSENT_US = 30_000_000
+"""For so long entries of the dead are not taken back."""
+DOUBTED_MAX = 1024
+"""Peers that are being asked; further ones are left to their leases."""
+ABSENT_MAX = 1024
+"""Peers remembered as dead."""
+
+
+class Mourning(Part):
+    """One keeper's doubts."""
+
+    __slots__ = ("_armed", "_doubted", "absent", "keeper", "owner_of")
+
+    def __init__(self, address: Address, host: Host, keeper: Keeper, owner_of: Callable[[Row], Address]) -> None:
+        """`owner_of(row)`: whose entry it is."""
+        super().__init__(address, host)
+        self.keeper, self.owner_of = keeper, owner_of
+        self._doubted: dict[Address, int] = {}
+        self.absent: dict[Address, int] = {}
+        """Who is taken for dead, and until when nothing of it is taken."""
+        self._armed = False
+        keeper.takes, keeper.lives = self.takes, self.lives
+
+    def takes(self, row: Row) -> bool:
+        """Whether a copy may be taken: not of somebody who has just been found dead."""
+        return not self.absent or not row.packed or self.owner_of(row) not in self.absent
+
+    def doubt(self, who: Address) -> None:
+        if who == self.address or who in self._doubted or len(self._doubted) >= DOUBTED_MAX:
+            return
+        if any(self.owner_of(entry.row) == who for entry in self.keeper.rows.entries() if entry.row.packed):
+            self._doubted[who] = ASKS_MAX
+            self.host.send(who, Still())
+            self._arm()
+
+    def _arm(self) -> None:
+        if not self._armed and (self._doubted or self.absent):
+            self._armed = True
+            self.host.after(int(ASK_US * (0.5 + self.host.rng.random())), DoubtRound())
+
+    @handles(Still)
+    def on_still(self, sender: Address, still: Still) -> None:
+        self.host.send(sender, Here())
+
+    @handles(Here)
+    def on_here(self, sender: Address, here: Here) -> None:
+        self.lives(sender)
+
+    def lives(self, who: Address) -> None:
+        """A word from it."""
+        self._doubted.pop(who, None)
+        self.absent.pop(who, None)
+
+    @handles(DoubtRound)
+    def on_doubt_round(self, alarm: DoubtRound) -> None:
+        self._armed = False
+        now_us = self.host.now_us
+        for who in [who for who, until_us in self.absent.items() if until_us <= now_us]:
+            del self.absent[who]
+        for who, left in list(self._doubted.items()):
+            if left:
+                self._doubted[who] = left - 1
+                self.host.send(who, Still())
+            else:
+                del self._doubted[who]
+                self._forget(who)
+        self._arm()
+
+    def _forget(self, who: Address) -> None:
+        self.absent[who] = self.host.now_us + ABSENT_US
+        if len(self.absent) > ABSENT_MAX:
+            del self.absent[next(iter(self.absent))]
+        theirs = [entry.row for entry in self.keeper.rows.entries() if entry.row.packed]
+        self.keeper.rows.drop([row for row in theirs if self.owner_of(row) == who])
