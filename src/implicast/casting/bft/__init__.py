@@ -71,6 +71,7 @@ class Founding:
         upkeep = Upkeep(
             int(float(parameters["watch_s"]) * 1e6),
             int(float(parameters["turn_s"]) * 1e6),
+            int(float(parameters["look_s"]) * 1e6),
             DetectorSettings(tries=int(parameters["tries"])),
         )
         graph = LivingGraph(address, host, self.k, self.vectors, trust, signer, upkeep)
@@ -200,6 +201,8 @@ DESIGNS = (
                       "messages; for networks and machines that fail"),
             Parameter("watch_s", 6.0, "how often a peer looks for silent neighbours; alive only", 0.1, 3600, unit="s"),
             Parameter("turn_s", 10.0, "how often a peer asks one entry for its lists; alive only", 0.1, 3600, unit="s"),
+            Parameter("look_s", 5.0, "after somebody has gone, before others are asked who stands behind; alive only",
+                      0.1, 3600, unit="s"),
             Parameter("tries", 4, "probes in vain before somebody is taken for silent; alive only", 2, 20),
             Parameter("window_s", 60.0, "how long after it was cast a message may still arrive", 1, 86_400, unit="s"),
         ),

@@ -43,8 +43,6 @@ WATCHED = 2
 """Neighbours of the home place that are watched on each side: three must die at once for one to go unnoticed."""
 TRIES = 6
 """Questions and farewells, a second apart, before the other is taken for silent."""
-LOOK_US = 5_000_000
-"""Before one looks for others in the stead of the lost: by then most witnesses have found out for themselves."""
 WITNESSES = 1
 """Asked at each end of a list that became shorter."""
 ACCUSED_QUIET_US = 2_000_000
@@ -70,6 +68,8 @@ class Upkeep:
 
     watch_us: int = 6_000_000
     turn_us: int = 10_000_000
+    look_us: int = 5_000_000
+    """Before one looks for others in the stead of the lost: by then most witnesses have found out for themselves."""
     detector: DetectorSettings = field(default_factory=DetectorSettings)
 
 
@@ -95,7 +95,7 @@ class LivingGraph(SkipGraph):
         self, address: Address, host: Host, k: int, vectors: Vectors, trust: Trust, signer: Signer, upkeep: Upkeep
     ) -> None:
         super().__init__(address, host, k, vectors, trust, signer)
-        self.tries, self.look_us = TRIES, LOOK_US
+        self.tries, self.look_us = TRIES, upkeep.look_us
         self._upkeep = upkeep
         self.detector: Detector[Address] = Detector(address, host, upkeep.detector, self._lose)
         self.lonely: Callable[[bytes], None] = _ignore

@@ -1,0 +1,82 @@
+"""Mistakes of the Byzantine-tolerant design where peers come, go and crash: of its lists, and of its casts."""
+
+from mistake import Mistake
+
+from implicast.casting import inbox
+from implicast.casting.bft.alive import LivingBft
+from implicast.casting.bft.seen import SeenTable
+from implicast.overlay.skip_graph.living import LivingGraph
+from implicast.world.faults import Faults
+
+SMALL = {"peers": 16, "casts": 110, "faults": Faults(), "network": "flat", "strict": False}
+LOSSY = {**SMALL, "faults": Faults(loss=0.05)}
+
+
+def silence(alarm):
+    """A patch: nothing happens when the alarm of this name rings."""
+
+    def put(patch):
+        rings = next(each for each in LivingBft._handlers if each.__name__ == alarm)
+        patch.setitem(LivingBft._handlers, rings, lambda self, alarm: None)
+
+    return put
+
+
+def remember_nothing(patch):
+    """Two guards, each of which would do: the table of multicasts met, and the inbox."""
+    patch.setattr(SeenTable, "get", lambda self, name: None)
+    patch.setattr(SeenTable, "record", lambda self, *met: None)
+    patch.setattr(inbox.Seen, "first", lambda self, cast: True)
+
+
+def never_forgive(patch):
+    patch.setattr(LivingGraph, "heard", lambda self, sender: self.detector.heard(sender))
+
+
+MISTAKES = (
+    Mistake(
+        "steps are sent once",
+        "bft",
+        rule="a step of a multicast is repeated until it is confirmed (casting/bft/carriage.py)",
+        put=silence("Unheld"),
+        says="missing",
+        churn="deed=5:crash:3",
+        changes=LOSSY,
+    ),
+    Mistake(
+        "no memory of what was heard",
+        "bft",
+        rule="a multicast met before is not held again, and a member tells repeats from news (casting/bft/seen.py)",
+        put=remember_nothing,
+        says="repeated",
+        churn="deed=5:crash:3",
+        changes=SMALL,
+    ),
+    Mistake(
+        "suspicion never forgiven",
+        "bft",
+        rule="who was lost is listed again at its first word (overlay/skip_graph/living.py)",
+        put=never_forgive,
+        says="invariants",
+        churn="deed=5..19:freeze:3",
+        changes=SMALL,
+    ),
+    Mistake(
+        "nobody is told to look",
+        "bft",
+        rule="who finds somebody silent says so, and others look for themselves (overlay/skip_graph/living.py)",
+        put=silence("Accusing"),
+        says="invariants",
+        churn="deed=5:crash:3",
+        changes={**SMALL, "casts": 4},  # later ones would find the dead one out by and by
+    ),
+    Mistake(
+        "short lists stay short",
+        "bft",
+        rule="witnesses at the ends of a list that became shorter are asked (overlay/skip_graph/graph.py)",
+        put=silence("Look"),
+        says="invariants",
+        churn="deed=5:crash:3",
+        changes=SMALL,
+    ),
+)

@@ -1,0 +1,235 @@
+"""The Byzantine-tolerant design where peers fail and some lie about who is there: words of others remove nobody."""
+
+from dataclasses import replace
+
+import pytest
+
+from implicast.casting.bft.alive import LivingBft
+from implicast.casting.designs import Plan, design
+from implicast.language.target import Description, Target, Term
+from implicast.overlay.skip_graph.living import LivingGraph
+from implicast.overlay.skip_graph.messages import ALL_GONE, Accuse, Leaving, claim
+from implicast.peer.contract import Message
+from implicast.peer.events import Joined, Left, Notice, Registered, Settled
+from implicast.peer.wire import Codec
+from implicast.world.campaign import check, scenario_of
+from implicast.world.churn import Churn
+from implicast.world.frozen import freeze, thaw
+from implicast.world.journal import JOIN, LEAVE, REGISTER, UPKEEP
+from implicast.world.world import World
+
+BFT = design("bft")
+JAZZ = Description(("jazz",))
+TO_JAZZ = Target((Term(has=("jazz",)),))
+SECOND_US = 1_000_000
+
+
+class Flat:
+    def latency_us(self, a: int, b: int) -> int:
+        return 20_000
+
+
+class Club:
+    """n members with the tag `jazz`, alive, and room for newcomers; the authority at address n."""
+
+    def __init__(self, n: int = 12, **parameters: float | bool | str) -> None:
+        self.n, self.world = n, World(Flat(), 1, codec=Codec(BFT.kinds))
+        settled = BFT.settle({**BFT.alive, **parameters})
+        self.plan = Plan(n, 1, settled, 1, self.world.host, self.world.latency_us, descriptions=[JAZZ] * n)
+        for address, peer in enumerate(BFT.assemble(self.plan)):
+            self.world.place(address, peer)
+        for address in range(n):
+            self.at(0, REGISTER, lambda address=address: self.member(address).register(JAZZ))
+        self.run(1)
+
+    def member(self, address: int) -> LivingBft:
+        peer = self.world.peers[address]
+        assert isinstance(peer, LivingBft)
+        return peer
+
+    def at(self, after_s: float, purpose: int, verb: object) -> None:
+        self.world.at(self.world.now_us + int(after_s * SECOND_US), purpose, verb)  # type: ignore[arg-type]
+
+    def run(self, seconds: float) -> None:
+        self.world.run(self.world.now_us + int(seconds * SECOND_US))
+
+    def objections(self) -> list[str]:
+        return BFT.objections([self.world.peers[address] for address in sorted(self.world.peers)])
+
+    def heard(self, kind: type) -> list[tuple[int, Message]]:
+        return [(address, event) for _, address, event in self.world.events if isinstance(event, kind)]
+
+    def listed(self, address: int) -> int:
+        """In how many lists of others a peer is."""
+        others = [self.member(each) for each in range(self.n) if each != address and each in self.world.peers]
+        places = [place for other in others for place in other.graph.places.values()]
+        return sum(node.address == address for place in places for node in place.table.contacts())
+
+
+def slander(club: Club, liar: int, victim: int) -> None:
+    """The liar says of the victim, to everyone, that it is silent, and that it has left, signed as well as it can."""
+    certificate = club.member(victim).graph.certificates()[0]
+    forged = Leaving(claim(club.member(liar)._signer, ALL_GONE, certificate, club.world.now_us))
+    for address in range(club.n):
+        if address not in (liar, victim):
+            for message in (Accuse((victim,)), forged):
+                club.at(0, UPKEEP, lambda address=address, message=message: club.world.carry(liar, address, message))
+    club.run(0.03)
+
+
+def test_a_farewell_that_the_leaver_did_not_sign_and_accusations_remove_nobody() -> None:
+    club = Club()
+    before = club.listed(3)
+
+    slander(club, liar=7, victim=3)
+
+    assert club.listed(3) == before > 0
+    assert sum(club.member(each).graph.belief.refusals["forged_claim"] for each in range(12)) == 10
+    club.run(30)
+    assert club.objections() == []
+
+
+def test_the_mistake_of_believing_farewells_of_others_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LivingGraph, "_credible_leaving", lambda self, said: True)
+    club = Club()
+
+    slander(club, liar=7, victim=3)
+    club.run(60)
+
+    assert any("lacks" in each for each in club.objections())
+
+
+def test_the_mistake_of_removing_on_hearsay_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def believe(self: LivingGraph, sender: int, accuse: Accuse) -> None:
+        for address in accuse.addresses:
+            self._lose(address)
+
+    monkeypatch.setitem(LivingBft._handlers, Accuse, lambda peer, sender, accuse: believe(peer.graph, sender, accuse))
+    club = Club()
+
+    slander(club, liar=7, victim=3)
+
+    assert club.listed(3) < 6
+    assert any("lacks" in each for each in club.objections())
+
+
+def test_accusations_cost_the_accused_a_probe_and_are_not_passed_on() -> None:
+    club = Club()
+    club.run(20)
+    carried = club.world.carried
+
+    for _ in range(5):
+        slander(club, liar=7, victim=3)
+
+    spent = club.world.carried - carried - 5 * 20
+    assert spent < 5 * 2 * 11 + 40, "a ping and its answer for each hearer at most"
+
+
+def test_who_crashes_is_dropped_by_all_and_casts_go_on() -> None:
+    club = Club()
+    club.run(10)
+
+    club.world.crash(3)
+    club.run(45)
+
+    assert club.objections() == []
+    club.at(0, 0, lambda: club.member(5).cast(TO_JAZZ, b"hello"))
+    club.run(5)
+    assert {address for address, _ in club.heard(Notice)} == set(range(12)) - {3}
+    assert [address for address, _ in club.heard(Settled)] == [5]
+
+
+def test_with_the_quick_setting_a_crash_is_repaired_within_ten_seconds() -> None:
+    club = Club(watch_s=0.5, tries=3, look_s=0.5)
+    club.run(10)
+
+    club.world.crash(3)
+    club.run(10)
+
+    assert club.objections() == []
+
+
+def test_who_slept_and_wakes_is_listed_again() -> None:
+    club = Club()
+    club.run(10)
+    freeze(club.world, 3)
+    club.run(40)
+    assert club.listed(3) == 0
+
+    thaw(club.world, 3)
+    club.run(30)
+
+    assert club.objections() == []
+
+
+def test_a_newcomer_joins_registers_hears_and_leaves_without_a_trace() -> None:
+    club = Club()
+    newcomer = BFT.newcomer(club.plan, 13)
+    club.world.place(13, newcomer)
+    club.at(0, JOIN, lambda: newcomer.join((1, 2)))
+    club.run(5)
+    assert (13, Joined()) in club.heard(Joined)
+    club.at(0, REGISTER, lambda: newcomer.register(JAZZ))
+    club.run(5)
+    assert (13, Registered(1)) in club.heard(Registered)
+    assert club.objections() == []
+
+    club.at(0, 0, lambda: club.member(5).cast(TO_JAZZ, b"hello"))
+    club.run(2)
+    assert 13 in {address for address, _ in club.heard(Notice)}
+    club.at(0, LEAVE, newcomer.leave)
+    club.run(20)
+
+    assert [address for address, _ in club.heard(Left)] == [13]
+    assert club.objections() == []
+
+
+def test_a_newcomer_whose_introducers_are_dead_asks_the_authority_for_others() -> None:
+    club = Club()
+    for address in range(1, 6):
+        club.world.crash(address)
+    newcomer = BFT.newcomer(club.plan, 13)
+    club.world.place(13, newcomer)
+    club.at(0, JOIN, lambda: newcomer.join((1, 2)))
+
+    club.run(120)
+
+    assert (13, Joined()) in club.heard(Joined)
+    assert club.objections() == []
+
+
+def test_certificates_are_renewed_before_they_expire() -> None:
+    club = Club(validity_s=240.0)
+
+    club.run(600)
+
+    assert club.objections() == []
+    club.at(0, 0, lambda: club.member(5).cast(TO_JAZZ, b"hello"))
+    club.run(5)
+    assert {address for address, _ in club.heard(Notice)} == set(range(12))
+    assert all(each.until_us > club.world.now_us for each in club.member(3).graph.certificates())
+
+
+def test_at_rest_a_peer_sends_no_more_than_one_message_a_second() -> None:
+    club = Club(n=40)
+    club.run(60)
+    carried = club.world.carried
+
+    club.run(120)
+
+    assert (club.world.carried - carried) / 40 / 2 <= 60
+
+
+@pytest.mark.parametrize("number", [9, 2])
+def test_scenarios_that_found_faults_are_clean(number: int) -> None:
+    """9: all places of a peer in a row crash at once. 2: newcomers while a peer sleeps."""
+    drawn = scenario_of(BFT, 1, number)
+    found = check(replace(drawn, peers=20, churn=Churn.parse(MET[number])))
+
+    assert not found.reasons, found.scenario.command()
+
+
+MET = {
+    9: "deed=0.8:leave:5,deed=4..16:cut:11>16,deed=12:leave:13,deed=23:crash:12,deed=27..31:freeze:14",
+    2: "deed=3:join:21,deed=4..11:split:2+3,deed=8:leave:2,deed=10..24:freeze:11,deed=11:join:22,deed=12:join:23",
+}
