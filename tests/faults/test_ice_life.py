@@ -210,6 +210,20 @@ def test_a_partition_heals_to_one_surface():
     assert not scene.missing()
 
 
+def test_an_owner_cut_off_with_its_heirs_may_die_when_the_cut_heals():
+    scene = stocked(peers=24)
+    owner = richest(scene)
+    side = frozenset((owner.address, *owner.surface.heirs))
+    scene.parted = True
+    scene.trouble.split(side)
+    scene.world.run(scene.world.now_us + 20 * S)
+    scene.world.crash(owner.address)
+    scene.trouble.heal(side)
+    scene.world.run(scene.world.now_us + 40 * S)
+
+    assert not scene.amiss()
+
+
 @pytest.mark.parametrize(("life", "limit"), [(Life(), 60), (Life.quick(), 450)], ids=["default", "quick"])
 def test_upkeep_at_rest_is_bounded(life, limit):
     scene = Scene(2, peers=64, dimensions=3, life=life, faults=QUIET)

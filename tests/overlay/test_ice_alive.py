@@ -11,7 +11,18 @@ from implicast.overlay.ice.alive.estate import Item, Way
 from implicast.overlay.ice.alive.geometry import gap_beside, touches
 from implicast.overlay.ice.alive.ice import LivingIce
 from implicast.overlay.ice.alive.inheriting import Estate, in_parts
-from implicast.overlay.ice.alive.messages import Accepted, BackedUp, CopyEstate, Echo, Enter, Hail, HandOver, Taking
+from implicast.overlay.ice.alive.inquiring import Inquiry
+from implicast.overlay.ice.alive.messages import (
+    Accepted,
+    BackedUp,
+    CopyEstate,
+    Echo,
+    Enter,
+    Hail,
+    HandOver,
+    Inquire,
+    Taking,
+)
 from implicast.overlay.ice.alive.settings import Life
 from implicast.overlay.ice.assemble import tiling, uniform_points
 from implicast.overlay.ice.messages import Declined, Done, Title, Titles
@@ -214,6 +225,23 @@ def test_a_late_repeat_of_a_copy_does_not_bring_back_an_estate_that_has_ended():
     one.on_copy(2, copy)
 
     assert not one.holds_estate(2)
+
+
+@pytest.mark.parametrize(("winner", "offered"), [(9, True), (7, False)], ids=["a stranger", "another heir"])
+def test_an_heir_offers_its_copy_to_a_stranger_who_took_the_place_of_the_dead(winner, offered):
+    one, _ = halves()
+    piece, item = Title(HALF, 1, 0, 2), Item(HALF + 5, HALF + 6, b"k", b"v")
+    one.estates[2] = Estate(1, (piece,), (7, 1), (), 0)
+    one.estates[2].put(1, [item])
+    inquiry = Inquiry(1, True, {}, Inquire(2, (piece,), 1, (), 1))
+    inquiry.titles.append(Title(HALF, 1, 4, winner))
+    one.declare_dead(2, inquiry)
+
+    tract = (HALF, 2 * HALF)
+    assert (("accept", (item,), tract) in one.keeper.told) is offered
+    assert (("yielded", tract) in one.keeper.told) is offered
+    assert one.tract == (0, HALF)
+    assert 2 not in one.estates
 
 
 def test_an_owner_doubts_itself_when_no_heir_echoes_and_trusts_itself_when_one_does():
