@@ -4,7 +4,7 @@ import pytest
 
 from implicast.casting.designs import Plan, design
 from implicast.casting.inbox import WINDOW
-from implicast.casting.spice.alive.keeper import Header, RootState
+from implicast.casting.spice.alive.items import Header, RootState
 from implicast.casting.spice.alive.messages import AskVeto, CastTo, Entry, StoreAt, StoredAt, Taken
 from implicast.casting.spice.alive.objections import record_objections
 from implicast.casting.spice.alive.settings import CAST_US, LivingSettings

@@ -4,7 +4,8 @@ from mistake import Mistake
 
 from implicast.casting import inbox
 from implicast.casting.spice.alive import casting, registry
-from implicast.casting.spice.alive.keeper import CLOSED, Header, Keeper, _name_of
+from implicast.casting.spice.alive.items import CLOSED, Header, name_of
+from implicast.casting.spice.alive.keeper import Keeper
 from implicast.casting.spice.alive.spice import LivingSpice
 from implicast.casting.spice.homes import roots_of
 from implicast.world.faults import Faults
@@ -78,7 +79,7 @@ def forget_closed_parts(patch):
     unite = Keeper._unite
 
     def without(self, item, tract, safe):
-        if _name_of(item.key)[0] != CLOSED:
+        if name_of(item.key)[0] != CLOSED:
             unite(self, item, tract, safe)
 
     patch.setattr(Keeper, "_unite", without)

@@ -5,7 +5,7 @@ its home above, and kept and answered from until that is confirmed. A mover dele
 says that the record is kept at *another* notch; if it came back to ours, the move has lapsed.
 """
 
-from implicast.casting.spice.alive.keeper import closed_item
+from implicast.casting.spice.alive.items import closed_item
 from implicast.casting.spice.alive.messages import StoredAt
 from implicast.casting.spice.alive.registry import Held, Key, Registry
 from implicast.casting.spice.alive.settings import STORE_US, WAIT_LONGEST_US, LivingSettings
@@ -141,6 +141,9 @@ class Closing(Storing):
             self._sweeping = True
             self.later(self.settings.lease_us // SWEEPS, self._sweep)
 
+    def swept(self) -> None:
+        """Another tenth of a lease has passed."""
+
     def _sweep(self) -> None:
         """Forget records whose consumers have not renewed them; tombstones go the same way."""
         self._sweeping = False
@@ -149,5 +152,6 @@ class Closing(Storing):
             for held in [each for each in registry.records.values() if each.until_us <= now_us]:
                 if self.surface.answers(held.home):
                     self.forget(key, held)
+        self.swept()
         if self.registries:
             self._sweep_later()

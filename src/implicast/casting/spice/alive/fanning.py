@@ -9,7 +9,8 @@ waited for too. A copying walk (`replicating.py`) sends holders' records to the 
 from collections.abc import Iterable, Sequence
 
 from implicast.casting.spice.alive.gathering import Gathering
-from implicast.casting.spice.alive.keeper import Header, arrives
+from implicast.casting.spice.alive.items import Header
+from implicast.casting.spice.alive.keeper import arrives
 from implicast.casting.spice.alive.messages import CopyTo, Entry, StoreAt, StoredAt
 from implicast.casting.spice.alive.settings import CAST_US, STORE_US, WAIT_LONGEST_US, LivingSettings
 from implicast.casting.spice.alive.storing import Answer

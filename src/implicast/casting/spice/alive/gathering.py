@@ -12,7 +12,8 @@ walk here, once for each walk.
 from functools import partial
 
 from implicast.casting.spice.alive.casting import Casting
-from implicast.casting.spice.alive.keeper import arrives, closed_item
+from implicast.casting.spice.alive.items import closed_item
+from implicast.casting.spice.alive.keeper import arrives
 from implicast.casting.spice.alive.messages import CastTo, Entry, GatherTo, StoredAt
 from implicast.casting.spice.alive.registry import Held, Key, Registry
 from implicast.casting.spice.alive.settings import CAST_US, STORE_US, WAIT_LONGEST_US, LivingSettings

@@ -8,62 +8,38 @@ Whoever takes over a place counts leases anew, since it has not heard the renewa
 not be told to heirs.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
-
-import msgspec
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from implicast.casting.inbox import Inbox
-from implicast.casting.spice.alive.messages import Chime, Entry
-from implicast.casting.spice.alive.registry import Held, Key, Registry
+from implicast.casting.spice.alive.items import (
+    CLOSED,
+    HEADER,
+    RECORD,
+    Header,
+    RootState,
+    closed_item,
+    entry_of,
+    header_item,
+    header_of,
+    name_of,
+    record_item,
+    root_item,
+    state_of,
+    tract_of,
+)
+from implicast.casting.spice.alive.messages import Chime
+from implicast.casting.spice.alive.registry import Key, Registry
 from implicast.casting.spice.alive.settings import LivingSettings
 from implicast.casting.spice.homes import address_of
 from implicast.overlay.ice.alive.estate import Item
 from implicast.overlay.ice.alive.ice import LivingIce
 from implicast.peer.contract import Address, Host, Message, handles
 from implicast.peer.member import Member
-from implicast.space.tract import Tract, contains, intersect, subtract, union, unite
+from implicast.space.tract import Tract, contains, intersect, subtract, unite
 
-RECORD, CLOSED, HEADER, ROOT = range(4)
-"""Kinds of items."""
 SLOT_US = 100_000
 """What is put off rings in steps of this: one alarm for all of a step."""
-
-Name = tuple[int, str, int, int, Address | None]
-"""Of an item: kind, tag, root, notch, consumer."""
-_encode = msgspec.msgpack.Encoder().encode
-_name_of = msgspec.msgpack.Decoder(Name).decode
-_entry_of = msgspec.msgpack.Decoder(Entry).decode
-_tract_of: Callable[[bytes], tuple[int, ...]] = msgspec.msgpack.Decoder(tuple[int, ...]).decode
-
-
-class Header(NamedTuple):
-    """What the original root of a tag knows of its replicas. Larger numbers are newer."""
-
-    number: int = 0
-    level: int = 0
-    """The level that answers, ..."""
-    target: int = 0
-    """... the one that is aimed at, ..."""
-    ready: bool = True
-    """... and whether all roots concerned have been told."""
-
-    @property
-    def goal(self) -> int:
-        """New records go to all roots of this level."""
-        return max(self.level, self.target)
-
-
-class RootState(NamedTuple):
-    """What a replica root was last told. Larger numbers are newer."""
-
-    number: int
-    level: int
-    ready: bool
-
-
-_header_of = msgspec.msgpack.Decoder(tuple[int, int, int, bool]).decode
-_state_of = msgspec.msgpack.Decoder(tuple[int, int, bool]).decode
 
 
 class Keeper(Member, parts={"surface": LivingIce}):
@@ -155,17 +131,17 @@ class Keeper(Member, parts={"surface": LivingIce}):
                 self._unite(item, tract, True)
 
     def _unite(self, item: Item, tract: Tract, safe: bool) -> None:
-        kind, tag, root, notch, _ = _name_of(item.key)
+        kind, tag, root, notch, _ = name_of(item.key)
         if kind == RECORD:
-            entry = _entry_of(item.body)
+            entry = entry_of(item.body)
             self.registry((tag, root, notch)).keep(entry, self.host.now_us, self.settings.lease_us, safe)
         elif kind == CLOSED:
             registry = self.registry((tag, root, notch))
-            registry.closed = unite(registry.closed, intersect(_tract_of(item.body), tract))
+            registry.closed = unite(registry.closed, intersect(tract_of(item.body), tract))
         elif kind == HEADER:
-            self.headers[tag] = max(self.headers.get(tag, Header()), Header(*_header_of(item.body)))
+            self.headers[tag] = max(self.headers.get(tag, Header()), header_of(item.body))
         else:
-            self.learn_root(tag, root, RootState(*_state_of(item.body)))
+            self.learn_root(tag, root, state_of(item.body))
 
     def learn_root(self, tag: str, root: int, state: RootState) -> None:
         self.roots[tag, root] = max(self.roots.get((tag, root), state), state)
@@ -223,48 +199,3 @@ def _arrivals(owner: type) -> dict[type, Callable[..., None]]:
             method.arrives: getattr(owner, name) for name, method in methods if hasattr(method, "arrives")
         }
     return found
-
-
-def record_item(key: Key, held: Held) -> Item:
-    item = held.item
-    if item is None:
-        name = _encode((RECORD, *key, held.entry.consumer))
-        item = held.item = Item(held.home, held.home + 1, name, _encode(held.entry))
-    return item
-
-
-def no_record_item(key: Key, held: Held) -> Item:
-    """Heirs may forget this record."""
-    return Item(held.home, held.home + 1, _encode((RECORD, *key, held.entry.consumer)), b"")
-
-
-def closed_item(key: Key, closed: Tract) -> Item:
-    low, high = (closed[0], closed[-1]) if closed else (key[1], key[1] + 1)
-    return Item(low, high, _encode((CLOSED, *key, None)), _encode(closed))
-
-
-def cut(item: Item, tract: Tract) -> Item:
-    """The item as far as it lies in the tract: only closed parts can lie in several places."""
-    name = _name_of(item.key)
-    return closed_item(name[1:4], intersect(_tract_of(item.body), tract)) if name[0] == CLOSED else item
-
-
-def header_item(tag: str, header: Header) -> Item:
-    address = address_of(tag)
-    return Item(address, address + 1, _encode((HEADER, tag, address, 0, None)), _encode(header))
-
-
-def root_item(tag: str, root: int, state: RootState) -> Item:
-    return Item(root, root + 1, _encode((ROOT, tag, root, 0, None)), _encode(state))
-
-
-def places(items: Iterable[Item]) -> Tract:
-    """Where items lie: records at their homes, closed parts in their tracts."""
-    found: Tract = ()
-    spans = []
-    for item in items:
-        if _name_of(item.key)[0] == CLOSED:
-            found = unite(found, _tract_of(item.body))
-        else:
-            spans.append((item.low, item.high))
-    return unite(found, union(spans))

@@ -5,7 +5,8 @@ offer is confirmed. Also the call to everybody when what was kept on some ground
 """
 
 from implicast.casting.spice.alive.closing import Closing
-from implicast.casting.spice.alive.keeper import arrives, cut, places
+from implicast.casting.spice.alive.items import cut, places
+from implicast.casting.spice.alive.keeper import arrives
 from implicast.casting.spice.alive.messages import Offer, SayAgain, Taken
 from implicast.casting.spice.alive.settings import STORE_US, WAIT_LONGEST_US, LivingSettings
 from implicast.overlay.ice.alive.estate import Item, Way

@@ -123,8 +123,9 @@ class Registering(Replicating):
         self._renew_later()
 
     def register_again(self, lost: Tract) -> None:
+        super().register_again(lost)
         for tag, entry in list(self.told.items()):
-            if self.settings.deepest or self._is_there(tag, entry, lost):
+            if self._is_there(tag, entry, lost):
                 self._store(tag, None)
 
     def _is_there(self, tag: str, entry: Entry, lost: Tract) -> bool:

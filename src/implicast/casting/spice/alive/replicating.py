@@ -13,21 +13,21 @@ Ready is granted after updates have begun and withdrawn before they cease: a rea
 
 from functools import partial
 
-from implicast.casting.spice.alive.fanning import Fanning
-from implicast.casting.spice.alive.keeper import Header, RootState, arrives, header_item, root_item
-from implicast.casting.spice.alive.messages import AskVeto, CopyFrom, RateAt, ReadyAt, Taken
+from implicast.casting.spice.alive.calling import Calling
+from implicast.casting.spice.alive.closing import SWEEPS
+from implicast.casting.spice.alive.items import Header, RootState, header_item, root_item
+from implicast.casting.spice.alive.keeper import arrives
+from implicast.casting.spice.alive.messages import AskVeto, CopyFrom, RateAt, ReadyAt
 from implicast.casting.spice.alive.registry import Held, Registry
-from implicast.casting.spice.alive.settings import HOLD_WINDOWS, STORE_US, VETO_US, WAIT_LONGEST_US, LivingSettings
+from implicast.casting.spice.alive.settings import HOLD_WINDOWS, STORE_US, VETO_US, LivingSettings
 from implicast.casting.spice.alive.walking import Walk, Work
 from implicast.casting.spice.homes import address_of
 from implicast.overlay.ice.alive.estate import Way
 from implicast.peer.contract import Address, Host, handles
-from implicast.space.tract import EMPTY, Tract, intersect, intervals, subtract, union
+from implicast.space.tract import EMPTY, Tract, intervals, union
 
 BUSY_WINDOWS, IDLE_WINDOWS = 2, 4
 """A level is raised after so many busy windows in a row, and its lowering proposed after so many idle ones."""
-CALLS_MAX = 1_024
-"""Calls to roots that have not been answered; further ones are put off until the next window."""
 RATES_MAX = 4_096
 """Roots whose casts are counted; further ones are not."""
 
@@ -42,28 +42,20 @@ class Rate:
         self.per_s = 0.0
 
 
-class Call:
-    """Something said to several roots until all have answered."""
-
-    __slots__ = ("message", "outstanding", "wait_us")
-
-    def __init__(self, message: ReadyAt | AskVeto) -> None:
-        self.message, self.outstanding, self.wait_us = message, message.way.tract, STORE_US
-
-
-class Replicating(Fanning):
+class Replicating(Calling):
     """A peer's part in raising and lowering levels."""
 
-    __slots__ = ("_calls", "_hold_us", "_rates", "_ticking", "raising")
+    __slots__ = ("_hold_us", "_rates", "_resting", "_ticking", "raising")
 
     def __init__(self, address: Address, host: Host, settings: LivingSettings) -> None:
         super().__init__(address, host, settings)
         self._rates: dict[tuple[str, int], Rate] = {}
         self._ticking = False
-        self._calls: dict[int, Call] = {}
         self._hold_us: dict[str, int] = {}
         """Tags whose level is not to be lowered before that time."""
         self.raising: dict[str, Work] = {}
+        self._resting: dict[tuple[str, int], int] = {}
+        """Roots that are not ready, and for how many sweeps."""
 
     # --- measuring
 
@@ -148,11 +140,26 @@ class Replicating(Fanning):
                     self._rates.setdefault((tag, root), Rate())
             self._tick_later()
 
+    def register_again(self, lost: Tract) -> None:
+        """Replicas may have been lost with that ground: copy to them again."""
+        super().register_again(lost)
+        for tag, header in list(self.headers.items()):
+            settled = header.level == header.target and header.ready and tag not in self.raising
+            if settled and header.goal and self.surface.answers(address_of(tag)):
+                self._copy(tag, header)
+
+    def swept(self) -> None:
+        """A root that has not been ready for a whole lease has nothing to remember."""
+        super().swept()
+        resting = [each for each, state in self.roots.items() if not state.ready]
+        self._resting = {each: self._resting.get(each, 0) + 1 for each in resting}
+        for each in [one for one, sweeps in self._resting.items() if sweeps > SWEEPS]:
+            del self.roots[each], self._resting[each]
+
     def _go_on(self, tag: str) -> None:
         """The next step of a raise or a lowering, unless it is under way."""
         header, address = self.header(tag), address_of(tag)
-        calling = any(each.message.tag == tag for each in self._calls.values())
-        if not self.surface.answers(address) or tag in self.raising or calling:
+        if not self.surface.answers(address) or tag in self.raising or self.is_calling(tag):
             return
         if header.target > header.level:
             self._copy(tag, header)
@@ -215,43 +222,15 @@ class Replicating(Fanning):
 
     def _call_roots(self, tag: str, header: Header, level: int, ready: bool) -> None:
         roots = union((each, each + 1) for each in self.new_roots(tag, level))
-        self._call(ReadyAt(Way(roots), tag, header.number, level, ready, self.address, self.token()))
+        self.call(ReadyAt(Way(roots), tag, header.number, level, ready, self.address, self.token()))
 
     def _ask_veto(self, tag: str, level: int) -> None:
         self._hold_us = {each: until_us for each, until_us in self._hold_us.items() if until_us > self.host.now_us}
         self._hold_us[tag] = self.host.now_us + HOLD_WINDOWS * self.settings.rate_us
         roots = union((each, each + 1) for each in self.roots_at(tag, level))
         token = self.token()
-        self._call(AskVeto(Way(roots), tag, self.address, token))
-        self.later(VETO_US, partial(self._end_call, token))
-
-    def _end_call(self, token: int) -> None:
-        self._calls.pop(token, None)
-
-    def _call(self, message: ReadyAt | AskVeto) -> None:
-        if len(self._calls) < CALLS_MAX:
-            self._calls[message.token] = Call(message)
-            self._repeat_call(message.token)
-
-    def _repeat_call(self, token: int) -> None:
-        call = self._calls.get(token)
-        if call is None:
-            return
-        if not self.surface.answers(address_of(call.message.tag)):
-            del self._calls[token]  # whoever owns the place now goes on
-            return
-        self.later(call.wait_us, lambda: self._repeat_call(token))
-        call.wait_us = min(2 * call.wait_us, WAIT_LONGEST_US)
-        message = call.message
-        if isinstance(message, AskVeto):
-            self.surface.send(AskVeto(Way(call.outstanding), message.tag, message.reply, token))
-        else:
-            self.surface.send(
-                ReadyAt(
-                    Way(call.outstanding), message.tag, message.number, message.level, message.ready, message.reply,
-                    token,
-                )
-            )  # fmt: skip
+        self.call(AskVeto(Way(roots), tag, self.address, token))
+        self.later(VETO_US, partial(self.end_call, token))
 
     @handles(ReadyAt)
     def on_ready(self, sender: Address, call: ReadyAt) -> None:
@@ -266,10 +245,7 @@ class Replicating(Fanning):
                 self._rates.setdefault((call.tag, root), Rate())
         self._tick_later()
         items = tuple(root_item(call.tag, root, self.roots[call.tag, root]) for root in roots)
-        self.surface.batch(items, lambda: self._heard_call(call.reply, call.token, part))
-
-    def _heard_call(self, reply: Address, token: int, part: Tract, veto: bool = False) -> None:
-        self.reply_taken(reply, Taken(token, intersect(part, self.surface.ground), veto))
+        self.surface.batch(items, lambda: self.heard_call(call.reply, call.token, part))
 
     @handles(AskVeto)
     def on_ask_veto(self, sender: Address, call: AskVeto) -> None:
@@ -281,22 +257,9 @@ class Replicating(Fanning):
         limit, share = self.settings.frequency_limit, 1 << self.settings.dimensions
         rates = [self._rates.get((call.tag, root)) for low, high in intervals(part) for root in range(low, high)]
         veto = any(rate is not None and rate.per_s * share > limit / 2 for rate in rates)
-        self._heard_call(call.reply, call.token, part, veto)
+        self.heard_call(call.reply, call.token, part, veto)
 
-    @handles(Taken)
-    def on_taken(self, sender: Address, taken: Taken) -> None:
-        call = self._calls.get(taken.token)
-        if call is None:
-            super().on_taken(sender, taken)
-            return
-        call.outstanding = subtract(call.outstanding, taken.part)
-        if taken.veto:
-            del self._calls[taken.token]
-        elif not call.outstanding:
-            del self._calls[taken.token]
-            self._called_all(call.message)
-
-    def _called_all(self, message: ReadyAt | AskVeto) -> None:
+    def called_all(self, message: ReadyAt | AskVeto) -> None:
         """Every root has answered: the step is done."""
         header = self.header(message.tag)
         if isinstance(message, AskVeto):

@@ -9,7 +9,8 @@ Inside one peer an entry climbs at once through all notches whose homes are ours
 
 from collections.abc import Sequence
 
-from implicast.casting.spice.alive.keeper import Keeper, arrives, no_record_item, record_item
+from implicast.casting.spice.alive.items import no_record_item, record_item
+from implicast.casting.spice.alive.keeper import Keeper, arrives
 from implicast.casting.spice.alive.messages import Entry, Flush, StoreAt, StoredAt
 from implicast.casting.spice.alive.registry import Held, Key, Registry
 from implicast.casting.spice.alive.settings import COLLECT_US, LivingSettings
@@ -22,6 +23,8 @@ PASSING_MAX = 4_096
 """Stores that went up from here and are to be confirmed down; the oldest is dropped, and its consumer asks again."""
 TOGETHER_MAX = 64
 """Entries in one message."""
+FRESH_MAX = 8_192
+"""Entries that wait for the next batch; further ones are not confirmed, and asked for again."""
 FORGOTTEN_MAX = 1_024
 """Records that heirs should be told to forget; beyond it they are not told, which only costs them memory."""
 
@@ -119,7 +122,8 @@ class Storing(Keeper):
         else:
             if not self._fresh:
                 self.host.after(COLLECT_US, Flush())
-            self._fresh.append((key, entry.consumer, held.entry.version, answer))
+            if len(self._fresh) < FRESH_MAX:
+                self._fresh.append((key, entry.consumer, held.entry.version, answer))
 
     def kept(self, key: Key, registry: Registry, held: Held) -> None:
         """A record has come: is the registry too full, is a walk above to be shown it? (further down the line)"""
