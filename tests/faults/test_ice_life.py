@@ -36,8 +36,10 @@ def test_a_surface_outlives_a_hundred_worlds_of_each_kind(name):
 def test_a_rule_left_out_is_noticed(what):
     kind, deeds, word, settings = MISTAKES[what]
     for seed in range(6):
-        scene = play(seed, deeds, dimensions=2 + seed % 2, lodger=lodging(kind), **{"quiet_s": 20.0, **settings})
+        given = {"dimensions": 2 + seed % 2, "quiet_s": 20.0, **settings}
+        scene = play(seed, deeds, lodger=lodging(kind), **given)
         if any(word in each for each in scene.wrong):
+            assert not play(seed, deeds, **given).wrong, "with the rule back, all is well"
             return
 
     pytest.fail(f"{what}: nobody noticed")

@@ -10,19 +10,17 @@ Dropping is safe: whoever asked asks again.
 from collections import OrderedDict
 from typing import Any
 
-import numpy as np
 from msgspec.structs import replace
 
 from implicast.overlay.ice.alive.asking import Ask
 from implicast.overlay.ice.alive.estate import Keeper, Way
+from implicast.overlay.ice.alive.geometry import FARTHEST, rank_of, target_rows
 from implicast.overlay.ice.alive.greeting import Greeting
 from implicast.overlay.ice.alive.messages import Enter, Passed, Who
 from implicast.overlay.ice.alive.settings import Life
 from implicast.overlay.ice.messages import Title, Titles
 from implicast.peer.contract import Address, Host, Message, handles
-from implicast.space import kernels
-from implicast.space.morton import BITS
-from implicast.space.tract import Tract, contains, extents, intersect, intervals, subtract, union
+from implicast.space.tract import Tract, contains, intersect, intervals, subtract, union
 
 REROUTED = 4
 """A message that is given up on one way and tried on another is so many hops older."""
@@ -207,9 +205,9 @@ class Carrying(Greeting):
     def _detour(self, message: Routed, part: Tract, stuck: tuple[int, ...], visited: tuple[Address, ...]) -> None:
         if len(visited) > self.life.visited_max:
             return
-        targets, table = self._targets(part), self.table
+        targets, table = target_rows(part, self.dimensions), self.table
         ranks = [
-            (self._nearest(table.rows[row : row + 1], targets), row)
+            (rank_of(table.rows[row : row + 1], targets, self.dimensions), row)
             for row, owner in enumerate(table.owners)
             if owner not in visited
         ]
@@ -219,21 +217,7 @@ class Carrying(Greeting):
 
     def _rank(self, part: Tract) -> tuple[int, int]:
         own = self.table.own
-        return self._nearest(own, self._targets(part)) if len(own) else (1 << 62, 0)
-
-    def _targets(self, part: Tract) -> Any:
-        rows = [
-            (low, BITS - digits * self.dimensions, index)
-            for index, (low, digits) in enumerate(extents(part, self.dimensions))
-        ]
-        targets = np.empty((len(rows), 2 * self.dimensions), np.int64)
-        for low, shift, index in rows:
-            kernels.locate(low, shift, self.dimensions, targets[index])
-        return targets
-
-    def _nearest(self, boxes: Any, targets: Any) -> tuple[int, int]:
-        squared, touching = kernels.nearest(boxes, targets, 0, np.zeros(len(targets), np.int64), self.dimensions)
-        return int(squared), int(touching)
+        return rank_of(own, target_rows(part, self.dimensions), self.dimensions) if len(own) else FARTHEST
 
     # --- one hop
 

@@ -7,12 +7,18 @@ remember).
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
+import numpy as np
+
 from implicast.overlay.ice.messages import Title
+from implicast.overlay.ice.table import Rows
+from implicast.space import kernels
 from implicast.space.morton import BITS, Box, box, code, side
 from implicast.space.surface import Rank, Surface
-from implicast.space.tract import Tract
+from implicast.space.tract import Tract, extents
 
 REMEMBERED = 1 << 16
+FARTHEST: Rank = (1 << 62, 0)
+"""Of a peer that has no ground."""
 FACE: Rank = (0, 1)
 """The rank of two boxes that share a face: at distance 0, touching in one dimension, overlapping in all others."""
 
@@ -78,5 +84,16 @@ def _uncovered(low: int, bits: int, piece: Title, known: Sequence[Title], dimens
     return None
 
 
-def span(title: Title) -> Tract:
-    return title.low, title.high
+def target_rows(part: Tract, dimensions: int) -> Rows:
+    """The boxes of a destination's extents, as rows."""
+    cut = list(extents(part, dimensions))
+    rows = np.empty((len(cut), 2 * dimensions), np.int64)
+    for index, (low, digits) in enumerate(cut):
+        kernels.locate(low, BITS - digits * dimensions, dimensions, rows[index])
+    return rows
+
+
+def rank_of(boxes: Rows, targets: Rows, dimensions: int) -> Rank:
+    """How near any of the boxes is to any of the targets."""
+    squared, touching = kernels.nearest(boxes, targets, 0, np.zeros(len(targets), np.int64), dimensions)
+    return int(squared), int(touching)

@@ -9,12 +9,12 @@ does not know that mark asks for more; who hears a claim that is worse than what
 from collections.abc import Iterable
 
 from implicast.overlay.ice.alive.asking import Ask, Asking
-from implicast.overlay.ice.alive.estate import Keeper, Way
+from implicast.overlay.ice.alive.estate import Keeper
 from implicast.overlay.ice.alive.ground import PROVISIONAL
-from implicast.overlay.ice.alive.messages import Circle, Echo, Hail, Who
+from implicast.overlay.ice.alive.messages import Circle, Echo, Hail
 from implicast.overlay.ice.alive.settings import Life
 from implicast.overlay.ice.messages import More, Title, Titles
-from implicast.peer.contract import Address, Host, Message, handles
+from implicast.peer.contract import Address, Host, handles
 from implicast.space.tract import subtract
 
 TITLES_MAX = 64
@@ -24,7 +24,7 @@ TITLES_MAX = 64
 class Greeting(Asking):
     """Keeps the atlas true."""
 
-    __slots__ = ("_around", "_gap_since_us", "echoed_us", "heirs", "syncing")
+    __slots__ = ("echoed_us", "heirs", "syncing")
 
     def __init__(
         self, address: Address, host: Host, keeper: Keeper, life: Life, dimensions: int, cosine: float,
@@ -35,13 +35,8 @@ class Greeting(Asking):
         self.syncing: Address | None = None
         self.echoed_us = host.now_us
         """The newest stamp of ours that an heir has echoed."""
-        self._around: tuple[Circle, ...] | None = None
-        self._gap_since_us = -1
 
     # --- hooks of the modules above
-
-    def send(self, message: Message) -> None:
-        """Route a message: `carrying.py`."""
 
     def holds_estate(self, owner: Address) -> bool:
         """Do we hold a complete copy of an owner's estate? `heirs.py`."""
@@ -229,24 +224,6 @@ class Greeting(Asking):
                 self.missed[peer] = (since_us, now_us + max(self.life.meet_us, (now_us - since_us) // 4))
                 if ("hail", peer) not in self.asks:
                     self.host.send(peer, self.hail_for(peer))
-
-    def mend_gap(self) -> None:
-        """Ask for the owner of ground beside ours that nobody seems to have; at long last take it."""
-        now_us = self.host.now_us
-        if self._gap is None or not self.pieces:
-            self._gap_since_us = -1
-            return
-        if self._gap_since_us < 0:
-            self._gap_since_us = now_us
-        low, bits = self._gap
-        if now_us - self._gap_since_us > self.life.gap_us:
-            self._gap_since_us = -1
-            self.claim(Title(low, bits, 0, self.address))
-        else:
-            self.send(Who(Way((low, low + 1)), self.address))
-
-    def claim(self, title: Title) -> None:
-        """Take ground that nobody has: `seizing.py`."""
 
     def forget_gifts(self) -> None:
         since_us = self.host.now_us - 2 * self.life.dead_us

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from implicast.overlay.ice.alive.estate import Keeper
-from implicast.overlay.ice.alive.geometry import box_of, gap_beside, span, touches
+from implicast.overlay.ice.alive.geometry import box_of, gap_beside, touches
 from implicast.overlay.ice.alive.settings import Life
 from implicast.overlay.ice.atlas import Atlas, overlap, sibling, tract_of
 from implicast.overlay.ice.messages import Title
@@ -236,6 +236,3 @@ class Ground(Part):
         """Known titles of others within a prefix."""
         high = low + (1 << (BITS - bits))
         return [each for each in self._others if low <= each.low and each.high <= high]
-
-
-__all__ = ["GIVING", "PROVISIONAL", "SEIZED", "Ground", "Status", "span"]

@@ -11,11 +11,11 @@ heir that echoed lately has heard the owner lately and vetoes; and `self_us` is 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from implicast.overlay.ice.alive.estate import Keeper
+from implicast.overlay.ice.alive.estate import Keeper, Way
 from implicast.overlay.ice.alive.ground import SEIZED, Status
 from implicast.overlay.ice.alive.inheriting import Estate
 from implicast.overlay.ice.alive.inquiring import Inquiring, Inquiry
-from implicast.overlay.ice.alive.messages import Firm
+from implicast.overlay.ice.alive.messages import Firm, Who
 from implicast.overlay.ice.alive.settings import Life
 from implicast.overlay.ice.atlas import Atlas, tract_of
 from implicast.overlay.ice.messages import Title
@@ -38,7 +38,7 @@ class Seizure:
 class Seizing(Inquiring):
     """Takes what the dead held."""
 
-    __slots__ = ("seizures",)
+    __slots__ = ("_gap_since_us", "seizures")
 
     def __init__(
         self, address: Address, host: Host, keeper: Keeper, life: Life, dimensions: int, cosine: float,
@@ -46,6 +46,7 @@ class Seizing(Inquiring):
     ) -> None:  # fmt: skip
         super().__init__(address, host, keeper, life, dimensions, cosine, merge)
         self.seizures: dict[int, Seizure] = {}
+        self._gap_since_us = -1
 
     def declare_dead(self, suspect: Address, inquiry: Inquiry) -> None:
         self.suspect(suspect)
@@ -99,7 +100,23 @@ class Seizing(Inquiring):
     def _was_whole(self, estate: Estate | None) -> bool:
         return estate is not None and not estate.awaited
 
+    def mend_gap(self) -> None:
+        """Ask for the owner of ground beside ours that nobody seems to have; at long last take it."""
+        now_us = self.host.now_us
+        if self._gap is None or not self.pieces:
+            self._gap_since_us = -1
+            return
+        if self._gap_since_us < 0:
+            self._gap_since_us = now_us
+        low, bits = self._gap
+        if now_us - self._gap_since_us > self.life.gap_us:
+            self._gap_since_us = -1
+            self.claim(Title(low, bits, 0, self.address))
+        else:
+            self.send(Who(Way((low, low + 1)), self.address))
+
     def claim(self, title: Title) -> None:
+        """Take ground that nobody has: any real title beats this one."""
         number = self.next_number()
         if self.atlas.learn(title):
             self.status[title.low] = Status(SEIZED, self.address, number)
