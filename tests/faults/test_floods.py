@@ -1,0 +1,157 @@
+"""Memory stays flat under a flood: casts, new descriptions and newcomers without end, for every surviving design.
+
+A flood lasts longer than anything is kept for on purpose. What peers hold is weighed from outside at the half and at
+the end; so is the world's own agenda. Tables that remember single casts have their bounds lowered (`LOWERED`), so that
+a short flood meets them. Newcomers that die leave a trace in tables bounded by the number of peers that one knows:
+the long form lets some sixty of them pass by.
+"""
+
+import importlib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from weight import weight
+
+from implicast.casting import inbox
+from implicast.casting.designs import designs
+from implicast.world.churn import Churn
+from implicast.world.deeds import Deed
+from implicast.world.faults import Faults
+from implicast.world.journal import CHUNK_ROWS, UPKEEP, Journal
+from implicast.world.run import Run, silent
+from implicast.world.scenario import Scenario
+
+ALIVE = [name for name, each in designs().items() if each.survives]
+FLAT = 1.3
+"""How much more peers may hold at the end than at the half."""
+LOWERED = {
+    "implicast.casting.inbox:PUBLISHERS_MAX": 16,
+    "implicast.casting.broker.routes:ROUTES_MAX": 64,
+    "implicast.casting.condcast.coverage:TASKS_MAX": 64,
+}
+"""Bounds on what is remembered of single casts or publishers."""
+
+
+@dataclass
+class Flood:
+    """One flood, and what was weighed in it."""
+
+    name: str
+    directory: Path
+    peers: int
+    seconds: int
+    casts_per_s: int
+    newcomers: bool = False
+    bytes: list[int] = field(default_factory=list)
+    population: list[int] = field(default_factory=list)
+    agenda: list[int] = field(default_factory=list)
+
+    def go(self) -> "Flood":
+        design = designs()[self.name]
+        scenario = Scenario(
+            self.name, peers=self.peers, casts=self.seconds * self.casts_per_s, workload="groups",
+            workload_parameters={"share": 0.3, "tags_per_cast": 3}, interval_ms=1000 // self.casts_per_s,
+            parameters=dict(design.alive), changes=2 * self.seconds, faults=Faults(loss=0.01),
+            churn=self.passers_by(self.peers + design.infrastructure(self.peers, design.settle(design.alive))),
+        )  # fmt: skip
+        self.run = Run(scenario, *scenario.settled(), self.directory)
+        self.run.set_up(silent)
+        self.run.register(silent)
+        for share in (0.5, 0.98):
+            self.run.world.at(self.run.world.now_us + int(share * self.seconds * 1e6), UPKEEP, self.weigh)
+        self.run.cast(silent)
+        self.run.journal.discard()
+        return self
+
+    def passers_by(self, first: int) -> Churn:
+        """Every ten seconds somebody comes, tells what it is, casts, and dies after forty: always as many are there."""
+        deeds = [Deed(0, self.seconds, "slow", (0,), 1.0)]
+        for number, come_s in enumerate(range(0, self.seconds if self.newcomers else 0, 10)):
+            deeds += [Deed(come_s, come_s, "join", (first + number,))]
+            deeds += [Deed(come_s + 40, come_s + 40, "crash", (first + number,))]
+        return Churn(deeds=tuple(deeds))
+
+    def weigh(self) -> None:
+        present = self.run.upheaval.present()
+        self.population.append(len(present))
+        self.bytes.append(weight(present))
+        agenda = self.run.world.agenda
+        waiting = [*agenda._open, *agenda._late, *(each for later in agenda._later.values() for each in later)]
+        self.agenda.append(sum(what[0] is not None for _, _, what in waiting))
+
+
+def check(flood: Flood, flat: float = FLAT) -> None:
+    half, end = flood.bytes
+    assert flood.population[0] == flood.population[1], "else nothing can be compared"
+    assert end < flat * half, f"{flood.name}: peers hold {half:,} bytes at the half, {end:,} at the end"
+    messages, later = flood.agenda
+    assert later < flat * messages + 50 * flood.peers, f"{flood.name}: {messages} and then {later} inputs waiting"
+
+
+@pytest.fixture
+def lowered(monkeypatch):
+    for place, value in LOWERED.items():
+        module, _, name = place.partition(":")
+        monkeypatch.setattr(importlib.import_module(module), name, value)
+
+
+@pytest.mark.usefixtures("lowered")
+@pytest.mark.parametrize("name", ALIVE)
+def test_a_flood_leaves_memory_flat(name, tmp_path):
+    check(Flood(name, tmp_path / "run", peers=8, seconds=300, casts_per_s=1).go())
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("lowered")
+@pytest.mark.parametrize("name", ALIVE)
+def test_a_long_flood_of_many_and_of_newcomers_leaves_memory_flat(name, tmp_path):
+    flood = Flood(name, tmp_path / "run", peers=24, seconds=600, casts_per_s=4, newcomers=True).go()
+
+    check(flood, flat=1.5)
+
+
+def test_the_scale_weighs_what_peers_hold_and_nothing_else():
+    class Holder:
+        def __init__(self) -> None:
+            self.table: dict[int, bytes] = {}
+
+    holder = Holder()
+    empty = weight([holder])
+    for number in range(1000):
+        holder.table[number] = bytes(1000)
+    full = weight([holder])
+
+    assert full - empty > 1_000_000
+    holder.table.clear()
+    assert weight([holder]) < empty + 1000
+
+
+def test_a_flood_that_is_remembered_is_caught(tmp_path, monkeypatch):
+    """The mistake: nothing is ever forgotten of what was cast."""
+    remembered = []
+    first = inbox.Seen.first
+
+    def hoard(self, cast):
+        remembered.append(cast)
+        self._publishers[-len(remembered)] = len(remembered)  # a table that only grows
+        return first(self, cast)
+
+    monkeypatch.setattr(inbox.Seen, "first", hoard)
+    flood = Flood("centralised", tmp_path / "run", peers=8, seconds=300, casts_per_s=1).go()
+
+    with pytest.raises(AssertionError, match="peers hold"):
+        check(flood)
+
+
+def test_the_journals_buffers_do_not_grow_with_messages(tmp_path):
+    journal = Journal(tmp_path / "run")
+    journal.kinds.append("Word")
+    sizes = []
+    for serial in range(2 * CHUNK_ROWS + 10):
+        journal.send(serial, 0, serial, serial, 0, 1, UPKEEP, 1, 5, 0)
+        if serial % CHUNK_ROWS == 7:
+            sizes.append(len(journal._sends) + len(journal._notices))
+    journal.discard()
+
+    assert len(set(sizes)) == 1
