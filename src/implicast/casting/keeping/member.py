@@ -7,6 +7,7 @@ they select; everything that makes that survive is here and in the rooms beside.
 from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from implicast.casting.inbox import Inbox
@@ -38,6 +39,8 @@ REFRESH_US = 60_000_000
 """How often a finger is looked up afresh, unless `refresh_ms` says otherwise."""
 MERGE_US = 30_000_000
 """How often one looks at the own place from outside: all do, so a partition's end is noticed by somebody at once."""
+FORGET_US = 40_000_000
+"""How long a suspicion lasts: longer than a repair that is refused a few times, lest the dead are asked again."""
 RENEWALS = 3
 """Times that an entry is renewed within its lease."""
 
@@ -76,7 +79,8 @@ class LivingMember(
         if parameters["upkeep"] != "links":
             raise ParameterError("alive=true needs upkeep=links: stabilising loses peers while others come and go")
         check_us = int(parameters["check_ms"]) * 1000 or CHECK_US
-        settings = LinkSettings.living(check_us, int(parameters["tries"]), MERGE_US)
+        living = LinkSettings.living(check_us, int(parameters["tries"]), MERGE_US)
+        settings = replace(living, forget_us=FORGET_US, health_max=1)
         lease_us = int(float(parameters["lease_s"]) * 1e6)
         keeping = KeepingSettings(int(parameters["copies"]), int(float(parameters["sync_s"]) * 1e6), lease_us)
         self.links = Links(address, host, hashed("peer", seed, address), settings)

@@ -12,8 +12,8 @@ from implicast.casting.keeping.messages import DoubtRound, Here, Row, Still
 from implicast.peer.contract import Address, Host, Part, handles
 
 ASK_US = 5_000_000
-ASKS_MAX = 5
-"""Questions to one who is said to be dead, over 25 s."""
+ASKS_MAX = 8
+"""Questions to one who is said to be dead, over 30 s at least: longer than links are cut and peers stand still."""
 ABSENT_US = 30_000_000
 """For so long entries of the dead are not taken back."""
 DOUBTED_MAX = 1024
@@ -52,7 +52,7 @@ class Mourning(Part):
     def _arm(self) -> None:
         if not self._armed and (self._doubted or self.absent):
             self._armed = True
-            self.host.after(int(ASK_US * (0.5 + self.host.rng.random())), DoubtRound())
+            self.host.after(int(ASK_US * (0.75 + self.host.rng.random() / 2)), DoubtRound())
 
     @handles(Still)
     def on_still(self, sender: Address, still: Still) -> None:
