@@ -25,6 +25,7 @@ from implicast.overlay.chord import LIVING_CHORD_KINDS, LivingChord, assemble_ch
 from implicast.overlay.detector import DETECTOR_KINDS, Detector
 from implicast.overlay.links import Links, LinkSettings
 from implicast.overlay.links.assemble import members
+from implicast.overlay.links.state import IN
 from implicast.peer.contract import Address, CastId, Host, Peer, handles
 from implicast.peer.errors import ParameterError
 from implicast.peer.events import Joined, Left, Refused, Registered, Withdrawn
@@ -54,6 +55,9 @@ RING_ALIVE = (
               86_400, unit="s"),
 )  # fmt: skip
 
+
+OBJECTIONS_ENOUGH = 3
+"""Misplaced entries named at one look."""
 
 RING_SURVIVES = frozenset({"joins", "leaves", "crashes", "loss", "partitions", "freezes"})
 RING_QUICK = {"check_ms": 1000, "tries": 3, "sync_s": 5.0}
@@ -219,18 +223,22 @@ def living_trouble(population: Sequence[Peer]) -> list[str]:
 
 
 def _misplaced(here: Sequence[LivingMember], ring: Sequence[LivingMember]) -> list[str]:
-    """Entries that are confirmed and not where they belong."""
+    """Entries that are confirmed and not where they belong; a few are enough, for one looks often while some are."""
     keys = [member.chord.table.own for member in ring]
-    wrong = []
+    wrong: list[str] = []
     for member in here:
+        if member.links.state != IN:
+            continue
         for piece in member.layings.pieces.values():
-            if piece.missing or not piece.packed or member.links.state != "in":
+            if piece.missing or not piece.packed:
                 continue
-            at = bisect_left(keys, piece.key) % len(keys)
+            at = bisect_left(keys, piece.key)
             slot = (piece.shelf, piece.attribute, piece.low)
             for step in range(min(member.keeper.settings.copies + 1, len(ring))):
                 keeper = ring[(at + step) % len(ring)]
                 entry = keeper.keeper.rows.get(slot, piece.name)
                 if entry is None or entry.row.stamp < piece.stamp or not entry.row.packed:
                     wrong.append(f"{keeper.address} does not keep what {member.address} has laid under {slot}")
+        if len(wrong) > OBJECTIONS_ENOUGH:
+            return wrong[:OBJECTIONS_ENOUGH]
     return wrong
