@@ -8,10 +8,11 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 from implicast.casting.spice.alive.messages import Entry
+from implicast.casting.spice.alive.registry import Held
 from implicast.casting.spice.alive.spice import LivingSpice
 from implicast.casting.spice.homes import address_of, home
 from implicast.overlay.ice.alive.objections import surface_objections
-from implicast.peer.contract import Peer
+from implicast.peer.contract import Address, Peer
 from implicast.space.tract import contains, intervals
 
 OBJECTIONS_MAX = 20
@@ -52,13 +53,24 @@ def record_objections(peers: Sequence[LivingSpice]) -> Iterator[str]:
         for (tag, root), state in peer.roots.items():
             if state.ready and root != address_of(tag):
                 replicas.setdefault(tag, []).append(root)
+    doors: dict[str, list[tuple[int, dict[Address, Held]]]] = {}
     for peer in peers:
         if peer.description is None or peer.awaited:
             continue
         for tag, entry in peer.told.items():
-            for root in (address_of(tag), *sorted(replicas.get(tag, ()))):
-                if not _found(owners, tag, root, entry):
+            if tag not in doors:
+                doors[tag] = [(root, _at_root(owners, tag, root)) for root in (address_of(tag), *replicas.get(tag, ()))]
+            for root, records in doors[tag]:
+                held = records.get(entry.consumer)
+                if (held is None or held.entry.version < entry.version) and not _found(owners, tag, root, entry):
                     yield f"a cast for {tag} at root {root} would not find {peer.address}"
+
+
+def _at_root(owners: _Owners, tag: str, root: int) -> dict[Address, Held]:
+    """What lies at a root itself: looked up once for all consumers, for most records are there."""
+    owner = owners.at(root)
+    registry = owner.registries.get((tag, root, 0)) if owner is not None else None
+    return registry.records if registry is not None else {}
 
 
 def _found(owners: _Owners, tag: str, root: int, entry: Entry) -> bool:
