@@ -1,4 +1,4 @@
-"""Campaigns: every design that says it survives something is tried on it, and mistakes put in on purpose are caught."""
+"""Campaigns: every design that says it survives something is tried on it, and what fails is made small."""
 
 import os
 import subprocess
@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from implicast.casting import inbox, reliable
-from implicast.casting.centralised import LivingClient, LivingServer
+from implicast.casting.centralised import LivingServer
 from implicast.casting.designs import SURVIVABLE, design, designs
 from implicast.peer.errors import ScenarioError
 from implicast.world.campaign import campaign, check, scenario_of, shrink
@@ -17,15 +16,28 @@ from implicast.world.churn import Churn
 ALIVE = [name for name, each in designs().items() if each.survives]
 SHORT = 6
 LONG = 1000
+MESSAGES = 120_000
+"""A short campaign ends when so many messages were carried: some four seconds, whatever a design costs."""
 
 
 def sentence(failed) -> str:
     return "\n".join(f"{one.reasons[:3]} replay: {one.scenario.command()}" for one in failed)
 
 
+def small(name: str, seed: int, among: int = 20) -> list[int]:
+    """Numbers of scenarios, those with the fewest peers first."""
+    return sorted(range(among), key=lambda number: scenario_of(design(name), seed, number).peers)
+
+
 @pytest.mark.parametrize("name", ALIVE)
 def test_a_design_keeps_its_promises_through_random_change(name):
-    failed = campaign(design(name), SHORT)
+    carried, failed = 0, []
+    for tried, number in enumerate(small(name, 1), 1):
+        finding = check(scenario_of(design(name), 1, number))
+        failed += [finding] if finding.reasons else []
+        carried += sum(finding.outcome.messages.values()) if finding.outcome else 0
+        if tried == SHORT or (carried > MESSAGES and tried > 1):
+            break
 
     assert not failed, sentence(failed)
 
@@ -53,8 +65,8 @@ def test_only_what_a_design_survives_is_drawn():
 def test_change_is_the_same_under_any_hash_seed():
     code = (
         "import json; from implicast.casting.designs import design; from implicast.world.campaign import *;"
-        f"names = {ALIVE!r};"
-        "found = [check(scenario_of(design(name), 5, number)).outcome for name in names for number in (1,)];"
+        f"chosen = {[(name, small(name, 5)[0]) for name in ALIVE]!r};"
+        "found = [check(scenario_of(design(name), 5, number)).outcome for name, number in chosen];"
         "print(json.dumps([each.described() for each in found]))"
     )
     said = [
@@ -81,45 +93,11 @@ def test_a_design_for_a_kind_world_has_no_campaign():
         scenario_of(design(kind[0]), 1, 1)
 
 
-# --- the checkers fail when they should
-
-
-def caught(scenarios: int = 12) -> str:
-    """What the first failing scenario says of CENTRALISED as it is now."""
-    findings = (check(scenario_of(design("centralised"), 1, number)) for number in range(scenarios))
-    return next((sentence([one]) for one in findings if one.reasons), "")
-
-
-def test_without_repeats_casts_are_missed(monkeypatch):
-    monkeypatch.setattr(reliable, "REPEATS_MAX", 0)
-
-    assert "missing" in caught()
-
-
-def test_without_memory_repeats_are_noticed(monkeypatch):
-    monkeypatch.setattr(inbox.Seen, "first", lambda self, cast: True)
-
-    assert "repeated" in caught()
-
-
-def test_without_repeated_requests_registrations_stay_open(monkeypatch):
-    monkeypatch.setattr(LivingClient, "on_again", None)
-    handlers = {kind: of for kind, of in LivingClient._handlers.items() if kind.__name__ != "Again"}
-    again = next(kind for kind in LivingClient._handlers if kind.__name__ == "Again")
-    monkeypatch.setattr(LivingClient, "_handlers", {**handlers, again: lambda self, alarm: None})
-
-    assert "never complete" in caught()
+# --- a mistake, made small; the others are in `mistakes_*.py`
 
 
 SLOW_LEASE = {"alive": True, "lease_s": 3000.0}
 """So that renewals do not heal what a test wants to see broken."""
-
-
-def test_a_server_that_writes_nothing_down_forgets(monkeypatch):
-    monkeypatch.setattr(LivingServer, "disk", lambda self: ())
-    restarted = check(replace(one_restart(), parameters=SLOW_LEASE))
-
-    assert any("the server does not know" in reason for reason in restarted.reasons)
 
 
 def test_renewals_heal_even_a_server_that_lost_its_disk_but_not_at_once(monkeypatch):
@@ -136,16 +114,6 @@ def test_renewals_heal_even_a_server_that_lost_its_disk_but_not_at_once(monkeypa
 def one_restart():
     drawn = scenario_of(design("centralised"), 1, 0)
     return replace(drawn, churn=Churn.parse(f"deed=5..9:restart:{drawn.peers}"))
-
-
-def test_without_leases_the_dead_are_remembered(monkeypatch):
-    sweep = next(kind for kind in LivingServer._handlers if kind.__name__ == "Sweep")
-    monkeypatch.setitem(LivingServer._handlers, sweep, lambda self, alarm: None)
-    scenario = scenario_of(design("centralised"), 1, 0)
-    parameters = {"alive": True, "lease_s": 10.0}
-    crashed = check(replace(scenario, churn=Churn.parse("deed=5:crash:3"), parameters=parameters))
-
-    assert any("beyond its lease" in reason for reason in crashed.reasons)
 
 
 def scenario_three(number):
