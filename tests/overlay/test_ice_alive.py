@@ -22,6 +22,7 @@ from implicast.overlay.ice.alive.messages import (
     HandOver,
     Inquire,
     Taking,
+    Tick,
 )
 from implicast.overlay.ice.alive.settings import Life
 from implicast.overlay.ice.assemble import tiling, uniform_points
@@ -161,6 +162,18 @@ def test_a_declined_piece_is_taken_back_under_a_better_title_than_was_offered():
     assert piece.epoch > give.title.epoch
     one.on_accepted(3, Accepted(give.number, give.title, (1,)))
     assert sent(ledger, Titles)[-1][1].titles == (piece,)
+
+
+def test_full_tables_refuse_and_nothing_waits_for_ever():
+    one, _ = halves()
+    one.asks = {("other", number): None for number in range(one.life.asks_max)}
+    assert not one.batch((), lambda: None)
+    one.deliver(3, (0, 1), Enter(Way((0, 1)), 3))
+    assert one.gift is not None
+    one.on_tick(Tick())
+
+    assert one.gift is None
+    assert one.ground == (0, HALF)
 
 
 def test_a_repeated_give_gets_the_same_answer():

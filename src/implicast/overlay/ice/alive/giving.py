@@ -167,5 +167,10 @@ class Giving(Heirs):
         self.merge_pieces()
         self.announce(before)
 
+    def rescue_gift(self) -> None:
+        """A give that is not being asked for (no room among the questions) must not wait for ever."""
+        if self.gift is not None and ("give", self.gift.number) not in self.asks:
+            self.take_back()
+
     def gave(self) -> None:
         """A piece is in other hands: see `leaving.py`."""

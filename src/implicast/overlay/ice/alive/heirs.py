@@ -87,6 +87,8 @@ class Heirs(Inheriting):
         if sum(map(self._is_fit, self.heirs)) >= self.life.heirs:
             return
         self._bury_suspects()
+        if self._copying is not None and ("copy", self._copying.number) not in self.asks:
+            self._end_copying()  # there was no room among the questions
         if self.syncing is None and (self.ground or self.of_status(SEIZED)):
             candidates = [each for each in self.neighbours() if each not in self.heirs and self._is_fit(each)]
             if candidates:
@@ -182,7 +184,7 @@ class Heirs(Inheriting):
 
     def batch(self, items: tuple[Item, ...], then: Callable[[], None]) -> bool:
         """Back items up at all heirs; `then` is called when that counts. False: too many are waiting already."""
-        if len(self.batches) >= self.life.batches_max:
+        if len(self.batches) >= self.life.batches_max or len(self.asks) + self.life.heirs >= self.life.asks_max:
             return False
         self.serial += 1
         number = self.next_number()

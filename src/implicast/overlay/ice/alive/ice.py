@@ -58,6 +58,8 @@ class LivingIce(Seizing):
             self.depart_step()
         elif len(self.pieces) > 1:
             self.tidy()
+        if self.gift is not None:
+            self.rescue_gift()
         if self.missed:
             self.greet_missed()
         if self.parked:
