@@ -3,10 +3,13 @@
 from dataclasses import replace
 
 import pytest
+from weight import weight
 
+from implicast.casting import bft, inbox
 from implicast.casting.bft.alive import LivingBft
 from implicast.casting.designs import Plan, design
 from implicast.language.target import Description, Target, Term
+from implicast.overlay.skip_graph import belief, graph
 from implicast.overlay.skip_graph.living import LivingGraph
 from implicast.overlay.skip_graph.messages import ALL_GONE, Accuse, Leaving, claim
 from implicast.peer.contract import Message
@@ -218,6 +221,22 @@ def test_at_rest_a_peer_sends_no_more_than_one_message_a_second() -> None:
     club.run(120)
 
     assert (club.world.carried - carried) / 40 / 2 <= 60
+
+
+def test_a_flood_of_casts_and_new_descriptions_leaves_memory_flat(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The longest memory is that of multicasts, a minute; tables bounded by numbers have their bounds lowered."""
+    for room, name in ((belief, "GONE_MAX"), (graph, "LEFT_MAX"), (bft, "CHECKED_MAX"), (inbox, "PUBLISHERS_MAX")):
+        monkeypatch.setattr(room, name, 24)
+    club, tags, weights = Club(n=8, window_s=20), ("blues", "jazz", "opera", "swing"), []
+    for second in range(240):
+        who, said = second * 5 % 8, Description(tuple(sorted({tags[second % 4], tags[second * 7 % 3]})))
+        club.at(second, REGISTER, lambda who=who, said=said: club.member(who).register(said))
+        club.at(second + 0.5, 0, lambda who=who: club.member(who).cast(TO_JAZZ, b"hello"))
+    for _ in range(2):
+        club.run(120)
+        weights.append(weight([club.member(each) for each in range(8)]))
+
+    assert weights[1] < 1.2 * weights[0]
 
 
 @pytest.mark.parametrize("number", [9, 2])

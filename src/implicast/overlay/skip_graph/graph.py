@@ -188,7 +188,7 @@ class SkipGraph(Part):
         other = self.places.get(node.key)
         if other is not None:
             other.enter(place.certificate)
-            told = answer(other.wide, self.vectors, self.k, place.certificate, EVERY)
+            told = other.witness(place.certificate, EVERY)
             place.learn([node for node in told if self._credit(place, node)])
 
     def _tell_rest(self, place: Place) -> None:
@@ -295,7 +295,7 @@ class SkipGraph(Part):
         if asked is None:
             self._answer_for_nobody(sender, ask)
             return
-        told = answer(asked.wide, self.vectors, self.k, about, ask.level)
+        told = asked.witness(about, ask.level)
         asked.enter(about)
         asked.asked_by(about.address)
         self.host.send(sender, Neighbours(asked.key, about.key, told))
