@@ -446,6 +446,20 @@ def test_what_is_passed_up_is_bounded():
     assert len(root.passing) == PASSING_MAX
 
 
+def test_nothing_is_left_of_casts_that_are_over():
+    town = Town(storage_limit=3, frequency_limit=0.5, rate_s=4.0, deepest_level=1)
+    spread(town)
+    for number in range(40):
+        town.cast(number % 12, "jazz")
+        town.run(0.5)
+    town.run(3 * CAST_US / _S)
+
+    for peer in town.peers:
+        walks = (peer._works, peer._branches, peer._active, peer._telling, peer.publishing, peer._unfinished)
+        errands = (peer.passing, peer._moves, peer._fans, peer._calls, peer._offers)
+        assert not any((*walks, *errands)), peer.address
+
+
 @pytest.mark.parametrize("dimensions", [2, 3, 4, 5, 6])
 def test_a_home_lies_in_the_scaled_part_of_the_home_below(dimensions):
     settings = LivingSettings(dimensions, 0.5, True)

@@ -78,7 +78,7 @@ class Walking(Offering):
         self._works: dict[Hashable, list[Work]] = {}
         self._branches: dict[int, Branch] = {}
         self._active: dict[tuple[str, int], dict[Work, None]] = {}
-        """Unfinished works with branches, by registry."""
+        """Unfinished works that went up from closed parts here, by registry."""
         self._tidying = False
 
     # --- beginning
@@ -146,7 +146,8 @@ class Walking(Offering):
         branch = Branch(work, msgspec.structs.replace(walk, parent=self.address, branch=number), notch, closed)
         self._branches[number] = work.branches[number] = branch
         work.open += 1
-        self._active.setdefault((walk.tag, walk.root), {})[work] = None
+        if closed:
+            self._active.setdefault((walk.tag, walk.root), {})[work] = None
         self._send_branch(number)
 
     def _send_branch(self, number: int) -> None:
