@@ -145,7 +145,7 @@ class Carrier(Part):
         match: Match = query.matcher() if isinstance(query, Sought) else query.match
         ring = self.ring
         ring.table.expire(self.host.now_us)
-        if any(map(ring.is_lost, ring.table.nodes)):
+        if ring.some_are_lost():
             return split_around(ring.table, arcs, match, ring.is_lost)
         return *split(ring.table, arcs, match), ()
 

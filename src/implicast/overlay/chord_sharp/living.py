@@ -51,6 +51,7 @@ class LivingSharp(Rounds):
 
     def silent(self, ref: Ref) -> None:
         """Go on without it in this round; ask it anew in the next."""
+        self.wary = True
         for level, node in enumerate(self.table.nodes):
             if node == ref:
                 self.table.rounds[level] = self.round
@@ -61,6 +62,7 @@ class LivingSharp(Rounds):
     def lost(self, ref: Ref) -> None:
         if self.links.detector is not None and ref != self.links.right:
             self.links.detector.say_gone(ref)
+            self.wary = True
 
     def acquaintances(self) -> list[Ref]:
         return self.table.nodes

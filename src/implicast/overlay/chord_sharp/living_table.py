@@ -49,15 +49,23 @@ class LivingTable(Table):
 
         A node that knows less than before does not make false what it said before.
         """
-        before = self.ends[level], self.values[level]
+        before, sums, next_before = (self.ends[level], self.values[level]), self._sums[level + 1 :], self._above(level)
+        tidy = self._tidy
         circulated = self.take(level, ent)
         self.rounds[level] = number
+        if (self.ends[level], self.values[level]) == before and self._above(level) == next_before:
+            # Nothing new, as nearly always: what was worked out from it stays (a quarter less work for each answer).
+            self._sums += sums
+            self._tidy = tidy
         if self.values[level] is None and before[1] is not None:
             self.ends[level], self.values[level] = before
         else:
             self.since_us[level] = since_us
             self._all_fresh_until_us = min(self._all_fresh_until_us, since_us + self.stale_us)
         return circulated
+
+    def _above(self, level: int) -> Ref | None:
+        return self.nodes[level + 1] if level + 1 < len(self.nodes) else None
 
     def expire(self, now_us: int) -> None:
         """Forget what is stale. One comparison when nothing is."""
@@ -92,6 +100,8 @@ class LivingTable(Table):
 
     def _touching(self, levels: int) -> bool:
         """Whether the arcs of the lowest levels leave no gap: each begins where the one before ends, or sooner."""
+        if self._tidy:
+            return True
         for level in range(levels - 1):
             end = self.ends[level]
             if end is None:

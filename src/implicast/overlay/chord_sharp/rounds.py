@@ -77,7 +77,19 @@ class Asked:
 class Rounds(ChordSharp):
     """Asks, is told, and tells."""
 
-    __slots__ = ("askers", "asks", "catch_ups", "gen", "news", "period", "ready", "round", "told_round", "watching")
+    __slots__ = (
+        "askers",
+        "asks",
+        "catch_ups",
+        "gen",
+        "news",
+        "period",
+        "ready",
+        "round",
+        "told_round",
+        "wary",
+        "watching",
+    )
 
     table: LivingTable
 
@@ -91,6 +103,8 @@ class Rounds(ChordSharp):
         self.told_round = 0
         """The last round in which all was told."""
         self.watching = False
+        self.wary = False
+        """Whether some finger may be lost: saves asking of each at every cast that passes."""
         self.asks: dict[int, Asked] = {}
         """By level."""
         self.askers: dict[int, dict[Address, tuple[int, int]]] = {}
@@ -103,6 +117,12 @@ class Rounds(ChordSharp):
     def is_lost(self, ref: Ref) -> bool:
         detector = self.links.detector
         return detector is not None and detector.is_lost(ref)
+
+    def some_are_lost(self) -> bool:
+        """Whether any finger is; most often nobody is."""
+        if self.wary:
+            self.wary = any(map(self.is_lost, self.table.nodes))
+        return self.wary
 
     # --- rounds
 
@@ -135,6 +155,7 @@ class Rounds(ChordSharp):
         node, asked = self.table.nodes[level], self.asks.get(level)
         if self.is_lost(node):
             self.table.rounds[level] = self.round
+            self.wary = True
         if asked is None or asked.ref != node:
             self.asks[level] = Asked(node, self.round)
             self._put_question(level, answer=True)
