@@ -6,6 +6,7 @@
   suspicion costs hops: the look-up brings the finger back.
 - A message that has come past its key, because a neighbour has news that this node lacks, goes to the left, not round
   the ring.
+- A message that comes by twice within a second ends: so none makes more hops in a second than there are nodes.
 - Whoever repeats a request may let it begin with another finger (`detour`).
 
 The right pointer alone decides who is responsible; messages sent to a dead right neighbour are lost until the ring has
@@ -25,6 +26,10 @@ QUIET_US = 3_000_000
 """A finger heard within this time is taken to be there."""
 HEARD_US = 1_000_000
 """One says so at most this often to each sender."""
+PASSED_US = 1_000_000
+"""A message that comes by once more within this time has been here before; requests are repeated later than that."""
+PASSED_MAX = 256
+"""Messages remembered as passed on."""
 SENDERS_MAX = 512
 """Senders remembered as told."""
 
@@ -41,13 +46,14 @@ LIVING_CHORD_KINDS: tuple[type, ...] = (Heard,)
 class LivingChord(Chord):
     """One peer's fingers, with a detector for them."""
 
-    __slots__ = ("_told_us", "detour")
+    __slots__ = ("_passed", "_told_us", "detour")
 
     ring: Links
 
     def __init__(self, address: Address, host: Host, ring: Links, bits: int, refresh_us: int) -> None:
         super().__init__(address, host, ring, bits, refresh_us)
         self._told_us: dict[Address, int] = {}
+        self._passed: dict[Message, int] = {}
         self.detour = 0
         """For the next message that begins here: so many of the best fingers are left out."""
 
@@ -81,10 +87,24 @@ class LivingChord(Chord):
         step = table.next_hop(key)
         if sender == self.address or sender is None:
             step = self._other_way(key, step)
+        elif self._came_by(message):
+            return True
         elif self._is_past(key):
             step = ring.left
         self._send(step, message)
         return True
+
+    def _came_by(self, message: Message) -> bool:
+        """A repeat, or a message that goes in a circle because neighbours do not agree yet: it ends here, and whoever
+        sent it sends it again. Else a network that repeats messages would multiply those that circle."""
+        passed, now_us = self._passed, self.host.now_us
+        if passed.get(message, -PASSED_US) + PASSED_US > now_us:
+            return True
+        passed.pop(message, None)
+        passed[message] = now_us
+        if len(passed) > PASSED_MAX:
+            del passed[next(iter(passed))]
+        return False
 
     def _say_heard(self, sender: Address) -> None:
         now_us, told_us = self.host.now_us, self._told_us

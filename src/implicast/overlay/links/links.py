@@ -39,6 +39,8 @@ from implicast.peer.contract import Address, Message, handles
 
 __all__ = ["Above", "Links"]
 
+PASSED_US = 2_000_000
+"""A question that comes by once more within this time is a repeat."""
 GRACES_MAX = 16
 """Former lives of one peer that still answer."""
 INTRODUCERS_MAX = 8
@@ -74,7 +76,7 @@ class Links(Merging):
     def _seek(self) -> None:
         introducer = self.introducers[self.turn % len(self.introducers)]
         self.turn += 1
-        self.host.send(introducer, Find(self.me, self.settings.find_hops))
+        self.host.send(introducer, self.find())
         self._later(self.settings.seek_us, SeekAgain(self.me.life, self.turn))
 
     @handles(SeekAgain)
@@ -84,6 +86,8 @@ class Links(Merging):
 
     @handles(Find)
     def on_find(self, sender: Address, find: Find) -> None:
+        if self.detector is not None and self._came_by(find):
+            return
         if self.state in (OUT, INS):
             self._pass_on_from_outside(sender, find)
         elif find.seeker.place == self.right.place or lies_between(self.me, find.seeker, self.right):
@@ -91,7 +95,20 @@ class Links(Merging):
             self._say(find.seeker, Found(find.seeker, self.me, self.right, self.rnum))
         elif find.hops_left > 0:
             step = self.above.nearest_before(find.seeker.place) or self.right
-            self._say(step, Find(find.seeker, find.hops_left - 1))
+            if self.detector is None or step not in self.gone:
+                self._say(step, Find(find.seeker, find.hops_left - 1))
+
+    def _came_by(self, find: Find) -> bool:
+        """A repeat. Where pointers lead in a circle until they are mended, a network that repeats one message in five
+        would else multiply a seeker's question without end."""
+        passed, now_us = self.passed, self.host.now_us
+        if passed.get(find, -PASSED_US) + PASSED_US > now_us:
+            return True
+        passed.pop(find, None)
+        passed[find] = now_us
+        if len(passed) > self.settings.passed_max:
+            del passed[next(iter(passed))]
+        return False
 
     def _pass_on_from_outside(self, sender: Address, find: Find) -> None:
         """Who has left sends a seeker back to the left, where its place can still lie ahead, and says that it has left,

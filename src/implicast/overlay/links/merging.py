@@ -12,6 +12,8 @@ from implicast.overlay.links.refs import Ref, lies_between
 from implicast.overlay.links.state import IN
 from implicast.peer.contract import handles
 
+ATTEMPTS = 64
+"""So many attempts of a seeker can be told from repeats."""
 ALONE = 8
 """Who has no neighbour left asks so many at once."""
 
@@ -47,7 +49,13 @@ class Merging(Looking):
 
     def reunite(self, ref: Ref) -> None:
         if self.state == IN and ref.address != self.address:
-            self.host.send(ref.address, Find(self.me, self.settings.find_hops))
+            self.turn += 1
+            self.host.send(ref.address, self.find())
+
+    def find(self) -> Find:
+        """A question for the own place. Where repeats must be told from new attempts, the hops tell them apart."""
+        less = self.turn % ATTEMPTS if self.detector is not None else 0
+        return Find(self.me, self.settings.find_hops - less)
 
     def introduce(self, former: Ref, left: Ref) -> None:
         """The nearer one looks at its place from the other: where two rings meet, they close like a zip."""

@@ -42,6 +42,8 @@ class LinkSettings:
     """Where peers crash, a leaver that could not be let go for so long goes as if it had crashed."""
     missed_max: int = 64
     """Nodes that fell silent and are asked again now and then: a partition may have ended."""
+    passed_max: int = 256
+    """Questions of seekers remembered, so that repeats are not passed on."""
     seen_max: int = 1024
     """Askers whose last answers are remembered."""
 

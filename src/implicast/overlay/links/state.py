@@ -117,6 +117,7 @@ class LinkState(Part):
         "met",
         "missed",
         "op",
+        "passed",
         "pend",
         "right",
         "rnum",
@@ -143,6 +144,8 @@ class LinkState(Part):
         """Nodes that fell silent; they are asked now and then, in case they are only cut off."""
         self.met: dict[Ref, None] = {}
         """Former neighbours that did not say they left: who ended alone on its ring knows whom to ask."""
+        self.passed: dict[Message, int] = {}
+        """Questions of seekers that came by."""
         self.detector = self._detector()
         """None in a world without crashes, where nobody is ever suspected. Overlays above share it."""
         self.introducers: tuple[Address, ...] = ()
