@@ -23,6 +23,8 @@ PASSING_MAX = 4_096
 """Stores that went up from here and are to be confirmed down; the oldest is dropped, and its consumer asks again."""
 TOGETHER_MAX = 64
 """Entries in one message."""
+DOORS_MAX = 8_192
+"""Holders above that are remembered, to go straight to them when a record is renewed; the oldest is forgotten."""
 FRESH_MAX = 8_192
 """Entries that wait for the next batch; further ones are not confirmed, and asked for again."""
 FORGOTTEN_MAX = 1_024
@@ -45,11 +47,13 @@ class Passing:
 class Storing(Keeper):
     """A peer's part in storing the records of others."""
 
-    __slots__ = ("_fresh", "forgotten", "passing")
+    __slots__ = ("_above", "_fresh", "forgotten", "passing")
 
     def __init__(self, address: Address, host: Host, settings: LivingSettings) -> None:
         super().__init__(address, host, settings)
         self.passing: dict[int, Passing] = {}
+        self._above: dict[tuple[Key, Address], Address] = {}
+        """Who confirmed a record that we passed up, by where it went and whose it is."""
         self._fresh: list[tuple[Key, Address, int, Answer]] = []
         """Kept and not yet backed up: registry, consumer, version, and who waits for it."""
         self.forgotten: dict[tuple[Key, Address], Item] = {}
@@ -103,13 +107,22 @@ class Storing(Keeper):
         self.passing[token] = passing
         if len(self.passing) > PASSING_MAX:
             del self.passing[next(iter(self.passing))]
-        self.send_store(passing.tag, passing.root, passing.notch, tuple(passing.entries.values()), token)
+        key, entries = (passing.tag, passing.root, passing.notch), tuple(passing.entries.values())
+        door = self._above.pop((key, entries[0].consumer), None) if len(entries) == 1 else None
+        # Taken out until it confirms again: if it is silent, the next one goes by way of the surface.
+        self.send_store(*key, entries, token, door)
 
-    def send_store(self, tag: str, root: int, notch: int, entries: tuple[Entry, ...], token: int) -> None:
-        """On our own behalf, to the entries' homes at a notch."""
+    def send_store(
+        self, tag: str, root: int, notch: int, entries: tuple[Entry, ...], token: int, door: Address | None = None
+    ) -> None:
+        """On our own behalf, to the entries' homes at a notch; straight to a door that we know, if any."""
         homes = (home(root, notch, each.spot, self.settings.dimensions) for each in entries)
         way = Way(union((each, each + 1) for each in homes))
-        self.surface.send(StoreAt(way, tag, root, notch, entries, self.address, token))
+        store = StoreAt(way, tag, root, notch, entries, self.address, token)
+        if door is None:
+            self.surface.send(store)
+        else:
+            self.host.send(door, store)
 
     # --- keeping
 
@@ -185,9 +198,16 @@ class Storing(Keeper):
         for kept in stored.kept:
             entry = passing.entries.pop(kept[0], None)
             if entry is not None and kept[1] >= entry.version:
+                self._note_door((passing.tag, passing.root, passing.notch), kept[0], sender)
                 self._passed(passing, entry, kept)
         if not passing.entries:
             self.passing.pop(stored.token, None)
+
+    def _note_door(self, key: Key, consumer: Address, sender: Address) -> None:
+        if sender != self.address:
+            self._above[key, consumer] = sender
+            if len(self._above) > DOORS_MAX:
+                del self._above[next(iter(self._above))]
 
     def _passed(self, passing: Passing, entry: Entry, kept: tuple[Address, int, int]) -> None:
         """What we passed up is kept above: confirm it down, if a cast that passes us would still go there."""
