@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from implicast.casting.designs import Design, design, designs
+from implicast.casting.designs import SURVIVABLE, Design, design, designs
 from implicast.language.parameters import Setting
 from implicast.peer.errors import ImplicastError, LocalError, ParameterError
 from implicast.world.change import Change
@@ -166,6 +166,9 @@ def _design_described(each: Design) -> dict[str, Any]:
         "summary": each.summary,
         "paper": each.paper,
         "languages": list(each.languages),
+        "survives": [name for name in SURVIVABLE if name in each.survives],
+        "alive": dict(each.alive),
+        "quick": dict(each.quick),
         "parameters": {
             one.name: {"default": one.default, "takes": one.range_text(), "unit": one.unit, "doc": one.doc}
             for one in each.parameters
@@ -176,6 +179,10 @@ def _design_described(each: Design) -> dict[str, Any]:
 def _design_text(each: Design) -> str:
     lines = [click.style(each.name, bold=True), f"  {each.summary}"]
     lines.append(f"  {each.paper}; speaks {', '.join(each.languages)}")
+    if each.survives:
+        settings = " ".join(f"{name}={value}" for name, value in each.alive.items())
+        borne = ", ".join(name for name in SURVIVABLE if name in each.survives)
+        lines.append(f"  survives {borne}" + (f" with {settings}" if settings else ""))
     for one in each.parameters:
         unit = f" {one.unit}" if one.unit else ""
         lines.append(f"    --set {one.name}={one.default}{unit}  ({one.range_text()})")

@@ -79,3 +79,22 @@ def test_the_report_is_one_file_that_fetches_nothing(out: Path) -> None:
         assert fetched not in text
     assert text.count('role="img"') == text.count("<figcaption>") == len(list((out / "figures").glob("*.svg")))
     assert text.count("<table") == text.count("<caption>")
+
+
+VALUES = EVERY_DESIGN.replace('designs = "tags"', 'designs = "attributes"').replace("[0, 6]", "[4]")
+VALUES = VALUES.replace('"workload.tags" = 40', 'workload = "attributes"\n"workload.share" = 0.3')
+
+
+def test_casts_to_ranges_of_values_are_judged_as_the_world_judges_them(spark: SparkSession, tmp_path: Path) -> None:
+    made = read("values", VALUES)
+    went = run(spark, made, tmp_path / "values")
+
+    assert not went.failed
+    assert disagreements(tmp_path / "values") == []
+    judged = pq.read_table(tmp_path / "values" / "contract").to_pylist()
+    assert len(judged) == len(made.chosen()) > 3
+    for row in judged:
+        path = tmp_path / "values" / "journals" / f"run={row['run']}" / "outcome.json"
+        assert {name: row[name] for name in tables.CONTRACT} == json.loads(path.read_text())["contract"], row["run"]
+        assert row["expected"] > 20
+        assert not any(row[name] for name in tables.BROKEN), row
