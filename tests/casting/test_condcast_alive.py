@@ -15,8 +15,8 @@ from implicast.casting.condcast.design import DESIGNS, newcomer
 from implicast.casting.condcast.living import LivingCondcast
 from implicast.casting.condcast.living_messages import Carry
 from implicast.casting.designs import Plan
-from implicast.language.portrait import Sought
-from implicast.language.target import Description, Target, Term
+from implicast.language.portrait import Sought, portrait
+from implicast.language.target import Description, Target, Term, Value
 from implicast.overlay.chord_sharp import LivingTable
 from implicast.overlay.chord_sharp.living_messages import LevelIs
 from implicast.overlay.links import Links
@@ -422,3 +422,19 @@ def test_where_lives_are_ignored_whoever_comes_back_is_taken_for_gone(monkeypatc
     _, peers = _gone_and_back()
 
     assert any(peer.detector.is_lost(peers[5].links.me) for peer in peers), "for good: it said so itself"
+
+
+@pytest.mark.parametrize("numbers", [False, True])
+def test_a_filter_or_span_that_lacks_somebody_is_objected_to(numbers: bool) -> None:
+    described = [
+        Description((f"t{at}",), (Value("age", at),) if numbers else ()) for at in range(20)
+    ]  # filters alone are compared as numbers, with spans they are not
+    world, peers = _population(described)
+    _run(world, 40)
+    assert DESIGN.objections(peers) == []
+
+    table = peers[3].ring.table
+    level = 2
+    table.values[level] = portrait(described[int(str(table.nodes[level].address))], 4096, 4)
+    [said] = DESIGN.objections(peers)
+    assert said == "what 3 knows of the arc of level 2 lacks somebody in it"

@@ -285,3 +285,34 @@ def test_a_higher_round_is_joined_at_once_and_a_lower_one_ignored() -> None:
     assert node.ring.round == 7
     node.receive(other.address, LevelIs(other.links.me, 64, 5, 0, 0, None))
     assert node.ring.round == 7
+
+
+# --- the look from outside
+
+
+@pytest.mark.parametrize("count", [2, 7, 16, 19])
+def test_an_aggregate_that_lacks_anybody_in_its_arc_is_objected_to_and_no_other(count: int) -> None:
+    _, nodes = _world(count, seed=count)
+    assert _wrong(nodes) == []
+    ring = sorted(nodes, key=lambda node: node.links.me.key)
+    for at, node in enumerate(ring):
+        table = node.ring.table
+        for level in range(len(table)):
+            inside = [ring[(at + (1 << level) + step) % count].address for step in range(1 << level)]
+            whole = table.values[level]
+            for missing in sorted(set(inside)):
+                rest = [each for each in inside if each != missing]
+                table.values[level] = Categories.of(*rest) if rest else Categories.of()  # type: ignore[arg-type]
+                assert len(_wrong(nodes)) == 1, f"{missing} is missing in level {level}"
+            table.values[level] = whole
+    assert _wrong(nodes) == []
+
+
+def test_whoever_need_not_be_known_yet_is_not_missed() -> None:
+    _, nodes = _world(8, seed=1)
+    table = nodes[0].ring.table
+    table.values[0] = Categories.of()
+    unknown = table.nodes[0]
+
+    assert chord_sharp.too_small(_rings(nodes), lambda ring: ring.links.me != unknown) == []
+    assert len(chord_sharp.too_small(_rings(nodes), lambda ring: True)) == 1
