@@ -38,7 +38,7 @@ from implicast.space.vector import Vectors
 
 PARALLEL = 5
 """Questions under way at a time, per place."""
-TRIES = 2
+TRIES = 4
 PATIENCE_US = 1_000_000
 
 NEIGHBOURS_MAX = 1_024

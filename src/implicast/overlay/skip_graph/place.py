@@ -36,8 +36,8 @@ class Place:
     """A certificate, those known around it, the lists cut from them, and the wider every-class lists."""
 
     __slots__ = (
-        "_stale", "_table", "_wide", "asked", "askers", "before", "certificate", "ends", "k", "known", "looking",
-        "looks", "news", "queue", "searching", "silent", "turn", "vectors", "waiting", "witnesses",
+        "_stale", "_table", "_void", "_wide", "asked", "askers", "before", "certificate", "ends", "k", "known",
+        "looking", "looks", "news", "queue", "searching", "silent", "turn", "vectors", "waiting", "witnesses",
     )  # fmt: skip
 
     def __init__(self, certificate: Certificate, k: int, vectors: Vectors) -> None:
@@ -46,6 +46,7 @@ class Place:
         self._table, self._wide = both_tables(certificate, self.known, k, vectors)
         self.news: dict[bytes, Certificate] = {}  # who was let in since the lists were cut
         self._stale = False  # whether anything was learned since the lists were cut
+        self._void = False  # whether those lists mean nothing any more
         self.searching = False
         self.asked: dict[bytes, Certificate] = {}
         self.queue: dict[bytes, tuple[Certificate, int]] = {}
@@ -106,19 +107,19 @@ class Place:
 
     def trim(self) -> None:
         """The lists are to be cut anew, when they are next asked for."""
-        self._stale = True
+        self._stale = self._void = True
 
     def _cut(self) -> None:
         """Cut the lists by the rule, and forget who is in none."""
         self._table, self._wide = both_tables(self.certificate, self.known, self.k, self.vectors)
-        self._stale = False
+        self._stale = self._void = False
         self.news.clear()
         if not self.searching:
             self.known = {node.key: node for node in self._wide.contacts()}
 
     def witness(self, about: Certificate, level: int) -> tuple[Certificate, ...]:
         """What this place says of another: its lists, and whoever came since they were cut (saves half of all cuts)."""
-        if len(self.news) > NEWS_MAX:
+        if self._void or len(self.news) > NEWS_MAX:
             self._cut()
         said = answer(self._wide, self.vectors, self.k, about, level)
         if not self._stale:
@@ -150,6 +151,8 @@ class Place:
 
         At the ends as they are now: newcomers from further out may come before one looks and hide the gap.
         """
+        if self._void:
+            self._cut()
         for number, level in enumerate(self._wide.levels):
             shorter = {index < level.own for index, node in enumerate(level.nodes) if node.key in gone}
             for is_left in sorted(shorter):
