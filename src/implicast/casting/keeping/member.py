@@ -227,18 +227,20 @@ def _misplaced(here: Sequence[LivingMember], ring: Sequence[LivingMember]) -> li
     keys = [member.chord.table.own for member in ring]
     wrong: list[str] = []
     for member in here:
-        if member.links.state != IN:
-            continue
-        for piece in member.layings.pieces.values():
-            if piece.missing or not piece.packed:
-                continue
-            at = bisect_left(keys, piece.key)
-            slot = (piece.shelf, piece.attribute, piece.low)
-            for step in range(min(member.keeper.settings.copies + 1, len(ring))):
-                keeper = ring[(at + step) % len(ring)]
-                entry = keeper.keeper.rows.get(slot, piece.name)
-                if entry is None or entry.row.stamp < piece.stamp or not entry.row.packed:
-                    wrong.append(f"{keeper.address} does not keep what {member.address} has laid under {slot}")
+        if member.links.state == IN:
+            laid = (piece for piece in member.layings.pieces.values() if piece.packed and not piece.missing)
+            wrong += [each for piece in laid for each in _not_kept(piece, member, ring, bisect_left(keys, piece.key))]
         if len(wrong) > OBJECTIONS_ENOUGH:
             return wrong[:OBJECTIONS_ENOUGH]
+    return wrong
+
+
+def _not_kept(piece: Piece, owner: LivingMember, ring: Sequence[LivingMember], at: int) -> list[str]:
+    """Of those who should keep an entry, from the one at this place on, who does not."""
+    slot, wrong = (piece.shelf, piece.attribute, piece.low), []
+    for step in range(min(owner.keeper.settings.copies + 1, len(ring))):
+        keeper = ring[(at + step) % len(ring)]
+        entry = keeper.keeper.rows.get(slot, piece.name)
+        if entry is None or entry.row.stamp < piece.stamp or not entry.row.packed:
+            wrong.append(f"{keeper.address} does not keep what {owner.address} has laid under {slot}")
     return wrong
