@@ -46,6 +46,7 @@ NEIGHBOURS_MAX = 1_024
 LOOK_US = 1_000_000
 """After somebody has gone, before one looks for others: witnesses that have not heard of it yet would hide them."""
 LOOK_DOUBLINGS = 5
+"""Each look in a row that finds nobody waits twice as long as the one before, so many times."""
 LOOKS_MAX = 8
 """Looks in a row for the sake of witnesses that name the departed: liars may do so for ever."""
 LEFT_MAX = 64

@@ -57,9 +57,11 @@ CALL_CAP_US = 10_000_000
 LOST_US = 180_000_000
 """After so long the lost are forgotten: they have to join again."""
 LOST_MAX = 1_024
+"""Addresses that are kept aside; the first lost are forgotten first."""
 LOST_PLACES_MAX = 256
 """Places of one lost address that are kept aside."""
 ACCUSED_MAX = 1_024
+"""Addresses whose accusers are counted; beyond that accusations are ignored."""
 
 
 @dataclass(frozen=True, slots=True)
