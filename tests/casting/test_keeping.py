@@ -11,9 +11,9 @@ from implicast.casting.designs import Plan, design
 from implicast.casting.keeping.asking import Question
 from implicast.casting.keeping.laying import Piece, _without
 from implicast.casting.keeping.messages import Row
-from implicast.casting.keeping.rows import KeptRows
+from implicast.casting.keeping.rows import REMEMBERED_US, KeptRows
 from implicast.language.target import Description, Predicate, Target, Term, Value
-from implicast.peer.events import Notice, Registered
+from implicast.peer.events import Left, Notice, Registered
 from implicast.peer.subscriber import Subscribed, Unsubscribed
 from implicast.space.ring import hashed
 from implicast.world.frozen import freeze, thaw
@@ -71,7 +71,7 @@ def test_what_is_not_renewed_is_forgotten_and_does_not_come_back_from_a_copy() -
     rows.take(row(20), 13)
     assert rows.listed(SLOT) == [row(20)], "one that returns is found again"
     rows.expire(24, lease_us=10)
-    rows.expire(99, lease_us=10)
+    rows.expire(25 + REMEMBERED_US, lease_us=10)
     assert rows.count == 0, "in the end removals are forgotten too"
 
 
@@ -125,13 +125,14 @@ class Town:
     def __init__(self, name: str = "opchord-pubsub", peers: int = 16) -> None:
         chosen = design(name)
         given = {"alive": True, "schema": "price: 0..999"} if "pubsub" in name else {"alive": True}
-        network = build("flat", hosts=peers, infrastructure=0, seed=1)
+        network = build("flat", hosts=peers + 1, infrastructure=0, seed=1)
         self.world = World(network, 1)
         plan = Plan(peers, 0, chosen.settle(given), 1, self.world.host, network.latency_us)
         self.members = chosen.assemble(plan)
         for address, member in enumerate(self.members):
             self.world.place(address, member)
         self.objections = chosen.objections
+        self.newcomer = partial(chosen.newcomer, plan)
 
     def at(self, time_s: float, what) -> None:
         self.world.at(int(time_s * S), REGISTER, what)
@@ -258,3 +259,18 @@ def test_a_reworded_subscription_hears_what_it_says_now_and_a_taken_back_one_not
     assert len(town.heard(Notice)) == 4
     assert len(town.heard(Subscribed)) == 2
     assert len(town.heard(Unsubscribed)) == 1
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.05, 0.2, 5.0])
+def test_whoever_leaves_while_it_joins_has_left_and_took_nothing_along(after_s: float) -> None:
+    town = Town("dht")
+    town.at(1, partial(town.members[3].register, Description(("rust", "music", "chess"))))
+    newcomer = town.newcomer(16)
+    town.world.place(16, newcomer)
+    town.at(3, partial(newcomer.join, (0, 1)))
+    town.at(3 + after_s, newcomer.leave)
+    town.run(40)
+
+    assert [who for _, who in town.heard(Left)] == [16]
+    town.world.crash(16)
+    assert town.wrong() == []

@@ -102,11 +102,11 @@ class Keeper(Comparing):
 
     def leave(self) -> None:
         """Make sure that the right neighbour has everything, then leave the ring. A newcomer first arrives."""
-        first, self._going = not self._going, True
+        self._going = True
         ring = self.chord.ring
         if ring.state == OUT or (ring.state == IN and ring.right == ring.me):
             ring.leave()
-        elif ring.state == IN and self.is_ready and first:
+        elif ring.state == IN and self.is_ready:
             self._tries = 0
             self._bequeath()
 
