@@ -324,7 +324,7 @@ def varied(seed: int, name: str, lodger: type = Lodger) -> Scene:
     chance = stream(seed, "varied", name)
     peers = int(8 * 16 ** chance.random())
     deeds = {deed: max(1, int(count * peers / 20)) for deed, count in SCENES[name].items()}
-    deeds = {deed: min(count, 4) if deed in SPACED else min(count, 16) for deed, count in deeds.items()}
+    deeds = {deed: min(count, MOST.get(deed, 16)) for deed, count in deeds.items()}
     loss, again = chance.choice((0.0, 0.01, 0.05)), chance.choice((0.0, 0.02, 0.05))
     faults = Faults(loss, again, chance.choice((0.0, 0.02)), (50.0, 400.0), chance.choice((0.0, 0.2)))
     slow = chance.random() < 0.25
@@ -334,6 +334,8 @@ def varied(seed: int, name: str, lodger: type = Lodger) -> Scene:
     )  # fmt: skip
 
 
+MOST = {"crash": 4, "twins": 2, "split": 4}
+"""Of what takes long to repair."""
 SPACED = ("crash", "twins", "split")
 """Deeds that come one after the other, each after the last has been repaired: no more is promised."""
 SCENES: dict[str, dict[str, int]] = {

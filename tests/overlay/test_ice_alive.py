@@ -26,7 +26,7 @@ from implicast.overlay.ice.alive.messages import (
 )
 from implicast.overlay.ice.alive.settings import Life
 from implicast.overlay.ice.assemble import tiling, uniform_points
-from implicast.overlay.ice.messages import Declined, Done, Title, Titles
+from implicast.overlay.ice.messages import Declined, Done, More, Title, Titles
 from implicast.peer.ledger import Ledger
 from implicast.space.angle import cosine_of
 from implicast.space.digest import stream
@@ -116,6 +116,16 @@ def test_what_a_greeting_does_not_list_its_sender_does_not_have():
 
     assert one.title_at(HALF) == Title(HALF, 2, 0, 2)
     assert one.title_at(HALF + HALF // 2) is None
+
+
+def test_what_is_said_of_a_third_peer_is_checked_with_it():
+    one, ledger = halves()
+    one.concern(9).mark = 4
+    one.on_titles(2, Titles((Title(HALF, 2, 5, 9),)))
+    assert sent(ledger, More) == [(9, More())]
+    one.on_hail(9, Hail(1, 4, (), (), (), (), False, ()))
+
+    assert one.title_at(HALF) is None, "a greeting of the same mark lists all that its sender has"
 
 
 def test_a_give_takes_three_messages_and_nobody_answers_in_between():

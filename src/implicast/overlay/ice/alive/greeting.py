@@ -89,9 +89,13 @@ class Greeting(Asking):
         """Look again at what waited: `carrying.py`."""
 
     def check(self, owners: list[Address]) -> None:
-        """A title that outlived its owner's interest would otherwise go round among others for ever."""
+        """A title that its owner has let go would otherwise go round among others for ever.
+
+        Whoever's mark we do not know is asked anyway, at its first echo.
+        """
         for owner in owners:
-            self.ask_more(owner)
+            if self.concern(owner).mark >= 0:
+                self.ask_more(owner)
 
     def met(self, strangers: list[Address]) -> None:
         self.hail(strangers)

@@ -124,7 +124,7 @@ class Ground(Part):
         if not news:
             return
         self.resurvey()
-        hearsay = {each.owner for each in news if each.owner != sender and each.owner in neighbours}
+        hearsay = {each.owner for each in news if each.owner != sender}
         self.check([each for each in self.neighbours() if each in hearsay])
         lost = subtract(tract_of(before), self.tract)
         if lost:
