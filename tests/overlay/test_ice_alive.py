@@ -120,6 +120,7 @@ def test_what_a_greeting_does_not_list_its_sender_does_not_have():
 
 def test_what_is_said_of_a_third_peer_is_checked_with_it():
     one, ledger = halves()
+    ledger.now_us = 5 * S
     one.concern(9).mark = 4
     one.on_titles(2, Titles((Title(HALF, 2, 5, 9),)))
     assert sent(ledger, More) == [(9, More())]
