@@ -20,7 +20,7 @@ from implicast.world.scenario import Scenario
 from implicast.world.simulate import simulate
 from implicast.world.upheaval import Upheaval
 
-PEERS, CASTS = 128, 600
+PEERS, CASTS = 96, 300
 LIMIT_US = 15.0
 
 

@@ -178,12 +178,14 @@ class World:
     def _endure(self, latency_us: int, what: tuple[Any, ...]) -> tuple[int, int]:
         """Serial and first arrival (-1: lost) of a message in an unkind network."""
         assert self.faults is not None
-        arrived_us, serial = -1, 0
-        for delay_us in self.faults.fate(self.now_us, what[1], what[0], latency_us):
-            pushed = self.push(self.now_us + delay_us, what)
-            if arrived_us < 0:
-                serial, arrived_us = pushed, self.now_us + delay_us
-        return serial or self.agenda.skip(), arrived_us
+        delays_us = self.faults.fate(self.now_us, what[1], what[0], latency_us)
+        if not delays_us:
+            return self.agenda.skip(), -1
+        arrived_us = self.now_us + delays_us[0]
+        serial = self.push(arrived_us, what)
+        for delay_us in delays_us[1:]:
+            self.push(self.now_us + delay_us, what)
+        return serial, arrived_us
 
     def _learn(self, kind: type) -> tuple[int, bool]:
         names_cast = "cast" in getattr(kind, "__struct_fields__", ())
