@@ -7,14 +7,17 @@ the long form lets some sixty of them pass by.
 """
 
 import importlib
+import inspect
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from weight import weight
 
 from implicast.casting import inbox
-from implicast.casting.designs import designs
+from implicast.casting.designs import Design, designs
 from implicast.world.churn import Churn
 from implicast.world.deeds import Deed
 from implicast.world.faults import Faults
@@ -25,12 +28,15 @@ from implicast.world.scenario import Scenario
 ALIVE = [name for name, each in designs().items() if each.survives and name != "bft"]  # its own: test_bft_life.py
 FLAT = 1.3
 """How much more peers may hold at the end than at the half."""
+FEW_TAGS = ("bft",)
+LEASE_S = 60.0
 LOWERED = {
     "implicast.casting.inbox:PUBLISHERS_MAX": 16,
     "implicast.casting.broker.routes:ROUTES_MAX": 64,
     "implicast.casting.condcast.coverage:TASKS_MAX": 64,
+    "implicast.overlay.ice.alive.settings:Life.seen_max": 32,
 }
-"""Bounds on what is remembered of single casts or publishers."""
+"""Bounds on what is remembered of single casts, publishers or messages: constants, or defaults of settings."""
 
 
 @dataclass
@@ -50,19 +56,36 @@ class Flood:
     def go(self) -> "Flood":
         design = designs()[self.name]
         scenario = Scenario(
-            self.name, peers=self.peers, casts=self.seconds * self.casts_per_s, workload="groups",
-            workload_parameters={"share": 0.3, "tags_per_cast": 3}, interval_ms=1000 // self.casts_per_s,
-            parameters=dict(design.alive), changes=2 * self.seconds, faults=Faults(loss=0.01),
+            self.name, peers=self.peers, casts=self.seconds * self.casts_per_s, **self.load(),
+            interval_ms=1000 // self.casts_per_s, parameters=self.parameters(design), changes=self.seconds // 2,
+            faults=Faults(loss=0.01),
             churn=self.passers_by(self.peers + design.infrastructure(self.peers, design.settle(design.alive))),
         )  # fmt: skip
         self.run = Run(scenario, *scenario.settled(), self.directory)
         self.run.set_up(silent)
         self.run.register(silent)
         for share in (0.5, 0.98):
-            self.run.world.at(self.run.world.now_us + int(share * self.seconds * 1e6), UPKEEP, self.weigh)
+            self.weigh_at(self.run.world.now_us + int(share * self.seconds * 1e6))
         self.run.cast(silent)
         self.run.journal.discard()
         return self
+
+    def parameters(self, design: Design) -> dict[str, Any]:
+        """With short leases, so that the flood lasts longer."""
+        known = [each.name for each in design.parameters if each.name == "lease_s"]
+        return {**design.alive, **dict.fromkeys(known, LEASE_S)}
+
+    def load(self) -> dict[str, Any]:
+        """Where every tag is a place of its own, few tags are enough."""
+        if self.name in FEW_TAGS:
+            return {"workload": "zipf", "workload_parameters": {"tags": 12, "tags_per_peer": 4}}
+        return {"workload": "groups", "workload_parameters": {"share": 0.3, "tags_per_cast": 3}}
+
+    def weigh_at(self, time_us: int) -> None:
+        """Shortly before, everybody says again what it is: else one weighs how many have just withdrawn."""
+        for peer in range(self.peers):
+            self.run.application.register(time_us - 5_000_000 + peer, peer, self.run.descriptions[peer])
+        self.run.world.at(time_us, UPKEEP, self.weigh)
 
     def passers_by(self, first: int) -> Churn:
         """Every ten seconds somebody comes, tells what it is, casts, and dies after forty: always as many are there."""
@@ -89,11 +112,22 @@ def check(flood: Flood, flat: float = FLAT) -> None:
     assert later < flat * messages + 50 * flood.peers, f"{flood.name}: {messages} and then {later} inputs waiting"
 
 
-@pytest.fixture
-def lowered(monkeypatch):
+def lower(put: Callable[[Any, str, Any], None]) -> None:
     for place, value in LOWERED.items():
         module, _, name = place.partition(":")
-        monkeypatch.setattr(importlib.import_module(module), name, value)
+        owner, _, field_name = name.partition(".")
+        if field_name:
+            init = getattr(importlib.import_module(module), owner).__init__
+            names = list(inspect.signature(init).parameters)[-len(init.__defaults__) :]
+            defaults = dict(zip(names, init.__defaults__, strict=True)) | {field_name: value}
+            put(init, "__defaults__", tuple(defaults.values()))
+        else:
+            put(importlib.import_module(module), name, value)
+
+
+@pytest.fixture
+def lowered(monkeypatch):
+    lower(monkeypatch.setattr)
 
 
 @pytest.mark.usefixtures("lowered")
