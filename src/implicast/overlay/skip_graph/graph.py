@@ -79,7 +79,7 @@ class SkipGraph(Part):
         self.k, self.vectors, self.standing = k, vectors, standing
         self.belief, self._signer = Belief(host, trust), signer
         self.places: dict[bytes, Place] = {}
-        self._left: dict[bytes, tuple[Farewell, Table[Certificate]]] = {}
+        self._left: dict[bytes, Table[Certificate]] = {}
         self._period_us = 0
         self._unanswered: Pending[Question, Request] = Pending(host, Waiting(), PATIENCE_US)
         self._arrived: dict[bytes, Callable[[], None]] = {}
@@ -146,11 +146,14 @@ class SkipGraph(Part):
 
     def _remember_left(self, place: Place) -> Farewell:
         """Who asks after a place that was left gets its farewell, and is told whom it knew."""
-        farewell = Farewell(claim(self._signer, GONE, place.certificate, self.host.now_us))
-        self._left[place.key] = (farewell, place.wide)
+        self._left[place.key] = place.wide
         if len(self._left) > LEFT_MAX:
             del self._left[next(iter(self._left))]
-        return farewell
+        return self._farewell(place.certificate)
+
+    def _farewell(self, certificate: Certificate) -> Farewell:
+        """Signed anew each time it is said: an old one proves nothing."""
+        return Farewell(claim(self._signer, GONE, certificate, self.host.now_us))
 
     # --- searching and telling
 
@@ -309,11 +312,11 @@ class SkipGraph(Part):
         elif not self._left:
             self.host.send(sender, Neighbours(b"", about.key, ()))
         else:
-            farewell, table = self._left[ask.place or next(reversed(self._left))]
+            table = self._left[ask.place or next(reversed(self._left))]
             told = answer(table, self.vectors, self.k, about, ask.level)
             named = tuple(node for node in told if node.key not in self._left)
             self.host.send(sender, Neighbours(ask.place, about.key, named))
-            self.host.send(sender, farewell)
+            self.host.send(sender, self._farewell(table.owner))
 
     @handles(Announce)
     def on_announce(self, sender: Address, announce: Announce) -> None:

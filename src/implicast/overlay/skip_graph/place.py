@@ -151,9 +151,7 @@ class Place:
 
         At the ends as they are now: newcomers from further out may come before one looks and hide the gap.
         """
-        if self._void:
-            self._cut()
-        for number, level in enumerate(self._wide.levels):
+        for number, level in enumerate(self.wide.levels):
             shorter = {index < level.own for index, node in enumerate(level.nodes) if node.key in gone}
             for is_left in sorted(shorter):
                 self._ask_end(number, level, is_left, gone)
