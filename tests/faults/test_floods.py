@@ -168,7 +168,7 @@ def test_a_flood_that_is_remembered_is_caught(tmp_path, monkeypatch):
 
     def hoard(self, cast):
         remembered.append(cast)
-        self._publishers[-len(remembered)] = len(remembered)  # a table that only grows
+        self._publishers[-len(remembered)] = (len(remembered), 1 << 4000)  # a table that only grows
         return first(self, cast)
 
     monkeypatch.setattr(inbox.Seen, "first", hoard)
