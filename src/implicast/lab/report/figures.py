@@ -8,6 +8,7 @@ import io
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from textwrap import fill
 from typing import Any
 
 import matplotlib as mpl
@@ -21,6 +22,8 @@ from implicast.lab.tables import CHANGE, MEASURES
 
 Row = dict[str, Any]
 SIZE_INCHES = (6.4, 4.0)
+TITLE_LETTERS = 40
+"""Letters in one line of a title above a square figure."""
 WORDS_ABREAST = 30
 """Letters of labels that fit side by side below a figure."""
 STYLE: Any = {
@@ -83,7 +86,7 @@ def lorenz_figure(curves: Sequence[Row], load: str, label: str) -> Drawn | None:
                 color=palette.colour(design), linestyle=palette.dash(name, design, list(series)), linewidth=1.8,
             )  # fmt: skip
         axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="share of peers, least loaded first", ylabel=f"share of {load}")
-        axes.set_title(f"{load} over peers, {label}")
+        axes.set_title(fill(f"{load} over peers, {label}", TITLE_LETTERS))
         legend(axes, len(series))
         svg = svg_of(canvas)
     halves = "; ".join(
