@@ -18,11 +18,12 @@ from implicast.casting.designs import Design, Plan
 from implicast.language.parameters import Parameter, Parameters
 from implicast.overlay.detector import DETECTOR_KINDS, DetectorSettings
 from implicast.overlay.skip_graph.graph import SkipGraph
-from implicast.overlay.skip_graph.living import LivingGraph, Upkeep
+from implicast.overlay.skip_graph.living import LivingGraph
 from implicast.overlay.skip_graph.messages import Accuse, Announce, Ask, Farewell, Heard, Leaving, Neighbours
 from implicast.overlay.skip_graph.objections import objections as list_objections
 from implicast.overlay.skip_graph.objections import quick_objections
 from implicast.overlay.skip_graph.standing import Standing
+from implicast.overlay.skip_graph.upkeep import Upkeep
 from implicast.peer.contract import Peer
 from implicast.peer.identity import Authority, Certificate, Revocation, Trust
 from implicast.peer.member import Member

@@ -13,9 +13,8 @@ An address lives and dies as a whole, so it is watched as a whole, however many 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 
-from implicast.overlay.detector import Detector, DetectorSettings, Ping
+from implicast.overlay.detector import Detector, Ping
 from implicast.overlay.skip_graph.graph import PATIENCE_US, SkipGraph, whoever
 from implicast.overlay.skip_graph.messages import (
     ALL_GONE,
@@ -33,6 +32,7 @@ from implicast.overlay.skip_graph.messages import (
     claim,
 )
 from implicast.overlay.skip_graph.place import Place
+from implicast.overlay.skip_graph.upkeep import Lost, Upkeep
 from implicast.peer.contract import Address, Host, handles
 from implicast.peer.identity import Certificate, Trust
 from implicast.peer.pending import Pending
@@ -62,27 +62,6 @@ LOST_PLACES_MAX = 256
 """Places of one lost address that are kept aside."""
 ACCUSED_MAX = 1_024
 """Addresses whose accusers are counted; beyond that accusations are ignored."""
-
-
-@dataclass(frozen=True, slots=True)
-class Upkeep:
-    """How eagerly one watches: what repair costs in time, and what it saves in messages."""
-
-    watch_us: int = 6_000_000
-    turn_us: int = 10_000_000
-    look_us: int = 5_000_000
-    """Before one looks for others in the stead of the lost: by then most witnesses have found out for themselves."""
-    detector: DetectorSettings = field(default_factory=DetectorSettings)
-
-
-@dataclass(slots=True)
-class Lost:
-    """Somebody silent: its certificates, since when, and when it is called next."""
-
-    since_us: int
-    call_us: int
-    wait_us: int
-    nodes: dict[bytes, Certificate] = field(default_factory=dict)
 
 
 class LivingGraph(SkipGraph):

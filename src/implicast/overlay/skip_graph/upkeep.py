@@ -1,0 +1,27 @@
+"""How eagerly a living skip graph is watched, and what is kept of those it lost."""
+
+from dataclasses import dataclass, field
+
+from implicast.overlay.detector import DetectorSettings
+from implicast.peer.identity import Certificate
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """How eagerly one watches: what repair costs in time, and what it saves in messages."""
+
+    watch_us: int = 6_000_000
+    turn_us: int = 10_000_000
+    look_us: int = 5_000_000
+    """Before one looks for others in the stead of the lost: by then most witnesses have found out for themselves."""
+    detector: DetectorSettings = field(default_factory=DetectorSettings)
+
+
+@dataclass(slots=True)
+class Lost:
+    """Somebody silent: its certificates, since when, and when it is called next."""
+
+    since_us: int
+    call_us: int
+    wait_us: int
+    nodes: dict[bytes, Certificate] = field(default_factory=dict)
