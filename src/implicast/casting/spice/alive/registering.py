@@ -17,6 +17,8 @@ from implicast.space.tract import Tract, contains
 
 RENEWALS = 3
 """In one lease."""
+SAY_AGAIN_TRIES = 6
+"""Half a minute of asking for what may be lost; then renewals must do."""
 OWN = 0
 """The token of a consumer's own registration."""
 
@@ -24,7 +26,7 @@ OWN = 0
 class Registering(Replicating):
     """A consumer's part."""
 
-    __slots__ = ("_before", "_doors", "_due", "_wait_us", "awaited", "told")
+    __slots__ = ("_before", "_doors", "_due", "_unsaid", "_wait_us", "awaited", "told")
 
     def __init__(self, address: Address, host: Host, settings: LivingSettings) -> None:
         super().__init__(address, host, settings)
@@ -35,6 +37,8 @@ class Registering(Replicating):
         self._wait_us = STORE_US
         self._doors: dict[str, Address] = {}
         """Who confirmed a tag last."""
+        self._unsaid: dict[str, None] = {}
+        """Tags to be registered again because they may be lost."""
         self._due: list[str] = []
         """Tags yet to be renewed in this round."""
 
@@ -91,6 +95,7 @@ class Registering(Replicating):
         if entry is None or max(version for _, version, _ in stored.kept) < entry.version:
             return
         self._doors[stored.tag] = sender
+        self._unsaid.pop(stored.tag, None)
         if entry.description is None:
             del self.told[stored.tag], self._doors[stored.tag]
         if self.awaited.pop(stored.tag, None) is not None:
@@ -126,7 +131,16 @@ class Registering(Replicating):
         super().register_again(lost)
         for tag, entry in list(self.told.items()):
             if self._is_there(tag, entry, lost):
-                self._store(tag, None)
+                self._unsaid[tag] = None
+                self._say_again(tag, self.version, SAY_AGAIN_TRIES)
+
+    def _say_again(self, tag: str, version: int, tries: int) -> None:
+        """Until it is confirmed: the ground around what was lost may not have settled yet."""
+        if tag in self._unsaid and version == self.version and tag in self.told and tries:
+            self._store(tag, None)
+            self.later(WAIT_LONGEST_US // 2, lambda: self._say_again(tag, version, tries - 1))
+        else:
+            self._unsaid.pop(tag, None)
 
     def _is_there(self, tag: str, entry: Entry, lost: Tract) -> bool:
         """Could our record under this tag have its home there, at any notch?"""
