@@ -3,7 +3,8 @@
 import pytest
 
 from implicast.casting.designs import Plan, design
-from implicast.casting.dht import Registration, filtered, intersected
+from implicast.casting.dht.kind import filtered, intersected
+from implicast.casting.dht.messages import Registration
 from implicast.language.parse import parse
 from implicast.language.target import Term
 from implicast.peer.events import Refused

@@ -3,7 +3,7 @@
 from mistake import Mistake
 
 from implicast.casting import inbox, reliable
-from implicast.casting.dht_alive import LivingDht
+from implicast.casting.dht.alive import LivingDht
 from implicast.casting.keeping.keeper import Keeper
 from implicast.casting.keeping.messages import LaidAt
 from implicast.casting.pubsub.alive import LivingPubSub

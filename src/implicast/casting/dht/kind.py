@@ -1,34 +1,26 @@
-"""The two designs most people would write first, on Chord: a hashed node per tag keeps who has it.
-
-`dht-naive` (Listing 3): references only. The publisher fetches the list of every tag of the target and intersects.
-`dht` (Listing 4): whole registrations at each tag's node. One list per term is enough; the publisher filters it.
-
-In both the publisher itself notifies every selected consumer, so it needs no help to keep to "at most once", and pays
-for it: all intermediate data comes to it and all copies leave from it. Left out: the chained (recursive) alternative,
-which the thesis only mentions.
-
-Implicit group messaging, section 7.1, Listings 3 and 4.
-"""
+"""A member in a kind world: it keeps lists of tags for others, and fetches, selects and notifies for its own casts."""
 
 from collections.abc import Iterable
 from typing import Any
 
-from implicast.casting.designs import Design, Plan
-from implicast.casting.dht_alive import LivingDht
-from implicast.casting.gather import Gathering, in_parts
-from implicast.casting.keeping import (
-    ALIVE_KINDS,
-    RING_ALIVE,
-    RING_PATIENCE,
-    RING_QUICK,
-    RING_SURVIVES,
-    stand_up_alive,
+from implicast.casting.designs import Plan
+from implicast.casting.dht.messages import (
+    Drop,
+    Fetch,
+    FetchLate,
+    Kept,
+    KeptLate,
+    Listed,
+    Notify,
+    Referred,
+    Registration,
+    Store,
 )
-from implicast.casting.ring_member import RING_KINDS, RING_PARAMETERS, RingMember, ring_trouble, stand_up
+from implicast.casting.gather import Gathering, in_parts
+from implicast.casting.ring_member import RingMember
 from implicast.language.target import Description, Target, Term
-from implicast.peer.contract import Address, CastId, Message, Peer, handles
+from implicast.peer.contract import Address, CastId, Message, handles
 from implicast.peer.events import Refused, Registered, Withdrawn
-from implicast.peer.member import Member
 from implicast.peer.pending import Pending
 from implicast.space.ring import hashed
 
@@ -36,83 +28,6 @@ PATIENCE_US = 4_000_000
 """Patience with a routed request before it is sent again."""
 FETCHES_MAX = 8
 """Attempts to fetch the lists of a cast; then it is given up."""
-
-
-class Registration(Message):
-    """What a consumer is, as kept at each of its tags."""
-
-    owner: Address
-    version: int
-    tags: tuple[str, ...]
-
-
-class Store(Message):
-    """Keep this owner under this tag. Routed. In the naive design `tags` stays empty."""
-
-    key: int
-    tag: str
-    registration: Registration
-
-
-class Drop(Message):
-    """Forget this owner under this tag. Routed."""
-
-    key: int
-    tag: str
-    owner: Address
-    version: int
-
-
-class Kept(Message):
-    """Stored, or dropped."""
-
-    tag: str
-    version: int
-
-
-class Fetch(Message):
-    """Who has this tag? Routed."""
-
-    key: int
-    tag: str
-    cast: CastId
-    origin: Address
-
-
-class Listed(Message):
-    """These have: one part of several."""
-
-    cast: CastId
-    tag: str
-    part: int
-    parts: int
-    found: tuple[Registration, ...]
-
-
-class Referred(Message):
-    """These have, by reference only."""
-
-    cast: CastId
-    tag: str
-    part: int
-    parts: int
-    found: tuple[Address, ...]
-
-
-class Notify(Message):
-    """The publisher tells a consumer."""
-
-    cast: CastId
-    target: Target
-    payload: bytes
-
-
-class KeptLate(Message):
-    """Rings when a registration is not yet acknowledged everywhere."""
-
-
-class FetchLate(Message):
-    """Rings when a list should have come."""
 
 
 Lists = dict[str, list[Any] | None]
@@ -311,34 +226,3 @@ def filtered(term: Term, lists: Lists) -> set[Address]:
         for each in found
         if all(tag in each.tags for tag in others) and not any(tag in each.tags for tag in term.lacks)
     }
-
-
-def _design(name: str, naive: bool, summary: str, listing: int) -> Design:
-    def newcomer(plan: Plan, address: int) -> Member:
-        return LivingDht(plan, address, naive) if plan.parameters["alive"] else Dht(plan, address, naive)
-
-    def assemble(plan: Plan) -> list[Peer]:
-        if plan.parameters["alive"]:
-            return stand_up_alive([LivingDht(plan, address, naive) for address in range(plan.peers)])
-        return stand_up([Dht(plan, address, naive) for address in range(plan.peers)])
-
-    return Design(
-        name=name,
-        summary=summary,
-        paper=f"Implicit group messaging, section 7.1, Listing {listing}",
-        assemble=assemble,
-        newcomer=newcomer,
-        kinds=(*RING_KINDS, *ALIVE_KINDS, Store, Drop, Kept, Fetch, Listed, Referred, Notify),
-        parameters=(*RING_PARAMETERS, *RING_ALIVE),
-        objections=ring_trouble,
-        survives=RING_SURVIVES,
-        alive={"alive": True},
-        quick=RING_QUICK,
-        patience=RING_PATIENCE,
-    )
-
-
-DESIGNS = (
-    _design("dht-naive", True, "A hashed node per tag lists who has it; the publisher intersects and notifies.", 3),
-    _design("dht", False, "A hashed node per tag keeps whole registrations; the publisher filters and notifies.", 4),
-)
