@@ -4,7 +4,6 @@ from mistake import Mistake
 
 from implicast.casting import inbox
 from implicast.casting.condcast.living import LivingCondcast
-from implicast.overlay.chord_sharp import LivingSharp
 from implicast.overlay.detector import Detector
 
 
@@ -29,27 +28,6 @@ def never_forgive(patch):
             self._suspects[who] = since_us
 
     patch.setattr(Detector, "heard", remember)
-
-
-def forget_the_silent(patch):
-    """Whoever was silent once counts as silent for good, though it be heard."""
-    ask = LivingSharp._stand_by
-
-    def stand_by(self, level):
-        if self.is_lost(self.table.nodes[level]):
-            self.table.rounds[level] = self.round
-        else:
-            ask(self, level)
-
-    def silent(self, ref):
-        for level, node in enumerate(self.table.nodes):
-            if node == ref:
-                self.table.rounds[level] = self.round
-        self._advance()
-        self.passenger.silent(ref)
-
-    patch.setattr(LivingSharp, "_stand_by", stand_by)
-    patch.setattr(LivingSharp, "silent", silent)
 
 
 MISTAKES = (
@@ -87,12 +65,5 @@ MISTAKES = (
         rule="a level that has not come in a round is asked for (overlay/chord_sharp/rounds.py)",
         put=silence("CatchUp"),
         says="places ahead",
-    ),
-    Mistake(
-        "the lost are never asked again",
-        "condcast",
-        rule="a silent finger is asked once a round: it may have been cut off only (overlay/chord_sharp/rounds.py)",
-        put=forget_the_silent,
-        says="invariants",
     ),
 )

@@ -47,7 +47,7 @@ def test_the_experiments_are_listed_with_what_they_are_about() -> None:
 
     assert result.exit_code == 0
     assert "Extreme casts" in result.output
-    assert "thesis, section 8.3.1" in result.output
+    assert "thesis, section 8.4.1" in result.output
 
 
 def test_a_missing_java_is_said_with_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -170,7 +170,7 @@ def hostile(seed: int) -> None:
             brokers.rise(address)
         elif len(brokers.world.peers) > 1:
             brokers.fall(address)
-    brokers.trouble._kind = None  # with a fifth of all messages lost, somebody is suspected now and then for ever
+    brokers.trouble.calm()  # with a fifth of all messages lost, somebody is suspected now and then for ever
     brokers.go(90)
     untouched = all(view is None for view in brokers.views().values()) and len(brokers.world.peers) == count
     assert untouched or brokers.agreed(), f"seed {seed}: {brokers.views()}"

@@ -57,6 +57,11 @@ class Trouble:
             del self._slow_us[host]
         self._turn()
 
+    def calm(self) -> None:
+        """From now on the network itself loses and repeats nothing."""
+        self._kind = _unharmed
+        self._turn()
+
     # --- what they do
 
     def _turn(self) -> None:

@@ -176,6 +176,10 @@ class Layings(Part):
     @handles(RenewRound)
     def on_renew_round(self, alarm: RenewRound) -> None:
         self.host.after(int(self.renew_us * (0.5 + self.host.rng.random())), RenewRound())
+        self.renew()
+
+    def renew(self) -> None:
+        """Ask every holder for what it holds; what it has not is laid again."""
         by_holder: dict[Address, list[tuple[Piece, Stretch]]] = {}
         for piece in self.pieces.values():
             for stretch, holder in piece.held.items():

@@ -2,7 +2,8 @@
 
 Said to be dead, a peer is asked by whoever keeps entries of its; one that answers nothing for longer than freezes and
 partitions last is forgotten at once, and for a while not taken back from copies whose keepers have not judged yet. No
-removal is noted: what the other side of a long partition kept comes back with it.
+removal is noted: what the other side of a long partition kept comes back with it. Whoever is asked learns that it was
+missed, and asks after its own entries: one that stood still for long is found again as soon as it wakes.
 """
 
 from collections.abc import Callable
@@ -14,6 +15,8 @@ from implicast.peer.contract import Address, Host, Part, handles
 ASK_US = 5_000_000
 ASKS_MAX = 8
 """Questions to one who is said to be dead, over 30 s at least: longer than links are cut and peers stand still."""
+ROUSED_US = 5_000_000
+"""Between two looks at the own entries for such a cause."""
 ABSENT_US = 30_000_000
 """For so long entries of the dead are not taken back."""
 DOUBTED_MAX = 1024
@@ -25,12 +28,16 @@ ABSENT_MAX = 1024
 class Mourning(Part):
     """One keeper's doubts."""
 
-    __slots__ = ("_armed", "_doubted", "absent", "keeper", "owner_of")
+    __slots__ = ("_armed", "_doubted", "_roused_us", "absent", "keeper", "owner_of", "renew")
 
-    def __init__(self, address: Address, host: Host, keeper: Keeper, owner_of: Callable[[Row], Address]) -> None:
-        """`owner_of(row)`: whose entry it is."""
+    def __init__(
+        self, address: Address, host: Host, keeper: Keeper, owner_of: Callable[[Row], Address],
+        renew: Callable[[], None],
+    ) -> None:  # fmt: skip
+        """`owner_of(row)`: whose entry it is; `renew()` asks after the own ones."""
         super().__init__(address, host)
-        self.keeper, self.owner_of = keeper, owner_of
+        self.keeper, self.owner_of, self.renew = keeper, owner_of, renew
+        self._roused_us = -ROUSED_US
         self._doubted: dict[Address, int] = {}
         self.absent: dict[Address, int] = {}
         """Who is taken for dead, and until when nothing of it is taken."""
@@ -57,6 +64,9 @@ class Mourning(Part):
     @handles(Still)
     def on_still(self, sender: Address, still: Still) -> None:
         self.host.send(sender, Here())
+        if self._roused_us + ROUSED_US <= self.host.now_us:
+            self._roused_us = self.host.now_us
+            self.renew()
 
     @handles(Here)
     def on_here(self, sender: Address, here: Here) -> None:
