@@ -15,6 +15,8 @@ from implicast.peer.contract import Address, Host, Part, handles
 ASK_US = 5_000_000
 ASKS_MAX = 8
 """Questions to one who is said to be dead, over 30 s at least: longer than links are cut and peers stand still."""
+RECALLS_MAX = 24
+"""Further questions to one that was forgotten, over two minutes: what a long partition parted finds itself again."""
 ROUSED_US = 5_000_000
 """Between two looks at the own entries for such a cause."""
 ABSENT_US = 30_000_000
@@ -28,7 +30,7 @@ ABSENT_MAX = 1024
 class Mourning(Part):
     """One keeper's doubts."""
 
-    __slots__ = ("_armed", "_doubted", "_roused_us", "absent", "keeper", "owner_of", "renew")
+    __slots__ = ("_armed", "_doubted", "_forgotten", "_roused_us", "absent", "keeper", "owner_of", "renew")
 
     def __init__(
         self, address: Address, host: Host, keeper: Keeper, owner_of: Callable[[Row], Address],
@@ -39,6 +41,7 @@ class Mourning(Part):
         self.keeper, self.owner_of, self.renew = keeper, owner_of, renew
         self._roused_us = -ROUSED_US
         self._doubted: dict[Address, int] = {}
+        self._forgotten: dict[Address, int] = {}
         self.absent: dict[Address, int] = {}
         """Who is taken for dead, and until when nothing of it is taken."""
         self._armed = False
@@ -57,7 +60,7 @@ class Mourning(Part):
             self._arm()
 
     def _arm(self) -> None:
-        if not self._armed and (self._doubted or self.absent):
+        if not self._armed and (self._doubted or self.absent or self._forgotten):
             self._armed = True
             self.host.after(int(ASK_US * (0.75 + self.host.rng.random() / 2)), DoubtRound())
 
@@ -76,6 +79,7 @@ class Mourning(Part):
         """A word from it."""
         self._doubted.pop(who, None)
         self.absent.pop(who, None)
+        self._forgotten.pop(who, None)
 
     @handles(DoubtRound)
     def on_doubt_round(self, alarm: DoubtRound) -> None:
@@ -83,18 +87,28 @@ class Mourning(Part):
         now_us = self.host.now_us
         for who in [who for who, until_us in self.absent.items() if until_us <= now_us]:
             del self.absent[who]
-        for who, left in list(self._doubted.items()):
-            if left:
-                self._doubted[who] = left - 1
-                self.host.send(who, Still())
-            else:
-                del self._doubted[who]
-                self._forget(who)
+        for who in self._asked_in_vain(self._forgotten):
+            del self._forgotten[who]
+        for who in self._asked_in_vain(self._doubted):
+            del self._doubted[who]
+            self._forget(who)
         self._arm()
+
+    def _asked_in_vain(self, among: dict[Address, int]) -> list[Address]:
+        """Ask each once more, but those that were asked often enough: these."""
+        in_vain = [who for who, left in among.items() if not left]
+        for who, left in list(among.items()):
+            if left:
+                among[who] = left - 1
+                self.host.send(who, Still())
+        return in_vain
 
     def _forget(self, who: Address) -> None:
         self.absent[who] = self.host.now_us + ABSENT_US
         if len(self.absent) > ABSENT_MAX:
             del self.absent[next(iter(self.absent))]
+        self._forgotten[who] = RECALLS_MAX
+        if len(self._forgotten) > ABSENT_MAX:
+            del self._forgotten[next(iter(self._forgotten))]
         theirs = [entry.row for entry in self.keeper.rows.entries() if entry.row.packed]
         self.keeper.rows.drop([row for row in theirs if self.owner_of(row) == who])
