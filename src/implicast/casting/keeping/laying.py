@@ -176,10 +176,6 @@ class Layings(Part):
     @handles(RenewRound)
     def on_renew_round(self, alarm: RenewRound) -> None:
         self.host.after(int(self.renew_us * (0.5 + self.host.rng.random())), RenewRound())
-        self.renew()
-
-    def renew(self) -> None:
-        """Ask every holder for what it holds; what it has not is laid again."""
         by_holder: dict[Address, list[tuple[Piece, Stretch]]] = {}
         for piece in self.pieces.values():
             for stretch, holder in piece.held.items():
@@ -218,6 +214,10 @@ class Layings(Part):
                 self._open[piece.serial] = piece
                 piece.due_us = self.host.now_us
         self._arm()
+
+    def lay_all_again(self) -> None:
+        """Somebody believed this peer dead: whoever holds what now, and whoever held it, may have forgotten."""
+        self._lay_again([(piece, stretch) for piece in self.pieces.values() for stretch in list(piece.held)])
 
     def heed(self, low: int, high: int) -> None:
         """The lists of these keys are lost: lay again what was there."""

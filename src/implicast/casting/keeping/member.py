@@ -95,7 +95,7 @@ class LivingMember(
         self.layings = Layings(address, host, self.keeper, lease_us // RENEWALS, self._laid)
         self.asking = Asking(address, host, self.keeper, self.found)
         self.hops = self.asking.hops
-        self.mourning = Mourning(address, host, self.keeper, self.owner_of, self.layings.renew)
+        self.mourning = Mourning(address, host, self.keeper, self.owner_of, self.layings.lay_all_again)
         self.lacking = Lacking(address, host, self.chord, self.layings.heed, self.mourning.doubt)
         self.keeper.joined = lambda: host.deliver(Joined())
         self.keeper.left_ring = lambda: host.deliver(Left())

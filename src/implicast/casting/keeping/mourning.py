@@ -3,7 +3,7 @@
 Said to be dead, a peer is asked by whoever keeps entries of its; one that answers nothing for longer than freezes and
 partitions last is forgotten at once, and for a while not taken back from copies whose keepers have not judged yet. No
 removal is noted: what the other side of a long partition kept comes back with it. Whoever is asked learns that it was
-missed, and asks after its own entries: one that stood still for long is found again as soon as it wakes.
+missed, and lays its own entries again: one that stood still for long is found again as soon as it wakes.
 """
 
 from collections.abc import Callable
@@ -17,8 +17,8 @@ ASKS_MAX = 8
 """Questions to one who is said to be dead, over 30 s at least: longer than links are cut and peers stand still."""
 RECALLS_MAX = 24
 """Further questions to one that was forgotten, over two minutes: what a long partition parted finds itself again."""
-ROUSED_US = 5_000_000
-"""Between two looks at the own entries for such a cause."""
+ROUSED_US = 15_000_000
+"""Between two times that the own entries are laid again for such a cause."""
 ABSENT_US = 30_000_000
 """For so long entries of the dead are not taken back."""
 DOUBTED_MAX = 1024
@@ -30,15 +30,15 @@ ABSENT_MAX = 1024
 class Mourning(Part):
     """One keeper's doubts."""
 
-    __slots__ = ("_armed", "_doubted", "_forgotten", "_roused_us", "absent", "keeper", "owner_of", "renew")
+    __slots__ = ("_armed", "_doubted", "_forgotten", "_roused_us", "absent", "keeper", "lay_again", "owner_of")
 
     def __init__(
         self, address: Address, host: Host, keeper: Keeper, owner_of: Callable[[Row], Address],
-        renew: Callable[[], None],
+        lay_again: Callable[[], None],
     ) -> None:  # fmt: skip
-        """`owner_of(row)`: whose entry it is; `renew()` asks after the own ones."""
+        """`owner_of(row)`: whose entry it is; `lay_again()` lays the own ones."""
         super().__init__(address, host)
-        self.keeper, self.owner_of, self.renew = keeper, owner_of, renew
+        self.keeper, self.owner_of, self.lay_again = keeper, owner_of, lay_again
         self._roused_us = -ROUSED_US
         self._doubted: dict[Address, int] = {}
         self._forgotten: dict[Address, int] = {}
@@ -69,7 +69,7 @@ class Mourning(Part):
         self.host.send(sender, Here())
         if self._roused_us + ROUSED_US <= self.host.now_us:
             self._roused_us = self.host.now_us
-            self.renew()
+            self.lay_again()
 
     @handles(Here)
     def on_here(self, sender: Address, here: Here) -> None:

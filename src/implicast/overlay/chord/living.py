@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from implicast.overlay.chord.chord import Chord
 from implicast.overlay.links.links import Links
 from implicast.overlay.links.messages import Departed
-from implicast.overlay.links.refs import Ref, lies_between
+from implicast.overlay.links.refs import Place, Ref, lies_between
 from implicast.overlay.links.state import IN, OUT
 from implicast.peer.contract import Address, Host, Message, handles
 
@@ -75,6 +75,14 @@ class LivingChord(Chord):
     def lost(self, ref: Ref) -> None:
         if ref != self.table.right:
             super().lost(ref)
+
+    def nearest_before(self, place: Place) -> Ref | None:
+        """A seeker's next step. One that was not heard lately is asked beside it: else a dead finger whose suspicion
+        has lapsed swallows every question of a newcomer."""
+        step = super().nearest_before(place)
+        if step is not None and step != self.ring.right and self.ring.detector is not None:
+            self.ring.detector.check(step, QUIET_US)
+        return step
 
     def pass_on(self, key: int, message: Message, sender: Address | None = None) -> bool:
         if sender is not None and sender != self.address:
