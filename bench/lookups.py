@@ -7,6 +7,7 @@ its "event latency" example), and in the leanest way it allows (a timeout with a
 
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable
 from pathlib import Path
@@ -77,7 +78,7 @@ def ours(ring: Ring, journal: Journal) -> int:
     return world.carried
 
 
-class SimpyArm:
+class SimpyArm(ABC):
     """Carries and journals a message; how it waits is what the two SimPy arms differ in."""
 
     def __init__(self, ring: Ring, journal: Journal) -> None:
@@ -97,8 +98,9 @@ class SimpyArm:
         if hop is not None:
             self.send(at, hop, find)
 
+    @abstractmethod
     def send(self, sender: int, to: int, find: Find) -> None:
-        raise NotImplementedError
+        """Carry it, and call `on_find` there when it arrives."""
 
     def start(self):
         for at, key in self.ring.lookups:

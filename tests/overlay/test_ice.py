@@ -124,7 +124,7 @@ def test_the_invariants_object_to_a_wrong_table_a_hole_and_an_overlap() -> None:
 
     town.surfaces[3].atlas.put([own])
     town.surfaces[4].atlas.put([Title(own.low, own.bits, 9, 4)])
-    assert "and another peer own" in " ".join(surface_objections(town.surfaces))
+    assert "3 and 4 both own codes" in " ".join(surface_objections(town.surfaces))
 
 
 def test_routing_state_does_not_grow_with_the_number_of_peers() -> None:

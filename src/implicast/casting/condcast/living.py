@@ -12,19 +12,15 @@ itself decides last.
 """
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from implicast.casting.condcast.coverage import Carrier
+from implicast.casting.condcast.member import CondcastMember
 from implicast.casting.condcast.messages import Query, Visible
-from implicast.casting.inbox import Seen
-from implicast.language.portrait import Sought, portrait
-from implicast.language.target import Description, Target
-from implicast.overlay.chord_sharp import Freight, LivingSharp, Passenger, RoundSettings, combine
+from implicast.overlay.chord_sharp import Freight, LivingSharp, RoundSettings
 from implicast.overlay.detector import Detector
 from implicast.overlay.links import Links, LinkSettings, Ref
 from implicast.peer.contract import Address, CastId, Host, handles
-from implicast.peer.events import Joined, Left, Notice, Registered, Settled, Withdrawn
-from implicast.peer.member import Member
+from implicast.peer.events import Joined, Left, Registered, Settled
 from implicast.space.ring import Arc, Key
 
 SLOW_CLOCK = 1.05
@@ -44,45 +40,33 @@ class LivingSettings:
 
 
 class LivingCondcast(
-    Member, Passenger, parts={"links": Links, "ring": LivingSharp, "carrier": Carrier, "detector": Detector}
+    CondcastMember, parts={"links": Links, "ring": LivingSharp, "carrier": Carrier, "detector": Detector}
 ):
     """One peer at one place of a ring that heals."""
 
-    __slots__ = ("carrier", "changed_us", "detector", "joined", "links", "own", "promised", "ring", "seen", "settings")
+    __slots__ = ("carrier", "changed_us", "detector", "joined", "ring", "settings")
+
+    ring: LivingSharp
+    settings: LivingSettings
 
     def __init__(self, address: Address, host: Host, key: Key, settings: LivingSettings) -> None:
         super().__init__(address, host)
         self.settings = settings
-        self.own: Freight | None = None
         self.links = Links(address, host, key, settings.links)
         assert self.links.detector is not None, "a living ring has a detector"
         self.detector = self.links.detector
         self.ring = LivingSharp(address, host, self.links, settings.rounds)
         self.ring.passenger = self
-        self.carrier = Carrier(address, host, self.ring, self._tell, self._settle)
-        self.promised = 0
-        """The last version that was promised."""
+        self.carrier = Carrier(address, host, self.ring, self.tell, self._settle)
         self.changed_us = 0
         """Since when the present value has been on the ring without interruption."""
         self.joined = False
-        self.seen = Seen()
 
     # --- verbs of the application
 
-    def join(self, introducers: tuple[Address, ...]) -> None:
-        self.links.join(introducers)
-
-    def leave(self) -> None:
-        self.links.leave()
-
-    def register(self, description: Description) -> None:
-        self.description = description
-        self.set_value(portrait(description, self.settings.bits, self.settings.hashes))
-
     def set_value(self, value: Freight) -> None:
         """Hold this value from now on, as `register` does with a portrait; `Registered` follows likewise."""
-        before, self.own = self.own, value
-        known = before is not None and self.promised == self.version and _adds_nothing(before, value)
+        known, self.own = self.adds_nothing(value), value
         version = self.next_version()
         if known and self.links.state == "in":
             self._keep_promise(version)
@@ -90,48 +74,18 @@ class LivingCondcast(
             self.changed_us = self.host.now_us
             self.host.after(self._age_us(), Visible(version))
 
-    def withdraw(self) -> None:
-        version = self.next_version()
-        self.description = None
-        if self.own is not None:
-            self.own = portrait(None, self.settings.bits, self.settings.hashes)
-        self.promised = version
-        self.host.deliver(Withdrawn(version))
-
-    def cast(self, target: Target, payload: bytes) -> CastId:
-        key = self.links.me.key
-        return self.condcast(Arc(key, key), Sought(target, self.settings.bits, self.settings.hashes), payload)
-
     def condcast(self, arc: Arc, query: Query, payload: bytes) -> CastId:
         """Cast to whoever matches among the keys of an arc."""
         cast = self.next_cast()
         self.carrier.cast(cast, arc, query, payload)
         return cast
 
-    def holdings(self) -> Any:
-        """The table with its aggregates, and the neighbours."""
-        table = self.ring.table
-        return table.nodes, table.ends, table.values, self.links.left, self.links.lefts
-
     # --- casts
-
-    def _tell(self, cast: CastId, query: Query, payload: bytes) -> bool:
-        """Exact, by what the peer is now; aggregates only bring a cast here."""
-        if isinstance(query, Sought):
-            selected = self.description is not None and query.target.selects(self.description)
-        else:
-            selected = self.own is not None and query.match(self.own)
-        if selected and self.seen.first(cast):
-            self.host.deliver(Notice(cast, payload))
-        return selected
 
     def _settle(self, cast: CastId, told: int, lost: int) -> None:
         self.host.deliver(Settled(cast, told, lost))
 
     # --- what the overlay tells
-
-    def value(self) -> Freight | None:
-        return self.own
 
     def entered(self) -> None:
         self.changed_us = self.host.now_us
@@ -178,7 +132,3 @@ class LivingCondcast(
     def _keep_promise(self, version: int) -> None:
         self.promised = version
         self.host.deliver(Registered(version))
-
-
-def _adds_nothing(before: Freight, value: Freight) -> bool:
-    return before.alike(value) and combine(before, value) == before

@@ -13,20 +13,17 @@ plain split-forward broadcasting, and everybody adds it to the aggregate that co
 """
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from implicast.casting.condcast.flows import Flows, FlowSettings
+from implicast.casting.condcast.member import CondcastMember
 from implicast.casting.condcast.messages import Condcast, Query, Risen, Visible
 from implicast.casting.condcast.split import split
-from implicast.casting.inbox import Seen
-from implicast.language.portrait import Sought, portrait
+from implicast.language.portrait import Sought
 from implicast.language.queries import Everything
-from implicast.language.target import Description, Target
-from implicast.overlay.chord_sharp import ChordSharp, Freight, Passenger, SharpSettings, combine
+from implicast.overlay.chord_sharp import ChordSharp, Freight, SharpSettings
 from implicast.overlay.links import Links, LinkSettings
 from implicast.peer.contract import Address, CastId, Host, handles
-from implicast.peer.events import Joined, Left, Notice, Registered, Withdrawn
-from implicast.peer.member import Member
+from implicast.peer.events import Joined, Left, Registered
 from implicast.space.ring import Arc, Key
 
 ANNOUNCED_US = 10_000_000
@@ -46,10 +43,13 @@ class CondcastSettings:
     """Whether an assembled population starts with settled tables and resting flows."""
 
 
-class CondcastPeer(Member, Passenger, parts={"links": Links, "ring": ChordSharp, "flows": Flows}):
+class CondcastPeer(CondcastMember, parts={"links": Links, "ring": ChordSharp, "flows": Flows}):
     """One peer at one place of the ring, for life."""
 
-    __slots__ = ("flows", "fresh_us", "links", "own", "promised", "ring", "seen", "settings")
+    __slots__ = ("flows", "fresh_us", "ring", "settings")
+
+    ring: ChordSharp
+    settings: CondcastSettings
 
     def __init__(self, address: Address, host: Host, key: Key, settings: CondcastSettings) -> None:
         super().__init__(address, host)
@@ -58,32 +58,16 @@ class CondcastPeer(Member, Passenger, parts={"links": Links, "ring": ChordSharp,
         self.ring = ChordSharp(address, host, self.links, settings.sharp)
         self.ring.passenger = self
         self.flows = Flows(address, host, self.ring, settings.flows)
-        self.own: Freight | None = None
-        self.promised = 0
-        """The last version that was promised."""
         self.fresh_us: int | None = None
         """When an update first passed with the present value; None: not yet."""
-        self.seen = Seen()
 
     # --- verbs of the application
 
-    def join(self, introducers: tuple[Address, ...]) -> None:
-        self.links.join(introducers)
-
-    def leave(self) -> None:
-        self.links.leave()
-
-    def register(self, description: Description) -> None:
-        self.description = description
-        self.set_value(portrait(description, self.settings.bits, self.settings.hashes))
-
     def set_value(self, value: Freight) -> None:
         """Hold this value from now on, as `register` does with a portrait; `Registered` follows likewise."""
-        before, self.own = self.own, value
-        if before is None:  # an unknown value hides nobody, so while flows rest nothing is to be told
-            known = not self.flows.running
-        else:
-            known = self.promised == self.version and _adds_nothing(before, value)
+        # An unknown value hides nobody, so while flows rest nothing is to be told.
+        known = not self.flows.running if self.own is None else self.adds_nothing(value)
+        self.own = value
         version = self.next_version()
         self.fresh_us = None
         if self.links.state != "in":
@@ -93,28 +77,11 @@ class CondcastPeer(Member, Passenger, parts={"links": Links, "ring": ChordSharp,
         else:
             self._promise(version)
 
-    def withdraw(self) -> None:
-        version = self.next_version()
-        self.description = None
-        if self.own is not None:
-            self.own = portrait(None, self.settings.bits, self.settings.hashes)
-        self.promised = version
-        self.host.deliver(Withdrawn(version))
-
-    def cast(self, target: Target, payload: bytes) -> CastId:
-        key = self.links.me.key
-        return self.condcast(Arc(key, key), Sought(target, self.settings.bits, self.settings.hashes), payload)
-
     def condcast(self, arc: Arc, query: Query, payload: bytes) -> CastId:
         """Cast to whoever matches among the keys of an arc."""
         cast = self.next_cast()
         self._carry(cast, (arc,), query, payload)
         return cast
-
-    def holdings(self) -> Any:
-        """The table with its aggregates, and the neighbours."""
-        table = self.ring.table
-        return table.nodes, table.ends, table.values, self.links.left, self.links.lefts
 
     # --- casts
 
@@ -125,21 +92,12 @@ class CondcastPeer(Member, Passenger, parts={"links": Links, "ring": ChordSharp,
     def _carry(self, cast: CastId, arcs: tuple[Arc, ...], query: Query, payload: bytes) -> None:
         match = query.matcher() if isinstance(query, Sought) else query.match
         here, onward = split(self.ring.table, arcs, match)
-        if here and self._is_selected_by(query) and self.seen.first(cast):
-            self.host.deliver(Notice(cast, payload))
+        if here:
+            self.tell(cast, query, payload)
         for node, pieces in onward:
             self.host.send(node.address, Condcast(cast, pieces, query, payload))
 
-    def _is_selected_by(self, query: Query) -> bool:
-        """Exact, by what the peer is now; aggregates only bring a cast here."""
-        if isinstance(query, Sought):
-            return self.description is not None and query.target.selects(self.description)
-        return self.own is not None and query.match(self.own)
-
     # --- what the overlay tells
-
-    def value(self) -> Freight | None:
-        return self.own
 
     def refreshed(self) -> None:
         if self.flows.updating and self.fresh_us is None and self.ring.table.own is self.own:
@@ -212,7 +170,3 @@ class CondcastPeer(Member, Passenger, parts={"links": Links, "ring": ChordSharp,
     def _tell(self, arcs: tuple[Arc, ...], key: Key, value: Freight) -> None:
         for node, pieces in split(self.ring.table, arcs, Everything().match)[1]:
             self.host.send(node.address, Risen(pieces, key, value))
-
-
-def _adds_nothing(before: Freight, value: Freight) -> bool:
-    return before.alike(value) and combine(before, value) == before

@@ -127,19 +127,10 @@ class LivingPubSub(LivingMember, Subscriber):
             self.layings.lay(("unsubscribe", number, 0), [self.layings.removal(piece) for piece in worded.pieces])
 
     def _is_refused(self, verb: str, target: Target) -> bool:
-        arrangement = self.arrangement
-        spans = [spans_of(term, arrangement.schema) for term in target.terms]
-        values = sum(len(span) for each in spans for span in each)
-        if any(not each or len(each) > arrangement.layout.attributes_max for each in spans):
-            reason = "every term needs a tag or a predicate, and not more than an id can count"
-        elif values > arrangement.values_max:
-            reason = f"it admits {values} values; at most {arrangement.values_max} are stored (values_max)"
-        elif len(self.terms) + len(spans) > arrangement.layout.numbers_max:
-            reason = f"a node keeps at most {arrangement.layout.numbers_max} subscriptions"
-        else:
-            return False
-        self.host.deliver(Refused(verb, reason))
-        return True
+        reason = self.arrangement.refusal(target, len(self.terms))
+        if reason is not None:
+            self.host.deliver(Refused(verb, reason))
+        return reason is not None
 
     def _reword(self, number: int, target: Target) -> None:
         """Lay what it says now under new ids, and take out what it said."""

@@ -12,11 +12,12 @@ from typing import Any
 from implicast.casting.designs import Plan
 from implicast.casting.inbox import Seen
 from implicast.casting.pubsub.messages import Collect, Laid, LaidLate, Place, Profile, Spread
-from implicast.casting.pubsub.placing import Hashing, Span
+from implicast.casting.pubsub.placing import Hashing, Span, spans_of
 from implicast.casting.pubsub.subid import SubIdLayout
 from implicast.casting.pubsub.walking import nodes_estimate, walks
 from implicast.casting.ring_member import RingMember
 from implicast.language.attributes import Schema
+from implicast.language.target import Target
 from implicast.overlay.links.state import IN
 from implicast.peer.contract import Address, handles
 from implicast.peer.pending import Pending
@@ -45,6 +46,18 @@ class Arrangement:
     walk: str
     """`auto`: by right neighbours unless values lie far apart; `neighbours` or `fingers`: always so."""
     values_max: int
+
+    def refusal(self, target: Target, kept: int) -> str | None:
+        """Why a node that keeps so many terms of its own cannot subscribe to this; None: it can."""
+        spans = [spans_of(term, self.schema) for term in target.terms]
+        values = sum(len(span) for each in spans for span in each)
+        if any(not each or len(each) > self.layout.attributes_max for each in spans):
+            return "every term needs a tag or a predicate, and not more than an id can count"
+        if values > self.values_max:
+            return f"it admits {values} values; at most {self.values_max} are stored (values_max)"
+        if kept + len(spans) > self.layout.numbers_max:
+            return f"a node keeps at most {self.layout.numbers_max} subscriptions"
+        return None
 
 
 class Laying(RingMember, Subscriber):

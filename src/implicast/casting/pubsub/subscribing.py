@@ -74,19 +74,10 @@ class Subscribing(Laying):
             self.lay(("unsubscribe", number), removals)
 
     def _is_refused(self, verb: str, target: Target) -> bool:
-        arrangement = self.arrangement
-        spans = [spans_of(term, arrangement.schema) for term in target.terms]
-        values = sum(len(span) for each in spans for span in each)
-        if any(not each or len(each) > arrangement.layout.attributes_max for each in spans):
-            reason = "every term needs a tag or a predicate, and not more than an id can count"
-        elif values > arrangement.values_max:
-            reason = f"it admits {values} values; at most {arrangement.values_max} are stored (values_max)"
-        elif len(self.by_sub_number) + len(spans) > arrangement.layout.numbers_max:
-            reason = f"a node keeps at most {arrangement.layout.numbers_max} subscriptions"
-        else:
-            return False
-        self.host.deliver(Refused(verb, reason))
-        return True
+        reason = self.arrangement.refusal(target, len(self.by_sub_number))
+        if reason is not None:
+            self.host.deliver(Refused(verb, reason))
+        return reason is not None
 
     # Wording
 

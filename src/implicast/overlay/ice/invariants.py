@@ -3,12 +3,14 @@
 Covered, disjoint, and every peer's table names exactly the owners of all that is adjacent to its pieces.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 
 from implicast.overlay.ice.assemble import adjacency, tiles_of
+from implicast.overlay.ice.atlas import Atlas
 from implicast.overlay.ice.ice import Ice
 from implicast.overlay.ice.messages import Title
 from implicast.peer.contract import Address
@@ -18,30 +20,45 @@ OBJECTIONS_MAX = 20
 """More than enough to see what is wrong."""
 
 
+class Owner(Protocol):
+    """What is looked at of a peer on a surface, kind or living."""
+
+    address: Address
+    dimensions: int
+    atlas: Atlas
+
+    @property
+    def pieces(self) -> Iterable[Title]: ...
+
+
 def surface_objections(surfaces: Sequence[Ice]) -> list[str]:
     """Sentences about what is wrong with a quiet surface; none when all is well."""
     titles = sorted((title for each in surfaces for title in each.pieces), key=lambda title: title.low)
     found = [f"{each.address} has a piece in transit" for each in surfaces if each.unsettled]
-    found += _tiling_objections(titles)
+    found += tiling_objections(titles)
     if not found and titles:
-        found += _table_objections(surfaces, titles)
+        found += table_objections(surfaces, titles)
     return found[:OBJECTIONS_MAX]
 
 
-def _tiling_objections(titles: list[Title]) -> list[str]:
-    found, reached = [], 0
+def tiling_objections(titles: list[Title]) -> list[str]:
+    """Of all titles in order: codes that nobody owns, and codes that two own."""
+    found = []
+    reached, last = 0, None
     for title in titles:
         if title.low > reached:
-            found.append(f"nobody owns the codes from {reached} to {title.low}")
+            found.append(f"nobody owns the codes from {reached:#x} to {title.low:#x}")
         if title.low < reached:
-            found.append(f"{title.owner} and another peer own codes from {title.low}")
-        reached = max(reached, title.high)
+            found.append(f"{last} and {title.owner} both own codes from {title.low:#x}")
+        if title.high > reached:
+            reached, last = title.high, title.owner
     if titles and reached < CODES:
-        found.append(f"nobody owns the codes from {reached} on")
+        found.append(f"nobody owns the codes from {reached:#x} on")
     return found
 
 
-def _table_objections(surfaces: Sequence[Ice], titles: list[Title]) -> list[str]:
+def table_objections(surfaces: Sequence[Owner], titles: list[Title]) -> list[str]:
+    """Tables that do not name exactly the owners of all that is adjacent."""
     expected: dict[Address, set[Title]] = {each.address: set() for each in surfaces}
     low, bits = (np.array([getattr(each, name) for each in titles], np.int64) for name in ("low", "bits"))
     for one, other in zip(*adjacency(tiles_of(low, bits, surfaces[0].dimensions)), strict=True):
