@@ -1,4 +1,4 @@
-"""Completed registrations outlive any one peer, and any two: tried with every peer, and with every pair, of a small world.
+"""Completed registrations outlive any one peer, and any two: tried with every peer and every pair of a small world.
 
 Whoever dies takes along what it kept of others. Nobody may have to say again what it is: leases are too long to be
 renewed here, and the calls by which lost ground asks for its registrations back must not be heard.
@@ -43,7 +43,8 @@ def assert_nothing_is_lost(name: str, dying: tuple[int, ...], directory: Path) -
     outcome = lost(designs()[name], dying, directory)
 
     assert outcome.kept, (dying, outcome.change, outcome.objections[:3])
-    assert outcome.change is not None and outcome.change.after.expected > 10
+    assert outcome.change is not None
+    assert outcome.change.after.expected > 10
     called = set(read(directory, "sends", ["kind"])["kind"].to_pylist())
     assert KEEPING.get(name) not in called, f"{name}: {dying} took something along that had to be said again"
 
