@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from implicast.casting.designs import Plan, design
+from implicast.casting.keeping import lacking
 from implicast.casting.keeping.asking import Question
 from implicast.casting.keeping.laying import Piece, _without
-from implicast.casting.keeping.messages import Row
+from implicast.casting.keeping.messages import Lack, Row
 from implicast.casting.keeping.rows import REMEMBERED_US, KeptRows
 from implicast.language.target import Description, Predicate, Target, Term, Value
 from implicast.peer.events import Left, Notice, Registered
@@ -196,6 +197,47 @@ def test_when_a_keeper_dies_with_all_its_copies_those_who_were_listed_say_so_aga
 
     assert [who for _, who in town.heard(Notice)] == [consumer]
     assert town.wrong() == []
+
+
+def who_hears_of_a_lack() -> tuple[set[int], set[int]]:
+    """Those told, and those alive, where an eighth died that others still have for fingers."""
+    town = Town("dht", 64)
+    ring = town.keepers(0)
+    town.crash(1, *ring[4::8])
+    told: set[int] = set()
+    for member in town.members:
+        member.lacking.heed = lambda low, high, who=member.address: told.add(who)
+    town.at(2, partial(town.members[ring[0]].lacking.announce, 1, 2))
+    town.run(40)
+    return told, set(town.world.peers)
+
+
+def test_a_lack_is_told_to_those_behind_dead_fingers_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lacking, "SAYINGS", 1)
+    told, alive = who_hears_of_a_lack()
+    assert told == alive
+
+    monkeypatch.setattr(lacking, "REPEATS_MAX", 0)
+    told, alive = who_hears_of_a_lack()
+    assert told < alive, "without going round the dead somebody does not know"
+
+
+def test_who_is_told_twice_tells_those_whom_the_second_word_reaches_further() -> None:
+    town = Town("dht", 16)
+    ring = [town.members[who] for who in town.keepers(0)]
+    first, keys = ring[0], [member.chord.table.own for member in ring]
+    told: list[int] = []
+    for member in ring:
+        member.lacking.heed = lambda low, high, who=member.address: told.append(who)
+    for time_s, limit in ((1, keys[4]), (2, keys[9])):
+        word = Lack(77, 1, 2, keys[0], limit, ring[-1].address)
+        town.at(time_s, partial(first.lacking.on_lack, ring[-1].address, word))
+    town.run(1.9)
+    assert sorted(told) == sorted(member.address for member in ring[:4])
+
+    town.run(5)
+
+    assert sorted(told) == sorted(member.address for member in ring[:9]), "each once"
 
 
 def test_a_frozen_keeper_that_wakes_does_no_harm() -> None:

@@ -1,6 +1,8 @@
 """Tells everybody what only one node can notice: that some lists are lost, or that somebody seems to be dead.
 
-Along fingers, each node telling those up to the next: n messages, each confirmed and repeated.
+Along fingers, each node telling those up to the next: n messages, each confirmed and repeated. A finger that does not
+confirm may be dead, and whoever lies behind it would never know: repeats are routed to its *place*, so whoever answers
+for that now tells its arc. One that is told twice tells those whom the second word reaches further.
 
 - *Lack*: a node inherits keys of which it has no copies, for their keeper and all its copies died together. Those who
   were in these lists lay them again. Said three times over, for a node that dies meanwhile takes those behind it along.
@@ -10,16 +12,19 @@ Along fingers, each node telling those up to the next: n messages, each confirme
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from implicast.casting.keeping.messages import Death, Lack, LackHeard, LackLate
 from implicast.overlay.chord import LivingChord
 from implicast.overlay.links import Ref
 from implicast.overlay.links.state import IN
 from implicast.peer.contract import Address, Host, Part, handles
-from implicast.space.ring import between
+from implicast.space.digest import digest_bits
+from implicast.space.ring import from_on
 
 REPEAT_US = 2_000_000
-REPEATS_MAX = 4
-"""Attempts to tell one node."""
+REPEATS_MAX = 14
+"""Attempts to tell one arc, for half a minute: a place behind a dead node is reached once the ring is repaired."""
 SAYINGS = 3
 """How often a lack is said."""
 SAYING_US = 6_000_000
@@ -34,7 +39,7 @@ UNHEARD_MAX = 1024
 class Lacking(Part):
     """One peer's part in telling all."""
 
-    __slots__ = ("_armed", "_known", "_sayings", "_unheard", "chord", "heed", "mourn")
+    __slots__ = ("_armed", "_known", "_sayings", "_serial", "_unheard", "chord", "heed", "mourn")
 
     def __init__(
         self, address: Address, host: Host, chord: LivingChord, heed: Callable[[int, int], None],
@@ -43,44 +48,64 @@ class Lacking(Part):
         """`heed(low, high)`: lay again what this peer has there. `mourn(who)`: it may be dead."""
         super().__init__(address, host)
         self.chord, self.heed, self.mourn = chord, heed, mourn
-        self._known: dict[tuple[int, object, int], None] = {}
-        self._unheard: dict[tuple[Address, int, int], tuple[Lack | Death, int]] = {}
+        self._known: dict[tuple[int, object, int], int] = {}
+        """Words that were heard, and how far to the right they have been told."""
+        self._unheard: dict[tuple[int, int, int], tuple[Lack | Death, int]] = {}
         self._sayings: list[tuple[int, int, int, int]] = []
+        self._serial = 0
         self._armed = False
 
     def announce(self, low: int, high: int) -> None:
-        self._hear(Lack(self.host.now_us, low, high, self.chord.table.own))
+        self._say(low, high)
         if len(self._sayings) < SAYINGS_MAX:
             self._sayings.append((self.host.now_us + SAYING_US, low, high, SAYINGS - 1))
         self._arm()
 
+    def _say(self, low: int, high: int) -> None:
+        own = self.chord.table.own
+        self._hear(Lack(self._next_serial(), low, high, own, own, self.address))
+
     def announce_death(self, who: Address) -> None:
-        self._hear(Death(self.host.now_us, who, self.chord.table.own))
+        own = self.chord.table.own
+        self._hear(Death(self._next_serial(), who, own, own, self.address))
+
+    def _next_serial(self) -> int:
+        """Of this word alone: several may be said in one moment, and confirmations must be told apart."""
+        self._serial += 1
+        return digest_bits(62, self.chord.table.own, self.host.now_us, self._serial)
 
     def _hear(self, word: Lack | Death) -> None:
         about = (word.serial, word.low, word.high) if isinstance(word, Lack) else (word.serial, word.who, 0)
-        if about in self._known:
-            return
-        self._known[about] = None
+        known, reach = self._known.pop(about, None), self._reach(word)
+        self._known[about] = max(reach, known or 0)
         if len(self._known) > KNOWN_MAX:
             del self._known[next(iter(self._known))]
-        if isinstance(word, Lack):
+        if known is None and isinstance(word, Lack):
             self.heed(word.low, word.high)
-        else:
+        elif known is None and isinstance(word, Death):
             self.mourn(word.who)
-        self._tell_others(word)
+        if known is None or reach > known:
+            self._tell_others(word, reach, known or 0)
 
-    def _tell_others(self, word: Lack | Death) -> None:
-        """Each finger up to the limit is told to tell those up to the next."""
+    def _reach(self, word: Lack | Death) -> int:
+        """How far from here a word is to be told: not at all where its arc ends before this node."""
         own = self.chord.table.own
-        told = [ref for ref in self.chord.table.fingers() if between(own, _key(ref), word.limit)]
-        limits = [_key(ref) for ref in told[1:]] + [word.limit]
-        for ref, limit in zip(told, limits, strict=False):
-            onward = _up_to(word, limit)
-            if len(self._unheard) < UNHEARD_MAX:
-                self._unheard[ref.address, word.serial, limit] = (onward, REPEATS_MAX)
-            self.host.send(ref.address, onward)
+        return (word.limit - own - 1) & self.chord.table.mask if from_on(word.key, own, word.limit) else 0
+
+    def _tell_others(self, word: Lack | Death, reach: int, known: int) -> None:
+        """Each finger within reach is told to tell those up to the next, as far as they have not been told."""
+        table = self.chord.table
+        told = [_key(ref) for ref in table.fingers() if table.far(ref) <= reach]
+        for key, limit in zip(told, [*told[1:], word.limit], strict=False):
+            if (limit - table.own - 1) & table.mask > known:
+                self._tell(replace(word, key=key, limit=limit, by=self.address))
         self._arm()
+
+    def _tell(self, word: Lack | Death) -> None:
+        if len(self._unheard) < UNHEARD_MAX:
+            self._unheard[word.serial, word.key, word.limit] = (word, REPEATS_MAX)
+        table = self.chord.table
+        self.host.send(table.addresses[table.distances.index((word.key - table.own) & table.mask)], word)
 
     @handles(Lack)
     def on_lack(self, sender: Address, lack: Lack) -> None:
@@ -91,13 +116,13 @@ class Lacking(Part):
         self._on_word(sender, death)
 
     def _on_word(self, sender: Address, word: Lack | Death) -> None:
-        if self.chord.ring.state == IN:
-            self.host.send(sender, LackHeard(word.serial, word.limit))
+        if self.chord.ring.state == IN and not self.chord.pass_on(word.key, word, sender):
+            self.host.send(word.by, LackHeard(word.serial, word.key, word.limit))
             self._hear(word)
 
     @handles(LackHeard)
     def on_lack_heard(self, sender: Address, heard: LackHeard) -> None:
-        self._unheard.pop((sender, heard.serial, heard.limit), None)
+        self._unheard.pop((heard.serial, heard.key, heard.limit), None)
 
     def _arm(self) -> None:
         if not self._armed and (self._unheard or self._sayings):
@@ -108,10 +133,9 @@ class Lacking(Part):
     def on_lack_late(self, alarm: LackLate) -> None:
         self._armed = False
         for name, (word, left) in list(self._unheard.items()):
-            if left:
+            if left and self.chord.pass_on(word.key, word):
                 self._unheard[name] = (word, left - 1)
-                self.host.send(name[0], word)
-            else:
+            else:  # often enough, or nobody is left there: this node answers for that place itself
                 del self._unheard[name]
         self._say_again()
         self._arm()
@@ -122,15 +146,9 @@ class Lacking(Part):
         self._sayings = [saying for saying in self._sayings if saying[0] > now_us]
         for _, low, high, left in due:
             if self.chord.ring.state == IN:
-                self._hear(Lack(now_us, low, high, self.chord.table.own))
+                self._say(low, high)
             if left > 1:
                 self._sayings.append((now_us + 2 * SAYING_US, low, high, left - 1))
-
-
-def _up_to(word: Lack | Death, limit: int) -> Lack | Death:
-    if isinstance(word, Lack):
-        return Lack(word.serial, word.low, word.high, limit)
-    return Death(word.serial, word.who, limit)
 
 
 def _key(ref: Ref) -> int:

@@ -131,21 +131,26 @@ class Returned(Message):
 
 
 class Lack(Message):
-    """The lists of (low, high] are lost with all their copies: whoever has an entry there, lay it again. To all nodes
-    up to `limit`."""
+    """The lists of (low, high] are lost with all their copies: whoever has an entry there, lay it again. Routed to
+    `key`; to all nodes from there up to `limit`."""
 
     serial: int
     low: int
     high: int
+    key: int
     limit: int
+    by: Address
 
 
 class Death(Message):
-    """My left neighbour `who` seems to be dead: whoever keeps entries of its may ask it. To all nodes up to `limit`."""
+    """My left neighbour `who` seems to be dead: whoever keeps entries of its may ask it. Routed to `key`; to all
+    nodes from there up to `limit`."""
 
     serial: int
     who: Address
+    key: int
     limit: int
+    by: Address
 
 
 class Still(Message):
@@ -157,9 +162,10 @@ class Here(Message):
 
 
 class LackHeard(Message):
-    """I know, and tell those for whom you told me to."""
+    """I know, and tell those of the arc for whom you told me to."""
 
     serial: int
+    key: int
     limit: int
 
 
