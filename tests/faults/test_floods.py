@@ -1,7 +1,7 @@
 """Memory stays flat under a flood: casts, new descriptions and newcomers without end, for every surviving design.
 
-A flood lasts longer than anything is kept for on purpose. What peers hold is weighed from outside at the half and at
-the end; so is the world's own agenda. Tables that remember single casts have their bounds lowered (`LOWERED`), so that
+A flood lasts longer than anything is kept for on purpose. What peers hold is weighed from outside four times, and so is
+the world's own agenda: what waits and what is held in the second half is no more than in the first. Tables that remember single casts have their bounds lowered (`LOWERED`), so that
 a short flood meets them. Newcomers that die leave a trace in tables bounded by the number of peers that one knows:
 the long form lets some sixty of them pass by.
 """
@@ -26,8 +26,9 @@ from implicast.world.run import Run, silent
 from implicast.world.scenario import Scenario
 
 ALIVE = [name for name, each in designs().items() if each.survives and name != "bft"]  # its own: test_bft_life.py
-FLAT = 1.3
-"""How much more peers may hold at the end than at the half."""
+FLAT = 1.1
+"""How much more peers may hold in the second half than in the first: descriptions come and go, so it wavers a little."""
+MOMENTS = (0.25, 0.5, 0.75, 0.98)
 FEW_TAGS = ("bft",)
 LEASE_S = 60.0
 LOWERED = {
@@ -35,6 +36,8 @@ LOWERED = {
     "implicast.casting.broker.routes:ROUTES_MAX": 64,
     "implicast.casting.condcast.coverage:TASKS_MAX": 64,
     "implicast.overlay.ice.alive.settings:Life.seen_max": 32,
+    "implicast.overlay.links.settings:LinkSettings.passed_max": 16,
+    "implicast.overlay.chord.living:PASSED_MAX": 16,
 }
 """Bounds on what is remembered of single casts, publishers or messages: constants, or defaults of settings."""
 
@@ -64,7 +67,7 @@ class Flood:
         self.run = Run(scenario, *scenario.settled(), self.directory)
         self.run.set_up(silent)
         self.run.register(silent)
-        for share in (0.5, 0.98):
+        for share in MOMENTS:
             self.weigh_at(self.run.world.now_us + int(share * self.seconds * 1e6))
         self.run.cast(silent)
         self.run.journal.discard()
@@ -105,11 +108,11 @@ class Flood:
 
 
 def check(flood: Flood, flat: float = FLAT) -> None:
-    half, end = flood.bytes
-    assert flood.population[0] == flood.population[1], "else nothing can be compared"
-    assert end < flat * half, f"{flood.name}: peers hold {half:,} bytes at the half, {end:,} at the end"
-    messages, later = flood.agenda
-    assert later < flat * messages + 50 * flood.peers, f"{flood.name}: {messages} and then {later} inputs waiting"
+    assert len(set(flood.population)) == 1, "else nothing can be compared"
+    assert len(flood.bytes) == len(MOMENTS)
+    assert min(flood.bytes[2:]) < flat * max(flood.bytes[:2]), f"{flood.name}: peers hold {flood.bytes} bytes"
+    most = flat * max(flood.agenda[:2]) + 10 * flood.peers
+    assert min(flood.agenda[2:]) < most, f"{flood.name}: {flood.agenda} inputs waiting"
 
 
 def lower(put: Callable[[Any, str, Any], None]) -> None:
@@ -133,7 +136,7 @@ def lowered(monkeypatch):
 @pytest.mark.usefixtures("lowered")
 @pytest.mark.parametrize("name", ALIVE)
 def test_a_flood_leaves_memory_flat(name, tmp_path):
-    check(Flood(name, tmp_path / "run", peers=8, seconds=300, casts_per_s=1).go())
+    check(Flood(name, tmp_path / "run", peers=8, seconds=900, casts_per_s=1).go())
 
 
 @pytest.mark.long
@@ -172,7 +175,7 @@ def test_a_flood_that_is_remembered_is_caught(tmp_path, monkeypatch):
         return first(self, cast)
 
     monkeypatch.setattr(inbox.Seen, "first", hoard)
-    flood = Flood("centralised", tmp_path / "run", peers=8, seconds=300, casts_per_s=1).go()
+    flood = Flood("centralised", tmp_path / "run", peers=8, seconds=900, casts_per_s=1).go()
 
     with pytest.raises(AssertionError, match="peers hold"):
         check(flood)
