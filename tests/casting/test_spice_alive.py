@@ -219,6 +219,25 @@ def test_a_full_registry_spreads_and_everybody_is_still_found():
     assert town.told(cast) == list(range(8))
 
 
+def test_what_is_remembered_of_a_stock_is_what_it_holds_whatever_happened_to_it():
+    town = Town(storage_limit=3, frequency_limit=0.0)
+    spread(town)
+
+    def packed_anew(peer):
+        return peer._pack_registries(peer.surface.tract)
+
+    for step in range(24):
+        if step % 6 == 0:
+            town.register(step % 12, "jazz", f"tag {step}")
+        if step % 6 == 3:
+            town.application._withdraw(step // 3)
+        town.run(1)
+        for peer in town.peers:
+            peer.pack(peer.surface.tract)
+            assert peer._packed == packed_anew(peer)
+    assert any(peer._packed.closed for peer in town.peers)
+
+
 def test_a_shrunken_registry_is_drawn_together_by_the_next_cast():
     town = Town(storage_limit=3, frequency_limit=0.0)
     root = spread(town)
@@ -249,7 +268,7 @@ def close_all(peer, tag):
     address, settings = address_of(tag), peer.settings
     for notch in settings.notches()[:-1]:
         part = intersect(container(address, notch, settings.dimensions), peer.surface.ground)
-        peer.registry((tag, address, notch)).closed = part
+        peer.registry((tag, address, notch)).shut(part)
 
 
 def test_confirmations_come_down_the_way_the_record_went_up(monkeypatch):
@@ -266,7 +285,7 @@ def test_confirmations_come_down_the_way_the_record_went_up(monkeypatch):
     root.take("jazz", address, 0, [entry], (5, 7, 0))
     passing = next(iter(root.passing.values()))
     for key in [each for each in root.registries if each[0] == "jazz"]:
-        root.registries[key].closed = ()
+        root.registries[key].shut(())
     stored = StoredAt("jazz", address, passing.notch, next(iter(root.passing)), ((consumer, 1, passing.notch),))
     root.on_stored(3, stored)
 

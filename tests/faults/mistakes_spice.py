@@ -50,6 +50,7 @@ def last_word_wins(patch):
     def keep(self, entry, now_us, lease_us, safe=False):
         at = registry.home(self.root, self.notch, entry.spot, self.dimensions)
         held = self.records[entry.consumer] = registry.Held(entry, at, now_us, lease_us, safe)
+        self.stock.version += 1
         return held
 
     patch.setattr(registry.Registry, "keep", keep)

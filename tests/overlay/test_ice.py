@@ -8,7 +8,7 @@ import pytest
 
 from implicast.overlay.ice.assemble import adjacency, settle, tiling, uniform_points
 from implicast.overlay.ice.ice import Ice
-from implicast.overlay.ice.invariants import surface_objections
+from implicast.overlay.ice.invariants import surface_objections, tables_of
 from implicast.overlay.ice.landmarks import landmark_bits, landmark_order, landmark_points
 from implicast.overlay.ice.messages import Done, Give, Hello, Join, Title, Took
 from implicast.overlay.ice.trials import Ground, random_tract, spread, uniform_ground
@@ -102,6 +102,23 @@ def test_neighbours_of_an_assembled_surface_are_those_that_share_a_face(dimensio
     found = {(int(a), int(b)) for a, b in zip(*adjacency(tiles), strict=True)}
 
     assert found == expected
+
+
+@pytest.mark.parametrize("dimensions", [2, 3, 4, 5, 6])
+def test_the_tables_that_are_expected_name_all_that_share_a_face_and_nobody_else(dimensions: int) -> None:
+    for peers in (1, 2, 3, 60):
+        tiles = tiling(uniform_points(peers, stream(dimensions, "surface").getrandbits), dimensions)
+        pairs = sorted(zip(tiles.low.tolist(), tiles.bits.tolist(), strict=True))
+        titles = tuple(Title(low, bits, 0, peer % 50) for peer, (low, bits) in enumerate(pairs))  # ten own two pieces
+        surface = Surface(dimensions)
+        boxes = [box(each.low, each.bits, dimensions) for each in titles]
+        expected: dict[Address, set[Title]] = {each.owner: {each} for each in titles}
+        for one, here in zip(titles, boxes, strict=True):
+            beside = [surface.rank(here, there) == (0, 1) for there in boxes]
+            touching = {other for other, near in zip(titles, beside, strict=True) if near}
+            expected[one.owner] |= {one, *touching}
+
+        assert {owner: set(table.values()) for owner, table in tables_of(titles, dimensions).items()} == expected
 
 
 @pytest.mark.parametrize("dimensions", [2, 3, 5])

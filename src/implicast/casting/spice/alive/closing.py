@@ -77,7 +77,7 @@ class Closing(Storing):
             self.closing.pop(key, None)
             if closing := intersect(tract, self.surface.tract):
                 registry = self.registry(key)
-                registry.closed = unite(registry.closed, closing)
+                registry.shut(unite(registry.closed, closing))
         for key in tracts:
             self.rise(key)
 

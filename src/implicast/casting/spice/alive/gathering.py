@@ -114,15 +114,13 @@ class Gathering(Casting):
             self._lapse(key)
             return
         gathered = registry.gathering
-        self.surface.batch(
-            (closed_item(key, subtract(registry.closed, gathered)),), lambda: self._open(key, gathered)
-        )
+        self.surface.batch((closed_item(key, subtract(registry.closed, gathered)),), lambda: self._open(key, gathered))
 
     def _open(self, key: Key, gathered: Tract) -> None:
         registry = self.registries.get(key)
         if registry is not None and registry.gathering == gathered and key in self.gatherings:
             del self.gatherings[key]
-            registry.closed = subtract(registry.closed, gathered)
+            registry.shut(subtract(registry.closed, gathered))
             registry.gathering = EMPTY
             if registry.idle:
                 del self.registries[key]

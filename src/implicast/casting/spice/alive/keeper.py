@@ -8,8 +8,8 @@ Whoever takes over a place counts leases anew, since it has not heard the renewa
 not be told to heirs.
 """
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from implicast.casting.inbox import Inbox
 from implicast.casting.spice.alive.items import (
@@ -29,7 +29,7 @@ from implicast.casting.spice.alive.items import (
     tract_of,
 )
 from implicast.casting.spice.alive.messages import Chime
-from implicast.casting.spice.alive.registry import Key, Registry
+from implicast.casting.spice.alive.registry import Key, Registry, Stock
 from implicast.casting.spice.alive.settings import LivingSettings
 from implicast.casting.spice.homes import address_of
 from implicast.overlay.ice.alive.estate import Item
@@ -42,11 +42,22 @@ SLOT_US = 100_000
 """What is put off rings in steps of this: one alarm for all of a step."""
 
 
+class Packed(NamedTuple):
+    """What `pack` found in the registries, and when."""
+
+    version: int
+    """Of the stock."""
+    tract: Tract
+    closed: list[Key]
+    """Registries with a closed part, wherever that is."""
+    records: list[Item]
+
+
 class Keeper(Member, parts={"surface": LivingIce}):
     """Registries by tag, root and notch; headers and states of roots; and what is put off."""
 
-    __slots__ = ("_wheel", "aims", "closing", "headers", "inbox", "registries", "roots", "settings", "surface",
-                 "tokens")  # fmt: skip
+    __slots__ = ("_packed", "_wheel", "aims", "closing", "headers", "inbox", "registries", "roots", "settings", "stock",
+                 "surface", "tokens")  # fmt: skip
 
     def __init__(self, address: Address, host: Host, settings: LivingSettings) -> None:
         super().__init__(address, host)
@@ -57,6 +68,8 @@ class Keeper(Member, parts={"surface": LivingIce}):
         )  # fmt: skip
         self.inbox = Inbox(self)
         self.registries: dict[Key, Registry] = {}
+        self.stock = Stock()
+        self._packed = Packed(-1, (), [], [])
         self.closing: dict[Key, tuple[int, Tract]] = {}
         """Parts about to close, and until when that is waited for: heirs know of them already."""
         self.headers: dict[str, Header] = {}
@@ -70,7 +83,7 @@ class Keeper(Member, parts={"surface": LivingIce}):
         """The registry of this name, made when it is first needed."""
         found = self.registries.get(key)
         if found is None:
-            found = self.registries[key] = Registry(key[1], key[2], self.settings.dimensions)
+            found = self.registries[key] = Registry(key[1], key[2], self.settings.dimensions, self.stock)
         return found
 
     def token(self) -> int:
@@ -102,23 +115,28 @@ class Keeper(Member, parts={"surface": LivingIce}):
     def pack(self, tract: Tract) -> tuple[Item, ...]:
         """Closed parts always whole, for what is said later of a key replaces what was said before; who accepts them
         cuts them to its ground."""
-        return tuple(self._packed(tract))
+        packed = self._packed
+        if packed.version != self.stock.version or packed.tract != tract:
+            packed = self._packed = self._pack_registries(tract)
+        items: list[Item] = []
+        if packed.closed or self.closing:
+            soon = ((key, self.closed_soon(key)) for key in dict.fromkeys([*packed.closed, *self.closing]))
+            items += [closed_item(key, part) for key, part in soon if intersect(part, tract)]
+        items += packed.records
+        if self.headers or self.aims:
+            headers = {**self.headers, **self.aims}.items()
+            items += [header_item(tag, header) for tag, header in headers if contains(tract, address_of(tag))]
+        if self.roots:
+            held = self.roots.items()
+            items += [root_item(tag, root, state) for (tag, root), state in held if contains(tract, root)]
+        return tuple(items)
 
-    def _packed(self, tract: Tract) -> Iterator[Item]:
-        closed = [key for key, registry in self._registries() if registry.closed]
-        for key in dict.fromkeys([*closed, *self.closing]):
-            if intersect(part := self.closed_soon(key), tract):
-                yield closed_item(key, part)
-        for key, registry in self._registries():
-            for held in registry.records.values():
-                if contains(tract, held.home):
-                    yield record_item(key, held)
-        for tag, header in {**self.headers, **self.aims}.items():
-            if contains(tract, address_of(tag)):
-                yield header_item(tag, header)
-        for (tag, root), state in self.roots.items():
-            if contains(tract, root):
-                yield root_item(tag, root, state)
+    def _pack_registries(self, tract: Tract) -> "Packed":
+        records: list[Item] = []
+        for key, registry in self.registries.items():
+            records += _records_within(key, registry, tract)
+        closed = [key for key, registry in self.registries.items() if registry.closed]
+        return Packed(self.stock.version, tract, closed, records)
 
     def closed_soon(self, key: Key) -> Tract:
         """The closed part of a registry, and what is about to be: an heir that is copied to meanwhile must know it."""
@@ -137,7 +155,7 @@ class Keeper(Member, parts={"surface": LivingIce}):
             self.registry((tag, root, notch)).keep(entry, self.host.now_us, self.settings.lease_us, safe)
         elif kind == CLOSED:
             registry = self.registry((tag, root, notch))
-            registry.closed = unite(registry.closed, intersect(tract_of(item.body), tract))
+            registry.shut(unite(registry.closed, intersect(tract_of(item.body), tract)))
         elif kind == HEADER:
             self.headers[tag] = max(self.headers.get(tag, Header()), header_of(item.body))
         else:
@@ -149,8 +167,8 @@ class Keeper(Member, parts={"surface": LivingIce}):
     def drop(self, tract: Tract) -> None:
         for key, registry in self._registries():
             for held in registry.within(tract):
-                del registry.records[held.entry.consumer]
-            registry.closed = subtract(registry.closed, tract)
+                registry.remove(held)
+            registry.shut(subtract(registry.closed, tract))
             registry.gathering = subtract(registry.gathering, tract)
             if registry.idle:
                 del self.registries[key]
@@ -176,6 +194,14 @@ class Keeper(Member, parts={"surface": LivingIce}):
         """A routed message has come to ground that answers."""
         arrival = _arrivals(type(self))[type(message)]
         arrival(self, part, message)
+
+
+def _records_within(key: Key, registry: Registry, tract: Tract) -> list[Item]:
+    """At notch 0 all records are at home at the root itself: one look for all, a third of the cost of packing."""
+    records = registry.records.values()
+    if key[2]:
+        return [held.item or record_item(key, held) for held in records if contains(tract, held.home)]
+    return [held.item or record_item(key, held) for held in records] if contains(tract, key[1]) else []
 
 
 def arrives(kind: type) -> Callable[[Any], Any]:

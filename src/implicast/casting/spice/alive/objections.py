@@ -13,7 +13,7 @@ from implicast.casting.spice.alive.spice import LivingSpice
 from implicast.casting.spice.homes import address_of, home
 from implicast.overlay.ice.alive.objections import surface_objections
 from implicast.peer.contract import Address, Peer
-from implicast.space.tract import contains, intervals
+from implicast.space.tract import container, contains, intervals, within
 
 OBJECTIONS_MAX = 20
 """More than enough to see what is wrong."""
@@ -33,6 +33,7 @@ class _Owners:
         spans = sorted((low, high, index) for index, each in enumerate(peers) for low, high in _spans(each))
         self.lows = [low for low, _, _ in spans]
         self.spans, self.peers = spans, peers
+        self._landings: dict[tuple[str, int], int] = {}
 
     def at(self, code: int) -> LivingSpice | None:
         index = bisect_right(self.lows, code) - 1
@@ -40,47 +41,88 @@ class _Owners:
             return None
         return self.peers[self.spans[index][2]]
 
+    def landing(self, tag: str, root: int) -> int:
+        """The first notch at which a registry is not closed inside one peer: below it every record goes the same way.
+
+        Large registries are closed there through half of all notches, so looking begins there for each record.
+        """
+        found = self._landings.get((tag, root))
+        if found is None:
+            found = self._landings[tag, root] = self._climb(tag, root)
+        return found
+
+    def _climb(self, tag: str, root: int) -> int:
+        notch, owner = 0, self.at(root)
+        while owner is not None:
+            inside = container(root, notch, owner.settings.dimensions)
+            registry = owner.registries.get((tag, root, notch))
+            if registry is None or not (within(inside, owner.surface.ground) and within(inside, registry.closed)):
+                break
+            notch = owner.settings.above(notch)
+        return notch
+
 
 def _spans(peer: LivingSpice) -> Iterator[tuple[int, int]]:
     return intervals(peer.surface.ground)
 
 
 def record_objections(peers: Sequence[LivingSpice]) -> Iterator[str]:
-    """Complete registrations that a cast would not find."""
-    owners = _Owners(peers)
+    """Complete registrations that a cast would not find.
+
+    Most records lie at a root itself. Those are laid open once for all consumers, by walking through what owners keep:
+    half the cost of looking for the owner of every tag.
+    """
+    owners, doors = _Owners(peers), _doors(peers)
+    replicas = _replicas(peers)
+    for peer in peers:
+        if peer.description is None or peer.awaited:
+            continue
+        consumer = peer.address
+        for tag, entry in peer.told.items():
+            records = doors.get(tag)
+            held = records.get(consumer) if records is not None else None
+            if held is None or held.entry.version < entry.version:
+                root = address_of(tag)
+                if not _found(owners, tag, root, entry):
+                    yield f"a cast for {tag} at root {root} would not find {consumer}"
+            for root in replicas.get(tag, ()):
+                if not _found(owners, tag, root, entry):
+                    yield f"a cast for {tag} at root {root} would not find {consumer}"
+
+
+def _doors(peers: Sequence[LivingSpice]) -> dict[str, dict[Address, Held]]:
+    """What lies at the original roots of tags, as far as their owners answer for them."""
+    doors: dict[str, dict[Address, Held]] = {}
+    for peer in peers:
+        ground = peer.surface.ground
+        for (tag, root, notch), registry in peer.registries.items():
+            if not notch and bisect_right(ground, root) & 1 and root == address_of(tag):
+                doors[tag] = registry.records
+    return doors
+
+
+def _replicas(peers: Sequence[LivingSpice]) -> dict[str, list[int]]:
+    """By tag, the roots at which casts may stop."""
     replicas: dict[str, list[int]] = {}
     for peer in peers:
         for (tag, root), state in peer.roots.items():
             if state.ready and root != address_of(tag):
                 replicas.setdefault(tag, []).append(root)
-    doors: dict[str, list[tuple[int, dict[Address, Held]]]] = {}
-    for peer in peers:
-        if peer.description is None or peer.awaited:
-            continue
-        for tag, entry in peer.told.items():
-            if tag not in doors:
-                doors[tag] = [(root, _at_root(owners, tag, root)) for root in (address_of(tag), *replicas.get(tag, ()))]
-            for root, records in doors[tag]:
-                held = records.get(entry.consumer)
-                if (held is None or held.entry.version < entry.version) and not _found(owners, tag, root, entry):
-                    yield f"a cast for {tag} at root {root} would not find {peer.address}"
-
-
-def _at_root(owners: _Owners, tag: str, root: int) -> dict[Address, Held]:
-    """What lies at a root itself: looked up once for all consumers, for most records are there."""
-    owner = owners.at(root)
-    registry = owner.registries.get((tag, root, 0)) if owner is not None else None
-    return registry.records if registry is not None else {}
+    return replicas
 
 
 def _found(owners: _Owners, tag: str, root: int, entry: Entry) -> bool:
-    notch = 0
+    """First from where the ways of all records part, then from the root: a record may be on its way up."""
+    landing = owners.landing(tag, root)
+    return _found_from(owners, tag, root, landing, entry) or (landing > 0 and _found_from(owners, tag, root, 0, entry))
+
+
+def _found_from(owners: _Owners, tag: str, root: int, notch: int, entry: Entry) -> bool:
+    settings = owners.peers[0].settings
     while True:
-        code = home(root, notch, entry.spot, owners.peers[0].settings.dimensions)
+        code = home(root, notch, entry.spot, settings.dimensions)
         owner = owners.at(code)
-        if owner is None:
-            return False
-        registry = owner.registries.get((tag, root, notch))
+        registry = owner.registries.get((tag, root, notch)) if owner is not None else None
         if registry is None:
             return False
         held = registry.records.get(entry.consumer)
@@ -88,4 +130,4 @@ def _found(owners: _Owners, tag: str, root: int, entry: Entry) -> bool:
             return True
         if not contains(registry.closed, code):
             return False
-        notch = owner.settings.above(notch)
+        notch = settings.above(notch)

@@ -41,13 +41,26 @@ class Held:
             yield entry.before
 
 
+class Stock:
+    """Tells whether anything in the registries of one peer has come, gone or been replaced.
+
+    All such changes go through `keep`, `remove` and `shut` of a registry. What is made of a whole stock is remembered
+    until its version rises: copies for heirs, and what is seen of it from outside, at a fifth of the cost.
+    """
+
+    __slots__ = ("version",)
+
+    def __init__(self) -> None:
+        self.version = 0
+
+
 class Registry:
     """Records by consumer, and the parts that are closed and being gathered."""
 
-    __slots__ = ("closed", "dimensions", "gathering", "notch", "records", "root")
+    __slots__ = ("closed", "dimensions", "gathering", "notch", "records", "root", "stock")
 
-    def __init__(self, root: int, notch: int, dimensions: int) -> None:
-        self.root, self.notch, self.dimensions = root, notch, dimensions
+    def __init__(self, root: int, notch: int, dimensions: int, stock: Stock) -> None:
+        self.root, self.notch, self.dimensions, self.stock = root, notch, dimensions, stock
         self.records: dict[Address, Held] = {}
         self.closed: Tract = EMPTY
         self.gathering: Tract = EMPTY
@@ -61,7 +74,19 @@ class Registry:
             return held
         at = home(self.root, self.notch, entry.spot, self.dimensions)
         held = self.records[entry.consumer] = Held(entry, at, now_us, lease_us, safe)
+        self.stock.version += 1
         return held
+
+    def remove(self, held: Held) -> None:
+        """This record is not kept here any more."""
+        del self.records[held.entry.consumer]
+        self.stock.version += 1
+
+    def shut(self, closed: Tract) -> None:
+        """From now on this is the closed part."""
+        if closed != self.closed:
+            self.closed = closed
+            self.stock.version += 1
 
     @property
     def passing(self) -> Tract:

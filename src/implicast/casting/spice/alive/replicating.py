@@ -176,9 +176,7 @@ class Replicating(Calling):
 
     def _copy(self, tag: str, header: Header) -> None:
         root = address_of(tag)
-        walk = CopyFrom(
-            Way((root, root + 1)), tag, root, 0, header.target, self.address, self.token(), self.address, 0
-        )
+        walk = CopyFrom(Way((root, root + 1)), tag, root, 0, header.target, self.address, self.token(), self.address, 0)
         work = self.raising[tag] = Work(walk, EMPTY, self.host.now_us)
         self.branch(work, walk, 0, EMPTY)
         self.close_one(work)

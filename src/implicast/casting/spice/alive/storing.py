@@ -174,7 +174,7 @@ class Storing(Keeper):
         registry = self.registries.get(key)
         if registry is None or registry.records.get(held.entry.consumer) is not held:
             return
-        del registry.records[held.entry.consumer]
+        registry.remove(held)
         if registry.idle:
             del self.registries[key]
         if len(self.forgotten) < FORGOTTEN_MAX:

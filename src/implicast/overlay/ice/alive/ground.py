@@ -72,7 +72,8 @@ class Ground(Part):
 
     @property
     def tract(self) -> Tract:
-        return tract_of(self.pieces)
+        pieces = self.pieces
+        return (pieces[0].low, pieces[0].high) if len(pieces) == 1 else tract_of(pieces)
 
     @property
     def alone(self) -> bool:

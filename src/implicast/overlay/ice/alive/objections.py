@@ -8,7 +8,7 @@ and every owner's heirs hold all it keeps.
 from collections.abc import Sequence
 
 from implicast.overlay.ice.alive.ice import LivingIce
-from implicast.overlay.ice.invariants import OBJECTIONS_MAX, table_objections, tiling_objections
+from implicast.overlay.ice.invariants import OBJECTIONS_MAX, table_objections, tiling_objections, titles_of
 from implicast.space.tract import intervals
 
 
@@ -31,13 +31,18 @@ def doubles(surfaces: Sequence[LivingIce]) -> list[str]:
 
 def surface_objections(surfaces: Sequence[LivingIce]) -> list[str]:
     """Sentences about what is wrong with a quiet surface; none when all is well."""
-    titles = sorted((title for each in surfaces for title in each.pieces), key=lambda title: title.low)
-    found = [objection for each in surfaces for objection in _own_objections(each)]
+    titles = titles_of(surfaces)
+    found = [objection for each in surfaces if not _is_plain(each) for objection in _own_objections(each)]
     found += tiling_objections(titles)
     if not found and titles:
         found += table_objections(surfaces, titles)
         found += _heir_objections(surfaces)
     return found[:OBJECTIONS_MAX]
+
+
+def _is_plain(surface: LivingIce) -> bool:
+    """Has it nothing that could be objected to? The usual case, at a third of the cost of finding out what it is."""
+    return len(surface.pieces) == 1 and not (surface.status or surface.leaving or surface.is_doubtful)
 
 
 def _own_objections(surface: LivingIce) -> list[str]:
@@ -56,15 +61,17 @@ def _heir_objections(surfaces: Sequence[LivingIce]) -> list[str]:
     by_address = {each.address: each for each in surfaces}
     found = []
     for each in surfaces:
-        wanted = min(each.life.heirs, len(each.neighbours()))
-        if each.pieces and len(each.heirs) < wanted:
-            found.append(f"{each.address} has {len(each.heirs)} heirs of {wanted}")
-        kept = {item.key for item in each.keeper.pack(each.tract)} if each.heirs else set()
-        for heir in each.heirs:
+        heirs = each.heirs
+        if len(heirs) < each.life.heirs and each.pieces:
+            wanted = min(each.life.heirs, len(each.neighbours()))
+            if len(heirs) < wanted:
+                found.append(f"{each.address} has {len(heirs)} heirs of {wanted}")
+        kept = [item.key for item in each.keeper.pack(each.tract)] if heirs else []
+        for heir in heirs:
             holder = by_address.get(heir)
             estate = holder.estates.get(each.address) if holder is not None else None
             if estate is None or estate.awaited:
                 found.append(f"{heir} has no copy of what {each.address} keeps")
-            elif not kept <= estate.items.keys():
+            elif not all(map(estate.items.__contains__, kept)):
                 found.append(f"{heir} lacks some of what {each.address} keeps")
     return found
