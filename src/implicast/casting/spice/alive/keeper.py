@@ -29,7 +29,7 @@ from implicast.casting.spice.alive.items import (
     tract_of,
 )
 from implicast.casting.spice.alive.messages import Chime
-from implicast.casting.spice.alive.registry import Key, Registry, Stock
+from implicast.casting.spice.alive.registry import Held, Key, Registry, Stock
 from implicast.casting.spice.alive.settings import LivingSettings
 from implicast.casting.spice.homes import address_of
 from implicast.overlay.ice.alive.estate import Item
@@ -56,8 +56,8 @@ class Packed(NamedTuple):
 class Keeper(Member, parts={"surface": LivingIce}):
     """Registries by tag, root and notch; headers and states of roots; and what is put off."""
 
-    __slots__ = ("_packed", "_wheel", "aims", "closing", "headers", "inbox", "registries", "roots", "settings", "stock",
-                 "surface", "tokens")  # fmt: skip
+    __slots__ = ("_originals", "_packed", "_wheel", "aims", "closing", "headers", "inbox", "registries", "roots",
+                 "settings", "stock", "surface", "tokens")  # fmt: skip
 
     def __init__(self, address: Address, host: Host, settings: LivingSettings) -> None:
         super().__init__(address, host)
@@ -70,6 +70,7 @@ class Keeper(Member, parts={"surface": LivingIce}):
         self.registries: dict[Key, Registry] = {}
         self.stock = Stock()
         self._packed = Packed(-1, (), [], [])
+        self._originals: tuple[int, Tract, dict[str, dict[Address, Held]]] = (-1, (), {})
         self.closing: dict[Key, tuple[int, Tract]] = {}
         """Parts about to close, and until when that is waited for: heirs know of them already."""
         self.headers: dict[str, Header] = {}
@@ -94,6 +95,18 @@ class Keeper(Member, parts={"surface": LivingIce}):
     def holdings(self) -> Any:
         kept = [(*key, each.closed, [held.entry for held in each.records.values()]) for key, each in self._registries()]
         return self.surface.holdings(), kept, list(self.headers.items()), list(self.roots.items())
+
+    def originals(self) -> dict[str, dict[Address, Held]]:
+        """By tag, what is kept at the tag's own address, where that is ours and firm."""
+        version, ground = self.stock.version, self.surface.ground
+        if self._originals[:2] != (version, ground):
+            found = {
+                tag: registry.records
+                for (tag, root, notch), registry in self.registries.items()
+                if not notch and contains(ground, root) and root == address_of(tag)
+            }
+            self._originals = (version, ground, found)
+        return self._originals[2]
 
     # --- what is put off
 

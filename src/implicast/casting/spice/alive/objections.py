@@ -77,27 +77,24 @@ def record_objections(peers: Sequence[LivingSpice]) -> Iterator[str]:
     for peer in peers:
         if peer.description is None or peer.awaited:
             continue
-        consumer = peer.address
         for tag, entry in peer.told.items():
-            records = doors.get(tag)
-            held = records.get(consumer) if records is not None else None
-            if held is None or held.entry.version < entry.version:
-                root = address_of(tag)
+            if not _is_at_door(doors.get(tag), entry) and not _found(owners, tag, address_of(tag), entry):
+                yield f"a cast for {tag} at root {address_of(tag)} would not find {peer.address}"
+            for root in replicas.get(tag, ()) if replicas else ():
                 if not _found(owners, tag, root, entry):
-                    yield f"a cast for {tag} at root {root} would not find {consumer}"
-            for root in replicas.get(tag, ()):
-                if not _found(owners, tag, root, entry):
-                    yield f"a cast for {tag} at root {root} would not find {consumer}"
+                    yield f"a cast for {tag} at root {root} would not find {peer.address}"
+
+
+def _is_at_door(records: dict[Address, Held] | None, entry: Entry) -> bool:
+    held = records.get(entry.consumer) if records is not None else None
+    return held is not None and (held.entry is entry or held.entry.version >= entry.version)
 
 
 def _doors(peers: Sequence[LivingSpice]) -> dict[str, dict[Address, Held]]:
     """What lies at the original roots of tags, as far as their owners answer for them."""
     doors: dict[str, dict[Address, Held]] = {}
     for peer in peers:
-        ground = peer.surface.ground
-        for (tag, root, notch), registry in peer.registries.items():
-            if not notch and bisect_right(ground, root) & 1 and root == address_of(tag):
-                doors[tag] = registry.records
+        doors.update(peer.originals())
     return doors
 
 

@@ -106,6 +106,8 @@ class Registry:
         return [each.entry for each in self.records.values() if contains(passing, each.home)] if passing else []
 
     def within(self, tract: Tract) -> list[Held]:
+        if not self.notch:  # all are at home at the root itself
+            return list(self.records.values()) if contains(tract, self.root) else []
         return [each for each in self.records.values() if contains(tract, each.home)]
 
     def selected(self, target: Target, term: int, part: Tract, now_us: int) -> list[Address]:

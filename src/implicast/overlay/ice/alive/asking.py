@@ -72,7 +72,7 @@ class Ask:
 class Asking(Ground):
     """Repeats questions, measures round trips, knows who is suspect."""
 
-    __slots__ = ("_ask_at", "asks", "missed", "news")
+    __slots__ = ("asks", "missed", "news")
 
     def __init__(
         self, address: Address, host: Host, keeper: Keeper, life: Life, dimensions: int, cosine: float,
@@ -81,7 +81,6 @@ class Asking(Ground):
         super().__init__(address, host, keeper, life, dimensions, cosine, merge)
         self.news: dict[Address, News] = {}
         self.asks: dict[Key, Ask] = {}
-        self._ask_at: dict[int, Key] = {}
         self.missed: dict[Address, tuple[int, int]] = {}
         """Peers that fell silent: since when, and when they are greeted next."""
 
@@ -144,23 +143,19 @@ class Asking(Ground):
 
     def ask(self, key: Key, to: Address, message: Message, tries: int, lost: Callable[[Ask], None]) -> None:
         """Send until answered, at most so many times; anew if the same was asked before."""
-        now_us, wait_us = self.host.now_us, self._wait_us(to)
-        self.host.send(to, message)
+        host, wait_us = self.host, self._wait_us(to)
+        host.send(to, message)
         if len(self.asks) >= self.life.asks_max and key not in self.asks:
             return
+        now_us = host.now_us
         self.asks[key] = Ask(key, to, message, tries - 1, tries, wait_us, now_us, lost)
-        self._arm(key, wait_us)
+        host.after(wait_us, AskAgain(key, now_us + wait_us))
 
     def _wait_us(self, to: Address) -> int:
         news, life = self.news.get(to), self.life
         if news is None or not news.trip_us:
             return life.rto_us
         return min(life.cap_us, max(life.rto_us // 2, news.trip_us + 4 * news.deviation_us))
-
-    def _arm(self, key: Key, wait_us: int) -> None:
-        number = self.next_number()
-        self._ask_at[number] = key
-        self.host.after(wait_us, AskAgain(number, self.host.now_us + wait_us))
 
     def answered(self, key: Key, sender: Address) -> Ask | None:
         """The question that this answers, or None if nobody awaits it (any more)."""
@@ -180,13 +175,12 @@ class Asking(Ground):
 
     @handles(AskAgain)
     def on_ask_again(self, alarm: AskAgain) -> None:
-        key = self._ask_at.pop(alarm.number, None)
-        ask = self.asks.get(key) if key is not None else None
-        if key is None or ask is None or alarm.due_us != ask.sent_us + ask.wait_us:
+        ask = self.asks.get(alarm.key)
+        if ask is None or alarm.due_us != ask.sent_us + ask.wait_us:
             return
         late = self.host.now_us - alarm.due_us > self.life.rto_us
         if ask.left <= 0 and not late:
-            del self.asks[key]
+            del self.asks[alarm.key]
             ask.lost(ask)
             return
         ask.left -= 0 if late else 1
@@ -194,4 +188,4 @@ class Asking(Ground):
         ask.wait_us = min(2 * ask.wait_us, self.life.cap_us)
         ask.sent_us = self.host.now_us
         self.host.send(ask.to, ask.message)
-        self._arm(key, ask.wait_us)
+        self.host.after(ask.wait_us, AskAgain(alarm.key, ask.sent_us + ask.wait_us))

@@ -24,7 +24,7 @@ TITLES_MAX = 64
 class Greeting(Asking):
     """Keeps the atlas true."""
 
-    __slots__ = ("echoed_us", "heirs", "syncing")
+    __slots__ = ("echoed_us", "heirs", "quiet_us", "syncing")
 
     def __init__(
         self, address: Address, host: Host, keeper: Keeper, life: Life, dimensions: int, cosine: float,
@@ -35,6 +35,8 @@ class Greeting(Asking):
         self.syncing: Address | None = None
         self.echoed_us = host.now_us
         """The newest stamp of ours that an heir has echoed."""
+        self.quiet_us = 0
+        """Before this time nobody is to be greeted, nor can anybody's silence matter."""
 
     # --- hooks of the modules above
 
@@ -71,6 +73,7 @@ class Greeting(Asking):
             if peer != self.address:
                 news = self.concern(peer)
                 news.next_us = self.host.now_us + self.life.hello_us
+                self.quiet_us = min(self.quiet_us, news.next_us)
                 self.ask(("hail", peer), peer, self.hail_for(peer), self.life.tries_hail, self._unheard)
 
     def _unheard(self, ask: Ask) -> None:
@@ -111,6 +114,8 @@ class Greeting(Asking):
         own_us = self.host.now_us if sender in self.heirs else 0
         if hail.mark >= news.mark:
             news.unsure = False
+            if hail.leaving is not news.leaving:
+                self.quiet_us = 0  # it may be an heir, and is to be replaced
             news.mark, news.heirs, news.leaving = hail.mark, hail.heirs, hail.leaving
             self.estate_hailed(sender, hail)
             if news.applied != (hail.mark, len(hail.gifts), self.version):
@@ -158,6 +163,7 @@ class Greeting(Asking):
         """Ask for a greeting, and at each tick again until it comes."""
         news = self.concern(peer)
         news.unsure = True
+        self.quiet_us = 0
         if self.host.now_us - news.more_us > self.life.rto_us:
             news.more_us = self.host.now_us
             self.host.send(peer, More())
@@ -177,27 +183,40 @@ class Greeting(Asking):
     def greet_due(self) -> bool:
         """Greet whom it is time to greet. True if anybody who concerns us is silent or suspect.
 
-        This runs at every tick of every peer: one pass over the neighbours, 5 us.
+        One pass over the neighbours, 4 us; it also finds out for how long that need not be done again.
         """
         now_us, known = self.host.now_us, self.news
-        stale_us = now_us - self.life.sus_us
+        oldest_us, quiet_us = now_us, now_us + self.life.hello_us
         due: list[Address] = []
-        troubled = False
+        doubted = False
         for peer in self._near:
             news = known.get(peer) or self.concern(peer)
             if now_us >= news.next_us:
                 due.append(peer)
+            elif news.next_us < quiet_us:
+                quiet_us = news.next_us
             if news.unsure:
                 self.ask_more(peer)
-            if news.suspect_us >= 0 or (news.heard_us < stale_us and news.since_us < stale_us):
-                troubled = True
-        for peer in self.heirs:
-            news = known.get(peer) or self.concern(peer)
-            if now_us - news.echo_us >= self.life.hello_us and peer not in due:
-                due.append(peer)
+                quiet_us = 0
+            if news.suspect_us >= 0:
+                doubted = True
+            if news.heard_us < oldest_us and news.since_us < oldest_us:
+                oldest_us = max(news.heard_us, news.since_us)
+        self.quiet_us = min(quiet_us, oldest_us + self.life.sus_us, self._greet_heirs_too(due))
         if due:
             self.hail([each for each in due if ("hail", each) not in self.asks])
-        return troubled
+        return doubted or oldest_us < now_us - self.life.sus_us
+
+    def _greet_heirs_too(self, due: list[Address]) -> int:
+        """Heirs that have not echoed for a period are greeted whoever's turn it is; until when there are none."""
+        now_us, hello_us = self.host.now_us, self.life.hello_us
+        quiet_us = now_us + hello_us
+        for peer in self.heirs:
+            due_us = self.concern(peer).echo_us + hello_us
+            quiet_us = min(quiet_us, due_us)
+            if now_us >= due_us and peer not in due:
+                due.append(peer)
+        return 0 if any(("hail", each) in self.asks for each in due) else quiet_us
 
     def face_silence(self) -> None:
         """Suspect the silent; in the place of suspects, greet their heirs."""

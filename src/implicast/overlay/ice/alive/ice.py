@@ -18,7 +18,7 @@ LATE = 3
 class LivingIce(Seizing):
     """One peer's share of a surface that lives."""
 
-    __slots__ = ("_forgot_us",)
+    __slots__ = ("_calm_heirs", "_calm_version", "_forgot_us")
 
     def __init__(
         self, address: Address, host: Host, keeper: Keeper, life: Life, dimensions: int, cosine: float,
@@ -26,24 +26,38 @@ class LivingIce(Seizing):
     ) -> None:  # fmt: skip
         super().__init__(address, host, keeper, life, dimensions, cosine, merge)
         self._forgot_us = 0
+        self._calm_heirs: tuple[Address, ...] = ()
+        self._calm_version = -1
+        """At the last tick after which there was nothing to see to."""
 
     @handles(Tick)
     def on_tick(self, tick: Tick) -> None:
         now_us = self.host.now_us
         self._notice_sleep(now_us - self.ticked_us)
         self.ticked_us = now_us
+        if now_us < self.quiet_us and self._is_calm_still():
+            self.host.after(self.life.tick_us * CALM_TICKS, tick)  # half of all ticks of a quiet surface end here
+            return
         troubled = self.greet_due()
         if troubled:
             self.face_silence()
         self.choose_heirs()
-        self.watch()
+        self.watch(troubled)
         self._attend()
         if now_us - self._forgot_us > FORGET_TICKS * self.life.tick_us:
             self._forgot_us = now_us
             self._forget()
         if not self.left:
             calm = not (troubled or self._busy())
-            self.host.after(self.life.tick_us * (CALM_TICKS if calm else 1), Tick())
+            self._calm_heirs, self._calm_version = self.heirs, self.version if calm else -1
+            self.host.after(self.life.tick_us * (CALM_TICKS if calm else 1), tick)
+
+    def _is_calm_still(self) -> bool:
+        """Has nothing come up since a tick that had nothing to see to?"""
+        if self.version != self._calm_version or self.heirs is not self._calm_heirs or self.status or self.missed:
+            return False
+        busy = self.gift is not None or self.receipt is not None or self.leaving or self.parked
+        return not busy and self.host.now_us - self._forgot_us <= FORGET_TICKS * self.life.tick_us
 
     def _busy(self) -> bool:
         """Is there anything that should not wait?"""

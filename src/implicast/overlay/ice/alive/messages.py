@@ -4,6 +4,8 @@ Names that the kind surface uses for similar messages are not used again: one de
 the rules: Hail is the hello, Echo says that it was heard, Enter asks to join, HandOver is the give, Accepted the took.
 """
 
+from collections.abc import Hashable
+
 from implicast.overlay.ice.alive.estate import Item, Way
 from implicast.overlay.ice.messages import Declined, Done, More, Title, Titles
 from implicast.peer.contract import Address, Message
@@ -178,9 +180,9 @@ class Tick(Message):
 
 
 class AskAgain(Message):
-    """Rings when a question has not been answered for its wait."""
+    """Rings when a question, by its name, has not been answered for its wait."""
 
-    number: int
+    key: tuple[Hashable, ...]
     due_us: int
 
 
