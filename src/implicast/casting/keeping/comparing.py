@@ -229,8 +229,7 @@ class Comparing(Part, Tenant):
         self._looked_through = (self.rows.changes, beyond)
         if beyond == self._own:
             return
-        strays = [entry.row for entry in self.rows.entries() if not up_to(beyond, entry.row.key, self._own)]
-        strays.sort(key=lambda row: row.key)
+        strays = sorted((entry.row for entry in self.rows.within(self._own, beyond)), key=lambda row: row.key)
         if strays:
             self._looked_through = (0, 0)
             self._send_back(Return(strays[0].key, tuple(strays[:ROWS_PER_MESSAGE]), self.address))

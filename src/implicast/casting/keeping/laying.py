@@ -12,6 +12,7 @@ from typing import Any
 
 from implicast.casting.keeping.keeper import Keeper
 from implicast.casting.keeping.messages import LaidAt, Lay, LayLate, Name, Renew, Renewed, RenewRound
+from implicast.casting.keeping.rows import mark_of
 from implicast.language.target import Scalar
 from implicast.overlay.links.state import IN
 from implicast.peer.contract import Address, Host, Part, handles
@@ -53,6 +54,14 @@ class Piece:
     held: dict[Stretch, Address] = field(default_factory=dict)
     wait_us: int = WAIT_US
     due_us: int = 0
+    _mark: tuple[int, int] = (0, 0)
+
+    def mark(self) -> int:
+        """Of the entry of the lowest value, as its keepers compute it. Remembered, for one looks often from outside."""
+        if self._mark[0] != self.stamp:
+            slot = (self.shelf, self.attribute, self.low)
+            self._mark = self.stamp, mark_of(slot, self.name, self.stamp, bool(self.packed))
+        return self._mark[1]
 
     def confirm(self, low: Scalar, high: Scalar, holder: Address) -> None:
         self.missing = [left for each in self.missing for left in _without(each, low, high)]
@@ -68,7 +77,7 @@ class Piece:
 class Layings(Part):
     """What one peer has in lists, and wants there."""
 
-    __slots__ = ("_armed", "_groups", "_open", "_serial", "_silent", "done", "keeper", "pieces", "renew_us")
+    __slots__ = ("_armed", "_groups", "_laid", "_open", "_serial", "_silent", "done", "keeper", "pieces", "renew_us")
 
     def __init__(
         self, address: Address, host: Host, keeper: Keeper, renew_us: int, done: Callable[[Any], None]
@@ -83,6 +92,7 @@ class Layings(Part):
         self._silent: dict[Address, int] = {}
         self._serial = 0
         self._armed = False
+        self._laid: list[tuple[int, int]] | None = None
         host.after(int(renew_us * (0.5 + host.rng.random())), RenewRound())
 
     def stamp(self) -> int:
@@ -103,14 +113,22 @@ class Layings(Part):
         self.forget(piece)
         return self.piece(piece.shelf, piece.attribute, piece.low, piece.high, piece.name, b"", piece.walks)
 
+    def laid(self) -> list[tuple[int, int]]:
+        """Key and mark of every entry that is confirmed. Remembered while nothing changes, for those who look often."""
+        if self._laid is None:
+            pieces = self.pieces.values()
+            self._laid = [(piece.key, piece.mark()) for piece in pieces if piece.packed and not piece.missing]
+        return self._laid
+
     def forget(self, piece: Piece) -> None:
+        self._laid = None
         self.pieces.pop(piece.serial, None)
         if self._open.pop(piece.serial, None) is not None:
             self._count_down(piece)
 
     def lay(self, group: Hashable, pieces: Iterable[Piece]) -> None:
         """Lay these; `done(group)` follows."""
-        laid = list(pieces)
+        laid, self._laid = list(pieces), None
         self._groups[group] = len(laid) + 1
         for piece in laid:
             piece.group = group
@@ -164,6 +182,7 @@ class Layings(Part):
         piece = self.pieces.get(laid.serial)
         if piece is None or laid.stamp < piece.stamp:
             return  # what was laid before it was lost does not count
+        self._laid = None
         piece.confirm(laid.low, laid.high, laid.holder)
         if not piece.missing and self._open.pop(piece.serial, None) is not None:
             piece.wait_us = WAIT_US
@@ -207,6 +226,7 @@ class Layings(Part):
 
     def _lay_again(self, held: Iterable[tuple[Piece, Stretch]]) -> None:
         """With a new stamp: what became of the old entry, a removal even, must not stand in the way."""
+        self._laid = None
         for piece, (low, high) in held:
             if piece.packed:
                 piece.stamp = self.stamp()

@@ -24,7 +24,6 @@ from implicast.language.target import Description, Scalar, Target
 from implicast.overlay.chord import LIVING_CHORD_KINDS, LivingChord, assemble_chord, chord_objections
 from implicast.overlay.detector import DETECTOR_KINDS, Detector
 from implicast.overlay.links import Links, LinkSettings
-from implicast.overlay.links.assemble import members
 from implicast.overlay.links.state import IN
 from implicast.peer.contract import Address, CastId, Host, Peer, handles
 from implicast.peer.errors import ParameterError
@@ -217,29 +216,50 @@ def living_trouble(population: Sequence[Peer]) -> list[str]:
     wrong = chord_objections([member.chord for member in here], exact=False)
     if wrong:
         return wrong
-    by_address = {member.address: member for member in here}
-    ring = [by_address[links.address] for links in members([member.links for member in here])]
-    return [f"{member.address} is not ready" for member in ring if not member.keeper.is_ready] or _misplaced(here, ring)
+    ring = sorted((member for member in here if member.links.state == IN), key=lambda member: member.links.me.place)
+    return [f"{member.address} is not ready" for member in ring if not member.keeper.is_ready] or _misplaced(ring)
 
 
-def _misplaced(here: Sequence[LivingMember], ring: Sequence[LivingMember]) -> list[str]:
-    """Entries that are confirmed and not where they belong; a few are enough, for one looks often while some are."""
+def _misplaced(ring: Sequence[LivingMember]) -> list[str]:
+    """Entries that are confirmed and not where they belong; a few are enough, for one looks often while some are.
+
+    Nearly all are: all marks of a place are looked for at once, and entries one by one only where some are missing.
+    That is a tenth of the price of looking for each."""
     keys = [member.chord.table.own for member in ring]
+    expected: list[list[int]] = [[] for _ in range(len(ring) + 1)]
+    for member in ring:
+        for key, mark in member.layings.laid():
+            expected[bisect_left(keys, key)].append(mark)
+    missing: set[int] = set()
+    for at, marks in enumerate(expected):
+        for keeper in _keepers(ring, at):
+            if not keeper.keeper.rows.marks.issuperset(marks):
+                missing.update(mark for mark in marks if mark not in keeper.keeper.rows.marks)
+    return _described(missing, keys, ring) if missing else []
+
+
+def _described(missing: set[int], keys: Sequence[int], ring: Sequence[LivingMember]) -> list[str]:
+    """Of entries with these marks, those that are not kept in a newer wording either."""
     wrong: list[str] = []
-    for member in here:
-        if member.links.state == IN:
-            laid = (piece for piece in member.layings.pieces.values() if piece.packed and not piece.missing)
-            wrong += [each for piece in laid for each in _not_kept(piece, member, ring, bisect_left(keys, piece.key))]
+    for member in ring:
+        for piece in member.layings.pieces.values():
+            if piece.packed and not piece.missing and piece.mark() in missing:
+                wrong += _not_kept(piece, member, _keepers(ring, bisect_left(keys, piece.key)))
         if len(wrong) > OBJECTIONS_ENOUGH:
             return wrong[:OBJECTIONS_ENOUGH]
     return wrong
 
 
-def _not_kept(piece: Piece, owner: LivingMember, ring: Sequence[LivingMember], at: int) -> list[str]:
-    """Of those who should keep an entry, from the one at this place on, who does not."""
+def _keepers(ring: Sequence[LivingMember], at: int) -> list[LivingMember]:
+    """Who should keep what belongs to this place of the ring."""
+    count = min(ring[0].keeper.settings.copies + 1, len(ring))
+    return [ring[(at + step) % len(ring)] for step in range(count)]
+
+
+def _not_kept(piece: Piece, owner: LivingMember, keepers: Sequence[LivingMember]) -> list[str]:
+    """Of those who should keep an entry, who does not."""
     slot, wrong = (piece.shelf, piece.attribute, piece.low), []
-    for step in range(min(owner.keeper.settings.copies + 1, len(ring))):
-        keeper = ring[(at + step) % len(ring)]
+    for keeper in keepers:
         entry = keeper.keeper.rows.get(slot, piece.name)
         if entry is None or entry.row.stamp < piece.stamp or not entry.row.packed:
             wrong.append(f"{keeper.address} does not keep what {owner.address} has laid under {slot}")

@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 
 from implicast.overlay.chord.chord import Chord
-from implicast.overlay.links.assemble import assemble_ring, members, opening, ring_objections
+from implicast.overlay.links.assemble import assemble_ring, members, opening, pair_objections
 from implicast.overlay.links.links import Links
 from implicast.overlay.links.refs import Ref
 from implicast.overlay.links.stabilise import Stabilise
@@ -54,7 +54,7 @@ def chord_objections(nodes: Sequence[Chord], exact: bool = True) -> list[str]:
     open_at = opening([node.ring for node in nodes])
     if open_at is not None:
         return [f"the ring is open: {open_at}"]
-    wrong = ring_objections([node.ring for node in nodes if isinstance(node.ring, Links)])
+    wrong = pair_objections([node.ring for node in nodes if isinstance(node.ring, Links)])
     by_address = {node.address: node for node in nodes}
     inside = [by_address[ring.address] for ring in members([node.ring for node in nodes])]
     keys, refs = [node.table.own for node in inside], [node.ring.me for node in inside]
@@ -64,6 +64,6 @@ def chord_objections(nodes: Sequence[Chord], exact: bool = True) -> list[str]:
             wrong.append(f"{node.address} routes by another right neighbour than its ring's")
         if exact and table.levels != true_fingers(node, keys, refs):
             wrong.append(f"{node.address} has fingers that are not the successors of their starts")
-        if any(table.far(ref) < 1 << level for level, ref in table.levels.items()):
+        if table.has_finger_before_its_start():
             wrong.append(f"{node.address} has a finger before its start")
     return wrong

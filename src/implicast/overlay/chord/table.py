@@ -120,3 +120,8 @@ class FingerTable:
     def fingers(self) -> list[Ref]:
         """The distinct nodes known on the right, nearest first."""
         return list(self._steps)
+
+    def has_finger_before_its_start(self) -> bool:
+        """Never so; for those who look from outside."""
+        own, mask = self.own, self.mask  # `far` written out: one looks often
+        return any((ref.key - own) & mask < 1 << level for level, ref in self.levels.items())  # type: ignore[operator]

@@ -69,6 +69,11 @@ def ring_objections(nodes: Sequence[Links]) -> list[str]:
     open_at = opening(nodes)
     if open_at is not None:
         return [f"the ring is open: {open_at}"]
+    return pair_objections(nodes)
+
+
+def pair_objections(nodes: Sequence[Links]) -> list[str]:
+    """What is wrong with a closed ring at rest: neighbours that do not know each other, operations unsettled."""
     inside = members(nodes)
     wrong = [f"{_name(node.me)} is still {node.state}" for node in nodes if node.state not in (IN, OUT)]
     for index, node in enumerate(inside):
