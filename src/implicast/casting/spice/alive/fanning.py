@@ -64,14 +64,17 @@ class Fanning(Gathering):
         fan = Fan(store.tag, entries, self.roots_at(store.tag, goal), self.host.now_us + WAIT_LONGEST_US)
         fan.answer, fan.goal = (store.reply, store.token, store.notch), goal
         token = self._begin(fan)
+        if goal:
+            self._send_copies(token)
         self.take(store.tag, store.root, 0, entries, (self.address, token, 0))
+        if not goal and token in self._fans:  # a renewal where nothing is replicated was confirmed by now
+            self._send_copies(token)
 
     def _begin(self, fan: Fan) -> int:
         token = self.token()
         self._fans[token] = fan
         if len(self._fans) > FANS_MAX:
             del self._fans[next(iter(self._fans))]
-        self._send_copies(token)
         return token
 
     def _send_copies(self, token: int) -> None:
@@ -134,4 +137,4 @@ class Fanning(Gathering):
         fan = Fan(tag, entries, roots, self.host.now_us + CAST_US)
         fan.work = work
         work.open += 1
-        self._begin(fan)
+        self._send_copies(self._begin(fan))

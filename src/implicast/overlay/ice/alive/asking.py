@@ -72,7 +72,7 @@ class Ask:
 class Asking(Ground):
     """Repeats questions, measures round trips, knows who is suspect."""
 
-    __slots__ = ("asks", "missed", "news")
+    __slots__ = ("asks", "missed", "news", "quiet_us")
 
     def __init__(
         self, address: Address, host: Host, keeper: Keeper, life: Life, dimensions: int, cosine: float,
@@ -83,6 +83,8 @@ class Asking(Ground):
         self.asks: dict[Key, Ask] = {}
         self.missed: dict[Address, tuple[int, int]] = {}
         """Peers that fell silent: since when, and when they are greeted next."""
+        self.quiet_us = 0
+        """Before this time nobody is to be greeted, nor can anybody's silence matter."""
 
     # --- who is there
 
@@ -125,6 +127,7 @@ class Asking(Ground):
             if len(self.missed) >= self.life.missed_max:
                 del self.missed[next(iter(self.missed))]
             self.missed[peer] = (self.host.now_us, self.host.now_us + self.life.meet_us)
+            self.quiet_us = 0
 
     def is_suspect(self, peer: Address) -> bool:
         news = self.news.get(peer)

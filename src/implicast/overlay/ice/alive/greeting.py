@@ -24,7 +24,7 @@ TITLES_MAX = 64
 class Greeting(Asking):
     """Keeps the atlas true."""
 
-    __slots__ = ("echoed_us", "heirs", "quiet_us", "syncing")
+    __slots__ = ("echoed_us", "heirs", "syncing")
 
     def __init__(
         self, address: Address, host: Host, keeper: Keeper, life: Life, dimensions: int, cosine: float,
@@ -35,8 +35,6 @@ class Greeting(Asking):
         self.syncing: Address | None = None
         self.echoed_us = host.now_us
         """The newest stamp of ours that an heir has echoed."""
-        self.quiet_us = 0
-        """Before this time nobody is to be greeted, nor can anybody's silence matter."""
 
     # --- hooks of the modules above
 
@@ -108,10 +106,10 @@ class Greeting(Asking):
 
     @handles(Hail)
     def on_hail(self, sender: Address, hail: Hail) -> None:
-        news = self.concern(sender)
+        news, now_us = self.concern(sender), self.host.now_us
         self.heard(sender)
-        news.next_us = self.host.now_us + int(1.1 * self.life.hello_us)
-        own_us = self.host.now_us if sender in self.heirs else 0
+        news.next_us = now_us + int(1.1 * self.life.hello_us)
+        own_us = now_us if sender in self.heirs else 0
         if hail.mark >= news.mark:
             news.unsure = False
             if hail.leaving is not news.leaving:
@@ -243,10 +241,13 @@ class Greeting(Asking):
         for peer, (since_us, due_us) in list(self.missed.items()):
             if now_us - since_us > self.life.long_us:
                 del self.missed[peer]
-            elif now_us >= due_us:
-                self.missed[peer] = (since_us, now_us + max(self.life.meet_us, (now_us - since_us) // 4))
+                continue
+            if now_us >= due_us:
+                due_us = now_us + max(self.life.meet_us, (now_us - since_us) // 4)
+                self.missed[peer] = (since_us, due_us)
                 if ("hail", peer) not in self.asks:
                     self.host.send(peer, self.hail_for(peer))
+            self.quiet_us = min(self.quiet_us, due_us, since_us + self.life.long_us)
 
     def forget_gifts(self) -> None:
         since_us = self.host.now_us - 2 * self.life.dead_us
