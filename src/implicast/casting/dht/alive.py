@@ -17,7 +17,7 @@ TAGS = "t"
 REFERENCE = msgspec.msgpack.encode(None)
 """What is packed in the naive design: nothing but that it is there."""
 
-_tags = msgspec.msgpack.Decoder(tuple[str, ...])
+_tags = msgspec.msgpack.Decoder(frozenset[str])
 
 Holders = dict[str, dict[Address, frozenset[str]]]
 """Per tag that was asked for: who has it, with all its tags (none in the naive design)."""
@@ -60,7 +60,7 @@ class LivingDht(LivingMember):
         self.tell_all(cast, target, payload, sorted(consumers, key=repr))
 
     def _tags(self, packed: bytes) -> frozenset[str]:
-        return frozenset() if self.naive else frozenset(_tags.decode(packed))
+        return frozenset() if self.naive else _tags.decode(packed)
 
 
 def intersected(term: Term, holders: Holders) -> set[Address]:

@@ -6,6 +6,7 @@ Shared by the designs on Chord when they live (`alive=true`). Read in this order
 
 from implicast.casting.keeping.asking import Question
 from implicast.casting.keeping.laying import Piece
+from implicast.casting.keeping.looking import living_trouble
 from implicast.casting.keeping.member import (
     ALIVE_KINDS,
     RING_ALIVE,
@@ -13,7 +14,6 @@ from implicast.casting.keeping.member import (
     RING_QUICK,
     RING_SURVIVES,
     LivingMember,
-    living_trouble,
     stand_up_alive,
 )
 

@@ -51,6 +51,7 @@ class Comparing(Part, Tenant):
         "_lefts",
         "_look_us",
         "_looked_through",
+        "_own",
         "_parts",
         "_soon",
         "_tries",
@@ -67,6 +68,7 @@ class Comparing(Part, Tenant):
         "lives",
         "rows",
         "settings",
+        "sight",
         "takes",
     )
 
@@ -87,19 +89,19 @@ class Comparing(Part, Tenant):
         self._lefts: tuple[Ref, ...] = ()
         self.is_ready = False
         """Whether this node has what it answers for."""
-        self.floor_key = chord.table.own
+        self._own = chord.table.own
+        """The own key: the same in every life."""
+        self.floor_key = self._own
         """It has everything of (floor, own]; the whole circle when they are equal."""
         self._parts: set[int] = set()
         self._vouched_us: dict[tuple[int, int], int] = {}
         self._looked_through = (0, 0)
         self._look_us = self._tries = 0
         self._going = self._soon = False
+        self.sight: object = None
+        """What those who look from outside have left here, to be quicker the next time."""
 
     # Where this node stands
-
-    @property
-    def _own(self) -> int:
-        return self.chord.table.own
 
     def _low(self) -> int:
         """It answers for (low, own]."""

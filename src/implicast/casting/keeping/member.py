@@ -5,7 +5,6 @@ they select; everything that makes that survive is here and in the rooms beside.
 """
 
 from abc import abstractmethod
-from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -21,10 +20,9 @@ from implicast.casting.keeping.settings import KeepingSettings
 from implicast.casting.reliable import Got, Hops
 from implicast.language.parameters import Parameter, Parameters
 from implicast.language.target import Description, Scalar, Target
-from implicast.overlay.chord import LIVING_CHORD_KINDS, LivingChord, assemble_chord, chord_objections
+from implicast.overlay.chord import LIVING_CHORD_KINDS, LivingChord, assemble_chord
 from implicast.overlay.detector import DETECTOR_KINDS, Detector
 from implicast.overlay.links import Links, LinkSettings
-from implicast.overlay.links.state import IN
 from implicast.peer.contract import Address, CastId, Host, Peer, handles
 from implicast.peer.errors import ParameterError
 from implicast.peer.events import Joined, Left, Refused, Registered, Withdrawn
@@ -53,10 +51,6 @@ RING_ALIVE = (
     Parameter("lease_s", 1800.0, "a peer that has not renewed its entries for so long is forgotten; alive only", 5.0,
               86_400, unit="s"),
 )  # fmt: skip
-
-
-OBJECTIONS_ENOUGH = 3
-"""Misplaced entries named at one look."""
 
 RING_SURVIVES = frozenset({"joins", "leaves", "crashes", "loss", "partitions", "freezes"})
 RING_QUICK = {"check_ms": 1000, "tries": 3, "sync_s": 5.0}
@@ -206,61 +200,3 @@ def stand_up_alive(population: list[LivingMember]) -> list[Peer]:
     for member in population:
         member.keeper.stand()
     return list(population)
-
-
-def living_trouble(population: Sequence[Peer]) -> list[str]:
-    """What is wrong with ring and lists: every laid entry must be at whoever answers for it, and at its copies."""
-    here = [member for member in population if isinstance(member, LivingMember)]
-    if not here:
-        return []
-    wrong = chord_objections([member.chord for member in here], exact=False)
-    if wrong:
-        return wrong
-    ring = sorted((member for member in here if member.links.state == IN), key=lambda member: member.links.me.place)
-    return [f"{member.address} is not ready" for member in ring if not member.keeper.is_ready] or _misplaced(ring)
-
-
-def _misplaced(ring: Sequence[LivingMember]) -> list[str]:
-    """Entries that are confirmed and not where they belong; a few are enough, for one looks often while some are.
-
-    Nearly all are: all marks of a place are looked for at once, and entries one by one only where some are missing.
-    That is a tenth of the price of looking for each."""
-    keys = [member.chord.table.own for member in ring]
-    expected: list[list[int]] = [[] for _ in range(len(ring) + 1)]
-    for member in ring:
-        for key, mark in member.layings.laid():
-            expected[bisect_left(keys, key)].append(mark)
-    missing: set[int] = set()
-    for at, marks in enumerate(expected):
-        for keeper in _keepers(ring, at):
-            if not keeper.keeper.rows.marks.issuperset(marks):
-                missing.update(mark for mark in marks if mark not in keeper.keeper.rows.marks)
-    return _described(missing, keys, ring) if missing else []
-
-
-def _described(missing: set[int], keys: Sequence[int], ring: Sequence[LivingMember]) -> list[str]:
-    """Of entries with these marks, those that are not kept in a newer wording either."""
-    wrong: list[str] = []
-    for member in ring:
-        for piece in member.layings.pieces.values():
-            if piece.packed and not piece.missing and piece.mark() in missing:
-                wrong += _not_kept(piece, member, _keepers(ring, bisect_left(keys, piece.key)))
-        if len(wrong) > OBJECTIONS_ENOUGH:
-            return wrong[:OBJECTIONS_ENOUGH]
-    return wrong
-
-
-def _keepers(ring: Sequence[LivingMember], at: int) -> list[LivingMember]:
-    """Who should keep what belongs to this place of the ring."""
-    count = min(ring[0].keeper.settings.copies + 1, len(ring))
-    return [ring[(at + step) % len(ring)] for step in range(count)]
-
-
-def _not_kept(piece: Piece, owner: LivingMember, keepers: Sequence[LivingMember]) -> list[str]:
-    """Of those who should keep an entry, who does not."""
-    slot, wrong = (piece.shelf, piece.attribute, piece.low), []
-    for keeper in keepers:
-        entry = keeper.keeper.rows.get(slot, piece.name)
-        if entry is None or entry.row.stamp < piece.stamp or not entry.row.packed:
-            wrong.append(f"{keeper.address} does not keep what {owner.address} has laid under {slot}")
-    return wrong

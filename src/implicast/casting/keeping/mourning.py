@@ -16,7 +16,8 @@ ASK_US = 5_000_000
 ASKS_MAX = 8
 """Questions to one who is said to be dead, over 30 s at least: longer than links are cut and peers stand still."""
 RECALLS_MAX = 24
-"""Further questions to one that was forgotten, over two minutes: what a long partition parted finds itself again."""
+"""Further questions to one that was forgotten, over two minutes: what a long partition parted finds itself again.
+Whoever answers for the place of one of its entries asks, those who had copies do not: a third of the messages."""
 ROUSED_US = 15_000_000
 """Between two times that the own entries are laid again for such a cause."""
 ABSENT_US = 30_000_000
@@ -41,7 +42,8 @@ class Mourning(Part):
         self.keeper, self.owner_of, self.lay_again = keeper, owner_of, lay_again
         self._roused_us = -ROUSED_US
         self._doubted: dict[Address, int] = {}
-        self._forgotten: dict[Address, int] = {}
+        self._forgotten: dict[Address, tuple[int, tuple[int, ...]]] = {}
+        """How often it is still asked, and where its entries were."""
         self.absent: dict[Address, int] = {}
         """Who is taken for dead, and until when nothing of it is taken."""
         self._armed = False
@@ -87,28 +89,34 @@ class Mourning(Part):
         now_us = self.host.now_us
         for who in [who for who, until_us in self.absent.items() if until_us <= now_us]:
             del self.absent[who]
-        for who in self._asked_in_vain(self._forgotten):
-            del self._forgotten[who]
-        for who in self._asked_in_vain(self._doubted):
-            del self._doubted[who]
-            self._forget(who)
+        self._recall()
+        for who, left in list(self._doubted.items()):
+            if left:
+                self._doubted[who] = left - 1
+                self.host.send(who, Still())
+            else:
+                del self._doubted[who]
+                self._forget(who)
         self._arm()
 
-    def _asked_in_vain(self, among: dict[Address, int]) -> list[Address]:
-        """Ask each once more, but those that were asked often enough: these."""
-        in_vain = [who for who, left in among.items() if not left]
-        for who, left in list(among.items()):
+    def _recall(self) -> None:
+        """Ask those who were forgotten, but those that were asked often enough."""
+        owns = self.keeper.chord.owns
+        for who, (left, keys) in list(self._forgotten.items()):
             if left:
-                among[who] = left - 1
-                self.host.send(who, Still())
-        return in_vain
+                self._forgotten[who] = left - 1, keys
+                if any(owns(key) for key in keys):
+                    self.host.send(who, Still())
+            else:
+                del self._forgotten[who]
 
     def _forget(self, who: Address) -> None:
         self.absent[who] = self.host.now_us + ABSENT_US
         if len(self.absent) > ABSENT_MAX:
             del self.absent[next(iter(self.absent))]
-        self._forgotten[who] = RECALLS_MAX
+        packed = [entry.row for entry in self.keeper.rows.entries() if entry.row.packed]
+        theirs = [row for row in packed if self.owner_of(row) == who]
+        self.keeper.rows.drop(theirs)
+        self._forgotten[who] = RECALLS_MAX, tuple(dict.fromkeys(row.key for row in theirs))
         if len(self._forgotten) > ABSENT_MAX:
             del self._forgotten[next(iter(self._forgotten))]
-        theirs = [entry.row for entry in self.keeper.rows.entries() if entry.row.packed]
-        self.keeper.rows.drop([row for row in theirs if self.owner_of(row) == who])

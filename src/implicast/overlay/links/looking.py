@@ -34,7 +34,8 @@ class Looking(Holder):
             if hint is not None and hint not in (self.left, self.me) and hint not in self.gone:
                 self.look([hint])
                 return
-            known = [self.left, *(ref for ref in self.lefts if ref != self.left)]
+            lefts = self.lefts
+            known = lefts if lefts and lefts[0] == self.left else [self.left, *(r for r in lefts if r != self.left)]
             rest = [ref for ref in known if not self._is_lost(ref) and ref != self.me]
             if not rest and self.detector is not None:
                 rest = self._nearest_acquaintances()

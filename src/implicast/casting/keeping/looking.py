@@ -1,0 +1,103 @@
+"""Looking at kept lists from outside: every laid entry must be at whoever answers for it, and at its copies.
+
+One looks every second while anything is wrong, and each time there are as many entries as peers have tags. So all marks
+of a place are looked for at once, and entries one by one only where some are missing (a tenth of the price of looking
+for each); and a place that was in order stays so until an entry, a keeper or the ring has changed (half of that).
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Any
+
+from implicast.casting.keeping.laying import Piece
+from implicast.casting.keeping.member import LivingMember
+from implicast.overlay.chord import chord_objections
+from implicast.overlay.links.state import IN
+from implicast.peer.contract import Peer
+
+OBJECTIONS_ENOUGH = 3
+"""Misplaced entries named at one look: one looks often while some are."""
+
+
+def living_trouble(population: Sequence[Peer]) -> list[str]:
+    """What is wrong with ring and lists."""
+    here = [member for member in population if isinstance(member, LivingMember)]
+    if not here:
+        return []
+    wrong = chord_objections([member.chord for member in here], exact=False)
+    if wrong:
+        return wrong
+    ring = sorted((member for member in here if member.links.state == IN), key=lambda member: member.links.me.place)
+    return [f"{member.address} is not ready" for member in ring if not member.keeper.is_ready] or _misplaced(ring)
+
+
+class Sight:
+    """What belongs where on one ring, and since which state of its keepers each place is in order."""
+
+    __slots__ = ("_laid", "expected", "in_order", "keepers", "keys")
+
+    def __init__(self, ring: Sequence[LivingMember]) -> None:
+        self.keys = [member.chord.table.own for member in ring]
+        self._laid = [member.layings.laid() for member in ring]
+        self.expected: list[list[int]] = [[] for _ in range(len(ring) + 1)]
+        for laid in self._laid:
+            for key, mark in laid:
+                self.expected[bisect_left(self.keys, key)].append(mark)
+        count = min(ring[0].keeper.settings.copies + 1, len(ring))
+        self.keepers = [[ring[(at + step) % len(ring)] for step in range(count)] for at in range(len(ring) + 1)]
+        self.in_order: dict[int, list[int]] = {}
+
+    def holds(self, ring: Sequence[LivingMember]) -> bool:
+        """Whether the same peers have laid the same as when this was made."""
+        return len(ring) == len(self._laid) and all(
+            member is keepers[0] and member.layings.laid() is laid
+            for member, keepers, laid in zip(ring, self.keepers, self._laid, strict=False)
+        )
+
+    def missing(self) -> set[int]:
+        """Marks of entries that are not at all their places."""
+        found: set[int] = set()
+        for at, (marks, keepers) in enumerate(zip(self.expected, self.keepers, strict=True)):
+            state = [member.keeper.rows.changes for member in keepers]
+            if self.in_order.get(at) == state:
+                continue
+            here = [mark for member in keepers for mark in _not_in(member.keeper.rows.marks, marks)]
+            if here:
+                found.update(here)
+            else:
+                self.in_order[at] = state
+        return found
+
+    def described(self, missing: set[int], ring: Sequence[LivingMember]) -> list[str]:
+        """Of entries with these marks, those that are not kept in a newer wording either."""
+        wrong: list[str] = []
+        for member in ring:
+            for piece in member.layings.pieces.values():
+                if piece.packed and not piece.missing and piece.mark() in missing:
+                    wrong += _not_kept(piece, member, self.keepers[bisect_left(self.keys, piece.key)])
+            if len(wrong) > OBJECTIONS_ENOUGH:
+                return wrong[:OBJECTIONS_ENOUGH]
+        return wrong
+
+
+def _not_in(kept: set[int], marks: list[int]) -> list[int]:
+    return [] if kept.issuperset(marks) else [mark for mark in marks if mark not in kept]
+
+
+def _misplaced(ring: Sequence[LivingMember]) -> list[str]:
+    """Entries that are confirmed and not where they belong. The last sight of a ring is left with its first member."""
+    sight: Any = ring[0].keeper.sight if ring else None
+    if ring and (sight is None or not sight.holds(ring)):
+        sight = ring[0].keeper.sight = Sight(ring)
+    missing = sight.missing() if ring else set()
+    return sight.described(missing, ring) if missing else []
+
+
+def _not_kept(piece: Piece, owner: LivingMember, keepers: Sequence[LivingMember]) -> list[str]:
+    """Of those who should keep an entry, who does not."""
+    slot, wrong = (piece.shelf, piece.attribute, piece.low), []
+    for keeper in keepers:
+        entry = keeper.keeper.rows.get(slot, piece.name)
+        if entry is None or entry.row.stamp < piece.stamp or not entry.row.packed:
+            wrong.append(f"{keeper.address} does not keep what {owner.address} has laid under {slot}")
+    return wrong
