@@ -36,7 +36,7 @@ class Sight:
 
     __slots__ = ("_laid", "expected", "in_order", "keepers", "keys")
 
-    def __init__(self, ring: Sequence[LivingMember]) -> None:
+    def __init__(self, ring: Sequence[LivingMember], former: "Sight | None") -> None:
         self.keys = [member.chord.table.own for member in ring]
         self._laid = [member.layings.laid() for member in ring]
         self.expected: list[list[int]] = [[] for _ in range(len(ring) + 1)]
@@ -46,6 +46,9 @@ class Sight:
         count = min(ring[0].keeper.settings.copies + 1, len(ring))
         self.keepers = [[ring[(at + step) % len(ring)] for step in range(count)] for at in range(len(ring) + 1)]
         self.in_order: dict[int, list[int]] = {}
+        if former is not None and former.keepers == self.keepers:
+            same = [at for at in former.in_order if former.expected[at] == self.expected[at]]
+            self.in_order = {at: former.in_order[at] for at in same}
 
     def holds(self, ring: Sequence[LivingMember]) -> bool:
         """Whether the same peers have laid the same as when this was made."""
@@ -86,10 +89,12 @@ def _not_in(kept: set[int], marks: list[int]) -> list[int]:
 
 def _misplaced(ring: Sequence[LivingMember]) -> list[str]:
     """Entries that are confirmed and not where they belong. The last sight of a ring is left with its first member."""
-    sight: Any = ring[0].keeper.sight if ring else None
-    if ring and (sight is None or not sight.holds(ring)):
-        sight = ring[0].keeper.sight = Sight(ring)
-    missing = sight.missing() if ring else set()
+    if not ring:
+        return []
+    former: Any = ring[0].keeper.sight
+    sight = former if former is not None and former.holds(ring) else Sight(ring, former)
+    ring[0].keeper.sight = sight
+    missing = sight.missing()
     return sight.described(missing, ring) if missing else []
 
 

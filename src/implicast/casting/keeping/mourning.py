@@ -47,7 +47,7 @@ class Mourning(Part):
         self.absent: dict[Address, int] = {}
         """Who is taken for dead, and until when nothing of it is taken."""
         self._armed = False
-        keeper.takes, keeper.lives = self.takes, self.lives
+        keeper.takes, keeper.lives, keeper.rows.owner_of = self.takes, self.lives, owner_of
 
     def takes(self, row: Row) -> bool:
         """Whether a copy may be taken: not of somebody who has just been found dead."""
@@ -56,7 +56,7 @@ class Mourning(Part):
     def doubt(self, who: Address) -> None:
         if who == self.address or who in self._doubted or len(self._doubted) >= DOUBTED_MAX:
             return
-        if any(self.owner_of(entry.row) == who for entry in self.keeper.rows.entries() if entry.row.packed):
+        if who in self.keeper.rows.owned:
             self._doubted[who] = ASKS_MAX
             self.host.send(who, Still())
             self._arm()
@@ -114,8 +114,7 @@ class Mourning(Part):
         self.absent[who] = self.host.now_us + ABSENT_US
         if len(self.absent) > ABSENT_MAX:
             del self.absent[next(iter(self.absent))]
-        packed = [entry.row for entry in self.keeper.rows.entries() if entry.row.packed]
-        theirs = [row for row in packed if self.owner_of(row) == who]
+        theirs = [entry.row for entry in self.keeper.rows.entries() if entry.owner == who]
         self.keeper.rows.drop(theirs)
         self._forgotten[who] = RECALLS_MAX, tuple(dict.fromkeys(row.key for row in theirs))
         if len(self._forgotten) > ABSENT_MAX:

@@ -6,11 +6,12 @@ removal is remembered for longer than freezes and partitions last.
 """
 
 from bisect import bisect_right, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
 from implicast.casting.keeping.messages import Name, Row, Slot
+from implicast.peer.contract import Address
 from implicast.space.digest import digest_bits
 from implicast.space.ring import up_to
 
@@ -26,11 +27,12 @@ old copy may come back. One that comes later is told of casts in vain, and forgo
 
 @dataclass(slots=True)
 class Entry:
-    """A row, when it was last vouched for, and a digest of it."""
+    """A row, when it was last vouched for, a digest of it, and whose it is (nobody's if it was taken out)."""
 
     row: Row
     heard_us: int
     mark: int
+    owner: Address | None
 
 
 def mark_of(slot: Slot, name: Name, stamp: int, in_force: bool) -> int:
@@ -41,7 +43,9 @@ def mark_of(slot: Slot, name: Name, stamp: int, in_force: bool) -> int:
 class KeptRows:
     """Lists of rows by slot, in order of their keys."""
 
-    __slots__ = ("_due_us", "_keys", "_places", "_slots", "_summaries", "changes", "count", "marks")
+    __slots__ = (
+        "_due_us", "_keys", "_places", "_slots", "_summaries", "changes", "count", "marks", "owned", "owner_of",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self._slots: dict[Slot, dict[Name, Entry]] = {}
@@ -53,6 +57,9 @@ class KeptRows:
         # keeping what is remembered up to date instead of forgetting it another twentieth.
         self.marks: set[int] = set()
         """Of all entries in force: whether one is kept is seen at a glance. Never gone through."""
+        self.owner_of: Callable[[Row], Address] = lambda row: row.name
+        self.owned: dict[Address | None, int] = {}
+        """Of whom entries are in force here, and how many."""
         self.count = self.changes = 0
         self._due_us = 0
         """Nothing is over before this."""
@@ -74,10 +81,11 @@ class KeptRows:
         else:
             self._uncount(known)
         mark = mark_of(row.slot, row.name, row.stamp, bool(row.packed))
-        entries[row.name] = Entry(row, now_us, mark)
         self.changes += 1
+        entry = entries[row.name] = Entry(row, now_us, mark, self.owner_of(row) if row.packed else None)
         if row.packed:
             self.marks.add(mark)
+            self.owned[entry.owner] = self.owned.get(entry.owner, 0) + 1
             self._add_up(row.key, 1, mark)
         else:
             self._due_us = min(self._due_us, now_us + REMEMBERED_US)
@@ -103,6 +111,9 @@ class KeptRows:
     def _uncount(self, entry: Entry) -> None:
         if entry.row.packed:
             self.marks.discard(entry.mark)
+            self.owned[entry.owner] -= 1
+            if not self.owned[entry.owner]:
+                del self.owned[entry.owner]
             self._add_up(entry.row.key, -1, -entry.mark)
 
     def _add_up(self, key: int, count: int, mark: int) -> None:
@@ -170,6 +181,6 @@ class KeptRows:
         self._due_us = min(chain((now_us + lease_us,), ends_us))
 
     def clear(self) -> None:
-        self._slots, self._places, self._keys, self.marks, self.count = {}, {}, [], set(), 0
-        self._summaries = {}
+        self._slots, self._places, self._keys, self.count = {}, {}, [], 0
+        self._summaries, self.marks, self.owned = {}, set(), {}
         self.changes += 1
