@@ -66,6 +66,8 @@ class Atlas:
 
     def better_than(self, title: Title) -> list[Title]:
         """Titles that contradict this one and win."""
+        if self.titles.get(title.low) == title:
+            return []  # the very same, so nothing else overlaps it: the usual case
         met = [each for each in self.titles.values() if overlap(each, title)]
         return [each for each in met if better(each, title)]
 

@@ -78,16 +78,14 @@ def record_objections(peers: Sequence[LivingSpice]) -> Iterator[str]:
         if peer.description is None or peer.awaited:
             continue
         for tag, entry in peer.told.items():
-            if not _is_at_door(doors.get(tag), entry) and not _found(owners, tag, address_of(tag), entry):
+            records = doors.get(tag)
+            held = records.get(entry.consumer) if records is not None else None
+            here = held is not None and (held.entry is entry or held.entry.version >= entry.version)
+            if not here and not _found(owners, tag, address_of(tag), entry):
                 yield f"a cast for {tag} at root {address_of(tag)} would not find {peer.address}"
             for root in replicas.get(tag, ()) if replicas else ():
                 if not _found(owners, tag, root, entry):
                     yield f"a cast for {tag} at root {root} would not find {peer.address}"
-
-
-def _is_at_door(records: dict[Address, Held] | None, entry: Entry) -> bool:
-    held = records.get(entry.consumer) if records is not None else None
-    return held is not None and (held.entry is entry or held.entry.version >= entry.version)
 
 
 def _doors(peers: Sequence[LivingSpice]) -> dict[str, dict[Address, Held]]:

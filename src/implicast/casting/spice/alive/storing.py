@@ -64,7 +64,9 @@ class Storing(Keeper):
     def on_store(self, sender: Address, store: StoreAt) -> None:
         if store.way.number:
             self.surface.carry(sender, store)
-        else:  # straight from a consumer that knows us as the owner of the place
+        elif not store.notch and self.surface.answers(store.root):
+            self.take_store(store, store.entries)  # straight from a consumer that knows us as the owner of the place
+        else:
             self.surface.send(store)
 
     @arrives(StoreAt)

@@ -5,7 +5,7 @@ until any word comes from it. A suspect is not dead: it is only not used as a ne
 An alarm that rings late says that we slept, not the other: that attempt does not count.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 
 from implicast.overlay.ice.alive.estate import Keeper
@@ -65,8 +65,12 @@ class Ask:
     tries: int
     wait_us: int
     sent_us: int
-    lost: Callable[["Ask"], None]
+    lost: "Lost"
     repeated: bool = False
+
+
+Lost = Callable[[Ask], None]
+"""What is done about a question that nobody answered."""
 
 
 class Asking(Ground):
@@ -144,15 +148,30 @@ class Asking(Ground):
 
     # --- questions
 
-    def ask(self, key: Key, to: Address, message: Message, tries: int, lost: Callable[[Ask], None]) -> None:
+    def ask(self, key: Key, to: Address, message: Message, tries: int, lost: Lost) -> None:
         """Send until answered, at most so many times; anew if the same was asked before."""
-        host, wait_us = self.host, self._wait_us(to)
-        host.send(to, message)
+        self.host.send(to, message)
+        wait_us = self._pose(key, to, message, tries, lost)
+        if wait_us:
+            self.host.after(wait_us, AskAgain((key,), self.host.now_us + wait_us))
+
+    def ask_all(self, questions: Iterable[tuple[Key, Address, Message]], tries: int, lost: Lost) -> None:
+        """`ask` of several at once: those that wait equally long share an alarm."""
+        waits: dict[int, list[Key]] = {}
+        for key, to, message in questions:
+            self.host.send(to, message)
+            waits.setdefault(self._pose(key, to, message, tries, lost), []).append(key)
+        for wait_us, keys in waits.items():
+            if wait_us:
+                self.host.after(wait_us, AskAgain(tuple(keys), self.host.now_us + wait_us))
+
+    def _pose(self, key: Key, to: Address, message: Message, tries: int, lost: Lost) -> int:
+        """Note a question that was sent; how long it waits, or 0: there is no room for it."""
         if len(self.asks) >= self.life.asks_max and key not in self.asks:
-            return
-        now_us = host.now_us
-        self.asks[key] = Ask(key, to, message, tries - 1, tries, wait_us, now_us, lost)
-        host.after(wait_us, AskAgain(key, now_us + wait_us))
+            return 0
+        wait_us = self._wait_us(to)
+        self.asks[key] = Ask(key, to, message, tries - 1, tries, wait_us, self.host.now_us, lost)
+        return wait_us
 
     def _wait_us(self, to: Address) -> int:
         news, life = self.news.get(to), self.life
@@ -178,12 +197,14 @@ class Asking(Ground):
 
     @handles(AskAgain)
     def on_ask_again(self, alarm: AskAgain) -> None:
-        ask = self.asks.get(alarm.key)
-        if ask is None or alarm.due_us != ask.sent_us + ask.wait_us:
-            return
-        late = self.host.now_us - alarm.due_us > self.life.rto_us
+        for key in alarm.keys:
+            ask = self.asks.get(key)
+            if ask is not None and alarm.due_us == ask.sent_us + ask.wait_us:
+                self._unanswered(ask, late=self.host.now_us - alarm.due_us > self.life.rto_us)
+
+    def _unanswered(self, ask: Ask, late: bool) -> None:
         if ask.left <= 0 and not late:
-            del self.asks[alarm.key]
+            del self.asks[ask.key]
             ask.lost(ask)
             return
         ask.left -= 0 if late else 1
@@ -191,4 +212,4 @@ class Asking(Ground):
         ask.wait_us = min(2 * ask.wait_us, self.life.cap_us)
         ask.sent_us = self.host.now_us
         self.host.send(ask.to, ask.message)
-        self.host.after(ask.wait_us, AskAgain(alarm.key, ask.sent_us + ask.wait_us))
+        self.host.after(ask.wait_us, AskAgain((ask.key,), ask.sent_us + ask.wait_us))

@@ -67,12 +67,13 @@ class Greeting(Asking):
         return tuple(found)
 
     def hail(self, peers: Iterable[Address]) -> None:
-        for peer in peers:
-            if peer != self.address:
-                news = self.concern(peer)
-                news.next_us = self.host.now_us + self.life.hello_us
-                self.quiet_us = min(self.quiet_us, news.next_us)
-                self.ask(("hail", peer), peer, self.hail_for(peer), self.life.tries_hail, self._unheard)
+        next_us = self.host.now_us + self.life.hello_us
+        self.quiet_us = min(self.quiet_us, next_us)
+        others = [peer for peer in peers if peer != self.address]
+        for peer in others:
+            self.concern(peer).next_us = next_us
+        hails = [(("hail", peer), peer, self.hail_for(peer)) for peer in others]
+        self.ask_all(hails, self.life.tries_hail, self._unheard)
 
     def _unheard(self, ask: Ask) -> None:
         self.suspect(ask.to)

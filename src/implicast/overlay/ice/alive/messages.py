@@ -180,9 +180,9 @@ class Tick(Message):
 
 
 class AskAgain(Message):
-    """Rings when a question, by its name, has not been answered for its wait."""
+    """Rings when questions, by their names, have not been answered for their wait."""
 
-    key: tuple[Hashable, ...]
+    keys: tuple[tuple[Hashable, ...], ...]
     due_us: int
 
 
