@@ -329,6 +329,6 @@ class Shelves(Part, Tenant):
             if self._bequeathed and self._going:
                 self._going = False  # given once and for all; the rest is the ring's affair
                 self.chord.ring.leave()
-        elif taken.by in (self._ceded, self.chord.ring.left):
+        elif taken.by not in self._past and taken.by in (self._ceded, self.chord.ring.left):  # else it came back here
             for slot in [slot for slot, key in self.keys.items() if not self._stays(taken.by, key)]:
                 del self.lists[slot], self.keys[slot]
