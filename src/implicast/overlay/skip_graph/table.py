@@ -32,17 +32,20 @@ class Level(Generic[Node]):
 
     def __init__(self, nodes: Sequence[Node], own: int, full: bool, fresh: Sequence[bool]) -> None:
         self.nodes, self.own, self.full, self.fresh = tuple(nodes), own, full, tuple(fresh)
-        keys = [node.key for node in self.nodes]
-        self._sorted = sorted(keys)
-        self._shift = bisect_left(self._sorted, keys[0])
+        self._sorted: list[bytes] | None = None  # many a list is cut and never asked for a position
+        self._shift = 0
 
     def __len__(self) -> int:
         return len(self.nodes)
 
     def position(self, key: bytes) -> int:
         """How many listed nodes one meets clockwise from the first before `key`; all of them if it is not inside."""
-        found = (bisect_left(self._sorted, key) - self._shift) % len(self.nodes)
-        return found if found or key == self.nodes[0].key else len(self.nodes)
+        keys = self._sorted
+        if keys is None:
+            keys = self._sorted = sorted([node.key for node in self.nodes])
+            self._shift = bisect_left(keys, self.nodes[0].key)
+        found = (bisect_left(keys, key) - self._shift) % len(keys)
+        return found if found or key == self.nodes[0].key else len(keys)
 
     def spans(self, key: bytes) -> bool:
         """Whether a node with this key, if there were one in the ring, would have to be listed."""
@@ -52,11 +55,12 @@ class Level(Generic[Node]):
 class Table(Generic[Node]):
     """The lists of one node, from level 0 to its top level."""
 
-    __slots__ = ("_everyone", "levels", "owner")
+    __slots__ = ("_everyone", "_named", "levels", "owner")
 
     def __init__(self, owner: Node, levels: Sequence[Level[Node]]) -> None:
         self.owner, self.levels = owner, tuple(levels)
         self._everyone: tuple[Node, ...] | None = None
+        self._named: dict[tuple[int, int], dict[bytes, Node]] = {}
 
     @property
     def top(self) -> int:
@@ -69,6 +73,16 @@ class Table(Generic[Node]):
             found = {node.key: node for level in self.levels for node in level.nodes}
             self._everyone = tuple(found[key] for key in sorted(found))
         return self._everyone
+
+    def named(self, first: int, last: int) -> dict[bytes, Node]:
+        """The owner and all listed at some levels, by key; the same to all who ask: not to be changed."""
+        found = self._named.get((first, last))
+        if found is None:
+            found = {self.owner.key: self.owner}
+            for level in self.levels[first:last]:
+                found.update({node.key: node for node in level.nodes})
+            self._named[first, last] = found
+        return found
 
     def contacts(self) -> list[Node]:
         """Everyone listed at any level, once, the owner left out, in the order of keys."""
@@ -144,7 +158,7 @@ def _wide(ring: Sequence[Node], own: int, number: int, k: int, vectors: Vectors)
     left = max(walk_left(marked, own, k - 1) for marked in marks)
     right = max(walk_right(marked, own, k - 1) for marked in marks)
     fresh = [each != classes[own] for each in classes]
-    if left + right + 1 >= len(ring):
+    if left + right + 1 > len(ring) or len(ring) == 1:  # walks that just meet may leave somebody between unknown
         return Level(ring, own, True, fresh)
     picked = [(own + place) % len(ring) for place in range(-left, right + 1)]
     return Level([ring[index] for index in picked], left, False, [fresh[index] for index in picked])
