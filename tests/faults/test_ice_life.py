@@ -1,5 +1,7 @@
 """The living surface in an unkind world: random scenes, directed ones, and every rule left out once."""
 
+from itertools import permutations
+
 import pytest
 from ice_life import SCENES, Lodger, S, Scene, play, varied
 from ice_mistakes import MISTAKES, NoDuty, NoSettling, lodging
@@ -181,6 +183,46 @@ def test_rival_seizers_meet_before_either_answers():
 
 def test_rivals_without_time_to_settle_are_noticed():
     assert any("both answer" in each for each in rivals(lodging(NoSettling)).wrong)
+
+
+def last_resorts(seed: int) -> tuple[Scene, int, list, frozenset]:
+    """An owner dies with all its heirs; two neighbours on both sides of a cut take its place, and answer."""
+    scene = stocked(seed, life=Life.quick(), peers=24)
+    scene.parted = True
+    owner = richest(scene)
+    dead = (owner.address, *owner.surface.heirs)
+    near = [scene.world.peers[each].surface for each in owner.surface.neighbours() if each not in dead]
+    both, side = next(
+        ([one, other], frozenset((one.address, *one.heirs)))
+        for one, other in permutations(near, 2)
+        if not {one.address, *one.heirs} & {other.address, *other.heirs} and not {*one.heirs, *other.heirs} & {*dead}
+    )
+    for surface in scene.surfaces():
+        surface.look_us[owner.address] = scene.world.now_us + 60 * S
+    for each in dead:
+        scene.world.crash(each)
+    scene.world.run(scene.world.now_us + scene.life.dead_us)
+    scene.trouble.split(side)
+    for surface in both:
+        surface.inquire(owner.address, scene.life.heirs + 1, seizes=True)
+    scene.world.run(scene.world.now_us + scene.life.ask_us + 2 * scene.life.settle_us)
+    return scene, owner.surface.pieces[0].low, both, side
+
+
+@pytest.mark.parametrize("seed", [1, 2, 4, 5, 6])
+def test_two_last_resorts_that_both_answer_settle_it_by_epoch_and_address_when_they_meet(seed):
+    scene, place, both, side = last_resorts(seed)
+    assert all(surface.answers(place) for surface in both), "each has taken the place, and answers"
+    claims = [title for each in both for title in each.pieces if title.low <= place < title.high]
+    best = min(claims, key=lambda title: (-title.epoch, title.owner))
+    scene.trouble.heal(side)
+    first, second = both if seed % 2 else both[::-1]  # whoever speaks first
+    first.hail([second.address])
+    scene.world.run(scene.world.now_us + S)
+
+    assert [each.address for each in both if each.answers(place)] == [best.owner]
+    scene.world.run(scene.world.now_us + 15 * S)
+    assert not scene.objections()
 
 
 def test_a_frozen_peer_that_wakes_after_its_place_was_taken_does_no_harm():
