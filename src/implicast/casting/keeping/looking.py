@@ -36,26 +36,39 @@ class Sight:
 
     __slots__ = ("_laid", "expected", "in_order", "keepers", "keys")
 
-    def __init__(self, ring: Sequence[LivingMember], former: "Sight | None") -> None:
+    def __init__(self, ring: Sequence[LivingMember]) -> None:
         self.keys = [member.chord.table.own for member in ring]
-        self._laid = [member.layings.laid() for member in ring]
-        self.expected: list[list[int]] = [[] for _ in range(len(ring) + 1)]
-        for laid in self._laid:
-            for key, mark in laid:
-                self.expected[bisect_left(self.keys, key)].append(mark)
         count = min(ring[0].keeper.settings.copies + 1, len(ring))
         self.keepers = [[ring[(at + step) % len(ring)] for step in range(count)] for at in range(len(ring) + 1)]
+        self._laid: list[list[tuple[int, int]]] = [[] for _ in ring]
+        self.expected: list[list[int]] = [[] for _ in self.keepers]
         self.in_order: dict[int, list[int]] = {}
-        if former is not None and former.keepers == self.keepers:
-            same = [at for at in former.in_order if former.expected[at] == self.expected[at]]
-            self.in_order = {at: former.in_order[at] for at in same}
 
-    def holds(self, ring: Sequence[LivingMember]) -> bool:
-        """Whether the same peers have laid the same as when this was made."""
+    def shows(self, ring: Sequence[LivingMember]) -> bool:
+        """Whether it is a sight of this ring."""
         return len(ring) == len(self._laid) and all(
-            member is keepers[0] and member.layings.laid() is laid
-            for member, keepers, laid in zip(ring, self.keepers, self._laid, strict=False)
+            member is keepers[0] for member, keepers in zip(ring, self.keepers, strict=False)
         )
+
+    def update(self, ring: Sequence[LivingMember]) -> None:
+        """Look again at what those have laid who have laid something else since."""
+        for index, member in enumerate(ring):
+            before, now = self._laid[index], member.layings.laid()
+            if now is not before:
+                self._laid[index] = now
+                known, wanted = set(before), set(now)
+                for key, mark in before:
+                    if (key, mark) not in wanted:
+                        self._at(key).remove(mark)
+                for key, mark in now:
+                    if (key, mark) not in known:
+                        self._at(key).append(mark)
+
+    def _at(self, key: int) -> list[int]:
+        """What belongs to the place of a key, to be changed."""
+        at = bisect_left(self.keys, key)
+        self.in_order.pop(at, None)
+        return self.expected[at]
 
     def missing(self) -> set[int]:
         """Marks of entries that are not at all their places."""
@@ -91,9 +104,10 @@ def _misplaced(ring: Sequence[LivingMember]) -> list[str]:
     """Entries that are confirmed and not where they belong. The last sight of a ring is left with its first member."""
     if not ring:
         return []
-    former: Any = ring[0].keeper.sight
-    sight = former if former is not None and former.holds(ring) else Sight(ring, former)
-    ring[0].keeper.sight = sight
+    sight: Any = ring[0].keeper.sight
+    if sight is None or not sight.shows(ring):
+        sight = ring[0].keeper.sight = Sight(ring)
+    sight.update(ring)
     missing = sight.missing()
     return sight.described(missing, ring) if missing else []
 

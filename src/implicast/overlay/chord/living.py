@@ -106,9 +106,11 @@ class LivingChord(Chord):
         """A repeat, or a message that goes in a circle because neighbours do not agree yet: it ends here, and whoever
         sent it sends it again. Else a network that repeats messages would multiply those that circle."""
         passed, now_us = self._passed, self.host.now_us
-        if passed.get(message, -PASSED_US) + PASSED_US > now_us:
-            return True
-        passed.pop(message, None)
+        before_us = passed.get(message)
+        if before_us is not None:
+            if before_us + PASSED_US > now_us:
+                return True
+            del passed[message]  # put last again
         passed[message] = now_us
         if len(passed) > PASSED_MAX:
             del passed[next(iter(passed))]

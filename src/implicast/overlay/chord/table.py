@@ -15,6 +15,7 @@ class FingerTable:
     """The fingers of one node, with what the next hop needs computed beforehand."""
 
     __slots__ = (
+        "_is_askew",
         "_steps",
         "addresses",
         "bits",
@@ -44,6 +45,7 @@ class FingerTable:
         self.levels: dict[int, Ref] = {}
         self.distances: list[int] = []
         self._steps: list[Ref] = []
+        self._is_askew: bool | None = None
         self.addresses: list[Address] = []
 
     def far(self, ref: Ref) -> int:
@@ -104,6 +106,7 @@ class FingerTable:
             steps[self.right_distance] = self.right
         self.distances = sorted(steps)
         self._steps = [steps[far] for far in self.distances]
+        self._is_askew = None
         self.addresses = [ref.address for ref in self._steps]
 
     def owns(self, key: int) -> bool:
@@ -122,6 +125,7 @@ class FingerTable:
         return list(self._steps)
 
     def has_finger_before_its_start(self) -> bool:
-        """Never so; for those who look from outside."""
-        own, mask = self.own, self.mask  # `far` written out: one looks often
-        return any((ref.key - own) & mask < 1 << level for level, ref in self.levels.items())  # type: ignore[operator]
+        """Never so; for those who look from outside, often, and so it is remembered."""
+        if self._is_askew is None:
+            self._is_askew = any(self.far(ref) < 1 << level for level, ref in self.levels.items())
+        return self._is_askew

@@ -102,9 +102,11 @@ class Links(Merging):
         """A repeat. Where pointers lead in a circle until they are mended, a network that repeats one message in five
         would else multiply a seeker's question without end."""
         passed, now_us = self.passed, self.host.now_us
-        if passed.get(find, -PASSED_US) + PASSED_US > now_us:
-            return True
-        passed.pop(find, None)
+        before_us = passed.get(find)
+        if before_us is not None:
+            if before_us + PASSED_US > now_us:
+                return True
+            del passed[find]  # put last again
         passed[find] = now_us
         if len(passed) > self.settings.passed_max:
             del passed[next(iter(passed))]
