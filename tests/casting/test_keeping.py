@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from implicast.casting.designs import Plan, design
 from implicast.casting.keeping import lacking
 from implicast.casting.keeping.asking import Question
-from implicast.casting.keeping.laying import Piece, _without
 from implicast.casting.keeping.messages import Lack, Row
+from implicast.casting.keeping.pieces import Piece, _without
 from implicast.casting.keeping.rows import REMEMBERED_US, KeptRows
 from implicast.language.target import Description, Predicate, Target, Term, Value
 from implicast.peer.events import Left, Notice, Registered

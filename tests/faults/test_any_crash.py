@@ -28,11 +28,13 @@ KEEPING = {
 PAIRS = list(combinations(range(PEERS), 2))
 
 
-def lost(design: Design, dying: tuple[int, ...], directory: Path) -> Outcome:
+def lost(
+    design: Design, dying: tuple[int, ...], directory: Path, lease_s: float = LEASE_S, tail_s: int = TAIL_S
+) -> Outcome:
     """A run in which these die in the same moment."""
-    leases = {each.name: LEASE_S for each in design.parameters if each.name == "lease_s"}
+    leases = {each.name: lease_s for each in design.parameters if each.name == "lease_s"}
     scenario = Scenario(
-        design.name, peers=PEERS, casts=int(CRASH_S + design.repair_us / 1e6 + TAIL_S), workload="groups",
+        design.name, peers=PEERS, casts=int(CRASH_S + design.repair_us / 1e6 + tail_s), workload="groups",
         workload_parameters={"share": 0.5}, parameters={**design.alive, **leases},
         churn=Churn(deeds=(Deed(CRASH_S, CRASH_S, "crash", dying),)),
     )  # fmt: skip
@@ -77,3 +79,15 @@ def test_many_may_be_too_many(name, number, tmp_path):
         called |= set(read(tmp_path / str(dying), "sends", ["kind"])["kind"].to_pylist())
 
     assert KEEPING[name] in called
+
+
+@pytest.mark.parametrize("name", sorted(KEEPING))
+def test_leases_are_renewed_at_whoever_inherited(name, tmp_path):
+    """Over several leases: the keeper that confirmed a registration is dead, its heir must hear of it in time."""
+    outcome = lost(designs()[name], (1, 2), tmp_path / "run", lease_s=90.0, tail_s=240)
+
+    assert outcome.kept, (outcome.change, outcome.objections[:3])
+    calm_us = read(tmp_path / "run", "course")["calm_us"][0].as_py()
+    late = [look["first"] for look in read(tmp_path / "run", "health").to_pylist() if look["time_us"] > calm_us]
+    assert len(late) > 20
+    assert late == [None] * len(late)

@@ -5,7 +5,6 @@ Shared by the designs on Chord when they live (`alive=true`). Read in this order
 """
 
 from implicast.casting.keeping.asking import Question
-from implicast.casting.keeping.laying import Piece
 from implicast.casting.keeping.looking import living_trouble
 from implicast.casting.keeping.member import (
     ALIVE_KINDS,
@@ -16,6 +15,7 @@ from implicast.casting.keeping.member import (
     LivingMember,
     stand_up_alive,
 )
+from implicast.casting.keeping.pieces import Piece
 
 __all__ = [
     "ALIVE_KINDS", "RING_ALIVE", "RING_PATIENCE", "RING_QUICK", "RING_SURVIVES", "LivingMember", "Piece", "Question",

@@ -7,21 +7,19 @@ again when that one answers for them no more, is silent, or somebody says that t
 """
 
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 from implicast.casting.keeping.keeper import Keeper
-from implicast.casting.keeping.messages import LaidAt, Lay, LayLate, Name, Renew, Renewed, RenewRound
-from implicast.casting.keeping.rows import mark_of
+from implicast.casting.keeping.messages import LaidAt, Lay, LayLate, Name, Renewed, RenewLate, RenewRound
+from implicast.casting.keeping.pieces import WAIT_US, Piece, Stretch, length, renewal, values
 from implicast.language.target import Scalar
 from implicast.overlay.links.state import IN
 from implicast.peer.contract import Address, Host, Part, handles
 from implicast.space.ring import up_to
 
 LOOK_US = 1_000_000
-WAIT_US = 2_000_000
 WAIT_MAX_US = 8_000_000
-"""Waits double from the one to the other."""
+"""Waits double up to this."""
 HOP_US = 60_000
 """Patience with each further value of a range."""
 PIECES_MAX = 65_536
@@ -29,55 +27,28 @@ PIECES_MAX = 65_536
 PIECES_PER_MESSAGE = 200
 """Pieces that one message renews."""
 SILENT_MAX = 3
-"""A keeper that leaves so many renewals unanswered is taken for dead: its pieces are laid again."""
-
-Stretch = tuple[Scalar, Scalar]
-
-
-@dataclass(slots=True)
-class Piece:
-    """One entry for one range of values."""
-
-    serial: int
-    shelf: str
-    attribute: str
-    low: Scalar
-    high: Scalar
-    key: int
-    """Of the lowest value."""
-    name: Name
-    packed: bytes
-    stamp: int
-    walks: bool
-    group: Hashable | None
-    missing: list[Stretch]
-    held: dict[Stretch, Address] = field(default_factory=dict)
-    wait_us: int = WAIT_US
-    due_us: int = 0
-    _mark: tuple[int, int] = (0, 0)
-
-    def mark(self) -> int:
-        """Of the entry of the lowest value, as its keepers compute it. Remembered, for one looks often from outside."""
-        if self._mark[0] != self.stamp:
-            slot = (self.shelf, self.attribute, self.low)
-            self._mark = self.stamp, mark_of(slot, self.name, self.stamp, bool(self.packed))
-        return self._mark[1]
-
-    def confirm(self, low: Scalar, high: Scalar, holder: Address) -> None:
-        self.missing = [left for each in self.missing for left in _without(each, low, high)]
-        self.held = {s: who for s, who in self.held.items() if not _without_any(s, low, high)}
-        self.held[low, high] = holder
-
-    def lose(self, low: Scalar, high: Scalar) -> None:
-        if (low, high) not in self.missing:
-            self.missing.append((low, high))
-        self.held.pop((low, high), None)
+"""A keeper that leaves so many renewals unanswered is taken for dead: its pieces are laid again at once. Whoever
+inherited them has them, but its lease runs: asked once a round, the dead would be given up after a lease."""
+RENEW_WAIT_US = 5_000_000
+"""Patience with each of them; less where leases are short."""
 
 
 class Layings(Part):
     """What one peer has in lists, and wants there."""
 
-    __slots__ = ("_armed", "_groups", "_laid", "_open", "_serial", "_silent", "done", "keeper", "pieces", "renew_us")
+    __slots__ = (
+        "_armed",
+        "_groups",
+        "_laid",
+        "_open",
+        "_renewing",
+        "_serial",
+        "_silent",
+        "done",
+        "keeper",
+        "pieces",
+        "renew_us",
+    )
 
     def __init__(
         self, address: Address, host: Host, keeper: Keeper, renew_us: int, done: Callable[[Any], None]
@@ -91,7 +62,7 @@ class Layings(Part):
         self._groups: dict[Hashable, int] = {}
         self._silent: dict[Address, int] = {}
         self._serial = 0
-        self._armed = False
+        self._armed = self._renewing = False
         self._laid: list[tuple[int, int]] | None = None
         host.after(int(renew_us * (0.5 + host.rng.random())), RenewRound())
 
@@ -149,7 +120,7 @@ class Layings(Part):
             self.done(group)
 
     def _send_out(self, piece: Piece) -> None:
-        longest = max(_length(stretch) for stretch in piece.missing)
+        longest = max(length(stretch) for stretch in piece.missing)
         piece.due_us = self.host.now_us + piece.wait_us + HOP_US * longest
         chord, keeper = self.keeper.chord, self.keeper
         for low, high in list(piece.missing):
@@ -195,26 +166,47 @@ class Layings(Part):
     @handles(RenewRound)
     def on_renew_round(self, alarm: RenewRound) -> None:
         self.host.after(int(self.renew_us * (0.5 + self.host.rng.random())), RenewRound())
-        by_holder: dict[Address, list[tuple[Piece, Stretch]]] = {}
-        for piece in self.pieces.values():
-            for stretch, holder in piece.held.items():
-                by_holder.setdefault(holder, []).append((piece, stretch))
-        for holder, held in by_holder.items():
+        for holder, held in self._by_holder().items():
             if holder == self.address:
                 self._renew_here(held)
-            elif self._silent.get(holder, 0) >= SILENT_MAX:
-                del self._silent[holder]
-                self._lay_again(held)
             else:
-                self._silent[holder] = self._silent.get(holder, 0) + 1
+                self._silent[holder] = 1
                 self._ask_holder(holder, held)
+        self._arm_renewal()
+
+    def _by_holder(self) -> dict[Address, list[tuple[Piece, Stretch]]]:
+        found: dict[Address, list[tuple[Piece, Stretch]]] = {}
+        for piece in self.pieces.values():
+            for stretch, holder in piece.held.items():
+                found.setdefault(holder, []).append((piece, stretch))
+        return found
+
+    def _arm_renewal(self) -> None:
+        if self._silent and not self._renewing:
+            self._renewing = True
+            self.host.after(min(RENEW_WAIT_US, self.renew_us // 8), RenewLate())
+
+    @handles(RenewLate)
+    def on_renew_late(self, alarm: RenewLate) -> None:
+        """Ask those again that have not answered; who never does is given up."""
+        self._renewing = False
+        silent, self._silent = self._silent, {}
+        by_holder = self._by_holder() if silent else {}
+        for holder, asked in silent.items():
+            held = by_holder.get(holder, [])
+            if asked >= SILENT_MAX:
+                self._lay_again(held)
+            elif held:
+                self._silent[holder] = asked + 1
+                self._ask_holder(holder, held)
+        self._arm_renewal()
 
     def _ask_holder(self, holder: Address, held: list[tuple[Piece, Stretch]]) -> None:
         for start in range(0, len(held), PIECES_PER_MESSAGE):
-            self.host.send(holder, _renewal(held[start : start + PIECES_PER_MESSAGE]))
+            self.host.send(holder, renewal(held[start : start + PIECES_PER_MESSAGE]))
 
     def _renew_here(self, held: list[tuple[Piece, Stretch]]) -> None:
-        self._take_back(self.keeper.lost_of(_renewal(held)))
+        self._take_back(self.keeper.lost_of(renewal(held)))
 
     @handles(Renewed)
     def on_renewed(self, sender: Address, renewed: Renewed) -> None:
@@ -248,38 +240,6 @@ class Layings(Part):
             for stretch in list(piece.held)
             if (
                 up_to(low, piece.key, high) if piece.low == piece.high
-                else any(up_to(low, key_of(piece.attribute, value), high) for value in _values(stretch))
+                else any(up_to(low, key_of(piece.attribute, value), high) for value in values(stretch))
             )
         ])  # fmt: skip
-
-
-def _renewal(held: Iterable[tuple[Piece, Stretch]]) -> Renew:
-    return Renew(
-        tuple(
-            (piece.serial, piece.shelf, piece.attribute, *stretch, piece.name, piece.stamp) for piece, stretch in held
-        )
-    )
-
-
-def _values(stretch: Stretch) -> Iterable[Scalar]:
-    low, high = stretch
-    return range(low, high + 1) if isinstance(low, int) and isinstance(high, int) else (low,)
-
-
-def _length(stretch: Stretch) -> int:
-    low, high = stretch
-    return high - low + 1 if isinstance(low, int) and isinstance(high, int) else 1
-
-
-def _without(stretch: Stretch, low: Scalar, high: Scalar) -> list[Stretch]:
-    """What is left of a stretch."""
-    start, end = stretch
-    if isinstance(start, str) or isinstance(end, str) or isinstance(low, str) or isinstance(high, str):
-        return [] if start == low else [stretch]
-    parts = [(start, min(end, low - 1)), (max(start, high + 1), end)]
-    return [(first, last) for first, last in parts if first <= last]
-
-
-def _without_any(stretch: Stretch, low: Scalar, high: Scalar) -> bool:
-    """Whether one stretch lies within another."""
-    return not _without(stretch, low, high)

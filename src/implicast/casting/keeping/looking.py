@@ -9,8 +9,8 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any
 
-from implicast.casting.keeping.laying import Piece
 from implicast.casting.keeping.member import LivingMember
+from implicast.casting.keeping.pieces import Piece
 from implicast.overlay.chord import chord_objections
 from implicast.overlay.links.state import IN
 from implicast.peer.contract import Peer

@@ -13,9 +13,10 @@ from implicast.casting.inbox import Inbox
 from implicast.casting.keeping.asking import Asking, Question
 from implicast.casting.keeping.keeper import Keeper
 from implicast.casting.keeping.lacking import Lacking
-from implicast.casting.keeping.laying import Layings, Piece
+from implicast.casting.keeping.laying import Layings
 from implicast.casting.keeping.messages import KEEPING_KINDS, Deliver, Row
 from implicast.casting.keeping.mourning import Mourning
+from implicast.casting.keeping.pieces import Piece
 from implicast.casting.keeping.settings import KeepingSettings
 from implicast.casting.reliable import Got, Hops
 from implicast.language.parameters import Parameter, Parameters

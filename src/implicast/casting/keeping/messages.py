@@ -242,6 +242,12 @@ class RenewRound(Message):
     upkeep: ClassVar[bool] = True
 
 
+class RenewLate(Message):
+    """Rings when renewals should have been answered."""
+
+    upkeep: ClassVar[bool] = True
+
+
 class ClaimLate(Message):
     """Rings when a claim or a bequest should have been answered."""
 
