@@ -32,6 +32,10 @@ PASSED_MAX = 256
 """Messages remembered as passed on."""
 SENDERS_MAX = 512
 """Senders remembered as told."""
+LED_US = 12_000_000
+"""A seeker that comes by twice within this time seems to have lost a question."""
+SEEKERS_MAX = 64
+"""Seekers remembered."""
 
 
 class Heard(Message):
@@ -46,7 +50,7 @@ LIVING_CHORD_KINDS: tuple[type, ...] = (Heard,)
 class LivingChord(Chord):
     """One peer's fingers, with a detector for them."""
 
-    __slots__ = ("_passed", "_told_us", "detour")
+    __slots__ = ("_led_us", "_passed", "_told_us", "detour")
 
     ring: Links
 
@@ -54,6 +58,7 @@ class LivingChord(Chord):
         super().__init__(address, host, ring, bits, refresh_us)
         self._told_us: dict[Address, int] = {}
         self._passed: dict[Message, int] = {}
+        self._led_us: dict[Place, int] = {}
         self.detour = 0
         """For the next message that begins here: so many of the best fingers are left out."""
 
@@ -77,12 +82,22 @@ class LivingChord(Chord):
             super().lost(ref)
 
     def nearest_before(self, place: Place) -> Ref | None:
-        """A seeker's next step. One that was not heard lately is asked beside it: else a dead finger whose suspicion
-        has lapsed swallows every question of a newcomer."""
+        """A seeker's next step. When it seeks again, one that was not heard lately is asked beside it: else a dead
+        finger whose suspicion has lapsed swallows every question of a newcomer."""
         step = super().nearest_before(place)
-        if step is not None and step != self.ring.right and self.ring.detector is not None:
+        if step is not None and step != self.ring.right and self.ring.detector is not None and self._led_before(place):
             self.ring.detector.check(step, QUIET_US)
         return step
+
+    def _led_before(self, place: Place) -> bool:
+        """Whether somebody seeks this place for the second time in a short while: what it asked may be lost on a way
+        that leads through here. (To ask beside every question was a sixth of all upkeep.)"""
+        led_us, now_us = self._led_us, self.host.now_us
+        before_us = led_us.pop(place, None)
+        led_us[place] = now_us
+        if len(led_us) > SEEKERS_MAX:
+            del led_us[next(iter(led_us))]
+        return before_us is not None and before_us + LED_US > now_us
 
     def pass_on(self, key: int, message: Message, sender: Address | None = None) -> bool:
         if sender is not None and sender != self.address:
