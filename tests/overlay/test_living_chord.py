@@ -2,10 +2,12 @@
 
 from functools import partial
 
+import pytest
+
 from implicast.overlay.chord import CHORD_KINDS, LIVING_CHORD_KINDS, LivingChord, assemble_chord
 from implicast.overlay.detector import DETECTOR_KINDS, Detector
 from implicast.overlay.links import LINK_KINDS, Links, LinkSettings, Ref
-from implicast.overlay.links.state import IN
+from implicast.overlay.links.state import IN, OUT
 from implicast.peer.contract import Address, Host, Message, Peer, handles
 from implicast.peer.ledger import Ledger
 from implicast.peer.wire import Codec
@@ -131,3 +133,47 @@ def test_a_sender_is_told_once_a_second_that_its_messages_come() -> None:
         node.receive(9, Seek(1500, attempt))
 
     assert [to for to, message in ledger.sent() if type(message).__name__ == "Heard"] == [9]
+
+
+def test_a_step_is_asked_whether_it_is_there_only_when_a_seeker_comes_again() -> None:
+    ledger, node, _, _ = lone_node()
+    far = Ref(1 << 30, 7)
+    node.chord.table.set_finger(29, far)
+    ledger.sent()
+
+    def pinged(place: tuple[int, int]) -> list[Address]:
+        assert node.chord.nearest_before(place) == far
+        return [to for to, message in ledger.sent() if type(message).__name__ == "Ping"]
+
+    assert pinged((1 << 35, 20)) == [], "now and then everybody looks at its place"
+    assert pinged((1 << 36, 21)) == []
+    ledger.now_us += S
+    assert pinged((1 << 35, 20)) == [far.address], "its first question seems to be lost"
+    ledger.now_us += 60 * S
+    assert pinged((1 << 36, 21)) == []
+
+
+def newcomer_behind_a_dead_finger() -> tuple[Node, Node]:
+    """A newcomer all of whose introducers would lead it over one that died, and who is to be on its right."""
+    world, nodes = town()
+    order = sorted(nodes, key=lambda node: node.links.me.place)
+    ways = [[node for node in order if node.chord.table.next_hop(at.links.me.key + 1) == at.links.me] for at in order]
+    introducers = max(ways[:-1], key=len)
+    assert len(introducers) > 12, "on the way round one there is the next who leads to the dead"
+    at = ways.index(introducers)
+    newcomer = Node(COUNT, world.host(COUNT), order[at].links.me.key + 1)
+    world.place(COUNT, newcomer)
+    world.at(S, UPKEEP, partial(world.crash, order[at].address))
+    world.at(2 * S, UPKEEP, partial(newcomer.links.join, tuple(node.address for node in introducers[:3])))
+    world.run(until_us=30 * S)
+    return newcomer, order[at + 1]
+
+
+def test_a_newcomer_gets_in_though_every_way_leads_over_a_dead_finger(monkeypatch: pytest.MonkeyPatch) -> None:
+    newcomer, right = newcomer_behind_a_dead_finger()
+    assert newcomer.links.state == IN
+    assert newcomer.links.right == right.links.me
+
+    monkeypatch.setattr(LivingChord, "_led_before", lambda self, place: False)
+    newcomer, _ = newcomer_behind_a_dead_finger()
+    assert newcomer.links.state == OUT, "nobody asks the dead one"

@@ -7,7 +7,7 @@ for that now tells its arc. One that is told twice tells those whom the second w
 - *Lack*: a node inherits keys of which it has no copies, for their keeper and all its copies died together. Those who
   were in these lists lay them again. Said three times over, for a node that dies meanwhile takes those behind it along.
 - *Death*: a node has repaired the ring where its left neighbour fell silent. It may be wrong, so nobody believes it:
-  whoever keeps entries of that one asks it itself (`mourning.py`).
+  whoever keeps entries of that one asks it itself (`mourning.py`), and whoever has it for a finger.
 """
 
 from collections.abc import Callable
@@ -83,6 +83,7 @@ class Lacking(Part):
         if known is None and isinstance(word, Lack):
             self.heed(word.low, word.high)
         elif known is None and isinstance(word, Death):
+            self.chord.doubt(word.who)
             self.mourn(word.who)
         if known is None or reach > known:
             self._tell_others(word, reach, known or 0)

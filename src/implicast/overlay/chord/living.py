@@ -16,6 +16,7 @@ healed, so requests are repeated from end to end.
 from collections.abc import Sequence
 
 from implicast.overlay.chord.chord import Chord
+from implicast.overlay.detector import Detector
 from implicast.overlay.links.links import Links
 from implicast.overlay.links.messages import Departed
 from implicast.overlay.links.refs import Place, Ref, lies_between
@@ -82,12 +83,28 @@ class LivingChord(Chord):
             super().lost(ref)
 
     def nearest_before(self, place: Place) -> Ref | None:
-        """A seeker's next step. When it seeks again, one that was not heard lately is asked beside it: else a dead
-        finger whose suspicion has lapsed swallows every question of a newcomer."""
+        """A seeker's next step. When it seeks again it goes round those who are being asked whether they are there, and
+        its step is asked beside it: else dead fingers whose suspicion has lapsed swallow all that a newcomer asks."""
         step = super().nearest_before(place)
         if step is not None and step != self.ring.right and self.ring.detector is not None and self._led_before(place):
-            self.ring.detector.check(step, QUIET_US)
+            return self._surest_before(place, self.ring.detector)
         return step
+
+    def _surest_before(self, place: Place, detector: Detector[Ref]) -> Ref:
+        table = self.table
+        far = table.far(Ref(place[0], place[1]))
+        for ref in reversed(table.fingers()):
+            if table.far(ref) < far and ref != table.right and not detector.is_probing(ref):
+                detector.check(ref, QUIET_US)
+                return ref
+        return self.ring.right
+
+    def doubt(self, who: Address) -> None:
+        """Somebody believes this peer dead: if it is a finger here, it is asked. Else look-ups and newcomers would find
+        out for each of those who have it for a finger, one after the other."""
+        for ref in self.table.fingers():
+            if ref.address == who and ref != self.table.right and self.ring.detector is not None:
+                self.ring.detector.check(ref, QUIET_US)
 
     def _led_before(self, place: Place) -> bool:
         """Whether somebody seeks this place for the second time in a short while: what it asked may be lost on a way
