@@ -16,8 +16,10 @@ ASK_US = 5_000_000
 ASKS_MAX = 8
 """Questions to one who is said to be dead, over 30 s at least: longer than links are cut and peers stand still."""
 RECALLS_MAX = 24
-"""Further questions to one that was forgotten, over two minutes: what a long partition parted finds itself again.
+"""Further rounds for one that was forgotten, over two minutes: what a long partition parted finds itself again.
 Whoever answers for the place of one of its entries asks, those who had copies do not: a third of the messages."""
+RECALL_EVERY = 4
+"""After the first two, questions are left out but for every so manyth: those who ask are many, and one is enough."""
 ROUSED_US = 15_000_000
 """Between two times that the own entries are laid again for such a cause."""
 ABSENT_US = 30_000_000
@@ -105,7 +107,8 @@ class Mourning(Part):
         for who, (left, keys) in list(self._forgotten.items()):
             if left:
                 self._forgotten[who] = left - 1, keys
-                if any(owns(key) for key in keys):
+                is_turn = left > RECALLS_MAX - 2 or left % RECALL_EVERY == 0
+                if is_turn and any(owns(key) for key in keys):
                     self.host.send(who, Still())
             else:
                 del self._forgotten[who]
