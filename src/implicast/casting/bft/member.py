@@ -205,9 +205,12 @@ class Bft(Member, parts={"graph": SkipGraph, "settler": Settler}):
             return list(self.graph.places)
         arc, vector, common, halves = source.arc, source.certificate.vector, self.gate.vectors.common, self.gate.halves
         found = []
-        for key in self.graph.places:
+        for key, place in self.graph.places.items():
+            level = min(common(vector, place.certificate.vector), source.start)
+            if not level:  # half of all places: no list need be looked at
+                found += [key] if arc.holds(key) else []
+                continue
             table = self.graph.table(key)
-            level = min(common(vector, table.owner.vector), source.start)
             if 4 in self.gate.checks and level > table.top:
                 found += [key] if self._waits(arc, key) else []
             elif concerned(table, level, arc, halves):

@@ -250,15 +250,18 @@ class LivingGraph(SkipGraph):
     @handles(Accuse)
     def on_accuse(self, sender: Address, accuse: Accuse) -> None:
         """Look for oneself. The accuser is not believed."""
-        listed = None
         for address in accuse.addresses:
             if address == self.address or (address not in self._accused and len(self._accused) >= ACCUSED_MAX):
                 continue
-            listed = self._contact_addresses() if listed is None else listed
-            if address in listed or address in self._tell:
+            lists_it = address in self._tell or self.detector.is_probing(address)  # most have been looked for already
+            if lists_it or self._lists(address):
                 self._accused.setdefault(address, set()).add(sender)
-            if address in listed:
-                self.detector.check(address, ACCUSED_QUIET_US)
+                self.watch(address)
+
+    def _lists(self, address: Address) -> bool:
+        if address in self._lost or address in self.detector.gone:
+            return False
+        return any(address in {node.address for node in place.known.values()} for place in self.places.values())
 
     def _contact_addresses(self) -> dict[Address, None]:
         found = dict.fromkeys(node.address for place in self.places.values() for node in place.known.values())
@@ -303,9 +306,9 @@ class LivingGraph(SkipGraph):
 
     def _tell_late(self, sender: Address) -> None:
         """Who learns of us while we are leaving was not among those told: without this it would list us for ever."""
-        if self._left_all is not None and self._home is not None:
-            if (sender, self._home.key) not in self._farewells:
-                self._insist(sender, self._leaving(self._home), self.tries)
+        home = self._home if self._left_all is not None else None
+        if home is not None and (sender, home.key) not in self._farewells:
+            self._insist(sender, self._leaving(home), self.tries)
 
     def _answer_for_nobody(self, sender: Address, ask: Ask) -> None:
         super()._answer_for_nobody(sender, ask)

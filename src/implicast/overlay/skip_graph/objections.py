@@ -4,7 +4,7 @@ Written from the definition, without the code it judges: rings by comparing pref
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from typing import Any
 
 from implicast.overlay.skip_graph.standing import Standing
 from implicast.overlay.skip_graph.table import Node, Table
@@ -79,20 +79,31 @@ def quick_objections(
 
     An even sample first: where something is wrong, that shows it; only where nothing is, all are looked at.
     """
-    standing = _assembled(owners, k, vectors)
+    standing = _ASSEMBLED.over(owners, k, vectors)
     step = max(1, len(owners) // SAMPLE)
     for indices in (range(0, len(owners), step), range(len(owners))):
         found: list[str] = []
         for index in indices:
-            wanted = [[node.key for node in level.nodes] for level in standing.table(owners[index].key).levels]
-            held = [[node.key for node in level.nodes] for level in table(index).levels]
-            if wanted != held:
+            should, does = standing.table(owners[index].key).levels, table(index).levels
+            if [level.nodes for level in should] != [level.nodes for level in does]:  # as a rule the very same objects
+                wanted, held = ([[node.key for node in level.nodes] for level in levels] for levels in (should, does))
                 found += [f"{name(index)}: {flaw}" for flaw in _compare(wanted, held)]
         if found:
             return found[:OBJECTIONS_MAX]
     return []
 
 
-@lru_cache(maxsize=2)
-def _assembled(owners: tuple[Node, ...], k: int, vectors: Vectors) -> Standing[Node]:
-    return Standing(k, vectors, owners)
+class _Assembled:
+    """The assembled graph over those seen last: most looks find the same as the one before (compared, not hashed)."""
+
+    def __init__(self) -> None:
+        self._last: tuple[object, Standing[Any]] | None = None
+
+    def over(self, owners: tuple[Node, ...], k: int, vectors: Vectors) -> Standing[Node]:
+        seen = (owners, k, vectors)
+        if self._last is None or self._last[0] != seen:
+            self._last = (seen, Standing(k, vectors, owners))
+        return self._last[1]
+
+
+_ASSEMBLED = _Assembled()

@@ -8,7 +8,7 @@ the witnesses that an honest introducer named.
 """
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
 
 from implicast.overlay.skip_graph.cutting import both_tables
@@ -124,7 +124,10 @@ class Place:
         self._stale = self._void = False
         self.news.clear()
         if not self.searching:
-            self.known = {node.key: node for node in self._wide.contacts()}
+            self._keep_listed()
+
+    def _keep_listed(self) -> None:
+        self.known = {node.key: node for node in self._wide.contacts()}
 
     def witness(self, about: Certificate, level: int) -> tuple[Certificate, ...]:
         """What this place says of another: its lists, and whoever came since they were cut (saves half of all cuts)."""
@@ -162,7 +165,7 @@ class Place:
         """
         for number, level in enumerate(self.wide.levels):
             if not level.full:  # who knows a whole ring misses nobody when it becomes smaller
-                for is_left in sorted({index < level.own for index, node in enumerate(level.nodes) if node.key in gone}):
+                for is_left in {index < level.own: None for index, node in enumerate(level.nodes) if node.key in gone}:
                     self._shorten((number, is_left), level, gone)
         for key in gone:
             self.known.pop(key, None)
@@ -275,7 +278,10 @@ class Place:
         self.searching = False
         self.silent = set()
         self._found_at = {}
-        self.trim()
+        if self._stale:
+            self._cut()
+        else:  # the lists were cut when nobody was left to ask
+            self._keep_listed()
         if any(node.key not in self.before for node in self.wide.contacts()):
             self.looks = 0
 
@@ -300,14 +306,18 @@ def answer(
 
     Of one level alone if that is what was asked for.
     """
-    shared = vectors.common(table.owner.vector, about.vector)
-    levels = range(min(shared + 1, len(table.levels)))
-    if level != EVERY:
+    levels = range(min(vectors.common(table.owner.vector, about.vector) + 1, len(table.levels)))
+    if level != EVERY:  # who looks beyond the end of one list wants to know of nothing else
         levels = levels[level : level + 1] if level in levels else levels[:0]
-    listed = table.named(levels.start, levels.stop)
-    everyone = table.everyone
+        return _but(about, table.named(levels.start, levels.stop))
+    listed, everyone = table.named(0, levels.stop), table.everyone
     at = bisect_left(everyone, about.key, key=_by_key)
-    near = {node.key: node for node in [everyone[(at + step) % len(everyone)] for step in range(-k, k + 1)]}
-    if about.key not in listed and about.key not in near:  # most who ask are not listed yet
-        return (*listed.values(), *[node for key, node in near.items() if key not in listed])
-    return tuple([node for key, node in (listed | near).items() if key != about.key])
+    near = [everyone[(at + step) % len(everyone)] for step in range(-k, k + 1)]
+    return _but(about, listed | {node.key: node for node in near})
+
+
+def _but(about: Certificate, named: Mapping[bytes, Certificate]) -> tuple[Certificate, ...]:
+    """All but the one who asks."""
+    if about.key not in named:
+        return tuple(named.values())
+    return tuple([node for key, node in named.items() if key != about.key])
