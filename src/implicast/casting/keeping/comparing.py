@@ -255,6 +255,8 @@ class Comparing(Part, Tenant):
     def on_returned(self, sender: Address, returned: Returned) -> None:
         beyond = self._copies_low()
         if beyond != self._own:
+            if self._is_further(self.floor_key, beyond):
+                self.floor_key = beyond  # what is dropped is not had any more, whoever vouched for it
             theirs = (entry.row for entry in self.rows.within(returned.low, returned.high))
             self.rows.drop([row for row in theirs if not up_to(beyond, row.key, self._own)])
 

@@ -32,7 +32,7 @@ from implicast.space.ring import ID_BITS, hashed
 
 ALIVE_KINDS: tuple[type, ...] = (*LIVING_CHORD_KINDS, *DETECTOR_KINDS, *KEEPING_KINDS, Got)
 
-CHECK_US = 6_000_000
+CHECK_US = 7_000_000
 """How often the left neighbour is looked at, unless `check_ms` says otherwise."""
 REFRESH_US = 60_000_000
 """How often a finger is looked up afresh, unless `refresh_ms` says otherwise."""
@@ -40,15 +40,15 @@ MERGE_US = 30_000_000
 """How often one looks at the own place from outside: all do, so a partition's end is noticed by somebody at once."""
 FORGET_US = 40_000_000
 """How long a suspicion lasts: longer than a repair that is refused a few times, lest the dead are asked again."""
-RENEWALS = 3
-"""Times that an entry is renewed within its lease."""
+RENEWALS = 2
+"""Times that an entry is renewed within its lease: what is not answered is repeated at once, so twice is enough."""
 
 RING_ALIVE = (
     Parameter("alive", False, "the ring heals, lists have copies, everything is confirmed and repeated; for networks "
               "and machines that fail"),
     Parameter("copies", 2, "right neighbours that keep copies of a list; alive only", 0, 3),
     Parameter("tries", 5, "questions in vain before a neighbour is believed dead; alive only", 2, 20),
-    Parameter("sync_s", 10.0, "how often copies are compared; alive only", 0.2, 3600, unit="s"),
+    Parameter("sync_s", 12.0, "how often copies are compared; alive only", 0.2, 3600, unit="s"),
     Parameter("lease_s", 1800.0, "a peer that has not renewed its entries for so long is forgotten; alive only", 5.0,
               86_400, unit="s"),
 )  # fmt: skip

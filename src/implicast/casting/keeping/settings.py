@@ -9,7 +9,7 @@ class KeepingSettings:
 
     copies: int = 2
     """Right neighbours that have what a node keeps. A list is lost when a node and all of these die at once."""
-    sync_us: int = 10_000_000
+    sync_us: int = 12_000_000
     """Period of comparing copies."""
     lease_us: int = 1_800_000_000
-    """An entry that its owner did not renew for so long is forgotten; owners renew three times as often."""
+    """An entry that its owner did not renew for so long is forgotten; owners renew twice as often."""
