@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from implicast.casting.designs import Plan, design
 from implicast.casting.keeping import lacking
 from implicast.casting.keeping.asking import Question
-from implicast.casting.keeping.messages import Lack, Row
+from implicast.casting.keeping.messages import Lack, Returned, Row
 from implicast.casting.keeping.pieces import Piece, _without
 from implicast.casting.keeping.rows import REMEMBERED_US, KeptRows
 from implicast.language.target import Description, Predicate, Target, Term, Value
@@ -238,6 +238,33 @@ def test_who_is_told_twice_tells_those_whom_the_second_word_reaches_further() ->
     town.run(5)
 
     assert sorted(told) == sorted(member.address for member in ring[:9]), "each once"
+
+
+def test_what_is_given_back_is_not_had_any_more_whoever_vouched_for_it() -> None:
+    keeper = Town("dht").members[0].keeper
+    far = keeper.chord.ring.lefts[3].key
+    keeper.floor_key = far
+    keeper.on_returned(1, Returned(far, keeper.chord.ring.lefts[2].key))
+    assert keeper.floor_key == keeper.chord.ring.lefts[keeper.settings.copies].key
+
+
+def entries_when_copies_vanish_with_their_keeper() -> list[str]:
+    """Copies are lost and nobody knows it; then their keeper dies."""
+    town = Town("dht")
+    keepers = town.keepers(hashed("rust"))
+    town.at(1, partial(town.members[keepers[-2]].register, Description(("rust",))))
+    for who in keepers[1:3]:
+        town.at(5, town.members[who].keeper.rows.clear)
+    town.crash(5, keepers[0])
+    town.run(50)
+    return town.wrong()
+
+
+def test_whoever_hears_that_its_keeper_died_lays_its_entry_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert entries_when_copies_vanish_with_their_keeper() == []
+
+    monkeypatch.setattr(Layings, "mourn", lambda self, keeper: None)
+    assert "does not keep what" in entries_when_copies_vanish_with_their_keeper()[0]
 
 
 def test_a_frozen_keeper_that_wakes_does_no_harm() -> None:

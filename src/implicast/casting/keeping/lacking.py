@@ -8,6 +8,7 @@ for that now tells its arc. One that is told twice tells those whom the second w
   were in these lists lay them again. Said three times over, for a node that dies meanwhile takes those behind it along.
 - *Death*: a node has repaired the ring where its left neighbour fell silent. It may be wrong, so nobody believes it:
   whoever keeps entries of that one asks it itself (`mourning.py`), and whoever has it for a finger.
+  Whoever has entries with it lays them again, in case its copies were lost in the same upheaval.
 """
 
 from collections.abc import Callable

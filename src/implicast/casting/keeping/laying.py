@@ -231,6 +231,12 @@ class Layings(Part):
         """Somebody believed this peer dead: whoever holds what now, and whoever held it, may have forgotten."""
         self._lay_again([(piece, stretch) for piece in self.pieces.values() for stretch in list(piece.held)])
 
+    def mourn(self, keeper: Address) -> None:
+        """A keeper is said to be dead. Its heir should have what it kept; but only the owner of an entry can know that
+        it is there, so it lays again what that one confirmed. If the keeper lives, nothing is lost by it."""
+        held = ((piece, stretch, who) for piece in self.pieces.values() for stretch, who in piece.held.items())
+        self._lay_again([(piece, stretch) for piece, stretch, who in held if who == keeper])
+
     def heed(self, low: int, high: int) -> None:
         """The lists of these keys are lost: lay again what was there."""
         key_of = self.keeper.key_of

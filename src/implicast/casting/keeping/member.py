@@ -90,11 +90,15 @@ class LivingMember(
         self.asking = Asking(address, host, self.keeper, self.found)
         self.hops = self.asking.hops
         self.mourning = Mourning(address, host, self.keeper, self.owner_of, self.layings.lay_all_again)
-        self.lacking = Lacking(address, host, self.chord, self.layings.heed, self.mourning.doubt)
+        self.lacking = Lacking(address, host, self.chord, self.layings.heed, self._mourn)
         self.keeper.joined = lambda: host.deliver(Joined())
         self.keeper.left_ring = lambda: host.deliver(Left())
         self.keeper.lacks, self.keeper.died = self.lacking.announce, self.lacking.announce_death
         self.inbox = Inbox(self)
+
+    def _mourn(self, who: Address) -> None:
+        self.layings.mourn(who)
+        self.mourning.doubt(who)
 
     # What a design says
 
