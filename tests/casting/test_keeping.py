@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from implicast.casting.designs import Plan, design
 from implicast.casting.keeping import lacking
 from implicast.casting.keeping.asking import Question
+from implicast.casting.keeping.laying import Layings
 from implicast.casting.keeping.messages import Lack, Returned, Row
 from implicast.casting.keeping.pieces import Piece, _without
 from implicast.casting.keeping.rows import REMEMBERED_US, KeptRows
