@@ -143,7 +143,7 @@ def test_who_crashes_is_dropped_by_all_and_casts_go_on() -> None:
 
 
 def test_with_the_quick_setting_a_crash_is_repaired_within_ten_seconds() -> None:
-    club = Club(watch_s=0.5, tries=3, look_s=0.5)
+    club = Club(**BFT.quick)
     club.run(10)
 
     club.world.crash(3)

@@ -73,6 +73,7 @@ class Founding:
             int(float(parameters["watch_s"]) * 1e6),
             int(float(parameters["turn_s"]) * 1e6),
             int(float(parameters["look_s"]) * 1e6),
+            int(parameters["asks"]),
             DetectorSettings(tries=int(parameters["tries"])),
         )
         graph = LivingGraph(address, host, self.k, self.vectors, trust, signer, upkeep)
@@ -200,11 +201,12 @@ DESIGNS = (
                       "it is there; 0: never", 0, 86_400, unit="s"),
             Parameter("alive", False, "lists watched and mended, steps confirmed and repeated, places joined by "
                       "messages; for networks and machines that fail"),
-            Parameter("watch_s", 6.0, "how often a peer looks for silent neighbours; alive only", 0.1, 3600, unit="s"),
-            Parameter("turn_s", 10.0, "how often a peer asks one entry for its lists; alive only", 0.1, 3600, unit="s"),
+            Parameter("watch_s", 7.0, "how often a peer looks for silent neighbours; alive only", 0.1, 3600, unit="s"),
+            Parameter("turn_s", 12.0, "how often a peer asks one entry for its lists; alive only", 0.1, 3600, unit="s"),
             Parameter("look_s", 5.0, "after somebody has gone, before others are asked who stands behind; alive only",
                       0.1, 3600, unit="s"),
             Parameter("tries", 4, "probes in vain before somebody is taken for silent; alive only", 2, 20),
+            Parameter("asks", 6, "questions in vain, a second apart, before somebody is silent; alive only", 2, 20),
             Parameter("window_s", 60.0, "how long after it was cast a message may still arrive", 1, 86_400, unit="s"),
         ),
         languages=("tags", "attributes"),
@@ -212,5 +214,11 @@ DESIGNS = (
         objections=objections,
         survives=frozenset({"joins", "leaves", "crashes", "loss", "partitions", "freezes"}),
         alive={"alive": True, "signatures": "stand-in"},
+        quick={"watch_s": 1.0, "tries": 2, "look_s": 0.5, "asks": 3},
+        patience=(
+            {"watch_s": 15.0, "turn_s": 30.0},
+            {"watch_s": 4.0, "look_s": 2.0},
+            {"watch_s": 2.0, "tries": 3, "look_s": 1.0, "asks": 4},
+        ),
     ),
 )  # fmt: skip

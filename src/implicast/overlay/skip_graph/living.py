@@ -6,43 +6,27 @@
   again, and comes back with its first word. Nobody is lost on the word of others.
 - *Accusing.* Who found somebody silent says so to its contacts, who look for themselves sooner than they would have.
   Only own evidence is passed on, and only while few have passed it on: a liar's accusation costs one probe each.
-- *Leaving.* One signed farewell for all places, repeated until confirmed; the leaver serves until then.
+- *Leaving.* One signed farewell for all places, repeated until confirmed (`leaving.py`).
 - *Turning.* One entry of one place is asked for its lists per turn: what slipped through all else is found.
 
 An address lives and dies as a whole, so it is watched as a whole, however many places it has.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from implicast.overlay.detector import Detector, Ping
-from implicast.overlay.skip_graph.graph import PATIENCE_US, SkipGraph, whoever
-from implicast.overlay.skip_graph.messages import (
-    ALL_GONE,
-    Accuse,
-    Accusing,
-    Announce,
-    Ask,
-    Claim,
-    Farewell,
-    Heard,
-    Insist,
-    Leaving,
-    Turn,
-    Watch,
-    claim,
-)
+from implicast.overlay.skip_graph.graph import whoever
+from implicast.overlay.skip_graph.leaving import LeavingGraph
+from implicast.overlay.skip_graph.messages import Accuse, Accusing, Announce, Ask, Turn, Watch
 from implicast.overlay.skip_graph.place import Place
 from implicast.overlay.skip_graph.upkeep import Lost, Upkeep
 from implicast.peer.contract import Address, Host, handles
 from implicast.peer.identity import Certificate, Trust
-from implicast.peer.pending import Pending
 from implicast.peer.signatures import Signer
 from implicast.space.vector import Vectors
 
 WATCHED = 2
 """Neighbours of the home place that are watched on each side: three must die at once for one to go unnoticed."""
-TRIES = 6
-"""Questions and farewells, a second apart, before the other is taken for silent."""
 WITNESSES = 1
 """Asked at each end of a list that became shorter."""
 ACCUSED_QUIET_US = 2_000_000
@@ -64,19 +48,18 @@ ACCUSED_MAX = 1_024
 """Addresses whose accusers are counted; beyond that accusations are ignored."""
 
 
-class LivingGraph(SkipGraph):
+class LivingGraph(LeavingGraph):
     """The places of one peer in a network where others crash, leave and fall silent."""
 
     __slots__ = (
-        "_accused", "_farewells", "_home", "_left_all", "_lost", "_tell", "_turn", "_upkeep", "detector", "gone",
-        "lonely",
+        "_accused", "_lost", "_tell", "_turn", "_upkeep", "detector", "gone", "lonely",
     )  # fmt: skip
 
     def __init__(
         self, address: Address, host: Host, k: int, vectors: Vectors, trust: Trust, signer: Signer, upkeep: Upkeep
     ) -> None:
         super().__init__(address, host, k, vectors, trust, signer)
-        self.tries, self.look_us = TRIES, upkeep.look_us
+        self.tries, self.look_us = upkeep.asks, upkeep.look_us
         self._upkeep = upkeep
         self.detector: Detector[Address] = Detector(address, host, upkeep.detector, self._lose)
         self.lonely: Callable[[bytes], None] = _ignore
@@ -87,11 +70,6 @@ class LivingGraph(SkipGraph):
         self._accused: dict[Address, set[Address]] = {}
         self._tell: list[Address] = []
         self._turn = 0
-        self._farewells: Pending[tuple[Address, bytes], tuple[Leaving | Farewell, int]] = Pending(
-            host, Insist(), PATIENCE_US
-        )
-        self._left_all: Callable[[], None] | None = None
-        self._home: Certificate | None = None
 
     def stand(self, certificate: Certificate, around: Sequence[Certificate]) -> None:
         """A place that is there already, with all who belong into its lists."""
@@ -268,104 +246,7 @@ class LivingGraph(SkipGraph):
         found.pop(self.address, None)
         return found
 
-    # --- leaving
-
-    def leave(self, left: Callable[[], None]) -> None:
-        """Say farewell for all places at once; `left` is called when everyone has confirmed or is silent."""
-        home = next(iter(self.places.values()), None)
-        told = dict.fromkeys(address for place in self.places.values() for address in place.acquaintances())
-        told.update(dict.fromkeys(self._lost))  # they may list us all the same
-        told.pop(self.address, None)
-        self._home = home.certificate if home is not None else None
-        self._left_all = left
-        if home is not None:
-            farewell = self._leaving(home.certificate)
-            for address in told:
-                self._insist(address, farewell, self.tries)
-        self._maybe_left()
-
-    def _leaving(self, home: Certificate) -> Leaving:
-        return Leaving(claim(self._signer, ALL_GONE, home, self.host.now_us))
-
-    def has_left(self, sender: Address) -> bool:
-        """Whether we have left. Who looks for us all the same is told so instead of being answered."""
-        if self._home is None or self.places:
-            return False
-        self.host.send(sender, self._leaving(self._home))
-        return True
-
-    @handles(Ask)
-    def on_ask(self, sender: Address, ask: Ask) -> None:
-        super().on_ask(sender, ask)
-        self._tell_late(sender)
-
-    @handles(Announce)
-    def on_announce(self, sender: Address, announce: Announce) -> None:
-        super().on_announce(sender, announce)
-        self._tell_late(sender)
-
-    def _tell_late(self, sender: Address) -> None:
-        """Who learns of us while we are leaving was not among those told: without this it would list us for ever."""
-        home = self._home if self._left_all is not None else None
-        if home is not None and (sender, home.key) not in self._farewells:
-            self._insist(sender, self._leaving(home), self.tries)
-
-    def _answer_for_nobody(self, sender: Address, ask: Ask) -> None:
-        super()._answer_for_nobody(sender, ask)
-        self.has_left(sender)
-
-    def _insist(self, address: Address, farewell: Leaving | Farewell, tries: int) -> None:
-        self._farewells.ask((address, farewell.claim.certificate.key), (farewell, tries))
-        self.host.send(address, farewell)
-
-    def _say_farewell(self, address: Address, farewell: Farewell) -> None:
-        self._insist(address, farewell, self.tries)
-
-    def _maybe_left(self) -> None:
-        if self._left_all is not None and not self._farewells:
-            left, self._left_all = self._left_all, None
-            self._keep_farewells()
-            left()
-
-    def _keep_farewells(self) -> None:
-        for key in list(self.places):
-            self._remember_left(self.places.pop(key))
-
-    @handles(Insist)
-    def on_insist(self, alarm: Insist) -> None:
-        for (address, _), (farewell, left) in self._farewells.due():
-            if left > 1:
-                self._insist(address, farewell, left - 1)
-        self._maybe_left()
-
-    @handles(Heard)
-    def on_heard(self, sender: Address, heard: Heard) -> None:
-        if self._farewells.answer((sender, heard.claimant)) is not None:
-            self._maybe_left()
-        else:
-            super().on_heard(sender, heard)
-
-    @handles(Farewell)
-    def on_farewell(self, sender: Address, farewell: Farewell) -> None:
-        leaver = farewell.claim.certificate
-        if not self.belief.has_left(leaver):
-            super().on_farewell(sender, farewell)
-        if self.belief.has_left(leaver) and sender != self.address:
-            self.host.send(sender, Heard(leaver.key))
-
-    @handles(Leaving)
-    def on_leaving(self, sender: Address, leaving: Leaving) -> None:
-        """Only the leaver's own signature takes its places away, all at once."""
-        leaver = leaving.claim.certificate
-        if not self.belief.has_left(leaver):
-            if not self._credible_leaving(leaving.claim):
-                return
-            self.belief.departed_with_all(leaving.claim)
-            self._forget(leaver)
-        self.host.send(sender, Heard(leaver.key))
-
-    def _credible_leaving(self, said: Claim) -> bool:
-        return self.belief.credible(ALL_GONE, said)
+    # --- those who leave
 
     def _forget(self, leaver: Certificate) -> None:
         self.detector.say_gone(leaver.address)
@@ -374,6 +255,9 @@ class LivingGraph(SkipGraph):
         self._take_out(leaver.address, {node.key: node for node in known if node.public == leaver.public})
         self._pass_on(leaver.address)
         self.gone(leaver.address)
+
+    def _elsewhere(self) -> Iterable[Address]:
+        return self._lost  # they may list us all the same
 
     # --- joining, and looking from outside
 

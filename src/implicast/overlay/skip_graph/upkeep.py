@@ -10,10 +10,12 @@ from implicast.peer.identity import Certificate
 class Upkeep:
     """How eagerly one watches: what repair costs in time, and what it saves in messages."""
 
-    watch_us: int = 6_000_000
-    turn_us: int = 10_000_000
+    watch_us: int = 7_000_000
+    turn_us: int = 12_000_000
     look_us: int = 5_000_000
     """Before one looks for others in the stead of the lost: by then most witnesses have found out for themselves."""
+    asks: int = 6
+    """Questions and farewells, a second apart, before the other is taken for silent."""
     detector: DetectorSettings = field(default_factory=DetectorSettings)
 
 
