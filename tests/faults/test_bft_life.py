@@ -187,6 +187,29 @@ def test_a_newcomer_joins_registers_hears_and_leaves_without_a_trace() -> None:
     assert club.objections() == []
 
 
+def lists_a_leaver_learned_of_late(club: Club) -> bool:
+    """Whether a newcomer that 3 did not tell at first lists it when it has left. A dead peer keeps 3 waiting."""
+    club.world.crash(7)
+    newcomer = BFT.newcomer(club.plan, 13)
+    club.world.place(13, newcomer)
+    club.at(0, LEAVE, club.member(3).leave)
+    club.at(0.5, JOIN, lambda: newcomer.join((3,)))
+    while not club.heard(Left):
+        club.run(0.25)
+    places = club.member(13).graph.places.values()
+    return any(node.address == 3 for place in places for node in place.table.contacts())
+
+
+def test_who_learns_of_a_leaver_while_it_leaves_is_told() -> None:
+    assert not lists_a_leaver_learned_of_late(Club())
+
+
+def test_the_mistake_of_telling_only_those_known_at_first_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LivingGraph, "_tell_late", lambda self, sender: None)
+
+    assert lists_a_leaver_learned_of_late(Club())
+
+
 def test_a_newcomer_whose_introducers_are_dead_asks_the_authority_for_others() -> None:
     club = Club()
     for address in range(1, 6):

@@ -60,6 +60,7 @@ def test_points_of_patience_are_those_that_a_design_names():
 def test_the_settings_that_a_design_names_are_known_to_it(name):
     each = design(name)
 
+    assert each.quick, "every design that survives change has a quick setting"
     for settings in (each.quick, *each.patience):
         each.settle({**each.alive, **settings})
 
