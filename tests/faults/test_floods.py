@@ -25,7 +25,7 @@ from implicast.world.journal import CHUNK_ROWS, UPKEEP, Journal
 from implicast.world.run import Run, silent
 from implicast.world.scenario import Scenario
 
-ALIVE = [name for name, each in designs().items() if each.survives and name != "bft"]  # its own: test_bft_life.py
+ALIVE = [name for name, each in designs().items() if each.survives]
 FLAT = 1.1
 """How much more peers may hold in the second half than in the first: descriptions come and go, so it wavers."""
 MOMENTS = (0.25, 0.5, 0.75, 0.98)
