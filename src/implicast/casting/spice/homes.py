@@ -63,8 +63,12 @@ def roots_of(address: int, level: int, dimensions: int) -> list[int]:
     return [head << shift | tail for head in range(1 << level * dimensions)]
 
 
+@lru_cache(TAGS_REMEMBERED)
 def nearest_root(address: int, level: int, centre: Place) -> int:
-    """The root of a level that is nearest to a centre (in half units). Each dimension can be decided by itself."""
+    """The root of a level that is nearest to a centre (in half units). Each dimension can be decided by itself.
+
+    Remembered: every peer on the way of a cast asks again (20 us to find, 0.2 us to remember).
+    """
     dimensions = len(centre)
     step = side(dimensions) >> level
     at = []

@@ -6,6 +6,7 @@ who was found has confirmed, or was silent through all patience.
 """
 
 from collections import deque
+from functools import lru_cache
 
 import msgspec
 
@@ -36,8 +37,16 @@ TELLING_MAX = 65_536
 """Notifications that await confirmation at one peer; further ones are sent once and not waited for."""
 SILENT_MAX = 4_096
 """Consumers that did not answer lately, remembered; the one noted first is forgiven first."""
+CENTRES_REMEMBERED = 1 << 14
 WAITING_MAX = 4_096
 """Casts of ours that wait until earlier ones have ended; further ones are refused."""
+
+
+@lru_cache(CENTRES_REMEMBERED)
+def centre_of(tract: Tract, dimensions: int) -> Place:
+    """The middle of the largest aligned piece of a tract, in half units; the same few are asked for at every cast."""
+    low, high = box(*min(prefixes(tract), key=lambda piece: piece[1]), dimensions)
+    return tuple(one + other for one, other in zip(low, high, strict=True))
 
 
 class Telling:
@@ -129,11 +138,8 @@ class Casting(Walking):
 
     def _centre(self) -> Place | None:
         """The middle of our largest piece, in half units."""
-        pieces = list(prefixes(self.surface.tract))
-        if not pieces:
-            return None
-        low, high = box(*min(pieces, key=lambda piece: piece[1]), self.settings.dimensions)
-        return tuple(one + other for one, other in zip(low, high, strict=True))
+        tract = self.surface.tract
+        return centre_of(tract, self.settings.dimensions) if tract else None
 
     def is_ready(self, tag: str, root: int) -> bool:
         """May casts stop at this root of ours?"""

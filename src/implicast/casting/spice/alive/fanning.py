@@ -61,6 +61,9 @@ class Fanning(Gathering):
             super().take_store(store, entries)
             return
         goal = self.header(store.tag).goal
+        if not goal and all(self._is_renewal(store, entry) for entry in entries):
+            super().take_store(store, entries)  # heirs have it and there are no replicas: nothing is waited for
+            return
         fan = Fan(store.tag, entries, self.roots_at(store.tag, goal), self.host.now_us + WAIT_LONGEST_US)
         fan.answer, fan.goal = (store.reply, store.token, store.notch), goal
         token = self._begin(fan)
@@ -69,6 +72,12 @@ class Fanning(Gathering):
         self.take(store.tag, store.root, 0, entries, (self.address, token, 0))
         if not goal and token in self._fans:  # a renewal where nothing is replicated was confirmed by now
             self._send_copies(token)
+
+    def _is_renewal(self, store: StoreAt, entry: Entry) -> bool:
+        registry = self.registries.get((store.tag, store.root, 0))
+        held = registry.records.get(entry.consumer) if registry is not None else None
+        known = held is not None and held.safe and held.entry.version >= entry.version
+        return known and registry is not None and not registry.closed
 
     def _begin(self, fan: Fan) -> int:
         token = self.token()
