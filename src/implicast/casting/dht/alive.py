@@ -4,6 +4,8 @@ A list holds who has the tag; in `dht` with all its tags. The publisher fetches,
 what is new is that everything is confirmed and repeated, and that lists outlive their keepers.
 """
 
+from functools import lru_cache
+
 import msgspec
 
 from implicast.casting.designs import Plan
@@ -17,7 +19,9 @@ TAGS = "t"
 REFERENCE = msgspec.msgpack.encode(None)
 """What is packed in the naive design: nothing but that it is there."""
 
-_tags = msgspec.msgpack.Decoder(frozenset[str])
+DECODED_MAX = 4096
+"""Lists of tags that are remembered as decoded: those of busy tags come again and again."""
+_tags = lru_cache(DECODED_MAX)(msgspec.msgpack.Decoder(frozenset[str]).decode)
 
 Holders = dict[str, dict[Address, frozenset[str]]]
 """Per tag that was asked for: who has it, with all its tags (none in the naive design)."""
@@ -60,7 +64,7 @@ class LivingDht(LivingMember):
         self.tell_all(cast, target, payload, sorted(consumers, key=repr))
 
     def _tags(self, packed: bytes) -> frozenset[str]:
-        return frozenset() if self.naive else _tags.decode(packed)
+        return frozenset() if self.naive else _tags(packed)
 
 
 def intersected(term: Term, holders: Holders) -> set[Address]:

@@ -32,7 +32,7 @@ def living_trouble(population: Sequence[Peer]) -> list[str]:
 
 
 class Sight:
-    """What belongs where on one ring, and since which state of its keepers each place is in order."""
+    """What belongs where on one ring, and how often its keepers had lost something when a place was last in order."""
 
     __slots__ = ("_laid", "expected", "in_order", "keepers", "keys")
 
@@ -56,6 +56,11 @@ class Sight:
             before, now = self._laid[index], member.layings.laid()
             if now is not before:
                 self._laid[index] = now
+                if not before:
+                    for key, mark in now:
+                        self.expected[bisect_left(self.keys, key)].append(mark)
+                    self.in_order = {}
+                    continue
                 known, wanted = set(before), set(now)
                 for key, mark in before:
                     if (key, mark) not in wanted:
@@ -63,6 +68,18 @@ class Sight:
                 for key, mark in now:
                     if (key, mark) not in known:
                         self._at(key).append(mark)
+
+    def resemble(self, former: "Sight") -> None:
+        """Places that have the same keepers and entries as on the ring before are in order if they were."""
+        before = {key: at for at, key in enumerate(former.keys)}
+        for at, key in enumerate(self.keys):
+            old = before.get(key, -1)
+            if (
+                old in former.in_order
+                and former.keepers[old] == self.keepers[at]
+                and sorted(former.expected[old]) == sorted(self.expected[at])
+            ):
+                self.in_order[at] = former.in_order[old]
 
     def _at(self, key: int) -> list[int]:
         """What belongs to the place of a key, to be changed."""
@@ -74,14 +91,14 @@ class Sight:
         """Marks of entries that are not at all their places."""
         found: set[int] = set()
         for at, (marks, keepers) in enumerate(zip(self.expected, self.keepers, strict=True)):
-            state = [member.keeper.rows.changes for member in keepers]
-            if self.in_order.get(at) == state:
+            losses = [member.keeper.rows.losses for member in keepers]
+            if self.in_order.get(at) == losses:
                 continue
             here = [mark for member in keepers for mark in _not_in(member.keeper.rows.marks, marks)]
             if here:
                 found.update(here)
             else:
-                self.in_order[at] = state
+                self.in_order[at] = losses
         return found
 
     def described(self, missing: set[int], ring: Sequence[LivingMember]) -> list[str]:
@@ -104,10 +121,12 @@ def _misplaced(ring: Sequence[LivingMember]) -> list[str]:
     """Entries that are confirmed and not where they belong. The last sight of a ring is left with its first member."""
     if not ring:
         return []
-    sight: Any = ring[0].keeper.sight
-    if sight is None or not sight.shows(ring):
-        sight = ring[0].keeper.sight = Sight(ring)
+    former: Any = ring[0].keeper.sight
+    sight = former if former is not None and former.shows(ring) else Sight(ring)
     sight.update(ring)
+    if former is not None and sight is not former:
+        sight.resemble(former)
+    ring[0].keeper.sight = sight
     missing = sight.missing()
     return sight.described(missing, ring) if missing else []
 

@@ -44,7 +44,8 @@ class KeptRows:
     """Lists of rows by slot, in order of their keys."""
 
     __slots__ = (
-        "_due_us", "_keys", "_places", "_slots", "_summaries", "changes", "count", "marks", "owned", "owner_of",
+        "_due_us", "_keys", "_places", "_slots", "_summaries", "changes", "count", "losses", "marks", "owned",
+        "owner_of",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -60,7 +61,7 @@ class KeptRows:
         self.owner_of: Callable[[Row], Address] = lambda row: row.name
         self.owned: dict[Address | None, int] = {}
         """Of whom entries are in force here, and how many."""
-        self.count = self.changes = 0
+        self.count = self.changes = self.losses = 0
         self._due_us = 0
         """Nothing is over before this."""
 
@@ -110,6 +111,7 @@ class KeptRows:
 
     def _uncount(self, entry: Entry) -> None:
         if entry.row.packed:
+            self.losses += 1
             self.marks.discard(entry.mark)
             self.owned[entry.owner] -= 1
             if not self.owned[entry.owner]:
@@ -184,3 +186,4 @@ class KeptRows:
         self._slots, self._places, self._keys, self.count = {}, {}, [], 0
         self._summaries, self.marks, self.owned = {}, set(), {}
         self.changes += 1
+        self.losses += 1

@@ -7,6 +7,7 @@ whole, and only what it no longer admits is taken out.
 """
 
 from collections import deque
+from functools import lru_cache
 
 import msgspec
 
@@ -23,7 +24,9 @@ from implicast.peer.contract import Address, CastId, handles
 from implicast.peer.events import Notice, Refused
 from implicast.peer.subscriber import Subscribed, Subscriber, Unsubscribed
 
-_profile = msgspec.msgpack.Decoder(tuple[int, Description])
+DECODED_MAX = 4096
+"""Descriptions that are remembered as decoded: those in busy lists come again and again."""
+_profile = lru_cache(DECODED_MAX)(msgspec.msgpack.Decoder(tuple[int, Description]).decode)
 _address = msgspec.msgpack.Decoder(Address)
 
 
@@ -101,7 +104,7 @@ class LivingPubSub(LivingMember, Subscriber):
         newest: dict[Address, tuple[int, Description]] = {}
         for piece in range(len(question.ranges)):
             for owner, packed in question.found(piece):
-                profile = _profile.decode(packed)
+                profile = _profile(packed)
                 if owner not in newest or newest[owner][0] < profile[0]:
                     newest[owner] = profile
         selected = sorted((owner for owner, (_, one) in newest.items() if told.selects(one)), key=repr)
