@@ -4,6 +4,7 @@ import pytest
 
 from implicast.casting.designs import Plan, design
 from implicast.casting.inbox import WINDOW
+from implicast.casting.spice.alive.fanning import Fanning
 from implicast.casting.spice.alive.items import Header, RootState
 from implicast.casting.spice.alive.messages import AskVeto, CastTo, Entry, StoreAt, StoredAt, Taken
 from implicast.casting.spice.alive.objections import record_objections
@@ -372,6 +373,33 @@ def test_a_busy_tag_is_replicated_and_an_idle_one_is_not_any_more():
     town.run(120)
     assert leader.header("jazz")[1:] == (0, 0, True)
     assert not any(town.owner(root).is_ready("jazz", root) for root in roots)
+
+
+def test_renewals_reach_all_roots_together_and_in_time():
+    town = Town(frequency_limit=0.01, rate_s=4.0, deepest_level=1, storage_limit=32, lease_s=30.0)
+    for address in range(8):
+        town.register(address, "jazz")
+    town.run(3)
+    for number in range(40):
+        town.cast(number % 12, "jazz")
+        town.run(0.5)
+    assert town.owner(address_of("jazz")).header("jazz")[1:] == (1, 1, True)
+    said = []
+    begin = Fanning._begin
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Fanning, "_begin", lambda self, fan: said.append(len(fan.left)) or begin(self, fan))
+        for number in range(45):  # three leases
+            town.cast(number % 12, "jazz")
+            town.run(2)
+            assert not list(record_objections(town.peers)), "nobody runs out anywhere"
+
+    assert town.owner(address_of("jazz")).header("jazz")[1:] == (1, 1, True)
+    assert len(said) < 8 * 9 / 2, "less than half of the 72 renewals one by one"
+    assert max(said) > 2
+    town.world.crash(3)
+    town.run(50)
+    left = [peer for peer in town.peers if peer.address != 3]
+    assert not any(3 in each.records for peer in left for each in peer.registries.values()), "a lease, and it is gone"
 
 
 def test_a_root_in_use_objects_to_a_lower_level(monkeypatch):

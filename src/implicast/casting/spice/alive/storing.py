@@ -82,12 +82,15 @@ class Storing(Keeper):
     def take(self, tag: str, root: int, notch: int, entries: Sequence[Entry], answer: Answer) -> None:
         """Keep entries here, or pass them up, from this notch on."""
         rising: dict[int, list[Entry]] = {}
+        safe: dict[int, list[tuple[Address, int, int]]] = {}
         for entry in entries:
             top, here = self.climb(tag, root, notch, entry.spot)
-            if here:
-                self._keep((tag, root, top), entry, answer)
-            else:
+            if not here:
                 rising.setdefault(top, []).append(entry)
+            elif (held := self._keep((tag, root, top), entry, answer)).safe:
+                safe.setdefault(top, []).append((entry.consumer, held.entry.version, top))
+        for top, kept in safe.items():
+            self.confirm(answer, (tag, root, top), kept)
         for top, going in rising.items():
             for start in range(0, len(going), TOGETHER_MAX):
                 self._pass_up(Passing(tag, root, top, answer, going[start : start + TOGETHER_MAX]))
@@ -128,17 +131,17 @@ class Storing(Keeper):
 
     # --- keeping
 
-    def _keep(self, key: Key, entry: Entry, answer: Answer) -> None:
+    def _keep(self, key: Key, entry: Entry, answer: Answer) -> Held:
+        """Keep an entry; if heirs do not have it yet, it is confirmed when they have."""
         registry = self.registry(key)
         held = registry.keep(entry, self.host.now_us, self.settings.lease_us)
         self.kept(key, registry, held)
-        if held.safe:
-            self.confirm(answer, key, [(entry.consumer, held.entry.version, key[2])])
-        else:
+        if not held.safe:
             if not self._fresh:
                 self.host.after(COLLECT_US, Flush())
             if len(self._fresh) < FRESH_MAX:
                 self._fresh.append((key, entry.consumer, held.entry.version, answer))
+        return held
 
     def kept(self, key: Key, registry: Registry, held: Held) -> None:
         """A record has come: is the registry too full, is a walk above to be shown it? (further down the line)"""
