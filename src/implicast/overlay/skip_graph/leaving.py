@@ -25,6 +25,9 @@ from implicast.peer.pending import Pending
 from implicast.peer.signatures import Signer
 from implicast.space.vector import Vectors
 
+AFTERWARDS = 30
+"""Who was silent may have slept or been cut off: so many further farewells, as long as the leaver is still there."""
+
 
 class LeavingGraph(SkipGraph):
     """The places of one peer that says farewell, and hears that others do."""
@@ -99,10 +102,13 @@ class LeavingGraph(SkipGraph):
         self._insist(address, farewell, self.tries)
 
     def _maybe_left(self) -> None:
-        if self._left_all is not None and not self._farewells:
+        if self._left_all is not None and not self._awaits_confirmation():
             left, self._left_all = self._left_all, None
             self._keep_farewells()
             left()
+
+    def _awaits_confirmation(self) -> bool:
+        return any(self._farewells.get(each)[1] > 0 for each in self._farewells.awaited())  # type: ignore[index]
 
     def _keep_farewells(self) -> None:
         for key in list(self.places):
@@ -111,9 +117,13 @@ class LeavingGraph(SkipGraph):
     @handles(Insist)
     def on_insist(self, alarm: Insist) -> None:
         for (address, _), (farewell, left) in self._farewells.due():
-            if left > 1:
-                self._insist(address, farewell, left - 1)
+            if left > -AFTERWARDS:
+                self._insist(address, self._signed_anew(farewell), left - 1)
         self._maybe_left()
+
+    def _signed_anew(self, farewell: Leaving | Farewell) -> Leaving | Farewell:
+        certificate = farewell.claim.certificate
+        return self._leaving(certificate) if isinstance(farewell, Leaving) else self._farewell(certificate)
 
     @handles(Heard)
     def on_heard(self, sender: Address, heard: Heard) -> None:

@@ -40,6 +40,12 @@ CALL_CAP_US = 10_000_000
 """The lost are called after this time, then at doubling intervals up to that."""
 LOST_US = 180_000_000
 """After so long the lost are forgotten: they have to join again."""
+SLEPT_US = 2_000_000
+"""Who is woken so much too late has slept, and may have missed what was said."""
+CATCH_UP_US = 10_000_000
+"""How often one looks at everything anew at most: others may say for ever that they had lost us."""
+REFOUND_US = 30_000_000
+"""Whom we had lost too is asked anyway."""
 LOST_MAX = 1_024
 """Addresses that are kept aside; the first lost are forgotten first."""
 LOST_PLACES_MAX = 256
@@ -52,7 +58,8 @@ class LivingGraph(LeavingGraph):
     """The places of one peer in a network where others crash, leave and fall silent."""
 
     __slots__ = (
-        "_accused", "_lost", "_tell", "_turn", "_upkeep", "detector", "gone", "lonely",
+        "_accused", "_caught_up_us", "_found_us", "_lost", "_tell", "_turn", "_upkeep", "_watch_us", "detector", "gone",
+        "lonely",
     )  # fmt: skip
 
     def __init__(
@@ -69,6 +76,8 @@ class LivingGraph(LeavingGraph):
         self._lost: dict[Address, Lost] = {}
         self._accused: dict[Address, set[Address]] = {}
         self._tell: list[Address] = []
+        self._found_us: dict[Address, int] = {}  # who was lost and spoke again, and when
+        self._caught_up_us = self._watch_us = host.now_us
         self._turn = 0
 
     def stand(self, certificate: Certificate, around: Sequence[Certificate]) -> None:
@@ -97,7 +106,11 @@ class LivingGraph(LeavingGraph):
 
     @handles(Watch)
     def on_watch(self, alarm: Watch) -> None:
-        self.host.after(self._upkeep.watch_us, alarm)
+        now_us, watch_us = self.host.now_us, self._upkeep.watch_us
+        self.host.after(watch_us, alarm)
+        if now_us - self._watch_us > watch_us + SLEPT_US:
+            self._catch_up()
+        self._watch_us = now_us
         for address in self._watched():
             self.detector.check(address, self._upkeep.watch_us)
         self._call_the_lost()
@@ -186,11 +199,27 @@ class LivingGraph(LeavingGraph):
         """It spoke: back into the lists where it belongs. It is asked, as it may know of others and not of us."""
         lost = self._lost.pop(address)
         self._accused.pop(address, None)
+        self._found_us.pop(address, None)
+        self._found_us[address] = self.host.now_us
+        if len(self._found_us) > LOST_MAX:
+            del self._found_us[next(iter(self._found_us))]
+        self.host.send(address, Accuse((address,)))
         nodes = [node for node in lost.nodes.values() if self.belief.sound(node)]
         for place in list(self.places.values()):
             place.unask(lost.nodes)
             place.learn(nodes)
             self._go_on(place)
+
+    def _catch_up(self) -> None:
+        """We slept, or were out of reach for somebody: who has gone and who has come meanwhile?"""
+        if self.host.now_us - self._caught_up_us < CATCH_UP_US or not self.places:
+            return
+        self._caught_up_us = self.host.now_us
+        for address in self._contact_addresses():
+            self.watch(address)
+        for place in self.places.values():
+            place.mistrust()
+            self._look_later(place)
 
     def _call_the_lost(self) -> None:
         now_us = self.host.now_us
@@ -228,6 +257,8 @@ class LivingGraph(LeavingGraph):
     @handles(Accuse)
     def on_accuse(self, sender: Address, accuse: Accuse) -> None:
         """Look for oneself. The accuser is not believed."""
+        if self.address in accuse.addresses and self._found_us.get(sender, -REFOUND_US) < self.host.now_us - REFOUND_US:
+            self._catch_up()
         for address in accuse.addresses:
             if address == self.address or (address not in self._accused and len(self._accused) >= ACCUSED_MAX):
                 continue

@@ -136,7 +136,9 @@ class Place:
         said = answer(self._wide, self.vectors, self.k, about, level)
         if not self._stale:
             return said
-        known = {node.key: node for node in (*said, *self.news.values()) if node.key in self.known}
+        common, vector = self.vectors.common, self.certificate.vector
+        news = [node for node in self.news.values() if common(vector, node.vector) >= level]
+        known = {node.key: node for node in (*said, *news) if node.key in self.known}
         known.pop(about.key, None)
         return (self.certificate, *known.values())
 
@@ -202,6 +204,12 @@ class Place:
                         self.short.setdefault((number, is_left), level.nodes[0 if is_left else -1].key)
         return bool(self.short)
 
+    def mistrust(self) -> None:
+        """This place was out of reach: look beyond all lists, as others may have come meanwhile."""
+        for number, level in enumerate(self.wide.levels):
+            self.short.setdefault((number, True), level.nodes[0].key)
+            self.short.setdefault((number, False), level.nodes[-1].key)
+
     def look(self) -> None:
         """Ask those at the ends of the shortened lists, and then only those newly found."""
         short, self.short = self.short, {}
@@ -209,9 +217,12 @@ class Place:
         first: dict[bytes, tuple[Certificate, int]] = {}
         for side, end in short.items():
             for node, level in self._at_end(side, end):
+                if node.key in self.waiting:  # it is being asked something else: next time
+                    self.short[side] = end
+                    continue
                 held = first.get(node.key)
                 first[node.key] = (node, level if held is None or held[1] == level else EVERY)
-        self._seek([each for each in first.values() if each[0].key not in self.waiting])
+        self._seek(first.values())
 
     def _at_end(self, side: Side, end: bytes) -> list[tuple[Certificate, int]]:
         """The outermost known on a side of a level up to where it is sure, to be asked for their list of it."""
@@ -308,7 +319,7 @@ def answer(
     """
     levels = range(min(vectors.common(table.owner.vector, about.vector) + 1, len(table.levels)))
     if level != EVERY:  # who looks beyond the end of one list wants to know of nothing else
-        levels = levels[level : level + 1] if level in levels else levels[:0]
+        levels = levels[level : level + 1] if level in levels else levels[-1:]
         return _but(about, table.named(levels.start, levels.stop))
     listed, everyone = table.named(0, levels.stop), table.everyone
     at = bisect_left(everyone, about.key, key=_by_key)
