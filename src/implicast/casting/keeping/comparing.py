@@ -193,8 +193,8 @@ class Comparing(Part, Tenant):
             for entry in self.rows.within(low, high):
                 if not self.chord.owns(entry.row.key):
                     entry.heard_us = now_us
-        joins = high == self.floor_key or up_to(self.floor_key, high, self._own)
-        if self.is_ready and joins and self._is_further(low, self.floor_key):
+        is_more = self.is_ready and self._is_further(low, self.floor_key)
+        if is_more and (high == self.floor_key or up_to(self.floor_key, high, self._own)):
             self.floor_key = low
 
     def _send_rows(self, to: Ref, kind: int, low: int, high: int) -> None:

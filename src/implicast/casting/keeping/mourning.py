@@ -15,11 +15,12 @@ from implicast.peer.contract import Address, Host, Part, handles
 ASK_US = 5_000_000
 ASKS_MAX = 8
 """Questions to one who is said to be dead, over 30 s at least: longer than links are cut and peers stand still."""
-RECALLS_MAX = 24
-"""Further rounds for one that was forgotten, over two minutes: what a long partition parted finds itself again.
-Whoever answers for the place of one of its entries asks, those who had copies do not: a third of the messages."""
-RECALL_EVERY = 4
-"""After the first two, questions are left out but for every so manyth: those who ask are many, and one is enough."""
+RECALLS_MAX = 16
+"""Further questions to one that was forgotten, over two minutes: what a long partition parted finds itself again.
+At first all ask who do not take its entries back, then those who answer for their places: many are left, and one is
+enough."""
+RECALL_US = 8_000_000
+"""Between two such questions, in the end: from one round of doubts to the next but one."""
 ROUSED_US = 15_000_000
 """Between two times that the own entries are laid again for such a cause."""
 ABSENT_US = 30_000_000
@@ -44,8 +45,8 @@ class Mourning(Part):
         self.keeper, self.owner_of, self.lay_again = keeper, owner_of, lay_again
         self._roused_us = -ROUSED_US
         self._doubted: dict[Address, int] = {}
-        self._forgotten: dict[Address, tuple[int, tuple[int, ...]]] = {}
-        """How often it is still asked, and where its entries were."""
+        self._forgotten: dict[Address, tuple[int, int, tuple[int, ...]]] = {}
+        """When it is asked next, how often it was, and where its entries were."""
         self.absent: dict[Address, int] = {}
         """Who is taken for dead, and until when nothing of it is taken."""
         self._armed = False
@@ -103,15 +104,14 @@ class Mourning(Part):
 
     def _recall(self) -> None:
         """Ask those who were forgotten, but those that were asked often enough."""
-        owns = self.keeper.chord.owns
-        for who, (left, keys) in list(self._forgotten.items()):
-            if left:
-                self._forgotten[who] = left - 1, keys
-                is_turn = left > RECALLS_MAX - 2 or left % RECALL_EVERY == 0
-                if is_turn and any(owns(key) for key in keys):
-                    self.host.send(who, Still())
-            else:
+        owns, now_us = self.keeper.chord.owns, self.host.now_us
+        for who, (due_us, asked, keys) in list(self._forgotten.items()):
+            if asked == RECALLS_MAX:
                 del self._forgotten[who]
+            elif due_us <= now_us:
+                self._forgotten[who] = now_us + min(RECALL_US, ASK_US << asked), asked + 1, keys
+                if who in self.absent or any(owns(key) for key in keys):
+                    self.host.send(who, Still())
 
     def _forget(self, who: Address) -> None:
         self.absent[who] = self.host.now_us + ABSENT_US
@@ -119,6 +119,6 @@ class Mourning(Part):
             del self.absent[next(iter(self.absent))]
         theirs = [entry.row for entry in self.keeper.rows.entries() if entry.owner == who]
         self.keeper.rows.drop(theirs)
-        self._forgotten[who] = RECALLS_MAX, tuple(dict.fromkeys(row.key for row in theirs))
+        self._forgotten[who] = self.host.now_us, 0, tuple(dict.fromkeys(row.key for row in theirs))
         if len(self._forgotten) > ABSENT_MAX:
             del self._forgotten[next(iter(self._forgotten))]

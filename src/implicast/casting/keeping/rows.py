@@ -8,6 +8,7 @@ removal is remembered for longer than freezes and partitions last.
 from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
 
 from implicast.casting.keeping.messages import Name, Row, Slot
@@ -20,6 +21,8 @@ ROWS_MAX = 1_000_000
 SUM_MASK = (1 << 64) - 1
 SUMMARIES_MAX = 12
 """Ranges whose sums are remembered."""
+MARKS_MAX = 65_536
+"""Marks that are remembered: an entry has the same at its owner, its keeper and all who have copies."""
 REMEMBERED_US = 25_000_000
 """A removal is remembered for so long after it was last spoken of: longer than the freezes and partitions from which an
 old copy may come back. One that comes later is told of casts in vain, and forgotten after a lease."""
@@ -35,6 +38,7 @@ class Entry:
     owner: Address | None
 
 
+@lru_cache(MARKS_MAX)
 def mark_of(slot: Slot, name: Name, stamp: int, in_force: bool) -> int:
     """A digest of one word about an entry."""
     return digest_bits(64, *slot, name, stamp, in_force)
