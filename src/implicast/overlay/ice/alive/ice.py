@@ -36,6 +36,7 @@ class LivingIce(Seizing):
         self._notice_sleep(now_us - self.ticked_us)
         self.ticked_us = now_us
         if now_us < self.quiet_us and self._is_calm_still():
+            self._forget_now_and_then(now_us)
             # Two ticks of three end here, at a quarter of the price.
             self.host.after(self.life.tick_us * (1 if self.missed else CALM_TICKS), tick)
             return
@@ -45,9 +46,7 @@ class LivingIce(Seizing):
         self.choose_heirs()
         self.watch(troubled)
         self._attend()
-        if now_us - self._forgot_us > FORGET_TICKS * self.life.tick_us:
-            self._forgot_us = now_us
-            self._forget()
+        self._forget_now_and_then(now_us)
         if not self.left:
             calm = not (troubled or self._busy())
             self._calm_heirs, self._calm_version = self.heirs, self.version if calm else -1
@@ -57,8 +56,7 @@ class LivingIce(Seizing):
         """Has nothing come up since a tick that had nothing to see to?"""
         if self.version != self._calm_version or self.heirs is not self._calm_heirs or self.status:
             return False
-        busy = self.gift is not None or self.receipt is not None or self.leaving or self.parked
-        return not busy and self.host.now_us - self._forgot_us <= FORGET_TICKS * self.life.tick_us
+        return not (self.gift is not None or self.receipt is not None or self.leaving or self.parked)
 
     def _busy(self) -> bool:
         """Is there anything that should not wait?"""
@@ -83,6 +81,11 @@ class LivingIce(Seizing):
     def _notice_sleep(self, since_us: int) -> None:
         if since_us > LATE * self.life.tick_us + self.life.rto_us // 2:
             self.wake_late(since_us)
+
+    def _forget_now_and_then(self, now_us: int) -> None:
+        if now_us - self._forgot_us > FORGET_TICKS * self.life.tick_us:
+            self._forgot_us = now_us
+            self._forget()
 
     def _forget(self) -> None:
         self.expire_receipt()
