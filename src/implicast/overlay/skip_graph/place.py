@@ -166,9 +166,9 @@ class Place:
         Beyond its end as it is now: newcomers from further out may come before one looks and hide the gap.
         """
         for number, level in enumerate(self.wide.levels):
-            if not level.full:  # who knows a whole ring misses nobody when it becomes smaller
-                for is_left in {index < level.own: None for index, node in enumerate(level.nodes) if node.key in gone}:
-                    self._shorten((number, is_left), level, gone)
+            if any(node.key in gone for node in level.nodes) and not self._is_whole(number, level):
+                self._shorten((number, True), (*level.nodes[: level.own][::-1], *level.nodes[: level.own : -1]), gone)
+                self._shorten((number, False), (*level.nodes[level.own + 1 :], *level.nodes[: level.own]), gone)
         for key in gone:
             self.known.pop(key, None)
         self.unask(gone)
@@ -180,13 +180,29 @@ class Place:
             self.queue.pop(key, None)
             self.asked.pop(key, None)
 
-    def _shorten(self, side: Side, level: Level[Certificate], gone: Collection[bytes]) -> None:
-        """Most lists hold more of one class than they must: only one that then lacks somebody is short."""
-        nodes = level.nodes[: level.own] if side[1] else level.nodes[level.own + 1 :]
+    def _is_whole(self, number: int, level: Level[Certificate]) -> bool:
+        """Whether all of a ring is known: then nobody is missed when it becomes smaller.
+
+        While others are sought, a ring may seem to be all there is because so few are left.
+        """
+        sought = self.searching or (number, True) in self.short or (number, False) in self.short
+        return level.full and not sought
+
+    def _shorten(self, side: Side, path: Sequence[Certificate], gone: Collection[bytes]) -> None:
+        """Most lists hold more of one class than they must: only one that then lacks somebody is short.
+
+        `path` leads away from us; the list goes as far as every class has enough members.
+        """
         digit, number = self.vectors.digit, side[0]
-        classes = [digit(node.vector, number) for node in nodes if node.key not in gone]
-        if any(classes.count(each) < self.k - 1 for each in range(self.vectors.alpha)):
-            self.short.setdefault(side, level.nodes[0 if side[1] else -1].key)
+        met, left = [0] * self.vectors.alpha, [0] * self.vectors.alpha
+        for node in path:
+            each = digit(node.vector, number)
+            met[each] += 1
+            left[each] += node.key not in gone
+            if min(met) >= self.k - 1:
+                break
+        if met != left and min(left) < self.k - 1:
+            self.short.setdefault(side, node.key)
 
     def doubt(self, named: Certificate) -> None:
         """A witness named somebody who is gone, which may have hidden who stands behind."""
