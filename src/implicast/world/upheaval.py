@@ -12,6 +12,7 @@ from implicast.casting.designs import Design, Plan
 from implicast.language.target import Description
 from implicast.peer.contract import Peer
 from implicast.peer.errors import ScenarioError
+from implicast.peer.member import Member
 from implicast.space.digest import digest_bits, stream
 from implicast.world.application import Application
 from implicast.world.churn import Churn
@@ -102,13 +103,11 @@ class Upheaval:
 
     def able(self) -> list[int]:
         """Members that have joined, are awake and do not leave."""
-        application, newcomers = self.application, self.came_us
+        leaving, joined, newcomers = self.application.leaving, self.application.joined, self.came_us
         return [
             address
-            for address in sorted(self.world.peers)
-            if application.awake(address)
-            and address not in application.leaving
-            and (address not in newcomers or address in application.joined)
+            for address, peer in sorted(self.world.peers.items())
+            if isinstance(peer, Member) and address not in leaving and (address not in newcomers or address in joined)
         ]
 
     def complaints(self) -> list[str]:

@@ -50,7 +50,7 @@ class Packed(NamedTuple):
     tract: Tract
     closed: list[Key]
     """Registries with a closed part, wherever that is."""
-    records: list[Item]
+    records: tuple[Item, ...]
 
 
 class Keeper(Member, parts={"surface": LivingIce}):
@@ -69,7 +69,7 @@ class Keeper(Member, parts={"surface": LivingIce}):
         self.inbox = Inbox(self)
         self.registries: dict[Key, Registry] = {}
         self.stock = Stock()
-        self._packed = Packed(-1, (), [], [])
+        self._packed = Packed(-1, (), [], ())
         self._originals: tuple[int, Tract, dict[str, dict[Address, Held]]] = (-1, (), {})
         self.closing: dict[Key, tuple[int, Tract]] = {}
         """Parts about to close, and until when that is waited for: heirs know of them already."""
@@ -131,6 +131,8 @@ class Keeper(Member, parts={"surface": LivingIce}):
         packed = self._packed
         if packed.version != self.stock.version or packed.tract != tract:
             packed = self._packed = self._pack_registries(tract)
+        if not (packed.closed or self.closing or self.headers or self.aims or self.roots):
+            return packed.records
         items: list[Item] = []
         if packed.closed or self.closing:
             soon = ((key, self.closed_soon(key)) for key in dict.fromkeys([*packed.closed, *self.closing]))
@@ -149,7 +151,7 @@ class Keeper(Member, parts={"surface": LivingIce}):
         for key, registry in self.registries.items():
             records += _records_within(key, registry, tract)
         closed = [key for key, registry in self.registries.items() if registry.closed]
-        return Packed(self.stock.version, tract, closed, records)
+        return Packed(self.stock.version, tract, closed, tuple(records))
 
     def closed_soon(self, key: Key) -> Tract:
         """The closed part of a registry, and what is about to be: an heir that is copied to meanwhile must know it."""

@@ -130,7 +130,7 @@ class Giving(Heirs):
         if estate is not None:
             estate.titles = (*(each for each in estate.titles if each.low != gift.title.low), gift.title)
             for item in items:
-                estate.items.setdefault(item.key, (-1, item))
+                estate.add(item)
 
     def _end_gift(self) -> None:
         if self.gift is not None:

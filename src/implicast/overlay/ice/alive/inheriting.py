@@ -35,13 +35,23 @@ class Estate:
     """By key; the larger serial is the later word."""
     serial: int = -1
     """The owner's last word."""
+    changes: int = 0
+    """Rises whenever items come or go."""
+    seen: tuple[tuple[Item, ...], int] = ((), -1)
+    """What was last found to be all here, seen from outside, and at which change."""
 
     def put(self, serial: int, items: Iterable[Item]) -> None:
+        self.changes += 1
         self.serial = max(self.serial, serial)
         for item in items:
             held = self.items.get(item.key)
             if held is None or held[0] <= serial:
                 self.items[item.key] = (serial, item)
+
+    def add(self, item: Item) -> None:
+        """Something that the owner has not spoken of yet."""
+        self.changes += 1
+        self.items.setdefault(item.key, (-1, item))
 
     def within(self, tract: Tract) -> tuple[Item, ...]:
         """The items that lie in a tract."""
@@ -49,6 +59,7 @@ class Estate:
 
     def restrict(self, tract: Tract) -> None:
         """Forget what lies elsewhere: the owner parted with it."""
+        self.changes += 1
         self.items = {
             key: (serial, item) for key, (serial, item) in self.items.items() if intersect((item.low, item.high), tract)
         }
