@@ -4,6 +4,7 @@ Written from the definition, without the code it judges: rings by comparing pref
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from typing import Any
 
 from implicast.overlay.skip_graph.standing import Standing
@@ -79,14 +80,14 @@ def quick_objections(
 
     An even sample first: where something is wrong, that shows it; only where nothing is, all are looked at.
     """
-    standing = _ASSEMBLED.over(owners, k, vectors)
+    lists_of = _ASSEMBLED.over(owners, k, vectors)
     step = max(1, len(owners) // SAMPLE)
     for indices in (range(0, len(owners), step), range(len(owners))):
         found: list[str] = []
         for index in indices:
-            should, does = standing.table(owners[index].key).levels, table(index).levels
-            if [level.nodes for level in should] != [level.nodes for level in does]:  # as a rule the very same objects
-                wanted, held = ([[node.key for node in level.nodes] for level in levels] for levels in (should, does))
+            should, does = lists_of(owners[index].key), [level.nodes for level in table(index).levels]
+            if should != does:  # as a rule they are the very same objects
+                wanted, held = ([[node.key for node in nodes] for nodes in lists] for lists in (should, does))
                 found += [f"{name(index)}: {flaw}" for flaw in _compare(wanted, held)]
         if found:
             return found[:OBJECTIONS_MAX]
@@ -97,13 +98,15 @@ class _Assembled:
     """The assembled graph over those seen last: most looks find the same as the one before (compared, not hashed)."""
 
     def __init__(self) -> None:
-        self._last: tuple[object, Standing[Any]] | None = None
+        self._last: object = None
+        self._lists: Callable[[bytes], list[tuple[Any, ...]]] | None = None
 
-    def over(self, owners: tuple[Node, ...], k: int, vectors: Vectors) -> Standing[Node]:
+    def over(self, owners: tuple[Node, ...], k: int, vectors: Vectors) -> Callable[[bytes], list[tuple[Node, ...]]]:
+        """The lists of each, by key; worked out when first asked for."""
         seen = (owners, k, vectors)
-        if self._last is None or self._last[0] != seen:
-            self._last = (seen, Standing(k, vectors, owners))
-        return self._last[1]
+        if self._lists is None or self._last != seen:
+            self._last, self._lists = seen, cache(Standing(k, vectors, owners).lists)
+        return self._lists
 
 
 _ASSEMBLED = _Assembled()

@@ -60,6 +60,15 @@ class Standing(Generic[Node]):
             found = self._tables[key] = self._cut(self._nodes[key])
         return found
 
+    def lists(self, key: bytes) -> list[tuple[Node, ...]]:
+        """Who is listed at each level, as in `table(key)`: a third of the price, for those who only compare."""
+        found: list[tuple[Node, ...]] = []
+        full = False
+        while not full:
+            listed, _, full = self._listed(self._nodes[key], len(found))
+            found.append(tuple(listed))
+        return found
+
     def contacts(self, key: bytes) -> list[Node]:
         """Everyone in a node's lists, as `table(key).contacts()`, without cutting and keeping the table.
 
