@@ -165,6 +165,22 @@ def test_who_slept_and_wakes_is_listed_again() -> None:
     assert club.objections() == []
 
 
+def ghosts_of_a_sleeper(club: Club) -> list[str]:
+    """While 5 sleeps two crash whom it does not watch, and all others find out and say so."""
+    club.run(10)
+    freeze(club.world, 5)
+    for address in (2, 9):
+        club.world.crash(address)
+    club.run(25)
+    thaw(club.world, 5)
+    club.run(30)
+    return club.objections()
+
+
+def test_who_slept_looks_for_all_whom_it_knows() -> None:
+    assert ghosts_of_a_sleeper(Club(n=24)) == []
+
+
 def test_a_newcomer_joins_registers_hears_and_leaves_without_a_trace() -> None:
     club = Club()
     newcomer = BFT.newcomer(club.plan, 13)

@@ -218,6 +218,7 @@ class SkipGraph(Part):
             return
         request = self._unanswered.answer((told.claimant, whom))
         place.waiting.pop(whom, None)
+        place.answered(told.place)
         level = request[1].level if request is not None and isinstance(request[1], Ask) else EVERY
         known = place.known  # whoever is known and named again needs no second look: nine in ten
         place.learn([

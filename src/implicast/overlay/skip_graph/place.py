@@ -41,9 +41,9 @@ class Place:
     """A certificate, those known around it, the lists cut from them, and the wider every-class lists."""
 
     __slots__ = (
-        "_doubted", "_found_at", "_stale", "_table", "_void", "_wide", "asked", "askers", "before", "certificate",
-        "joining", "k", "known", "looking", "looks", "news", "queue", "searching", "short", "silent", "turn",
-        "vectors", "waiting", "witnesses",
+        "_asked_for", "_doubted", "_found_at", "_stale", "_table", "_void", "_wide", "asked", "askers", "before",
+        "certificate", "joining", "k", "known", "looking", "looks", "news", "queue", "searching", "short", "silent",
+        "turn", "vectors", "waiting", "witnesses",
     )  # fmt: skip
 
     def __init__(self, certificate: Certificate, k: int, vectors: Vectors) -> None:
@@ -65,6 +65,7 @@ class Place:
         self.looks = 0  # in a row that found nobody new
         self.short: dict[Side, bytes] = {}  # sides of lists to look beyond: the last key up to which they are sure
         self.joining = True  # whether everybody is sought, or only those in the stead of who has gone
+        self._asked_for: dict[bytes, dict[Side, bytes]] = {}  # witness -> sides for which its answer is awaited
         self._found_at: dict[bytes, int] = {}  # who was found in a search, and at which level
         self._doubted: dict[bytes, Certificate] = {}  # who is gone, and was named in this search all the same
         self.silent: set[bytes] = set()  # who did not answer in this search
@@ -238,7 +239,12 @@ class Place:
                     continue
                 held = first.get(node.key)
                 first[node.key] = (node, level if held is None or held[1] == level else EVERY)
+                self._asked_for.setdefault(node.key, {})[side] = end
         self._seek(first.values())
+
+    def answered(self, witness: bytes) -> None:
+        """What it was asked for need not be asked of another."""
+        self._asked_for.pop(witness, None)
 
     def _at_end(self, side: Side, end: bytes) -> list[tuple[Certificate, int]]:
         """The outermost known on a side of a level up to where it is sure, to be asked for their list of it."""
@@ -304,7 +310,9 @@ class Place:
         """The search is over: what was found is the table."""
         self.searching = False
         self.silent = set()
-        self._found_at = {}
+        for sides in self._asked_for.values():  # of witnesses that were lost before they answered
+            self.short.update(sides)
+        self._found_at, self._asked_for = {}, {}
         if self._stale:
             self._cut()
         else:  # the lists were cut when nobody was left to ask
