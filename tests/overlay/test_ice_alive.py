@@ -118,6 +118,17 @@ def test_what_a_greeting_does_not_list_its_sender_does_not_have():
     assert one.title_at(HALF + HALF // 2) is None
 
 
+def test_what_its_owner_denies_is_told_no_more():
+    one, ledger = halves()
+    one.gifts = [(ledger.now_us, Title(HALF, 2, 6, 2)), (ledger.now_us, Title(HALF, 2, 4, 3))]
+    one.on_hail(2, Hail(1, 5, (Title(HALF + HALF // 2, 2, 1, 2),), (), (1,), (), False, ()))
+
+    assert [title.owner for _, title in one.gifts] == [3]
+    one.gifts = [(ledger.now_us, Title(HALF, 2, 6, 2))]
+    one.on_hail(2, Hail(2, 6, (Title(HALF, 1, 7, 2),), (), (1,), (), False, ()))
+    assert one.gifts, "it has that, and more"
+
+
 def test_what_is_said_of_a_third_peer_is_checked_with_it():
     one, ledger = halves()
     ledger.now_us = 5 * S

@@ -125,9 +125,11 @@ class Greeting(Asking):
     def _learn_from(self, sender: Address, hail: Hail) -> None:
         """A greeting lists all that its sender has: what we thought it had besides is gone."""
         listed = (*hail.pieces, *hail.provisional)
-        gone = [each for each in self.atlas.of(sender) if not any(_within(each, piece) for piece in listed)]
+        gone = [each for each in self.atlas.of(sender) if not _is_listed(each, listed)]
         version = self.version
         self.atlas.drop(gone)
+        if self.gifts:  # what its owner denies is told no more: two that named each other kept a hole open for ever
+            self.gifts = [each for each in self.gifts if each[1].owner != sender or _is_listed(each[1], listed)]
         self.hear((*hail.gifts, *hail.pieces), sender)
         if gone and self.version == version:
             self.resurvey()
@@ -261,5 +263,5 @@ class Greeting(Asking):
         self.gifts += [(now_us, each) for each in winners if subtract((each.low, each.high), self.tract)]
 
 
-def _within(title: Title, piece: Title) -> bool:
-    return piece.low <= title.low and title.high <= piece.high
+def _is_listed(title: Title, listed: Iterable[Title]) -> bool:
+    return any(piece.low <= title.low and title.high <= piece.high for piece in listed)
