@@ -303,7 +303,8 @@ class SkipGraph(Part):
             self._answer_for_nobody(sender, ask)
             return
         told = asked.witness(about, ask.level)
-        asked.enter(about)
+        if not asked.enter(about):
+            asked.pass_by(about)
         asked.asked_by(about.address)
         self.host.send(sender, Neighbours(asked.key, about.key, told))
 

@@ -12,7 +12,7 @@
 An address lives and dies as a whole, so it is watched as a whole, however many places it has.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from implicast.overlay.detector import Detector, Ping
 from implicast.overlay.skip_graph.graph import whoever
@@ -40,6 +40,8 @@ CALL_CAP_US = 10_000_000
 """The lost are called after this time, then at doubling intervals up to that."""
 LOST_US = 180_000_000
 """After so long the lost are forgotten: they have to join again."""
+PASSED_US = 60_000_000
+"""Who asked and was heard within this time is taken for present until a probe says otherwise."""
 SLEPT_US = 2_000_000
 """Who is woken so much too late has slept, and may have missed what was said."""
 CATCH_UP_US = 10_000_000
@@ -169,6 +171,18 @@ class LivingGraph(LeavingGraph):
                 self._drop(place, listed)
         for place in list(self.places.values()):
             self._give_up_on(place, address)
+
+    def _drop(self, place: Place, gone: Collection[bytes]) -> None:
+        """Who asked lately may belong where somebody has gone: it knew before us, and will not ask again."""
+        super()._drop(place, gone)
+        for node in list(place.passers.values()):
+            if node.key not in gone and self._is_about(node) and place.enter(node):
+                self.watch(node.address)
+
+    def _is_about(self, node: Certificate) -> bool:
+        silent_us = self.detector.silent_for_us(node.address)
+        lost = node.address in self._lost or node.address in self.detector.gone
+        return not lost and silent_us is not None and silent_us < PASSED_US and self.belief.sound(node)
 
     def _pass_on(self, address: Address) -> None:
         """Others may not know yet, unless enough have told them."""

@@ -27,6 +27,8 @@ PURSUED = 2
 """How many on each side of the newcomer are asked of every single answer."""
 ASKERS_MAX = 128
 """The last to ask, told too when the place is left: they may list it though it does not list them."""
+PASSERS_MAX = 32
+"""The last to ask who are in no list, at hand for when somebody has gone."""
 NEWS_MAX = 16
 """Others that a place names beside its lists before it cuts them again."""
 KNOWN_MAX = 512
@@ -42,8 +44,8 @@ class Place:
 
     __slots__ = (
         "_asked_for", "_doubted", "_found_at", "_stale", "_table", "_void", "_wide", "asked", "askers", "before",
-        "certificate", "joining", "k", "known", "looking", "looks", "news", "queue", "searching", "short", "silent",
-        "turn", "vectors", "waiting", "witnesses",
+        "certificate", "joining", "k", "known", "looking", "looks", "news", "passers", "queue", "searching", "short",
+        "silent", "turn", "vectors", "waiting", "witnesses",
     )  # fmt: skip
 
     def __init__(self, certificate: Certificate, k: int, vectors: Vectors) -> None:
@@ -63,6 +65,7 @@ class Place:
         self.witnesses = PURSUED  # asked at each end of a list that became shorter
         self.looking = False  # whether one is going to look
         self.looks = 0  # in a row that found nobody new
+        self.passers: dict[bytes, Certificate] = {}  # the latest who asked and are in no list
         self.short: dict[Side, bytes] = {}  # sides of lists to look beyond: the last key up to which they are sure
         self.joining = True  # whether everybody is sought, or only those in the stead of who has gone
         self._asked_for: dict[bytes, dict[Side, bytes]] = {}  # witness -> sides for which its answer is awaited
@@ -104,6 +107,14 @@ class Place:
         self.known[other.key] = self.news[other.key] = other
         self._stale = True
         return True
+
+    def pass_by(self, other: Certificate) -> None:
+        """Somebody asked who is in no list: it may have heard sooner than we that another has gone."""
+        if other.key not in self.known and other.key != self.key:
+            self.passers.pop(other.key, None)
+            self.passers[other.key] = other
+            if len(self.passers) > PASSERS_MAX:
+                del self.passers[next(iter(self.passers))]
 
     def asked_by(self, asker: Address) -> None:
         self.askers[asker] = None
