@@ -282,7 +282,8 @@ def test_a_flood_of_casts_and_new_descriptions_leaves_memory_flat(monkeypatch: p
 def test_scenarios_that_found_faults_are_clean(number: int) -> None:
     """9: all places of a peer in a row crash at once. 2: newcomers while a peer sleeps."""
     drawn = scenario_of(BFT, 1, number)
-    found = check(replace(drawn, peers=20, churn=Churn.parse(MET[number])))
+    drawn = replace(drawn, peers=20, churn=Churn.parse(MET[number]), workload="groups", workload_parameters={})
+    found = check(drawn)
 
     assert not found.reasons, found.scenario.command()
 

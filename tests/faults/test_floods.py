@@ -18,6 +18,7 @@ from weight import weight
 
 from implicast.casting import inbox
 from implicast.casting.designs import Design, designs
+from implicast.world.campaign import FEW_TAGS
 from implicast.world.churn import Churn
 from implicast.world.deeds import Deed
 from implicast.world.faults import Faults
@@ -29,7 +30,6 @@ ALIVE = [name for name, each in designs().items() if each.survives]
 FLAT = 1.1
 """How much more peers may hold in the second half than in the first: descriptions come and go, so it wavers."""
 MOMENTS = (0.25, 0.5, 0.75, 0.98)
-FEW_TAGS = ("bft",)
 LEASE_S = 60.0
 LOWERED = {
     "implicast.casting.inbox:PUBLISHERS_MAX": 16,
@@ -80,8 +80,8 @@ class Flood:
 
     def load(self) -> dict[str, Any]:
         """Where every tag is a place of its own, few tags are enough."""
-        if self.name in FEW_TAGS:
-            return {"workload": "zipf", "workload_parameters": {"tags": 12, "tags_per_peer": 4}}
+        if designs()[self.name].few_tags:
+            return {"workload": "zipf", "workload_parameters": dict(FEW_TAGS)}
         return {"workload": "groups", "workload_parameters": {"share": 0.3, "tags_per_cast": 3}}
 
     def weigh_at(self, time_us: int) -> None:

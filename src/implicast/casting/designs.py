@@ -88,6 +88,8 @@ class Design:
     """On top of `alive`: parameters with which repair takes ten seconds at most, and what upkeep that costs."""
     patience: tuple[Mapping[str, str | int | float | bool], ...] = ()
     """On top of `alive`: further points of the curve of upkeep against repair time, beside the defaults and `quick`."""
+    few_tags: bool = False
+    """Each tag of each peer is a place of its own on the overlay: trials give its peers a few tags, not dozens."""
     revive: Callable[[Plan, int, Any], Peer] | None = None
     """A piece of infrastructure that comes back at its address, with what it had written down (`Peer.disk`)."""
     aliases: tuple[str, ...] = field(default=())

@@ -32,6 +32,8 @@ TAIL_S = 20
 """Casts go on for so long after all must be quiet."""
 WORKLOADS = {"tags": "groups", "attributes": "attributes"}
 """What is cast, in each language."""
+FEW_TAGS = {"tags": 12, "tags_per_peer": 4}
+"""Parameters of `zipf` for designs whose overlay has a place for each tag of each peer (`Design.few_tags`)."""
 SHRINK_RUNS = 120
 """A failing scenario is made smaller by at most so many further runs."""
 
@@ -55,6 +57,7 @@ def scenario_of(design: Design, seed: int, number: int, language: str = "tags") 
     chance = stream(seed, "campaign", design.name, number)
     peers = int(PEERS[0] * (PEERS[1] / PEERS[0]) ** chance.random())
     churn = _churn(chance, design.survives, peers)
+    few = design.few_tags and language == "tags"
     last_s = churn.over_s + max(churn.freeze_s[1], churn.split_s[1], churn.cut_s[1], churn.down_s[1])
     return Scenario(
         design.name,
@@ -62,7 +65,8 @@ def scenario_of(design: Design, seed: int, number: int, language: str = "tags") 
         casts=int(last_s + design.repair_us / 1e6 + TAIL_S),
         seed=digest_bits(31, seed, "campaign", number),
         parameters=dict(design.alive),
-        workload=WORKLOADS[language],
+        workload="zipf" if few else WORKLOADS[language],
+        workload_parameters=dict(FEW_TAGS) if few else {},
         network=chance.choice(("flat", "national")),
         faults=_faults(chance) if "loss" in design.survives else Faults(),
         churn=churn,

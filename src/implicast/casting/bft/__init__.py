@@ -214,6 +214,7 @@ DESIGNS = (
         objections=objections,
         survives=frozenset({"joins", "leaves", "crashes", "loss", "partitions", "freezes"}),
         alive={"alive": True, "signatures": "stand-in"},
+        few_tags=True,
         quick={"watch_s": 1.0, "tries": 2, "look_s": 0.5, "asks": 3},
         patience=(
             {"watch_s": 15.0, "turn_s": 30.0},
