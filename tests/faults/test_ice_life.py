@@ -205,14 +205,11 @@ def last_resorts(seed: int) -> tuple[Scene, int, list, frozenset]:
     scene.trouble.split(side)
     for surface in both:
         surface.inquire(owner.address, scene.life.heirs + 1, seizes=True)
-    for _ in range(20):  # as long as it takes, but not so long that the two sides take each other for dead
-        scene.world.run(scene.world.now_us + scene.life.dead_us // 20)
-        if all(surface.answers(owner.surface.pieces[0].low) for surface in both):
-            break
+    scene.world.run(scene.world.now_us + scene.life.ask_us + 2 * scene.life.settle_us)
     return scene, owner.surface.pieces[0].low, both, side
 
 
-@pytest.mark.parametrize("seed", [1, 2, 4, 5, 6])  # in 3 no two neighbours have heirs of their own
+@pytest.mark.parametrize("seed", [1, 2, 4, 5, 6])
 def test_two_last_resorts_that_both_answer_settle_it_by_epoch_and_address_when_they_meet(seed):
     scene, place, both, side = last_resorts(seed)
     assert all(surface.answers(place) for surface in both), "each has taken the place, and answers"
@@ -221,7 +218,7 @@ def test_two_last_resorts_that_both_answer_settle_it_by_epoch_and_address_when_t
     scene.trouble.heal(side)
     first, second = both if seed % 2 else both[::-1]  # whoever speaks first
     first.hail([second.address])
-    scene.world.run(scene.world.now_us + S // 5)  # at leisure the winner may give the spare piece to anybody
+    scene.world.run(scene.world.now_us + S)
 
     assert [each.address for each in both if each.answers(place)] == [best.owner]
     scene.world.run(scene.world.now_us + 15 * S)

@@ -107,16 +107,13 @@ class Life:
 
     @classmethod
     def of(cls, hello_s: float) -> "Life":
-        """The setting for a period of greetings; where that is below three seconds, waits for answers shrink too."""
-        rto_us = int((0.5 if hello_s >= 3 else max(0.1, hello_s / 10)) * _S)
+        """The setting for a period of greetings: waits for answers shrink with it below six seconds."""
+        rto_us = int(min(0.5, max(0.1, hello_s / 6)) * _S)
         return cls(
             hello_us=int(hello_s * _S), rto_us=rto_us, cap_us=4 * rto_us, trip_us=rto_us, meet_us=int(hello_s * _S)
         )
 
     @classmethod
     def quick(cls) -> "Life":
-        """A crash is repaired in about five seconds, for seven times the greetings.
-
-        It wants round trips below a sixth of a second: waits for answers, not greetings, were most of its patience.
-        """
+        """Repair within ten seconds, for about seven times the greetings."""
         return cls.of(1.5)
