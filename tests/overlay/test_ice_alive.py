@@ -15,6 +15,7 @@ from implicast.overlay.ice.alive.inquiring import Inquiry
 from implicast.overlay.ice.alive.messages import (
     Accepted,
     BackedUp,
+    Backup,
     CopyEstate,
     Echo,
     Enter,
@@ -120,13 +121,17 @@ def test_what_a_greeting_does_not_list_its_sender_does_not_have():
 
 def test_what_its_owner_denies_is_told_no_more():
     one, ledger = halves()
-    one.gifts = [(ledger.now_us, Title(HALF, 2, 6, 2)), (ledger.now_us, Title(HALF, 2, 4, 3))]
+    past_us = ledger.now_us - one.life.hello_us
+    one.gifts = [(past_us, Title(HALF, 2, 6, 2)), (past_us, Title(HALF, 2, 4, 3))]
     one.on_hail(2, Hail(1, 5, (Title(HALF + HALF // 2, 2, 1, 2),), (), (1,), (), False, ()))
 
     assert [title.owner for _, title in one.gifts] == [3]
-    one.gifts = [(ledger.now_us, Title(HALF, 2, 6, 2))]
+    one.gifts = [(past_us, Title(HALF, 2, 6, 2))]
     one.on_hail(2, Hail(2, 6, (Title(HALF, 1, 7, 2),), (), (1,), (), False, ()))
     assert one.gifts, "it has that, and more"
+    one.gifts = [(ledger.now_us, Title(HALF, 2, 6, 2))]
+    one.on_hail(2, Hail(3, 8, (Title(HALF + HALF // 2, 2, 8, 2),), (), (1,), (), False, ()))
+    assert one.gifts, "that greeting may have been on its way when the gift was made"
 
 
 def test_what_is_said_of_a_third_peer_is_checked_with_it():
@@ -249,6 +254,17 @@ def test_an_estate_is_united_with_what_its_holder_gives():
     one.on_accepted(3, Accepted(give.number, give.title, (1, 2)))
 
     assert set(one.estates[3].items) == {b"theirs", b"ours"}
+
+
+def test_a_backup_that_overtakes_the_copy_it_adds_to_is_kept():
+    """The heir had an estate of old: the backup came to that, and the copy put another in its place."""
+    one, _ = halves()
+    titles, old, fresh = (Title(HALF, 1, 0, 2),), Item(HALF, HALF + 1, b"old", b"x"), Item(HALF, HALF + 1, b"new", b"y")
+    one.on_copy(2, CopyEstate(4, 0, 1, 1, 100, 1, titles, (1,), (), (old,)))
+    one.on_backup(2, Backup(6, 9, 300, 1, titles, (fresh,)))
+    one.on_copy(2, CopyEstate(5, 0, 1, 8, 200, 1, titles, (1,), (), (old,)))
+
+    assert set(one.estates[2].items) == {b"old", b"new"}
 
 
 def test_a_late_repeat_of_a_copy_does_not_bring_back_an_estate_that_has_ended():

@@ -122,14 +122,24 @@ class Greeting(Asking):
                 news.applied = (hail.mark, len(hail.gifts), self.version)
         self.host.send(sender, Echo(hail.stamp_us, self.mark, own_us, self.holds_estate(sender)))
 
+    def _forget_denied(self, sender: Address, listed: tuple[Title, ...]) -> None:
+        """What its owner denies is told no more: two that named each other kept a hole open for ever. A greeting that
+        was on its way when the gift was made denies nothing."""
+        known_us = self.host.now_us - self.life.hello_us
+        self.gifts = [
+            (given_us, title)
+            for given_us, title in self.gifts
+            if title.owner != sender or given_us > known_us or _is_listed(title, listed)
+        ]
+
     def _learn_from(self, sender: Address, hail: Hail) -> None:
         """A greeting lists all that its sender has: what we thought it had besides is gone."""
         listed = (*hail.pieces, *hail.provisional)
         gone = [each for each in self.atlas.of(sender) if not _is_listed(each, listed)]
         version = self.version
         self.atlas.drop(gone)
-        if self.gifts:  # what its owner denies is told no more: two that named each other kept a hole open for ever
-            self.gifts = [each for each in self.gifts if each[1].owner != sender or _is_listed(each[1], listed)]
+        if self.gifts:
+            self._forget_denied(sender, listed)
         self.hear((*hail.gifts, *hail.pieces), sender)
         if gone and self.version == version:
             self.resurvey()

@@ -53,6 +53,11 @@ class Estate:
         self.changes += 1
         self.items.setdefault(item.key, (-1, item))
 
+    def since(self, serial: int) -> dict[bytes, tuple[int, Item]]:
+        """What the owner said later than this: a backup may overtake the copy that it adds to, and come to an estate of
+        old that the copy then replaces."""
+        return {key: (said, item) for key, (said, item) in self.items.items() if said > serial}
+
     def within(self, tract: Tract) -> tuple[Item, ...]:
         """The items that lie in a tract."""
         return tuple(item for _, item in self.items.values() if item.body and intersect((item.low, item.high), tract))
@@ -86,8 +91,9 @@ class Inheriting(Carrying):
             full = estate is None and len(self.estates) >= self.life.estates_max
             if full or copy.stamp_us < news.ended_us:  # a late repeat must not bring back what has ended
                 return
+            newer = estate.since(copy.serial) if estate is not None else {}
             estate = Estate(copy.number, copy.titles, copy.heirs, copy.around, copy.stamp_us, copy.mark)
-            estate.awaited = set(range(copy.parts))
+            estate.awaited, estate.items = set(range(copy.parts)), newer
             self.estates[sender] = estate
         if estate.number == copy.number:
             estate.awaited.discard(copy.part)
