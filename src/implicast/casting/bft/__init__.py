@@ -19,7 +19,17 @@ from implicast.language.parameters import Parameter, Parameters
 from implicast.overlay.detector import DETECTOR_KINDS, DetectorSettings
 from implicast.overlay.skip_graph.graph import SkipGraph
 from implicast.overlay.skip_graph.living import LivingGraph
-from implicast.overlay.skip_graph.messages import Accuse, Announce, Ask, Farewell, Heard, Leaving, Neighbours
+from implicast.overlay.skip_graph.messages import (
+    Accuse,
+    Announce,
+    Ask,
+    Compare,
+    Compared,
+    Farewell,
+    Heard,
+    Leaving,
+    Neighbours,
+)
 from implicast.overlay.skip_graph.objections import objections as list_objections
 from implicast.overlay.skip_graph.objections import quick_objections
 from implicast.overlay.skip_graph.standing import Standing
@@ -182,7 +192,7 @@ DESIGNS = (
         newcomer=newcomer,
         kinds=(
             Apply, Granted, Denied, Ask, Neighbours, Announce, Heard, Farewell, Hop, Revocation, Held, Leaving, Accuse,
-            *DETECTOR_KINDS,
+            Compare, Compared, *DETECTOR_KINDS,
         ),
         parameters=(
             Parameter("k", 4, "redundancy: senders per receiver; a peer is lost only if all of them fail", 2, 16),

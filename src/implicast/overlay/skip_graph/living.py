@@ -7,6 +7,7 @@
 - *Accusing.* Who found somebody silent says so to its contacts, who look for themselves sooner than they would have.
   Only own evidence is passed on, and only while few have passed it on: a liar's accusation costs one probe each.
 - *Leaving.* One signed farewell for all places, repeated until confirmed (`leaving.py`).
+- *Comparing.* Neighbours compare lists that changed until they agree (`comparing.py`).
 - *Turning.* One entry of one place is asked for its lists per turn: what slipped through all else is found.
 
 An address lives and dies as a whole, so it is watched as a whole, however many places it has.
@@ -15,9 +16,9 @@ An address lives and dies as a whole, so it is watched as a whole, however many 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from implicast.overlay.detector import Detector, Ping
+from implicast.overlay.skip_graph.comparing import ComparingGraph
 from implicast.overlay.skip_graph.graph import whoever
-from implicast.overlay.skip_graph.leaving import LeavingGraph
-from implicast.overlay.skip_graph.messages import Accuse, Accusing, Announce, Ask, Turn, Watch
+from implicast.overlay.skip_graph.messages import Accuse, Accusing, Agree, Announce, Ask, Compare, Turn, Watch
 from implicast.overlay.skip_graph.place import Place
 from implicast.overlay.skip_graph.upkeep import Lost, Upkeep
 from implicast.peer.contract import Address, Host, handles
@@ -56,7 +57,7 @@ ACCUSED_MAX = 1_024
 """Addresses whose accusers are counted; beyond that accusations are ignored."""
 
 
-class LivingGraph(LeavingGraph):
+class LivingGraph(ComparingGraph):
     """The places of one peer in a network where others crash, leave and fall silent."""
 
     __slots__ = (
@@ -87,6 +88,7 @@ class LivingGraph(LeavingGraph):
         place = self.places[certificate.key] = self._place(certificate)
         place.known = {node.key: node for node in around}
         place.trim()
+        place.agree_with_all()
 
     def _place(self, certificate: Certificate) -> Place:
         place = super()._place(certificate)
@@ -97,6 +99,7 @@ class LivingGraph(LeavingGraph):
         """Keep watch from now on."""
         self.host.after(int(self._upkeep.watch_us * self.host.rng.random()), Watch())
         self.host.after(int(self._upkeep.turn_us * self.host.rng.random()), Turn())
+        self.host.after(int(self._upkeep.look_us * self.host.rng.random()), Agree())
 
     # --- watching
 
@@ -147,6 +150,18 @@ class LivingGraph(LeavingGraph):
         node = self.host.rng.choice(level.nodes)
         if node.address != self.address and node.key not in place.waiting:
             self._request(place, node.key, node.address, Ask(node.key, self._claim(place)))
+
+    def _show(self, address: Address, compare: Compare) -> None:
+        if self.detector.is_probing(address):
+            self.host.send(address, compare)
+        else:
+            self.detector.probe(address, compare)
+
+    def _may_list(self, node: Certificate) -> bool:
+        lost = self._lost.get(node.address)
+        if lost is not None and len(lost.nodes) < LOST_PLACES_MAX and self.belief.sound(node):
+            lost.nodes[node.key] = node  # for when it speaks again
+        return lost is None and self.belief.sound(node)
 
     # --- losing and finding again
 
@@ -248,13 +263,10 @@ class LivingGraph(LeavingGraph):
 
     def _credit(self, place: Place, node: Certificate) -> bool:
         """Who is silent towards us is not listed on the word of others; who names it may not see beyond it."""
-        lost = self._lost.get(node.address)
-        if lost is None:
+        if node.address not in self._lost:
             return super()._credit(place, node)
-        if len(lost.nodes) < LOST_PLACES_MAX and self.belief.sound(node):
-            lost.nodes[node.key] = node  # for when it speaks again
         self._doubt(place, node)
-        return False
+        return self._may_list(node)
 
     # --- accusing
 

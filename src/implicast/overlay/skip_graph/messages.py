@@ -77,6 +77,45 @@ class Accuse(Message):
     addresses: tuple[Address, ...]
 
 
+class Span(Message):
+    """A list of one place, as keys clockwise, shown to another place of the same ring."""
+
+    place: bytes
+    """To whom it is shown."""
+    owner: Certificate
+    level: int
+    keys: tuple[bytes, ...]
+    full: bool
+
+
+class Compare(Message):
+    """What of these is different with you?"""
+
+    spans: tuple[Span, ...]
+
+
+class Difference(Message):
+    """Whom a list that was shown lacks, and whom else it names, by the list of `place`. Nothing: they agree."""
+
+    owner: bytes
+    place: bytes
+    level: int
+    lacking: tuple[Certificate, ...] = ()
+    unknown: tuple[bytes, ...] = ()
+
+
+class Compared(Message):
+    """One answer for each list that was shown."""
+
+    differences: tuple[Difference, ...]
+
+
+class Agree(Message):
+    """Rings when lists that changed are to be compared with those of the neighbours."""
+
+    upkeep: ClassVar[bool] = True
+
+
 class Refresh(Message):
     """Rings when every place is to ask the next of its entries: whether it is there, and whom it lists."""
 

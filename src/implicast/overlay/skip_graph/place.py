@@ -43,9 +43,9 @@ class Place:
     """A certificate, those known around it, the lists cut from them, and the wider every-class lists."""
 
     __slots__ = (
-        "_asked_for", "_doubted", "_found_at", "_stale", "_table", "_void", "_wide", "asked", "askers", "before",
-        "certificate", "joining", "k", "known", "looking", "looks", "news", "passers", "queue", "searching", "short",
-        "silent", "turn", "vectors", "waiting", "witnesses",
+        "_asked_for", "_doubted", "_found_at", "_stale", "_table", "_void", "_wide", "agreed", "asked", "askers",
+        "before", "certificate", "compared", "joining", "k", "known", "looking", "looks", "news", "offered", "passers",
+        "queue", "searching", "short", "silent", "turn", "vectors", "waiting", "witnesses",
     )  # fmt: skip
 
     def __init__(self, certificate: Certificate, k: int, vectors: Vectors) -> None:
@@ -72,6 +72,9 @@ class Place:
         self._found_at: dict[bytes, int] = {}  # who was found in a search, and at which level
         self._doubted: dict[bytes, Certificate] = {}  # who is gone, and was named in this search all the same
         self.silent: set[bytes] = set()  # who did not answer in this search
+        self.agreed: dict[Side, tuple[Certificate, ...]] = {}  # lists as they were when the neighbour had the same
+        self.offered: dict[Side, tuple[Certificate, ...]] = {}  # lists as they were last shown to the neighbour
+        self.compared: Table[Certificate] | None = None  # the wide lists with all of which neighbours agreed
 
     @property
     def key(self) -> bytes:
@@ -107,6 +110,12 @@ class Place:
         self.known[other.key] = self.news[other.key] = other
         self._stale = True
         return True
+
+    def agree_with_all(self) -> None:
+        """Its lists are known to be what those of its neighbours are."""
+        self.compared = self.wide
+        for number, level in enumerate(self.wide.levels):
+            self.agreed[number, True] = self.agreed[number, False] = level.nodes
 
     def pass_by(self, other: Certificate) -> None:
         """Somebody asked who is in no list: it may have heard sooner than we that another has gone."""

@@ -1,0 +1,142 @@
+"""Neighbours of the skip graph compare lists: faults put in by hand are found by it, and nobody is removed by it."""
+
+import pytest
+from test_bft_life import Club
+
+from implicast.casting.bft.alive import LivingBft
+from implicast.casting.designs import design
+from implicast.overlay.skip_graph.comparing import contrast, covers
+from implicast.overlay.skip_graph.messages import Agree, Compare, Compared, Difference, Span
+from implicast.overlay.skip_graph.place import Place
+from implicast.world.campaign import check, scenario_of
+from implicast.world.journal import UPKEEP
+
+BFT = design("bft")
+
+
+def place_of(club: Club, address: int) -> Place:
+    return next(iter(club.member(address).graph.places.values()))
+
+
+def forget(club: Club, who: int, whom: int) -> None:
+    """One place loses another as if it had never heard of it: no rule was broken, so none repairs it."""
+    place = place_of(club, who)
+    for key in [node.key for node in place.known.values() if node.address == whom]:
+        del place.known[key]
+    place.trim()
+
+
+def haunt(club: Club, who: int, whom: int) -> None:
+    """A crash of which everybody has learned but one, who then lists it anew."""
+    ghosts = [place.certificate for place in club.member(whom).graph.places.values()]
+    club.world.crash(whom)
+    club.run(40)
+    graph = club.member(who).graph
+    del graph._lost[whom]
+    for place in graph.places.values():
+        place.known.update({node.key: node for node in ghosts})
+        place.trim()
+
+
+def no_comparing(patch: pytest.MonkeyPatch) -> None:
+    patch.setitem(LivingBft._handlers, Agree, lambda self, alarm: None)
+
+
+def test_whoever_is_missing_for_no_reason_is_named_by_a_neighbour() -> None:
+    club = Club(n=40, turn_s=3600.0)
+    forget(club, 5, 17)
+    assert any("lacks" in each for each in club.objections())
+
+    club.run(15)
+
+    assert club.objections() == []
+
+
+def test_a_ghost_that_only_one_lists_is_looked_for() -> None:
+    club = Club(n=40, turn_s=3600.0)
+    haunt(club, 5, 17)
+    assert any("too many" in each for each in club.objections())
+
+    club.run(25)
+
+    assert club.objections() == []
+
+
+@pytest.mark.parametrize("fault", [forget, haunt])
+def test_the_mistake_of_not_comparing_is_seen(fault, monkeypatch: pytest.MonkeyPatch) -> None:
+    no_comparing(monkeypatch)
+    club = Club(n=40, turn_s=3600.0)
+    fault(club, 5, 17)
+
+    club.run(25)
+
+    assert club.objections() != []
+
+
+def test_a_liar_that_compares_removes_nobody_and_adds_only_who_answers() -> None:
+    """It shows lists of itself alone, says that all else is unknown, and names one who has crashed."""
+    club = Club()
+    dead = [place.certificate for place in club.member(9).graph.places.values()]
+    club.world.crash(9)
+    club.run(40)
+    before = club.listed(3)
+    liar = place_of(club, 7)
+    for address in (0, 1, 2, 4, 5, 6):
+        place = place_of(club, address)
+        shown = Compare((Span(place.key, liar.certificate, 0, (liar.key,), full=True),))
+        listed = tuple(node.key for node in place.table.contacts())
+        named = Compared((Difference(place.key, liar.key, 0, tuple(dead), listed),))
+        for said in (shown, named):
+            club.at(0, UPKEEP, lambda said=said, address=address: club.world.carry(7, address, said))
+    club.run(0.1)
+    assert club.listed(3) == before > 0
+
+    club.run(20)
+
+    assert club.objections() == []
+
+
+def test_a_difference_told_by_somebody_unknown_is_refused() -> None:
+    club = Club()
+    place, stranger = place_of(club, 5), place_of(club, 3)
+    told = Compared((Difference(place.key, stranger.key, 0, (), (stranger.key,)),))
+
+    club.at(0, UPKEEP, lambda: club.world.carry(7, 5, told))
+    club.run(0.1)
+
+    assert club.member(5).graph.belief.refusals["unasked_answer"] == 1
+
+
+def test_lists_that_agree_are_not_compared_again() -> None:
+    club = Club()
+    place = place_of(club, 5)
+    forget(club, 5, 7)
+    club.run(30)
+    agreed = place.compared
+    assert agreed is place.wide
+
+    club.run(60)
+
+    assert place.compared is agreed is place.wide
+
+
+def test_only_what_both_lists_reach_is_compared() -> None:
+    club = Club(n=40)
+    place = place_of(club, 5)
+    level = place.wide.levels[0]
+    other, ours = level.nodes[level.own + 1], place.certificate
+    span = Span(place.key, other, 0, (ours.key, other.key), full=False)
+
+    assert contrast(place, span)[0] == Difference(other.key, place.key, 0)
+    outside = next(node.key for node in level.nodes if not covers(span, node.key))
+    wider = Span(place.key, other, 0, (ours.key, other.key), full=True)
+    assert outside in [node.key for node in contrast(place, wider)[1]]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", [6, 8])
+def test_campaign_scenarios_that_found_faults_are_clean(number: int) -> None:
+    """6: a farewell and a partition. 8: one that left while others were cut off was listed again for ever."""
+    found = check(scenario_of(BFT, 7001, number))
+
+    assert not found.reasons, found.scenario.command()
