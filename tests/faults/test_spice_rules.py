@@ -131,6 +131,22 @@ def test_without_the_call_it_stays_lost_until_renewals(monkeypatch):
     assert any("would not find" in reason for reason in found.reasons), found.reasons
 
 
+def test_a_call_that_nobody_heard_is_repeated(monkeypatch):
+    """Where a whole neighbourhood died, calls meet further holes."""
+    calls, call = [], LivingSpice._call
+
+    def unheard_at_first(self, tract):
+        calls.append(tract)
+        if len(calls) > 1:
+            call(self, tract)
+
+    monkeypatch.setattr(LivingSpice, "_call", unheard_at_first)
+    found = play(monkeypatch, scenario(9, QUIET), three_at_once)
+
+    assert not found.reasons, found.reasons
+    assert len(calls) > 1
+
+
 def test_renewals_bring_it_back_too(monkeypatch):
     monkeypatch.setattr(LivingSpice, "lost", lambda self, tract: None)
     found = play(monkeypatch, scenario(9, QUIET, lease_s=90.0), three_at_once)

@@ -17,6 +17,9 @@ OFFERS_MAX = 1_024
 """Messages of offered items that are not confirmed; further ones are not offered: renewals bring those back."""
 OFFER_ITEMS = 64
 """Items in one offer."""
+CALL_AGAIN_US = (6_000_000, 18_000_000, 36_000_000)
+"""When the call for what was lost is repeated, as far as the ground is still ours: where a whole neighbourhood died the
+surface has other holes too, and a call that meets one does not reach those behind it."""
 
 
 class Offered:
@@ -94,7 +97,13 @@ class Offering(Closing):
 
     def lost(self, tract: Tract) -> None:
         """Ground has become ours of whose registries there is no copy left: ask all who were registered there."""
-        self.surface.send(SayAgain(Way(WHOLE), tract))
+        self._call(tract)
+        for delay_us in CALL_AGAIN_US:
+            self.later(delay_us, lambda: self._call(intersect(tract, self.surface.ground)))
+
+    def _call(self, tract: Tract) -> None:
+        if tract:
+            self.surface.send(SayAgain(Way(WHOLE), tract))
 
     @handles(SayAgain)
     def on_say_again(self, sender: Address, call: SayAgain) -> None:
