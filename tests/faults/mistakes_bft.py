@@ -12,12 +12,12 @@ SMALL = {"peers": 16, "casts": 110, "faults": Faults(), "network": "flat", "stri
 LOSSY = {**SMALL, "faults": Faults(loss=0.05)}
 
 
-def silence(alarm):
-    """A patch: nothing happens when the alarm of this name rings."""
+def silence(*alarms):
+    """A patch: nothing happens when the alarms of these names ring."""
 
     def put(patch):
-        rings = next(each for each in LivingBft._handlers if each.__name__ == alarm)
-        patch.setitem(LivingBft._handlers, rings, lambda self, alarm: None)
+        for rings in [each for each in LivingBft._handlers if each.__name__ in alarms]:
+            patch.setitem(LivingBft._handlers, rings, lambda self, alarm: None)
 
     return put
 
@@ -64,8 +64,9 @@ MISTAKES = (
     Mistake(
         "nobody is told to look",
         "bft",
-        rule="who finds somebody silent says so, and others look for themselves (overlay/skip_graph/living.py)",
-        put=silence("Accusing"),
+        rule="who finds somebody silent says so, and others look for themselves (overlay/skip_graph/living.py); "
+        "what that misses is found by comparing lists (comparing.py): two guards, each of which would do here",
+        put=silence("Accusing", "Agree"),
         says="invariants",
         churn="deed=5:crash:3",
         changes={**SMALL, "casts": 4},  # later ones would find the dead one out by and by
@@ -73,8 +74,9 @@ MISTAKES = (
     Mistake(
         "short lists stay short",
         "bft",
-        rule="witnesses at the ends of a list that became shorter are asked (overlay/skip_graph/graph.py)",
-        put=silence("Look"),
+        rule="witnesses at the ends of a list that became shorter are asked (overlay/skip_graph/graph.py), and lists "
+        "compared (comparing.py): two guards, each of which would do here",
+        put=silence("Look", "Agree"),
         says="invariants",
         churn="deed=5:crash:3",
         changes=SMALL,
