@@ -1,5 +1,7 @@
 """Neighbours of the skip graph compare lists: faults put in by hand are found by it, and nobody is removed by it."""
 
+from collections import Counter
+
 import pytest
 from test_bft_life import Club
 
@@ -118,6 +120,36 @@ def test_lists_that_agree_are_not_compared_again() -> None:
     club.run(60)
 
     assert place.compared is agreed is place.wide
+
+
+def test_a_neighbour_that_never_agrees_costs_a_few_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """7 says of all that others list that it does not know them, whenever it is asked."""
+    shown, honest = Counter[int](), LivingBft._handlers[Compare]
+
+    def deny(peer: LivingBft, sender: int, compare: Compare) -> None:
+        if peer.address != 7:
+            honest(peer, sender, compare)
+            return
+        shown[sender] += 1
+        told = [Difference(span.owner.key, span.place, span.level, (), span.keys) for span in compare.spans]
+        peer.host.send(sender, Compared(tuple(told)))
+
+    monkeypatch.setitem(LivingBft._handlers, Compare, deny)
+    club = Club(turn_s=3600.0)
+    for address in range(12):
+        for place in club.member(address).graph.places.values():
+            place.agreed.clear()
+            place.compared = None
+    for place in club.member(7).graph.places.values():
+        place.agree_with_all()  # it shows nothing itself
+    club.run(60)
+    carried = club.world.carried
+
+    club.run(120)
+
+    assert 4 <= max(shown.values()) <= 2 * (4 + 180 / 20), "two places each: every 20 s after the first four rounds"
+    assert (club.world.carried - carried) / 12 / 2 <= 120
+    assert club.objections() == []
 
 
 def test_only_what_both_lists_reach_is_compared() -> None:

@@ -17,11 +17,19 @@ from implicast.overlay.skip_graph.graph import NEIGHBOURS_MAX
 from implicast.overlay.skip_graph.leaving import LeavingGraph
 from implicast.overlay.skip_graph.messages import Agree, Ask, Compare, Compared, Difference, Span
 from implicast.overlay.skip_graph.place import Place
-from implicast.peer.contract import Address, handles
-from implicast.peer.identity import Certificate
+from implicast.peer.contract import Address, Host, handles
+from implicast.peer.identity import Certificate, Trust
+from implicast.peer.signatures import Signer
+from implicast.space.vector import Vectors
 
 SPANS_MAX = 64
 """Lists in one message; more wait for the next round."""
+EAGER = 4
+"""Rounds in which a list that stays as it is is shown though the neighbour does not agree; then every fourth."""
+LIFE_US = 15_000_000
+"""Who was asked for a sign of life within this time is not asked again, whatever neighbours say."""
+DOUBTED_MAX = 512
+"""Questions for a sign of life that are remembered; the oldest are forgotten first."""
 SIDES = (True, False)
 """Left, right."""
 
@@ -29,7 +37,11 @@ SIDES = (True, False)
 class ComparingGraph(LeavingGraph):
     """The places of one peer that compare their lists with those of their neighbours."""
 
-    __slots__ = ()
+    __slots__ = ("_doubted_us",)
+
+    def __init__(self, address: Address, host: Host, k: int, vectors: Vectors, trust: Trust, signer: Signer) -> None:
+        super().__init__(address, host, k, vectors, trust, signer)
+        self._doubted_us: dict[tuple[bytes, bytes], int] = {}  # who was asked by which place for a sign of life, when
 
     @abstractmethod
     def _show(self, address: Address, compare: Compare) -> None:
@@ -44,7 +56,7 @@ class ComparingGraph(LeavingGraph):
         self.host.after(self.look_us, alarm)
         shown: dict[Address, list[Span]] = {}
         for place in self.places.values():
-            if not place.searching and place.compared is not place.wide:
+            if not place.searching and place.compared is not place.wide and is_due(place):
                 self._offer(place, shown)
         for address, spans in shown.items():
             self._show(address, Compare(tuple(spans[:SPANS_MAX])))
@@ -134,8 +146,26 @@ class ComparingGraph(LeavingGraph):
 
     def _ask_for_life(self, place: Place, doubted: Iterable[Certificate], level: int) -> None:
         for node in doubted:
-            if node.address != self.address and node.key not in place.waiting:
+            if node.address != self.address and node.key not in place.waiting and self._doubts(place, node):
                 self._request(place, node.key, node.address, Ask(node.key, self._claim(place), level))
+
+    def _doubts(self, place: Place, node: Certificate) -> bool:
+        """Whether it is time to ask somebody; a neighbour that never agrees must not make us ask all the time."""
+        now_us, both = self.host.now_us, (place.key, node.key)
+        if self._doubted_us.get(both, -LIFE_US) > now_us - LIFE_US:
+            return False
+        self._doubted_us.pop(both, None)
+        self._doubted_us[both] = now_us
+        if len(self._doubted_us) > DOUBTED_MAX:
+            del self._doubted_us[next(iter(self._doubted_us))]
+        return True
+
+
+def is_due(place: Place) -> bool:
+    """Whether to show its lists once more, if they are as they were in the round before."""
+    table, rounds = place.shown
+    place.shown = (place.wide, rounds + 1 if table is place.wide else 0)
+    return place.shown[1] < EAGER or place.shown[1] % EAGER == 0
 
 
 def neighbour(place: Place, number: int, is_left: bool) -> Certificate | None:

@@ -45,7 +45,7 @@ class Place:
     __slots__ = (
         "_asked_for", "_doubted", "_found_at", "_stale", "_table", "_void", "_wide", "agreed", "asked", "askers",
         "before", "certificate", "compared", "joining", "k", "known", "looking", "looks", "news", "offered", "passers",
-        "queue", "searching", "short", "silent", "turn", "vectors", "waiting", "witnesses",
+        "queue", "searching", "short", "shown", "silent", "turn", "vectors", "waiting", "witnesses",
     )  # fmt: skip
 
     def __init__(self, certificate: Certificate, k: int, vectors: Vectors) -> None:
@@ -75,6 +75,7 @@ class Place:
         self.agreed: dict[Side, tuple[Certificate, ...]] = {}  # lists as they were when the neighbour had the same
         self.offered: dict[Side, tuple[Certificate, ...]] = {}  # lists as they were last shown to the neighbour
         self.compared: Table[Certificate] | None = None  # the wide lists with all of which neighbours agreed
+        self.shown: tuple[Table[Certificate] | None, int] = (None, 0)  # the lists last shown, and in how many rounds
 
     @property
     def key(self) -> bytes:
