@@ -119,6 +119,20 @@ def test_what_a_greeting_does_not_list_its_sender_does_not_have():
     assert one.title_at(HALF + HALF // 2) is None
 
 
+def test_a_fragment_becomes_whole_when_the_better_title_is_gone():
+    """Peer 3 had taken a part of what 2 has, and does not any more. The rest alone would be next to nothing of ours."""
+    one, _ = halves()
+    there = HALF + HALF // 2
+    one.on_hail(3, Hail(1, 7, (Title(there, 2, 5, 3),), (), (), (), False, ()))
+    whole = Hail(1, 7, (Title(HALF, 1, 0, 2),), (), (1,), (), False, ())
+    one.on_hail(2, whole)
+    assert one.title_at(HALF) == Title(HALF, 2, 0, 2), "the better title stands"
+    one.on_hail(3, Hail(2, 8, (), (), (), (), False, ()))
+    one.on_hail(2, whole)
+
+    assert one.title_at(HALF) == Title(HALF, 1, 0, 2) == one.title_at(there)
+
+
 def test_what_its_owner_denies_is_told_no_more():
     one, ledger = halves()
     past_us = ledger.now_us - one.life.hello_us

@@ -13,6 +13,7 @@ from implicast.overlay.ice.alive.estate import Keeper
 from implicast.overlay.ice.alive.ground import PROVISIONAL
 from implicast.overlay.ice.alive.messages import Circle, Echo, Hail
 from implicast.overlay.ice.alive.settings import Life
+from implicast.overlay.ice.atlas import overlap
 from implicast.overlay.ice.messages import More, Title, Titles
 from implicast.peer.contract import Address, Host, handles
 from implicast.space.tract import subtract
@@ -135,7 +136,9 @@ class Greeting(Asking):
     def _learn_from(self, sender: Address, hail: Hail) -> None:
         """A greeting lists all that its sender has: what we thought it had besides is gone."""
         listed = (*hail.pieces, *hail.provisional)
-        gone = [each for each in self.atlas.of(sender) if not _is_listed(each, listed)]
+        whole = [each for each in hail.pieces if not self.atlas.better_than(each)]
+        # A better title once took a part of it and is gone: what is left over would stay a fragment.
+        gone = [each for each in self.atlas.of(sender) if not _is_listed(each, listed) or _is_fragment(each, whole)]
         version = self.version
         self.atlas.drop(gone)
         if self.gifts:
@@ -271,6 +274,11 @@ class Greeting(Asking):
         """Whoever still thinks that ground is ours should know to whom we lost it."""
         now_us = self.host.now_us
         self.gifts += [(now_us, each) for each in winners if subtract((each.low, each.high), self.tract)]
+
+
+def _is_fragment(title: Title, whole: Iterable[Title]) -> bool:
+    """Only a part of what its owner has under the same title."""
+    return any(piece.bits < title.bits and piece.epoch == title.epoch and overlap(piece, title) for piece in whole)
 
 
 def _is_listed(title: Title, listed: Iterable[Title]) -> bool:
