@@ -35,6 +35,9 @@ from implicast.space.ring import up_to
 
 ROWS_PER_MESSAGE = 500
 """Entries in one message."""
+RETURN_ROWS = 40
+"""Entries that are returned together: they go from owner to owner, so where messages get lost a long row of them would
+hardly get on. A node that was alone on its side of a partition returns most of what it keeps."""
 SOON_US = 300_000
 """A change of neighbours is followed by a comparison after this."""
 VOUCHED_MAX = 64
@@ -234,7 +237,9 @@ class Comparing(Part, Tenant):
         strays = sorted((entry.row for entry in self.rows.within(self._own, beyond)), key=lambda row: row.key)
         if strays:
             self._looked_through = (0, 0)
-            self._send_back(Return(strays[0].key, tuple(strays[:ROWS_PER_MESSAGE]), self.address))
+            for start in range(0, len(strays), RETURN_ROWS):
+                part = tuple(strays[start : start + RETURN_ROWS])
+                self._send_back(Return(part[0].key, part, self.address))
 
     def _send_back(self, back: Return) -> None:
         if not self.chord.pass_on(back.key, back):

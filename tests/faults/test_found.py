@@ -1,0 +1,23 @@
+"""Scenarios of campaigns in which a fault was found: they stay clean.
+
+What each of them showed is tested by itself elsewhere; here it meets everything else that happened in its world.
+"""
+
+import pytest
+
+from implicast.casting.designs import designs
+from implicast.world.campaign import check, scenario_of
+
+FOUND = {
+    ("dht", 2026, 6): "a dead finger swallowed its arc of a word to all",
+    ("chord-pubsub", 6001, 389): "what a node kept while it was alone went back to its owners in one long row",
+    ("spice", 6001, 620): "a fragment of a neighbour's ground stayed one",
+    ("spice-unloaded", 6001, 47): "the call for what was lost met another hole",
+}
+
+
+@pytest.mark.parametrize(("name", "seed", "number"), FOUND)
+def test_a_scenario_in_which_a_fault_was_found_is_clean(name, seed, number):
+    found = check(scenario_of(designs()[name], seed, number))
+
+    assert not found.reasons, (FOUND[name, seed, number], found.reasons, found.scenario.command())
