@@ -75,6 +75,22 @@ def test_the_mistake_of_not_comparing_is_seen(fault, monkeypatch: pytest.MonkeyP
     assert club.objections() != []
 
 
+def test_a_farewell_for_one_place_does_not_hide_that_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks a leaver's home place late gets both, that for the place first: the other places stayed for ever."""
+    no_comparing(monkeypatch)
+    club = Club(n=40)
+    graph, other = club.member(17).graph, club.member(5).graph
+    home = graph.certificates()[0]
+    said = (graph._farewell(home), graph._leaving(home))
+    for number, farewell in enumerate(said):
+        club.at(0.01 * number, UPKEEP, lambda farewell=farewell: club.world.carry(17, 5, farewell))
+    club.run(0.05)
+
+    known = [node.address for place in other.places.values() for node in place.known.values()]
+    assert known
+    assert 17 not in known
+
+
 def test_a_liar_that_compares_removes_nobody_and_adds_only_who_answers() -> None:
     """It shows lists of itself alone, says that all else is unknown, and names one who has crashed."""
     club = Club()

@@ -55,10 +55,19 @@ class Belief:
                 self._mute[said.certificate.serial] = muted_us
         return flaw is None
 
+    def credible_from_the_departed(self, verb: bytes, said: Claim) -> bool:
+        """The same of one who may have left that place before: who leaves with all of them still has to be heard."""
+        flaw = self.trust.flaw(said.certificate, self._host.now_us) or self._claim_flaw(verb, said)
+        if flaw is not None:
+            self.refusals[flaw] += 1
+        return flaw is None
+
     def has_left(self, certificate: Certificate) -> bool:
         """Whether its holder said farewell."""
-        if certificate.serial in self._gone:
-            return True
+        return certificate.serial in self._gone or self.has_left_with_all(certificate)
+
+    def has_left_with_all(self, certificate: Certificate) -> bool:
+        """Whether its holder said farewell for all its places, not only for this one."""
         return self._gone_holders.get(certificate.public, -1) >= certificate.since_us
 
     def departed(self, farewell: Claim) -> None:

@@ -142,9 +142,12 @@ class LeavingGraph(SkipGraph):
 
     @handles(Leaving)
     def on_leaving(self, sender: Address, leaving: Leaving) -> None:
-        """Only the leaver's own signature takes its places away, all at once."""
+        """Only the leaver's own signature takes its places away, all at once.
+
+        Its farewell for the one place that signs may have come before: that says nothing of the others.
+        """
         leaver = leaving.claim.certificate
-        if not self.belief.has_left(leaver):
+        if not self.belief.has_left_with_all(leaver):
             if not self._credible_leaving(leaving.claim):
                 return
             self.belief.departed_with_all(leaving.claim)
@@ -152,4 +155,4 @@ class LeavingGraph(SkipGraph):
         self.host.send(sender, Heard(leaver.key))
 
     def _credible_leaving(self, said: Claim) -> bool:
-        return self.belief.credible(ALL_GONE, said)
+        return self.belief.credible_from_the_departed(ALL_GONE, said)
