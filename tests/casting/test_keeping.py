@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from implicast.casting.designs import Plan, design
 from implicast.casting.keeping import lacking
 from implicast.casting.keeping.asking import Question
+from implicast.casting.keeping.comparing import in_rows
 from implicast.casting.keeping.laying import Layings
 from implicast.casting.keeping.messages import Lack, Returned, Row
 from implicast.casting.keeping.pieces import Piece, _without
@@ -344,3 +345,13 @@ def test_whoever_leaves_while_it_joins_has_left_and_took_nothing_along(after_s: 
     assert [who for _, who in town.heard(Left)] == [16]
     town.world.crash(16)
     assert town.wrong() == []
+
+
+def test_rows_of_one_key_are_returned_together():
+    rows = [Row(key, ("t", "", f"tag{key}"), name, 1, b"x") for key in (3, 5, 8) for name in range(3)]
+
+    parts = list(in_rows(rows, 2))
+
+    assert [{row.key for row in part} for part in parts] == [{3}, {5}, {8}]
+    assert [row for part in in_rows(rows, 4) for row in part] == rows
+    assert list(in_rows([], 4)) == []

@@ -10,9 +10,12 @@ from implicast.world.campaign import check, scenario_of
 
 FOUND = {
     ("dht", 2026, 6): "a dead finger swallowed its arc of a word to all",
+    ("dht-naive", 6001, 514): "a newcomer came to keys whose keeper and copies had died, and did not know",
+    ("dht-naive", 6001, 561): "what was returned in two rows was forgotten when the first had arrived",
     ("chord-pubsub", 6001, 389): "what a node kept while it was alone went back to its owners in one long row",
     ("spice", 6001, 620): "a fragment of a neighbour's ground stayed one",
     ("spice-unloaded", 6001, 47): "the call for what was lost met another hole",
+    ("spice-unloaded", 6001, 747): "and was not repeated, for the ground had been given away meanwhile",
 }
 
 

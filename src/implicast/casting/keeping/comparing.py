@@ -6,7 +6,7 @@ answers for it. `floor_key` is how far to the left this node has everything.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from implicast.casting.keeping.messages import (
     BEQUEST,
@@ -51,6 +51,7 @@ class Comparing(Part, Tenant):
 
     __slots__ = (
         "_going",
+        "_lacked",
         "_lefts",
         "_look_us",
         "_looked_through",
@@ -98,7 +99,7 @@ class Comparing(Part, Tenant):
         """It has everything of (floor, own]; the whole circle when they are equal."""
         self._parts: set[int] = set()
         self._vouched_us: dict[tuple[int, int], int] = {}
-        self._looked_through = (0, 0)
+        self._looked_through = self._lacked = (0, 0)
         self._look_us = self._tries = 0
         self._going = self._soon = False
         self.sight: object = None
@@ -237,8 +238,7 @@ class Comparing(Part, Tenant):
         strays = sorted((entry.row for entry in self.rows.within(self._own, beyond)), key=lambda row: row.key)
         if strays:
             self._looked_through = (0, 0)
-            for start in range(0, len(strays), RETURN_ROWS):
-                part = tuple(strays[start : start + RETURN_ROWS])
+            for part in in_rows(strays, RETURN_ROWS):
                 self._send_back(Return(part[0].key, part, self.address))
 
     def _send_back(self, back: Return) -> None:
@@ -249,10 +249,12 @@ class Comparing(Part, Tenant):
     def on_return(self, sender: Address, back: Return) -> None:
         if self.chord.pass_on(back.key, back, sender) or not self.is_ready:
             return
-        self._take(row for row in back.rows if self.chord.owns(row.key))
-        if back.origin != self.address:
-            self.host.send(back.origin, Returned(self._low(), self._own))
-        rest = tuple(row for row in back.rows if not self.chord.owns(row.key))
+        low, mask, owns = self._low(), self.chord.table.mask, self.chord.owns
+        ours = sorted((row for row in back.rows if owns(row.key)), key=lambda row: (row.key - low - 1) & mask)
+        self._take(ours)
+        if back.origin != self.address and ours:  # only as far as this row went: others may still be on their way
+            self.host.send(back.origin, Returned((ours[0].key - 1) & mask, ours[-1].key))
+        rest = tuple(row for row in back.rows if not owns(row.key))
         if rest:
             self._send_back(Return(rest[0].key, rest, back.origin))
 
@@ -272,3 +274,12 @@ class Comparing(Part, Tenant):
     def held(self) -> Iterator[Row]:
         """Everything that is kept here."""
         return (entry.row for entry in self.rows.entries())
+
+
+def in_rows(rows: Sequence[Row], most: int) -> Iterator[tuple[Row, ...]]:
+    """Rows in order of their keys, about so many at a time; those of one key stay together."""
+    start = 0
+    for end in range(1, len(rows) + 1):
+        if end == len(rows) or (end - start >= most and rows[end].key != rows[end - 1].key):
+            yield tuple(rows[start:end])
+            start = end

@@ -99,6 +99,14 @@ class Keeper(Comparing):
         if self.is_ready and self.chord.ring.state == IN:
             assert isinstance(claim.by.key, int), "Chord's keys are identifiers"
             self._send_rows(claim.by, CLAIMED, claim.low, claim.by.key)
+            self._tell_what_is_lacking(claim.low)
+
+    def _tell_what_is_lacking(self, low: int) -> None:
+        """A newcomer came to keys whose keeper and copies have died: it has from us what we have, and cannot know that
+        it is not all."""
+        if self._is_further(low, self.floor_key) and self._lacked != (low, self.floor_key):
+            self._lacked = (low, self.floor_key)
+            self.lacks(low, self.floor_key)
 
     def leave(self) -> None:
         """Make sure that the right neighbour has everything, then leave the ring. A newcomer first arrives."""

@@ -124,7 +124,7 @@ class Return(Message):
 
 
 class Returned(Message):
-    """I answer for (low, high], and have what you kept of it."""
+    """I answer for (low, high], and have what you returned of it."""
 
     low: int
     high: int

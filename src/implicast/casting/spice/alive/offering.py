@@ -18,7 +18,7 @@ OFFERS_MAX = 1_024
 OFFER_ITEMS = 64
 """Items in one offer."""
 CALL_AGAIN_US = (6_000_000, 18_000_000, 36_000_000)
-"""When the call for what was lost is repeated, as far as the ground is still ours: where a whole neighbourhood died the
+"""When the call for what was lost is repeated, whoever has the ground by then: where a whole neighbourhood died the
 surface has other holes too, and a call that meets one does not reach those behind it."""
 
 
@@ -99,11 +99,10 @@ class Offering(Closing):
         """Ground has become ours of whose registries there is no copy left: ask all who were registered there."""
         self._call(tract)
         for delay_us in CALL_AGAIN_US:
-            self.later(delay_us, lambda: self._call(intersect(tract, self.surface.ground)))
+            self.later(delay_us, lambda: self._call(tract))
 
     def _call(self, tract: Tract) -> None:
-        if tract:
-            self.surface.send(SayAgain(Way(WHOLE), tract))
+        self.surface.send(SayAgain(Way(WHOLE), tract))
 
     @handles(SayAgain)
     def on_say_again(self, sender: Address, call: SayAgain) -> None:
