@@ -34,6 +34,7 @@ def lacking(place: Place, everyone: dict[bytes, Certificate], k: int) -> list[tu
 def placed(people: list[Certificate], k: int, vectors: Vectors) -> Place:
     """The first of them, knowing whom it must know."""
     place = Place(people[0], k, vectors)
+    place.frail = True
     place.known = {node.key: node for node in Standing(k, vectors, people).surroundings(place.key)}
     place.trim()
     return place

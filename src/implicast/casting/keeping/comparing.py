@@ -129,6 +129,13 @@ class Comparing(Part, Tenant):
         refused = [row for row in rows if self.takes(row) and not self.rows.take(row, now_us)]
         return not refused
 
+    def _learn(self, rows: Iterable[Row]) -> None:
+        """From copies and from what came back: who keeps copies of what was new here is told soon, not next time."""
+        before = self.rows.changes
+        self._take(rows)
+        if self.rows.changes != before:
+            self._sync_soon()
+
     # Comparing
 
     def _next_sync(self) -> None:
@@ -145,6 +152,7 @@ class Comparing(Part, Tenant):
         self._soon = False
         self._sync()
         self._ask_for_summaries()
+        self._return_what_is_not_ours()  # whoever was alone on its side of a partition keeps much that others want
 
     def _ask_for_summaries(self) -> None:
         """Whoever has come near enough to keep copies here may not know."""
@@ -212,7 +220,7 @@ class Comparing(Part, Tenant):
     def on_rows(self, sender: Address, rows: Rows) -> None:
         if self.chord.ring.state != IN:
             return
-        self._take(row for row in rows.rows if self.rows.is_news(row))
+        self._learn(row for row in rows.rows if self.rows.is_news(row))
         if rows.kind == OFFER and rows.part == rows.parts - 1:
             self._send_rows(rows.by, REPLY, rows.low, rows.high)
         elif rows.kind == BEQUEST and rows.part == rows.parts - 1:
@@ -251,7 +259,7 @@ class Comparing(Part, Tenant):
             return
         low, mask, owns = self._low(), self.chord.table.mask, self.chord.owns
         ours = sorted((row for row in back.rows if owns(row.key)), key=lambda row: (row.key - low - 1) & mask)
-        self._take(ours)
+        self._learn(ours)
         if back.origin != self.address and ours:  # only as far as this row went: others may still be on their way
             self.host.send(back.origin, Returned((ours[0].key - 1) & mask, ours[-1].key))
         rest = tuple(row for row in back.rows if not owns(row.key))

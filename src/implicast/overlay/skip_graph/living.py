@@ -92,6 +92,7 @@ class LivingGraph(ComparingGraph):
 
     def _place(self, certificate: Certificate) -> Place:
         place = super()._place(certificate)
+        place.frail = True
         place.witnesses = WITNESSES
         return place
 

@@ -44,8 +44,8 @@ class Place:
 
     __slots__ = (
         "_asked_for", "_doubted", "_found_at", "_stale", "_table", "_void", "_wide", "agreed", "asked", "askers",
-        "before", "certificate", "compared", "joining", "k", "known", "looking", "looks", "news", "offered", "passers",
-        "queue", "searching", "short", "shown", "silent", "turn", "vectors", "waiting", "witnesses",
+        "before", "certificate", "compared", "frail", "joining", "k", "known", "looking", "looks", "news", "offered",
+        "passers", "queue", "searching", "short", "shown", "silent", "turn", "vectors", "waiting", "witnesses",
     )  # fmt: skip
 
     def __init__(self, certificate: Certificate, k: int, vectors: Vectors) -> None:
@@ -56,6 +56,7 @@ class Place:
         self._stale = False  # whether anything was learned since the lists were cut
         self._void = False  # whether those lists mean nothing any more
         self.searching = False
+        self.frail = False  # whether others may vanish without a word
         self.asked: dict[bytes, Certificate] = {}
         self.queue: dict[bytes, tuple[Certificate, int]] = {}
         self.waiting: dict[bytes, int] = {}  # whom, how often asked
@@ -189,8 +190,10 @@ class Place:
         """
         for number, level in enumerate(self.wide.levels):
             if any(node.key in gone for node in level.nodes) and not self._is_whole(number, level):
-                self._shorten((number, True), (*level.nodes[: level.own][::-1], *level.nodes[: level.own : -1]), gone)
-                self._shorten((number, False), (*level.nodes[level.own + 1 :], *level.nodes[: level.own]), gone)
+                left, right = level.nodes[: level.own][::-1], level.nodes[level.own + 1 :]
+                around = level.full  # only then the ends of a list meet
+                self._shorten((number, True), (*left, *(right[::-1] if around else ())), gone)
+                self._shorten((number, False), (*right, *(left[::-1] if around else ())), gone)
         for key in gone:
             self.known.pop(key, None)
         self.unask(gone)
@@ -205,9 +208,9 @@ class Place:
     def _is_whole(self, number: int, level: Level[Certificate]) -> bool:
         """Whether all of a ring is known: then nobody is missed when it becomes smaller.
 
-        While others are sought, a ring may seem to be all there is because so few are left.
+        Where others vanish, a ring may seem to be all there is because so few are left, as long as others are sought.
         """
-        sought = self.searching or (number, True) in self.short or (number, False) in self.short
+        sought = self.frail and (self.searching or (number, True) in self.short or (number, False) in self.short)
         return level.full and not sought
 
     def _shorten(self, side: Side, path: Sequence[Certificate], gone: Collection[bytes]) -> None:
