@@ -154,10 +154,11 @@ class ComparingGraph(LeavingGraph):
         now_us, both = self.host.now_us, (place.key, node.key)
         if self._doubted_us.get(both, -LIFE_US) > now_us - LIFE_US:
             return False
-        self._doubted_us.pop(both, None)
-        self._doubted_us[both] = now_us
-        if len(self._doubted_us) > DOUBTED_MAX:
-            del self._doubted_us[next(iter(self._doubted_us))]
+        asked_us = self._doubted_us
+        asked_us.pop(both, None)
+        asked_us[both] = now_us
+        while asked_us[oldest := next(iter(asked_us))] <= now_us - LIFE_US or len(asked_us) > DOUBTED_MAX:
+            del asked_us[oldest]
         return True
 
 
