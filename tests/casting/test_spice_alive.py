@@ -63,6 +63,12 @@ class Town:
         self.application.casts.append(type("Cast", (), {"settled_us": None})())
         return member.cast(parse(text), b"")
 
+    def keep_busy(self, tag, casts):
+        """Two casts a second, by everybody in turn."""
+        for number in range(casts):
+            self.cast(number % 12, tag)
+            self.run(0.5)
+
     def told(self, cast):
         return sorted(address for address, each in self.notices if each == cast)
 
@@ -315,7 +321,8 @@ def test_what_comes_down_is_shown_to_walks_above():
     assert len(root._telling) == 1, "once for each record and walk"
 
 
-def test_a_move_that_came_back_is_not_deleted():
+def a_record_on_its_way_up():
+    """The root that keeps it, the registry's key, its consumer, and a word that it is kept at this notch above."""
     town = Town(storage_limit=1000, frequency_limit=0.0)
     root, address = town.owner(address_of("jazz")), address_of("jazz")
     close_all(root, "jazz")
@@ -325,25 +332,26 @@ def test_a_move_that_came_back_is_not_deleted():
     root.registry(key).keep(entry, root.host.now_us, 10**9)
     root.rise(key)
     token = next(iter(root._risings))
-    root.on_stored(root.address, StoredAt("jazz", address, 0, token, ((consumer, 1, 0),)))
+
+    def stored(notch):
+        root.on_stored(root.address, StoredAt("jazz", address, 0, token, ((consumer, 1, notch),)))
+
+    return root, key, consumer, stored
+
+
+def test_a_move_that_came_back_is_not_deleted():
+    root, key, consumer, stored = a_record_on_its_way_up()
+    stored(0)
 
     assert consumer in root.registries[key].records
-    root.on_stored(root.address, StoredAt("jazz", address, 0, token, ((consumer, 1, 20),)))
+    stored(20)
     assert key not in root.registries or consumer not in root.registries[key].records
 
 
 def test_a_late_confirmation_does_not_delete_what_was_drawn_down_again():
-    town = Town(storage_limit=1000, frequency_limit=0.0)
-    root, address = town.owner(address_of("jazz")), address_of("jazz")
-    close_all(root, "jazz")
-    consumer = far_consumer(town, root, "jazz")
-    entry = Entry(consumer, 1, spot_of(consumer, "jazz"), Description(("jazz",)))
-    key = ("jazz", address, 0)
-    root.registry(key).keep(entry, root.host.now_us, 10**9)
-    root.rise(key)
-    token = next(iter(root._risings))
+    root, key, consumer, stored = a_record_on_its_way_up()
     root.gather(key)
-    root.on_stored(root.address, StoredAt("jazz", address, 0, token, ((consumer, 1, 20),)))
+    stored(20)
 
     assert consumer in root.registries[key].records
 
@@ -356,9 +364,7 @@ def test_a_busy_tag_is_replicated_and_an_idle_one_is_not_any_more():
     for address in range(6):
         town.register(address, "jazz")
     town.run(3)
-    for number in range(60):
-        town.cast(number % 12, "jazz")
-        town.run(0.5)
+    town.keep_busy("jazz", 60)
     leader, address = town.owner(address_of("jazz")), address_of("jazz")
     roots = [each for each in roots_of(address, 1, 3) if each != address]
 
@@ -380,9 +386,7 @@ def test_renewals_reach_all_roots_together_and_in_time():
     for address in range(8):
         town.register(address, "jazz")
     town.run(3)
-    for number in range(40):
-        town.cast(number % 12, "jazz")
-        town.run(0.5)
+    town.keep_busy("jazz", 40)
     assert town.owner(address_of("jazz")).header("jazz")[1:] == (1, 1, True)
     said = []
     begin = Fanning._begin
@@ -496,9 +500,7 @@ def test_what_is_passed_up_is_bounded():
 def test_nothing_is_left_of_casts_that_are_over():
     town = Town(storage_limit=3, frequency_limit=0.5, rate_s=4.0, deepest_level=1)
     spread(town)
-    for number in range(40):
-        town.cast(number % 12, "jazz")
-        town.run(0.5)
+    town.keep_busy("jazz", 40)
     town.run(3 * CAST_US / _S)
 
     for peer in town.peers:

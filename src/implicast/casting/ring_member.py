@@ -1,9 +1,20 @@
 """A member that stands on Chord and keeps lists for others: what the designs on a hashed ring have in common."""
 
+from collections.abc import Callable
 from typing import Any
 
+from implicast.casting.designs import Design, Plan
 from implicast.casting.inbox import Inbox
-from implicast.casting.keeping import living_trouble
+from implicast.casting.keeping import (
+    ALIVE_KINDS,
+    RING_ALIVE,
+    RING_PATIENCE,
+    RING_QUICK,
+    RING_SURVIVES,
+    LivingMember,
+    living_trouble,
+    stand_up_alive,
+)
 from implicast.casting.shelves import SHELF_KINDS, Shelves
 from implicast.language.parameters import Parameter, Parameters
 from implicast.overlay.chord import CHORD_KINDS, Chord, assemble_chord, chord_objections
@@ -73,3 +84,35 @@ def ring_trouble(population: Any) -> list[str]:
     crash, lists must also be where they belong, with their copies."""
     kind = chord_objections([member.chord for member in population if isinstance(member, RingMember)], exact=False)
     return kind + living_trouble(population)
+
+
+def ring_design(
+    name: str, summary: str, paper: str, kind: Callable[[Plan], Callable[[int], RingMember]],
+    living: Callable[[Plan], Callable[[int], LivingMember]], kinds: tuple[type, ...],
+    parameters: tuple[Parameter, ...] = (), languages: tuple[str, ...] = ("tags",),
+) -> Design:  # fmt: skip
+    """A design on these lists: `kind` and `living` make its members, in a kind world and where peers crash."""
+
+    def newcomer(plan: Plan, address: int) -> Member:
+        return living(plan)(address) if plan.parameters["alive"] else kind(plan)(address)
+
+    def assemble(plan: Plan) -> list[Peer]:
+        if plan.parameters["alive"]:
+            return stand_up_alive(list(map(living(plan), range(plan.peers))))
+        return stand_up(list(map(kind(plan), range(plan.peers))))
+
+    return Design(
+        name=name,
+        summary=summary,
+        paper=paper,
+        assemble=assemble,
+        newcomer=newcomer,
+        kinds=(*RING_KINDS, *ALIVE_KINDS, *kinds),
+        parameters=(*RING_PARAMETERS, *RING_ALIVE, *parameters),
+        languages=languages,
+        objections=ring_trouble,
+        survives=RING_SURVIVES,
+        alive={"alive": True},
+        quick=RING_QUICK,
+        patience=RING_PATIENCE,
+    )

@@ -12,45 +12,26 @@ which the thesis only mentions.
 Implicit group messaging, section 7.1, Listings 3 and 4.
 """
 
+from collections.abc import Callable
+
 from implicast.casting.designs import Design, Plan
 from implicast.casting.dht.alive import LivingDht
 from implicast.casting.dht.kind import Dht
 from implicast.casting.dht.messages import Drop, Fetch, Kept, Listed, Notify, Referred, Store
-from implicast.casting.keeping import (
-    ALIVE_KINDS,
-    RING_ALIVE,
-    RING_PATIENCE,
-    RING_QUICK,
-    RING_SURVIVES,
-    stand_up_alive,
-)
-from implicast.casting.ring_member import RING_KINDS, RING_PARAMETERS, ring_trouble, stand_up
-from implicast.peer.contract import Peer
-from implicast.peer.member import Member
+from implicast.casting.ring_member import ring_design
+
+DHT_KINDS: tuple[type, ...] = (Store, Drop, Kept, Fetch, Listed, Referred, Notify)
 
 
 def _design(name: str, naive: bool, summary: str, listing: int) -> Design:
-    def newcomer(plan: Plan, address: int) -> Member:
-        return LivingDht(plan, address, naive) if plan.parameters["alive"] else Dht(plan, address, naive)
+    def kind(plan: Plan) -> Callable[[int], Dht]:
+        return lambda address: Dht(plan, address, naive)
 
-    def assemble(plan: Plan) -> list[Peer]:
-        if plan.parameters["alive"]:
-            return stand_up_alive([LivingDht(plan, address, naive) for address in range(plan.peers)])
-        return stand_up([Dht(plan, address, naive) for address in range(plan.peers)])
+    def living(plan: Plan) -> Callable[[int], LivingDht]:
+        return lambda address: LivingDht(plan, address, naive)
 
-    return Design(
-        name=name,
-        summary=summary,
-        paper=f"Implicit group messaging, section 7.1, Listing {listing}",
-        assemble=assemble,
-        newcomer=newcomer,
-        kinds=(*RING_KINDS, *ALIVE_KINDS, Store, Drop, Kept, Fetch, Listed, Referred, Notify),
-        parameters=(*RING_PARAMETERS, *RING_ALIVE),
-        objections=ring_trouble,
-        survives=RING_SURVIVES,
-        alive={"alive": True},
-        quick=RING_QUICK,
-        patience=RING_PATIENCE,
+    return ring_design(
+        name, summary, f"Implicit group messaging, section 7.1, Listing {listing}", kind, living, DHT_KINDS
     )
 
 

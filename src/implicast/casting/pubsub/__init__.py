@@ -8,26 +8,18 @@ Read in this order: `subid.py`, `placing.py`, `subscribing.py`, `publishing.py`,
 (`alive=true`) `alive.py`.
 """
 
+from collections.abc import Callable
+
 from implicast.casting.designs import Design, Plan
-from implicast.casting.keeping import (
-    ALIVE_KINDS,
-    RING_ALIVE,
-    RING_PATIENCE,
-    RING_QUICK,
-    RING_SURVIVES,
-    stand_up_alive,
-)
 from implicast.casting.pubsub.alive import LivingPubSub
 from implicast.casting.pubsub.laying import Arrangement
 from implicast.casting.pubsub.messages import PUBSUB_KINDS
 from implicast.casting.pubsub.placing import Hashing
 from implicast.casting.pubsub.profiles import Profiles
 from implicast.casting.pubsub.subid import SubIdLayout
-from implicast.casting.ring_member import RING_KINDS, RING_PARAMETERS, ring_trouble, stand_up
+from implicast.casting.ring_member import ring_design
 from implicast.language.attributes import Schema
 from implicast.language.parameters import Parameter
-from implicast.peer.contract import Peer
-from implicast.peer.member import Member
 
 __all__ = ["DESIGNS", "PubSub"]
 
@@ -38,8 +30,6 @@ STOCKS = (
 """The paper's example of a schema, with room for today's prices."""
 
 PUBSUB_PARAMETERS = (
-    *RING_PARAMETERS,
-    *RING_ALIVE,
     Parameter("schema", STOCKS, "the attributes, as `name: minimum..maximum by precision` or `name: text`, with ; "
               "between"),
     Parameter("walk", "auto", "how a range is gone through where order is kept: by right neighbours, by fingers, or by "
@@ -74,31 +64,18 @@ def arrangement(plan: Plan, ordered: bool) -> Arrangement:
 
 
 def _design(name: str, ordered: bool, summary: str, section: str) -> Design:
-    def newcomer(plan: Plan, address: int) -> Member:
-        kind = LivingPubSub if plan.parameters["alive"] else PubSub
-        return kind(plan, address, arrangement(plan, ordered))
-
-    def assemble(plan: Plan) -> list[Peer]:
+    def kind(plan: Plan) -> Callable[[int], PubSub]:
         common = arrangement(plan, ordered)
-        if plan.parameters["alive"]:
-            return stand_up_alive([LivingPubSub(plan, address, common) for address in range(plan.peers)])
-        return stand_up([PubSub(plan, address, common) for address in range(plan.peers)])
+        return lambda address: PubSub(plan, address, common)
 
-    return Design(
-        name=name,
-        summary=summary,
-        paper=f"Content-based publish/subscribe over Chord, section {section}",
-        assemble=assemble,
-        newcomer=newcomer,
-        kinds=(*RING_KINDS, *ALIVE_KINDS, *PUBSUB_KINDS),
-        parameters=PUBSUB_PARAMETERS,
-        languages=("tags", "attributes", "subscriptions"),
-        objections=ring_trouble,
-        survives=RING_SURVIVES,
-        alive={"alive": True},
-        quick=RING_QUICK,
-        patience=RING_PATIENCE,
-    )
+    def living(plan: Plan) -> Callable[[int], LivingPubSub]:
+        common = arrangement(plan, ordered)
+        return lambda address: LivingPubSub(plan, address, common)
+
+    return ring_design(
+        name, summary, f"Content-based publish/subscribe over Chord, section {section}", kind, living, PUBSUB_KINDS,
+        PUBSUB_PARAMETERS, languages=("tags", "attributes", "subscriptions"),
+    )  # fmt: skip
 
 
 DESIGNS = (
