@@ -250,6 +250,22 @@ def test_what_is_given_back_is_not_had_any_more_whoever_vouched_for_it() -> None
     assert keeper.floor_key == keeper.chord.ring.lefts[keeper.settings.copies].key
 
 
+@pytest.mark.parametrize("place", [1, 5])
+def test_a_newer_word_kept_by_a_leaver_that_does_not_answer_for_it_does_not_go_away_with_it(place: int) -> None:
+    """Neither where it keeps copies, nor far from there."""
+    town = Town("dht")
+    key = hashed("rust")
+    keepers = town.keepers(key)
+    leaver = town.members[keepers[place]]
+    word = Row(key, ("t", "", "rust"), keepers[-1], 1, b"newer")
+    town.at(5, lambda: leaver.keeper.rows.take(word, 5 * S))
+    town.at(5.1, leaver.leave)
+    town.run(8)
+
+    assert [who for _, who in town.heard(Left)] == [leaver.address]
+    assert word in list(town.members[keepers[0]].keeper.held())
+
+
 def entries_when_copies_vanish_with_their_keeper() -> list[str]:
     """Copies are lost and nobody knows it; then their keeper dies."""
     town = Town("dht")

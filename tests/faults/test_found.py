@@ -13,6 +13,7 @@ FOUND = {
     ("dht-naive", 6001, 514): "a newcomer came to keys whose keeper and copies had died, and did not know",
     ("dht-naive", 6001, 561): "what was returned in two rows was forgotten when the first had arrived",
     ("chord-pubsub", 6001, 389): "what a node kept while it was alone went back to its owners in one long row",
+    ("chord-pubsub", 9001, 71): "the newest word about an entry went away with a leaver that did not answer for it",
     ("spice", 6001, 620): "a fragment of a neighbour's ground stayed one",
     ("spice-unloaded", 6001, 47): "the call for what was lost met another hole",
     ("spice-unloaded", 6001, 747): "and was not repeated, for the ground had been given away meanwhile",

@@ -223,8 +223,8 @@ class Comparing(Part, Tenant):
         self._learn(row for row in rows.rows if self.rows.is_news(row))
         if rows.kind == OFFER and rows.part == rows.parts - 1:
             self._send_rows(rows.by, REPLY, rows.low, rows.high)
-        elif rows.kind == BEQUEST and rows.part == rows.parts - 1:
-            self.host.send(rows.by.address, RowsTaken())
+        elif rows.kind == BEQUEST:
+            self.host.send(rows.by.address, RowsTaken(rows.part, rows.parts))
         elif rows.kind == CLAIMED and not self.is_ready:
             self._parts.add(rows.part)
             if len(self._parts) == rows.parts:

@@ -125,11 +125,14 @@ class Keeper(Comparing):
             ring.leave()
             return
         self._try_again_later()
-        self._send_rows(ring.right, BEQUEST, self._low(), self._own)
+        self._parts = set()
+        # Copies and strays too: whoever answered for a key for a moment may have the newest word about it.
+        self._send_rows(ring.right, BEQUEST, self._own, self._own)
 
     @handles(RowsTaken)
     def on_taken(self, sender: Address, taken: RowsTaken) -> None:
-        if self._going and self.chord.ring.state == IN:
+        self._parts.add(taken.part)
+        if self._going and self.chord.ring.state == IN and len(self._parts) == taken.parts:
             self._going = False
             self.chord.ring.leave()
 

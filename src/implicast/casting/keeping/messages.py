@@ -90,7 +90,7 @@ class Compare(Message):
 
 class Rows(Message):
     """Entries of the keys (low, high]: one part of several. OFFER: here is what I have, let me have yours; REPLY: my
-    answer; CLAIMED: what has become yours; BEQUEST: what I keep, for I want to leave."""
+    answer; CLAIMED: what has become yours; BEQUEST: all that I keep, for I want to leave."""
 
     by: Ref
     kind: int
@@ -112,7 +112,10 @@ class ClaimRows(Message):
 
 
 class RowsTaken(Message):
-    """The bequest has arrived."""
+    """This part of a bequest has arrived, of so many."""
+
+    part: int
+    parts: int
 
 
 class Return(Message):
