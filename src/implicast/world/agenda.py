@@ -1,8 +1,8 @@
 """What happens next, in exact (time, serial) order.
 
-Slots of about a millisecond in a dict, a small heap of slot numbers. A slot is sorted when it is opened and worked off
-from its end; what is added to it meanwhile waits in a heap beside it. The order is exactly that of one plain heap (a
-law in `tests/laws`), at about half its price from a thousand in flight on (`bench/agenda.py`).
+Slots of about two milliseconds in a dict, a small heap of slot numbers. A slot is sorted when it is opened and worked
+off from its end; what is added to it meanwhile waits in a heap beside it. The order is exactly that of one plain heap
+(a law in `tests/laws`), at about half its price from a thousand in flight on (`bench/agenda.py`).
 """
 
 from heapq import heappop, heappush
@@ -11,8 +11,8 @@ from typing import Any
 Entry = tuple[int, int, Any]
 """time_us, serial, what. The serial is unique, so `what` is never compared."""
 
-SLOT_BITS = 10
-"""A slot is 2**10 us."""
+SLOT_BITS = 11
+"""A slot is 2**11 us."""
 NEVER_US = 1 << 62
 
 

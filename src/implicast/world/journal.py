@@ -4,8 +4,8 @@ Peers carry no instruments. The world writes a row for each message sent and for
 (the serial of the input that was being handled), its phase, its cast and its depth (messages on the causal chain
 since the application's verb); every measure is computed from these tables afterwards.
 
-Rows are packed into a fixed buffer and flushed when it is full, so memory does not grow with the number of messages.
-Packing costs two thirds of appending to column lists (`bench/journal.py`). A journal is written aside and renamed when
+Rows are packed, and flushed when there are many, so memory does not grow with the number of messages. Packing costs
+two thirds of appending to column lists (`bench/journal.py`). A journal is written aside and renamed when
 it is complete: a directory that bears the journal's name is whole.
 """
 
@@ -31,6 +31,8 @@ CHUNK_ROWS = 1 << 16
 
 _SENDS = struct.Struct("<qqqqiiiiih")
 _NOTICES = struct.Struct("<qqiii")
+pack_send = _SENDS.pack
+"""One row of `Journal.sends`: the world packs it itself, at half the price of a call of `Journal.send`."""
 
 _SENDS_DTYPE = np.dtype(
     [("serial", "<i8"), ("cause", "<i8"), ("sent_us", "<i8"), ("arrived_us", "<i8"), ("sender", "<i4"),
@@ -97,9 +99,9 @@ class Journal:
         shutil.rmtree(self._aside, ignore_errors=True)
         self._aside.mkdir(parents=True)
         self._writers = {name: self._writer(name) for name in ("sends", "notices")}
-        self._sends = bytearray(_SENDS.size * CHUNK_ROWS)
-        self._notices = bytearray(_NOTICES.size * CHUNK_ROWS)
-        self._sends_at = self._notices_at = 0
+        self.sends: list[bytes] = []
+        """Messages not yet written, as rows; whoever adds one writes them when there are `CHUNK_ROWS`."""
+        self._notices: list[bytes] = []
         self.kinds: list[str] = []
 
     def send(
@@ -107,20 +109,15 @@ class Journal:
         depth: int, size_bytes: int, kind: int,
     ) -> None:  # fmt: skip
         """One message; `arrived_us` -1 when it was lost; `kind` is an index into `kinds`."""
-        at = self._sends_at
-        _SENDS.pack_into(
-            self._sends, at, serial, cause, sent_us, arrived_us, sender, receiver, purpose, depth, size_bytes, kind
-        )
-        self._sends_at = at = at + _SENDS.size
-        if at == len(self._sends):
-            self._flush_sends()
+        row = pack_send(serial, cause, sent_us, arrived_us, sender, receiver, purpose, depth, size_bytes, kind)
+        self.sends.append(row)
+        if len(self.sends) >= CHUNK_ROWS:
+            self.flush_sends()
 
     def notice(self, cause: int, time_us: int, peer: int, cast: int, depth: int) -> None:
         """One notification of a cast."""
-        at = self._notices_at
-        _NOTICES.pack_into(self._notices, at, cause, time_us, peer, cast, depth)
-        self._notices_at = at = at + _NOTICES.size
-        if at == len(self._notices):
+        self._notices.append(_NOTICES.pack(cause, time_us, peer, cast, depth))
+        if len(self._notices) >= CHUNK_ROWS:
             self._flush_notices()
 
     def table(self, name: str, rows: Iterable[dict[str, Any]]) -> None:
@@ -137,7 +134,7 @@ class Journal:
 
     def finish(self) -> None:
         """Nothing more will be sent or notified: `sends` and `notices` are whole and can be read."""
-        self._flush_sends()
+        self.flush_sends()
         self._flush_notices()
         for writer in self._writers.values():
             writer.close()
@@ -167,18 +164,18 @@ class Journal:
             self._path(name), schema, compression="snappy", use_dictionary=words, column_encoding=numbers
         )
 
-    def _flush_sends(self) -> None:
-        if self._sends_at:
-            rows = np.frombuffer(self._sends, _SENDS_DTYPE, self._sends_at // _SENDS.size)
+    def flush_sends(self) -> None:
+        if self.sends:
+            rows = np.frombuffer(b"".join(self.sends), _SENDS_DTYPE)
             self._writers["sends"].write_batch(_sends_batch(rows, self.kinds))
-            self._sends_at = 0
+            self.sends.clear()
 
     def _flush_notices(self) -> None:
-        if self._notices_at:
-            rows = np.frombuffer(self._notices, _NOTICES_DTYPE, self._notices_at // _NOTICES.size)
+        if self._notices:
+            rows = np.frombuffer(b"".join(self._notices), _NOTICES_DTYPE)
             arrays = [pa.array(rows[name].copy()) for name in SCHEMAS["notices"].names]
             self._writers["notices"].write_batch(pa.record_batch(arrays, schema=SCHEMAS["notices"]))
-            self._notices_at = 0
+            self._notices.clear()
 
 
 def _sends_batch(rows: np.ndarray[Any, Any], kinds: list[str]) -> pa.RecordBatch:
