@@ -18,7 +18,7 @@ from implicast.peer.contract import Address, Host, Part, handles
 from implicast.space.ring import up_to
 
 LOOK_US = 1_000_000
-WAIT_MAX_US = 8_000_000
+WAIT_MAX_US = 4_000_000
 """Waits double up to this."""
 HOP_US = 60_000
 """Patience with each further value of a range."""

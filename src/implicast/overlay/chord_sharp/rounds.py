@@ -159,6 +159,7 @@ class Rounds(ChordSharp):
         if asked is None or asked.ref != node:
             self.asks[level] = Asked(node, self.round)
             self._put_question(level, answer=True)
+            self.catch_ups = min(self.catch_ups, CATCH_UPS_MAX // 2)  # a late question may get lost too
             self._watch(self.period.again_us)
         elif self.round - asked.round >= RENEWAL:
             self._put_question(level, answer=False)
@@ -294,12 +295,12 @@ class Rounds(ChordSharp):
         self._advance()
 
     def _changed(self, level: int) -> None:
-        """Another node stands at this level: those who ask for it are to be told, round or not; and once more in a
-        while, for nobody misses what comes unexpected."""
-        self.ready = min(self.ready, max(0, level - 1))
-        if self.told_round == self.round:
+        """Another node stands at this level: those who ask for it are to be told, round or not; and, if they have been
+        told of it in this round, once more in a while, for nobody misses what comes unexpected."""
+        if self.told_round == self.round or level <= self.ready:
             self.news |= 1 << level
             self.host.after(self.period.again_us, TellAgain(self.links.me.life, self.round))
+        self.ready = min(self.ready, max(0, level - 1))
 
     @handles(TellAgain)
     def on_tell_again(self, alarm: TellAgain) -> None:
