@@ -43,8 +43,8 @@ class Place:
     """A certificate, those known around it, the lists cut from them, and the wider every-class lists."""
 
     __slots__ = (
-        "_asked_for", "_doubted", "_found_at", "_stale", "_table", "_void", "_wide", "agreed", "asked", "askers",
-        "before", "certificate", "compared", "frail", "joining", "k", "known", "looking", "looks", "news", "offered",
+        "_asked_for", "_changed", "_doubted", "_found_at", "_stale", "_table", "_void", "_wide", "agreed", "asked",
+        "askers", "before", "certificate", "compared", "frail", "joining", "k", "known", "looking", "looks", "news", "offered",
         "passers", "queue", "searching", "short", "shown", "silent", "turn", "vectors", "waiting", "witnesses",
     )  # fmt: skip
 
@@ -55,6 +55,7 @@ class Place:
         self.news: dict[bytes, Certificate] = {}  # who was let in since the lists were cut
         self._stale = False  # whether anything was learned since the lists were cut
         self._void = False  # whether those lists mean nothing any more
+        self._changed = 0  # the highest level at which anything was learned since
         self.searching = False
         self.frail = False  # whether others may vanish without a word
         self.asked: dict[bytes, Certificate] = {}
@@ -111,7 +112,14 @@ class Place:
             return False
         self.known[other.key] = self.news[other.key] = other
         self._stale = True
+        self._note_change(other)
         return True
+
+    def _note_change(self, other: Certificate) -> None:
+        """Somebody came or went: the lists of the levels we share with it are to be cut again."""
+        shared = self.vectors.common(self.certificate.vector, other.vector)
+        if shared > self._changed:
+            self._changed = shared
 
     def agree_with_all(self) -> None:
         """Its lists are known to be what those of its neighbours are."""
@@ -143,8 +151,12 @@ class Place:
 
     def _cut(self) -> None:
         """Cut the lists by the rule, and forget who is in none."""
-        self._table, self._wide = both_tables(self.certificate, self.known, self.k, self.vectors)
+        before = None if self._void else (self._table, self._wide)
+        self._table, self._wide = both_tables(
+            self.certificate, self.known, self.k, self.vectors, before, self._changed
+        )
         self._stale = self._void = False
+        self._changed = 0
         self.news.clear()
         if not self.searching:
             self._keep_listed()
@@ -195,9 +207,14 @@ class Place:
                 self._shorten((number, True), (*left, *(right[::-1] if around else ())), gone)
                 self._shorten((number, False), (*right, *(left[::-1] if around else ())), gone)
         for key in gone:
-            self.known.pop(key, None)
+            self._remove(key)
         self.unask(gone)
         self._stale, self.looks = True, 0
+
+    def _remove(self, key: bytes) -> None:
+        node = self.known.pop(key, None)
+        if node is not None:
+            self._note_change(node)
 
     def unask(self, whom: Iterable[bytes]) -> None:
         """What they may have been asked counts no more: should they come back, they are to be asked anew."""
@@ -313,7 +330,7 @@ class Place:
     def give_up(self, whom: bytes) -> None:
         """Somebody does not answer: not listed on the word of others, as long as this search lasts."""
         self.silent.add(whom)
-        self.known.pop(whom, None)
+        self._remove(whom)
 
     def next_to_ask(self) -> tuple[Certificate, int] | None:
         """Whom to ask next, and for which level; None when there is nobody.
