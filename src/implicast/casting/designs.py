@@ -76,6 +76,8 @@ class Design:
     infrastructure: Callable[[int, Parameters], int] = no_infrastructure
     objections: Callable[[Sequence[Peer]], list[str]] = no_objections
     """Invariants of the overlay seen from outside: sentences about what is wrong; none when all is well."""
+    watcher: Callable[[], Callable[[Sequence[Peer]], list[str]]] | None = None
+    """Makes one that says the same as `objections` and remembers from look to look what need not be looked at again."""
     settling_us: int = 0
     """Time after registration before casts are promised to arrive, for designs whose state settles by upkeep."""
     survives: frozenset[str] = frozenset()

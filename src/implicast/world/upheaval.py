@@ -45,6 +45,7 @@ class Upheaval:
         self.design, self.plan, self.greetings = design, plan, greetings
         self.came_us: dict[int, int] = {}
         """Newcomers, and when they asked to join."""
+        self._objections = design.objections if design.watcher is None else design.watcher()
         self.samples: list[tuple[int, list[str]]] = []
         """When the invariants were looked at, and what was wrong."""
         self._look_at_us = self._end_us = 0
@@ -81,7 +82,7 @@ class Upheaval:
             self._look_later(now_us + self._pause_us)
 
     def _sample(self) -> list[str]:
-        wrong = self.design.objections(self.present())
+        wrong = self._objections(self.present())
         self.samples.append((self.world.now_us, wrong))
         return wrong
 

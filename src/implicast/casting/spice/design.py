@@ -1,5 +1,6 @@
 """SPICE as two designs: basic (thesis chapter 7) and unloaded (chapter 8)."""
 
+from collections.abc import Callable, Sequence
 from math import pi
 
 from implicast.casting.designs import Design, Plan
@@ -8,6 +9,7 @@ from implicast.casting.spice.alive import messages as alive_messages
 from implicast.casting.spice.alive.objections import objections as living_objections
 from implicast.casting.spice.alive.settings import LivingSettings
 from implicast.casting.spice.alive.spice import LivingSpice
+from implicast.casting.spice.alive.watching import Watch
 from implicast.casting.spice.settings import NO_LIMIT, Settings, levels_for
 from implicast.casting.spice.spice import Spice
 from implicast.language.parameters import Parameter
@@ -95,10 +97,19 @@ def newcomer(plan: Plan, address: int) -> Member:
     return Spice(address, plan.host(address), settings_of(plan))
 
 
-def objections(population: list[Peer]) -> list[str]:
-    if any(isinstance(each, LivingSpice) for each in population):
+def objections(population: Sequence[Peer]) -> list[str]:
+    if _is_living(population):
         return living_objections(population)
     return surface_objections([each.surface for each in population if isinstance(each, Spice)])
+
+
+def watcher() -> Callable[[Sequence[Peer]], list[str]]:
+    watch = Watch()
+    return lambda population: watch(population) if _is_living(population) else objections(population)
+
+
+def _is_living(population: Sequence[Peer]) -> bool:
+    return any(isinstance(each, LivingSpice) for each in population)
 
 
 SURFACE = (
@@ -158,7 +169,8 @@ DESIGNS = (
         newcomer=newcomer,
         kinds=KINDS,
         parameters=SURFACE + LIFE,
-        objections=objections,  # type: ignore[arg-type]
+        objections=objections,
+        watcher=watcher,
         survives=SURVIVES,
         alive={"alive": True},
         quick=QUICK,
@@ -172,7 +184,8 @@ DESIGNS = (
         newcomer=newcomer,
         kinds=KINDS,
         parameters=SURFACE + LIFE + RELIEF,
-        objections=objections,  # type: ignore[arg-type]
+        objections=objections,
+        watcher=watcher,
         survives=SURVIVES,
         alive={"alive": True},
         quick=QUICK,

@@ -56,8 +56,8 @@ class Packed(NamedTuple):
 class Keeper(Member, parts={"surface": LivingIce}):
     """Registries by tag, root and notch; headers and states of roots; and what is put off."""
 
-    __slots__ = ("_originals", "_packed", "_wheel", "aims", "closing", "headers", "inbox", "registries", "roots",
-                 "settings", "stock", "surface", "tokens")  # fmt: skip
+    __slots__ = ("_originals", "_packed", "_wheel", "_whole", "aims", "closing", "headers", "inbox", "registries",
+                 "roots", "settings", "stock", "surface", "tokens")  # fmt: skip
 
     def __init__(self, address: Address, host: Host, settings: LivingSettings) -> None:
         super().__init__(address, host)
@@ -70,6 +70,8 @@ class Keeper(Member, parts={"surface": LivingIce}):
         self.registries: dict[Key, Registry] = {}
         self.stock = Stock()
         self._packed = Packed(-1, (), [], ())
+        self._whole: tuple[Packed, tuple[dict[Any, Any], ...], tuple[Item, ...]] = (self._packed, (), ())
+        """What was packed last beside records: made from what, and what came of it."""
         self._originals: tuple[int, Tract, dict[str, dict[Address, Held]]] = (-1, (), {})
         self.closing: dict[Key, tuple[int, Tract]] = {}
         """Parts about to close, and until when that is waited for: heirs know of them already."""
@@ -133,6 +135,14 @@ class Keeper(Member, parts={"surface": LivingIce}):
             packed = self._packed = self._pack_registries(tract)
         if not (packed.closed or self.closing or self.headers or self.aims or self.roots):
             return packed.records
+        rest = (self.closing, self.headers, self.aims, self.roots)
+        if self._whole[0] is not packed or self._whole[1] != rest:
+            # The very same tuple while nothing changes: whoever looks from outside knows it by that.
+            copies = (dict(self.closing), dict(self.headers), dict(self.aims), dict(self.roots))
+            self._whole = (packed, copies, self._pack_all(packed, tract))
+        return self._whole[2]
+
+    def _pack_all(self, packed: "Packed", tract: Tract) -> tuple[Item, ...]:
         items: list[Item] = []
         if packed.closed or self.closing:
             soon = ((key, self.closed_soon(key)) for key in dict.fromkeys([*packed.closed, *self.closing]))

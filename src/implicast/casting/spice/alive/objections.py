@@ -26,7 +26,7 @@ def objections(population: Sequence[Peer]) -> list[str]:
     return (found or list(record_objections(peers)))[:OBJECTIONS_MAX]
 
 
-class _Owners:
+class Owners:
     """Who owns a code."""
 
     def __init__(self, peers: Sequence[LivingSpice]) -> None:
@@ -72,8 +72,8 @@ def record_objections(peers: Sequence[LivingSpice]) -> Iterator[str]:
     Most records lie at a root itself. Those are laid open once for all consumers, by walking through what owners keep:
     half the cost of looking for the owner of every tag.
     """
-    owners, doors = _Owners(peers), _doors(peers)
-    replicas = _replicas(peers)
+    owners, doors = Owners(peers), _doors(peers)
+    replicas = replicas_of(peers)
     for peer in peers:
         if peer.description is None or peer.awaited:
             continue
@@ -81,10 +81,10 @@ def record_objections(peers: Sequence[LivingSpice]) -> Iterator[str]:
             records = doors.get(tag)
             held = records.get(entry.consumer) if records is not None else None
             here = held is not None and (held.entry is entry or held.entry.version >= entry.version)
-            if not here and not _found(owners, tag, address_of(tag), entry):
+            if not here and not found(owners, tag, address_of(tag), entry):
                 yield f"a cast for {tag} at root {address_of(tag)} would not find {peer.address}"
             for root in replicas.get(tag, ()) if replicas else ():
-                if not _found(owners, tag, root, entry):
+                if not found(owners, tag, root, entry):
                     yield f"a cast for {tag} at root {root} would not find {peer.address}"
 
 
@@ -96,7 +96,7 @@ def _doors(peers: Sequence[LivingSpice]) -> dict[str, dict[Address, Held]]:
     return doors
 
 
-def _replicas(peers: Sequence[LivingSpice]) -> dict[str, list[int]]:
+def replicas_of(peers: Sequence[LivingSpice]) -> dict[str, list[int]]:
     """By tag, the roots at which casts may stop."""
     replicas: dict[str, list[int]] = {}
     for peer in peers:
@@ -106,13 +106,13 @@ def _replicas(peers: Sequence[LivingSpice]) -> dict[str, list[int]]:
     return replicas
 
 
-def _found(owners: _Owners, tag: str, root: int, entry: Entry) -> bool:
+def found(owners: Owners, tag: str, root: int, entry: Entry) -> bool:
     """First from where the ways of all records part, then from the root: a record may be on its way up."""
     landing = owners.landing(tag, root)
     return _found_from(owners, tag, root, landing, entry) or (landing > 0 and _found_from(owners, tag, root, 0, entry))
 
 
-def _found_from(owners: _Owners, tag: str, root: int, notch: int, entry: Entry) -> bool:
+def _found_from(owners: Owners, tag: str, root: int, notch: int, entry: Entry) -> bool:
     settings = owners.peers[0].settings
     while True:
         code = home(root, notch, entry.spot, settings.dimensions)

@@ -48,10 +48,12 @@ class Stock:
     until its version rises: copies for heirs, and what is seen of it from outside, at a fifth of the cost.
     """
 
-    __slots__ = ("version",)
+    __slots__ = ("losses", "version")
 
     def __init__(self) -> None:
         self.version = 0
+        self.losses = 0
+        """Rises whenever a record goes, or another part is closed: what was found may be found no more."""
 
 
 class Registry:
@@ -81,12 +83,14 @@ class Registry:
         """This record is not kept here any more."""
         del self.records[held.entry.consumer]
         self.stock.version += 1
+        self.stock.losses += 1
 
     def shut(self, closed: Tract) -> None:
         """From now on this is the closed part."""
         if closed != self.closed:
             self.closed = closed
             self.stock.version += 1
+            self.stock.losses += 1
 
     @property
     def passing(self) -> Tract:

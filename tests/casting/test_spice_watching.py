@@ -1,0 +1,71 @@
+"""A watch that remembers says at every look what a fresh look says."""
+
+import pytest
+
+from implicast.casting.designs import design
+from implicast.casting.spice.alive.objections import OBJECTIONS_MAX, record_objections
+from implicast.casting.spice.alive.watching import Watch
+from implicast.world.campaign import scenario_of
+from implicast.world.simulate import simulate
+from implicast.world.upheaval import Upheaval
+
+UNFOUND = "would not find"
+
+
+@pytest.mark.parametrize(("name", "number"), [("spice", 1), ("spice", 4), ("spice-unloaded", 0), ("spice-unloaded", 3)])
+def test_through_change_it_says_what_a_fresh_look_says(name, number, monkeypatch):
+    looks = []
+
+    def sample(upheaval):
+        here = upheaval.present()
+        remembered, fresh = upheaval._objections(here), upheaval.design.objections(here)
+        assert remembered == fresh
+        looks.append(fresh)
+        upheaval.samples.append((upheaval.world.now_us, fresh))
+        return fresh
+
+    monkeypatch.setattr(Upheaval, "_sample", sample)
+    simulate(scenario_of(design(name), 4711, number))
+    assert any(looks), "something was wrong in between"
+    assert not looks[-1]
+
+
+@pytest.mark.parametrize("name", ["spice", "spice-unloaded"])
+def test_a_record_that_goes_is_missed_at_the_next_look_and_found_again(name, monkeypatch):
+    missed = []
+    sample = Upheaval._sample
+
+    def tampering(upheaval):
+        found = sample(upheaval)
+        here = upheaval.present()
+        if not found and not missed:
+            registry = _largest(here)
+            held = next(iter(registry.records.values()))
+            registry.remove(held)
+            fresh = list(record_objections(here))
+            missed.extend([fresh, upheaval._objections(here)])
+            registry.keep(held.entry, upheaval.world.now_us, here[0].settings.lease_us, safe=True)
+            assert not upheaval._objections(here)
+        return found
+
+    monkeypatch.setattr(Upheaval, "_sample", tampering)
+    simulate(scenario_of(design(name), 4711, 1))
+    fresh, remembered = missed
+    assert any(UNFOUND in each for each in fresh)
+    assert remembered == fresh[:OBJECTIONS_MAX]
+
+
+def test_whoever_has_said_nothing_yet_is_not_missed():
+    assert Watch()([]) == []
+
+
+def _largest(peers):
+    """A registry with many records of consumers that are there."""
+    here = {each.address for each in peers if each.description is not None and not each.awaited}
+    found = [
+        each
+        for peer in peers
+        for each in peer.registries.values()
+        if each.records and not each.closed and here.issuperset(each.records)
+    ]
+    return max(found, key=lambda each: len(each.records))
