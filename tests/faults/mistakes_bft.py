@@ -74,9 +74,9 @@ MISTAKES = (
     Mistake(
         "short lists stay short",
         "bft",
-        rule="witnesses at the ends of a list that became shorter are asked (overlay/skip_graph/graph.py), and lists "
-        "compared (comparing.py): two guards, each of which would do here",
-        put=silence("Look", "Agree"),
+        rule="lists that became shorter are compared with those of the neighbours, which know who stands behind "
+        "(overlay/skip_graph/comparing.py)",
+        put=silence("Agree"),
         says="invariants",
         churn="deed=5:crash:3",
         changes=SMALL,

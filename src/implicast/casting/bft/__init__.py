@@ -26,6 +26,8 @@ from implicast.overlay.skip_graph.messages import (
     Compare,
     Compared,
     Farewell,
+    Greet,
+    Greeted,
     Heard,
     Leaving,
     Neighbours,
@@ -192,7 +194,7 @@ DESIGNS = (
         newcomer=newcomer,
         kinds=(
             Apply, Granted, Denied, Ask, Neighbours, Announce, Heard, Farewell, Hop, Revocation, Held, Leaving, Accuse,
-            Compare, Compared, *DETECTOR_KINDS,
+            Compare, Compared, Greet, Greeted, *DETECTOR_KINDS,
         ),
         parameters=(
             Parameter("k", 4, "redundancy: senders per receiver; a peer is lost only if all of them fail", 2, 16),

@@ -10,46 +10,26 @@ A ghost that only some list is next to one that does not, or to the ghost itself
 some list is next to one that does not. So every fault of lists is a disagreement of two neighbours. Ring upkeep, D.2.
 """
 
-from abc import abstractmethod
-from collections.abc import Iterable, Sequence
-
 from implicast.overlay.skip_graph.graph import NEIGHBOURS_MAX
-from implicast.overlay.skip_graph.leaving import LeavingGraph
-from implicast.overlay.skip_graph.messages import Agree, Ask, Compare, Compared, Difference, Span
+from implicast.overlay.skip_graph.greeting import GreetingGraph
+from implicast.overlay.skip_graph.messages import Agree, Compare, Compared, Difference, Span
 from implicast.overlay.skip_graph.place import Place
-from implicast.peer.contract import Address, Host, handles
-from implicast.peer.identity import Certificate, Trust
-from implicast.peer.signatures import Signer
-from implicast.space.vector import Vectors
+from implicast.overlay.skip_graph.table import Level
+from implicast.peer.contract import Address, handles
+from implicast.peer.identity import Certificate
 
 SPANS_MAX = 64
 """Lists in one message; more wait for the next round."""
 EAGER = 4
 """Rounds in which a list that stays as it is is shown though the neighbour does not agree; then every fourth."""
-LIFE_US = 15_000_000
-"""Who was asked for a sign of life within this time is not asked again, whatever neighbours say."""
-DOUBTED_MAX = 512
-"""Questions for a sign of life that are remembered; the oldest are forgotten first."""
 SIDES = (True, False)
 """Left, right."""
 
 
-class ComparingGraph(LeavingGraph):
+class ComparingGraph(GreetingGraph):
     """The places of one peer that compare their lists with those of their neighbours."""
 
-    __slots__ = ("_doubted_us",)
-
-    def __init__(self, address: Address, host: Host, k: int, vectors: Vectors, trust: Trust, signer: Signer) -> None:
-        super().__init__(address, host, k, vectors, trust, signer)
-        self._doubted_us: dict[tuple[bytes, bytes], int] = {}  # who was asked by which place for a sign of life, when
-
-    @abstractmethod
-    def _show(self, address: Address, compare: Compare) -> None:
-        """Send it, and look for the receiver if it does not answer."""
-
-    @abstractmethod
-    def _may_list(self, node: Certificate) -> bool:
-        """Whether somebody named by another may be listed, if it answers."""
+    __slots__ = ()
 
     @handles(Agree)
     def on_agree(self, alarm: Agree) -> None:
@@ -59,20 +39,22 @@ class ComparingGraph(LeavingGraph):
             if not place.searching and place.compared is not place.wide and is_due(place):
                 self._offer(place, shown)
         for address, spans in shown.items():
-            self._show(address, Compare(tuple(spans[:SPANS_MAX])))
+            self._put_to(address, Compare(tuple(spans[:SPANS_MAX])))
 
     def _offer(self, place: Place, shown: dict[Address, list[Span]]) -> None:
         """What a place has to show, to whom; if nothing, it need not be looked at until it changes."""
         me, agreed = place.certificate, True
         for number, level in enumerate(place.wide.levels):
             for is_left in SIDES:
-                other = neighbour(place, number, is_left)
-                if other is None or place.agreed.get((number, is_left)) == level.nodes:
+                held = place.agreed.get((number, is_left))
+                if held is level.nodes or held == level.nodes:  # nine in ten
+                    continue
+                other = neighbour(level, self.address, is_left)
+                if other is None:
                     continue
                 agreed = False
                 place.offered[number, is_left] = level.nodes
-                keys = tuple([node.key for node in level.nodes])
-                shown.setdefault(other.address, []).append(Span(other.key, me, number, keys, level.full))
+                shown.setdefault(other.address, []).append(Span(other.key, me, number, level.keys, level.full))
         if agreed:
             place.compared = place.wide
 
@@ -92,12 +74,15 @@ class ComparingGraph(LeavingGraph):
             return None
         if not self._may_list(other):
             return None
+        if other.key in place.known and agrees(place, span):
+            self._agreed(place, span.level, other.key)
+            return Difference(other.key, place.key, span.level)
         difference, lacking = contrast(place, span)
         if other.key not in place.known:
             self._take_in(place, (other,))
         elif not lacking and not difference.unknown:
             self._agreed(place, span.level, other.key)
-        self._ask_for_life(place, lacking, span.level)
+        self._ask_for_life(place, lacking)
         return difference
 
     def _shared(self, place: Place, other: Certificate) -> int:
@@ -105,13 +90,15 @@ class ComparingGraph(LeavingGraph):
 
     def _agreed(self, place: Place, number: int, whom: bytes) -> None:
         """The other came to us: what it found to be the same need not be shown to it."""
-        for is_left in SIDES:
-            other = neighbour(place, number, is_left)
+        levels = place.wide.levels
+        for is_left in SIDES if number < len(levels) else ():
+            other = neighbour(levels[number], self.address, is_left)
             if other is not None and other.key == whom:
-                place.agreed[number, is_left] = place.wide.levels[number].nodes
+                place.agreed[number, is_left] = levels[number].nodes
 
     @handles(Compared)
     def on_compared(self, sender: Address, compared: Compared) -> None:
+        self._unheard.answer((sender, Compare))
         told: list[Difference] = []
         for difference in compared.differences[:SPANS_MAX]:
             place = self.places.get(difference.owner)
@@ -126,40 +113,18 @@ class ComparingGraph(LeavingGraph):
             self.host.send(sender, Compared(tuple(told)))
 
     def _note_agreed(self, place: Place, difference: Difference) -> None:
-        for is_left in SIDES:
-            side = (difference.level, is_left)
-            other = neighbour(place, difference.level, is_left)
-            if side in place.offered and other is not None and other.key == difference.place:
-                place.agreed[side] = place.offered.pop(side)
+        levels, number = place.wide.levels, difference.level
+        for is_left in SIDES if 0 <= number < len(levels) else ():
+            other = neighbour(levels[number], self.address, is_left)
+            if (number, is_left) in place.offered and other is not None and other.key == difference.place:
+                place.agreed[number, is_left] = place.offered.pop((number, is_left))
 
     def _even_out(self, place: Place, difference: Difference) -> list[Difference]:
         """Take in what we lack; look for those whom the other lacks, and name them to it."""
         unknown = [place.known[key] for key in difference.unknown if key in place.known]
-        self._ask_for_life(place, unknown, difference.level)
+        self._ask_for_life(place, unknown)
         self._take_in(place, difference.lacking[:NEIGHBOURS_MAX])
         return [Difference(difference.place, place.key, difference.level, tuple(unknown))] if unknown else []
-
-    def _take_in(self, place: Place, named: Sequence[Certificate]) -> None:
-        """Whoever is new is asked itself."""
-        place.learn([node for node in named if node.key not in place.known and self._may_list(node)])
-        self._go_on(place)
-
-    def _ask_for_life(self, place: Place, doubted: Iterable[Certificate], level: int) -> None:
-        for node in doubted:
-            if node.address != self.address and node.key not in place.waiting and self._doubts(place, node):
-                self._request(place, node.key, node.address, Ask(node.key, self._claim(place), level))
-
-    def _doubts(self, place: Place, node: Certificate) -> bool:
-        """Whether it is time to ask somebody; a neighbour that never agrees must not make us ask all the time."""
-        now_us, both = self.host.now_us, (place.key, node.key)
-        if self._doubted_us.get(both, -LIFE_US) > now_us - LIFE_US:
-            return False
-        asked_us = self._doubted_us
-        asked_us.pop(both, None)
-        asked_us[both] = now_us
-        while asked_us[oldest := next(iter(asked_us))] <= now_us - LIFE_US or len(asked_us) > DOUBTED_MAX:
-            del asked_us[oldest]
-        return True
 
 
 def is_due(place: Place) -> bool:
@@ -169,15 +134,34 @@ def is_due(place: Place) -> bool:
     return place.shown[1] < EAGER or place.shown[1] % EAGER == 0
 
 
-def neighbour(place: Place, number: int, is_left: bool) -> Certificate | None:
+def neighbour(level: Level[Certificate], me: Address, is_left: bool) -> Certificate | None:
     """The next on one side of a list that is not of the same peer: that one has missed the same."""
+    nodes, own, step = level.nodes, level.own, -1 if is_left else 1
+    size = len(nodes)
+    for places in range(1, size):
+        node = nodes[(own + step * places) % size]
+        if node.address != me:
+            return node
+    return None
+
+
+def agrees(place: Place, span: Span) -> bool:
+    """Whether another's list is plainly the same as ours where both reach; four in five are: a tenth of the price.
+
+    Each begins or ends within the other, and from there on they name the same; or both name the whole ring.
+    """
     levels = place.wide.levels
-    if number >= len(levels):
-        return None
-    nodes, own, me = levels[number].nodes, levels[number].own, place.certificate.address
-    step, size = -1 if is_left else 1, len(nodes)
-    path = (nodes[(own + step * places) % size] for places in range(1, size))
-    return next((node for node in path if node.address != me), None)
+    if not 0 <= span.level < len(levels):
+        return False
+    level, theirs = levels[span.level], span.keys
+    mine = level.keys
+    if level.full or span.full:
+        return level.full and span.full and len(mine) == len(theirs) and set(mine) == set(theirs)
+    first, second = (theirs, mine) if mine[0] in theirs else (mine, theirs)
+    if not second or second[0] not in first or first[0] in second or second[-1] in first:
+        return False  # beyond doubt only where they overlap at one end
+    common = first[first.index(second[0]) :]
+    return common == second[: len(common)]
 
 
 def contrast(place: Place, span: Span) -> tuple[Difference, list[Certificate]]:

@@ -9,13 +9,17 @@ from collections.abc import Mapping, Sequence
 from implicast.overlay.skip_graph.table import Level, Node, Table
 from implicast.space.vector import ALPHA_MAX, Vectors
 
-
 Both = tuple[Table[Node], Table[Node]]
 """The table of a place, and its every-class table."""
 
 
 def both_tables(
-    owner: Node, known: Mapping[bytes, Node], k: int, vectors: Vectors, before: Both[Node] | None = None, changed: int = 0
+    owner: Node,
+    known: Mapping[bytes, Node],
+    k: int,
+    vectors: Vectors,
+    before: Both[Node] | None = None,
+    changed: int = 0,
 ) -> Both[Node]:
     """The owner's table and its every-class table if the nodes known, by key, were all there are.
 
@@ -30,7 +34,8 @@ def both_tables(
     while True:
         number, size = len(narrow), len(ring)
         if before is not None and changed < number < len(before[1].levels):
-            return Table(owner, (*narrow, *before[0].levels[number:])), Table(owner, (*wide, *before[1].levels[number:]))
+            lists = (*narrow, *before[0].levels[number:]), (*wide, *before[1].levels[number:])
+            return Table(owner, lists[0]), Table(owner, lists[1])
         kept = [index for index, digits in enumerate(shared) if digits > number]
         fresh = [digits <= number for digits in shared]
         classes = fresh if vectors.alpha == 2 else _classes(ring, fresh, number, vectors)

@@ -221,12 +221,15 @@ class SkipGraph(Part):
         place.answered(told.place)
         level = request[1].level if request is not None and isinstance(request[1], Ask) else EVERY
         known = place.known  # whoever is known and named again needs no second look: nine in ten
-        place.learn([
+        self._learn(place, [
             node
             for node in told.nodes[:NEIGHBOURS_MAX]
             if (held := known.get(node.key)) is node or held == node or self._credit(place, node)
         ], level)  # fmt: skip
         self._go_on(place)
+
+    def _learn(self, place: Place, named: Sequence[Certificate], level: int) -> None:
+        place.learn(named, level)
 
     def _credit(self, place: Place, node: Certificate) -> bool:
         """Whether to believe that somebody is there whom another named."""

@@ -18,10 +18,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from implicast.overlay.detector import Detector, Ping
 from implicast.overlay.skip_graph.comparing import ComparingGraph
 from implicast.overlay.skip_graph.graph import whoever
-from implicast.overlay.skip_graph.messages import Accuse, Accusing, Agree, Announce, Ask, Compare, Turn, Watch
+from implicast.overlay.skip_graph.greeting import LIFE_US
+from implicast.overlay.skip_graph.messages import Accuse, Accusing, Agree, Announce, Ask, Turn, Watch
 from implicast.overlay.skip_graph.place import Place
 from implicast.overlay.skip_graph.upkeep import Lost, Upkeep
-from implicast.peer.contract import Address, Host, handles
+from implicast.peer.contract import Address, Host, Message, handles
 from implicast.peer.identity import Certificate, Trust
 from implicast.peer.signatures import Signer
 from implicast.space.vector import Vectors
@@ -152,11 +153,15 @@ class LivingGraph(ComparingGraph):
         if node.address != self.address and node.key not in place.waiting:
             self._request(place, node.key, node.address, Ask(node.key, self._claim(place)))
 
-    def _show(self, address: Address, compare: Compare) -> None:
+    def _look_for(self, address: Address, message: Message) -> None:
         if self.detector.is_probing(address):
-            self.host.send(address, compare)
-        else:
-            self.detector.probe(address, compare)
+            self.host.send(address, message)
+        elif address not in self._lost:
+            self.detector.probe(address, message)
+
+    def _was_heard(self, address: Address) -> bool:
+        silent_us = self.detector.silent_for_us(address)
+        return silent_us is not None and silent_us < LIFE_US
 
     def _may_list(self, node: Certificate) -> bool:
         lost = self._lost.get(node.address)
@@ -237,7 +242,7 @@ class LivingGraph(ComparingGraph):
         nodes = [node for node in lost.nodes.values() if self.belief.sound(node)]
         for place in list(self.places.values()):
             place.unask(lost.nodes)
-            place.learn(nodes)
+            self._learn(place, nodes)
             self._go_on(place)
 
     def _catch_up(self) -> None:
@@ -248,8 +253,7 @@ class LivingGraph(ComparingGraph):
         for address in self._contact_addresses():
             self.watch(address)
         for place in self.places.values():
-            place.mistrust()
-            self._look_later(place)
+            place.disagree()
 
     def _call_the_lost(self) -> None:
         now_us = self.host.now_us
@@ -263,10 +267,7 @@ class LivingGraph(ComparingGraph):
                 self.host.send(address, Ping(0))
 
     def _credit(self, place: Place, node: Certificate) -> bool:
-        """Who is silent towards us is not listed on the word of others; who names it may not see beyond it."""
-        if node.address not in self._lost:
-            return super()._credit(place, node)
-        self._doubt(place, node)
+        """Who is silent towards us is not listed on the word of others."""
         return self._may_list(node)
 
     # --- accusing

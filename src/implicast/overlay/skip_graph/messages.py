@@ -77,6 +77,17 @@ class Accuse(Message):
     addresses: tuple[Address, ...]
 
 
+class Greet(Message):
+    """These claimants are here; enter them where they fit among those of your places that are asked after."""
+
+    claims: tuple[Claim, ...]
+    asked: tuple[bytes, ...]
+
+
+class Greeted(Message):
+    """We are here too. Of places that were left their farewells come apart."""
+
+
 class Span(Message):
     """A list of one place, as keys clockwise, shown to another place of the same ring."""
 
@@ -108,6 +119,18 @@ class Compared(Message):
     """One answer for each list that was shown."""
 
     differences: tuple[Difference, ...]
+
+
+class Greeting(Message):
+    """Rings when those met lately are to be greeted."""
+
+    upkeep: ClassVar[bool] = True
+
+
+class Unheard(Message):
+    """Rings when somebody has not answered what it was shown."""
+
+    upkeep: ClassVar[bool] = True
 
 
 class Agree(Message):

@@ -44,8 +44,9 @@ class Place:
 
     __slots__ = (
         "_asked_for", "_changed", "_doubted", "_found_at", "_stale", "_table", "_void", "_wide", "agreed", "asked",
-        "askers", "before", "certificate", "compared", "frail", "joining", "k", "known", "looking", "looks", "news", "offered",
-        "passers", "queue", "searching", "short", "shown", "silent", "turn", "vectors", "waiting", "witnesses",
+        "askers", "before", "certificate", "compared", "frail", "joining", "k", "known", "looking", "looks", "news",
+        "offered", "passers", "queue", "searching", "short", "shown", "silent", "turn", "vectors", "waiting",
+        "witnesses",
     )  # fmt: skip
 
     def __init__(self, certificate: Certificate, k: int, vectors: Vectors) -> None:
@@ -97,6 +98,12 @@ class Place:
             self._cut()
         return self._wide
 
+    def listed(self, key: bytes) -> Certificate | None:
+        """Another, if it is in one of the wider lists, or may be while we search."""
+        if self._stale:
+            self._cut()
+        return self.known.get(key)
+
     def fits(self, other: Certificate) -> bool:
         """Whether another belongs into one of the wider lists."""
         shared = self.vectors.common(self.certificate.vector, other.vector)
@@ -126,6 +133,11 @@ class Place:
         self.compared = self.wide
         for number, level in enumerate(self.wide.levels):
             self.agreed[number, True] = self.agreed[number, False] = level.nodes
+
+    def disagree(self) -> None:
+        """Its lists may be out of date, all of them: they are to be shown to its neighbours."""
+        self.agreed.clear()
+        self.compared, self.shown = None, (None, 0)
 
     def pass_by(self, other: Certificate) -> None:
         """Somebody asked who is in no list: it may have heard sooner than we that another has gone."""
@@ -200,7 +212,8 @@ class Place:
 
         Beyond its end as it is now: newcomers from further out may come before one looks and hide the gap.
         """
-        for number, level in enumerate(self.wide.levels):
+        levels = () if self.frail else self.wide.levels  # where others vanish, neighbours who know more will say so
+        for number, level in enumerate(levels):
             if any(node.key in gone for node in level.nodes) and not self._is_whole(number, level):
                 left, right = level.nodes[: level.own][::-1], level.nodes[level.own + 1 :]
                 around = level.full  # only then the ends of a list meet
@@ -261,12 +274,6 @@ class Place:
                     for is_left in (True, False) if level.full else (level.position(node.key) <= level.own,):
                         self.short.setdefault((number, is_left), level.nodes[0 if is_left else -1].key)
         return bool(self.short)
-
-    def mistrust(self) -> None:
-        """This place was out of reach: look beyond all lists, as others may have come meanwhile."""
-        for number, level in enumerate(self.wide.levels):
-            self.short.setdefault((number, True), level.nodes[0].key)
-            self.short.setdefault((number, False), level.nodes[-1].key)
 
     def look(self) -> None:
         """Ask those at the ends of the shortened lists, and then only those newly found."""

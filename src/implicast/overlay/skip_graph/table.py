@@ -28,21 +28,29 @@ Node = TypeVar("Node", bound=Placed)
 class Level(Generic[Node]):
     """One list: `nodes` clockwise, the owner at index `own`. `fresh[i]`: node i shares exactly this level's digits."""
 
-    __slots__ = ("_shift", "_sorted", "fresh", "full", "nodes", "own")
+    __slots__ = ("_keys", "_shift", "_sorted", "fresh", "full", "nodes", "own")
 
     def __init__(self, nodes: Sequence[Node], own: int, full: bool, fresh: Sequence[bool]) -> None:
         self.nodes, self.own, self.full, self.fresh = tuple(nodes), own, full, tuple(fresh)
+        self._keys: tuple[bytes, ...] | None = None
         self._sorted: list[bytes] | None = None  # many a list is cut and never asked for a position
         self._shift = 0
 
     def __len__(self) -> int:
         return len(self.nodes)
 
+    @property
+    def keys(self) -> tuple[bytes, ...]:
+        """Of the nodes, clockwise."""
+        if self._keys is None:
+            self._keys = tuple([node.key for node in self.nodes])
+        return self._keys
+
     def position(self, key: bytes) -> int:
         """How many listed nodes one meets clockwise from the first before `key`; all of them if it is not inside."""
         keys = self._sorted
         if keys is None:
-            keys = self._sorted = sorted([node.key for node in self.nodes])
+            keys = self._sorted = sorted(self.keys)
             self._shift = bisect_left(keys, self.nodes[0].key)
         found = (bisect_left(keys, key) - self._shift) % len(keys)
         return found if found or key == self.nodes[0].key else len(keys)
