@@ -160,6 +160,12 @@ class Trust:
     def scheme(self) -> Scheme:
         return self._scheme
 
+    def is_known(self, certificate: Certificate, now_us: int) -> bool:
+        """Whether this very certificate was found sound before, and still is. False says nothing."""
+        if self._checked.get(certificate.signature) is not certificate or certificate.serial in self._revoked:
+            return False
+        return certificate.since_us <= now_us < certificate.until_us
+
     def flaw(self, certificate: Certificate, now_us: int) -> str | None:
         if not certificate.since_us <= now_us < certificate.until_us:
             return "expired_certificate"

@@ -148,7 +148,7 @@ def neighbour(level: Level[Certificate], me: Address, is_left: bool) -> Certific
 def agrees(place: Place, span: Span) -> bool:
     """Whether another's list is plainly the same as ours where both reach; four in five are: a tenth of the price.
 
-    Each begins or ends within the other, and from there on they name the same; or both name the whole ring.
+    They overlap from where one begins within the other to where one ends within the other, and name the same between.
     """
     levels = place.wide.levels
     if not 0 <= span.level < len(levels):
@@ -157,11 +157,15 @@ def agrees(place: Place, span: Span) -> bool:
     mine = level.keys
     if level.full or span.full:
         return level.full and span.full and len(mine) == len(theirs) and set(mine) == set(theirs)
-    first, second = (theirs, mine) if mine[0] in theirs else (mine, theirs)
-    if not second or second[0] not in first or first[0] in second or second[-1] in first:
-        return False  # beyond doubt only where they overlap at one end
-    common = first[first.index(second[0]) :]
-    return common == second[: len(common)]
+    if not theirs:
+        return False
+    begin, end = mine[0] if mine[0] in theirs else theirs[0], mine[-1] if mine[-1] in theirs else theirs[-1]
+    if begin not in mine or end not in mine:
+        return False
+    if (theirs[0] != begin and level.spans(theirs[0])) or (theirs[-1] != end and level.spans(theirs[-1])):
+        return False  # they meet at the far side of the ring too
+    common = mine[mine.index(begin) : mine.index(end) + 1]
+    return bool(common) and common == theirs[theirs.index(begin) : theirs.index(end) + 1]
 
 
 def contrast(place: Place, span: Span) -> tuple[Difference, list[Certificate]]:

@@ -29,8 +29,6 @@ from implicast.space.vector import Vectors
 
 WATCHED = 2
 """Neighbours of the home place that are watched on each side: three must die at once for one to go unnoticed."""
-WITNESSES = 1
-"""Asked at each end of a list that became shorter."""
 ACCUSED_QUIET_US = 2_000_000
 """Who was heard so lately is not looked for, whoever accuses it."""
 TELL_US = 500_000
@@ -93,8 +91,7 @@ class LivingGraph(ComparingGraph):
 
     def _place(self, certificate: Certificate) -> Place:
         place = super()._place(certificate)
-        place.frail = True
-        place.witnesses = WITNESSES
+        place.compares = True
         return place
 
     def begin(self) -> None:

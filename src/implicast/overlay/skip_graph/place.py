@@ -13,7 +13,7 @@ from operator import attrgetter
 
 from implicast.overlay.skip_graph.cutting import both_tables
 from implicast.overlay.skip_graph.messages import EVERY
-from implicast.overlay.skip_graph.table import Level, Table
+from implicast.overlay.skip_graph.table import Table
 from implicast.peer.contract import Address
 from implicast.peer.identity import Certificate
 from implicast.space.vector import Vectors
@@ -44,7 +44,7 @@ class Place:
 
     __slots__ = (
         "_asked_for", "_changed", "_doubted", "_found_at", "_stale", "_table", "_void", "_wide", "agreed", "asked",
-        "askers", "before", "certificate", "compared", "frail", "joining", "k", "known", "looking", "looks", "news",
+        "askers", "before", "certificate", "compared", "compares", "joining", "k", "known", "looking", "looks", "news",
         "offered", "passers", "queue", "searching", "short", "shown", "silent", "turn", "vectors", "waiting",
         "witnesses",
     )  # fmt: skip
@@ -58,7 +58,7 @@ class Place:
         self._void = False  # whether those lists mean nothing any more
         self._changed = 0  # the highest level at which anything was learned since
         self.searching = False
-        self.frail = False  # whether others may vanish without a word
+        self.compares = False  # whether lists that lack somebody are mended by comparing them with the neighbours'
         self.asked: dict[bytes, Certificate] = {}
         self.queue: dict[bytes, tuple[Certificate, int]] = {}
         self.waiting: dict[bytes, int] = {}  # whom, how often asked
@@ -210,15 +210,15 @@ class Place:
     def drop(self, gone: Collection[bytes]) -> None:
         """Entries are no more. Where that leaves a list too short, one has to look for others beyond (`look`).
 
-        Beyond its end as it is now: newcomers from further out may come before one looks and hide the gap.
+        Beyond its end as it is now: newcomers from further out may come before one looks and hide the gap. Of a whole
+        ring nobody is missed when it becomes smaller.
         """
-        levels = () if self.frail else self.wide.levels  # where others vanish, neighbours who know more will say so
+        levels = () if self.compares else self.wide.levels
         for number, level in enumerate(levels):
-            if any(node.key in gone for node in level.nodes) and not self._is_whole(number, level):
+            if not level.full and any(node.key in gone for node in level.nodes):
                 left, right = level.nodes[: level.own][::-1], level.nodes[level.own + 1 :]
-                around = level.full  # only then the ends of a list meet
-                self._shorten((number, True), (*left, *(right[::-1] if around else ())), gone)
-                self._shorten((number, False), (*right, *(left[::-1] if around else ())), gone)
+                self._shorten((number, True), left, gone)
+                self._shorten((number, False), right, gone)
         for key in gone:
             self._remove(key)
         self.unask(gone)
@@ -234,14 +234,6 @@ class Place:
         for key in whom:
             self.queue.pop(key, None)
             self.asked.pop(key, None)
-
-    def _is_whole(self, number: int, level: Level[Certificate]) -> bool:
-        """Whether all of a ring is known: then nobody is missed when it becomes smaller.
-
-        Where others vanish, a ring may seem to be all there is because so few are left, as long as others are sought.
-        """
-        sought = self.frail and (self.searching or (number, True) in self.short or (number, False) in self.short)
-        return level.full and not sought
 
     def _shorten(self, side: Side, path: Sequence[Certificate], gone: Collection[bytes]) -> None:
         """Most lists hold more of one class than they must: only one that then lacks somebody is short.

@@ -57,7 +57,10 @@ class Level(Generic[Node]):
 
     def spans(self, key: bytes) -> bool:
         """Whether a node with this key, if there were one in the ring, would have to be listed."""
-        return self.full or self.position(key) < len(self.nodes)
+        if self.full:
+            return True
+        first, last = self.nodes[0].key, self.nodes[-1].key
+        return first <= key <= last if first <= last else key >= first or key <= last
 
 
 class Table(Generic[Node]):
@@ -78,8 +81,10 @@ class Table(Generic[Node]):
     def everyone(self) -> tuple[Node, ...]:
         """The owner and all its contacts, in the order of keys."""
         if self._everyone is None:
-            found = {node.key: node for level in self.levels for node in level.nodes}
-            self._everyone = tuple(found[key] for key in sorted(found))
+            found: dict[bytes, Node] = {}
+            for level in self.levels:
+                found.update(zip(level.keys, level.nodes, strict=True))
+            self._everyone = tuple([found[key] for key in sorted(found)])
         return self._everyone
 
     def named(self, first: int, last: int) -> dict[bytes, Node]:
@@ -88,7 +93,7 @@ class Table(Generic[Node]):
         if found is None:
             found = {self.owner.key: self.owner}
             for level in self.levels[first:last]:
-                found.update({node.key: node for node in level.nodes})
+                found.update(zip(level.keys, level.nodes, strict=True))
             self._named[first, last] = found
         return found
 
