@@ -5,7 +5,7 @@ commutative, associative and idempotent, and neither loss nor repeats nor the or
 What is left of a prefix after another was taken out of it is again a few prefixes.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from implicast.overlay.ice.messages import Title
 from implicast.peer.contract import Address
@@ -60,6 +60,14 @@ class Atlas:
 
     def of(self, owner: Address) -> list[Title]:
         return [each for each in self.titles.values() if each.owner == owner]
+
+    def has_exactly(self, owner: Address, titles: Sequence[Title]) -> bool:
+        """Are these all the titles of an owner that we know?"""
+        known = self.titles
+        for each in titles:
+            if known.get(each.low) != each:
+                return False
+        return sum([each.owner == owner for each in known.values()]) == len(titles)
 
     def at(self, code: int) -> Title | None:
         return next((each for each in self.titles.values() if each.low <= code < each.high), None)

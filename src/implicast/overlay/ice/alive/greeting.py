@@ -8,7 +8,7 @@ does not know that mark asks for more; who hears a claim that is worse than what
 
 from collections.abc import Iterable
 
-from implicast.overlay.ice.alive.asking import Ask, Asking
+from implicast.overlay.ice.alive.asking import Ask, Asking, Key, News
 from implicast.overlay.ice.alive.estate import Keeper
 from implicast.overlay.ice.alive.ground import PROVISIONAL
 from implicast.overlay.ice.alive.messages import Circle, Echo, Hail
@@ -47,15 +47,17 @@ class Greeting(Asking):
         """A greeting may say that we are heirs no longer: `heirs.py`."""
 
     def echo_came(self, heir: Address, stamp_us: int, has_estate: bool) -> None:
-        """Told of every echo: `heirs.py`."""
+        """Told of every echo of an heir: `heirs.py`."""
 
     # --- saying
 
     def hail_for(self, peer: Address) -> Hail:
+        return self._hail(self.around() if peer in self.heirs or peer == self.syncing else ())
+
+    def _hail(self, around: tuple[Circle, ...]) -> Hail:
         provisional = tuple(self.of_status(PROVISIONAL)) if self.status else ()
         pieces = tuple(each for each in self.pieces if each not in provisional) if provisional else tuple(self.pieces)
-        around = self.around() if peer in self.heirs or peer == self.syncing else ()
-        gifts = tuple(title for _, title in self.gifts)
+        gifts = tuple([title for _, title in self.gifts]) if self.gifts else ()
         copying = () if self.syncing is None else (self.syncing,)
         return Hail(self.host.now_us, self.mark, pieces, provisional, self.heirs, copying, self.leaving, gifts, around)
 
@@ -69,11 +71,19 @@ class Greeting(Asking):
 
     def hail(self, peers: Iterable[Address]) -> None:
         next_us = self.host.now_us + self.life.hello_us
-        self.quiet_us = min(self.quiet_us, next_us)
-        others = [peer for peer in peers if peer != self.address]
-        for peer in others:
+        if next_us < self.quiet_us:
+            self.quiet_us = next_us
+        plain: Hail | None = None  # the very same to all but heirs: what is known of it is found out once
+        hails: list[tuple[Key, Address, Hail]] = []
+        for peer in peers:
+            if peer == self.address:
+                continue
             self.concern(peer).next_us = next_us
-        hails = [(("hail", peer), peer, self.hail_for(peer)) for peer in others]
+            if peer in self.heirs or peer == self.syncing:
+                hails.append((("hail", peer), peer, self.hail_for(peer)))
+            else:
+                plain = plain or self._hail(())
+                hails.append((("hail", peer), peer, plain))
         self.ask_all(hails, self.life.tries_hail, self._unheard)
 
     def _unheard(self, ask: Ask) -> None:
@@ -110,7 +120,7 @@ class Greeting(Asking):
     def on_hail(self, sender: Address, hail: Hail) -> None:
         news, now_us = self.concern(sender), self.host.now_us
         self.heard(sender)
-        news.next_us = now_us + int(1.1 * self.life.hello_us)
+        news.next_us = now_us + self.life.turn_us
         own_us = now_us if sender in self.heirs else 0
         if hail.mark >= news.mark:
             news.unsure = False
@@ -135,6 +145,8 @@ class Greeting(Asking):
 
     def _learn_from(self, sender: Address, hail: Hail) -> None:
         """A greeting lists all that its sender has: what we thought it had besides is gone."""
+        if not (hail.gifts or hail.provisional or self.gifts) and self.atlas.has_exactly(sender, hail.pieces):
+            return  # there is nothing to learn, nor to correct: the usual case, at a third of the cost
         listed = (*hail.pieces, *hail.provisional)
         whole = [each for each in hail.pieces if not self.atlas.better_than(each)]
         # A better title once took a part of it and is gone: what is left over would stay a fragment.
@@ -162,7 +174,8 @@ class Greeting(Asking):
         self.heard(sender)
         if self.answered(("hail", sender), sender) is None and sender not in self.news:
             return
-        self.echo_came(sender, echo.stamp_us, echo.has_estate)
+        if sender in self.heirs:
+            self.echo_came(sender, echo.stamp_us, echo.has_estate)
         if echo.own_us:
             self.host.send(sender, Echo(echo.own_us, self.mark, 0, self.holds_estate(sender)))
         self.check_mark(sender, echo.mark)
@@ -197,40 +210,46 @@ class Greeting(Asking):
     def greet_due(self) -> bool:
         """Greet whom it is time to greet. True if anybody who concerns us is silent or suspect.
 
-        One pass over the neighbours, 4 us; it also finds out for how long that need not be done again.
+        One pass over the neighbours, 3 us; it also finds out for how long that need not be done again.
         """
-        now_us, known = self.host.now_us, self.news
+        now_us = self.host.now_us
         oldest_us, quiet_us = now_us, now_us + self.life.hello_us
         due: list[Address] = []
         doubted = False
-        for peer in self._near:
-            news = known.get(peer) or self.concern(peer)
-            if now_us >= news.next_us:
+        for peer, news in self._circle or self._stand_around():
+            next_us, heard_us = news.next_us, news.heard_us
+            if now_us >= next_us:
                 due.append(peer)
-            elif news.next_us < quiet_us:
-                quiet_us = news.next_us
+            elif next_us < quiet_us:
+                quiet_us = next_us
             if news.unsure:
                 self.ask_more(peer)
                 quiet_us = 0
             if news.suspect_us >= 0:
                 doubted = True
-            if news.heard_us < oldest_us and news.since_us < oldest_us:
-                oldest_us = max(news.heard_us, news.since_us)
-        self.quiet_us = min(quiet_us, oldest_us + self.life.sus_us, self._greet_heirs_too(due))
-        if due:
-            self.hail([each for each in due if ("hail", each) not in self.asks])
+            if heard_us < oldest_us and news.since_us < oldest_us:
+                oldest_us = max(heard_us, news.since_us)
+        quiet_us = self._greet_heirs_too(due, now_us, quiet_us)
+        asked = [each for each in due if ("hail", each) not in self.asks] if due else due
+        self.quiet_us = min(quiet_us, oldest_us + self.life.sus_us) if len(asked) == len(due) else 0
+        if asked:
+            self.hail(asked)
         return doubted or oldest_us < now_us - self.life.sus_us
 
-    def _greet_heirs_too(self, due: list[Address]) -> int:
+    def _stand_around(self) -> list[tuple[Address, News]]:
+        self._circle = [(peer, self.concern(peer)) for peer in self._near]
+        return self._circle
+
+    def _greet_heirs_too(self, due: list[Address], now_us: int, quiet_us: int) -> int:
         """Heirs that have not echoed for a period are greeted whoever's turn it is; until when there are none."""
-        now_us, hello_us = self.host.now_us, self.life.hello_us
-        quiet_us = now_us + hello_us
+        hello_us = self.life.hello_us
         for peer in self.heirs:
             due_us = self.concern(peer).echo_us + hello_us
-            quiet_us = min(quiet_us, due_us)
+            if due_us < quiet_us:
+                quiet_us = due_us
             if now_us >= due_us and peer not in due:
                 due.append(peer)
-        return 0 if any(("hail", each) in self.asks for each in due) else quiet_us
+        return quiet_us
 
     def face_silence(self) -> None:
         """Suspect the silent; in the place of suspects, greet their heirs."""

@@ -117,10 +117,12 @@ class Inheriting(Carrying):
         return estate is not None and not estate.awaited
 
     def estate_hailed(self, owner: Address, hail: Hail) -> None:
-        estate, news = self.estates.get(owner), self.concern(owner)
+        estate = self.estates.get(owner)
         named = self.address in hail.heirs or self.address in hail.copying
         if not named:
-            news.ended_us = max(news.ended_us, hail.stamp_us)
+            news = self.concern(owner)
+            if hail.stamp_us > news.ended_us:
+                news.ended_us = hail.stamp_us
         if estate is None or hail.mark < estate.mark:
             return
         if not named:

@@ -67,6 +67,8 @@ class Life:
 
     patience_us: int = field(init=False)
     """From the first attempt of a greeting until it is given up."""
+    turn_us: int = field(init=False)
+    """Who was greeted greets in turn after so long, if the other does not again: a little more than a period."""
     self_us: int = field(init=False)
     """An owner that no heir has echoed for so long answers no more."""
     sus_us: int = field(init=False)
@@ -91,6 +93,7 @@ class Life:
             object.__setattr__(self, name, int(value))
 
         derive("patience_us", sum(min(self.rto_us << tried, self.cap_us) for tried in range(self.tries_hail)))
+        derive("turn_us", 1.1 * self.hello_us)
         derive("tick_us", min(_S, max(self.rto_us // 2, self.hello_us // 6)))
         derive("self_us", self.hello_us + CALM_TICKS * self.tick_us + self.patience_us)
         derive("sus_us", self.self_us)
