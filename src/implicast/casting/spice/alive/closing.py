@@ -42,11 +42,13 @@ class Closing(Storing):
 
     def kept(self, key: Key, registry: Registry, held: Held) -> None:
         super().kept(key, registry, held)
-        self._sweep_later()
-        if len(registry.records) > self.settings.storage_limit:
-            self._close_if_crowded(key, registry)
+        if not self._sweeping:
+            self._sweep_later()
+        self._close_if_crowded(key, registry)
 
     def _close_if_crowded(self, key: Key, registry: Registry) -> None:
+        if len(registry.records) <= self.settings.storage_limit:
+            return
         if key[2] == self.settings.last_notch or self.closing.get(key, (0,))[0] > self.host.now_us:
             return
         count = registry.living()
@@ -149,7 +151,7 @@ class Closing(Storing):
         self._sweeping = False
         now_us = self.host.now_us
         for key, registry in self._registries():
-            for held in [each for each in registry.records.values() if each.until_us <= now_us]:
+            for held in registry.run_out(now_us):
                 if self.surface.answers(held.home):
                     self.forget(key, held)
         self.swept()

@@ -26,7 +26,7 @@ OWN = 0
 class Registering(Replicating):
     """A consumer's part."""
 
-    __slots__ = ("_before", "_doors", "_due", "_unsaid", "_wait_us", "awaited", "told")
+    __slots__ = ("_before", "_doors", "_due", "_stores", "_unsaid", "_wait_us", "awaited", "told")
 
     def __init__(self, address: Address, host: Host, settings: LivingSettings) -> None:
         super().__init__(address, host, settings)
@@ -37,6 +37,8 @@ class Registering(Replicating):
         self._wait_us = STORE_US
         self._doors: dict[str, Address] = {}
         """Who confirmed a tag last."""
+        self._stores: dict[str, StoreAt] = {}
+        """How we said it last."""
         self._unsaid: dict[str, None] = {}
         """Tags to be registered again because they may be lost."""
         self._due: list[str] = []
@@ -74,8 +76,11 @@ class Registering(Replicating):
             self._store(tag, None)
 
     def _store(self, tag: str, door: Address | None) -> None:
-        address = address_of(tag)
-        store = StoreAt(Way((address, address + 1)), tag, address, 0, (self.told[tag],), self.address, OWN, True)
+        entry, store = self.told[tag], self._stores.get(tag)
+        if store is None or store.entries[0] is not entry:  # renewals say the same again and again
+            address = address_of(tag)
+            store = StoreAt(Way((address, address + 1)), tag, address, 0, (entry,), self.address, OWN, True)
+            self._stores[tag] = store
         if door is None or door == self.address:
             self.surface.send(store)
         else:
@@ -98,6 +103,7 @@ class Registering(Replicating):
         self._unsaid.pop(stored.tag, None)
         if entry.description is None:
             del self.told[stored.tag], self._doors[stored.tag]
+            self._stores.pop(stored.tag, None)
         if self.awaited.pop(stored.tag, None) is not None:
             self._confirm_if_complete()
 

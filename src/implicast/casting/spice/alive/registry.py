@@ -16,6 +16,7 @@ from implicast.space.tract import EMPTY, Tract, contains, subtract
 
 Key = tuple[str, int, int]
 """Tag, root, notch (thesis Table 8.2)."""
+NEVER_US = 1 << 62
 BEFORE_US = 60_000_000
 """How long the description before the newest is still answered from: longer than a cast is under way."""
 
@@ -59,13 +60,15 @@ class Stock:
 class Registry:
     """Records by consumer, and the parts that are closed and being gathered."""
 
-    __slots__ = ("closed", "dimensions", "gathering", "notch", "records", "root", "stock")
+    __slots__ = ("_due_us", "closed", "dimensions", "gathering", "notch", "records", "root", "stock")
 
     def __init__(self, root: int, notch: int, dimensions: int, stock: Stock) -> None:
         self.root, self.notch, self.dimensions, self.stock = root, notch, dimensions, stock
         self.records: dict[Address, Held] = {}
         self.closed: Tract = EMPTY
         self.gathering: Tract = EMPTY
+        self._due_us = NEVER_US
+        """Before this time no record runs out."""
 
     def keep(self, entry: Entry, now_us: int, lease_us: int, safe: bool = False) -> Held:
         """Keep the newer version; a renewal begins its lease anew. `safe`: the heirs have it."""
@@ -77,6 +80,8 @@ class Registry:
         at = home(self.root, self.notch, entry.spot, self.dimensions)
         held = self.records[entry.consumer] = Held(entry, at, now_us, lease_us, safe)
         self.stock.version += 1
+        if held.until_us < self._due_us:
+            self._due_us = held.until_us
         return held
 
     def remove(self, held: Held) -> None:
@@ -91,6 +96,13 @@ class Registry:
             self.closed = closed
             self.stock.version += 1
             self.stock.losses += 1
+
+    def run_out(self, now_us: int) -> list[Held]:
+        """Records that have not been renewed for a lease. Renewals only put that off: most sweeps need not look."""
+        if now_us < self._due_us:
+            return []
+        self._due_us = min((each.until_us for each in self.records.values()), default=NEVER_US)
+        return [each for each in self.records.values() if each.until_us <= now_us]
 
     @property
     def passing(self) -> Tract:
@@ -119,7 +131,18 @@ class Registry:
 
         The least-term rule (Listing 8): every term's peer decides alone.
         """
-        return [each.entry.consumer for each in self.within(part) if fits(each, target, term, now_us)]
+        least = target.terms[term]
+        if term:
+            return [each.entry.consumer for each in self.within(part) if fits(each, target, term, now_us)]
+        # Of the first term no other is less: half the price of `fits`, and most targets have no other.
+        found = []
+        for each in self.within(part):
+            entry = each.entry
+            if (entry.description is not None and least.selects(entry.description)) or (
+                entry.before is not None and now_us < each.before_us and least.selects(entry.before)
+            ):
+                found.append(entry.consumer)
+        return found
 
     @property
     def idle(self) -> bool:

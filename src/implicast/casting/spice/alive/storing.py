@@ -81,6 +81,9 @@ class Storing(Keeper):
 
     def take(self, tag: str, root: int, notch: int, entries: Sequence[Entry], answer: Answer) -> None:
         """Keep entries here, or pass them up, from this notch on."""
+        if len(entries) == 1:
+            self._take_one(tag, root, notch, entries[0], answer)
+            return
         rising: dict[int, list[Entry]] = {}
         safe: dict[int, list[tuple[Address, int, int]]] = {}
         for entry in entries:
@@ -95,6 +98,16 @@ class Storing(Keeper):
             for start in range(0, len(going), TOGETHER_MAX):
                 self._pass_up(Passing(tag, root, top, answer, going[start : start + TOGETHER_MAX]))
 
+    def _take_one(self, tag: str, root: int, notch: int, entry: Entry, answer: Answer) -> None:
+        """`take` of a single entry, as most are: two thirds of the cost."""
+        top, here = self.climb(tag, root, notch, entry.spot)
+        if not here:
+            self._pass_up(Passing(tag, root, top, answer, (entry,)))
+            return
+        held = self._keep((tag, root, top), entry, answer)
+        if held.safe:
+            self.confirm(answer, (tag, root, top), ((entry.consumer, held.entry.version, top),))
+
     def climb(self, tag: str, root: int, notch: int, spot: int) -> tuple[int, bool]:
         """Where an entry belongs, from a notch on: kept here at that notch, or passed to it because it is not ours."""
         dimensions = self.settings.dimensions
@@ -103,7 +116,9 @@ class Storing(Keeper):
             if not self.surface.answers(at):
                 return notch, False
             registry = self.registries.get((tag, root, notch))
-            if registry is None or not contains(registry.closed, at) or contains(registry.gathering, at):
+            if registry is None or not registry.closed:
+                return notch, True
+            if not contains(registry.closed, at) or contains(registry.gathering, at):
                 return notch, True
             notch = self.settings.above(notch)
 

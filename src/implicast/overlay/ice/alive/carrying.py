@@ -48,7 +48,7 @@ class Carrying(Greeting):
 
     def answers(self, code: int) -> bool:
         """Ours, firm, and not in doubt."""
-        return self.owns_firmly(code) and not self.is_doubtful
+        return contains(self.ground, code) and not self.is_doubtful
 
     # --- coming
 

@@ -17,6 +17,8 @@ from implicast.space.surface import Rank, Surface
 from implicast.space.tract import Tract, extents
 
 REMEMBERED = 1 << 16
+Span = tuple[int, int]
+"""The first code of a title and the first one after it; or the first code of a prefix and its bits."""
 FARTHEST: Rank = (1 << 62, 0)
 """Of a peer that has no ground."""
 FACE: Rank = (0, 1)
@@ -41,9 +43,10 @@ def touches(one: Title, other: Title, dimensions: int) -> bool:
 
 def gap_beside(pieces: Iterable[Title], known: Sequence[Title], dimensions: int) -> tuple[int, int] | None:
     """A prefix (first code, bits) next to the pieces that no title covers, or None: the table has no hole."""
+    spans = [(each.low, each.high) for each in known]
     for piece in pieces:
         for low, bits in _beside(piece, dimensions):
-            gap = _uncovered(low, bits, piece, known, dimensions)
+            gap = _uncovered(low, bits, piece, spans, dimensions)
             if gap is not None:
                 return gap
     return None
@@ -67,13 +70,13 @@ def _beside(piece: Title, dimensions: int) -> tuple[tuple[int, int], ...]:
     return _sides(piece.low, piece.bits, dimensions)
 
 
-def _uncovered(low: int, bits: int, piece: Title, known: Sequence[Title], dimensions: int) -> tuple[int, int] | None:
-    """The first part of a prefix that touches the piece and overlaps no known title."""
+def _uncovered(low: int, bits: int, piece: Title, known: Sequence[Span], dimensions: int) -> Span | None:
+    """The first part of a prefix that touches the piece and overlaps nothing known."""
     high = low + (1 << (BITS - bits))
-    inside = [each for each in known if each.low < high and low < each.high]
+    inside = [each for each in known if each[0] < high and low < each[1]]
     if not inside:
         return low, bits
-    if inside[0].low <= low and high <= inside[0].high:
+    if inside[0][0] <= low and high <= inside[0][1]:
         return None
     half = 1 << (BITS - bits - 1)
     for each in (low, low + half):

@@ -72,8 +72,10 @@ class Heirs(Inheriting):
         self._echoed(stamp_us)
 
     def _echoed(self, stamp_us: int) -> None:
+        if stamp_us <= self.echoed_us:
+            return
         doubtful = self.is_doubtful
-        self.echoed_us = max(self.echoed_us, stamp_us)
+        self.echoed_us = stamp_us
         if doubtful and not self.is_doubtful:
             self.keeper.settled()
             self.unpark()
