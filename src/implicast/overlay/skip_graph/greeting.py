@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 from implicast.overlay.skip_graph.graph import PATIENCE_US
 from implicast.overlay.skip_graph.leaving import LeavingGraph
-from implicast.overlay.skip_graph.messages import EVERY, PRESENT, Greet, Greeted, Greeting, Unheard
+from implicast.overlay.skip_graph.messages import EVERY, PRESENT, Claim, Greet, Greeted, Greeting, Unheard
 from implicast.overlay.skip_graph.place import Place
 from implicast.peer.contract import Address, Host, Message, handles
 from implicast.peer.identity import Certificate, Trust
@@ -27,6 +27,10 @@ GREETED_MAX = 256
 """Claims, and places asked after, in one greeting."""
 GREETINGS_MAX = 4_096
 """Places to be greeted that are remembered at a time; the others are met when lists are compared again."""
+CLAIM_US = 1_000_000
+"""How long one signature serves; claims count for half a minute."""
+CLAIMS_MAX = 256
+"""Claims of our places that are kept; the first are forgotten first."""
 LIFE_US = 15_000_000
 """Who was asked for a sign of life within this time is not asked again, whatever neighbours say."""
 DOUBTED_MAX = 512
@@ -36,13 +40,14 @@ DOUBTED_MAX = 512
 class GreetingGraph(LeavingGraph):
     """The places of one peer that greet those of others."""
 
-    __slots__ = ("_doubted", "_to_greet", "_unheard")
+    __slots__ = ("_claims", "_doubted", "_to_greet", "_unheard")
 
     def __init__(self, address: Address, host: Host, k: int, vectors: Vectors, trust: Trust, signer: Signer) -> None:
         super().__init__(address, host, k, vectors, trust, signer)
         self._doubted: dict[bytes, tuple[int, bool]] = {}  # whom others do not know: since when; asked?
         self._to_greet: dict[tuple[bytes, bytes], bool] = {}  # place of ours, known place; whether it is to know of us
 
+        self._claims: dict[bytes, Claim] = {}
         self._unheard: Pending[tuple[Address, type], Message] = Pending(host, Unheard(), PATIENCE_US)
 
     @abstractmethod
@@ -56,6 +61,15 @@ class GreetingGraph(LeavingGraph):
     @abstractmethod
     def _may_list(self, node: Certificate) -> bool:
         """Whether somebody named by another may be listed, if it answers."""
+
+    def _claim(self, place: Place) -> Claim:
+        """Signed once a second at most: it says that we are there now, to whomever it is said."""
+        held = self._claims.get(place.key)
+        if held is None or held.certificate is not place.certificate or held.sent_us < self.host.now_us - CLAIM_US:
+            held = self._claims[place.key] = super()._claim(place)
+            if len(self._claims) > CLAIMS_MAX:
+                del self._claims[next(iter(self._claims))]
+        return held
 
     def _learn(self, place: Place, named: Sequence[Certificate], level: int = EVERY) -> None:
         """Take in whom another named. Who searches asks them; else they are greeted."""

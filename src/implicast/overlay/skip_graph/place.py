@@ -43,7 +43,7 @@ class Place:
     """A certificate, those known around it, the lists cut from them, and the wider every-class lists."""
 
     __slots__ = (
-        "_asked_for", "_changed", "_doubted", "_found_at", "_stale", "_table", "_void", "_wide", "agreed", "asked",
+        "_asked_for", "_doubted", "_found_at", "_moved", "_stale", "_table", "_void", "_wide", "agreed", "asked",
         "askers", "before", "certificate", "compared", "compares", "joining", "k", "known", "looking", "looks", "news",
         "offered", "passers", "queue", "searching", "short", "shown", "silent", "turn", "vectors", "waiting",
         "witnesses",
@@ -56,7 +56,7 @@ class Place:
         self.news: dict[bytes, Certificate] = {}  # who was let in since the lists were cut
         self._stale = False  # whether anything was learned since the lists were cut
         self._void = False  # whether those lists mean nothing any more
-        self._changed = 0  # the highest level at which anything was learned since
+        self._moved: dict[bytes, Certificate] = {}  # who came or went since
         self.searching = False
         self.compares = False  # whether lists that lack somebody are mended by comparing them with the neighbours'
         self.asked: dict[bytes, Certificate] = {}
@@ -118,15 +118,9 @@ class Place:
         if not self.searching and not (self._stale and len(self.known) < KNOWN_MAX) and not self.fits(other):
             return False
         self.known[other.key] = self.news[other.key] = other
+        self._moved[other.key] = other
         self._stale = True
-        self._note_change(other)
         return True
-
-    def _note_change(self, other: Certificate) -> None:
-        """Somebody came or went: the lists of the levels we share with it are to be cut again."""
-        shared = self.vectors.common(self.certificate.vector, other.vector)
-        if shared > self._changed:
-            self._changed = shared
 
     def agree_with_all(self) -> None:
         """Its lists are known to be what those of its neighbours are."""
@@ -165,10 +159,10 @@ class Place:
         """Cut the lists by the rule, and forget who is in none."""
         before = None if self._void else (self._table, self._wide)
         self._table, self._wide = both_tables(
-            self.certificate, self.known, self.k, self.vectors, before, self._changed
+            self.certificate, self.known, self.k, self.vectors, before, self._moved.values()
         )
         self._stale = self._void = False
-        self._changed = 0
+        self._moved.clear()
         self.news.clear()
         if not self.searching:
             self._keep_listed()
@@ -183,11 +177,12 @@ class Place:
         said = answer(self._wide, self.vectors, self.k, about, level)
         if not self._stale:
             return said
-        common, vector = self.vectors.common, self.certificate.vector
+        common, vector, known = self.vectors.common, self.certificate.vector, self.known
+        named = {node.key: node for node in said if node.key in known}
         news = [node for node in self.news.values() if common(vector, node.vector) >= level]
-        known = {node.key: node for node in (*said, *news) if node.key in self.known}
-        known.pop(about.key, None)
-        return (self.certificate, *known.values())
+        named.update({node.key: node for node in news if node.key in known})
+        named.pop(about.key, None)
+        return (self.certificate, *named.values())
 
     # --- searching
 
@@ -227,7 +222,7 @@ class Place:
     def _remove(self, key: bytes) -> None:
         node = self.known.pop(key, None)
         if node is not None:
-            self._note_change(node)
+            self._moved[key] = node
 
     def unask(self, whom: Iterable[bytes]) -> None:
         """What they may have been asked counts no more: should they come back, they are to be asked anew."""
@@ -362,11 +357,13 @@ class Place:
 
     def nearest(self, nodes: Sequence[Certificate], count: int) -> list[Certificate]:
         """The `count` of them nearest to this place on each side, clockwise."""
-        ring = sorted({node.key: node for node in nodes if node.key != self.key}.items())
+        by_key = {node.key: node for node in nodes}
+        by_key.pop(self.key, None)
+        ring = sorted(by_key)
         if len(ring) <= 2 * count:
-            return [node for _, node in ring]
-        at = bisect_left(ring, (self.key,))
-        return [ring[(at + step) % len(ring)][1] for step in range(-count, count)]
+            return [by_key[key] for key in ring]
+        at = bisect_left(ring, self.key)
+        return [by_key[ring[(at + step) % len(ring)]] for step in range(-count, count)]
 
     def _want(self, nodes: Iterable[Certificate]) -> None:
         for node in nodes:
@@ -388,7 +385,8 @@ def answer(
     listed, everyone = table.named(0, levels.stop), table.everyone
     at = bisect_left(everyone, about.key, key=_by_key)
     near = [everyone[(at + step) % len(everyone)] for step in range(-k, k + 1)]
-    return _but(about, listed | {node.key: node for node in near})
+    beyond = {node.key: node for node in near if node.key not in listed}
+    return _but(about, listed | beyond if beyond else listed)
 
 
 def _but(about: Certificate, named: Mapping[bytes, Certificate]) -> tuple[Certificate, ...]:
