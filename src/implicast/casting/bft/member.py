@@ -205,12 +205,16 @@ class Bft(Member, parts={"graph": SkipGraph, "settler": Settler}):
             return list(self.graph.places)
         arc, vector, common, halves = source.arc, source.certificate.vector, self.gate.vectors.common, self.gate.halves
         found = []
+        start, table_of, low, high = source.start, self.graph.table, arc.low, arc.high
         for key, place in self.graph.places.items():
-            level = min(common(vector, place.certificate.vector), source.start)
-            if not level:  # half of all places: no list need be looked at
-                found += [key] if arc.holds(key) else []
+            level = common(vector, place.certificate.vector)
+            if not level or not start:  # half of all places: no list need be looked at
+                if low <= key < high or (low >= high and arc.holds(key)):
+                    found.append(key)
                 continue
-            table = self.graph.table(key)
+            if level > start:
+                level = start
+            table = table_of(key)
             if 4 in self.gate.checks and level > table.top:
                 found += [key] if self._waits(arc, key) else []
             elif concerned(table, level, arc, halves):

@@ -167,8 +167,14 @@ def concerned(table: Table[Node], number: int, arc: Arc, halves: Halves) -> bool
         return True
     if number == 0:
         return False
-    count, own = len(level.nodes), level.own
-    enter, leave = level.position(arc.low), level.position(arc.high)
+    nodes, own, me = level.nodes, level.own, table.owner.key
     if level.full:
+        count, enter, leave = len(nodes), level.position(arc.low), level.position(arc.high)
         return (enter - own - 1) % count < halves.right or (own - leave) % count < halves.left
-    return (enter < count and 0 < enter - own <= halves.right) or 0 <= own - leave < halves.left
+    # Fewer than kR between us and where the arc begins, or than kL between where it ends and us.
+    return _next_to(me, arc.low, nodes[own + halves.right].key) or _next_to(nodes[own - halves.left].key, arc.high, me)
+
+
+def _next_to(low: bytes, key: bytes, high: bytes) -> bool:
+    """Whether a key lies in `(low, high]`, clockwise."""
+    return low < key <= high if low < high else key > low or key <= high

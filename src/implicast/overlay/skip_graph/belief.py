@@ -5,6 +5,7 @@ the holder's own farewell, or its silence towards this peer, which nobody else i
 """
 
 from collections import Counter
+from collections.abc import Collection
 
 from implicast.overlay.skip_graph.messages import Claim
 from implicast.peer.contract import Host
@@ -46,6 +47,15 @@ class Belief:
         if flaw is not None:
             self.refusals[flaw] += 1
         return flaw is None
+
+    def doubtful(self, certificates: Collection[Certificate]) -> list[Certificate]:
+        """Those that have to be looked at one by one; the others were found sound before, and still are."""
+        gone, mute, holders = self._gone, self._mute, self._gone_holders
+        found = self.trust.unknown(certificates, self._host.now_us)
+        if gone or mute or holders:
+            left = [each for each in certificates if each.serial in gone or each.public in holders]
+            found += [*left, *(each for each in certificates if each.serial in mute)]
+        return found
 
     def credible(self, verb: bytes, said: Claim) -> bool:
         """Whether the holder of a sound certificate said this itself, just now. Then it is not silent any more."""

@@ -44,7 +44,10 @@ class ComparingGraph(GreetingGraph):
     def _offer(self, place: Place, shown: dict[Address, list[Span]]) -> None:
         """What a place has to show, to whom; if nothing, it need not be looked at until it changes."""
         me, agreed = place.certificate, True
+        before = place.compared.levels if place.compared is not None else ()
         for number, level in enumerate(place.wide.levels):
+            if number < len(before) and before[number] is level:  # seven in ten
+                continue
             for is_left in SIDES:
                 held = place.agreed.get((number, is_left))
                 if held is level.nodes or held == level.nodes:  # nine in ten

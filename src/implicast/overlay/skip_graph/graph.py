@@ -220,13 +220,17 @@ class SkipGraph(Part):
         place.waiting.pop(whom, None)
         place.answered(told.place)
         level = request[1].level if request is not None and isinstance(request[1], Ask) else EVERY
-        known = place.known  # whoever is known and named again needs no second look: nine in ten
-        self._learn(place, [
-            node
-            for node in told.nodes[:NEIGHBOURS_MAX]
-            if (held := known.get(node.key)) is node or held == node or self._credit(place, node)
-        ], level)  # fmt: skip
+        self._learn(place, self._believed(place, told.nodes[:NEIGHBOURS_MAX]), level)
         self._go_on(place)
+
+    def _believed(self, place: Place, named: Sequence[Certificate]) -> Sequence[Certificate]:
+        """Of those whom a witness named, who is there. Who is known needs no second look: nine in ten."""
+        known = place.known
+        return [
+            node
+            for node in named
+            if (held := known.get(node.key)) is node or held == node or self._credit(place, node)
+        ]  # fmt: skip
 
     def _learn(self, place: Place, named: Sequence[Certificate], level: int) -> None:
         place.learn(named, level)

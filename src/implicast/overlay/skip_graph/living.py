@@ -267,6 +267,17 @@ class LivingGraph(ComparingGraph):
         """Who is silent towards us is not listed on the word of others."""
         return self._may_list(node)
 
+    def _believed(self, place: Place, named: Sequence[Certificate]) -> Sequence[Certificate]:
+        """The same, where most who are new have been met before: a third of the price."""
+        known, lost = place.known, self._lost
+        fresh = [node for node in named if known.get(node.key) is not node]
+        doubtful = self.belief.doubtful(fresh)
+        if lost:
+            doubtful += [node for node in fresh if node.address in lost]
+        refused = {node.key for node in doubtful if not self._may_list(node)}
+        chosen = named if place.searching else fresh
+        return [node for node in chosen if node.key not in refused] if refused else chosen
+
     # --- accusing
 
     @handles(Accusing)

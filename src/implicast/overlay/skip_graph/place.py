@@ -168,7 +168,14 @@ class Place:
             self._keep_listed()
 
     def _keep_listed(self) -> None:
-        self.known = {node.key: node for node in self._wide.contacts()}
+        if not self.compares:
+            self.known = {node.key: node for node in self._wide.contacts()}
+            return
+        known: dict[bytes, Certificate] = {}
+        for level in self._wide.levels:  # in whichever order: a third of the price
+            known.update(zip(level.keys, level.nodes, strict=True))
+        del known[self.key]
+        self.known = known
 
     def witness(self, about: Certificate, level: int) -> tuple[Certificate, ...]:
         """What this place says of another: its lists, and whoever came since they were cut (saves half of all cuts)."""
