@@ -14,6 +14,8 @@ FOUND = {
     ("dht-naive", 6001, 561): "what was returned in two rows was forgotten when the first had arrived",
     ("chord-pubsub", 6001, 389): "what a node kept while it was alone went back to its owners in one long row",
     ("chord-pubsub", 9001, 71): "the newest word about an entry went away with a leaver that did not answer for it",
+    ("chord-pubsub", 12001, 186): "leavers repeated too rarely that their entries are to be taken out",
+    ("dht", 13001, 38): "a comparison after news got lost, and the next two as well",
     ("spice", 6001, 620): "a fragment of a neighbour's ground stayed one",
     ("spice-unloaded", 6001, 47): "the call for what was lost met another hole",
     ("spice-unloaded", 6001, 747): "and was not repeated, for the ground had been given away meanwhile",

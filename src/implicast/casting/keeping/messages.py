@@ -233,10 +233,12 @@ class SyncRound(Message):
 
 
 class SyncSoon(Message):
-    """Rings a moment after the neighbourhood has changed."""
+    """Rings a moment after the neighbourhood has changed or there were news: which news these are, and for the how
+    manieth time."""
 
     upkeep: ClassVar[bool] = True
-    life: int
+    news: int
+    time: int
 
 
 class RenewRound(Message):
