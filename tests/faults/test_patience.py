@@ -29,21 +29,26 @@ def change_where_two_die(name: str, quick: bool, seed: int, peers: int) -> Chang
     return outcome.change
 
 
+def is_worth_its_price(change: Change) -> bool:
+    return change.kept and change.upkeep_at_rest <= 60 and change.repair_s_max <= 60
+
+
+def is_quick(change: Change) -> bool:
+    return change.kept and change.repair_s_max <= 10
+
+
 @pytest.mark.parametrize("name", SURVIVING)
 def test_by_default_sixty_messages_a_minute_buy_repair_within_a_minute(name):
     change = change_where_two_die(name, quick=False, seed=1, peers=32)
 
-    assert change.kept
-    assert change.upkeep_at_rest <= 60
-    assert change.repair_s_max <= 60
+    assert is_worth_its_price(change), change
 
 
 @pytest.mark.parametrize("name", SURVIVING)
 def test_the_quick_setting_repairs_within_ten_seconds(name):
     change = change_where_two_die(name, quick=True, seed=1, peers=32)
 
-    assert change.kept
-    assert change.repair_s_max <= 10
+    assert is_quick(change), change
 
 
 @pytest.mark.long
@@ -52,5 +57,5 @@ def test_the_quick_setting_repairs_within_ten_seconds(name):
 def test_both_hold_again_and_again(name, seed):
     default, quick = (change_where_two_die(name, each, seed, peers=48) for each in (False, True))
 
-    assert default.kept and default.upkeep_at_rest <= 60 and default.repair_s_max <= 60
-    assert quick.kept and quick.repair_s_max <= 10
+    assert is_worth_its_price(default), default
+    assert is_quick(quick), quick
