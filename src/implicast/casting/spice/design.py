@@ -136,7 +136,7 @@ LIFE = (
 )  # fmt: skip
 SURVIVES = frozenset({"joins", "leaves", "crashes", "loss", "partitions", "freezes"})
 KINDS = (*messages.KINDS, *ice_messages.KINDS, *alive_messages.KINDS, *living_ice_messages.KINDS)
-QUICK = {"hello_s": 1.5}
+QUICK = {"hello_s": 1.2}
 PATIENCE = ({"hello_s": 30.0}, {"hello_s": 6.0}, {"hello_s": 3.0})
 RELIEF = (
     Parameter("storage_limit", 32, "registrations a peer keeps of one registry before it spreads", 1, 1e9),
