@@ -56,7 +56,7 @@ class ComparingGraph(GreetingGraph):
                 if other is None:
                     continue
                 agreed = False
-                place.offered[number, is_left] = level.nodes
+                place.offered[number, is_left] = (other.key, level.nodes)
                 shown.setdefault(other.address, []).append(Span(other.key, me, number, level.keys, level.full))
         if agreed:
             place.compared = place.wide
@@ -75,9 +75,10 @@ class ComparingGraph(GreetingGraph):
             self.host.send(sender, self._farewell(self._left[span.place].owner))
         if place is None or other.address != sender or not 0 <= span.level <= self._shared(place, other):
             return None
-        if not self._may_list(other):
+        is_known = place.known.get(other.key) is other
+        if not is_known and not self._may_list(other):
             return None
-        if other.key in place.known and agrees(place, span):
+        if (is_known or other.key in place.known) and agrees(place, span):
             self._agreed(place, span.level, other.key)
             return Difference(other.key, place.key, span.level)
         difference, lacking = contrast(place, span)
@@ -116,11 +117,11 @@ class ComparingGraph(GreetingGraph):
             self.host.send(sender, Compared(tuple(told)))
 
     def _note_agreed(self, place: Place, difference: Difference) -> None:
-        levels, number = place.wide.levels, difference.level
-        for is_left in SIDES if 0 <= number < len(levels) else ():
-            other = neighbour(levels[number], self.address, is_left)
-            if (number, is_left) in place.offered and other is not None and other.key == difference.place:
-                place.agreed[number, is_left] = place.offered.pop((number, is_left))
+        for is_left in SIDES:
+            to, nodes = place.offered.get((difference.level, is_left), (b"", ()))
+            if to == difference.place:
+                place.agreed[difference.level, is_left] = nodes
+                del place.offered[difference.level, is_left]
 
     def _even_out(self, place: Place, difference: Difference) -> list[Difference]:
         """Take in what we lack; look for those whom the other lacks, and name them to it."""

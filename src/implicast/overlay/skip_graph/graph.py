@@ -195,7 +195,7 @@ class SkipGraph(Part):
         if other is not None:
             other.enter(place.certificate)
             told = other.witness(place.certificate, EVERY)
-            place.learn([node for node in told if self._credit(place, node)])
+            place.learn(self._believed(place, told))
 
     def _tell_rest(self, place: Place) -> None:
         """The search is over. Who was asked has entered the newcomer; the others of the every-class lists are told."""

@@ -77,7 +77,7 @@ class GreetingGraph(LeavingGraph):
             place.learn(named, level)
             return
         for node in named:
-            if place.enter(node):
+            if place.enter(node) and not self._was_heard(node.address):
                 self._plan_greeting(place, node, is_new=True)
 
     def _take_in(self, place: Place, named: Iterable[Certificate]) -> None:
@@ -118,14 +118,14 @@ class GreetingGraph(LeavingGraph):
 
     @handles(Greeting)
     def on_greeting(self, alarm: Greeting) -> None:
-        """Greet those who are still listed and may not be there."""
+        """Greet those who are still listed."""
         planned, self._to_greet = self._to_greet, {}
         ours: dict[Address, dict[bytes, None]] = {}
         theirs: dict[Address, dict[bytes, None]] = {}
         for (key, other), is_new in planned.items():
             place = self.places.get(key)
             node = place.listed(other) if place is not None else None
-            if node is not None and not (is_new and self._was_heard(node.address)):
+            if node is not None:
                 theirs.setdefault(node.address, {})[other] = None
                 if is_new:
                     ours.setdefault(node.address, {})[key] = None

@@ -76,7 +76,7 @@ class Place:
         self._doubted: dict[bytes, Certificate] = {}  # who is gone, and was named in this search all the same
         self.silent: set[bytes] = set()  # who did not answer in this search
         self.agreed: dict[Side, tuple[Certificate, ...]] = {}  # lists as they were when the neighbour had the same
-        self.offered: dict[Side, tuple[Certificate, ...]] = {}  # lists as they were last shown to the neighbour
+        self.offered: dict[Side, tuple[bytes, tuple[Certificate, ...]]] = {}  # to whom a list was shown, and which
         self.compared: Table[Certificate] | None = None  # the wide lists with all of which neighbours agreed
         self.shown: tuple[Table[Certificate] | None, int] = (None, 0)  # the lists last shown, and in how many rounds
 
