@@ -17,7 +17,7 @@ from implicast.peer.contract import CastId, Message, Peer
 from implicast.peer.events import Notice
 from implicast.peer.wire import Codec, size
 from implicast.space.digest import stream
-from implicast.world.agenda import Agenda, Entry
+from implicast.world.agenda import SLOT_BITS, SPARSE_BITS, Agenda, Entry
 from implicast.world.journal import CHUNK_ROWS, UPKEEP, Journal, pack_send
 
 Event = tuple[int, int, Message]
@@ -43,7 +43,8 @@ class World:
         self, network: Carrier, seed: int = 0, journal: Journal | None = None, faults: Fate | None = None,
         codec: Codec | None = None,
     ) -> None:  # fmt: skip
-        self.agenda = Agenda()
+        # Who lives in an unkind world has standing alarms: few messages among many of them.
+        self.agenda = Agenda(SLOT_BITS if faults is None else SPARSE_BITS)
         self.latency_us = network.latency_us
         self.journal, self.faults, self.codec = journal, faults, codec
         self.rng = stream(seed, "protocol")

@@ -86,7 +86,7 @@ Lost = Callable[[Ask], None]
 class Asking(Ground):
     """Repeats questions, measures round trips, knows who is suspect."""
 
-    __slots__ = ("_circle", "asks", "missed", "news", "quiet_us")
+    __slots__ = ("_circle", "_silent_us", "_wary", "asks", "missed", "news", "quiet_us")
 
     def __init__(
         self, address: Address, host: Host, keeper: Keeper, life: Life, dimensions: int, cosine: float,
@@ -96,6 +96,10 @@ class Asking(Ground):
         self.news: dict[Address, News] = {}
         self._circle: list[tuple[Address, News]] = []
         """Neighbours with what is known of them; empty when that has to be looked up again."""
+        self._wary = True
+        """Somebody around may be suspect, or somebody's greeting be awaited."""
+        self._silent_us = 0
+        """Before this time nobody around can have been silent for too long."""
         self.asks: dict[Key, Ask] = {}
         self.missed: dict[Address, tuple[int, int]] = {}
         """Peers that fell silent: since when, and when they are greeted next."""
@@ -135,6 +139,7 @@ class Asking(Ground):
         news = self.concern(peer)
         if news.suspect_us < 0:
             news.suspect_us = self.host.now_us
+            self._wary = True
             self._table = None
             self.suspected(peer)
         self._miss(peer)

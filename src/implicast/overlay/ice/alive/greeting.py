@@ -189,7 +189,7 @@ class Greeting(Asking):
     def ask_more(self, peer: Address) -> None:
         """Ask for a greeting, and at each tick again until it comes."""
         news = self.concern(peer)
-        news.unsure = True
+        news.unsure = self._wary = True
         self.quiet_us = 0
         if self.host.now_us - news.more_us > self.life.rto_us:
             news.more_us = self.host.now_us
@@ -210,35 +210,47 @@ class Greeting(Asking):
     def greet_due(self) -> bool:
         """Greet whom it is time to greet. True if anybody who concerns us is silent or suspect.
 
-        One pass over the neighbours, 3 us; it also finds out for how long that need not be done again.
+        It also finds out for how long that need not be done again.
         """
         now_us = self.host.now_us
-        oldest_us, quiet_us = now_us, now_us + self.life.hello_us
+        quiet_us = now_us + self.life.hello_us
+        troubled = False
+        if self._wary or not self._circle or now_us >= self._silent_us:
+            unsure, troubled = self._look_around(now_us)
+            quiet_us = 0 if unsure else quiet_us
         due: list[Address] = []
-        doubted = False
-        for peer, news in self._circle or self._stand_around():
-            next_us, heard_us = news.next_us, news.heard_us
+        for peer, news in self._circle:
+            next_us = news.next_us
             if now_us >= next_us:
                 due.append(peer)
             elif next_us < quiet_us:
                 quiet_us = next_us
-            if news.unsure:
-                self.ask_more(peer)
-                quiet_us = 0
-            if news.suspect_us >= 0:
-                doubted = True
-            if heard_us < oldest_us and news.since_us < oldest_us:
-                oldest_us = max(heard_us, news.since_us)
         quiet_us = self._greet_heirs_too(due, now_us, quiet_us)
         asked = [each for each in due if ("hail", each) not in self.asks] if due else due
-        self.quiet_us = min(quiet_us, oldest_us + self.life.sus_us) if len(asked) == len(due) else 0
+        self.quiet_us = min(quiet_us, self._silent_us) if len(asked) == len(due) else 0
         if asked:
             self.hail(asked)
-        return doubted or oldest_us < now_us - self.life.sus_us
+        return troubled
 
-    def _stand_around(self) -> list[tuple[Address, News]]:
-        self._circle = [(peer, self.concern(peer)) for peer in self._near]
-        return self._circle
+    def _look_around(self, now_us: int) -> tuple[bool, bool]:
+        """Is anybody's greeting awaited? And is anybody silent or suspect?
+
+        Not looked for again while nobody can be: nine ticks of ten, at two thirds of the price.
+        """
+        self._circle = self._circle or [(peer, self.concern(peer)) for peer in self._near]
+        oldest_us = now_us
+        unsure = doubted = False
+        for peer, news in self._circle:
+            if news.unsure:
+                self.ask_more(peer)
+                unsure = True
+            if news.suspect_us >= 0:
+                doubted = True
+            if news.heard_us < oldest_us and news.since_us < oldest_us:
+                oldest_us = max(news.heard_us, news.since_us)
+        self._wary = unsure or doubted
+        self._silent_us = oldest_us + self.life.sus_us
+        return unsure, doubted or self._silent_us < now_us
 
     def _greet_heirs_too(self, due: list[Address], now_us: int, quiet_us: int) -> int:
         """Heirs that have not echoed for a period are greeted whoever's turn it is; until when there are none."""
