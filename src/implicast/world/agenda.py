@@ -14,7 +14,7 @@ Entry = tuple[int, int, Any]
 SLOT_BITS = 11
 """A slot is 2**11 us."""
 SPARSE_BITS = 14
-"""Where most of what is to come are alarms seconds ahead, slots of a millisecond hold one thing each: a fifth cheaper."""
+"""For agendas of alarms seconds ahead, of which a slot of a millisecond would hold one each: a fifth cheaper there."""
 NEVER_US = 1 << 62
 
 

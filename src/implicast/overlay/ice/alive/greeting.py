@@ -8,7 +8,7 @@ does not know that mark asks for more; who hears a claim that is worse than what
 
 from collections.abc import Iterable
 
-from implicast.overlay.ice.alive.asking import Ask, Asking, Key, News
+from implicast.overlay.ice.alive.asking import Ask, Asking, Key
 from implicast.overlay.ice.alive.estate import Keeper
 from implicast.overlay.ice.alive.ground import PROVISIONAL
 from implicast.overlay.ice.alive.messages import Circle, Echo, Hail
