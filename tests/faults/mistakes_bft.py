@@ -55,7 +55,7 @@ MISTAKES = (
     Mistake(
         "suspicion never forgiven",
         "bft",
-        rule="who was lost is listed again at its first word (overlay/skip_graph/living.py)",
+        rule="who was lost is listed again at its first word (overlay/skip_graph/losing.py)",
         put=never_forgive,
         says="invariants",
         churn="deed=5..19:freeze:3",
@@ -64,7 +64,7 @@ MISTAKES = (
     Mistake(
         "nobody is told to look",
         "bft",
-        rule="who finds somebody silent says so, and others look for themselves (overlay/skip_graph/living.py); "
+        rule="who finds somebody silent says so, and others look for themselves (overlay/skip_graph/losing.py); "
         "what that misses is found by comparing lists (comparing.py): two guards, each of which would do here",
         put=silence("Accusing", "Agree"),
         says="invariants",

@@ -11,6 +11,7 @@ it missed. Without it crashed entries stay until they are asked for another reas
 
 from collections.abc import Callable, Collection, Sequence
 
+from implicast.overlay.skip_graph.answering import answer
 from implicast.overlay.skip_graph.belief import Belief
 from implicast.overlay.skip_graph.messages import (
     EVERY,
@@ -27,7 +28,7 @@ from implicast.overlay.skip_graph.messages import (
     Waiting,
     claim,
 )
-from implicast.overlay.skip_graph.place import Place, answer
+from implicast.overlay.skip_graph.place import Place
 from implicast.overlay.skip_graph.standing import Standing
 from implicast.overlay.skip_graph.table import Table
 from implicast.peer.contract import Address, Host, Part, handles

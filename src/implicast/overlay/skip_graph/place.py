@@ -8,17 +8,15 @@ the witnesses that an honest introducer named.
 """
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from operator import attrgetter
+from collections.abc import Collection, Iterable, Sequence
 
+from implicast.overlay.skip_graph.answering import answer
 from implicast.overlay.skip_graph.cutting import both_tables
 from implicast.overlay.skip_graph.messages import EVERY
 from implicast.overlay.skip_graph.table import Table
 from implicast.peer.contract import Address
 from implicast.peer.identity import Certificate
 from implicast.space.vector import Vectors
-
-_by_key = attrgetter("key")
 
 Side = tuple[int, bool]
 """A level, and whether its left side is meant."""
@@ -376,28 +374,3 @@ class Place:
         for node in nodes:
             if node.key not in self.asked and node.key != self.key:
                 self.queue[node.key] = (node, self._found_at.get(node.key, EVERY))
-
-
-def answer(
-    table: Table[Certificate], vectors: Vectors, k: int, about: Certificate, level: int
-) -> tuple[Certificate, ...]:
-    """What an honest witness says: its lists of the levels they have in common, its k nearest to the claimant.
-
-    Of one level alone if that is what was asked for.
-    """
-    levels = range(min(vectors.common(table.owner.vector, about.vector) + 1, len(table.levels)))
-    if level != EVERY:  # who looks beyond the end of one list wants to know of nothing else
-        levels = levels[level : level + 1] if level in levels else levels[-1:]
-        return _but(about, table.named(levels.start, levels.stop))
-    listed, everyone = table.named(0, levels.stop), table.everyone
-    at = bisect_left(everyone, about.key, key=_by_key)
-    near = [everyone[(at + step) % len(everyone)] for step in range(-k, k + 1)]
-    beyond = {node.key: node for node in near if node.key not in listed}
-    return _but(about, listed | beyond if beyond else listed)
-
-
-def _but(about: Certificate, named: Mapping[bytes, Certificate]) -> tuple[Certificate, ...]:
-    """All but the one who asks."""
-    if about.key not in named:
-        return tuple(named.values())
-    return tuple([node for key, node in named.items() if key != about.key])

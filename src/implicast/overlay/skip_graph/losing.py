@@ -1,0 +1,241 @@
+"""Who stays silent is lost, and found again when it speaks. Ring upkeep, parts D.2 and E.
+
+- *Losing.* Who stays silent towards this peer is taken out of all its lists, and kept aside: it is called again and
+  again, and comes back with its first word. Nobody is lost on the word of others.
+- *Accusing.* Who found somebody silent says so to its contacts, who look for themselves sooner than they would have.
+  Only own evidence is passed on, and only while few have passed it on: a liar's accusation costs one probe each.
+
+An address lives and dies as a whole, so it is lost and found as a whole, however many places it has.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from implicast.overlay.detector import Detector, Ping
+from implicast.overlay.skip_graph.comparing import ComparingGraph
+from implicast.overlay.skip_graph.greeting import LIFE_US
+from implicast.overlay.skip_graph.messages import Accuse, Accusing, Announce, Ask
+from implicast.overlay.skip_graph.place import Place
+from implicast.overlay.skip_graph.upkeep import Lost, Upkeep
+from implicast.peer.contract import Address, Host, Message, handles
+from implicast.peer.identity import Certificate, Trust
+from implicast.peer.signatures import Signer
+from implicast.space.vector import Vectors
+
+ACCUSED_QUIET_US = 2_000_000
+"""Who was heard so lately is not looked for, whoever accuses it."""
+TELL_US = 500_000
+"""Accusations of so long go together in one message."""
+ACCUSERS_ENOUGH = 3
+"""Whom so many accuse needs no further accuser."""
+CALL_US = 5_000_000
+CALL_CAP_US = 10_000_000
+"""The lost are called after this time, then at doubling intervals up to that."""
+LOST_US = 180_000_000
+"""After so long the lost are forgotten: they have to join again."""
+PASSED_US = 60_000_000
+"""Who asked and was heard within this time is taken for present until a probe says otherwise."""
+CATCH_UP_US = 10_000_000
+"""How often one looks at everything anew at most: others may say for ever that they had lost us."""
+REFOUND_US = 30_000_000
+"""Whom we had lost too is asked anyway."""
+LOST_MAX = 1_024
+"""Addresses that are kept aside; the first lost are forgotten first."""
+LOST_PLACES_MAX = 256
+"""Places of one lost address that are kept aside."""
+ACCUSED_MAX = 1_024
+"""Addresses whose accusers are counted; beyond that accusations are ignored."""
+
+
+class LosingGraph(ComparingGraph):
+    """The places of one peer in a network where others fall silent and speak again."""
+
+    __slots__ = ("_accused", "_caught_up_us", "_found_us", "_lost", "_tell", "_upkeep", "detector")
+
+    def __init__(
+        self, address: Address, host: Host, k: int, vectors: Vectors, trust: Trust, signer: Signer, upkeep: Upkeep
+    ) -> None:
+        super().__init__(address, host, k, vectors, trust, signer)
+        self.tries, self.look_us = upkeep.asks, upkeep.look_us
+        self._upkeep = upkeep
+        self.detector: Detector[Address] = Detector(address, host, upkeep.detector, self._lose)
+        self._lost: dict[Address, Lost] = {}
+        self._accused: dict[Address, set[Address]] = {}
+        self._tell: list[Address] = []
+        self._found_us: dict[Address, int] = {}  # who was lost and spoke again, and when
+        self._caught_up_us = host.now_us
+
+    def heard(self, sender: Address) -> None:
+        """At every message: the cheapest probe is what comes anyway."""
+        self.detector.heard(sender)
+        if sender in self._lost:
+            self._find_again(sender)
+
+    def watch(self, address: Address) -> None:
+        """Something that it should have answered was not: look for it at once."""
+        if address not in self._lost:
+            self.detector.check(address, ACCUSED_QUIET_US)
+
+    def _look_for(self, address: Address, message: Message) -> None:
+        if self.detector.is_probing(address):
+            self.host.send(address, message)
+        elif address not in self._lost:
+            self.detector.probe(address, message)
+
+    def _was_heard(self, address: Address) -> bool:
+        silent_us = self.detector.silent_for_us(address)
+        return silent_us is not None and silent_us < LIFE_US
+
+    def _may_list(self, node: Certificate) -> bool:
+        lost = self._lost.get(node.address)
+        if lost is not None and len(lost.nodes) < LOST_PLACES_MAX and self.belief.sound(node):
+            lost.nodes[node.key] = node  # for when it speaks again
+        return lost is None and self.belief.sound(node)
+
+    def _believed(self, place: Place, named: Sequence[Certificate]) -> Sequence[Certificate]:
+        """The same, where most who are new have been met before: a third of the price."""
+        known, lost = place.known, self._lost
+        fresh = [node for node in named if known.get(node.key) is not node]
+        doubtful = self.belief.doubtful(fresh)
+        if lost:
+            doubtful += [node for node in fresh if node.address in lost]
+        refused = {node.key for node in doubtful if not self._may_list(node)}
+        chosen = named if place.searching else fresh
+        return [node for node in chosen if node.key not in refused] if refused else chosen
+
+    def _credit(self, place: Place, node: Certificate) -> bool:
+        """Who is silent towards us is not listed on the word of others."""
+        return self._may_list(node)
+
+    # --- losing
+
+    def _lose(self, address: Address) -> None:
+        """It is silent towards us: out of all lists, and kept aside."""
+        now_us = self.host.now_us
+        lost = self._lost.setdefault(address, Lost(now_us, now_us + CALL_US, CALL_US))
+        if len(self._lost) > LOST_MAX:
+            del self._lost[next(iter(self._lost))]
+        known = (node for place in self.places.values() for node in place.known.values())
+        gone = {node.key: node for node in known if node.address == address}
+        lost.nodes.update(gone)
+        self._take_out(address, gone)
+        if gone:
+            self._pass_on(address)
+
+    def _take_out(self, address: Address, gone: Mapping[bytes, Certificate]) -> None:
+        """Out of all lists first; only then may places ask each other again."""
+        for place in self.places.values():
+            listed = [key for key in gone if key in place.known]
+            if listed:
+                self._drop(place, listed)
+        for place in list(self.places.values()):
+            self._give_up_on(place, address)
+
+    def _drop(self, place: Place, gone: Collection[bytes]) -> None:
+        """Who asked lately may belong where somebody has gone: it knew before us, and will not ask again."""
+        super()._drop(place, gone)
+        for node in list(place.passers.values()):
+            if node.key not in gone and self._is_about(node) and place.enter(node):
+                self.watch(node.address)
+
+    def _is_about(self, node: Certificate) -> bool:
+        silent_us = self.detector.silent_for_us(node.address)
+        lost = node.address in self._lost or node.address in self.detector.gone
+        return not lost and silent_us is not None and silent_us < PASSED_US and self.belief.sound(node)
+
+    def _give_up_on(self, place: Place, address: Address) -> None:
+        """Nothing is expected of it any more."""
+        asked = [whom for whom in place.waiting if self._asked_address(place, whom) == address]
+        for whom in asked:
+            place.waiting.pop(whom)
+            self._unanswered.answer((place.key, whom))
+        if asked:
+            self._go_on(place)
+
+    def _asked_address(self, place: Place, whom: bytes) -> Address | None:
+        request = self._unanswered.get((place.key, whom))
+        return request[0] if request is not None else None
+
+    def _silent(self, place: Place, whom: bytes, to: Address, message: Ask | Announce) -> None:
+        self.detector.suspect(to)
+        if to not in self._lost:
+            self._lose(to)
+
+    # --- finding again
+
+    def _find_again(self, address: Address) -> None:
+        """It spoke: back into the lists where it belongs. It is asked, as it may know of others and not of us."""
+        lost = self._lost.pop(address)
+        self._accused.pop(address, None)
+        self._found_us.pop(address, None)
+        self._found_us[address] = self.host.now_us
+        if len(self._found_us) > LOST_MAX:
+            del self._found_us[next(iter(self._found_us))]
+        self.host.send(address, Accuse((address,)))
+        nodes = [node for node in lost.nodes.values() if self.belief.sound(node)]
+        for place in list(self.places.values()):
+            place.unask(lost.nodes)
+            self._learn(place, nodes)
+            self._go_on(place)
+
+    def _catch_up(self) -> None:
+        """We slept, or were out of reach for somebody: who has gone and who has come meanwhile?"""
+        if self.host.now_us - self._caught_up_us < CATCH_UP_US or not self.places:
+            return
+        self._caught_up_us = self.host.now_us
+        for address in self._contact_addresses():
+            self.watch(address)
+        for place in self.places.values():
+            place.disagree()
+
+    def _call_the_lost(self) -> None:
+        now_us = self.host.now_us
+        for address, lost in list(self._lost.items()):
+            if lost.since_us + LOST_US < now_us:
+                del self._lost[address]
+                self._accused.pop(address, None)
+            elif lost.call_us <= now_us:
+                lost.wait_us = min(2 * lost.wait_us, CALL_CAP_US)
+                lost.call_us = now_us + lost.wait_us
+                self.host.send(address, Ping(0))
+
+    # --- accusing
+
+    def _pass_on(self, address: Address) -> None:
+        """Others may not know yet, unless enough have told them."""
+        if len(self._accused.get(address, ())) < ACCUSERS_ENOUGH:
+            if not self._tell:
+                self.host.after(int(TELL_US * (1 + self.host.rng.random())), Accusing())
+            self._tell.append(address)
+
+    @handles(Accusing)
+    def on_accusing(self, alarm: Accusing) -> None:
+        few = [address for address in self._tell if len(self._accused.get(address, ())) < ACCUSERS_ENOUGH]
+        told = tuple(address for address in few if address in self._lost or address in self.detector.gone)
+        self._tell = []
+        if told:
+            for address in self._contact_addresses():
+                if address not in self._lost and address not in told:
+                    self.host.send(address, Accuse(told))
+
+    @handles(Accuse)
+    def on_accuse(self, sender: Address, accuse: Accuse) -> None:
+        """Look for oneself. The accuser is not believed."""
+        if self.address in accuse.addresses and self._found_us.get(sender, -REFOUND_US) < self.host.now_us - REFOUND_US:
+            self._catch_up()
+        for address in accuse.addresses:
+            if address == self.address or (address not in self._accused and len(self._accused) >= ACCUSED_MAX):
+                continue
+            lists_it = address in self._tell or self.detector.is_probing(address)  # most have been looked for already
+            if lists_it or self._lists(address):
+                self._accused.setdefault(address, set()).add(sender)
+                self.watch(address)
+
+    def _lists(self, address: Address) -> bool:
+        if address in self._lost or address in self.detector.gone:
+            return False
+        return any(address in {node.address for node in place.known.values()} for place in self.places.values())
+
+    def _contact_addresses(self) -> dict[Address, None]:
+        found = dict.fromkeys(node.address for place in self.places.values() for node in place.known.values())
+        found.pop(self.address, None)
+        return found
