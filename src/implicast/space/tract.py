@@ -50,6 +50,10 @@ def unite(one: Tract, other: Tract) -> Tract:
 
 
 def intersect(one: Tract, other: Tract) -> Tract:
+    if len(other) == 2:
+        return _clip(one, other[0], other[1])
+    if len(one) == 2:
+        return _clip(other, one[0], one[1])
     found: list[int] = []
     i = j = 0
     while i < len(one) and j < len(other):
@@ -63,10 +67,18 @@ def intersect(one: Tract, other: Tract) -> Tract:
     return tuple(found)
 
 
+def _clip(tract: Tract, low: int, high: int) -> Tract:
+    """What lies in one interval, as most tracts that are met are: a third of the cost of merging."""
+    first, last = bisect_right(tract, low), bisect_left(tract, high)
+    return (low,) * (first & 1) + tract[first:last] + (high,) * (last & 1)
+
+
 def subtract(one: Tract, other: Tract) -> Tract:
     """What is in the one and not in the other: the one met with the other's complement."""
     if not one or not other:
         return one
+    if len(other) == 2:
+        return split(one, other[0], other[1])[1]
     ends = (0, *other, CODES)
     gaps = [each for low, high in zip(ends[::2], ends[1::2], strict=True) if low < high for each in (low, high)]
     return intersect(one, tuple(gaps))
@@ -74,10 +86,8 @@ def subtract(one: Tract, other: Tract) -> Tract:
 
 def split(tract: Tract, low: int, high: int) -> tuple[Tract, Tract]:
     """What lies in [low, high) and what does not: `intersect` and `subtract` of one interval, six times as fast."""
-    first, last = bisect_right(tract, low), bisect_left(tract, high)
-    inside = (low,) * (first & 1) + tract[first:last] + (high,) * (last & 1)
     first, last = bisect_left(tract, low), bisect_right(tract, high)
-    return inside, tract[:first] + (low,) * (first & 1) + (high,) * (last & 1) + tract[last:]
+    return _clip(tract, low, high), tract[:first] + (low,) * (first & 1) + (high,) * (last & 1) + tract[last:]
 
 
 def container(address: int, notch: int, dimensions: int) -> tuple[int, int]:

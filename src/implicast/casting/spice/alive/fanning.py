@@ -71,8 +71,9 @@ class Fanning(Gathering):
         if not (store.first and store.notch == 0 and self.settings.deepest and store.root == address_of(store.tag)):
             super().take_store(store, entries)
             return
-        goal = self.header(store.tag).goal
-        if not goal and all(self._is_renewal(store, entry) for entry in entries):
+        header = self.headers.get(store.tag)
+        goal = header.goal if header is not None else 0
+        if not goal and self._are_renewals(store, entries):
             super().take_store(store, entries)  # heirs have it and there are no replicas: nothing is waited for
             return
         if goal and all(self._copied.get((store.tag, each.consumer)) == (each.version, goal) for each in entries):
@@ -88,11 +89,15 @@ class Fanning(Gathering):
         if not goal and token in self._fans:  # a renewal where nothing is replicated was confirmed by now
             self._send_copies(token)
 
-    def _is_renewal(self, store: StoreAt, entry: Entry) -> bool:
+    def _are_renewals(self, store: StoreAt, entries: Sequence[Entry]) -> bool:
         registry = self.registries.get((store.tag, store.root, 0))
-        held = registry.records.get(entry.consumer) if registry is not None else None
-        known = held is not None and held.safe and held.entry.version >= entry.version
-        return known and registry is not None and not registry.closed
+        if registry is None or registry.closed:
+            return not entries
+        for entry in entries:
+            held = registry.records.get(entry.consumer)
+            if held is None or not held.safe or held.entry.version < entry.version:
+                return False
+        return True
 
     def _refresh_later(self, tag: str, entries: Sequence[Entry]) -> None:
         if tag not in self._renewed:

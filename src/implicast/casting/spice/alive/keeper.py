@@ -226,7 +226,11 @@ def _records_within(key: Key, registry: Registry, tract: Tract) -> list[Item]:
     records = registry.records.values()
     if key[2]:
         return [held.item or record_item(key, held) for held in records if contains(tract, held.home)]
-    return [held.item or record_item(key, held) for held in records] if contains(tract, key[1]) else []
+    if not contains(tract, key[1]):
+        return []
+    if registry.packed is None:
+        registry.packed = [held.item or record_item(key, held) for held in records]
+    return registry.packed
 
 
 def arrives(kind: type) -> Callable[[Any], Any]:

@@ -97,7 +97,7 @@ class Registering(Replicating):
             super().on_stored(sender, stored)
             return
         entry = self.told.get(stored.tag)
-        if entry is None or max(version for _, version, _ in stored.kept) < entry.version:
+        if entry is None or max([version for _, version, _ in stored.kept]) < entry.version:
             return
         self._doors[stored.tag] = sender
         self._unsaid.pop(stored.tag, None)

@@ -60,13 +60,15 @@ class Stock:
 class Registry:
     """Records by consumer, and the parts that are closed and being gathered."""
 
-    __slots__ = ("_due_us", "closed", "dimensions", "gathering", "notch", "records", "root", "stock")
+    __slots__ = ("_due_us", "closed", "dimensions", "gathering", "notch", "packed", "records", "root", "stock")
 
     def __init__(self, root: int, notch: int, dimensions: int, stock: Stock) -> None:
         self.root, self.notch, self.dimensions, self.stock = root, notch, dimensions, stock
         self.records: dict[Address, Held] = {}
         self.closed: Tract = EMPTY
         self.gathering: Tract = EMPTY
+        self.packed: list[Item] | None = None
+        """All records as they travel, while none comes or goes (`keeper.py`)."""
         self._due_us = NEVER_US
         """Before this time no record runs out."""
 
@@ -79,6 +81,7 @@ class Registry:
             return held
         at = home(self.root, self.notch, entry.spot, self.dimensions)
         held = self.records[entry.consumer] = Held(entry, at, now_us, lease_us, safe)
+        self.packed = None
         self.stock.version += 1
         if held.until_us < self._due_us:
             self._due_us = held.until_us
@@ -87,6 +90,7 @@ class Registry:
     def remove(self, held: Held) -> None:
         """This record is not kept here any more."""
         del self.records[held.entry.consumer]
+        self.packed = None
         self.stock.version += 1
         self.stock.losses += 1
 

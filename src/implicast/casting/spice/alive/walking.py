@@ -237,14 +237,14 @@ class Walking(Offering):
         """Works are remembered for a cast's life after they are finished, and given up when they never are."""
         self._tidying = False
         now_us = oldest_us = self.host.now_us
-        for works in list(self._works.values()):
-            for work in list(works):
-                if work.done_us is not None and work.done_us + CAST_US < now_us:
-                    self._drop(work)
-                elif work.done_us is None and work.begun_us + CAST_US < now_us:
-                    self.give_up(work)
-                else:
-                    oldest_us = min(oldest_us, work.begun_us if work.done_us is None else work.done_us)
+        for work in [work for works in self._works.values() for work in works]:
+            last_us = work.begun_us if work.done_us is None else work.done_us
+            if last_us + CAST_US >= now_us:
+                oldest_us = min(oldest_us, last_us)
+            elif work.done_us is not None:
+                self._drop(work)
+            else:
+                self.give_up(work)
         if self._works:  # before the oldest is due there is nothing to do: a third of all alarms of a quiet network
             self._tidy_later(max(1, -((now_us - oldest_us - CAST_US) // (SWEEP_US + SLOT_US))))
 

@@ -139,8 +139,11 @@ class Inheriting(Carrying):
 
     def forget_estates(self) -> None:
         """Owners long silent whose ground others must have taken by now."""
-        for owner in [each for each in self.estates if self.silence_us(each) > self.life.estate_us]:
-            del self.estates[owner]
+        since_us = self.host.now_us - self.life.estate_us
+        for owner in list(self.estates):
+            news = self.concern(owner)
+            if news.heard_us < since_us and news.since_us < since_us:
+                del self.estates[owner]
 
 
 def in_parts(items: tuple[Item, ...], bytes_max: int) -> list[tuple[Item, ...]]:
