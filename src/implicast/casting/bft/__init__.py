@@ -167,19 +167,19 @@ def one_office(peers: int, parameters: Parameters) -> int:
 def objections(population: Sequence[Peer]) -> list[str]:
     """Every list of every place against the rule over all places."""
     members = [peer for peer in population if isinstance(peer, Bft)]
-    places = [(member, key) for member in members for key in sorted(member.graph.places)]
-    if not places:
-        return []
-    graph = members[0].graph
+    graph = members[0].graph if members else None
     if isinstance(graph, LivingGraph):
-        owners = tuple(member.graph.places[key].certificate for member, key in places)
+        own = [place for member in members for _, place in sorted(member.graph.places.items())]
         return quick_objections(
-            owners,
-            lambda index: places[index][0].graph.table(places[index][1]),
+            tuple([place.certificate for place in own]),
+            lambda index: own[index].table,
             graph.k,
             graph.vectors,
-            lambda index: f"peer {places[index][0].address}, place {places[index][1]!r}",
+            lambda index: f"peer {own[index].certificate.address}, place {own[index].key!r}",
         )
+    places = [(member, key) for member in members for key in sorted(member.graph.places)]
+    if graph is None or not places:
+        return []
     tables = [member.graph.table(key) for member, key in places]
     names = [f"peer {member.address}, place {key!r}" for member, key in places]
     return list_objections(tables, graph.k, graph.vectors, names)

@@ -169,11 +169,12 @@ class Place:
         if not self.compares:
             self.known = {node.key: node for node in self._wide.contacts()}
             return
-        known: dict[bytes, Certificate] = {}
-        for level in self._wide.levels:  # in whichever order: a third of the price
-            known.update(zip(level.keys, level.nodes, strict=True))
-        del known[self.key]
-        self.known = known
+        listed: set[bytes] = set()
+        for level in self._wide.levels:
+            listed.update(level.keys)
+        known = self.known
+        if len(known) >= len(listed):  # the owner is listed too: nearly always somebody has to be forgotten
+            self.known = {key: node for key, node in known.items() if key in listed}
 
     def witness(self, about: Certificate, level: int) -> tuple[Certificate, ...]:
         """What this place says of another: its lists, and whoever came since they were cut (saves half of all cuts)."""
