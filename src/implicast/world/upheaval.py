@@ -99,16 +99,19 @@ class Upheaval:
 
     def present(self) -> list[Peer]:
         """Whoever is in the world and has not left, by address; also those who stand still."""
-        left = self.application.left
-        return [awake(peer) for address, peer in sorted(self.world.peers.items()) if address not in left]
+        left, peers = self.application.left, self.world.peers
+        return [awake(peers[address]) for address in sorted(peers) if address not in left]
 
     def able(self) -> list[int]:
         """Members that have joined, are awake and do not leave."""
         leaving, joined, newcomers = self.application.leaving, self.application.joined, self.came_us
+        peers = self.world.peers
         return [
             address
-            for address, peer in sorted(self.world.peers.items())
-            if isinstance(peer, Member) and address not in leaving and (address not in newcomers or address in joined)
+            for address in sorted(peers)
+            if address not in leaving
+            and (address not in newcomers or address in joined)
+            and isinstance(peers[address], Member)
         ]
 
     def complaints(self) -> list[str]:

@@ -114,11 +114,14 @@ class Keeper(Member, parts={"surface": LivingIce}):
 
     def later(self, delay_us: int, what: Callable[[], None]) -> None:
         """Do this after a while, a little late rather than early."""
-        slot = (self.host.now_us + delay_us) // SLOT_US + 1
-        if slot not in self._wheel:
-            self._wheel[slot] = []
-            self.host.after(slot * SLOT_US - self.host.now_us, Chime(slot))
-        self._wheel[slot].append(what)
+        now_us = self.host.now_us
+        slot = (now_us + delay_us) // SLOT_US + 1
+        put_off = self._wheel.get(slot)
+        if put_off is None:
+            self._wheel[slot] = [what]
+            self.host.after(slot * SLOT_US - now_us, Chime(slot))
+        else:
+            put_off.append(what)
 
     @handles(Chime)
     def on_chime(self, alarm: Chime) -> None:

@@ -254,9 +254,9 @@ class Greeting(Asking):
 
     def _greet_heirs_too(self, due: list[Address], now_us: int, quiet_us: int) -> int:
         """Heirs that have not echoed for a period are greeted whoever's turn it is; until when there are none."""
-        hello_us = self.life.hello_us
+        hello_us, known = self.life.hello_us, self.news
         for peer in self.heirs:
-            due_us = self.concern(peer).echo_us + hello_us
+            due_us = (known.get(peer) or self.concern(peer)).echo_us + hello_us
             if due_us < quiet_us:
                 quiet_us = due_us
             if now_us >= due_us and peer not in due:

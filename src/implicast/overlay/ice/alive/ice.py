@@ -33,7 +33,8 @@ class LivingIce(Seizing):
     @handles(Tick)
     def on_tick(self, tick: Tick) -> None:
         now_us = self.host.now_us
-        self._notice_sleep(now_us - self.ticked_us)
+        if now_us - self.ticked_us > LATE * self.life.tick_us:
+            self._notice_sleep(now_us - self.ticked_us)
         self.ticked_us = now_us
         if now_us < self.quiet_us and self._is_calm_still():
             self._forget_now_and_then(now_us)
