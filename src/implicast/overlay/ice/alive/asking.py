@@ -12,7 +12,7 @@ import msgspec
 
 from implicast.overlay.ice.alive.estate import Keeper
 from implicast.overlay.ice.alive.ground import Ground
-from implicast.overlay.ice.alive.messages import AskAgain
+from implicast.overlay.ice.alive.messages import AskAgain, Circle
 from implicast.overlay.ice.alive.settings import Life
 from implicast.overlay.ice.table import UNKNOWN_US
 from implicast.peer.contract import Address, Host, Message, handles
@@ -86,7 +86,7 @@ Lost = Callable[[Ask], None]
 class Asking(Ground):
     """Repeats questions, measures round trips, knows who is suspect."""
 
-    __slots__ = ("_circle", "_silent_us", "_wary", "asks", "missed", "news", "quiet_us")
+    __slots__ = ("_around", "_circle", "_silent_us", "_wary", "asks", "missed", "news", "quiet_us")
 
     def __init__(
         self, address: Address, host: Host, keeper: Keeper, life: Life, dimensions: int, cosine: float,
@@ -94,6 +94,8 @@ class Asking(Ground):
     ) -> None:  # fmt: skip
         super().__init__(address, host, keeper, life, dimensions, cosine, merge)
         self.news: dict[Address, News] = {}
+        self._around: tuple[Circle, ...] | None = None
+        """What heirs are told of our neighbours (`greeting.py`); None when it has to be made again."""
         self._circle: list[tuple[Address, News]] = []
         """Neighbours with what is known of them; empty when that has to be looked up again."""
         self._wary = True
@@ -110,7 +112,7 @@ class Asking(Ground):
 
     def resurvey(self) -> None:
         super().resurvey()
-        self._circle = []
+        self._circle, self._around = [], None
 
     def concern(self, peer: Address) -> News:
         """What is known of a peer, from now on if nothing was."""

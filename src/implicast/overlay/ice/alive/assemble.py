@@ -47,6 +47,7 @@ def first_heirs(title: Title, others: list[Title], count: int) -> tuple[Address,
 def _acquaint(surface: LivingIce, other: LivingIce, trip_us: int) -> None:
     news = surface.concern(other.address)
     news.mark, news.heirs, news.heard_us = other.mark, other.heirs, surface.host.now_us
+    surface._around = None
     news.take_trip(trip_us)
     pair = sorted((repr(surface.address), repr(other.address)))
     phase = digest_bits(16, "greeting", *pair) / 2**16

@@ -63,11 +63,10 @@ class Greeting(Asking):
 
     def around(self) -> tuple[Circle, ...]:
         """The neighbours' titles, each with its owner's heirs: what an heir needs to act in our place."""
-        found = []
-        for each in self._others:
-            news = self.news.get(each.owner)
-            found.append((each, news.heirs if news is not None else ()))
-        return tuple(found)
+        if self._around is None:
+            known = [(each, self.news.get(each.owner)) for each in self._others]
+            self._around = tuple([(each, news.heirs if news is not None else ()) for each, news in known])
+        return self._around
 
     def hail(self, peers: Iterable[Address]) -> None:
         next_us = self.host.now_us + self.life.hello_us
@@ -126,6 +125,8 @@ class Greeting(Asking):
             news.unsure = False
             if hail.leaving is not news.leaving:
                 self.quiet_us = 0  # it may be an heir, and is to be replaced
+            if hail.heirs != news.heirs:
+                self._around = None
             news.mark, news.heirs, news.leaving = hail.mark, hail.heirs, hail.leaving
             self.estate_hailed(sender, hail)
             if news.applied != (hail.mark, len(hail.gifts), self.version):

@@ -118,6 +118,7 @@ class Receiving(Giving):
             news = self.news.get(title.owner)
             if news is not None and not news.heirs:
                 news.heirs = heirs
+                self._around = None
 
     def expire_receipt(self) -> None:
         """A give whose parts stopped coming: the giver has taken it back or is gone."""
