@@ -40,21 +40,21 @@ def placed(people: list[Certificate], k: int, vectors: Vectors) -> Place:
 
 
 @settings(deadline=None, max_examples=400)
-@given(st.integers(0, 2**32), st.integers(2, 120), st.integers(2, 4), st.sampled_from([2, 2, 3]))
-def test_where_a_list_lacks_somebody_one_looks(seed: int, n: int, k: int, alpha: int) -> None:
+@given(st.integers(0, 2**32), st.integers(2, 120), st.integers(2, 4), st.sampled_from([2, 2, 3]), st.integers(1, 4))
+def test_where_a_list_lacks_somebody_one_looks(seed: int, n: int, k: int, alpha: int, times: int) -> None:
     rng, vectors = Random(seed), Vectors(alpha)
     people = population(rng, n, vectors)
     place = placed(people, k, vectors)
     there = {node.key: node for node in people[1:]}
 
-    gone = [key for key in sorted(place.known) if rng.random() < rng.choice((0.05, 0.3, 0.8))]
-    place.drop(gone)
-
-    for key in gone:
-        del there[key]
-    for number, is_left in lacking(place, there, k):
-        sides = (True, False) if is_left is None else (is_left,)
-        assert any((number, side) in place.short for side in sides), (number, is_left)
+    for _ in range(times):
+        gone = [key for key in sorted(place.known) if rng.random() < rng.choice((0.05, 0.3, 0.8))]
+        place.drop(gone)
+        for key in gone:
+            del there[key]
+        for number, is_left in lacking(place, there, k):
+            sides = (True, False) if is_left is None else (is_left,)
+            assert any((number, side) in place.short for side in sides), (number, is_left)
 
 
 @given(st.integers(0, 2**32), st.booleans())

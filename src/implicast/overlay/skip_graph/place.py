@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Sequence
 from implicast.overlay.skip_graph.answering import answer
 from implicast.overlay.skip_graph.cutting import both_tables
 from implicast.overlay.skip_graph.messages import EVERY
-from implicast.overlay.skip_graph.table import Table
+from implicast.overlay.skip_graph.table import Level, Table
 from implicast.peer.contract import Address
 from implicast.peer.identity import Certificate
 from implicast.space.vector import Vectors
@@ -41,10 +41,10 @@ class Place:
     """A certificate, those known around it, the lists cut from them, and the wider every-class lists."""
 
     __slots__ = (
-        "_asked_for", "_doubted", "_found_at", "_moved", "_stale", "_table", "_void", "_wide", "agreed", "asked",
-        "askers", "before", "certificate", "compared", "compares", "joining", "k", "known", "looking", "looks", "news",
-        "offered", "passers", "queue", "searching", "short", "shown", "silent", "turn", "vectors", "waiting",
-        "witnesses",
+        "_asked_for", "_doubted", "_found_at", "_late", "_moved", "_stale", "_table", "_void", "_wide", "agreed",
+        "asked", "askers", "before", "certificate", "compared", "compares", "joining", "k", "known", "looking",
+        "looks", "news", "offered", "passers", "queue", "searching", "short", "shown", "silent", "turn", "vectors",
+        "waiting", "witnesses",
     )  # fmt: skip
 
     def __init__(self, certificate: Certificate, k: int, vectors: Vectors) -> None:
@@ -70,6 +70,7 @@ class Place:
         self.short: dict[Side, bytes] = {}  # sides of lists to look beyond: the last key up to which they are sure
         self.joining = True  # whether everybody is sought, or only those in the stead of who has gone
         self._asked_for: dict[bytes, dict[Side, bytes]] = {}  # witness -> sides for which its answer is awaited
+        self._late: dict[bytes, None] = {}  # who came while lists were short
         self._found_at: dict[bytes, int] = {}  # who was found in a search, and at which level
         self._doubted: dict[bytes, Certificate] = {}  # who is gone, and was named in this search all the same
         self.silent: set[bytes] = set()  # who did not answer in this search
@@ -118,6 +119,8 @@ class Place:
         self.known[other.key] = self.news[other.key] = other
         self._moved[other.key] = other
         self._stale = True
+        if self.short:
+            self._late[other.key] = None
         return True
 
     def agree_with_all(self) -> None:
@@ -211,15 +214,15 @@ class Place:
     def drop(self, gone: Collection[bytes]) -> None:
         """Entries are no more. Where that leaves a list too short, one has to look for others beyond (`look`).
 
-        Beyond its end as it is now: newcomers from further out may come before one looks and hide the gap. Of a whole
-        ring nobody is missed when it becomes smaller.
+        Beyond its end as it is now: newcomers from further out may come before one looks and hide the gap.
         """
         levels = () if self.compares else self.wide.levels
         for number, level in enumerate(levels):
-            if not level.full and any(node.key in gone for node in level.nodes):
+            if any(node.key in gone for node in level.nodes) and not self._is_whole(number, level):
                 left, right = level.nodes[: level.own][::-1], level.nodes[level.own + 1 :]
-                self._shorten((number, True), left, gone)
-                self._shorten((number, False), right, gone)
+                around = level.full  # only then the ends of a list meet
+                self._shorten((number, True), (*left, *(right[::-1] if around else ())), gone)
+                self._shorten((number, False), (*right, *(left[::-1] if around else ())), gone)
         for key in gone:
             self._remove(key)
         self.unask(gone)
@@ -235,6 +238,14 @@ class Place:
         for key in whom:
             self.queue.pop(key, None)
             self.asked.pop(key, None)
+
+    def _is_whole(self, number: int, level: Level[Certificate]) -> bool:
+        """Whether all of a ring is known: then nobody is missed when it becomes smaller.
+
+        While others are sought, a ring may seem to be all there is because so few are left.
+        """
+        sought = self.searching or (number, True) in self.short or (number, False) in self.short
+        return level.full and not sought
 
     def _shorten(self, side: Side, path: Sequence[Certificate], gone: Collection[bytes]) -> None:
         """Most lists hold more of one class than they must: only one that then lacks somebody is short.
@@ -282,26 +293,32 @@ class Place:
                 first[node.key] = (node, level if held is None or held[1] == level else EVERY)
                 self._asked_for.setdefault(node.key, {})[side] = end
         self._seek(first.values())
+        for key in self._late:  # they may know who stands behind them, and were never asked
+            self.asked.pop(key, None)
+        self._late = {}
 
     def answered(self, witness: bytes) -> None:
         """What it was asked for need not be asked of another."""
         self._asked_for.pop(witness, None)
 
     def _at_end(self, side: Side, end: bytes) -> list[tuple[Certificate, int]]:
-        """The outermost known on a side of a level up to where it is sure, to be asked for their list of it."""
+        """The outermost known on a side of a level up to where it is sure, to be asked for their list of it.
+
+        And the first beyond: the others may be looking themselves, for the sake of the same who have gone.
+        """
         (number, is_left), mine, me = side, self.key, self.certificate.address  # our own places have lost the same
-        common, vector, last = self.vectors.common, self.certificate.vector, (end < mine, end)
+        common, vector = self.vectors.common, self.certificate.vector
         others = [node for node in self.known.values() if node.address != me]
-        found = [
-            node
-            for node in others
-            if ((node.key < mine, node.key) >= last if is_left else (node.key < mine, node.key) <= last)
-            and common(vector, node.vector) >= number
-        ]  # fmt: skip
-        if not found:  # one peer may have many places in a row, and all go at once
+        ring = sorted(
+            [((node.key < mine, node.key), node) for node in others if common(vector, node.vector) >= number],
+            reverse=is_left,
+        )
+        last = (end < mine, end)
+        sure = [node for place, node in ring if (place >= last if is_left else place <= last)]
+        if not sure:  # one peer may have many places in a row, and all go at once
             return [(node, EVERY) for node in self.nearest(others, self.witnesses)]
-        found.sort(key=lambda node: (node.key < mine, node.key), reverse=not is_left)
-        return [(node, number) for node in found[: self.witnesses]]
+        beyond = [node for _, node in ring[len(sure) : len(sure) + 1]]
+        return [(node, number) for node in (*sure[::-1][: self.witnesses], *beyond)]
 
     def _seek(self, first: Iterable[tuple[Certificate, int]]) -> None:
         """Search among those newly found, beginning with some, each asked for the list of one level or for all."""
