@@ -68,5 +68,6 @@ class Agenda:
     def _turn(self) -> list[Entry]:
         self._open_slot = heappop(self._order)
         self._open = self._later.pop(self._open_slot)
-        self._open.sort(reverse=True)
+        if len(self._open) > 1:
+            self._open.sort(reverse=True)
         return self._open
