@@ -166,7 +166,7 @@ class Trust:
         return not self.unknown((certificate,), now_us)
 
     def unknown(self, certificates: Iterable[Certificate], now_us: int) -> list[Certificate]:
-        """Those of several of which that cannot be said: half the price of one by one."""
+        """Those of several of which that cannot be said, without a call for each."""
         checked, revoked = self._checked, self._revoked
         return [
             each

@@ -37,7 +37,7 @@ class Belief:
         """Whether a certificate may be listed."""
         now_us, serial = self._host.now_us, certificate.serial
         suspect = serial in self._gone or serial in self._mute or certificate.public in self._gone_holders
-        if not suspect and self.trust.is_known(certificate, now_us):  # most were met before: a third of the price
+        if not suspect and self.trust.is_known(certificate, now_us):  # most were met before
             return True
         flaw = self.trust.flaw(certificate, now_us)
         if flaw is None and self.has_left(certificate):

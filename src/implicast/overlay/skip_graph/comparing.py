@@ -46,11 +46,11 @@ class ComparingGraph(GreetingGraph):
         me, agreed = place.certificate, True
         before = place.compared.levels if place.compared is not None else ()
         for number, level in enumerate(place.wide.levels):
-            if number < len(before) and before[number] is level:  # seven in ten
+            if number < len(before) and before[number] is level:  # six in ten
                 continue
             for is_left in SIDES:
                 held = place.agreed.get((number, is_left))
-                if held is level.nodes or held == level.nodes:  # nine in ten
+                if held is level.nodes or held == level.nodes:  # seven in ten
                     continue
                 other = neighbour(level, self.address, is_left)
                 if other is None:
@@ -150,7 +150,7 @@ def neighbour(level: Level[Certificate], me: Address, is_left: bool) -> Certific
 
 
 def agrees(place: Place, span: Span) -> bool:
-    """Whether another's list is plainly the same as ours where both reach; four in five are: a tenth of the price.
+    """Whether another's list is plainly the same as ours where both reach; three in four are.
 
     They overlap from where one begins within the other to where one ends within the other, and name the same between.
     """

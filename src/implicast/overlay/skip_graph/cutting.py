@@ -1,4 +1,4 @@
-"""Both tables of a place at once, for those who change often: what `table_of` and `every_class` give, 20 times faster.
+"""Both tables of a place at once, for those who change often: what `table_of` and `every_class` give, 15 times faster.
 
 One walk to each side finds how far the list and the wider every-class list of a level reach, and the one is sliced out
 of the other. Of a table cut before only those lists are cut again that somebody who came or went belongs to: three of
@@ -58,7 +58,7 @@ def _limit(number: int, vectors: Vectors) -> int:
 def _concerns(level: Level[Node], owner: Node, moved: Iterable[Node], number: int, vectors: Vectors) -> bool:
     """Whether any of them is listed there, or would have to be."""
     limit, vector = _limit(number, vectors), owner.vector
-    for node in moved:  # noqa: SIM110 - a third of the price of `any`
+    for node in moved:  # noqa: SIM110 - no generator for each list
         if node.vector ^ vector < limit and level.spans(node.key):
             return True
     return False

@@ -5,7 +5,7 @@ signed claim, and who stays silent is lost. A greeting asks for no lists: compar
 to be known, and only where two lists differ. Who was heard lately need not be greeted: it will learn of us as we did of
 it, when it compares its own lists. Greetings of all our places to all places of one address go together.
 
-All this takes a quarter of the processor time of asking each of them, from each place, for all its lists.
+Asking each of them, from each place, for all its lists took a third of the processor time of a run with change.
 """
 
 from abc import abstractmethod
@@ -103,7 +103,7 @@ class GreetingGraph(LeavingGraph):
         """Whether it is time to ask somebody; a neighbour that never agrees must not make us ask all the time.
 
         Mostly the neighbour's list is short and will not be when it has had our answer: who was heard lately is asked
-        only if it is still not known then. Saves nine greetings in ten.
+        only if it is still not known then. Saves seven greetings in ten.
         """
         now_us, doubted = self.host.now_us, self._doubted
         first_us, asked = doubted.get(node.key, (-LIFE_US, False))
@@ -134,7 +134,7 @@ class GreetingGraph(LeavingGraph):
             self._put_to(address, Greet(tuple(claims[:GREETED_MAX]), tuple(asked)[:GREETED_MAX]))
 
     def _put_to(self, address: Address, message: Message) -> None:
-        """Send it, and look for the receiver if it does not answer. One alarm for all is half the price of probes."""
+        """Send it, and look for the receiver if it does not answer. One alarm serves all."""
         self._unheard.ask((address, type(message)), message)
         self.host.send(address, message)
 

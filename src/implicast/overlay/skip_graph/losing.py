@@ -92,7 +92,7 @@ class LosingGraph(ComparingGraph):
         return lost is None and self.belief.sound(node)
 
     def _believed(self, place: Place, named: Sequence[Certificate]) -> Sequence[Certificate]:
-        """The same, where most who are new have been met before: a third of the price."""
+        """The same, where most who are new have been met before: they are looked at all at once."""
         known, lost = place.known, self._lost
         fresh = [node for node in named if known.get(node.key) is not node]
         doubtful = self.belief.doubtful(fresh)

@@ -119,7 +119,7 @@ class _Assembled(Generic[Node]):
 
 
 def every_list(nodes: Sequence[Node], k: int, vectors: Vectors) -> dict[bytes, list[tuple[Node, ...]]]:
-    """Everyone's lists, level by level, by key: ring by ring, a sixth of the price of one by one."""
+    """Everyone's lists, level by level, by key: ring by ring, without a search for each."""
     lists: dict[bytes, list[tuple[Node, ...]]] = {node.key: [] for node in nodes}
     rings, number = [sorted(nodes, key=attrgetter("key"))], 0
     while rings:
