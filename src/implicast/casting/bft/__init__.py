@@ -45,6 +45,9 @@ from implicast.space.vector import Vectors
 
 CHECKED_MAX = 2_048
 """Certificates that a member remembers to have checked; its lists name some hundreds."""
+HEALTH_MAX = 1
+"""Bad health makes a peer twice as patient, not more: whoever crashes is asked for all its places by all who list it,
+and would make all of them doubt themselves."""
 LEASE_US = 3 * PRESENT_US
 """Who has not told the authority for so long that it is there introduces nobody any more."""
 
@@ -86,7 +89,7 @@ class Founding:
             int(float(parameters["turn_s"]) * 1e6),
             int(float(parameters["look_s"]) * 1e6),
             int(parameters["asks"]),
-            DetectorSettings(tries=int(parameters["tries"])),
+            DetectorSettings(tries=int(parameters["tries"]), health_max=HEALTH_MAX),
         )
         graph = LivingGraph(address, host, self.k, self.vectors, trust, signer, upkeep)
         settler = LivingSettler(address, host, graph, signer, plan.peers)
@@ -217,7 +220,7 @@ DESIGNS = (
             Parameter("turn_s", 12.0, "how often a peer asks one entry for its lists; alive only", 0.1, 3600, unit="s"),
             Parameter("look_s", 5.0, "after somebody has gone, before others are asked who stands behind; alive only",
                       0.1, 3600, unit="s"),
-            Parameter("tries", 4, "probes in vain before somebody is taken for silent; alive only", 2, 20),
+            Parameter("tries", 5, "probes in vain before somebody is taken for silent; alive only", 2, 20),
             Parameter("asks", 6, "questions in vain, a second apart, before somebody is silent; alive only", 2, 20),
             Parameter("window_s", 60.0, "how long after it was cast a message may still arrive", 1, 86_400, unit="s"),
         ),
