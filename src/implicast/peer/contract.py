@@ -125,6 +125,13 @@ class Peer(Part):
         """What was written down and outlives a crash of this peer, as a value; most peers write nothing down."""
         return None
 
+    def bound(self, kind: type) -> Callable[..., None]:
+        """The method that decides on a kind, bound to the part it belongs to, for those who keep it at hand."""
+        handler = self._handlers[kind]
+        method, name = getattr(handler, "passes_on", (handler, ""))
+        bound: Callable[..., None] = method.__get__(getattr(self, name) if name else self)
+        return bound
+
     def receive(self, sender: Address, message: Message) -> None:
         self._handlers[type(message)](self, sender, message)
 
@@ -150,4 +157,6 @@ def _through(name: str, method: Callable[..., None]) -> Callable[..., None]:
     def wake(peer: Any, alarm: Message) -> None:
         method(getattr(peer, name), alarm)
 
-    return receive if method.__code__.co_argcount == MESSAGE_ARGUMENTS else wake
+    through: Callable[..., None] = receive if method.__code__.co_argcount == MESSAGE_ARGUMENTS else wake
+    through.passes_on = (method, name)  # type: ignore[attr-defined]
+    return through

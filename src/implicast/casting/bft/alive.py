@@ -4,6 +4,8 @@ Lists are kept by own evidence and signed words alone (`overlay/skip_graph/livin
 confirmed and repeated (`carriage.py`); places come and go by messages, and whoever leaves serves until all know.
 """
 
+from collections.abc import Callable
+
 from implicast.casting.bft.carriage import Carriage
 from implicast.casting.bft.gate import Gate
 from implicast.casting.bft.keys import HOME
@@ -95,7 +97,7 @@ class LivingBft(
 ):
     """One participant that trusts nobody but the authority, in a world that fails."""
 
-    __slots__ = ("carriage", "detector")
+    __slots__ = ("_bound", "carriage", "detector")
 
     graph: LivingGraph
 
@@ -107,11 +109,21 @@ class LivingBft(
         self.detector = graph.detector
         self.carriage = Carriage(address, host, graph.watch)
         graph.gone = self.carriage.drop
+        self._bound: dict[type, Callable[..., None]] = {}  # what decides on each kind: saves three calls a message
 
     def receive(self, sender: Address, message: Message) -> None:
         self.graph.heard(sender)
-        if not isinstance(message, Ping) or not self.graph.has_left(sender):
-            super().receive(sender, message)
+        kind = type(message)
+        if kind is not Ping or not self.graph.has_left(sender):
+            (self._bound.get(kind) or self._bind(kind))(sender, message)
+
+    def wake(self, alarm: Message) -> None:
+        kind = type(alarm)
+        (self._bound.get(kind) or self._bind(kind))(alarm)
+
+    def _bind(self, kind: type) -> Callable[..., None]:
+        bound = self._bound[kind] = self.bound(kind)
+        return bound
 
     def leave(self) -> None:
         self.description = None
