@@ -14,6 +14,8 @@ from implicast.peer.contract import Host, Message
 Key = TypeVar("Key", bound=Hashable)
 Request = TypeVar("Request")
 
+_NOTHING = (None,)
+
 REQUESTS_MAX = 65_536
 """Requests that may await an answer at once, where the owner gives no bound of its own; more are refused."""
 
@@ -49,12 +51,15 @@ class Pending(Generic[Key, Request]):
 
     def ask(self, key: Key, request: Request) -> bool:
         """Await an answer under this key, anew if it was awaited before. False when the table is full."""
-        if len(self._open) >= self._bound and key not in self._open:
+        waiting, expiry = self._open, self._expiry
+        if len(waiting) >= self._bound and key not in waiting:
             return False
         deadline_us = self._host.now_us + self._patience_us
-        self._open[key] = (deadline_us, request)
-        self._expiry.append((deadline_us, key))
-        self._arm()
+        waiting[key] = (deadline_us, request)
+        expiry.append((deadline_us, key))
+        first_us, first = expiry[0]
+        if not self._armed or waiting.get(first, _NOTHING)[0] != first_us:  # as a rule the first is still awaited
+            self._arm()
         return True
 
     def answer(self, key: Key) -> Request | None:

@@ -4,6 +4,7 @@
 paper's experiments; FIDELITY.md says where we differ.
 """
 
+from collections import OrderedDict
 from collections.abc import Sequence
 
 from implicast.casting.bft.alive import PRESENT_US, LivingBft, LivingSettler
@@ -65,6 +66,8 @@ class Founding:
             self.scheme, digest("authority", plan.seed), self.vectors, int(parameters["places_max"]),
             int(float(parameters["validity_s"]) * 1e6),
         )  # fmt: skip
+        # Who signs in earnest checks in earnest; where signatures are stood in for, so is checking the same again.
+        self._found: OrderedDict[bytes, Certificate] | None = OrderedDict() if self.scheme.name == "stand-in" else None
         lease_us = LEASE_US if parameters["alive"] else None
         self.office = Office(plan.peers, plan.host(plan.peers), self.authority, self.scheme, lease_us)
 
@@ -83,7 +86,7 @@ class Founding:
         plan, host, parameters = self.plan, self.plan.host(address), self.plan.parameters
         seed = digest("peer", plan.seed, address) + digest("key", plan.seed, address)
         signer = self.scheme.signer(seed[:32])
-        trust = Trust(self.scheme, self.authority.public, self.vectors, CHECKED_MAX)
+        trust = Trust(self.scheme, self.authority.public, self.vectors, CHECKED_MAX, self._found)
         upkeep = Upkeep(
             int(float(parameters["watch_s"]) * 1e6),
             int(float(parameters["turn_s"]) * 1e6),

@@ -57,14 +57,15 @@ class Carriage(Part):
         self._maybe_settled(cast)
 
     def send(self, to: Address, hop: Hop) -> None:
-        step = (to, hop.source.query, hop.level, hop.forwarder.key)
-        ending = self._endings.get(hop.source.cast)
-        if self._open.ask(step, (hop, REPEATS_MAX)) and ending is not None:
+        source = hop.source
+        ending = self._endings.get(source.cast) if self._endings else None
+        if self._open.ask((to, source.query, hop.level, hop.forwarder.key), (hop, REPEATS_MAX)) and ending is not None:
             ending.open += 1
         self.host.send(to, hop)
 
     def confirm(self, sender: Address, hop: Hop) -> None:
-        self.host.send(sender, Held(hop.source.cast, hop.source.query, hop.level, hop.forwarder.key))
+        source = hop.source
+        self.host.send(sender, Held(source.cast, source.query, hop.level, hop.forwarder.key))
 
     def drop(self, address: Address) -> None:
         """It has left: nothing need be confirmed any more."""
@@ -87,7 +88,7 @@ class Carriage(Part):
 
     def _end(self, step: Step, held: bool) -> None:
         request = self._open.answer(step)
-        if request is not None:
+        if request is not None and self._endings:
             self._count(request[0], held)
 
     def _count(self, hop: Hop, held: bool) -> None:

@@ -143,8 +143,9 @@ class Bft(Member, parts={"graph": SkipGraph, "settler": Settler}):
         """Take a step or refuse it. True if our places that it is for have it now, or had it before."""
         met = self._known(hop.source)
         if met is not None:
-            met.open = [key for key in met.open if key in self.graph.places]  # some may have been left since
-            if not met.open:
+            if met.open:
+                met.open = [key for key in met.open if key in self.graph.places]  # some may have been left since
+            if not met.open:  # two in three
                 self.gate.refuse("repeated")
                 return True
         flaw = self.gate.hop_flaw(hop, self.host.now_us)
@@ -163,7 +164,7 @@ class Bft(Member, parts={"graph": SkipGraph, "settler": Settler}):
             self.gate.refuse("old_or_forged_revocation")
 
     def _known(self, source: Source) -> Met | None:
-        return self.seen.get(source.name) if 6 in self.gate.checks else None
+        return self.seen.get((source.query, source.certificate.key)) if 6 in self.gate.checks else None
 
     def _source_flaw(self, source: Source) -> str | None:
         now_us = self.host.now_us
@@ -239,7 +240,7 @@ class Bft(Member, parts={"graph": SkipGraph, "settler": Settler}):
     def _send(self, met: Met, place: Certificate, leg: Leg[Certificate]) -> None:
         """One signed message for the whole leg; our own places are served by a plain call."""
         hop: Hop | None = None
-        for address in dict.fromkeys(node.address for node in leg.receivers):
+        for address in dict.fromkeys([node.address for node in leg.receivers]):
             if address != self.address:
                 hop = hop or self.signed_hop(met.source, leg.level, place)
                 self._carry(address, hop)

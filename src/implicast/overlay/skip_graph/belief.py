@@ -40,13 +40,16 @@ class Belief:
         if not suspect and self.trust.is_known(certificate, now_us):  # most were met before
             return True
         flaw = self.trust.flaw(certificate, now_us)
-        if flaw is None and self.has_left(certificate):
-            flaw = "departed"
-        if flaw is None and self._mute.get(certificate.serial, -1) >= self._host.now_us:
-            flaw = "silent"
+        if flaw is None and suspect:
+            flaw = self._suspicion(certificate, now_us)
         if flaw is not None:
             self.refusals[flaw] += 1
         return flaw is None
+
+    def _suspicion(self, certificate: Certificate, now_us: int) -> str | None:
+        if self.has_left(certificate):
+            return "departed"
+        return "silent" if self._mute.get(certificate.serial, -1) >= now_us else None
 
     def doubtful(self, certificates: Collection[Certificate]) -> list[Certificate]:
         """Those that have to be looked at one by one; the others were found sound before, and still are."""

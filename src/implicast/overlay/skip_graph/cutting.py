@@ -33,7 +33,7 @@ def both_tables(
     `moved` are those who came or went since the tables `before` were cut.
     """
     old = before[1].levels if before is not None and len(moved) <= MOVED_MAX else ()
-    ring: Ring[Node] | None = None
+    whole: Ring[Node] | None = None
     narrow: list[Level[Node]] = []
     wide: list[Level[Node]] = []
     is_top = False
@@ -43,11 +43,36 @@ def both_tables(
             lists, is_top = (before[0].levels[number], old[number]), number == len(old) - 1
         else:
             limit = _limit(number, vectors)
-            ring = _ring(owner, known, limit) if ring is None else [each for each in ring if each[0] < limit]
+            some = _among(old[number], owner, known, moved) if number < len(old) else None
+            if some is not None:
+                ring = _ring(owner, some, limit)
+            else:
+                ring = _ring(owner, known, limit) if whole is None else [each for each in whole if each[0] < limit]
+                whole = ring
             lists, is_top = _cut(owner, ring, number, k, vectors)
         narrow.append(lists[0])
         wide.append(lists[1])
     return Table(owner, narrow), Table(owner, wide)
+
+
+def _among(
+    old: Level[Node], owner: Node, known: Mapping[bytes, Node], moved: Iterable[Node]
+) -> Mapping[bytes, Node] | None:
+    """Those among whom a list cut before is cut again: who was listed and who came, a third of all. None: all known.
+
+    A newcomer can only make a list reach less far. One from which somebody has gone may reach beyond; but all of a ring
+    are in a full list.
+    """
+    some = dict(zip(old.keys, old.nodes, strict=True))
+    del some[owner.key]
+    for node in moved:
+        key = node.key
+        held, before = known.get(key), some.pop(key, None)
+        if before is not None and not old.full and (held is None or held.vector != before.vector):
+            return None
+        if held is not None and old.spans(key):
+            some[key] = held
+    return some
 
 
 def _ring(owner: Node, known: Mapping[bytes, Node], limit: int) -> Ring[Node]:
@@ -92,7 +117,9 @@ def _cut(
     return (_level(owner, ring, near, (mine_left, mine_right)), wide), False
 
 
-def _reaches(ring: Iterable[tuple[int, Node]], near: int, wanted: int, number: int, vectors: Vectors) -> tuple[int, int]:
+def _reaches(
+    ring: Iterable[tuple[int, Node]], near: int, wanted: int, number: int, vectors: Vectors
+) -> tuple[int, int]:
     """How far along a walk until enough of the own class were met, and until enough of every class were."""
     mine = found_mine = places = 0
     alpha = vectors.alpha
