@@ -204,19 +204,18 @@ class Bft(Member, parts={"graph": SkipGraph, "settler": Settler}):
         """Our places that must get it, each at the level that follows from its vector and the source's."""
         if not {3, 5} <= self.gate.checks:
             return list(self.graph.places)
-        arc, vector, common, halves = source.arc, source.certificate.vector, self.gate.vectors.common, self.gate.halves
+        arc, vector, vectors, halves = source.arc, source.certificate.vector, self.gate.vectors, self.gate.halves
         found = []
-        start, table_of, low, high = source.start, self.graph.table, arc.low, arc.high
+        start, (low, high), table_of, checks_top = source.start, arc, self.graph.table, 4 in self.gate.checks
+        apart = vectors.none_shared if start else 0
         for key, place in self.graph.places.items():
-            level = common(vector, place.certificate.vector)
-            if not level or not start:  # half of all places: no list need be looked at
+            mine = place.certificate.vector
+            if vector ^ mine >= apart:  # half of all places: no list need be looked at
                 if low <= key < high or (low >= high and arc.holds(key)):
                     found.append(key)
                 continue
-            if level > start:
-                level = start
-            table = table_of(key)
-            if 4 in self.gate.checks and level > table.top:
+            level, table = min(vectors.common(vector, mine), start), table_of(key)
+            if checks_top and level > table.top:
                 found += [key] if self._waits(arc, key) else []
             elif concerned(table, level, arc, halves):
                 found.append(key)

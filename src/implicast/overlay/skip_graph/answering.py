@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from operator import attrgetter
 
 from implicast.overlay.skip_graph.messages import EVERY
-from implicast.overlay.skip_graph.table import Table
+from implicast.overlay.skip_graph.table import Level, Table
 from implicast.peer.identity import Certificate
 from implicast.space.vector import Vectors
 
@@ -23,11 +23,22 @@ def answer(
     if level != EVERY:  # who looks beyond the end of one list wants to know of nothing else
         levels = levels[level : level + 1] if level in levels else levels[-1:]
         return _but(about, table.named(levels.start, levels.stop))
-    listed, everyone = table.named(0, levels.stop), table.everyone
+    listed = table.named(0, levels.stop)
+    if _is_well_inside(table.levels[0], about.key, k):  # half of all
+        return _but(about, listed)
+    everyone = table.everyone
     at = bisect_left(everyone, about.key, key=_by_key)
     near = [everyone[(at + step) % len(everyone)] for step in range(-k, k + 1)]
     beyond = {node.key: node for node in near if node.key not in listed}
     return _but(about, listed | beyond if beyond else listed)
+
+
+def _is_well_inside(lowest: Level[Certificate], key: bytes, k: int) -> bool:
+    """Whether the k nearest to a key on each side are in the lowest list: nobody known stands between those."""
+    if lowest.full:
+        return True
+    at = lowest.position(key)
+    return k <= at < len(lowest.nodes) - k
 
 
 def _but(about: Certificate, named: Mapping[bytes, Certificate]) -> tuple[Certificate, ...]:

@@ -62,6 +62,19 @@ def objections(tables: Sequence[Table[Node]], k: int, vectors: Vectors, names: S
     return found[:OBJECTIONS_MAX]
 
 
+def _differing(
+    should: Sequence[tuple[Node, ...]], does: Sequence[tuple[Node, ...]]
+) -> tuple[list[list[bytes]], list[list[bytes]]]:
+    """The keys of both, nothing where the lists of a level are plainly the same: most are, and need no sorting."""
+    same = [one == other for one, other in zip(should, does, strict=False)]
+    same += [True] * abs(len(should) - len(does))
+    wanted, held = (
+        [[] if is_same else [node.key for node in nodes] for nodes, is_same in zip(lists, same, strict=False)]
+        for lists in (should, does)
+    )
+    return wanted, held
+
+
 def _compare(wanted: list[list[bytes]], held: list[list[bytes]]) -> list[str]:
     flaws: list[str] = []
     if len(wanted) != len(held):
@@ -90,12 +103,13 @@ def quick_objections(
             key, held = owners[index].key, table(index)
             if assembled.right.get(key) is held:  # it was looked at before
                 continue
+            if len(found) >= OBJECTIONS_MAX:  # no more are told; but looking on must not depend on what was found
+                continue
             should, does = lists_of(key), [level.nodes for level in held.levels]
             if should == does:  # as a rule they are the very same objects
                 assembled.right[key] = held
             else:
-                wanted, keys = ([[node.key for node in nodes] for nodes in lists] for lists in (should, does))
-                found += [f"{name(index)}: {flaw}" for flaw in _compare(wanted, keys)]
+                found += [f"{name(index)}: {flaw}" for flaw in _compare(*_differing(should, does))]
         if found:
             return found[:OBJECTIONS_MAX]
     return []
