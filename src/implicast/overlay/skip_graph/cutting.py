@@ -6,7 +6,7 @@ ten in the mean. That two nodes share so many digits is one exclusive-or and one
 of it to the definitions.)
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable, Mapping
 
 from implicast.overlay.skip_graph.table import Level, Node, Table
@@ -42,37 +42,41 @@ def both_tables(
         if before is not None and number < len(old) and not _concerns(old[number], owner, moved, number, vectors):
             lists, is_top = (before[0].levels[number], old[number]), number == len(old) - 1
         else:
-            limit = _limit(number, vectors)
-            some = _among(old[number], owner, known, moved) if number < len(old) else None
-            if some is not None:
-                ring = _ring(owner, some, limit)
+            limit, near = _limit(number, vectors), _limit(number + 1, vectors)
+            ring = _mended(old[number], owner, known, moved, limit, near) if number < len(old) else None
+            if ring is not None:
+                near = 1
             else:
                 ring = _ring(owner, known, limit) if whole is None else [each for each in whole if each[0] < limit]
                 whole = ring
-            lists, is_top = _cut(owner, ring, number, k, vectors)
+            lists, is_top = _cut(owner, ring, near, number, k, vectors)
         narrow.append(lists[0])
         wide.append(lists[1])
     return Table(owner, narrow), Table(owner, wide)
 
 
-def _among(
-    old: Level[Node], owner: Node, known: Mapping[bytes, Node], moved: Iterable[Node]
-) -> Mapping[bytes, Node] | None:
-    """Those among whom a list cut before is cut again: who was listed and who came, a third of all. None: all known.
+def _mended(
+    old: Level[Node], owner: Node, known: Mapping[bytes, Node], moved: Iterable[Node], limit: int, near: int
+) -> Ring[Node] | None:
+    """Those among whom a list cut before is cut again: who was listed and who came, a third of all, and in order.
 
-    A newcomer can only make a list reach less far. One from which somebody has gone may reach beyond; but all of a ring
-    are in a full list.
+    A newcomer can only make a list reach less far. One from which somebody has gone may reach beyond (None); but all of
+    a ring are in a full list. Instead of the exclusive-or stands whether it is at least `near`, as the old list says.
     """
-    some = dict(zip(old.keys, old.nodes, strict=True))
-    del some[owner.key]
+    keys, own, vector, me = old.keys, old.own, owner.vector, owner.key
+    listed = [*zip(old.fresh, old.nodes, strict=True)]
+    ring: Ring[Node] = [*listed[own + 1 :], *listed[:own]]
     for node in moved:
         key = node.key
-        held, before = known.get(key), some.pop(key, None)
-        if before is not None and not old.full and (held is None or held.vector != before.vector):
-            return None
-        if held is not None and old.spans(key):
-            some[key] = held
-    return some
+        held = known.get(key)
+        if key in keys:
+            before = old.nodes[keys.index(key)]
+            if not old.full and (held is None or held.vector != before.vector):
+                return None
+            ring = [each for each in ring if each[1].key != key]
+        if held is not None and (differing := held.vector ^ vector) < limit and old.spans(key):
+            insort(ring, (differing >= near, held), key=lambda each: (each[1].key < me, each[1].key))
+    return ring
 
 
 def _ring(owner: Node, known: Mapping[bytes, Node], limit: int) -> Ring[Node]:
@@ -99,10 +103,9 @@ def _concerns(level: Level[Node], owner: Node, moved: Iterable[Node], number: in
 
 
 def _cut(
-    owner: Node, ring: Ring[Node], number: int, k: int, vectors: Vectors
+    owner: Node, ring: Ring[Node], near: int, number: int, k: int, vectors: Vectors
 ) -> tuple[tuple[Level[Node], Level[Node]], bool]:
     """The two lists of one level, and whether it is the top one."""
-    near = _limit(number + 1, vectors)
     mine_right, all_right = _reaches(ring, near, k - 1, number, vectors)
     mine_left, all_left = _reaches(reversed(ring), near, k - 1, number, vectors)
     if all_left + all_right <= len(ring) and ring:
