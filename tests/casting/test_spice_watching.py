@@ -24,7 +24,7 @@ def test_through_change_it_says_what_a_fresh_look_says(name, number, monkeypatch
         upheaval.samples.append((upheaval.world.now_us, fresh))
         return fresh
 
-    monkeypatch.setattr(Upheaval, "_sample", sample)
+    monkeypatch.setattr(Upheaval, "look", sample)
     simulate(scenario_of(design(name), 4711, number))
     assert any(looks), "something was wrong in between"
     assert not looks[-1]
@@ -33,7 +33,7 @@ def test_through_change_it_says_what_a_fresh_look_says(name, number, monkeypatch
 @pytest.mark.parametrize("name", ["spice", "spice-unloaded"])
 def test_a_record_that_goes_is_missed_at_the_next_look_and_found_again(name, monkeypatch):
     missed = []
-    sample = Upheaval._sample
+    sample = Upheaval.look
 
     def tampering(upheaval):
         found = sample(upheaval)
@@ -48,7 +48,7 @@ def test_a_record_that_goes_is_missed_at_the_next_look_and_found_again(name, mon
             assert not upheaval._objections(here)
         return found
 
-    monkeypatch.setattr(Upheaval, "_sample", tampering)
+    monkeypatch.setattr(Upheaval, "look", tampering)
     simulate(scenario_of(design(name), 4711, 1))
     fresh, remembered = missed
     assert any(UNFOUND in each for each in fresh)

@@ -68,7 +68,7 @@ class Upheaval:
         """Look at the invariants from one time to another, more often when there is reason to."""
         self._end_us = to_us
         self._look_later(from_us)
-        self._at(to_us, self._sample)
+        self._at(to_us, self.look)
 
     def _look_later(self, time_us: int) -> None:
         self._look_at_us = time_us
@@ -78,10 +78,14 @@ class Upheaval:
     def _look(self) -> None:
         now_us = self.world.now_us
         if now_us == self._look_at_us:  # else a deed has made an earlier look of it
-            self._pause_us = LOOK_US if self._sample() else min(2 * self._pause_us, CALM_LOOK_US)
+            self._pause_us = LOOK_US if self.look() else min(2 * self._pause_us, CALM_LOOK_US)
             self._look_later(now_us + self._pause_us)
 
-    def _sample(self) -> list[str]:
+    def is_disturbed(self) -> bool:
+        """Whether the last look found something wrong."""
+        return bool(self.samples) and bool(self.samples[-1][1])
+
+    def look(self) -> list[str]:
         wrong = self._objections(self.present())
         self.samples.append((self.world.now_us, wrong))
         return wrong
