@@ -142,8 +142,7 @@ class Detector(Part, Generic[Who]):
             _renew(heard_us, who, self.host.now_us, self.settings.known_max)
         else:  # while there is room it does not matter who was heard last: half the price at every message
             heard_us[who] = self.host.now_us
-        probe = self._open.get(who)
-        if probe is not None:
+        if self._open and (probe := self._open.get(who)) is not None:
             self._ended(probe, None)
 
     def answered(self, who: Who) -> None:

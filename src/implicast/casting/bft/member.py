@@ -34,6 +34,7 @@ class Met:
     """A multicast under way here: its source part, and which of our places have yet to hold it."""
 
     source: Source
+    arc: Arc
     open: list[bytes]
 
 
@@ -195,7 +196,7 @@ class Bft(Member, parts={"graph": SkipGraph, "settler": Settler}):
 
     def _meet(self, source: Source, places: list[bytes]) -> Met:
         """Remember a multicast, and which of our places have yet to hold it."""
-        met = Met(source, places)
+        met = Met(source, source.arc, places)
         if 6 in self.gate.checks:
             self.seen.record(source.name, source.sent_us, self.host.now_us, met)
         return met
@@ -230,9 +231,9 @@ class Bft(Member, parts={"graph": SkipGraph, "settler": Settler}):
     def _hold(self, met: Met, key: bytes, level: int) -> None:
         """One of our places has the message at a level: deliver, and serve those below."""
         met.open.remove(key)
-        source, arc = met.source, met.source.arc
+        arc = met.arc
         if arc.holds(key):
-            self._deliver(source)
+            self._deliver(met.source, arc)
         for leg in legs(self.graph.table(key), level, arc, self.gate.halves, self.manner.through):
             self._send(met, self.graph.places[key].certificate, leg)
 
@@ -253,14 +254,14 @@ class Bft(Member, parts={"graph": SkipGraph, "settler": Settler}):
     def signed_hop(self, source: Source, level: int, place: Certificate) -> Hop:
         return Hop(source, level, place, self._signer.sign(hop_body(source, level)))
 
-    def _deliver(self, source: Source) -> None:
+    def _deliver(self, source: Source, arc: Arc) -> None:
         """The least-term rule: of all arcs that reach this peer, that of the least selecting term notifies.
 
         While places come and go any arc that reaches it will do: the inbox lets nothing pass twice.
         """
         if self.description is None:
             return
-        if self.settler.moving or self._least_arc(source, self.description) == source.arc:
+        if self.settler.moving or self._least_arc(source, self.description) == arc:
             self.inbox.take(source.cast, source.target, source.payload)
 
     def _least_arc(self, source: Source, description: Description) -> Arc | None:

@@ -43,13 +43,13 @@ class ComparingGraph(GreetingGraph):
 
     def _offer(self, place: Place, shown: dict[Address, list[Span]]) -> None:
         """What a place has to show, to whom; if nothing, it need not be looked at until it changes."""
-        me, agreed = place.certificate, True
+        me, held_by, agreed = place.certificate, place.agreed, True
         before = place.compared.levels if place.compared is not None else ()
         for number, level in enumerate(place.wide.levels):
             if number < len(before) and before[number] is level:  # six in ten
                 continue
             for is_left in SIDES:
-                held = place.agreed.get((number, is_left))
+                held = held_by.get((number, is_left))
                 if held is level.nodes or held == level.nodes:  # seven in ten
                     continue
                 other = neighbour(level, self.address, is_left)

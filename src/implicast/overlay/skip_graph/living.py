@@ -80,12 +80,16 @@ class LivingGraph(LosingGraph):
         home = next(iter(self.places.values()), None)
         if home is None:
             return []
-        level = home.table.levels[0]
-        count, found = len(level.nodes), dict[Address, None]()
-        for step in (1, -1):
-            side = (level.nodes[(level.own + step * place) % count].address for place in range(1, count))
-            met = [address for address in dict.fromkeys(side) if address != self.address][:WATCHED]
-            found.update(dict.fromkeys(met))
+        level, found = home.table.levels[0], dict[Address, None]()
+        nodes, own = level.nodes, level.own
+        for side in ((*nodes[own + 1 :], *nodes[:own]), (*reversed(nodes[:own]), *reversed(nodes[own + 1 :]))):
+            met: dict[Address, None] = {}
+            for node in side:
+                if node.address != self.address:
+                    met[node.address] = None
+                    if len(met) == WATCHED:
+                        break
+            found.update(met)
         return list(found)
 
     @handles(Turn)

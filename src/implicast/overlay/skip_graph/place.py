@@ -106,7 +106,11 @@ class Place:
     def fits(self, other: Certificate) -> bool:
         """Whether another belongs into one of the wider lists."""
         shared = self.vectors.common(self.certificate.vector, other.vector)
-        return any(level.spans(other.key) for level in self.wide.levels[: shared + 1])
+        key = other.key
+        for level in self.wide.levels[: shared + 1]:  # noqa: SIM110 - a generator would cost half as much again
+            if level.spans(key):
+                return True
+        return False
 
     def enter(self, other: Certificate) -> bool:
         """Take another in where it fits; True if anything changed. A newer certificate replaces an older one."""
@@ -172,12 +176,11 @@ class Place:
         if not self.compares:
             self.known = {node.key: node for node in self._wide.contacts()}
             return
-        listed: set[bytes] = set()
-        for level in self._wide.levels:
-            listed.update(level.keys)
-        known = self.known
-        if len(known) >= len(listed):  # the owner is listed too: nearly always somebody has to be forgotten
-            self.known = {key: node for key, node in known.items() if key in listed}
+        listed: set[bytes] = set().union(*[level.keys for level in self._wide.levels])
+        if len(self.known) >= len(listed):  # the owner is listed too: nearly always somebody has to be forgotten
+            self.known = self.known.copy()  # others may be looking at it
+            for key in self.known.keys() - listed:  # those who stay keep their order: a third cheaper than picking them
+                del self.known[key]
 
     def witness(self, about: Certificate, level: int) -> tuple[Certificate, ...]:
         """What this place says of another: its lists, and whoever came since they were cut (saves half of all cuts)."""
