@@ -20,14 +20,15 @@ class Vectors:
     alpha: int = 2
     width: int = field(init=False)
     length: int = field(init=False)
-    none_shared: int = field(init=False)
-    """Two vectors share not even their first digit if their exclusive-or is at least this."""
+    limits: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    """Two vectors share the first i digits if their exclusive-or is less than limits[i]."""
 
     def __post_init__(self) -> None:
         assert 2 <= self.alpha <= ALPHA_MAX, f"digits have a base of 2 to {ALPHA_MAX}, not {self.alpha}"
         object.__setattr__(self, "width", (self.alpha - 1).bit_length())
         object.__setattr__(self, "length", VECTOR_BITS // self.width)
-        object.__setattr__(self, "none_shared", 1 << (self.length - 1) * self.width)
+        limits = [1 << (self.length - digits) * self.width for digits in range(self.length + 1)]
+        object.__setattr__(self, "limits", (*limits, 0, 0))
 
     def draw(self, secret: bytes, *names: bytes) -> int:
         """The vector that belongs to these names: the same for ever, unforeseeable without the secret."""

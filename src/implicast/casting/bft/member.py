@@ -208,7 +208,7 @@ class Bft(Member, parts={"graph": SkipGraph, "settler": Settler}):
         arc, vector, vectors, halves = source.arc, source.certificate.vector, self.gate.vectors, self.gate.halves
         found = []
         start, (low, high), table_of, checks_top = source.start, arc, self.graph.table, 4 in self.gate.checks
-        apart = vectors.none_shared if start else 0
+        apart = vectors.limits[1] if start else 0
         for key, place in self.graph.places.items():
             mine = place.certificate.vector
             if vector ^ mine >= apart:  # half of all places: no list need be looked at

@@ -33,16 +33,18 @@ def both_tables(
     `moved` are those who came or went since the tables `before` were cut.
     """
     old = before[1].levels if before is not None and len(moved) <= MOVED_MAX else ()
+    vector, limits = owner.vector, vectors.limits
+    apart = [(node.vector ^ vector, node.key) for node in moved] if old else []
     whole: Ring[Node] | None = None
     narrow: list[Level[Node]] = []
     wide: list[Level[Node]] = []
     is_top = False
     while not is_top:
         number = len(wide)
-        if before is not None and number < len(old) and not _concerns(old[number], owner, moved, number, vectors):
+        limit, near = limits[number], limits[number + 1]
+        if before is not None and number < len(old) and not _concerns(old[number], apart, limit):
             lists, is_top = (before[0].levels[number], old[number]), number == len(old) - 1
         else:
-            limit, near = _limit(number, vectors), _limit(number + 1, vectors)
             ring = _mended(old[number], owner, known, moved, limit, near) if number < len(old) else None
             if ring is not None:
                 near = 1
@@ -88,16 +90,10 @@ def _ring(owner: Node, known: Mapping[bytes, Node], limit: int) -> Ring[Node]:
     return [(apart[key], known[key]) for key in keys[below:] + keys[:below]]
 
 
-def _limit(number: int, vectors: Vectors) -> int:
-    """Two vectors share so many digits if their exclusive-or is less."""
-    return 1 << (vectors.length - number) * vectors.width if number <= vectors.length else 0
-
-
-def _concerns(level: Level[Node], owner: Node, moved: Iterable[Node], number: int, vectors: Vectors) -> bool:
+def _concerns(level: Level[Node], moved: Iterable[tuple[int, bytes]], limit: int) -> bool:
     """Whether any of them is listed there, or would have to be."""
-    limit, vector = _limit(number, vectors), owner.vector
-    for node in moved:  # noqa: SIM110 - no generator for each list
-        if node.vector ^ vector < limit and level.spans(node.key):
+    for differing, key in moved:  # noqa: SIM110 - no generator for each list
+        if differing < limit and level.spans(key):
             return True
     return False
 
