@@ -213,8 +213,10 @@ class SkipGraph(Part):
     @handles(Neighbours)
     def on_neighbours(self, sender: Address, told: Neighbours) -> None:
         place = self.places.get(told.claimant)
-        whom = next((each for each in (told.place, whoever(sender)) if (told.claimant, each) in self._unanswered), None)
-        if place is None or whom is None:
+        whom = told.place
+        if (told.claimant, whom) not in self._unanswered:
+            whom = whoever(sender)
+        if place is None or (told.claimant, whom) not in self._unanswered:
             self.belief.refusals["unasked_answer"] += 1
             return
         request = self._unanswered.answer((told.claimant, whom))

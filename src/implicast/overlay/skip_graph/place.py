@@ -42,13 +42,14 @@ class Place:
 
     __slots__ = (
         "_asked_for", "_doubted", "_found_at", "_late", "_moved", "_stale", "_table", "_void", "_wide", "agreed",
-        "asked", "askers", "before", "certificate", "compared", "compares", "joining", "k", "known", "looking",
+        "asked", "askers", "before", "certificate", "compared", "compares", "joining", "k", "key", "known", "looking",
         "looks", "news", "offered", "passers", "queue", "searching", "short", "shown", "silent", "turn", "vectors",
         "waiting", "witnesses",
     )  # fmt: skip
 
     def __init__(self, certificate: Certificate, k: int, vectors: Vectors) -> None:
         self.certificate, self.vectors, self.k = certificate, vectors, k
+        self.key = certificate.key  # that of a newer certificate of the place too
         self.known: dict[bytes, Certificate] = {}
         self._table, self._wide = both_tables(certificate, self.known, k, vectors)
         self.news: dict[bytes, Certificate] = {}  # who was let in since the lists were cut
@@ -78,10 +79,6 @@ class Place:
         self.offered: dict[Side, tuple[bytes, tuple[Certificate, ...]]] = {}  # to whom a list was shown, and which
         self.compared: Table[Certificate] | None = None  # the wide lists with all of which neighbours agreed
         self.shown: tuple[Table[Certificate] | None, int] = (None, 0)  # the lists last shown, and in how many rounds
-
-    @property
-    def key(self) -> bytes:
-        return self.certificate.key
 
     @property
     def table(self) -> Table[Certificate]:
@@ -114,17 +111,17 @@ class Place:
 
     def enter(self, other: Certificate) -> bool:
         """Take another in where it fits; True if anything changed. A newer certificate replaces an older one."""
-        held = self.known.get(other.key)
-        if other.key == self.key or other.key in self.silent or (held is not None and held.serial >= other.serial):
+        key = other.key
+        held = self.known.get(key)
+        if key == self.key or key in self.silent or (held is not None and held.serial >= other.serial):
             return False
         # Who was let in since the lists were cut may have shortened them: then it is for the next cut to decide.
         if not self.searching and not (self._stale and len(self.known) < KNOWN_MAX) and not self.fits(other):
             return False
-        self.known[other.key] = self.news[other.key] = other
-        self._moved[other.key] = other
+        self.known[key] = self.news[key] = self._moved[key] = other
         self._stale = True
         if self.short:
-            self._late[other.key] = None
+            self._late[key] = None
         return True
 
     def agree_with_all(self) -> None:

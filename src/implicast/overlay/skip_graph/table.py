@@ -81,9 +81,7 @@ class Table(Generic[Node]):
     def everyone(self) -> tuple[Node, ...]:
         """The owner and all its contacts, in the order of keys."""
         if self._everyone is None:
-            found: dict[bytes, Node] = {}
-            for level in self.levels:
-                found.update(zip(level.keys, level.nodes, strict=True))
+            found = self.named(0, len(self.levels))
             self._everyone = tuple([found[key] for key in sorted(found)])
         return self._everyone
 
