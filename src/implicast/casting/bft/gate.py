@@ -69,14 +69,14 @@ class Gate:
         """Checks 2 to 5, for one of our places."""
         source, level, checks = hop.source, hop.level, self.checks
         mine, common = table.owner.vector, self.vectors.common
-        proper = min(common(source.certificate.vector, mine), source.start)
+        shared = common(source.certificate.vector, mine)
         if 2 in checks:
-            direct = hop.forwarder.key == source.certificate.key and level == source.start
-            if direct and level > common(source.certificate.vector, mine):
+            direct = level == source.start and hop.forwarder.key == source.certificate.key
+            if direct and level > shared:
                 return "wrong_level"
             if not direct and not level == common(hop.forwarder.vector, mine) < source.start:
                 return "wrong_level"
-        if 5 in checks and level != proper:
+        if 5 in checks and level != min(shared, source.start):
             return "out_of_step"
         if 4 in checks and level > table.top:
             return "too_high"

@@ -174,9 +174,9 @@ def agrees(place: Place, span: Span) -> bool:
 
 def contrast(place: Place, span: Span) -> tuple[Difference, list[Certificate]]:
     """What another's list lacks and has too many by ours, where both reach; and those whom it lacks."""
-    levels, common, vector = place.wide.levels, place.vectors.common, place.certificate.vector
+    levels, limit, vector = place.wide.levels, place.vectors.limits[span.level], place.certificate.vector
     level = levels[min(span.level, len(levels) - 1)]
-    mine = {node.key: node for node in level.nodes if common(vector, node.vector) >= span.level}
+    mine = {node.key: node for node in level.nodes if vector ^ node.vector < limit}
     theirs = {*span.keys, span.owner.key}
     lacking = [node for key, node in mine.items() if key not in theirs and covers(span, key)]
     unknown = [key for key in span.keys if key not in mine and key != span.owner.key and level.spans(key)]

@@ -99,13 +99,15 @@ class Standing(Generic[Node]):
 
     def _walk(self, ring: list[Node], own: int, step: int, number: int) -> list[Node]:
         """To one side of a ring until every digit class has k-1 members."""
-        missing = dict.fromkeys(range(self.vectors.alpha), self.k - 1)
+        digit_of, missing, classes = self.vectors.digit, [self.k - 1] * self.vectors.alpha, self.vectors.alpha
         passed: list[Node] = []
         for places in range(1, len(ring)):
-            passed.append(ring[(own + step * places) % len(ring)])
-            digit = self.vectors.digit(passed[-1].vector, number)
+            node = ring[(own + step * places) % len(ring)]
+            passed.append(node)
+            digit = digit_of(node.vector, number)
             missing[digit] -= 1
-            if all(left <= 0 for left in missing.values()):
+            classes -= not missing[digit]
+            if not classes:
                 break
         return passed
 
