@@ -32,8 +32,8 @@ PLACES_MAX = 64
 TRIALS_MAX = 1_024
 """Realms one applicant may ever ask for: each shows it one more place, and it might keep the best."""
 
-FOUND_MAX = 65_536
-"""Certificates that peers simulated together remember in common; the first found are forgotten first."""
+FOUND_TIMES = 4
+"""So many times as many certificates as each remembers do peers simulated together remember in common."""
 
 VALIDITY_US = 365 * 86_400 * 1_000_000
 
@@ -207,7 +207,7 @@ class Trust:
             if not self._scheme.verify(self._authority, certificate.body(), signature):
                 return "forged_certificate"
             if found is not None:
-                _remember(found, certificate, FOUND_MAX)
+                _remember(found, certificate, FOUND_TIMES * self._checked_max)
         _remember(self._checked, certificate, self._checked_max)
         return None
 
