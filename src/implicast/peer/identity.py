@@ -151,7 +151,7 @@ class Trust:
     `flaw` names what is wrong with a certificate, or None. Checked certificates are remembered (`checked_max`, the
     first come go first): a table's entries are met again and again, and Ed25519 costs 118 us a time. Peers simulated
     together may share what one of them `found` to be signed by the authority: whoever else meets the very same value
-    would find the same (three in four first looks of a run with change).
+    would find the same.
     """
 
     __slots__ = ("_authority", "_checked", "_checked_max", "_found", "_revocation", "_revoked", "_scheme", "_vectors")

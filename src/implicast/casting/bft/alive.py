@@ -109,7 +109,7 @@ class LivingBft(
         self.detector = graph.detector
         self.carriage = Carriage(address, host, graph.watch)
         graph.gone = self.carriage.drop
-        self._bound: dict[type, Callable[..., None]] = {}  # what decides on each kind: saves three calls a message
+        self._bound: dict[type, Callable[..., None]] = {}  # what decides on each kind: saves up to two calls a message
 
     def receive(self, sender: Address, message: Message) -> None:
         self.graph.heard(sender)

@@ -24,7 +24,7 @@ def answer(
         levels = levels[level : level + 1] if level in levels else levels[-1:]
         return _but(about, table.named(levels.start, levels.stop))
     listed = table.named(0, levels.stop)
-    if levels.stop == len(table.levels) or _is_well_inside(table.levels[0], about.key, k):  # half of all
+    if levels.stop == len(table.levels) or _is_well_inside(table.levels[0], about.key, k):
         return _but(about, listed)
     everyone = table.everyone
     at = bisect_left(everyone, about.key, key=_by_key)

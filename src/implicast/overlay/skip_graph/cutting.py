@@ -60,7 +60,7 @@ def both_tables(
 def _mended(
     old: Level[Node], owner: Node, known: Mapping[bytes, Node], moved: Iterable[Node], limit: int, near: int
 ) -> Ring[Node] | None:
-    """Those among whom a list cut before is cut again: who was listed and who came, a third of all, and in order.
+    """Those among whom a list cut before is cut again: who was listed and who came, in order.
 
     A newcomer can only make a list reach less far. One from which somebody has gone may reach beyond (None); but all of
     a ring are in a full list. Instead of the exclusive-or stands whether it is at least `near`, as the old list says.
@@ -82,7 +82,7 @@ def _mended(
 
 
 def _ring(owner: Node, known: Mapping[bytes, Node], limit: int) -> Ring[Node]:
-    """Those known who belong to a ring: only they have to be sorted (a third of the price where low lists stay)."""
+    """Those known who belong to a ring: only they have to be sorted."""
     vector = owner.vector
     apart = {key: differing for key, node in known.items() if (differing := node.vector ^ vector) < limit}
     keys = sorted(apart)

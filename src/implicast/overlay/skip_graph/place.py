@@ -104,7 +104,7 @@ class Place:
         """Whether another belongs into one of the wider lists."""
         shared = self.vectors.common(self.certificate.vector, other.vector)
         key = other.key
-        for level in self.wide.levels[: shared + 1]:  # noqa: SIM110 - a generator would cost half as much again
+        for level in self.wide.levels[: shared + 1]:  # noqa: SIM110 - no generator for each
             if level.spans(key):
                 return True
         return False
