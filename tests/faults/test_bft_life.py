@@ -7,9 +7,11 @@ from weight import weight
 
 from implicast.casting import bft, inbox
 from implicast.casting.bft.alive import LivingBft
+from implicast.casting.bft.keys import handles_of
+from implicast.casting.bft.member import Met
 from implicast.casting.designs import Plan, design
 from implicast.language.target import Description, Target, Term
-from implicast.overlay.skip_graph import belief, graph
+from implicast.overlay.skip_graph import belief, graph, losing
 from implicast.overlay.skip_graph.living import LivingGraph
 from implicast.overlay.skip_graph.messages import ALL_GONE, Accuse, Leaving, claim
 from implicast.peer.contract import Message
@@ -292,3 +294,33 @@ MET = {
     9: "deed=0.8:leave:5,deed=4..16:cut:11>16,deed=12:leave:13,deed=23:crash:12,deed=27..31:freeze:14",
     2: "deed=3:join:21,deed=4..11:split:2+3,deed=8:leave:2,deed=10..24:freeze:11,deed=11:join:22,deed=12:join:23",
 }
+
+
+def test_who_was_lost_long_ago_is_not_listed_again_on_the_word_of_others() -> None:
+    club = Club()
+    ghost = next(iter(club.member(3).graph.places.values())).certificate
+    club.world.crash(3)
+    club.run(60)
+    observer = club.member(4).graph
+    place = next(iter(observer.places.values()))
+    assert observer._lost[3].nodes, "it would come back to all its places"
+
+    club.run(losing.LOST_US / SECOND_US + 20)
+    observer._take_in(place, (ghost,))
+
+    assert not observer._lost[3].nodes, "it is called no more"
+    assert ghost.key not in place.known
+    assert club.objections() == []
+
+
+def test_a_place_with_short_lists_takes_what_a_place_beside_it_passes_on_at_its_own_top() -> None:
+    club = Club()
+    member = club.member(2)
+    place = next(iter(member.graph.places.values()))
+    certificate = place.certificate
+    source = member._source(member.next_cast(), TO_JAZZ, (0,), b"", handles_of(TO_JAZZ.terms[0])[0])
+    met = Met(source, source.arc, [certificate.key])
+
+    member._hold(met, certificate.key, place.table.top + 3)
+
+    assert met.open == []

@@ -234,7 +234,9 @@ class Bft(Member, parts={"graph": SkipGraph, "settler": Settler}):
         arc = met.arc
         if arc.holds(key):
             self._deliver(met.source, arc)
-        for leg in legs(self.graph.table(key), level, arc, self.gate.halves, self.manner.through):
+        table = self.graph.table(key)
+        level = min(level, table.top)  # a place beside the one that passed it on may have lists that are still short
+        for leg in legs(table, level, arc, self.gate.halves, self.manner.through):
             self._send(met, self.graph.places[key].certificate, leg)
 
     def _send(self, met: Met, place: Certificate, leg: Leg[Certificate]) -> None:

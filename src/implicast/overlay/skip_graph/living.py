@@ -117,7 +117,7 @@ class LivingGraph(LosingGraph):
         self.gone(leaver.address)
 
     def _elsewhere(self) -> Iterable[Address]:
-        return self._lost  # they may list us all the same
+        return self._called()  # they may list us all the same
 
     # --- joining, and looking from outside
 

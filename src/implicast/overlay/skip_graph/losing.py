@@ -31,7 +31,10 @@ CALL_US = 5_000_000
 CALL_CAP_US = 10_000_000
 """The lost are called after this time, then at doubling intervals up to that."""
 LOST_US = 180_000_000
-"""After so long the lost are forgotten: they have to join again."""
+"""For so long the lost are called, and come back to all their places with their first word."""
+REMEMBERED_US = 3_600_000_000
+"""For so long nobody lists them on the word of others. Newcomers take a dead peer for alive until they have asked it,
+and name it to the next: whoever had forgotten it by then would list it again."""
 PASSED_US = 60_000_000
 """Who asked and was heard within this time is taken for present until a probe says otherwise."""
 CATCH_UP_US = 10_000_000
@@ -87,7 +90,7 @@ class LosingGraph(ComparingGraph):
 
     def _may_list(self, node: Certificate) -> bool:
         lost = self._lost.get(node.address)
-        if lost is not None and len(lost.nodes) < LOST_PLACES_MAX and self.belief.sound(node):
+        if lost is not None and self._is_called(lost) and len(lost.nodes) < LOST_PLACES_MAX and self.belief.sound(node):
             lost.nodes[node.key] = node  # for when it speaks again
         return lost is None and self.belief.sound(node)
 
@@ -190,13 +193,25 @@ class LosingGraph(ComparingGraph):
     def _call_the_lost(self) -> None:
         now_us = self.host.now_us
         for address, lost in list(self._lost.items()):
-            if lost.since_us + LOST_US < now_us:
-                del self._lost[address]
-                self._accused.pop(address, None)
+            if not self._is_called(lost):
+                self._call_no_more(address, lost)
             elif lost.call_us <= now_us:
                 lost.wait_us = min(2 * lost.wait_us, CALL_CAP_US)
                 lost.call_us = now_us + lost.wait_us
                 self.host.send(address, Ping(0))
+
+    def _call_no_more(self, address: Address, lost: Lost) -> None:
+        lost.nodes = {}
+        self._accused.pop(address, None)
+        if lost.since_us + REMEMBERED_US < self.host.now_us:
+            del self._lost[address]
+
+    def _is_called(self, lost: Lost) -> bool:
+        """Whether it may still come back to its places."""
+        return lost.since_us + LOST_US >= self.host.now_us
+
+    def _called(self) -> list[Address]:
+        return [address for address, lost in self._lost.items() if self._is_called(lost)]
 
     # --- accusing
 
