@@ -211,7 +211,7 @@ MISTAKES = (
         put=ready_at_once,
         says="would not find",
         churn=FLUX,
-        changes=SMALL,
+        changes={**SMALL, "faults": Faults()},
         parameters=LOW,
     ),
     Mistake(

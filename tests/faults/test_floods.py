@@ -41,6 +41,8 @@ LOWERED = {
     "implicast.overlay.skip_graph.place:PASSERS_MAX": 2,
     "implicast.overlay.skip_graph.graph:LEFT_MAX": 24,
     "implicast.overlay.skip_graph.belief:GONE_MAX": 24,
+    "implicast.overlay.skip_graph.losing:LOST_MAX": 24,
+    "implicast.overlay.detector:DetectorSettings.known_max": 48,
     "implicast.casting.bft:CHECKED_MAX": 24,
 }
 """Bounds on what is remembered of single casts, publishers or messages: constants, or defaults of settings."""
@@ -190,7 +192,7 @@ def test_the_journals_buffers_do_not_grow_with_messages(tmp_path):
     for serial in range(2 * CHUNK_ROWS + 10):
         journal.send(serial, 0, serial, serial, 0, 1, UPKEEP, 1, 5, 0)
         if serial % CHUNK_ROWS == 7:
-            sizes.append(len(journal._sends) + len(journal._notices))
+            sizes.append(len(journal.sends) + len(journal._notices))
     journal.discard()
 
     assert len(set(sizes)) == 1

@@ -231,12 +231,15 @@ def test_impossible_deeds_are_refused(churn, says):
         run(churn)
 
 
-@pytest.mark.parametrize(("wrong_looks", "longer_s"), [(0, 0), (3, 3), (10**6, design("centralised").repair_us / 1e6)])
-def test_what_goes_wrong_just_before_the_end_has_its_time_for_repair_and_no_more(
-    wrong_looks, longer_s, tmp_path, monkeypatch
+@pytest.mark.parametrize(
+    ("loss", "wrong_looks", "longer_s"),
+    [(0.01, 0, 0), (0.01, 3, 3), (0.01, 10**6, design("centralised").repair_us / 1e6), (0.0, 3, 0)],
+)
+def test_what_goes_wrong_just_before_the_end_where_messages_get_lost_has_its_time_for_repair(
+    loss, wrong_looks, longer_s, tmp_path, monkeypatch
 ):
     def end_s(name: str) -> float:
-        run("crashes=2,over_s=20", tmp_path / name)
+        run("crashes=2,over_s=20", tmp_path / name, faults=Faults(loss=loss))
         return pq.read_table(tmp_path / name / "course.parquet")["end_us"][0].as_py() / 1e6
 
     usual_s = end_s("usual")

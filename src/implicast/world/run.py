@@ -111,7 +111,7 @@ class Run:
         if self.upheaval is not None:
             self._set_course(self.upheaval, start_us, span_us)
         self._drive("casting", start_us, self.scenario.casts, interval_us, progress)
-        if self.upheaval is not None:
+        if self.upheaval is not None and self.scenario.faults.loss:
             self._end_in_calm(self.upheaval)
 
     def write(self, storage: list[int]) -> None:

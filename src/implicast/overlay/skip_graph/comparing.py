@@ -53,13 +53,25 @@ class ComparingGraph(GreetingGraph):
                 if held is level.nodes or held == level.nodes:  # seven in ten
                     continue
                 other = neighbour(level, self.address, is_left)
-                if other is None:
+                if other is None and level.full:
                     continue
                 agreed = False
+                if other is None:
+                    self._take_from_own(place, number, is_left)
+                    continue
                 place.offered[number, is_left] = (other.key, level.nodes)
                 shown.setdefault(other.address, []).append(Span(other.key, me, number, level.keys, level.full))
         if agreed:
             place.compared = place.wide
+
+    def _take_from_own(self, place: Place, number: int, is_left: bool) -> None:
+        """Only places of our own stand on this side as far as the list goes, and one with whom to compare it stands
+        beyond: the outermost of ours sees further. It may any time, so such a list is never taken for agreed."""
+        nodes = place.wide.levels[number].nodes
+        outermost = self.places.get(nodes[0 if is_left else -1].key)
+        if outermost is not None and outermost is not place and not outermost.searching:
+            levels = outermost.wide.levels
+            self._take_in(place, levels[min(number, len(levels) - 1)].nodes)
 
     @handles(Compare)
     def on_compare(self, sender: Address, compare: Compare) -> None:
@@ -139,10 +151,11 @@ def is_due(place: Place) -> bool:
 
 
 def neighbour(level: Level[Certificate], me: Address, is_left: bool) -> Certificate | None:
-    """The next on one side of a list that is not of the same peer: that one has missed the same."""
+    """The next on one side of a list that is not of the same peer: that one has missed the same. In a list that is not
+    the whole ring nobody stands beyond its end."""
     nodes, own, step = level.nodes, level.own, -1 if is_left else 1
     size = len(nodes)
-    for places in range(1, size):
+    for places in range(1, size if level.full else own + 1 if is_left else size - own):
         node = nodes[(own + step * places) % size]
         if node.address != me:
             return node
