@@ -1,6 +1,7 @@
 """Neighbours of the skip graph compare lists: faults put in by hand are found by it, and nobody is removed by it."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from test_bft_life import Club
@@ -188,3 +189,11 @@ def test_campaign_scenarios_that_found_faults_are_clean(number: int) -> None:
     found = check(scenario_of(BFT, 7001, number))
 
     assert not found.reasons, found.scenario.command()
+
+
+def test_places_of_one_peer_that_stand_side_by_side_know_what_the_nearest_of_them_is_told() -> None:
+    """With tags of their own peers have whole stretches; others show their lists to the nearest of a stretch only."""
+    drawn = scenario_of(BFT, 20001, 4)
+    found = check(replace(drawn, workload="groups", workload_parameters={}, peers=min(48, drawn.peers)))
+
+    assert not found.reasons, found.reasons

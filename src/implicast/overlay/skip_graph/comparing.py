@@ -10,13 +10,17 @@ A ghost that only some list is next to one that does not, or to the ghost itself
 some list is next to one that does not. So every fault of lists is a disagreement of two neighbours. Ring upkeep, D.2.
 """
 
+from operator import is_
+
 from implicast.overlay.skip_graph.graph import NEIGHBOURS_MAX
 from implicast.overlay.skip_graph.greeting import GreetingGraph
 from implicast.overlay.skip_graph.messages import Agree, Compare, Compared, Difference, Span
 from implicast.overlay.skip_graph.place import Place
-from implicast.overlay.skip_graph.table import Level
-from implicast.peer.contract import Address, handles
-from implicast.peer.identity import Certificate
+from implicast.overlay.skip_graph.table import Level, Table
+from implicast.peer.contract import Address, Host, handles
+from implicast.peer.identity import Certificate, Trust
+from implicast.peer.signatures import Signer
+from implicast.space.vector import Vectors
 
 SPANS_MAX = 64
 """Lists in one message; more wait for the next round."""
@@ -29,11 +33,16 @@ SIDES = (True, False)
 class ComparingGraph(GreetingGraph):
     """The places of one peer that compare their lists with those of their neighbours."""
 
-    __slots__ = ()
+    __slots__ = ("_own_tables",)
+
+    def __init__(self, address: Address, host: Host, k: int, vectors: Vectors, trust: Trust, signer: Signer) -> None:
+        super().__init__(address, host, k, vectors, trust, signer)
+        self._own_tables: list[Table[Certificate]] = []  # those of our places when they were last compared
 
     @handles(Agree)
     def on_agree(self, alarm: Agree) -> None:
         self.host.after(self.look_us, alarm)
+        self._compare_own()
         shown: dict[Address, list[Span]] = {}
         for place in self.places.values():
             if not place.searching and place.compared is not place.wide and is_due(place):
@@ -53,25 +62,31 @@ class ComparingGraph(GreetingGraph):
                 if held is level.nodes or held == level.nodes:  # seven in ten
                     continue
                 other = neighbour(level, self.address, is_left)
-                if other is None and level.full:
+                if other is None:
                     continue
                 agreed = False
-                if other is None:
-                    self._take_from_own(place, number, is_left)
-                    continue
                 place.offered[number, is_left] = (other.key, level.nodes)
                 shown.setdefault(other.address, []).append(Span(other.key, me, number, level.keys, level.full))
         if agreed:
             place.compared = place.wide
 
-    def _take_from_own(self, place: Place, number: int, is_left: bool) -> None:
-        """Only places of our own stand on this side as far as the list goes, and one with whom to compare it stands
-        beyond: the outermost of ours sees further. It may any time, so such a list is never taken for agreed."""
-        nodes = place.wide.levels[number].nodes
-        outermost = self.places.get(nodes[0 if is_left else -1].key)
-        if outermost is not None and outermost is not place and not outermost.searching:
-            levels = outermost.wide.levels
-            self._take_in(place, levels[min(number, len(levels) - 1)].nodes)
+    def _compare_own(self) -> None:
+        """Places of our own that stand side by side compare too, by a look: others show theirs to the nearest of ours
+        only. Nothing has to be looked at while none of our lists changes."""
+        tables = [place.wide for place in self.places.values()]
+        if len(tables) == len(self._own_tables) and all(map(is_, tables, self._own_tables)):
+            return
+        self._own_tables = tables
+        for place in self.places.values():
+            for number, level in enumerate(place.wide.levels if not place.searching else ()):
+                for node in beside(level):
+                    if node.address == self.address:
+                        self._take_from_own(place, number, node.key)
+
+    def _take_from_own(self, place: Place, number: int, key: bytes) -> None:
+        other = self.places.get(key)
+        if other is not None and not other.searching and number < len(other.wide.levels):
+            self._take_in(place, other.wide.levels[number].nodes)
 
     @handles(Compare)
     def on_compare(self, sender: Address, compare: Compare) -> None:
@@ -150,9 +165,16 @@ def is_due(place: Place) -> bool:
     return place.shown[1] < EAGER or place.shown[1] % EAGER == 0
 
 
+def beside(level: Level[Certificate]) -> list[Certificate]:
+    """Who stands next to the owner of a list, on either side."""
+    nodes, own = level.nodes, level.own
+    sides = [own - 1, own + 1]
+    return [nodes[at % len(nodes)] for at in sides if (level.full or 0 <= at < len(nodes)) and at % len(nodes) != own]
+
+
 def neighbour(level: Level[Certificate], me: Address, is_left: bool) -> Certificate | None:
-    """The next on one side of a list that is not of the same peer: that one has missed the same. In a list that is not
-    the whole ring nobody stands beyond its end."""
+    """The next on one side of a list that is not of the same peer; of our own places we know without a word. In a list
+    that is not the whole ring nobody stands beyond its end."""
     nodes, own, step = level.nodes, level.own, -1 if is_left else 1
     size = len(nodes)
     for places in range(1, size if level.full else own + 1 if is_left else size - own):
