@@ -211,7 +211,7 @@ MISTAKES = (
         put=ready_at_once,
         says="would not find",
         churn=FLUX,
-        changes={**SMALL, "faults": Faults()},
+        changes=SMALL,
         parameters=LOW,
     ),
     Mistake(

@@ -145,15 +145,9 @@ def test_a_flood_leaves_memory_flat(name, tmp_path):
     check(Flood(name, tmp_path / "run", peers=8, seconds=900, casts_per_s=1).go())
 
 
-UNSETTLED = pytest.mark.xfail(
-    reason="newcomers name whom they have not asked yet: with one every ten seconds the dead go round among them, "
-    "places search for long, and what is refused meanwhile is kept for 40 s; a third more in the second half"
-)
-
-
 @pytest.mark.long
 @pytest.mark.usefixtures("lowered")
-@pytest.mark.parametrize("name", [pytest.param(name, marks=UNSETTLED if name == "bft" else ()) for name in ALIVE])
+@pytest.mark.parametrize("name", ALIVE)
 def test_a_long_flood_of_many_and_of_newcomers_leaves_memory_flat(name, tmp_path):
     check(Flood(name, tmp_path / "run", peers=24, seconds=600, casts_per_s=4, newcomers=True).go())
 

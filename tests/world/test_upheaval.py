@@ -7,7 +7,6 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from implicast.casting.designs import design
 from implicast.peer.contract import Address, Host, Message, Peer, handles
 from implicast.peer.errors import ScenarioError
 from implicast.peer.wire import Codec
@@ -18,7 +17,6 @@ from implicast.world.journal import JOIN, UPKEEP
 from implicast.world.scenario import Scenario
 from implicast.world.simulate import simulate
 from implicast.world.trouble import Trouble
-from implicast.world.upheaval import Upheaval
 from implicast.world.world import World
 
 
@@ -229,21 +227,3 @@ def test_a_scenario_with_churn_says_how_to_replay_it():
 def test_impossible_deeds_are_refused(churn, says):
     with pytest.raises(ScenarioError, match=says):
         run(churn)
-
-
-@pytest.mark.parametrize(
-    ("loss", "wrong_looks", "longer_s"),
-    [(0.01, 0, 0), (0.01, 3, 3), (0.01, 10**6, design("centralised").repair_us / 1e6), (0.0, 3, 0)],
-)
-def test_what_goes_wrong_just_before_the_end_where_messages_get_lost_has_its_time_for_repair(
-    loss, wrong_looks, longer_s, tmp_path, monkeypatch
-):
-    def end_s(name: str) -> float:
-        run("crashes=2,over_s=20", tmp_path / name, faults=Faults(loss=loss))
-        return pq.read_table(tmp_path / name / "course.parquet")["end_us"][0].as_py() / 1e6
-
-    usual_s = end_s("usual")
-    looks = iter([True] * wrong_looks)
-    monkeypatch.setattr(Upheaval, "is_disturbed", lambda upheaval: next(looks, False))
-
-    assert end_s("disturbed") == pytest.approx(usual_s + longer_s)

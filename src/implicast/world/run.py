@@ -1,7 +1,6 @@
 """The parts of one run, set up and driven through its phases: join, register, cast, and change meanwhile."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from implicast.world.network import Network, build
 from implicast.world.scenario import Scenario
 from implicast.world.tally import Ints
 from implicast.world.trouble import Trouble
-from implicast.world.upheaval import LOOK_US, Upheaval, drift_rates, refuse_the_impossible
+from implicast.world.upheaval import Upheaval, drift_rates, refuse_the_impossible
 from implicast.world.world import Fate, World
 
 REGISTER_SPACING_US = 1_000
@@ -111,8 +110,6 @@ class Run:
         if self.upheaval is not None:
             self._set_course(self.upheaval, start_us, span_us)
         self._drive("casting", start_us, self.scenario.casts, interval_us, progress)
-        if self.upheaval is not None and self.scenario.faults.loss:
-            self._end_in_calm(self.upheaval)
 
     def write(self, storage: list[int]) -> None:
         self.application.write(self.journal)
@@ -174,15 +171,6 @@ class Run:
         self.course = Course(start_us, over_us, calm_us, end_us)
         upheaval.schedule(start_us)
         upheaval.watch(start_us, end_us)
-
-    def _end_in_calm(self, upheaval: Upheaval) -> None:
-        """Where messages keep getting lost, now and then somebody alive is taken for dead, perhaps just before the end:
-        that too has its time for repair. What is still wrong then is wrong for good."""
-        until_us = self.course.end_us + self.design.repair_us
-        while upheaval.is_disturbed() and self.world.now_us < until_us:
-            self.world.run(self.world.now_us + LOOK_US)
-            upheaval.look()
-        self.course = replace(self.course, end_us=max(self.course.end_us, self.world.now_us))
 
     def _lives(self) -> dict[int, Life]:
         """When each member was there, and how that ended."""

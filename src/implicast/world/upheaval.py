@@ -81,10 +81,6 @@ class Upheaval:
             self._pause_us = LOOK_US if self.look() else min(2 * self._pause_us, CALM_LOOK_US)
             self._look_later(now_us + self._pause_us)
 
-    def is_disturbed(self) -> bool:
-        """Whether the last look found something wrong."""
-        return bool(self.samples) and bool(self.samples[-1][1])
-
     def look(self) -> list[str]:
         wrong = self._objections(self.present())
         self.samples.append((self.world.now_us, wrong))

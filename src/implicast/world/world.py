@@ -13,16 +13,13 @@ from functools import partial
 from random import Random
 from typing import Any, Protocol
 
-import msgspec
-
 from implicast.peer.contract import CastId, Message, Peer
 from implicast.peer.events import Notice
-from implicast.peer.wire import Codec
+from implicast.peer.wire import Codec, size
 from implicast.space.digest import stream
 from implicast.world.agenda import SLOT_BITS, SPARSE_BITS, Agenda, Entry
 from implicast.world.journal import CHUNK_ROWS, UPKEEP, Journal, pack_send
 
-_encode = msgspec.msgpack.Encoder().encode
 Event = tuple[int, int, Message]
 """time_us, address, what was delivered."""
 
@@ -206,7 +203,7 @@ class World:
         self._last = message
         kind, names_cast = self._kinds.get(type(message)) or self._learn(type(message))
         self._last_purpose = self.casts.get(message.cast, self.purpose) if names_cast else self.purpose  # type: ignore[attr-defined]
-        self._last_facts = (1 + len(_encode(message)) if self.journal is not None else 0, kind)
+        self._last_facts = (1 + size(message) if self.journal is not None else 0, kind)
 
     def _pack(self, sender: int, to: int, message: Message) -> tuple[Message, bytes]:
         assert self.codec is not None

@@ -221,7 +221,7 @@ DESIGNS = (
                       "messages; for networks and machines that fail"),
             Parameter("watch_s", 7.0, "how often a peer looks for silent neighbours; alive only", 0.1, 3600, unit="s"),
             Parameter("turn_s", 12.0, "how often a peer asks one entry for its lists; alive only", 0.1, 3600, unit="s"),
-            Parameter("look_s", 5.0, "after somebody has gone, before others are asked who stands behind; alive only",
+            Parameter("look_s", 5.0, "how often lists that changed are compared with those of neighbours; alive only",
                       0.1, 3600, unit="s"),
             Parameter("tries", 5, "probes in vain before somebody is taken for silent; alive only", 2, 20),
             Parameter("asks", 6, "questions in vain, a second apart, before somebody is silent; alive only", 2, 20),

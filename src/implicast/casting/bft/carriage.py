@@ -70,15 +70,11 @@ class Carriage(Part):
     def drop(self, address: Address) -> None:
         """It has left: nothing need be confirmed any more."""
         for step in [step for step in self._open.awaited() if step[0] == address]:
-            request = self._open.answer(step)
-            if request is not None:
-                self._count(request[0], held=False)
+            self._end(step, held=False)
 
     @handles(Held)
     def on_held(self, sender: Address, held: Held) -> None:
-        request = self._open.answer((sender, held.query, held.level, held.place))
-        if request is not None and self._endings:
-            self._count(request[0], held=True)
+        self._end((sender, held.query, held.level, held.place), held=True)
 
     @handles(Unheld)
     def on_unheld(self, alarm: Unheld) -> None:
@@ -89,6 +85,11 @@ class Carriage(Part):
                 self.host.send(step[0], hop)
             else:
                 self._count(hop, held=False)
+
+    def _end(self, step: Step, held: bool) -> None:
+        request = self._open.answer(step)
+        if request is not None and self._endings:
+            self._count(request[0], held)
 
     def _count(self, hop: Hop, held: bool) -> None:
         ending = self._endings.get(hop.source.cast)

@@ -207,12 +207,12 @@ class Bft(Member, parts={"graph": SkipGraph, "settler": Settler}):
             return list(self.graph.places)
         arc, vector, vectors, halves = source.arc, source.certificate.vector, self.gate.vectors, self.gate.halves
         found = []
-        start, (low, high), table_of, checks_top = source.start, arc, self.graph.table, 4 in self.gate.checks
+        start, table_of, checks_top = source.start, self.graph.table, 4 in self.gate.checks
         apart = vectors.limits[1] if start else 0
         for key, place in self.graph.places.items():
             mine = place.certificate.vector
             if vector ^ mine >= apart:  # half of all places: no list need be looked at
-                if low <= key < high or (low >= high and arc.holds(key)):
+                if arc.holds(key):
                     found.append(key)
                 continue
             level, table = min(vectors.common(vector, mine), start), table_of(key)

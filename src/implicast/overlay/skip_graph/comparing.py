@@ -8,6 +8,7 @@ life. Nobody is removed by a comparison: that takes the own evidence, or the far
 
 A ghost that only some list is next to one that does not, or to the ghost itself, which is silent; somebody that only
 some list is next to one that does not. So every fault of lists is a disagreement of two neighbours. Ring upkeep, D.2.
+Where two places of one peer are neighbours they compare by a look, for others show their lists to the nearer only.
 """
 
 from operator import is_

@@ -13,7 +13,7 @@ class Upkeep:
     watch_us: int = 7_000_000
     turn_us: int = 12_000_000
     look_us: int = 5_000_000
-    """Before one looks for others in the stead of the lost: by then most witnesses have found out for themselves."""
+    """How often lists that changed are compared: by then most neighbours have found out for themselves who is gone."""
     asks: int = 6
     """Questions and farewells, a second apart, before the other is taken for silent."""
     detector: DetectorSettings = field(default_factory=DetectorSettings)
