@@ -52,7 +52,7 @@ PARAMETERS = (
     ),
     Parameter("check_s", 8.0, "how often a peer looks at its left neighbour; alive only", 0.2, 3_600, unit="s"),
     Parameter("merge_s", 45.0, "how often it looks for a ring beside its own; alive only", 0.5, 3_600, unit="s"),
-    Parameter("tries", 5, "questions in vain before a neighbour is believed lost; alive only", 2, 20),
+    Parameter("tries", 7, "questions in vain before a neighbour is believed lost; alive only", 2, 20),
 )  # fmt: skip
 
 
@@ -165,8 +165,8 @@ DESIGNS = (
         quick={"check_s": 1.0, "tries": 3, "round_s": 8.0, "slack_s": 3.0, "merge_s": 15.0},
         patience=(
             {"check_s": 20.0, "round_s": 60.0, "merge_s": 90.0},
-            {"check_s": 4.0, "tries": 4, "round_s": 16.0, "slack_s": 6.0, "merge_s": 30.0},
-            {"check_s": 2.0, "tries": 4, "round_s": 12.0, "slack_s": 5.0, "merge_s": 20.0},
+            {"check_s": 4.0, "tries": 5, "round_s": 16.0, "slack_s": 6.0, "merge_s": 30.0},
+            {"check_s": 2.0, "tries": 5, "round_s": 12.0, "slack_s": 5.0, "merge_s": 20.0},
         ),
     ),
 )

@@ -47,7 +47,7 @@ RING_ALIVE = (
     Parameter("alive", False, "the ring heals, lists have copies, everything is confirmed and repeated; for networks "
               "and machines that fail"),
     Parameter("copies", 2, "right neighbours that keep copies of a list; alive only", 0, 3),
-    Parameter("tries", 5, "questions in vain before a neighbour is believed dead; alive only", 2, 20),
+    Parameter("tries", 7, "questions in vain before a neighbour is believed dead; alive only", 2, 20),
     Parameter("sync_s", 12.0, "how often copies are compared; alive only", 0.2, 3600, unit="s"),
     Parameter("lease_s", 1800.0, "a peer that has not renewed its entries for so long is forgotten; alive only", 5.0,
               86_400, unit="s"),
@@ -56,7 +56,7 @@ RING_ALIVE = (
 RING_SURVIVES = frozenset({"joins", "leaves", "crashes", "loss", "partitions", "freezes"})
 RING_QUICK = {"check_ms": 1000, "tries": 3, "sync_s": 5.0}
 """Repair within ten seconds."""
-RING_PATIENCE = ({"check_ms": 12_000, "sync_s": 20.0}, {"check_ms": 3000, "tries": 4, "sync_s": 5.0})
+RING_PATIENCE = ({"check_ms": 12_000, "sync_s": 20.0}, {"check_ms": 3000, "tries": 5, "sync_s": 5.0})
 """Further points between patience and upkeep."""
 
 

@@ -1,0 +1,132 @@
+"""A node that lives is not passed over for a few lost questions, and one that died is found no later for that."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from implicast.casting.designs import designs
+from implicast.overlay.detector import Detector, DetectorSettings
+from implicast.overlay.links import Above, Links, LinkSettings, Ref, assemble_ring, ring_objections
+from implicast.peer.contract import Address, Host, Peer
+from implicast.world.faults import Faults, FaultStream
+from implicast.world.journal import UPKEEP
+from implicast.world.world import World
+
+S = 1_000_000
+LIVING = LinkSettings.living(check_us=7 * S)
+BEFORE = replace(LIVING, tries=5, rto_cap_us=2 * S)
+"""The spec's questions: fewer, in the same time."""
+SILENT, OBSERVER = 20, 30
+
+
+class Watched(Above):
+    """Counts suspicions."""
+
+    __slots__ = ("_suspected",)
+
+    def __init__(self, suspected: Callable[[], None]) -> None:
+        self._suspected = suspected
+
+    def silent(self, ref: Ref) -> None:
+        self._suspected()
+
+
+class Node(Peer, parts={"links": Links, "detector": Detector}):
+    __slots__ = ("detector", "links")
+
+    def __init__(self, address: Address, host: Host, settings: LinkSettings, suspected: Callable[[], None]) -> None:
+        super().__init__(address, host)
+        self.links = Links(address, host, int(str(address)), settings)
+        self.detector = self.links.detector
+        self.links.above = Watched(suspected)
+
+
+class Near:
+    def latency_us(self, a: int, b: int) -> int:
+        return 20_000
+
+
+class Deaf:
+    """Of what the observer asks its neighbour, the first so many words get lost."""
+
+    def __init__(self, lost: float) -> None:
+        self.lost, self.asked = lost, 0
+
+    def fate(self, now_us: int, sender: int, receiver: int, latency_us: int) -> tuple[int, ...]:
+        self.asked += (sender, receiver) == (OBSERVER, SILENT)
+        return () if (sender, receiver) == (OBSERVER, SILENT) and self.asked <= self.lost else (latency_us,)
+
+
+class Standing:
+    """A ring that stands, and how often somebody in it was suspected."""
+
+    def __init__(self, addresses: range, settings: LinkSettings, faults: Deaf | FaultStream) -> None:
+        self.suspicions = 0
+        self.world = World(Near(), 1, faults=faults)
+        self.nodes = {each: Node(each, self.world.host(each), settings, self.suspected) for each in addresses}
+        for address, node in self.nodes.items():
+            self.world.place(address, node)
+        assemble_ring([node.links for node in self.nodes.values()])
+
+    def suspected(self) -> None:
+        self.suspicions += 1
+
+    def objections(self) -> list[str]:
+        return ring_objections([node.links for node in self.nodes.values()])
+
+
+def false_suspicions(settings: LinkSettings) -> int:
+    """Among 64 nodes in an hour, one message in ten lost."""
+    ring = Standing(range(64), settings, FaultStream(Faults(loss=0.1), 1))
+    ring.world.run(3600 * S)
+    return ring.suspicions
+
+
+def test_six_lost_questions_in_a_row_pass_nobody_over() -> None:
+    ring = Standing(range(10, 60, 10), LIVING, Deaf(lost=6))
+
+    ring.world.run(60 * S)
+
+    assert ring.suspicions == 0
+    assert ring.objections() == []
+
+
+def test_with_five_questions_the_same_losses_pass_a_live_neighbour_over() -> None:
+    ring = Standing(range(10, 60, 10), BEFORE, Deaf(lost=6))
+
+    ring.world.run(60 * S)
+
+    assert ring.suspicions > 0
+
+
+def test_who_stays_silent_is_passed_over_in_the_time_it_took_before() -> None:
+    ring = Standing(range(10, 60, 10), LIVING, Deaf(lost=float("inf")))
+    ring.world.at(0, UPKEEP, lambda: ring.world.crash(SILENT))
+
+    ring.world.run(int(1.5 * LIVING.check_us + 1.5 * 5.75 * S) + S)
+
+    assert ring.nodes[OBSERVER].links.left.address == 10
+    assert ring.nodes[10].links.right.address == OBSERVER
+
+
+def test_seven_questions_take_no_longer_than_the_five_of_the_spec() -> None:
+    detector = Standing(range(10, 60, 10), LIVING, Deaf(lost=0)).nodes[OBSERVER].detector
+    assert detector is not None
+
+    assert detector.settings.tries == 7
+    assert detector.settings.patience_us() == DetectorSettings().patience_us() == 5_750_000
+
+
+@pytest.mark.parametrize("name", ["dht", "dht-naive", "chord-pubsub", "opchord-pubsub", "condcast"])
+def test_every_design_on_a_ring_asks_as_often_as_that(name: str) -> None:
+    asked = {parameter.name: parameter.default for parameter in designs()[name].parameters}["tries"]
+
+    assert asked == LIVING.tries
+
+
+def test_in_the_same_time_seven_questions_suspect_the_living_far_more_rarely_than_five() -> None:
+    five, seven = false_suspicions(BEFORE), false_suspicions(LIVING)
+
+    assert five >= 5, "the trial is hard enough to tell"
+    assert seven <= five / 5, (five, seven)
