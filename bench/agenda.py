@@ -1,6 +1,7 @@
 """The slotted agenda against one plain heap: one schedule and one take, by how many are in flight."""
 
 import time
+from collections.abc import Iterator
 from heapq import heappop, heappush
 from random import Random
 
@@ -19,8 +20,9 @@ class Heap:
         heappush(self._entries, (time_us, self._serial, what))
         return self._serial
 
-    def take(self) -> tuple[int, int, object]:
-        return heappop(self._entries)
+    def due(self) -> Iterator[tuple[int, int, object]]:
+        while self._entries:
+            yield heappop(self._entries)
 
 
 def drive(agenda, in_flight: int, turns: int) -> float:
@@ -30,8 +32,7 @@ def drive(agenda, in_flight: int, turns: int) -> float:
     for index in range(in_flight):
         agenda.at(delays[index % 4096], None)
     begun = time.process_time()
-    for index in range(turns):
-        now_us, _, _ = agenda.take()
+    for index, (now_us, _, _) in zip(range(turns), agenda.due(), strict=False):
         agenda.at(now_us + delays[index % 4096], None)
     return time.process_time() - begun
 

@@ -14,12 +14,13 @@ from implicast.peer.errors import RemoteError
 MESSAGE_BYTES_MAX = 1 << 20
 """The longest message anybody needs to accept; a guard against memory attacks, not a design limit."""
 
-_encoder = msgspec.msgpack.Encoder()
+pack = msgspec.msgpack.Encoder().encode
+"""A value as it would be encoded."""
 
 
 def size(value: object) -> int:
     """Bytes of a value as it would be encoded: the measure of storage."""
-    return len(_encoder.encode(value))
+    return len(pack(value))
 
 
 class Codec:
@@ -36,7 +37,7 @@ class Codec:
         self._decoders: list[msgspec.msgpack.Decoder[Message]] = [msgspec.msgpack.Decoder(kind) for kind in self.kinds]
 
     def encode(self, message: Message) -> bytes:
-        return self._codes[type(message)] + _encoder.encode(message)
+        return self._codes[type(message)] + pack(message)
 
     def decode(self, data: bytes) -> Message:
         if not data or len(data) > MESSAGE_BYTES_MAX:

@@ -2,9 +2,11 @@
 
 Slots of about two milliseconds in a dict, a small heap of slot numbers. A slot is sorted when it is opened and worked
 off from its end; what is added to it meanwhile waits in a heap beside it. The order is exactly that of one plain heap
-(a law in `tests/laws`), at about half its price from a thousand in flight on (`bench/agenda.py`).
+(a law in `tests/laws`), at two thirds of its price from a thousand in flight on, half from a hundred thousand
+(`bench/agenda.py`).
 """
 
+from collections.abc import Iterator
 from heapq import heappop, heappush
 from typing import Any
 
@@ -54,20 +56,38 @@ class Agenda:
     def __bool__(self) -> bool:
         return bool(self._open or self._late or self._order)
 
+    def due(self, until_us: int = NEVER_US) -> Iterator[Entry]:
+        """What comes up to a time, one after the other, also what is added on the way.
+
+        A loop over this costs two thirds of taking entries one by one.
+        """
+        late = self._late
+        while True:
+            opened = self._open
+            while opened:
+                if late and late[0] < opened[-1]:
+                    if late[0][0] > until_us:
+                        return
+                    yield heappop(late)
+                elif opened[-1][0] > until_us:
+                    return
+                else:
+                    yield opened.pop()
+            while late:
+                if late[0][0] > until_us:
+                    return
+                yield heappop(late)
+            if not self._order:
+                return
+            if not self._open:
+                self._turn()
+
     def take(self, until_us: int = NEVER_US) -> Entry | None:
         """The next entry, unless it lies beyond a time; None also when there is none."""
-        opened = self._open
-        if self._late and (not opened or self._late[0] < opened[-1]):
-            return heappop(self._late) if self._late[0][0] <= until_us else None
-        if not opened:
-            if not self._order:
-                return None
-            opened = self._turn()
-        return opened.pop() if opened[-1][0] <= until_us else None
+        return next(self.due(until_us), None)
 
-    def _turn(self) -> list[Entry]:
+    def _turn(self) -> None:
         self._open_slot = heappop(self._order)
         self._open = self._later.pop(self._open_slot)
         if len(self._open) > 1:
             self._open.sort(reverse=True)
-        return self._open

@@ -6,6 +6,7 @@ A `Faults` is a value, part of a scenario; a `FaultStream` draws the fate of eac
 of their own: the chance that peers use is not disturbed.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from math import isfinite
 
@@ -94,10 +95,23 @@ class Faults:
 _NAMES = (*(each.name for each in fields(Faults) if each.name != "partitions"), "partition")
 
 
+Judged = Callable[[int, int, int, int], tuple[int, ...]]
+"""now_us, sender, receiver, latency_us -> delays of the copies."""
+
+
+def _losing(random: Callable[[], float], loss: float) -> Judged:
+    """The fate of messages that are lost or arrive, and nothing else: a third of the price."""
+
+    def fate(now_us: int, sender: int, receiver: int, latency_us: int) -> tuple[int, ...]:
+        return () if random() < loss else (latency_us,)
+
+    return fate
+
+
 class FaultStream:
     """The fate of each message in turn."""
 
-    __slots__ = ("_delay_us", "_partitions", "_plain", "_random", "_sides", "_uniform", "faults", "seed")
+    __slots__ = ("_delay_us", "_partitions", "_plain", "_random", "_sides", "_uniform", "fate", "faults", "seed")
 
     def __init__(self, faults: Faults, seed: int) -> None:
         self.faults, self.seed = faults, seed
@@ -108,9 +122,11 @@ class FaultStream:
         # Cut times in microseconds, so that the message path compares whole numbers.
         self._partitions = [(int(each.from_s * 1e6), int(each.to_s * 1e6), each) for each in faults.partitions]
         self._sides: dict[tuple[int, int], bool] = {}
-
-    def fate(self, now_us: int, sender: int, receiver: int, latency_us: int) -> tuple[int, ...]:
+        only_loss = self._plain and faults.loss and not (faults.duplicate or faults.partitions)
+        self.fate: Judged = _losing(rng.random, faults.loss) if only_loss else self._fate
         """After how long each copy of a message arrives: none when it is lost, two when it is repeated."""
+
+    def _fate(self, now_us: int, sender: int, receiver: int, latency_us: int) -> tuple[int, ...]:
         faults, random = self.faults, self._random
         if self._partitions and self._parted(now_us, sender, receiver):
             return ()

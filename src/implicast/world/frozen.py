@@ -30,11 +30,11 @@ class Frozen(Peer):
         if self._mail < MAIL_MAX:
             self._mail += 1
             thing = message if world.codec is None else (message, world.codec.encode(message))
-            self._held.append((self.address, sender, thing, world.purpose, world.depth, None))
+            self._held.append((self.address, sender, thing, world.purpose, world.depth, world.facts))
 
     def wake(self, alarm: Message) -> None:
         world = self._world
-        self._held.append((self.address, None, (self.host, alarm), world.purpose, world.depth, None))
+        self._held.append((self.address, None, alarm, world.purpose, world.depth, self.host))
 
     def release(self) -> None:
         """Hand over what came meanwhile."""

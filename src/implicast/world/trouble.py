@@ -3,12 +3,8 @@
 Beside `faults.py`, which says what the network is like all the time, this is what deeds do to it for a while.
 """
 
-from collections.abc import Callable
-
+from implicast.world.faults import Judged
 from implicast.world.world import Fate
-
-Judged = Callable[[int, int, int, int], tuple[int, ...]]
-"""now_us, sender, receiver, latency_us -> delays of the copies."""
 
 
 def _unharmed(now_us: int, sender: int, receiver: int, latency_us: int) -> tuple[int, ...]:

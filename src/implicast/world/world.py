@@ -8,14 +8,15 @@ not count anything.
 The world is at rest when nothing but upkeep is on the agenda.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import islice
 from random import Random
 from typing import Any, Protocol
 
 from implicast.peer.contract import CastId, Message, Peer
 from implicast.peer.events import Notice
-from implicast.peer.wire import Codec, size
+from implicast.peer.wire import Codec, pack
 from implicast.space.digest import stream
 from implicast.world.agenda import SLOT_BITS, SPARSE_BITS, Agenda, Entry
 from implicast.world.journal import CHUNK_ROWS, UPKEEP, Journal, pack_send
@@ -67,8 +68,8 @@ class World:
         self._kinds: dict[type, tuple[int, bool]] = {}
         self._last: Message | None = None
         """The message looked at last while the present input is handled, ..."""
-        self._last_purpose, self._last_facts = UPKEEP, (0, 0)
-        """... what it is for, and its bytes and kind."""
+        self.facts = (UPKEEP, 0, 0)
+        """... what it is for, its bytes and its kind."""
 
     # --- the population
 
@@ -103,41 +104,37 @@ class World:
 
     def run(self, until_us: int | None = None) -> None:
         """Until at rest, or until a time; then the clock stands at that time."""
-        take, handle = self.agenda.take, self._handle
         if until_us is None:
-            while self.busy:
-                handle(take())  # type: ignore[arg-type]
+            while self.busy:  # each of these takes a step at least: so many are never too many
+                self._work_off(islice(self.agenda.due(), self.busy))
             return
-        while (entry := take(until_us)) is not None:
-            handle(entry)
+        self._work_off(self.agenda.due(until_us))
         self.now_us = max(self.now_us, until_us)
 
     def step(self) -> bool:
         """Handle the next thing on the agenda; False when there is nothing."""
-        entry = self.agenda.take()
-        if entry is not None:
-            self._handle(entry)
-        return entry is not None
+        waiting = bool(self.agenda)
+        self._work_off(islice(self.agenda.due(), 1))
+        return waiting
 
-    def _handle(self, entry: Entry) -> None:
-        self.now_us, self.cause, what = entry
-        to, sender, thing, purpose, self.depth, facts = what
-        self.purpose = purpose
-        if purpose != UPKEEP:
-            self.busy -= 1
-        if sender is None:
+    def _work_off(self, entries: Iterator[Entry]) -> None:
+        """One loop for all that happens: a call for each step of it would cost a tenth more."""
+        peers, codec = self.peers, self.codec
+        for self.now_us, self.cause, (to, sender, thing, purpose, self.depth, beside) in entries:
+            self.purpose = purpose
+            if purpose != UPKEEP:
+                self.busy -= 1
+            if sender is not None:
+                # Passed on as it came, it has the size and the purpose it came with: a quarter of a long route's cost.
+                self._last, self.facts = thing, beside
+                if to in peers:
+                    peers[to].receive(sender, thing if codec is None else self._arrive(*thing))
+                continue
             self._last = None
             if to is None:
                 thing()
-            elif thing[0].alive:
-                self.peers[to].wake(thing[1])
-            return
-        # Passed on as it came, it has the size and the purpose it came with: a quarter of a long route's cost.
-        self._last = thing if facts is not None else None
-        self._last_purpose, self._last_facts = purpose, facts
-        peer = self.peers.get(to)
-        if peer is not None:
-            peer.receive(sender, thing if self.codec is None else self._arrive(*thing))
+            elif beside.alive:
+                peers[to].wake(thing)
 
     # --- what peers ask for
 
@@ -146,9 +143,9 @@ class World:
         # One message often goes to many in a row: what was found out about the last one is kept (a sixth cheaper).
         if message is not self._last:
             self._look_at(message)
-        purpose, facts, depth, now_us = self._last_purpose, self._last_facts, self.depth + 1, self.now_us
-        thing = message if self.codec is None else self._pack(sender, to, message)
-        what = (to, sender, thing, purpose, depth, facts)
+        facts, depth, now_us = self.facts, self.depth + 1, self.now_us
+        purpose, length, kind = facts
+        what = (to, sender, message if self.codec is None else self._pack(sender, to, message), purpose, depth, facts)
         delay_us = self.latency_us(sender, to)
         delays_us = (delay_us,) if self.faults is None else self.faults.fate(now_us, sender, to, delay_us)
         if len(delays_us) == 1:
@@ -161,7 +158,7 @@ class World:
         self.carried += 1
         if self.journal is not None:
             sends = self.journal.sends
-            sends.append(pack_send(serial, self.cause, now_us, arrived_us, sender, to, purpose, depth, *facts))
+            sends.append(pack_send(serial, self.cause, now_us, arrived_us, sender, to, purpose, depth, length, kind))
             if len(sends) >= CHUNK_ROWS:
                 self.journal.flush_sends()
 
@@ -175,7 +172,8 @@ class World:
     # --- inside
 
     def push(self, time_us: int, what: tuple[Any, ...]) -> int:
-        """Put an input on the agenda: receiver, sender, thing, purpose, depth, and if known bytes and kind."""
+        """Put an input on the agenda: receiver, sender, thing, purpose, depth, and what is beside it: the facts of a
+        message, the host of an alarm."""
         if what[3] != UPKEEP:
             self.busy += 1
         return self.agenda.at(time_us, what)
@@ -202,8 +200,8 @@ class World:
         """Find out kind, purpose and size of a message about to be carried."""
         self._last = message
         kind, names_cast = self._kinds.get(type(message)) or self._learn(type(message))
-        self._last_purpose = self.casts.get(message.cast, self.purpose) if names_cast else self.purpose  # type: ignore[attr-defined]
-        self._last_facts = (1 + size(message) if self.journal is not None else 0, kind)
+        purpose = self.casts.get(message.cast, self.purpose) if names_cast else self.purpose  # type: ignore[attr-defined]
+        self.facts = (purpose, 1 + len(pack(message)) if self.journal is not None else 0, kind)
 
     def _pack(self, sender: int, to: int, message: Message) -> tuple[Message, bytes]:
         assert self.codec is not None
@@ -253,7 +251,7 @@ class WorldHost:
             if purpose != UPKEEP:
                 world.busy += 1
             time_us = world.now_us + delay_us if delay_us > 0 else world.now_us
-            world.agenda.at(time_us, (self.address, None, (self, alarm), purpose, world.depth, None))
+            world.agenda.at(time_us, (self.address, None, alarm, purpose, world.depth, self))
 
 
 class DriftingHost(WorldHost):
