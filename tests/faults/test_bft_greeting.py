@@ -8,9 +8,9 @@ from test_bft_life import Club
 from implicast.casting.bft.alive import LivingBft
 from implicast.language.target import Description
 from implicast.overlay.skip_graph.living import LivingGraph
-from implicast.overlay.skip_graph.messages import Greet
+from implicast.overlay.skip_graph.messages import EVERY, Ask, Greet, disown
 from implicast.peer.identity import Certificate
-from implicast.world.journal import REGISTER
+from implicast.world.journal import REGISTER, UPKEEP
 
 
 def greetings(patch: pytest.MonkeyPatch) -> Counter[tuple[int, int]]:
@@ -64,12 +64,17 @@ def test_who_is_greeted_learns_of_the_one_who_greets() -> None:
     assert any(node.address == 5 for place in other.places.values() for node in place.table.contacts())
 
 
-def ghost_of_a_place(club: Club, who: int = 30) -> None:
-    """17 gave its place of a tag up and lives on; another has not heard its farewell and lists the place anew."""
+def ghost_of_a_place(club: Club, who: int = 30, forgotten: bool = False) -> None:
+    """17 gave its place of a tag up and lives on; another has not heard its farewell and lists the place anew.
+
+    It may have been so long ago that 17 has forgotten it and cannot say farewell again.
+    """
     ghosts = {place.key: place.certificate for place in club.member(17).graph.places.values()}
     club.at(0, REGISTER, lambda: club.member(17).register(Description(("opera",))))
     club.run(30)
     left = [node for key, node in ghosts.items() if key not in club.member(17).graph.places]
+    if forgotten:
+        club.member(17).graph._left.clear()
     graph = club.member(who).graph
     graph.belief._gone.clear()
     for place in graph.places.values():
@@ -77,9 +82,10 @@ def ghost_of_a_place(club: Club, who: int = 30) -> None:
         place.trim()
 
 
-def test_a_place_that_its_living_holder_has_left_does_not_stay() -> None:
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_a_place_that_its_living_holder_has_left_does_not_stay(forgotten: bool) -> None:
     club = Club(n=40, turn_s=3600.0)
-    ghost_of_a_place(club)
+    ghost_of_a_place(club, forgotten=forgotten)
     assert any("too many" in each for each in club.objections())
 
     club.run(30)
@@ -95,3 +101,81 @@ def test_the_mistake_of_not_asking_after_those_unknown_to_others_is_seen(monkeyp
     club.run(30)
 
     assert any("too many" in each for each in club.objections())
+
+
+def test_who_asks_for_a_place_left_long_ago_does_not_take_its_holder_for_silent() -> None:
+    club = Club(n=40, turn_s=3600.0)
+    ghost_of_a_place(club, forgotten=True)
+    graph, holder = club.member(30).graph, club.member(17).graph
+    place = next(iter(graph.places.values()))
+    ghost = next(node for node in place.known.values() if node.address == 17 and node.key not in holder.places)
+
+    graph._request(place, ghost.key, 17, Ask(ghost.key, graph._claim(place)))
+    club.run(10)
+
+    assert 17 not in graph._lost
+    assert holder.belief.refusals["unknown_place"] > 0
+    assert ghost.key not in place.known
+
+
+def test_nobody_disowns_the_place_of_another() -> None:
+    club = Club(n=40)
+    place = club.member(17).graph.certificates()[0]
+    before = club.listed(17)
+    forged = disown(club.member(7)._signer, (place.key,), club.world.now_us)
+    old = disown(club.member(17)._signer, (place.key,), place.since_us - 1)
+    for address in (each for each in range(club.n) if each not in (7, 17)):
+        for sender, said in ((7, forged), (17, forged), (17, old)):
+            club.at(0, UPKEEP, lambda to=address, by=sender, said=said: club.world.carry(by, to, said))
+
+    club.run(0.03)
+
+    assert club.listed(17) == before > 0
+    refusals = sum((club.member(each).graph.belief.refusals for each in range(club.n)), Counter[str]())
+    assert refusals["forged_claim"] > 0
+    assert refusals["stale_claim"] > 0
+
+
+def named_by(club: Club, who: int, whom: int) -> bool:
+    """Whether places of one peer name another to whoever asks."""
+    graph = club.member(who).graph
+    asker = club.member(20).graph.certificates()[0]
+    told = [node for place in graph.places.values() for node in graph._vouched(place, place.witness(asker, EVERY))]
+    return any(node.address == whom for node in told)
+
+
+def test_who_was_only_named_to_us_is_not_named_to_others_until_it_is_heard() -> None:
+    club = Club(n=40, turn_s=3600.0)
+    neighbour = club.member(5).graph.places[club.member(5).graph.certificates()[0].key].table.contacts()[0].address
+    club.member(5).graph.detector._heard_us.pop(neighbour, None)
+    certificates = club.member(neighbour).graph.certificates()
+    assert named_by(club, 5, neighbour)
+
+    name(club, 5, certificates)
+
+    assert not named_by(club, 5, neighbour)
+    club.run(1)
+    assert named_by(club, 5, neighbour), "it was greeted and has answered"
+
+
+def passed_on(club: Club) -> bool:
+    """17 has died and all have forgotten it; one hears of it again. Does anybody else?"""
+    ghosts = club.member(17).graph.certificates()
+    club.world.crash(17)
+    club.run(40)
+    for address in range(club.n):
+        if address != 17:
+            club.member(address).graph._lost.pop(17, None)
+            club.member(address).graph.detector.forget(17)
+    name(club, 5, ghosts)
+    club.run(30)
+    return any(17 in club.member(each).graph._lost for each in range(club.n) if each not in (5, 17))
+
+
+def test_the_dead_of_whom_one_hears_are_not_passed_on() -> None:
+    assert not passed_on(Club(n=40))
+
+
+def test_the_mistake_of_passing_hearsay_on_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LivingGraph, "_vouched", lambda self, place, named: tuple(named))
+    assert passed_on(Club(n=40))

@@ -40,12 +40,15 @@ LOWERED = {
     "implicast.overlay.chord.living:PASSED_MAX": 16,
     "implicast.overlay.skip_graph.place:PASSERS_MAX": 2,
     "implicast.overlay.skip_graph.graph:LEFT_MAX": 24,
-    "implicast.overlay.skip_graph.belief:GONE_MAX": 24,
+    "implicast.overlay.skip_graph.belief:GONE_MAX": 256,
     "implicast.overlay.skip_graph.losing:LOST_MAX": 24,
     "implicast.overlay.detector:DetectorSettings.known_max": 48,
     "implicast.casting.bft:CHECKED_MAX": 24,
 }
-"""Bounds on what is remembered of single casts, publishers or messages: constants, or defaults of settings."""
+"""Bounds on what is remembered of single casts, publishers or messages: constants, or defaults of settings.
+
+Not below what is needed: farewells (`GONE_MAX`) have to be remembered for longer than somebody may be searching who
+heard of the places before they were left; in a flood some ninety places are left in a minute."""
 
 
 @dataclass

@@ -26,6 +26,7 @@ from implicast.overlay.skip_graph.messages import (
     Ask,
     Compare,
     Compared,
+    Disown,
     Farewell,
     Greet,
     Greeted,
@@ -200,7 +201,7 @@ DESIGNS = (
         newcomer=newcomer,
         kinds=(
             Apply, Granted, Denied, Ask, Neighbours, Announce, Heard, Farewell, Hop, Revocation, Held, Leaving, Accuse,
-            Compare, Compared, Greet, Greeted, *DETECTOR_KINDS,
+            Compare, Compared, Greet, Greeted, *DETECTOR_KINDS, Disown,
         ),
         parameters=(
             Parameter("k", 4, "redundancy: senders per receiver; a peer is lost only if all of them fail", 2, 16),

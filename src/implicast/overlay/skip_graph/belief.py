@@ -7,7 +7,7 @@ the holder's own farewell, or its silence towards this peer, which nobody else i
 from collections import Counter
 from collections.abc import Collection
 
-from implicast.overlay.skip_graph.messages import Claim
+from implicast.overlay.skip_graph.messages import Claim, Disown, disown_body
 from implicast.peer.contract import Host
 from implicast.peer.identity import Certificate, Trust
 
@@ -87,8 +87,21 @@ class Belief:
         """Whether its holder said farewell for all its places, not only for this one."""
         return self._gone_holders.get(certificate.public, -1) >= certificate.since_us
 
-    def departed(self, farewell: Claim) -> None:
-        self._gone[farewell.certificate.serial] = farewell.sent_us
+    def disowns(self, certificate: Certificate, said: Disown) -> bool:
+        """Whether the holder of a certificate said this just now, and after it was given."""
+        flaw = None
+        if not certificate.since_us <= said.sent_us or abs(self._host.now_us - said.sent_us) > CLAIM_WINDOW_US:
+            flaw = "stale_claim"
+        elif not self.trust.signed(certificate, disown_body(said.places, said.sent_us), said.signature):
+            flaw = "forged_claim"
+        if flaw is not None:
+            self.refusals[flaw] += 1
+        return flaw is None
+
+    def departed(self, certificate: Certificate, said_us: int) -> None:
+        """Its holder said so."""
+        self._gone.pop(certificate.serial, None)
+        self._gone[certificate.serial] = said_us
         if len(self._gone) > GONE_MAX:
             del self._gone[next(iter(self._gone))]
 

@@ -94,13 +94,13 @@ class ComparingGraph(GreetingGraph):
         if not self.places:
             self.has_left(sender)
             return
-        found = [self._contrast(sender, span) for span in compare.spans[:SPANS_MAX]]
+        spans = compare.spans[:SPANS_MAX]
+        self._say_left(sender, [span.place for span in spans])
+        found = [self._contrast(sender, span) for span in spans]
         self.host.send(sender, Compared(tuple([each for each in found if each is not None])))
 
     def _contrast(self, sender: Address, span: Span) -> Difference | None:
         place, other = self.places.get(span.place), span.owner
-        if place is None and span.place in self._left:
-            self.host.send(sender, self._farewell(self._left[span.place].owner))
         if place is None or other.address != sender or not 0 <= span.level <= self._shared(place, other):
             return None
         is_known = place.known.get(other.key) is other
@@ -109,13 +109,16 @@ class ComparingGraph(GreetingGraph):
         if (is_known or other.key in place.known) and agrees(place, span):
             self._agreed(place, span.level, other.key)
             return Difference(other.key, place.key, span.level)
-        difference, lacking = contrast(place, span)
+        lacking, unknown = contrast(place, span)
         if other.key not in place.known:
             self._take_in(place, (other,))
-        elif not lacking and not difference.unknown:
+        elif not lacking and not unknown:
             self._agreed(place, span.level, other.key)
         self._ask_for_life(place, lacking)
-        return difference
+        named = self._vouched(place, lacking)
+        if lacking and not named and not unknown:  # without a word it comes again, and by then we shall have heard them
+            return None
+        return Difference(other.key, place.key, span.level, named, tuple(unknown))
 
     def _shared(self, place: Place, other: Certificate) -> int:
         return self.vectors.common(place.certificate.vector, other.vector)
@@ -156,7 +159,8 @@ class ComparingGraph(GreetingGraph):
         unknown = [place.known[key] for key in difference.unknown if key in place.known]
         self._ask_for_life(place, unknown)
         self._take_in(place, difference.lacking[:NEIGHBOURS_MAX])
-        return [Difference(difference.place, place.key, difference.level, tuple(unknown))] if unknown else []
+        named = self._vouched(place, unknown)
+        return [Difference(difference.place, place.key, difference.level, named)] if named else []
 
 
 def is_due(place: Place) -> bool:
@@ -208,15 +212,15 @@ def agrees(place: Place, span: Span) -> bool:
     return bool(common) and common == theirs[theirs.index(begin) : theirs.index(end) + 1]
 
 
-def contrast(place: Place, span: Span) -> tuple[Difference, list[Certificate]]:
-    """What another's list lacks and has too many by ours, where both reach; and those whom it lacks."""
+def contrast(place: Place, span: Span) -> tuple[list[Certificate], list[bytes]]:
+    """Whom another's list lacks, and whom it has too many by ours, where both reach."""
     levels, limit, vector = place.wide.levels, place.vectors.limits[span.level], place.certificate.vector
     level = levels[min(span.level, len(levels) - 1)]
     mine = {node.key: node for node in level.nodes if vector ^ node.vector < limit}
     theirs = {*span.keys, span.owner.key}
     lacking = [node for key, node in mine.items() if key not in theirs and covers(span, key)]
     unknown = [key for key in span.keys if key not in mine and key != span.owner.key and level.spans(key)]
-    return Difference(span.owner.key, place.key, span.level, tuple(lacking), tuple(unknown)), lacking
+    return lacking, unknown
 
 
 def covers(span: Span, key: bytes) -> bool:

@@ -196,7 +196,7 @@ class SkipGraph(Part):
         if other is not None:
             other.enter(place.certificate)
             told = other.witness(place.certificate, EVERY)
-            place.learn(self._believed(place, told))
+            self._learn(place, self._believed(place, told), EVERY)
 
     def _tell_rest(self, place: Place) -> None:
         """The search is over. Who was asked has entered the newcomer; the others of the every-class lists are told."""
@@ -312,25 +312,37 @@ class SkipGraph(Part):
         if asked is None:
             self._answer_for_nobody(sender, ask)
             return
-        told = asked.witness(about, ask.level)
+        told = self._vouched(asked, asked.witness(about, ask.level))
         if not asked.enter(about):
             asked.pass_by(about)
         asked.asked_by(about.address)
         self.host.send(sender, Neighbours(asked.key, about.key, told))
 
+    def _vouched(self, place: Place, named: Collection[Certificate]) -> tuple[Certificate, ...]:
+        """Of those whom a place knows, whom it names to others."""
+        return tuple(named)
+
     def _answer_for_nobody(self, sender: Address, ask: Ask) -> None:
         """Who has left still says whom it knew: a newcomer all of whose introducers leave just now would be alone."""
         about = ask.claim.certificate
         if ask.place and ask.place not in self._left:
-            self.belief.refusals["unknown_place"] += 1
+            self._disown(sender, (ask.place,))
         elif not self._left:
             self.host.send(sender, Neighbours(b"", about.key, ()))
         else:
             table = self._left[ask.place or next(reversed(self._left))]
             told = answer(table, self.vectors, self.k, about, ask.level)
             named = tuple(node for node in told if node.key not in self._left)
-            self.host.send(sender, Neighbours(ask.place, about.key, named))
+            self.host.send(sender, Neighbours(ask.place, about.key, self._still_there(named)))
             self.host.send(sender, self._farewell(table.owner))
+
+    def _disown(self, sender: Address, places: tuple[bytes, ...]) -> None:
+        """Somebody asks for places that are none of ours, nor were lately."""
+        self.belief.refusals["unknown_place"] += 1
+
+    def _still_there(self, named: tuple[Certificate, ...]) -> tuple[Certificate, ...]:
+        """Of those whom a place knew when it was left, who may be named now."""
+        return named
 
     @handles(Announce)
     def on_announce(self, sender: Address, announce: Announce) -> None:
@@ -346,8 +358,11 @@ class SkipGraph(Part):
     def on_farewell(self, sender: Address, farewell: Farewell) -> None:
         if not self.belief.credible(GONE, farewell.claim):
             return
-        leaver = farewell.claim.certificate
-        self.belief.departed(farewell.claim)
+        self._departed(farewell.claim.certificate, farewell.claim.sent_us)
+
+    def _departed(self, leaver: Certificate, said_us: int) -> None:
+        """Its holder says that a place was left: out of all lists."""
+        self.belief.departed(leaver, said_us)
         for place in list(self.places.values()):
             place.queue.pop(leaver.key, None)
             asked = place.waiting.pop(leaver.key, None)

@@ -9,7 +9,7 @@ Asking each of them, from each place, for all its lists took a third of the proc
 """
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from implicast.overlay.skip_graph.graph import PATIENCE_US
 from implicast.overlay.skip_graph.leaving import LeavingGraph
@@ -59,6 +59,10 @@ class GreetingGraph(LeavingGraph):
         """Whether somebody has given a sign of life lately."""
 
     @abstractmethod
+    def _was_heard_since(self, address: Address, time_us: int) -> bool:
+        """Whether somebody has given a sign of life since then."""
+
+    @abstractmethod
     def _may_list(self, node: Certificate) -> bool:
         """Whether somebody named by another may be listed, if it answers."""
 
@@ -73,12 +77,26 @@ class GreetingGraph(LeavingGraph):
 
     def _learn(self, place: Place, named: Sequence[Certificate], level: int = EVERY) -> None:
         """Take in whom another named. Who searches asks them; else they are greeted."""
-        if place.searching:
-            place.learn(named, level)
-            return
+        searching = place.searching
+        news = place.learn(named, level) if searching else [node for node in named if place.enter(node)]
+        for node in news:
+            if node.address != self.address and not self._was_heard(node.address):
+                place.hearsay[node.key] = self.host.now_us
+                if not searching:
+                    self._plan_greeting(place, node, is_new=True)
+
+    def _vouched(self, place: Place, named: Collection[Certificate]) -> tuple[Certificate, ...]:
+        """Nobody is named to others who was only named to us: it has to be heard first. So hearsay goes one step, and
+        the dead are forgotten for good when those have lost them who ever heard them. Else newcomers that come one
+        after another would pass them on to each other for ever.
+        """
+        hearsay = place.hearsay
+        if not hearsay:
+            return tuple(named)
         for node in named:
-            if place.enter(node) and not self._was_heard(node.address):
-                self._plan_greeting(place, node, is_new=True)
+            if node.key in hearsay and self._was_heard_since(node.address, hearsay[node.key]):
+                del hearsay[node.key]
+        return tuple([node for node in named if node.key not in hearsay])
 
     def _take_in(self, place: Place, named: Iterable[Certificate]) -> None:
         """Of those named, who is new and may be listed."""
@@ -154,9 +172,7 @@ class GreetingGraph(LeavingGraph):
                 for place in greeted:
                     place.enter(said.certificate)
                     place.asked_by(said.certificate.address)
-        for key in greet.asked[:GREETED_MAX]:
-            if key in self._left and key not in self.places:
-                self.host.send(sender, self._farewell(self._left[key].owner))
+        self._say_left(sender, greet.asked[:GREETED_MAX])
         self.host.send(sender, Greeted())
         self._tell_late(sender)
 

@@ -13,11 +13,13 @@ from implicast.overlay.skip_graph.messages import (
     Announce,
     Ask,
     Claim,
+    Disown,
     Farewell,
     Heard,
     Insist,
     Leaving,
     claim,
+    disown,
 )
 from implicast.peer.contract import Address, Host, handles
 from implicast.peer.identity import Certificate, Trust
@@ -25,6 +27,8 @@ from implicast.peer.pending import Pending
 from implicast.peer.signatures import Signer
 from implicast.space.vector import Vectors
 
+DISOWNED_MAX = 256
+"""Places in one word that they are none of the sender's."""
 AFTERWARDS = 30
 """Who was silent may have slept or been cut off: so many further farewells, as long as the leaver is still there."""
 
@@ -93,6 +97,32 @@ class LeavingGraph(SkipGraph):
     def _answer_for_nobody(self, sender: Address, ask: Ask) -> None:
         super()._answer_for_nobody(sender, ask)
         self.has_left(sender)
+
+    def _say_left(self, sender: Address, asked: Iterable[bytes]) -> None:
+        """Of places for whose holder somebody takes us it gets the farewells, or hears that they are none of ours."""
+        others = [key for key in asked if key not in self.places]
+        for key in others:
+            if key in self._left:
+                self.host.send(sender, self._farewell(self._left[key].owner))
+        unknown = tuple([key for key in others if key not in self._left])
+        if unknown:
+            self._disown(sender, unknown)
+
+    def _disown(self, sender: Address, places: tuple[bytes, ...]) -> None:
+        """Farewells are kept for so many places only: who lists one that was left long ago would not be rid of it, and
+        take us for silent."""
+        super()._disown(sender, places)
+        self.host.send(sender, disown(self._signer, places, self.host.now_us))
+
+    @handles(Disown)
+    def on_disown(self, sender: Address, said: Disown) -> None:
+        """Counts for places that we list or asked on that address, by the signature of their holder."""
+        asked = frozenset(said.places[:DISOWNED_MAX])
+        met = (node for place in self.places.values() for node in (*place.known.values(), *place.asked.values()))
+        found = {node.serial: node for node in met if node.key in asked and node.address == sender}
+        for node in found.values():
+            if self.belief.disowns(node, said):
+                self._departed(node, said.sent_us)
 
     def _insist(self, address: Address, farewell: Leaving | Farewell, tries: int) -> None:
         self._farewells.ask((address, farewell.claim.certificate.key), (farewell, tries))

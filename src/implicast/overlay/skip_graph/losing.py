@@ -88,6 +88,10 @@ class LosingGraph(ComparingGraph):
         silent_us = self.detector.silent_for_us(address)
         return silent_us is not None and silent_us < LIFE_US
 
+    def _was_heard_since(self, address: Address, time_us: int) -> bool:
+        silent_us = self.detector.silent_for_us(address)
+        return silent_us is not None and silent_us <= self.host.now_us - time_us
+
     def _may_list(self, node: Certificate) -> bool:
         lost = self._lost.get(node.address)
         if lost is not None and self._is_called(lost) and len(lost.nodes) < LOST_PLACES_MAX and self.belief.sound(node):
@@ -138,12 +142,17 @@ class LosingGraph(ComparingGraph):
         super()._drop(place, gone)
         for node in list(place.passers.values()):
             if node.key not in gone and self._is_about(node) and place.enter(node):
+                place.hearsay[node.key] = self.host.now_us  # as long as it does not speak again
                 self.watch(node.address)
 
     def _is_about(self, node: Certificate) -> bool:
         silent_us = self.detector.silent_for_us(node.address)
         lost = node.address in self._lost or node.address in self.detector.gone
         return not lost and silent_us is not None and silent_us < PASSED_US and self.belief.sound(node)
+
+    def _still_there(self, named: tuple[Certificate, ...]) -> tuple[Certificate, ...]:
+        """Lists of a place that was left are kept by nobody, and grow old."""
+        return tuple([node for node in named if node.address == self.address or self._is_about(node)])
 
     def _give_up_on(self, place: Place, address: Address) -> None:
         """Nothing is expected of it any more."""

@@ -71,6 +71,14 @@ class Leaving(Message):
     claim: Claim
 
 
+class Disown(Message):
+    """I hold no such places, says whoever is asked for them, signed with the key of all its places."""
+
+    places: tuple[bytes, ...]
+    sent_us: int
+    signature: bytes
+
+
 class Accuse(Message):
     """These are silent towards me. Look for yourself."""
 
@@ -184,6 +192,14 @@ def claim_body(verb: bytes, certificate: Certificate, sent_us: int) -> bytes:
 def claim(signer: Signer, verb: bytes, certificate: Certificate, now_us: int) -> Claim:
     """A signed claim. The verb is part of what is signed: a question cannot be turned into a farewell."""
     return Claim(certificate, now_us, signer.sign(claim_body(verb, certificate, now_us)))
+
+
+def disown_body(places: tuple[bytes, ...], sent_us: int) -> bytes:
+    return b"disown" + _encode((places, sent_us))
+
+
+def disown(signer: Signer, places: tuple[bytes, ...], now_us: int) -> Disown:
+    return Disown(places, now_us, signer.sign(disown_body(places, now_us)))
 
 
 PRESENT = b"present"

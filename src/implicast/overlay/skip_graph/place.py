@@ -42,9 +42,9 @@ class Place:
 
     __slots__ = (
         "_asked_for", "_doubted", "_found_at", "_late", "_moved", "_stale", "_table", "_void", "_wide", "agreed",
-        "asked", "askers", "before", "certificate", "compared", "compares", "joining", "k", "key", "known", "looking",
-        "looks", "news", "offered", "passers", "queue", "searching", "short", "shown", "silent", "turn", "vectors",
-        "waiting", "witnesses",
+        "asked", "askers", "before", "certificate", "compared", "compares", "hearsay", "joining", "k", "key", "known",
+        "looking", "looks", "news", "offered", "passers", "queue", "searching", "short", "shown", "silent", "turn",
+        "vectors", "waiting", "witnesses",
     )  # fmt: skip
 
     def __init__(self, certificate: Certificate, k: int, vectors: Vectors) -> None:
@@ -56,6 +56,7 @@ class Place:
         self._stale = False  # whether anything was learned since the lists were cut
         self._void = False  # whether those lists mean nothing any more
         self._moved: dict[bytes, Certificate] = {}  # who came or went since
+        self.hearsay: dict[bytes, int] = {}  # whom others named and who was not heard then, and when that was
         self.searching = False
         self.compares = False  # whether lists that lack somebody are mended by comparing them with the neighbours'
         self.asked: dict[bytes, Certificate] = {}
@@ -177,6 +178,8 @@ class Place:
         known = self.known
         if len(known) >= len(listed):  # the owner is listed too: nearly always somebody has to be forgotten
             self.known = {key: node for key, node in known.items() if key in listed}
+        if self.hearsay:
+            self.hearsay = {key: named_us for key, named_us in self.hearsay.items() if key in listed}
 
     def witness(self, about: Certificate, level: int) -> tuple[Certificate, ...]:
         """What this place says of another: its lists, and whoever came since they were cut (saves half of all cuts)."""
@@ -231,6 +234,7 @@ class Place:
         node = self.known.pop(key, None)
         if node is not None:
             self._moved[key] = node
+            self.hearsay.pop(key, None)
 
     def unask(self, whom: Iterable[bytes]) -> None:
         """What they may have been asked counts no more: should they come back, they are to be asked anew."""
@@ -329,8 +333,8 @@ class Place:
         for node, level in first:
             self.queue[node.key] = (node, level)
 
-    def learn(self, nodes: Sequence[Certificate], level: int = EVERY) -> None:
-        """Take one witness's answer in and follow its trail. Nobody is listed for long without being asked itself."""
+    def learn(self, nodes: Sequence[Certificate], level: int = EVERY) -> list[Certificate]:
+        """Take one witness's answer in and follow its trail. Nobody is listed for long unasked. Who is new?"""
         known = self.known  # nine in ten named are known
         news = [node for node in nodes if known.get(node.key) is not node and self.enter(node)]
         if self.searching and self.joining:
@@ -342,6 +346,7 @@ class Place:
         elif news:
             listed = {node.key for node in self.wide.contacts()}
             self._seek([(node, EVERY) for node in news if node.key in listed])
+        return news
 
     def give_up(self, whom: bytes) -> None:
         """Somebody does not answer: not listed on the word of others, as long as this search lasts."""
