@@ -96,7 +96,7 @@ class Asking(Ground):
         self.news: dict[Address, News] = {}
         self._around: tuple[Circle, ...] | None = None
         """What heirs are told of our neighbours (`greeting.py`); None when it has to be made again."""
-        self._circle: list[tuple[Address, News]] = []
+        self._circle: dict[Address, News] = {}
         """Neighbours with what is known of them; empty when that has to be looked up again."""
         self._wary = True
         """Somebody around may be suspect, or somebody's greeting be awaited."""
@@ -112,7 +112,7 @@ class Asking(Ground):
 
     def resurvey(self) -> None:
         super().resurvey()
-        self._circle, self._around = [], None
+        self._circle, self._around = {}, None
 
     def concern(self, peer: Address) -> News:
         """What is known of a peer, from now on if nothing was."""
@@ -210,7 +210,7 @@ class Asking(Ground):
         if not ask.repeated:
             news = self.news.get(sender)
             if news is not None:
-                news.take_trip(max(1, self.host.now_us - ask.sent_us))
+                news.take_trip(self.host.now_us - ask.sent_us or 1)
         return ask
 
     def go_on(self, key: Key, sender: Address) -> None:

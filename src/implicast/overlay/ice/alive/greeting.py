@@ -74,12 +74,13 @@ class Greeting(Asking):
             self.quiet_us = next_us
         plain: Hail | None = None  # the very same to all but heirs: what is known of it is found out once
         hails: list[tuple[Key, Address, Hail]] = []
+        address, heirs, syncing = self.address, self.heirs, self.syncing
         for peer in peers:
-            if peer == self.address:
+            if peer == address:
                 continue
             self.concern(peer).next_us = next_us
-            if peer in self.heirs or peer == self.syncing:
-                hails.append((("hail", peer), peer, self.hail_for(peer)))
+            if peer in heirs or peer == syncing:
+                hails.append((("hail", peer), peer, self._hail(self.around())))
             else:
                 plain = plain or self._hail(())
                 hails.append((("hail", peer), peer, plain))
@@ -220,7 +221,7 @@ class Greeting(Asking):
             unsure, troubled = self._look_around(now_us)
             quiet_us = 0 if unsure else quiet_us
         due: list[Address] = []
-        for peer, news in self._circle:
+        for peer, news in self._circle.items():
             next_us = news.next_us
             if now_us >= next_us:
                 due.append(peer)
@@ -238,17 +239,18 @@ class Greeting(Asking):
 
         Not looked for again while nobody can be: nine ticks of ten, at two thirds of the price.
         """
-        self._circle = self._circle or [(peer, self.concern(peer)) for peer in self._near]
+        self._circle = self._circle or {peer: self.concern(peer) for peer in self._near}
         oldest_us = now_us
         unsure = doubted = False
-        for peer, news in self._circle:
+        for peer, news in self._circle.items():
             if news.unsure:
                 self.ask_more(peer)
                 unsure = True
             if news.suspect_us >= 0:
                 doubted = True
-            if news.heard_us < oldest_us and news.since_us < oldest_us:
-                oldest_us = max(news.heard_us, news.since_us)
+            heard_us, since_us = news.heard_us, news.since_us
+            if heard_us < oldest_us and since_us < oldest_us:
+                oldest_us = heard_us if heard_us > since_us else since_us
         self._wary = unsure or doubted
         self._silent_us = oldest_us + self.life.sus_us
         return unsure, doubted or self._silent_us < now_us

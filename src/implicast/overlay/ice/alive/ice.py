@@ -1,5 +1,7 @@
 """The living surface as a part of a peer: what happens at each tick, and its assembled beginning."""
 
+from operator import attrgetter
+
 from implicast.overlay.ice.alive.estate import Keeper
 from implicast.overlay.ice.alive.inheriting import Estate
 from implicast.overlay.ice.alive.messages import Tick
@@ -13,51 +15,90 @@ FORGET_TICKS = 8
 """What is to be forgotten is looked for every so many ticks."""
 LATE = 3
 """A tick that comes so many periods after the last one says that we slept."""
+_next_us = attrgetter("next_us")
 
 
 class LivingIce(Seizing):
     """One peer's share of a surface that lives."""
 
-    __slots__ = ("_calm_heirs", "_calm_version", "_forgot_us")
+    __slots__ = ("_calm_heirs", "_calm_version", "_forget_us")
 
     def __init__(
         self, address: Address, host: Host, keeper: Keeper, life: Life, dimensions: int, cosine: float,
         merge: bool = True,
     ) -> None:  # fmt: skip
         super().__init__(address, host, keeper, life, dimensions, cosine, merge)
-        self._forgot_us = 0
+        self._forget_us = FORGET_TICKS * life.tick_us
+        """After this time one looks for what is to be forgotten."""
         self._calm_heirs: tuple[Address, ...] = ()
         self._calm_version = -1
         """At the last tick after which there was nothing to see to."""
 
     @handles(Tick)
     def on_tick(self, tick: Tick) -> None:
-        now_us = self.host.now_us
-        if now_us - self.ticked_us > LATE * self.life.tick_us:
+        now_us, tick_us = self.host.now_us, self.life.tick_us
+        if now_us - self.ticked_us > LATE * tick_us:
             self._notice_sleep(now_us - self.ticked_us)
         self.ticked_us = now_us
-        if now_us < self.quiet_us and self._is_calm_still():
-            self._forget_now_and_then(now_us)
-            # Two ticks of three end here, at a quarter of the price.
-            self.host.after(self.life.tick_us * (1 if self.missed else CALM_TICKS), tick)
-            return
+        calm = self._is_calm_still()
+        if not (calm and (now_us < self.quiet_us or self._is_nothing_due(now_us))):
+            calm = self._see_to_all(calm)
+        if now_us > self._forget_us:
+            self._forget_us = now_us + FORGET_TICKS * tick_us
+            self._forget(now_us)
+        if not self.left:
+            self.host.after(tick_us * CALM_TICKS if calm and not self.missed else tick_us, tick)
+
+    def _see_to_all(self, calm: bool) -> bool:
+        """What there is to do at a tick, after one that left us calm or not; are we calm now?"""
         troubled = self.greet_due()
         if troubled:
             self.face_silence()
         self.choose_heirs()
         self.watch(troubled)
+        if calm and not troubled and self._is_calm_still():
+            if self.missed:
+                self.greet_missed()
+            return True
         self._attend()
-        self._forget_now_and_then(now_us)
-        if not self.left:
-            calm = not (troubled or self._busy())
-            self._calm_heirs, self._calm_version = self.heirs, self.version if calm else -1
-            self.host.after(self.life.tick_us * (CALM_TICKS if calm and not self.missed else 1), tick)
+        calm = not (troubled or self._busy())
+        self._calm_heirs, self._calm_version = self.heirs, self.version if calm else -1
+        return calm
 
     def _is_calm_still(self) -> bool:
         """Has nothing come up since a tick that had nothing to see to?"""
         if self.version != self._calm_version or self.heirs is not self._calm_heirs or self.status:
             return False
         return not (self.gift is not None or self.receipt is not None or self.leaving or self.parked)
+
+    def _is_nothing_due(self, now_us: int) -> bool:
+        """Would a calm peer find nobody to greet, to replace or to ask about? It then also knows until when.
+
+        Two ticks of three end with this or before it, at a fifth of the price of a tick that sees to all.
+        """
+        circle, known, life = self._circle, self.news, self.life
+        if self._wary or not circle:
+            return False
+        if now_us >= self._silent_us:
+            self._look_around(now_us)
+        quiet_us = min(map(_next_us, circle.values()))
+        for since_us, due_us in self.missed.values():
+            quiet_us = min(quiet_us, due_us, since_us + life.long_us)
+        for heir in self.heirs:
+            news = circle.get(heir)
+            if news is None or news.leaving:
+                return False
+            if news.echo_us + life.hello_us < quiet_us:
+                quiet_us = news.echo_us + life.hello_us
+        for owner in self.estates:
+            heard_us = known[owner].heard_us if owner in known else -1
+            if heard_us + life.dead_us < quiet_us:
+                quiet_us = heard_us + life.dead_us
+        quiet_us = min(quiet_us, self._silent_us)
+        if quiet_us <= now_us:
+            return False
+        self.quiet_us = quiet_us
+        return True
 
     def _busy(self) -> bool:
         """Is there anything that should not wait?"""
@@ -83,12 +124,7 @@ class LivingIce(Seizing):
         if since_us > LATE * self.life.tick_us + self.life.rto_us // 2:
             self.wake_late(since_us)
 
-    def _forget_now_and_then(self, now_us: int) -> None:
-        if now_us - self._forgot_us > FORGET_TICKS * self.life.tick_us:
-            self._forgot_us = now_us
-            self._forget()
-
-    def _forget(self) -> None:
+    def _forget(self, now_us: int) -> None:
         self.expire_receipt()
         self.forget_gifts()
         self.forget_suspects()
@@ -97,7 +133,6 @@ class LivingIce(Seizing):
         if len(self.news) > self.life.news_max or len(self.seen) > self.life.news_max:
             self._forget_strangers()
         if self.declined:
-            now_us = self.host.now_us
             self.declined = {each: until_us for each, until_us in self.declined.items() if until_us > now_us}
 
     def _forget_strangers(self) -> None:

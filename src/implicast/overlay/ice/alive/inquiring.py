@@ -67,15 +67,15 @@ class Inquiring(Leaving):
 
         Without trouble no neighbour has (`greet_due`), and only owners whose estates we hold from afar may have been.
         """
-        dead_us = self.life.dead_us
-        since_us = self.host.now_us - dead_us
+        now_us, dead_us = self.host.now_us, self.life.dead_us
         known = self.news
         for owner in (*self._near, *self.estates) if troubled else tuple(self.estates):
             news = known.get(owner) or self.concern(owner)
-            last_us = max(news.heard_us, news.since_us)
-            if last_us + dead_us < self.quiet_us:
-                self.quiet_us = last_us + dead_us
-            if last_us < since_us and self._may_ask(owner):
+            heard_us, since_us = news.heard_us, news.since_us
+            until_us = (heard_us if heard_us > since_us else since_us) + dead_us
+            if until_us < self.quiet_us:
+                self.quiet_us = until_us
+            if until_us < now_us and self._may_ask(owner):
                 rank, wait_us = self._rank_of(owner)
                 if self.silence_us(owner) > wait_us and (self.pieces or owner in self.estates):
                     self.inquire(owner, rank, seizes=True)
