@@ -11,7 +11,7 @@ some list is next to one that does not. So every fault of lists is a disagreemen
 Where two places of one peer are neighbours they compare by a look, for others show their lists to the nearer only.
 """
 
-from operator import is_
+from collections.abc import Mapping
 
 from implicast.overlay.skip_graph.graph import NEIGHBOURS_MAX
 from implicast.overlay.skip_graph.greeting import GreetingGraph
@@ -30,15 +30,20 @@ EAGER = 4
 SIDES = (True, False)
 """Left, right."""
 
+Tables = Mapping[bytes, Table[Certificate]]
+"""By the key of the place whose lists they are."""
+
 
 class ComparingGraph(GreetingGraph):
     """The places of one peer that compare their lists with those of their neighbours."""
 
-    __slots__ = ("_own_tables",)
+    __slots__ = ("_own_neighbours", "_own_tables")
 
     def __init__(self, address: Address, host: Host, k: int, vectors: Vectors, trust: Trust, signer: Signer) -> None:
         super().__init__(address, host, k, vectors, trust, signer)
-        self._own_tables: list[Table[Certificate]] = []  # those of our places when they were last compared
+        # Of our places, when they were last compared with each other: their lists, and who stood beside whom by them.
+        self._own_tables: Tables = {}
+        self._own_neighbours: dict[bytes, tuple[Table[Certificate] | None, tuple[tuple[int, bytes], ...]]] = {}
 
     @handles(Agree)
     def on_agree(self, alarm: Agree) -> None:
@@ -73,21 +78,38 @@ class ComparingGraph(GreetingGraph):
 
     def _compare_own(self) -> None:
         """Places of our own that stand side by side compare too, by a look: others show theirs to the nearest of ours
-        only. Nothing has to be looked at while none of our lists changes."""
-        tables = [place.wide for place in self.places.values()]
-        if len(tables) == len(self._own_tables) and all(map(is_, tables, self._own_tables)):
+        only. Lists of a level that are what they were have nothing new for each other: four in five."""
+        before = self._own_tables
+        tables = {key: place.wide for key, place in self.places.items() if not place.searching}
+        changed = {key for key, table in tables.items() if before.get(key) is not table}
+        if not changed:
             return
         self._own_tables = tables
-        for place in self.places.values():
-            for number, level in enumerate(place.wide.levels if not place.searching else ()):
-                for node in beside(level):
-                    if node.address == self.address:
-                        self._take_from_own(place, number, node.key)
+        self._own_neighbours = {key: each for key, each in self._own_neighbours.items() if key in tables}
+        for key, table in tables.items():
+            for number, other in self._own_beside(table):
+                if (key in changed or other in changed) and self._differ_from(before, tables, number, key, other):
+                    self._take_in(self.places[key], tables[other].levels[number].nodes)
 
-    def _take_from_own(self, place: Place, number: int, key: bytes) -> None:
-        other = self.places.get(key)
-        if other is not None and not other.searching and number < len(other.wide.levels):
-            self._take_in(place, other.wide.levels[number].nodes)
+    def _own_beside(self, table: Table[Certificate]) -> tuple[tuple[int, bytes], ...]:
+        """Which of our own places stand beside one, at which levels."""
+        key = table.owner.key
+        known, found = self._own_neighbours.get(key, (None, ()))
+        if known is not table:
+            met = [(number, node) for number, level in enumerate(table.levels) for node in beside(level)]
+            found = tuple([(number, node.key) for number, node in met if node.address == self.address])
+            self._own_neighbours[key] = (table, found)
+        return found
+
+    def _differ_from(self, before: Tables, tables: Tables, number: int, key: bytes, other: bytes) -> bool:
+        """Whether either of two lists of a level is not what it was, if the second is there at all."""
+        if other not in tables or number >= len(tables[other].levels):
+            return False
+        for each in (key, other):
+            old = before[each].levels if each in before else ()
+            if number >= len(old) or old[number] is not tables[each].levels[number]:
+                return True
+        return False
 
     @handles(Compare)
     def on_compare(self, sender: Address, compare: Compare) -> None:
