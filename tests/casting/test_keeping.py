@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from implicast.casting.designs import Plan, design
 from implicast.casting.keeping import lacking
 from implicast.casting.keeping.asking import Question
-from implicast.casting.keeping.comparing import in_rows
+from implicast.casting.keeping.comparing import Comparing, in_rows
 from implicast.casting.keeping.laying import Layings
 from implicast.casting.keeping.messages import Lack, Returned, Row
 from implicast.casting.keeping.pieces import Piece, _without
@@ -125,9 +125,9 @@ def test_only_missing_values_are_asked_for_again() -> None:
 class Town:
     """A living ring of sixteen in which anybody may die."""
 
-    def __init__(self, name: str = "opchord-pubsub", peers: int = 16) -> None:
+    def __init__(self, name: str = "opchord-pubsub", peers: int = 16, sync_s: float = 12.0) -> None:
         chosen = design(name)
-        given = {"alive": True, "schema": "price: 0..999"} if "pubsub" in name else {"alive": True}
+        given = {"alive": True, "sync_s": sync_s} | ({"schema": "price: 0..999"} if "pubsub" in name else {})
         network = build("flat", hosts=peers + 1, infrastructure=0, seed=1)
         self.world = World(network, 1)
         plan = Plan(peers, 0, chosen.settle(given), 1, self.world.host, network.latency_us)
@@ -154,6 +154,13 @@ class Town:
         """Those to the right of a key, nearest first."""
         ring = sorted((member.links.me.key, member.address) for member in self.members)
         return [who for at, who in ring if at >= key] + [who for at, who in ring if at < key]
+
+    def pass_over(self, who: int) -> None:
+        """Its right neighbour takes it for dead by mistake."""
+        passed = self.members[who].links
+        left, right = (self.members[each.address].links for each in (passed.left, passed.right))
+        right.detector.suspect(passed.me)
+        right.settle(left.me, passed.me, left.rnum)
 
     def wrong(self) -> list[str]:
         return self.objections([peer for _, peer in sorted(self.world.peers.items())])
@@ -283,6 +290,50 @@ def test_whoever_hears_that_its_keeper_died_lays_its_entry_again(monkeypatch: py
 
     monkeypatch.setattr(Layings, "mourn", lambda self, keeper: None)
     assert "does not keep what" in entries_when_copies_vanish_with_their_keeper()[0]
+
+
+def wrong_after_a_keeper_of_copies_was_passed_over() -> list[str]:
+    """Something is laid while the second right neighbour of its keeper is passed over by mistake."""
+    town = Town("dht", sync_s=600)
+    keepers = town.keepers(hashed("rust"))
+    left, passed, right = (town.members[who].links for who in keepers[1:4])
+    town.at(2, partial(town.pass_over, keepers[2]))
+    town.at(2.5, partial(town.members[keepers[-2]].register, Description(("rust",))))
+    town.run(3)
+    assert left.right == right.me, "nobody comes to the one passed over"
+    town.run(20)
+    assert left.right == passed.me, "it has come back by itself"
+    return town.wrong()
+
+
+def test_who_was_passed_over_and_has_come_back_asks_for_what_was_laid_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert wrong_after_a_keeper_of_copies_was_passed_over() == []
+
+    monkeypatch.setattr(Comparing, "_has_doubts", lambda self: False)
+    assert "does not keep what" in wrong_after_a_keeper_of_copies_was_passed_over()[0]
+
+
+def wrong_after_entries_were_lost_while_their_owner_was_passed_over() -> list[str]:
+    """It was not there when all were told."""
+    town = Town("dht")
+    keepers = town.keepers(hashed("rust"))
+    town.at(1, partial(town.members[keepers[-2]].register, Description(("rust",))))
+    for who in keepers[:3]:
+        town.at(5, town.members[who].keeper.rows.clear)
+    town.at(5, partial(town.pass_over, keepers[-2]))
+    town.run(40)
+    return town.wrong()
+
+
+def test_who_was_passed_over_and_has_come_back_asks_whether_its_own_entries_are_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert wrong_after_entries_were_lost_while_their_owner_was_passed_over() == []
+
+    monkeypatch.setattr(Layings, "renew_all", lambda self: None)
+    assert "does not keep what" in wrong_after_entries_were_lost_while_their_owner_was_passed_over()[0]
 
 
 def test_a_frozen_keeper_that_wakes_does_no_harm() -> None:

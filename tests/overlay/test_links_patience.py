@@ -1,4 +1,5 @@
-"""A node that lives is not passed over for a few lost questions, and one that died is found no later for that."""
+"""A node that lives is not passed over for a few lost questions, and one that died is found no later for that. Who was
+passed over all the same comes back as soon as somebody near speaks to it."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,13 +9,16 @@ import pytest
 from implicast.casting.designs import designs
 from implicast.overlay.detector import Detector, DetectorSettings
 from implicast.overlay.links import Above, Links, LinkSettings, Ref, assemble_ring, ring_objections
+from implicast.overlay.links.messages import Check, Found
 from implicast.peer.contract import Address, Host, Peer
+from implicast.peer.ledger import Ledger
 from implicast.world.faults import Faults, FaultStream
 from implicast.world.journal import UPKEEP
 from implicast.world.world import World
 
 S = 1_000_000
-LIVING = LinkSettings.living(check_us=7 * S)
+LIVING = LinkSettings.living(check_us=7 * S, merge_us=0)
+"""Nobody looks from outside: what comes back from there is a word as well, and may save the silent one."""
 BEFORE = replace(LIVING, tries=5, rto_cap_us=2 * S)
 """The spec's questions: fewer, in the same time."""
 SILENT, OBSERVER = 20, 30
@@ -130,3 +134,43 @@ def test_in_the_same_time_seven_questions_suspect_the_living_far_more_rarely_tha
 
     assert five >= 5, "the trial is hard enough to tell"
     assert seven <= five / 5, (five, seven)
+
+
+class Far:
+    """A node all of whose left neighbours are suspected, on a walk that began far away."""
+
+    def __init__(self, settings: LinkSettings = LIVING) -> None:
+        self.ledger = Ledger()
+        nodes = [Links(each, self.ledger, each, settings) for each in range(10, 90, 10)]
+        assemble_ring(nodes)
+        self.refs = {node.address: node.me for node in nodes}
+        self.node = nodes[6]
+        for ref in self.node.lefts:
+            self.node._suspect(ref)
+        self.node.look([self.refs[10]])
+        self.ledger.take()
+
+    def hears(self, sender: int, left: int, right: int) -> list[Address]:
+        """Whom it asks when it is told who stands before its place."""
+        self.node.on_found(sender, Found(self.node.me, self.refs[left], self.refs[right], (0, 0)))
+        return [to for to, message in self.ledger.sent() if isinstance(message, Check)]
+
+
+def test_a_walk_from_afar_ends_when_a_neighbour_speaks_that_passes_the_walker_over() -> None:
+    far = Far()
+
+    assert far.hears(60, left=60, right=80) == [60]
+    assert not far.node._is_lost(far.refs[60]), "any word ends a suspicion"
+
+
+def test_a_walk_goes_on_when_others_speak_of_a_neighbour_or_it_is_no_nearer() -> None:
+    assert Far().hears(50, left=60, right=80) == [], "whether it lives only it can say"
+    far = Far()
+    far.node.look([far.refs[50]])
+    far.ledger.take()
+
+    assert far.hears(30, left=30, right=80) == []
+
+
+def test_a_neighbour_that_points_here_interrupts_nothing() -> None:
+    assert Far().hears(60, left=60, right=70) == []

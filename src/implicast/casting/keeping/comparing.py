@@ -53,6 +53,7 @@ class Comparing(Part, Tenant):
     """The entries of one node, and its share in keeping copies equal."""
 
     __slots__ = (
+        "_asks",
         "_going",
         "_lacked",
         "_lefts",
@@ -61,9 +62,11 @@ class Comparing(Part, Tenant):
         "_news",
         "_own",
         "_parts",
+        "_repairs",
         "_soon",
         "_tries",
         "_vouched_us",
+        "came_back",
         "chord",
         "died",
         "floor_key",
@@ -92,6 +95,7 @@ class Comparing(Part, Tenant):
         self.laid: Callable[[LaidAt], None] = lambda laid: None
         self.lacks: Callable[[int, int], None] = lambda low, high: None
         self.died: Callable[[Address], None] = lambda who: None
+        self.came_back: Callable[[], None] = lambda: None
         self.takes: Callable[[Row], bool] = lambda row: True
         self.lives: Callable[[Address], None] = lambda who: None
         self._lefts: tuple[Ref, ...] = ()
@@ -104,7 +108,7 @@ class Comparing(Part, Tenant):
         self._parts: set[int] = set()
         self._vouched_us: dict[tuple[int, int], int] = {}
         self._looked_through = self._lacked = (0, 0)
-        self._look_us = self._tries = self._news = 0
+        self._look_us = self._tries = self._news = self._repairs = self._asks = 0
         self._going = self._soon = False
         self.sight: object = None
         """What those who look from outside have left here, to be quicker the next time."""
@@ -167,9 +171,23 @@ class Comparing(Part, Tenant):
 
     def _ask_for_summaries(self) -> None:
         """Whoever has come near enough to keep copies here may not know."""
-        if self.is_ready and self._is_further(self._copies_low(), self.floor_key):
+        if self.is_ready and (self._has_doubts() or self._is_further(self._copies_low(), self.floor_key)):
             for ref in self.chord.ring.lefts[: self.settings.copies]:
                 self.host.send(ref.address, Compare())
+
+    def _has_doubts(self) -> bool:
+        """Whether this node has come back lately, and has not asked a few times what it lacks."""
+        self._asks = max(0, self._asks - 1)
+        return self._asks > 0
+
+    def _notice_return(self) -> None:
+        """The link from the left was repaired: nothing may have come over it for a while. Who was passed over lacks
+        copies of what was laid meanwhile, though its neighbours are the same, and those beyond the nearest do not know
+        that it is back. And it did not hear what was told to all: whether its own entries are lost."""
+        repairs = self.chord.ring.lnum[0]
+        if repairs != self._repairs:
+            self._repairs, self._asks = repairs, SOON_TIMES + 1
+            self.came_back()
 
     @handles(Compare)
     def on_compare(self, sender: Address, compare: Compare) -> None:

@@ -145,6 +145,7 @@ class Keeper(Comparing):
         """Neighbours have changed: what is answered for, and of whom copies are kept."""
         if not self.is_ready:
             return
+        self._notice_return()
         self._notice_deaths()
         if self._is_further(self.floor_key, beyond := self._copies_low()):
             self.floor_key = beyond  # copies from further away do not come here any more

@@ -166,6 +166,11 @@ class Layings(Part):
     @handles(RenewRound)
     def on_renew_round(self, alarm: RenewRound) -> None:
         self.host.after(int(self.renew_us * (0.5 + self.host.rng.random())), RenewRound())
+        self.renew_all()
+
+    def renew_all(self) -> None:
+        """Ask whoever confirmed what whether it is there: now and then, and after a time in which one may have missed
+        what was told to all."""
         for holder, held in self._by_holder().items():
             if holder == self.address:
                 self._renew_here(held)

@@ -94,6 +94,7 @@ class LivingMember(
         self.keeper.joined = lambda: host.deliver(Joined())
         self.keeper.left_ring = lambda: host.deliver(Left())
         self.keeper.lacks, self.keeper.died = self.lacking.announce, self.lacking.announce_death
+        self.keeper.came_back = self.layings.renew_all
         self.inbox = Inbox(self)
 
     def _mourn(self, who: Address) -> None:

@@ -134,8 +134,12 @@ class Links(Merging):
             return
         if self.state == OUT and self.introducers and self.pend is None:
             self._insert(found.left, found.right, found.num)
-        elif self.state == IN and found.left not in (self.left, self.me):
-            self.look_from(found.left)
+        elif self.state == IN and found.left != self.me:
+            speaks = sender == found.left.address
+            if speaks:
+                self.heard(found.left)
+            if found.left != self.left or (self.detector is not None and found.right != self.me):
+                self.look_from(found.left, speaks)
 
     def _insert(self, left: Ref, right: Ref, num: Number) -> None:
         if not lies_between(left, self.me, right):

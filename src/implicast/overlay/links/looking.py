@@ -41,13 +41,19 @@ class Looking(Holder):
                 rest = self._nearest_acquaintances()
             self.look([*rest, self.me])
 
-    def look_from(self, ref: Ref) -> None:
-        """Look to the left from somebody else, now or as soon as nothing else is under way."""
-        if self.pend is None and self.walk is None:
+    def look_from(self, ref: Ref, speaks: bool = False) -> None:
+        """Look to the left from somebody else, now or as soon as nothing else is under way. Who speaks itself, and is
+        nearer than where a walk has come to, saves the rest of it: a walk from afar, begun when all near were silent,
+        may be held up by each of the dead on its way."""
+        walk = self.walk
+        if self.pend is None and (walk is None or (speaks and self._is_nearer(ref, walk.at))):
             self.look([ref])
         elif self.detector is not None:
             self.hint = ref
             self._later(self.settings.again_us, CheckNow(self.me.life))
+
+    def _is_nearer(self, ref: Ref, at: Ref) -> bool:
+        return self.detector is not None and ref != at and lies_between(at, ref, self.me)
 
     def _nearest_acquaintances(self) -> list[Ref]:
         """Who knows nobody on its left any more begins as near as it can: a walk over itself goes round the ring."""
