@@ -104,15 +104,10 @@ class Upheaval:
 
     def able(self) -> list[int]:
         """Members that have joined, are awake and do not leave."""
-        leaving, joined, newcomers = self.application.leaving, self.application.joined, self.came_us
-        peers = self.world.peers
-        return [
-            address
-            for address in sorted(peers)
-            if address not in leaving
-            and (address not in newcomers or address in joined)
-            and isinstance(peers[address], Member)
-        ]
+        application, peers = self.application, self.world.peers
+        joining = self.came_us.keys() - application.joined.keys()
+        staying = peers.keys() - application.leaving.keys() - joining
+        return [address for address in sorted(staying) if isinstance(peers[address], Member)]
 
     def complaints(self) -> list[str]:
         """Newcomers that never joined, leavers that never left, registrations never complete; for those that live."""

@@ -73,6 +73,8 @@ class Fanning(Gathering):
             return
         header = self.headers.get(store.tag)
         goal = header.goal if header is not None else 0
+        if not goal and len(entries) == 1 and self._renew(store, entries[0]):
+            return
         if not goal and self._are_renewals(store, entries):
             super().take_store(store, entries)  # heirs have it and there are no replicas: nothing is waited for
             return

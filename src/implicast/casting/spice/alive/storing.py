@@ -17,7 +17,7 @@ from implicast.casting.spice.alive.settings import COLLECT_US, LivingSettings
 from implicast.casting.spice.homes import home
 from implicast.overlay.ice.alive.estate import Item, Way
 from implicast.peer.contract import Address, Host, handles
-from implicast.space.tract import Tract, contains, union
+from implicast.space.tract import EMPTY, Tract, contains, union
 
 PASSING_MAX = 4_096
 """Stores that went up from here and are to be confirmed down; the oldest is dropped, and its consumer asks again."""
@@ -126,15 +126,16 @@ class Storing(Keeper):
 
     def climb(self, tag: str, root: int, notch: int, spot: int) -> tuple[int, bool]:
         """Where an entry belongs, from a notch on: kept here at that notch, or passed to it because it is not ours."""
-        dimensions = self.settings.dimensions
+        dimensions, registries = self.settings.dimensions, self.registries
+        ground = self.surface.ground if not self.surface.is_doubtful else EMPTY
         while True:
             at = home(root, notch, spot, dimensions)
-            if not self.surface.answers(at):
+            if not contains(ground, at):
                 return notch, False
-            registry = self.registries.get((tag, root, notch))
+            registry = registries.get((tag, root, notch))
             if registry is None or not registry.closed:
                 return notch, True
-            if not contains(registry.closed, at) or contains(registry.gathering, at):
+            if not contains(registry.closed, at) or (registry.gathering and contains(registry.gathering, at)):
                 return notch, True
             notch = self.settings.above(notch)
 

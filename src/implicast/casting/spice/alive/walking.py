@@ -134,7 +134,7 @@ class Walking(Offering):
 
     def visit(self, work: Work, walk: Walk, registry: Registry, part: Tract) -> None:
         """What the walk is for: every kind adds its own."""
-        work.size += sum(each.entry.description is not None for each in registry.within(part))
+        work.size += sum([each.entry.description is not None for each in registry.within(part)])
 
     def show(self, work: Work, registry: Registry, held: Held) -> None:
         """A record has come down past a walk: every kind of walk takes it in by itself (`gathering.py`)."""

@@ -121,18 +121,19 @@ class Greeting(Asking):
         news, now_us = self.concern(sender), self.host.now_us
         self.heard(sender)
         news.next_us = now_us + self.life.turn_us
-        own_us = now_us if sender in self.heirs else 0
-        if hail.mark >= news.mark:
+        own_us, mark = now_us if sender in self.heirs else 0, hail.mark
+        if mark >= news.mark:
             news.unsure = False
             if hail.leaving is not news.leaving:
                 self.quiet_us = 0  # it may be an heir, and is to be replaced
             if hail.heirs != news.heirs:
                 self._around = None
-            news.mark, news.heirs, news.leaving = hail.mark, hail.heirs, hail.leaving
+            news.mark, news.heirs, news.leaving = mark, hail.heirs, hail.leaving
             self.estate_hailed(sender, hail)
-            if news.applied != (hail.mark, len(hail.gifts), self.version):
+            gifts = len(hail.gifts)
+            if news.applied != (mark, gifts, self.version):
                 self._learn_from(sender, hail)
-                news.applied = (hail.mark, len(hail.gifts), self.version)
+                news.applied = (mark, gifts, self.version)
         self.host.send(sender, Echo(hail.stamp_us, self.mark, own_us, self.holds_estate(sender)))
 
     def _forget_denied(self, sender: Address, listed: tuple[Title, ...]) -> None:

@@ -37,7 +37,7 @@ class Ground(Part):
 
     __slots__ = (
         "_gap", "_lows", "_near", "_others", "_table", "atlas", "cosine", "dimensions", "gifts", "ground", "keeper",
-        "leaving", "life", "mark", "merge", "number", "pieces", "status", "unsettled", "version",
+        "leaving", "life", "mark", "merge", "number", "pieces", "status", "tract", "unsettled", "version",
     )  # fmt: skip
 
     def __init__(
@@ -51,6 +51,8 @@ class Ground(Part):
         self.pieces: list[Title] = []
         self.status: dict[int, Status] = {}
         """By the first code of a piece; firm pieces have none."""
+        self.tract: Tract = EMPTY
+        """All pieces."""
         self.ground: Tract = EMPTY
         """All firm pieces."""
         self.unsettled: Tract = EMPTY
@@ -69,11 +71,6 @@ class Ground(Part):
         self._gap: tuple[int, int] | None = None
 
     # --- what is ours, and what is around it
-
-    @property
-    def tract(self) -> Tract:
-        pieces = self.pieces
-        return (pieces[0].low, pieces[0].high) if len(pieces) == 1 else tract_of(pieces)
 
     @property
     def alone(self) -> bool:
@@ -96,7 +93,10 @@ class Ground(Part):
     def title_at(self, code: int) -> Title | None:
         """The best title known for a code that is not ours."""
         index = bisect_right(self._lows, code) - 1
-        return self._others[index] if index >= 0 and code < self._others[index].high else None
+        if index < 0:
+            return None
+        title = self._others[index]
+        return title if code < title.high else None
 
     def lone_sibling(self, piece: Title) -> Title | None:
         """The other half of what a piece is one half of, if it is one piece of another peer."""
@@ -163,7 +163,8 @@ class Ground(Part):
         self._inherit_status(before)
         unsettled = [each for each in self.pieces if each.low in self.status]
         self.unsettled = tract_of(unsettled)
-        self.ground = subtract(tract_of(self.pieces), self.unsettled)
+        self.tract = tract_of(self.pieces)
+        self.ground = subtract(self.tract, self.unsettled)
         self._others = sorted(
             (each for each in self.atlas.titles.values() if each.owner != self.address), key=lambda title: title.low
         )

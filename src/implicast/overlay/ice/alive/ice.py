@@ -76,29 +76,34 @@ class LivingIce(Seizing):
 
         Two ticks of three end with this or before it, at a fifth of the price of a tick that sees to all.
         """
-        circle, known, life = self._circle, self.news, self.life
-        if self._wary or not circle:
+        if self._wary or not self._circle:
             return False
         if now_us >= self._silent_us:
             self._look_around(now_us)
-        quiet_us = min(map(_next_us, circle.values()))
-        for since_us, due_us in self.missed.values():
-            quiet_us = min(quiet_us, due_us, since_us + life.long_us)
+        quiet_us = min(map(_next_us, self._circle.values()))
+        if quiet_us > now_us:
+            quiet_us = self._quiet_until_us(min(quiet_us, self._silent_us))
+        if quiet_us <= now_us:
+            return False
+        self.quiet_us = quiet_us
+        return True
+
+    def _quiet_until_us(self, quiet_us: int) -> int:
+        """Before this time and while no heir, owner or missed peer is due; 0 if an heir is to be replaced."""
+        circle, known, life = self._circle, self.news, self.life
         for heir in self.heirs:
             news = circle.get(heir)
             if news is None or news.leaving:
-                return False
+                return 0
             if news.echo_us + life.hello_us < quiet_us:
                 quiet_us = news.echo_us + life.hello_us
         for owner in self.estates:
             heard_us = known[owner].heard_us if owner in known else -1
             if heard_us + life.dead_us < quiet_us:
                 quiet_us = heard_us + life.dead_us
-        quiet_us = min(quiet_us, self._silent_us)
-        if quiet_us <= now_us:
-            return False
-        self.quiet_us = quiet_us
-        return True
+        for since_us, due_us in self.missed.values():
+            quiet_us = min(quiet_us, due_us, since_us + life.long_us)
+        return quiet_us
 
     def _busy(self) -> bool:
         """Is there anything that should not wait?"""

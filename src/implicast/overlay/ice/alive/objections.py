@@ -63,28 +63,28 @@ def _own_objections(surface: LivingIce) -> list[str]:
 
 
 def _heir_objections(surfaces: Sequence[LivingIce]) -> list[str]:
-    by_address = {each.address: each for each in surfaces}
+    estates = {each.address: each.estates for each in surfaces}
     found = []
     for each in surfaces:
-        heirs = each.heirs
+        heirs, address = each.heirs, each.address
         if len(heirs) < each.life.heirs and each.pieces:
             wanted = min(each.life.heirs, len(each.neighbours()))
             if len(heirs) < wanted:
-                found.append(f"{each.address} has {len(heirs)} heirs of {wanted}")
+                found.append(f"{address} has {len(heirs)} heirs of {wanted}")
         kept = each.keeper.pack(each.tract) if heirs else ()
         for heir in heirs:
-            holder = by_address.get(heir)
-            estate = holder.estates.get(each.address) if holder is not None else None
+            estate = estates[heir].get(address) if heir in estates else None
             if estate is None or estate.awaited:
-                found.append(f"{heir} has no copy of what {each.address} keeps")
+                found.append(f"{heir} has no copy of what {address} keeps")
             elif not _has_all(estate, kept):
-                found.append(f"{heir} lacks some of what {each.address} keeps")
+                found.append(f"{heir} lacks some of what {address} keeps")
     return found
 
 
 def _has_all(estate: Estate, kept: tuple[Item, ...]) -> bool:
     """Does a copy have all that is kept? Not looked at again while neither changes: a third of the cost."""
-    if estate.seen[0] is not kept or estate.seen[1] != estate.changes:
+    seen, changes = estate.seen
+    if seen is not kept or changes != estate.changes:
         if not estate.items.keys() >= set(map(_key, kept)):
             return False
         estate.seen = (kept, estate.changes)
