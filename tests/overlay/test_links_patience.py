@@ -22,6 +22,7 @@ LIVING = LinkSettings.living(check_us=7 * S, merge_us=0)
 BEFORE = replace(LIVING, tries=5, rto_cap_us=2 * S)
 """The spec's questions: fewer, in the same time."""
 SILENT, OBSERVER = 20, 30
+RINGS = ("dht", "dht-naive", "chord-pubsub", "opchord-pubsub", "condcast")
 
 
 class Watched(Above):
@@ -122,11 +123,22 @@ def test_seven_questions_take_no_longer_than_the_five_of_the_spec() -> None:
     assert detector.settings.patience_us() == DetectorSettings().patience_us() == 5_750_000
 
 
-@pytest.mark.parametrize("name", ["dht", "dht-naive", "chord-pubsub", "opchord-pubsub", "condcast"])
+@pytest.mark.parametrize("name", RINGS)
 def test_every_design_on_a_ring_asks_as_often_as_that(name: str) -> None:
     asked = {parameter.name: parameter.default for parameter in designs()[name].parameters}["tries"]
 
     assert asked == LIVING.tries
+
+
+@pytest.mark.parametrize("name", RINGS)
+def test_who_is_quick_asks_often_too(name: str) -> None:
+    quick = designs()[name].quick
+    check_us = int(quick["check_ms"] * 1000 if "check_ms" in quick else quick["check_s"] * S)
+    settings = LinkSettings.living(check_us, quick["tries"])
+    waits_us = [min(settings.rto_us << tried, settings.rto_cap_us) for tried in range(settings.tries)]
+
+    assert sum(waits_us) <= 2.75 * S, "the quick are quick"
+    assert (1 - 0.95**2) ** settings.tries < 1e-5, "one message in twenty lost"
 
 
 def test_in_the_same_time_seven_questions_suspect_the_living_far_more_rarely_than_five() -> None:

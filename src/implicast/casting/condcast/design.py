@@ -162,7 +162,7 @@ DESIGNS = (
         objections=objections,
         survives=frozenset({"joins", "leaves", "crashes", "loss", "partitions", "freezes"}),
         alive={"alive": True},
-        quick={"check_s": 1.0, "tries": 3, "round_s": 8.0, "slack_s": 3.0, "merge_s": 15.0},
+        quick={"check_s": 1.0, "tries": 5, "round_s": 8.0, "slack_s": 3.0, "merge_s": 15.0},
         patience=(
             {"check_s": 20.0, "round_s": 60.0, "merge_s": 90.0},
             {"check_s": 4.0, "tries": 5, "round_s": 16.0, "slack_s": 6.0, "merge_s": 30.0},

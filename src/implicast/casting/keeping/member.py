@@ -54,7 +54,7 @@ RING_ALIVE = (
 )  # fmt: skip
 
 RING_SURVIVES = frozenset({"joins", "leaves", "crashes", "loss", "partitions", "freezes"})
-RING_QUICK = {"check_ms": 1000, "tries": 4, "sync_s": 5.0}
+RING_QUICK = {"check_ms": 1000, "tries": 6, "sync_s": 5.0}
 """Repair within ten seconds."""
 RING_PATIENCE = ({"check_ms": 12_000, "sync_s": 20.0}, {"check_ms": 3000, "tries": 5, "sync_s": 5.0})
 """Further points between patience and upkeep."""
