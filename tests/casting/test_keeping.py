@@ -273,20 +273,23 @@ def test_a_newer_word_kept_by_a_leaver_that_does_not_answer_for_it_does_not_go_a
     assert word in list(town.members[keepers[0]].keeper.held())
 
 
-def entries_when_copies_vanish_with_their_keeper() -> list[str]:
-    """Copies are lost and nobody knows it; then their keeper dies."""
+def entries_when_copies_vanish_with_their_keeper(known: bool = True) -> list[str]:
+    """Copies are lost and nobody knows it; then their keeper dies, whether its neighbour has long known it or not."""
     town = Town("dht")
     keepers = town.keepers(hashed("rust"))
     town.at(1, partial(town.members[keepers[-2]].register, Description(("rust",))))
     for who in keepers[1:3]:
         town.at(5, town.members[who].keeper.rows.clear)
     town.crash(5, keepers[0])
+    if not known:
+        town.at(5, partial(setattr, town.members[keepers[1]].keeper, "_lefts", ()))
     town.run(50)
     return town.wrong()
 
 
-def test_whoever_hears_that_its_keeper_died_lays_its_entry_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert entries_when_copies_vanish_with_their_keeper() == []
+@pytest.mark.parametrize("known", [True, False])
+def test_whoever_hears_that_its_keeper_died_lays_its_entry_again(known, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert entries_when_copies_vanish_with_their_keeper(known) == []
 
     monkeypatch.setattr(Layings, "mourn", lambda self, keeper: None)
     assert "does not keep what" in entries_when_copies_vanish_with_their_keeper()[0]

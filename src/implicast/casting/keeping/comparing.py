@@ -64,6 +64,7 @@ class Comparing(Part, Tenant):
         "_parts",
         "_repairs",
         "_soon",
+        "_told_us",
         "_tries",
         "_vouched_us",
         "came_back",
@@ -99,6 +100,8 @@ class Comparing(Part, Tenant):
         self.takes: Callable[[Row], bool] = lambda row: True
         self.lives: Callable[[Address], None] = lambda who: None
         self._lefts: tuple[Ref, ...] = ()
+        self._told_us: dict[Ref, int] = {}
+        """Of whose death all were told, and when; of those between the left neighbour and this node."""
         self.is_ready = False
         """Whether this node has what it answers for."""
         self._own = chord.table.own

@@ -156,15 +156,20 @@ class Keeper(Comparing):
         self._sync_soon()
 
     def _notice_deaths(self) -> None:
-        """Left neighbours that fell silent, now that the ring is repaired behind them."""
-        ring, before = self.chord.ring, self._lefts
-        self._lefts = ring.lefts
-        for ref in before:
+        """Those on the left that fell silent, now that the ring is repaired behind them: neighbours, and whoever came
+        between and died before it was one. Each is told of once, unless it was there again and fell silent anew."""
+        ring, before, told_us = self.chord.ring, self._lefts, self._told_us
+        self._lefts, self._told_us = ring.lefts, {}
+        for ref in dict.fromkeys((*before, *ring.missed)):
             if ref not in ring.lefts and lies_between(ring.left, ref, ring.me) and self._fell_silent(ref):
-                self.died(ref.address)
+                self._told_us[ref] = told_us.get(ref, self.host.now_us)
+                if ref not in told_us or self._fell_silent(ref, since_us=told_us[ref]):
+                    self._told_us[ref] = self.host.now_us
+                    self.died(ref.address)
 
-    def _fell_silent(self, ref: Ref) -> bool:
-        return self.chord.ring.detector is not None and self.chord.ring.detector.is_suspect(ref)
+    def _fell_silent(self, ref: Ref, since_us: int = -1) -> bool:
+        detector = self.chord.ring.detector
+        return detector is not None and detector.suspected_within(ref, self.host.now_us - since_us)
 
     # Laying
 
