@@ -17,6 +17,7 @@ FOUND = {
     ("chord-pubsub", 12001, 186): "leavers repeated too rarely that their entries are to be taken out",
     ("dht", 13001, 38): "a comparison after news got lost, and the next two as well",
     ("dht", 15001, 618): "five questions in a row to a live neighbour were lost, and it was passed over as one looked",
+    ("chord-pubsub", 15001, 237): "the newest word died with a node that its neighbour had not known for long",
     ("spice", 6001, 620): "a fragment of a neighbour's ground stayed one",
     ("spice-unloaded", 6001, 47): "the call for what was lost met another hole",
     ("spice-unloaded", 6001, 747): "and was not repeated, for the ground had been given away meanwhile",
