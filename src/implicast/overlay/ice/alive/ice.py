@@ -1,7 +1,5 @@
 """The living surface as a part of a peer: what happens at each tick, and its assembled beginning."""
 
-from operator import attrgetter
-
 from implicast.overlay.ice.alive.estate import Keeper
 from implicast.overlay.ice.alive.inheriting import Estate
 from implicast.overlay.ice.alive.messages import Tick
@@ -15,7 +13,6 @@ FORGET_TICKS = 8
 """What is to be forgotten is looked for every so many ticks."""
 LATE = 3
 """A tick that comes so many periods after the last one says that we slept."""
-_next_us = attrgetter("next_us")
 
 
 class LivingIce(Seizing):
@@ -78,29 +75,23 @@ class LivingIce(Seizing):
         """
         if self._wary or not self._circle:
             return False
-        if now_us >= self._silent_us:
-            self._look_around(now_us)
-        quiet_us = min(map(_next_us, self._circle.values()))
+        quiet_us = self.due_next_us(now_us)
         if quiet_us > now_us:
-            quiet_us = self._quiet_until_us(min(quiet_us, self._silent_us))
+            quiet_us = self._quiet_until_us(min(quiet_us, self.owners_next_us(now_us)))
         if quiet_us <= now_us:
             return False
         self.quiet_us = quiet_us
         return True
 
     def _quiet_until_us(self, quiet_us: int) -> int:
-        """Before this time and while no heir, owner or missed peer is due; 0 if an heir is to be replaced."""
-        circle, known, life = self._circle, self.news, self.life
+        """This time, or when an heir or somebody missed is to be greeted before it; 0 if an heir is to be replaced."""
+        circle, life = self._circle, self.life
         for heir in self.heirs:
             news = circle.get(heir)
             if news is None or news.leaving:
                 return 0
             if news.echo_us + life.hello_us < quiet_us:
                 quiet_us = news.echo_us + life.hello_us
-        for owner in self.estates:
-            heard_us = known[owner].heard_us if owner in known else -1
-            if heard_us + life.dead_us < quiet_us:
-                quiet_us = heard_us + life.dead_us
         for since_us, due_us in self.missed.values():
             quiet_us = min(quiet_us, due_us, since_us + life.long_us)
         return quiet_us

@@ -120,7 +120,7 @@ class Inheriting(Carrying):
         estate = self.estates.get(owner)
         named = self.address in hail.heirs or self.address in hail.copying
         if not named:
-            news = self.concern(owner)
+            news = self.news.get(owner) or self.concern(owner)
             if hail.stamp_us > news.ended_us:
                 news.ended_us = hail.stamp_us
         if estate is None or hail.mark < estate.mark:

@@ -46,7 +46,7 @@ class Inquiry:
 class Inquiring(Leaving):
     """The silence rule."""
 
-    __slots__ = ("inquiries", "look_us")
+    __slots__ = ("_owners_us", "inquiries", "look_us")
 
     def __init__(
         self, address: Address, host: Host, keeper: Keeper, life: Life, dimensions: int, cosine: float,
@@ -54,6 +54,7 @@ class Inquiring(Leaving):
     ) -> None:  # fmt: skip
         super().__init__(address, host, keeper, life, dimensions, cosine, merge)
         self.inquiries: dict[Address, Inquiry] = {}
+        self._owners_us = 0
         self.look_us: dict[Address, int] = {}
         """Suspects that are not to be asked about before a time."""
 
@@ -67,21 +68,40 @@ class Inquiring(Leaving):
 
         Without trouble no neighbour has (`greet_due`), and only owners whose estates we hold from afar may have been.
         """
-        now_us, dead_us = self.host.now_us, self.life.dead_us
-        known = self.news
-        for owner in (*self._near, *self.estates) if troubled else tuple(self.estates):
+        now_us = self.host.now_us
+        owners_us = self.owners_next_us(now_us)
+        if owners_us < self.quiet_us:
+            self.quiet_us = owners_us
+        if troubled or owners_us <= now_us:
+            self._watch_owners(now_us, (*self._near, *self.estates) if troubled else tuple(self.estates))
+        receipt = self.receipt
+        if receipt is not None and receipt.held and self._may_ask(receipt.giver):
+            self._watch_giver(receipt)
+
+    def owners_next_us(self, now_us: int) -> int:
+        """Before this time no owner whose estate we hold can have been silent for too long.
+
+        Not looked for again until then: words only put it off, and estates that come are of those just heard.
+        """
+        if now_us >= self._owners_us:
+            known, since_us = self.news, now_us
+            for owner in self.estates:
+                news = known.get(owner) or self.concern(owner)
+                since_us = min(since_us, max(news.heard_us, news.since_us))
+            self._owners_us = since_us + self.life.dead_us
+        return self._owners_us
+
+    def _watch_owners(self, now_us: int, owners: tuple[Address, ...]) -> None:
+        known, dead_us = self.news, self.life.dead_us
+        for owner in owners:
             news = known.get(owner) or self.concern(owner)
-            heard_us, since_us = news.heard_us, news.since_us
-            until_us = (heard_us if heard_us > since_us else since_us) + dead_us
+            until_us = max(news.heard_us, news.since_us) + dead_us
             if until_us < self.quiet_us:
                 self.quiet_us = until_us
             if until_us < now_us and self._may_ask(owner):
                 rank, wait_us = self._rank_of(owner)
                 if self.silence_us(owner) > wait_us and (self.pieces or owner in self.estates):
                     self.inquire(owner, rank, seizes=True)
-        receipt = self.receipt
-        if receipt is not None and receipt.held and self._may_ask(receipt.giver):
-            self._watch_giver(receipt)
 
     def _watch_giver(self, receipt: Receipt) -> None:
         """Dead givers cannot take back."""

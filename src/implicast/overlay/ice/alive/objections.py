@@ -6,7 +6,8 @@ and every owner's heirs hold all it keeps.
 """
 
 from collections.abc import Sequence
-from operator import attrgetter
+from itertools import compress
+from operator import attrgetter, not_
 
 from implicast.overlay.ice.alive.estate import Item
 from implicast.overlay.ice.alive.ice import LivingIce
@@ -37,17 +38,14 @@ def doubles(surfaces: Sequence[LivingIce]) -> list[str]:
 def surface_objections(surfaces: Sequence[LivingIce]) -> list[str]:
     """Sentences about what is wrong with a quiet surface; none when all is well."""
     titles = titles_of(surfaces)
-    found = [objection for each in surfaces if not _is_plain(each) for objection in _own_objections(each)]
+    # The usual case has nothing that could be objected to: a third of the cost of finding out what it is.
+    plain = [len(each.pieces) == 1 and not (each.status or each.leaving or each.is_doubtful) for each in surfaces]
+    found = [each for surface in compress(surfaces, map(not_, plain)) for each in _own_objections(surface)]
     found += tiling_objections(titles)
     if not found and titles:
         found += table_objections(surfaces, titles)
         found += _heir_objections(surfaces)
     return found[:OBJECTIONS_MAX]
-
-
-def _is_plain(surface: LivingIce) -> bool:
-    """Has it nothing that could be objected to? The usual case, at a third of the cost of finding out what it is."""
-    return len(surface.pieces) == 1 and not (surface.status or surface.leaving or surface.is_doubtful)
 
 
 def _own_objections(surface: LivingIce) -> list[str]:
