@@ -18,6 +18,7 @@ FOUND = {
     ("dht", 13001, 38): "a comparison after news got lost, and the next two as well",
     ("dht", 15001, 618): "five questions in a row to a live neighbour were lost, and it was passed over as one looked",
     ("chord-pubsub", 15001, 237): "the newest word died with a node that its neighbour had not known for long",
+    ("condcast", 15001, 436): "a hint led again and again to a node that had just been found dead",
     ("spice", 6001, 620): "a fragment of a neighbour's ground stayed one",
     ("spice-unloaded", 6001, 47): "the call for what was lost met another hole",
     ("spice-unloaded", 6001, 747): "and was not repeated, for the ground had been given away meanwhile",

@@ -186,3 +186,22 @@ def test_a_walk_goes_on_when_others_speak_of_a_neighbour_or_it_is_no_nearer() ->
 
 def test_a_neighbour_that_points_here_interrupts_nothing() -> None:
     assert Far().hears(60, left=60, right=70) == []
+
+
+def asked_after_a_hint(far: Far, told: int) -> list[Address]:
+    """Whom it asks first when its walk is over, if it was told meanwhile where to look."""
+    far.node.look_from(far.refs[told])
+    far.node.walk = None
+    far.node.check()
+    return [to for to, message in far.ledger.sent() if isinstance(message, Check)]
+
+
+def test_a_hint_that_leads_to_one_just_found_dead_is_not_followed() -> None:
+    assert asked_after_a_hint(Far(), told=50) != [50], "to ask it all over again would take as long once more"
+
+
+def test_a_hint_is_followed_when_the_suspicion_is_old() -> None:
+    far = Far()
+    far.ledger.now_us += LIVING.fresh_us
+
+    assert asked_after_a_hint(far, told=50) == [50]

@@ -31,7 +31,7 @@ class Looking(Holder):
         """Look to the left now, if nothing else is under way."""
         if self.state == IN and self.pend is None and self.walk is None:
             hint, self.hint = self.hint, None
-            if hint is not None and hint not in (self.left, self.me) and hint not in self.gone:
+            if hint is not None and hint not in (self.left, self.me) and not self._is_surely_lost(hint):
                 self.look([hint])
                 return
             lefts = self.lefts
