@@ -29,14 +29,18 @@ HOSTILE = {
 }
 
 
+def seconds_to_refuse(text: str, limit: str) -> float:
+    began = process_time()
+    with pytest.raises(LanguageError, match=limit):
+        parse(text)
+    return process_time() - began
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_expression_is_refused_in_milliseconds_and_little_memory(name: str) -> None:
     text, limit = HOSTILE[name]
 
-    began = process_time()
-    with pytest.raises(LanguageError, match=limit):
-        parse(text)
-    seconds = process_time() - began
+    seconds = min(seconds_to_refuse(text, limit) for _ in range(3))  # the collector may just be at work
     tracemalloc.start()
     with pytest.raises(LanguageError):
         parse(text)
