@@ -1,5 +1,6 @@
 """Lists that outlive their keepers: copied before they are confirmed, promoted, removals that stay, reliable walks."""
 
+from collections.abc import Callable
 from functools import partial
 from itertools import permutations
 
@@ -309,15 +310,6 @@ def wrong_after_a_keeper_of_copies_was_passed_over() -> list[str]:
     return town.wrong()
 
 
-def test_who_was_passed_over_and_has_come_back_asks_for_what_was_laid_meanwhile(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    assert wrong_after_a_keeper_of_copies_was_passed_over() == []
-
-    monkeypatch.setattr(Comparing, "_has_doubts", lambda self: False)
-    assert "does not keep what" in wrong_after_a_keeper_of_copies_was_passed_over()[0]
-
-
 def wrong_after_entries_were_lost_while_their_owner_was_passed_over() -> list[str]:
     """It was not there when all were told."""
     town = Town("dht")
@@ -330,13 +322,20 @@ def wrong_after_entries_were_lost_while_their_owner_was_passed_over() -> list[st
     return town.wrong()
 
 
-def test_who_was_passed_over_and_has_come_back_asks_whether_its_own_entries_are_there(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("wrong_after", "owner", "rule"),
+    [
+        pytest.param(wrong_after_a_keeper_of_copies_was_passed_over, Comparing, "_has_doubts", id="laid meanwhile"),
+        pytest.param(wrong_after_entries_were_lost_while_their_owner_was_passed_over, Layings, "renew_all", id="lost"),
+    ],
+)
+def test_who_was_passed_over_and_has_come_back_asks_for_what_it_missed(
+    wrong_after: Callable[[], list[str]], owner: type, rule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert wrong_after_entries_were_lost_while_their_owner_was_passed_over() == []
+    assert wrong_after() == []
 
-    monkeypatch.setattr(Layings, "renew_all", lambda self: None)
-    assert "does not keep what" in wrong_after_entries_were_lost_while_their_owner_was_passed_over()[0]
+    monkeypatch.setattr(owner, rule, lambda self: None)
+    assert "does not keep what" in wrong_after()[0]
 
 
 def test_a_frozen_keeper_that_wakes_does_no_harm() -> None:

@@ -1,6 +1,7 @@
 """The slotted agenda keeps exactly the order of one plain heap."""
 
 from heapq import heappop, heappush
+from itertools import islice
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,11 +22,20 @@ def test_any_history_comes_out_as_from_a_plain_heap(history):
             heappush(heap, (now_us + delay_us, serial, "what"))
         elif heap:
             expected = heappop(heap)
-            assert agenda.take(expected[0] - 1) is None
-            assert agenda.take(expected[0]) == expected
+            assert next(agenda.due(expected[0] - 1), None) is None
+            assert next(agenda.due(expected[0])) == expected
             now_us = expected[0]
-    rest = []
-    while agenda:
-        rest.append(agenda.take())
-    assert rest == sorted(heap)
-    assert agenda.take() is None
+    assert list(agenda.due()) == sorted(heap)
+    assert not agenda
+
+
+@settings(max_examples=400)
+@given(st.lists(st.integers(0, 5_000), min_size=1, max_size=300))
+def test_what_is_added_while_one_works_comes_in_its_turn(delays_us):
+    agenda, heap, added = Agenda(), [], iter(delays_us)
+    heappush(heap, (0, agenda.at(0, "what"), "what"))
+    for entry in agenda.due():
+        assert entry == heappop(heap)
+        for delay_us in islice(added, 2):
+            heappush(heap, (entry[0] + delay_us, agenda.at(entry[0] + delay_us, "what"), "what"))
+    assert heap == []

@@ -82,10 +82,6 @@ class Agenda:
             if not self._open:
                 self._turn()
 
-    def take(self, until_us: int = NEVER_US) -> Entry | None:
-        """The next entry, unless it lies beyond a time; None also when there is none."""
-        return next(self.due(until_us), None)
-
     def _turn(self) -> None:
         self._open_slot = heappop(self._order)
         self._open = self._later.pop(self._open_slot)

@@ -4,8 +4,6 @@ Lists are kept by own evidence and signed words alone (`overlay/skip_graph/livin
 confirmed and repeated (`carriage.py`); places come and go by messages, and whoever leaves serves until all know.
 """
 
-from collections.abc import Callable
-
 from implicast.casting.bft.carriage import Carriage
 from implicast.casting.bft.gate import Gate
 from implicast.casting.bft.keys import HOME
@@ -16,7 +14,7 @@ from implicast.casting.bft.settler import CLEARING, JOINING, PRESENT, RENEWING, 
 from implicast.language.target import Target
 from implicast.overlay.detector import Detector, Ping
 from implicast.overlay.skip_graph.living import LivingGraph
-from implicast.peer.contract import Address, CastId, Host, Message, handles
+from implicast.peer.contract import Address, Bound, CastId, Host, Message, handles
 from implicast.peer.events import Left
 from implicast.peer.signatures import Signer
 
@@ -109,21 +107,16 @@ class LivingBft(
         self.detector = graph.detector
         self.carriage = Carriage(address, host, graph.watch)
         graph.gone = self.carriage.drop
-        self._bound: dict[type, Callable[..., None]] = {}  # what decides on each kind: saves up to two calls a message
+        self._bound = Bound(self)
 
     def receive(self, sender: Address, message: Message) -> None:
         self.graph.heard(sender)
         kind = type(message)
         if kind is not Ping or not self.graph.has_left(sender):
-            (self._bound.get(kind) or self._bind(kind))(sender, message)
+            self._bound[kind](sender, message)
 
     def wake(self, alarm: Message) -> None:
-        kind = type(alarm)
-        (self._bound.get(kind) or self._bind(kind))(alarm)
-
-    def _bind(self, kind: type) -> Callable[..., None]:
-        bound = self._bound[kind] = self.bound(kind)
-        return bound
+        self._bound[type(alarm)](alarm)
 
     def leave(self) -> None:
         self.description = None

@@ -89,11 +89,10 @@ class Belief:
 
     def disowns(self, certificate: Certificate, said: Disown) -> bool:
         """Whether the holder of a certificate said this just now, and after it was given."""
-        flaw = None
-        if not certificate.since_us <= said.sent_us or abs(self._host.now_us - said.sent_us) > CLAIM_WINDOW_US:
+        body = disown_body(said.places, said.sent_us)
+        flaw = self._word_flaw(certificate, body, said.sent_us, said.signature)
+        if certificate.since_us > said.sent_us:
             flaw = "stale_claim"
-        elif not self.trust.signed(certificate, disown_body(said.places, said.sent_us), said.signature):
-            flaw = "forged_claim"
         if flaw is not None:
             self.refusals[flaw] += 1
         return flaw is None
@@ -117,6 +116,9 @@ class Belief:
             del self._mute[next(iter(self._mute))]
 
     def _claim_flaw(self, verb: bytes, said: Claim) -> str | None:
-        if abs(self._host.now_us - said.sent_us) > CLAIM_WINDOW_US:
+        return self._word_flaw(said.certificate, said.body(verb), said.sent_us, said.signature)
+
+    def _word_flaw(self, certificate: Certificate, body: bytes, sent_us: int, signature: bytes) -> str | None:
+        if abs(self._host.now_us - sent_us) > CLAIM_WINDOW_US:
             return "stale_claim"
-        return None if self.trust.signed(said.certificate, said.body(verb), said.signature) else "forged_claim"
+        return None if self.trust.signed(certificate, body, signature) else "forged_claim"

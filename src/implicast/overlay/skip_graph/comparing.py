@@ -12,11 +12,12 @@ Where two places of one peer are neighbours they compare by a look, for others s
 """
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
-from implicast.overlay.skip_graph.graph import NEIGHBOURS_MAX
 from implicast.overlay.skip_graph.greeting import GreetingGraph
 from implicast.overlay.skip_graph.messages import Agree, Compare, Compared, Difference, Span
 from implicast.overlay.skip_graph.place import Place
+from implicast.overlay.skip_graph.searching import NEIGHBOURS_MAX
 from implicast.overlay.skip_graph.table import Level, Table
 from implicast.peer.contract import Address, Host, handles
 from implicast.peer.identity import Certificate, Trust
@@ -30,20 +31,22 @@ EAGER = 4
 SIDES = (True, False)
 """Left, right."""
 
-Tables = Mapping[bytes, Table[Certificate]]
-"""By the key of the place whose lists they are."""
+
+class Own(NamedTuple):
+    """A place of our own: its lists, and which others of our own stand beside it by them, at which levels."""
+
+    table: Table[Certificate]
+    beside: tuple[tuple[int, bytes], ...]
 
 
 class ComparingGraph(GreetingGraph):
     """The places of one peer that compare their lists with those of their neighbours."""
 
-    __slots__ = ("_own_neighbours", "_own_tables")
+    __slots__ = ("_own",)
 
     def __init__(self, address: Address, host: Host, k: int, vectors: Vectors, trust: Trust, signer: Signer) -> None:
         super().__init__(address, host, k, vectors, trust, signer)
-        # Of our places, when they were last compared with each other: their lists, and who stood beside whom by them.
-        self._own_tables: Tables = {}
-        self._own_neighbours: dict[bytes, tuple[Table[Certificate] | None, tuple[tuple[int, bytes], ...]]] = {}
+        self._own: dict[bytes, Own] = {}  # our places, as they were when last compared with each other
 
     @handles(Agree)
     def on_agree(self, alarm: Agree) -> None:
@@ -79,37 +82,24 @@ class ComparingGraph(GreetingGraph):
     def _compare_own(self) -> None:
         """Places of our own that stand side by side compare too, by a look: others show theirs to the nearest of ours
         only. Lists of a level that are what they were have nothing new for each other: four in five."""
-        before = self._own_tables
-        tables = {key: place.wide for key, place in self.places.items() if not place.searching}
-        changed = {key for key, table in tables.items() if before.get(key) is not table}
+        before = self._own
+        own = {key: self._looked_at(place) for key, place in self.places.items() if not place.searching}
+        changed = {key for key, each in own.items() if before.get(key) is not each}
         if not changed:
             return
-        self._own_tables = tables
-        self._own_neighbours = {key: each for key, each in self._own_neighbours.items() if key in tables}
-        for key, table in tables.items():
-            for number, other in self._own_beside(table):
-                if (key in changed or other in changed) and self._differ_from(before, tables, number, key, other):
-                    self._take_in(self.places[key], tables[other].levels[number].nodes)
+        self._own = own
+        for key, each in own.items():
+            for number, other in each.beside:
+                if (key in changed or other in changed) and is_new(before, own, number, key, other):
+                    self._take_in(self.places[key], own[other].table.levels[number].nodes)
 
-    def _own_beside(self, table: Table[Certificate]) -> tuple[tuple[int, bytes], ...]:
-        """Which of our own places stand beside one, at which levels."""
-        key = table.owner.key
-        known, found = self._own_neighbours.get(key, (None, ()))
-        if known is not table:
-            met = [(number, node) for number, level in enumerate(table.levels) for node in beside(level)]
-            found = tuple([(number, node.key) for number, node in met if node.address == self.address])
-            self._own_neighbours[key] = (table, found)
-        return found
-
-    def _differ_from(self, before: Tables, tables: Tables, number: int, key: bytes, other: bytes) -> bool:
-        """Whether either of two lists of a level is not what it was, if the second is there at all."""
-        if other not in tables or number >= len(tables[other].levels):
-            return False
-        for each in (key, other):
-            old = before[each].levels if each in before else ()
-            if number >= len(old) or old[number] is not tables[each].levels[number]:
-                return True
-        return False
+    def _looked_at(self, place: Place) -> Own:
+        """The same as before if its lists are."""
+        table, held = place.wide, self._own.get(place.key)
+        if held is not None and held.table is table:
+            return held
+        met = [(number, node) for number, level in enumerate(table.levels) for node in beside(level)]
+        return Own(table, tuple([(number, node.key) for number, node in met if node.address == self.address]))
 
     @handles(Compare)
     def on_compare(self, sender: Address, compare: Compare) -> None:
@@ -183,6 +173,17 @@ class ComparingGraph(GreetingGraph):
         self._take_in(place, difference.lacking[:NEIGHBOURS_MAX])
         named = self._vouched(place, unknown)
         return [Difference(difference.place, place.key, difference.level, named)] if named else []
+
+
+def is_new(before: Mapping[bytes, Own], own: Mapping[bytes, Own], number: int, key: bytes, other: bytes) -> bool:
+    """Whether either of two lists of a level is not what it was, if the second is there at all."""
+    if other not in own or number >= len(own[other].table.levels):
+        return False
+    for each in (key, other):
+        old = before[each].table.levels if each in before else ()
+        if number >= len(old) or old[number] is not own[each].table.levels[number]:
+            return True
+    return False
 
 
 def is_due(place: Place) -> bool:

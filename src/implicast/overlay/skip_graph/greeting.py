@@ -11,10 +11,10 @@ Asking each of them, from each place, for all its lists took a third of the proc
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Sequence
 
-from implicast.overlay.skip_graph.graph import PATIENCE_US
 from implicast.overlay.skip_graph.leaving import LeavingGraph
 from implicast.overlay.skip_graph.messages import EVERY, PRESENT, Claim, Greet, Greeted, Greeting, Unheard
 from implicast.overlay.skip_graph.place import Place
+from implicast.overlay.skip_graph.searching import PATIENCE_US
 from implicast.peer.contract import Address, Host, Message, handles
 from implicast.peer.identity import Certificate, Trust
 from implicast.peer.pending import Pending

@@ -7,7 +7,7 @@ Ring upkeep, part D.2: nobody can say farewell for another, and nobody is remove
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
 
-from implicast.overlay.skip_graph.graph import PATIENCE_US, SkipGraph
+from implicast.overlay.skip_graph.graph import SkipGraph
 from implicast.overlay.skip_graph.messages import (
     ALL_GONE,
     Announce,
@@ -21,6 +21,7 @@ from implicast.overlay.skip_graph.messages import (
     claim,
     disown,
 )
+from implicast.overlay.skip_graph.searching import PATIENCE_US
 from implicast.peer.contract import Address, Host, handles
 from implicast.peer.identity import Certificate, Trust
 from implicast.peer.pending import Pending

@@ -13,10 +13,10 @@ An address lives and dies as a whole, so it is watched as a whole, however many 
 
 from collections.abc import Callable, Iterable, Sequence
 
-from implicast.overlay.skip_graph.graph import whoever
 from implicast.overlay.skip_graph.losing import LosingGraph
 from implicast.overlay.skip_graph.messages import Agree, Announce, Ask, Turn, Watch
 from implicast.overlay.skip_graph.place import Place
+from implicast.overlay.skip_graph.searching import whoever
 from implicast.overlay.skip_graph.upkeep import Upkeep
 from implicast.peer.contract import Address, Host, handles
 from implicast.peer.identity import Certificate, Trust

@@ -33,8 +33,8 @@ CALL_CAP_US = 10_000_000
 LOST_US = 180_000_000
 """For so long the lost are called, and come back to all their places with their first word."""
 REMEMBERED_US = 3_600_000_000
-"""For so long nobody lists them on the word of others. Newcomers take a dead peer for alive until they have asked it,
-and name it to the next: whoever had forgotten it by then would list it again."""
+"""For so long nobody lists them on the word of others: some who heard them alive may list and name them for long, until
+they ask them for another reason."""
 PASSED_US = 60_000_000
 """Who asked and was heard within this time is taken for present until a probe says otherwise."""
 CATCH_UP_US = 10_000_000
