@@ -170,10 +170,19 @@ def _design_described(each: Design) -> dict[str, Any]:
         "alive": dict(each.alive),
         "quick": dict(each.quick),
         "parameters": {
-            one.name: {"default": one.default, "takes": one.range_text(), "unit": one.unit, "doc": one.doc}
+            one.name: {
+                "default": one.default,
+                "takes": one.range_text(),
+                "unit": one.unit,
+                "only": one.only,
+                "doc": one.doc,
+            }
             for one in each.parameters
         },
     }
+
+
+_WHEN = {"": "", "alive": "; only with alive=true", "kind": "; only without alive=true"}
 
 
 def _design_text(each: Design) -> str:
@@ -186,7 +195,7 @@ def _design_text(each: Design) -> str:
     for one in each.parameters:
         unit = f" {one.unit}" if one.unit else ""
         lines.append(f"    --set {one.name}={one.default}{unit}  ({one.range_text()})")
-        lines.append(f"        {one.doc}")
+        lines.append(f"        {one.doc}" + _WHEN[one.only])
     return "\n".join(lines) + "\n"
 
 

@@ -97,8 +97,22 @@ class Design:
     aliases: tuple[str, ...] = field(default=())
 
     def settle(self, given: Mapping[str, str | int | float | bool]) -> Parameters:
-        """Defaults with the given values checked and put in; `ParameterError` says what is wrong."""
-        return settle(self.name, self.parameters, given)
+        """Defaults with the given values checked and put in; `ParameterError` says what is wrong.
+
+        Also what would be ignored: a value other than the default of a parameter that is for the other world.
+        """
+        values = settle(self.name, self.parameters, given)
+        world, other = ("alive", "kind") if values.get("alive") else ("kind", "alive")
+        for each in self.parameters:
+            if each.only == other and values[each.name] != each.default:
+                raise ParameterError(f"{self.name}: {each.name}={values[each.name]} {_NO_USE[world]}")
+        return values
+
+
+_NO_USE = {
+    "alive": "means nothing with alive=true; leave it out",
+    "kind": "means nothing without alive=true; add that, or leave it out",
+}
 
 
 @cache

@@ -137,9 +137,9 @@ DESIGNS = (
                 "brokers watch each other and heal their tree, casts are carried until all brokers have them, clients "
                 "find another broker when theirs dies; for networks and machines that fail",
             ),
-            Parameter("check_s", 10.0, "how often clients remind their broker; alive only", 0.5, 3600, unit="s"),
-            Parameter("tries", 4, "questions in vain before a broker is believed lost; alive only", 2, 20),
-            Parameter("watch_s", 2.0, "how often brokers look for each other; alive only", 0.1, 3600, unit="s"),
+            Parameter("check_s", 10.0, "how often clients remind their broker", 0.5, 3600, unit="s", only="alive"),
+            Parameter("tries", 4, "questions in vain before a broker is believed lost", 2, 20, only="alive"),
+            Parameter("watch_s", 2.0, "how often brokers look for each other", 0.1, 3600, unit="s", only="alive"),
         ),
         languages=("tags", "attributes"),
         infrastructure=brokers_wanted,

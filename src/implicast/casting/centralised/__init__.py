@@ -85,7 +85,7 @@ DESIGNS = (
                 "every step is confirmed and repeated, descriptions are on lease, and the server writes down what it "
                 "answers; for networks and machines that fail, three messages more per cast and one per notification",
             ),
-            Parameter("lease_s", 90.0, "how long the server remembers a silent client; alive only", 1, 1e6, unit="s"),
+            Parameter("lease_s", 90.0, "how long the server remembers a silent client", 1, 1e6, unit="s", only="alive"),
         ),
         infrastructure=one_server,
         objections=objections,

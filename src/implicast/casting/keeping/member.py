@@ -46,11 +46,11 @@ RENEWALS = 2
 RING_ALIVE = (
     Parameter("alive", False, "the ring heals, lists have copies, everything is confirmed and repeated; for networks "
               "and machines that fail"),
-    Parameter("copies", 2, "right neighbours that keep copies of a list; alive only", 0, 3),
-    Parameter("tries", 7, "questions in vain before a neighbour is believed dead; alive only", 2, 20),
-    Parameter("sync_s", 12.0, "how often copies are compared; alive only", 0.2, 3600, unit="s"),
-    Parameter("lease_s", 1800.0, "a peer that has not renewed its entries for so long is forgotten; alive only", 5.0,
-              86_400, unit="s"),
+    Parameter("copies", 2, "right neighbours that keep copies of a list", 0, 3, only="alive"),
+    Parameter("tries", 7, "questions in vain before a neighbour is believed dead", 2, 20, only="alive"),
+    Parameter("sync_s", 12.0, "how often copies are compared", 0.2, 3600, unit="s", only="alive"),
+    Parameter("lease_s", 1800.0, "a peer that has not renewed its entries for so long is forgotten", 5.0,
+              86_400, unit="s", only="alive"),
 )  # fmt: skip
 
 RING_SURVIVES = frozenset({"joins", "leaves", "crashes", "loss", "partitions", "freezes"})

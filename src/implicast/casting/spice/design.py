@@ -129,10 +129,10 @@ SURFACE = (
 )
 LIFE = (
     Parameter("alive", False, "bear joins, leaves, crashes, loss and partitions: heirs, leases, confirmations"),
-    Parameter("hello_s", 12.0, "how often neighbours greet each other (alive); repair takes about twice as long", 0.5,
-              600, unit="s"),
-    Parameter("lease_s", 600.0, "a registration that is not renewed for so long is forgotten (alive)", 10, 1e6,
-              unit="s"),
+    Parameter("hello_s", 12.0, "how often neighbours greet each other; repair takes about twice as long", 0.5,
+              600, unit="s", only="alive"),
+    Parameter("lease_s", 600.0, "a registration that is not renewed for so long is forgotten", 10, 1e6,
+              unit="s", only="alive"),
 )  # fmt: skip
 SURVIVES = frozenset({"joins", "leaves", "crashes", "loss", "partitions", "freezes"})
 KINDS = (*messages.KINDS, *ice_messages.KINDS, *alive_messages.KINDS, *living_ice_messages.KINDS)
@@ -151,14 +151,17 @@ RELIEF = (
     Parameter(
         "replication",
         "beforehand",
-        "levels from the casts to come, as in the thesis's experiments, or raised as roots measure them",
+        "levels from the casts to come, as in the thesis's experiments, or raised as roots measure them, as those who "
+        "are alive always do",
         choices=("beforehand", "live"),
     ),
     Parameter("deepest_level", 3, "the deepest level of replication; 2^(d level) copies, at most 4096", 1, 6),
-    Parameter("choose", "first", "the tag whose registry serves a term", choices=("first", "rarest")),
-    Parameter("collect_ms", 1000.0, "records that go on are collected for so long", 0, 60_000, unit="ms"),
-    Parameter("rate_s", 0.0, "window in which casts are counted (alive); 0: 16 casts at the limit", 0, 1e6, unit="s"),
-)
+    Parameter("choose", "first", "the tag whose registry serves a term", choices=("first", "rarest"),
+              only="kind"),
+    Parameter("collect_ms", 1000.0, "records that go on are collected for so long", 0, 60_000, unit="ms", only="kind"),
+    Parameter("rate_s", 0.0, "window in which casts are counted; 0: 16 casts at the limit", 0, 1e6, unit="s",
+              only="alive"),
+)  # fmt: skip
 
 DESIGNS = (
     Design(
