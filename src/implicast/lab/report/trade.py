@@ -25,6 +25,9 @@ Row = dict[str, Any]
 Points = list[tuple[str, Row, Row]]
 """Label, what lies along the horizontal axis, what along the vertical one; from left to right."""
 
+RINGS = ("o", "s", "D", "^")
+"""Around the marks of settings that have a name."""
+
 
 def trade_figure(rows: Sequence[Row], asked: Figure) -> Drawn | None:
     """`asked.measure` over `asked.over`, both with their 95 % intervals; None when either was not measured."""
@@ -35,10 +38,11 @@ def trade_figure(rows: Sequence[Row], asked: Figure) -> Drawn | None:
         canvas, axes = canvas_of()
         for name, points in curves.items():
             _curve(axes, name, points, list(curves))
+        rings = _rings(axes, curves)
         _limits(axes, asked)
         _scales(axes, asked, curves)
         axes.set_title(asked.title or f"{asked.measure} over {asked.over}")
-        legend(axes, len(curves))
+        legend(axes, len(curves) + rings)
         svg = svg_of(canvas)
     caption = (
         f"{asked.measure} ({meaning_of(asked.measure)}) over {asked.over} ({meaning_of(asked.over)}): each curve joins "
@@ -66,9 +70,18 @@ def _curve(axes: Axes, name: str, points: Points, everyone: list[str]) -> None:
         color=shade, marker=palette.mark(design), markersize=5, linestyle=palette.dash(name, design, everyone),
         linewidth=1.6, elinewidth=0.7, capsize=2,
     )  # fmt: skip
-    for (label, _, _), across, up in zip(points, x, y, strict=True):
-        if not label.isdecimal():
-            axes.annotate(label, (across, up), textcoords="offset points", xytext=(5, 5), fontsize=8, color=shade)
+
+
+def _rings(axes: Axes, curves: Mapping[str, Points]) -> int:
+    """Settings that have a name get a ring each, all of one name the same; how many names there are."""
+    named = [each for points in curves.values() for each in points if not each[0].isdecimal()]
+    names = list(dict.fromkeys(label for label, _, _ in named))[: len(RINGS)]
+    for ring, name in zip(RINGS, names, strict=False):
+        x, y = zip(*[(across["mean"], up["mean"]) for label, across, up in named if label == name], strict=True)
+        axes.scatter(
+            x, y, s=90, marker=ring, facecolors="none", edgecolors=palette.INK, linewidths=0.9, zorder=5, label=name
+        )
+    return len(names)
 
 
 def _spread(rows: Sequence[Row]) -> list[list[float]]:
