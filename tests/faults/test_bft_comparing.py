@@ -24,9 +24,7 @@ def place_of(club: Club, address: int) -> Place:
 def forget(club: Club, who: int, whom: int) -> None:
     """One place loses another as if it had never heard of it: no rule was broken, so none repairs it."""
     place = place_of(club, who)
-    for key in [node.key for node in place.known.values() if node.address == whom]:
-        del place.known[key]
-    place.trim()
+    place.surround([node for node in place.known.values() if node.address != whom])
 
 
 def haunt(club: Club, who: int, whom: int) -> None:
@@ -37,8 +35,7 @@ def haunt(club: Club, who: int, whom: int) -> None:
     graph = club.member(who).graph
     del graph._lost[whom]
     for place in graph.places.values():
-        place.known.update({node.key: node for node in ghosts})
-        place.trim()
+        place.surround([*place.known.values(), *ghosts])
 
 
 def no_comparing(patch: pytest.MonkeyPatch) -> None:

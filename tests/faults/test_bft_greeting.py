@@ -29,9 +29,7 @@ def name(club: Club, who: int, nodes: list[Certificate]) -> None:
     """All places of one peer hear of others, as if these had been named by a neighbour."""
     graph = club.member(who).graph
     for place in graph.places.values():
-        for node in nodes:
-            place.known.pop(node.key, None)
-        place.trim()
+        place.surround([node for node in place.known.values() if node not in nodes])
     for place in graph.places.values():
         graph._take_in(place, nodes)
 
@@ -54,8 +52,7 @@ def test_who_is_greeted_learns_of_the_one_who_greets() -> None:
     club = Club()
     other = club.member(7).graph
     for place in other.places.values():
-        place.known = {key: node for key, node in place.known.items() if node.address != 5}
-        place.trim()
+        place.surround([node for node in place.known.values() if node.address != 5])
     club.member(5).graph.detector._heard_us.pop(7, None)
 
     name(club, 5, other.certificates())
@@ -78,8 +75,7 @@ def ghost_of_a_place(club: Club, who: int = 30, forgotten: bool = False) -> None
     graph = club.member(who).graph
     graph.belief._gone.clear()
     for place in graph.places.values():
-        place.known.update({node.key: node for node in left})
-        place.trim()
+        place.surround([*place.known.values(), *left])
 
 
 @pytest.mark.parametrize("forgotten", [False, True])

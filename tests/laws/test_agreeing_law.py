@@ -26,8 +26,7 @@ def places(rng: Random, n: int, k: int, forgotten: float) -> list[Place]:
     for certificate in people:
         place = Place(certificate, k, VECTORS)
         around = standing.surroundings(certificate.key)
-        place.known = {node.key: node for node in around if rng.random() >= forgotten}
-        place.trim()
+        place.surround([node for node in around if rng.random() >= forgotten])
         found.append(place)
     return found
 

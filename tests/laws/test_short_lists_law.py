@@ -5,9 +5,9 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from implicast.overlay.skip_graph.cutting import both_tables
 from implicast.overlay.skip_graph.place import Place
 from implicast.overlay.skip_graph.standing import Standing
+from implicast.overlay.skip_graph.table import every_class
 from implicast.peer.identity import Certificate
 from implicast.space.vector import Vectors
 
@@ -22,7 +22,7 @@ def population(rng: Random, n: int, vectors: Vectors) -> list[Certificate]:
 
 def lacking(place: Place, everyone: dict[bytes, Certificate], k: int) -> list[tuple[int, bool | None]]:
     """Levels and sides (None: the whole ring) where somebody who is there is unknown; True: to the left."""
-    _, wanted = both_tables(place.certificate, everyone, k, place.vectors)
+    wanted = every_class(place.certificate, everyone.values(), k, place.vectors)
     return [
         (number, None if level.full else index < level.own)
         for number, level in enumerate(wanted.levels)
@@ -34,8 +34,7 @@ def lacking(place: Place, everyone: dict[bytes, Certificate], k: int) -> list[tu
 def placed(people: list[Certificate], k: int, vectors: Vectors) -> Place:
     """The first of them, knowing whom it must know."""
     place = Place(people[0], k, vectors)
-    place.known = {node.key: node for node in Standing(k, vectors, people).surroundings(place.key)}
-    place.trim()
+    place.surround(Standing(k, vectors, people).surroundings(place.key))
     return place
 
 

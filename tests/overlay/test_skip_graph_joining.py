@@ -340,8 +340,7 @@ def test_an_entry_that_is_missing_somewhere_is_learned_from_others() -> None:
     town = fresh_town(40)
     place = next(iter(town.people[5].graph.places.values()))
     forgotten = place.table.levels[0].nodes[0]
-    del place.known[forgotten.key]
-    place.trim()
+    place.surround([node for node in place.known.values() if node.key != forgotten.key])
     assert living(town) != []
 
     town.world.run(town.world.now_us + 60_000_000)

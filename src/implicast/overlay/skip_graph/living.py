@@ -48,8 +48,7 @@ class LivingGraph(LosingGraph):
     def stand(self, certificate: Certificate, around: Sequence[Certificate]) -> None:
         """A place that is there already, with all who belong into its lists."""
         place = self.places[certificate.key] = self._place(certificate)
-        place.known = {node.key: node for node in around}
-        place.trim()
+        place.surround(around)
         place.agree_with_all()
 
     def _place(self, certificate: Certificate) -> Place:
@@ -137,8 +136,7 @@ class LivingGraph(LosingGraph):
         """A place goes on under a newer certificate: all who may list it are told."""
         place = self.places.get(certificate.key)
         if place is not None and place.certificate.serial < certificate.serial:
-            place.certificate = certificate
-            place.trim()
+            place.renew(certificate)
             for other in self.places.values():
                 other.enter(certificate)
             announce = Announce(self._claim(place))

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
 
 from implicast.overlay.skip_graph.answering import answer
-from implicast.overlay.skip_graph.cutting import both_tables
+from implicast.overlay.skip_graph.around import Around
 from implicast.overlay.skip_graph.messages import EVERY
 from implicast.overlay.skip_graph.table import Level, Table
 from implicast.peer.contract import Address
@@ -41,7 +41,7 @@ class Place:
     """A certificate, those known around it, the lists cut from them, and the wider every-class lists."""
 
     __slots__ = (
-        "_asked_for", "_doubted", "_found_at", "_late", "_moved", "_stale", "_table", "_void", "_wide", "agreed",
+        "_around", "_asked_for", "_doubted", "_found_at", "_late", "_stale", "_table", "_void", "_wide", "agreed",
         "asked", "askers", "before", "certificate", "compared", "compares", "hearsay", "joining", "k", "key", "known",
         "looking", "looks", "news", "offered", "passers", "queue", "searching", "short", "shown", "silent", "turn",
         "vectors", "waiting", "witnesses",
@@ -50,12 +50,12 @@ class Place:
     def __init__(self, certificate: Certificate, k: int, vectors: Vectors) -> None:
         self.certificate, self.vectors, self.k = certificate, vectors, k
         self.key = certificate.key  # that of a newer certificate of the place too
-        self.known: dict[bytes, Certificate] = {}
-        self._table, self._wide = both_tables(certificate, self.known, k, vectors)
+        self._around = Around(certificate, k, vectors)
+        self.known = self._around.known
+        self._table, self._wide = self._around.tables()
         self.news: dict[bytes, Certificate] = {}  # who was let in since the lists were cut
         self._stale = False  # whether anything was learned since the lists were cut
         self._void = False  # whether those lists mean nothing any more
-        self._moved: dict[bytes, Certificate] = {}  # who came or went since
         self.hearsay: dict[bytes, int] = {}  # whom others named and who was not heard then, and when that was
         self.searching = False
         self.compares = False  # whether lists that lack somebody are mended by comparing them with the neighbours'
@@ -119,7 +119,8 @@ class Place:
         # Who was let in since the lists were cut may have shortened them: then it is for the next cut to decide.
         if not self.searching and not (self._stale and len(self.known) < KNOWN_MAX) and not self.fits(other):
             return False
-        self.known[key] = self.news[key] = self._moved[key] = other
+        self._around.put(other)
+        self.news[key] = other
         self._stale = True
         if self.short:
             self._late[key] = None
@@ -154,32 +155,29 @@ class Place:
         listed = [node.address for node in (*self.wide.contacts(), *self.asked.values())]
         return list(dict.fromkeys([*listed, *self.askers]))
 
-    def trim(self) -> None:
-        """The lists are to be cut anew, when they are next asked for."""
+    def surround(self, others: Iterable[Certificate]) -> None:
+        """Know these and nobody else; the lists are cut when they are next asked for."""
+        self._around.replace(others)
+        self._stale = self._void = True
+
+    def renew(self, certificate: Certificate) -> None:
+        """The place has a newer certificate."""
+        self.certificate = certificate
+        self._around.renew(certificate)
         self._stale = self._void = True
 
     def _cut(self) -> None:
         """Cut the lists by the rule, and forget who is in none."""
-        before = None if self._void else (self._table, self._wide)
-        self._table, self._wide = both_tables(
-            self.certificate, self.known, self.k, self.vectors, before, self._moved.values()
-        )
+        self._table, self._wide = self._around.tables()
         self._stale = self._void = False
-        self._moved.clear()
         self.news.clear()
         if not self.searching:
             self._keep_listed()
 
     def _keep_listed(self) -> None:
-        if not self.compares:
-            self.known = {node.key: node for node in self._wide.contacts()}
-            return
-        listed: set[bytes] = set().union(*[level.keys for level in self._wide.levels])
-        known = self.known
-        if len(known) >= len(listed):  # the owner is listed too: nearly always somebody has to be forgotten
-            self.known = {key: node for key, node in known.items() if key in listed}
+        self._around.keep_listed()
         if self.hearsay:
-            self.hearsay = {key: named_us for key, named_us in self.hearsay.items() if key in listed}
+            self.hearsay = {key: named_us for key, named_us in self.hearsay.items() if key in self.known}
 
     def witness(self, about: Certificate, level: int) -> tuple[Certificate, ...]:
         """What this place says of another: its lists, and whoever came since they were cut (saves half of all cuts)."""
@@ -231,9 +229,8 @@ class Place:
         self._stale, self.looks = True, 0
 
     def _remove(self, key: bytes) -> None:
-        node = self.known.pop(key, None)
-        if node is not None:
-            self._moved[key] = node
+        if self._around.remove(key):
+            self._stale = True
             self.hearsay.pop(key, None)
 
     def unask(self, whom: Iterable[bytes]) -> None:

@@ -115,8 +115,7 @@ class SearchingGraph(Part):
         """From now on the lists are our own and change by messages."""
         assert self.standing is not None, "only who stands in an assembled graph can step out of it"
         for place in self.places.values():
-            place.known = {node.key: node for node in self.standing.surroundings(place.key)}
-            place.trim()
+            place.surround(self.standing.surroundings(place.key))
         self.standing = None
 
     # --- searching and telling

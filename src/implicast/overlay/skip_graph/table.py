@@ -30,9 +30,11 @@ class Level(Generic[Node]):
 
     __slots__ = ("_keys", "_shift", "_sorted", "fresh", "full", "nodes", "own")
 
-    def __init__(self, nodes: Sequence[Node], own: int, full: bool, fresh: Sequence[bool]) -> None:
+    def __init__(
+        self, nodes: Sequence[Node], own: int, full: bool, fresh: Sequence[bool], keys: tuple[bytes, ...] | None = None
+    ) -> None:
         self.nodes, self.own, self.full, self.fresh = tuple(nodes), own, full, tuple(fresh)
-        self._keys: tuple[bytes, ...] | None = None
+        self._keys = keys
         self._sorted: list[bytes] | None = None  # many a list is cut and never asked for a position
         self._shift = 0
 
