@@ -38,7 +38,7 @@ LOWERED = {
     "implicast.overlay.ice.alive.settings:Life.seen_max": 32,
     "implicast.overlay.links.settings:LinkSettings.passed_max": 16,
     "implicast.overlay.chord.living:PASSED_MAX": 16,
-    "implicast.overlay.skip_graph.place:PASSERS_MAX": 2,
+    "implicast.overlay.skip_graph.listing:PASSERS_MAX": 2,
     "implicast.overlay.skip_graph.graph:LEFT_MAX": 24,
     "implicast.overlay.skip_graph.belief:GONE_MAX": 256,
     "implicast.overlay.skip_graph.losing:LOST_MAX": 24,

@@ -59,6 +59,9 @@ def test_so_they_are_when_some_came_went_and_changed(
                 around.put(Spot(spot.key, vectors.pack_number(rng.getrandbits(256)), 1_000 + turn))
             elif not around.remove(spot.key):
                 around.put(spot)
+        if rng.random() < 0.2:
+            owner = Spot(owner.key, owner.vector, owner.number + 1)
+            around.renew(owner)
 
         if turn % 2 or not forgets:
             assert_as_defined(around, owner, k, vectors)

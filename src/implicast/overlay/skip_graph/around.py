@@ -70,6 +70,7 @@ class Around(Generic[Node]):
         """The owner has a newer certificate: all lists are to be cut again."""
         assert owner.vector == self._owner.vector, "a place keeps its vector"
         self._owner, self._tables = owner, None
+        self._loose.update(self.known)
 
     def keep_listed(self) -> None:
         """Forget whoever is in none of the lists cut last."""
