@@ -8,7 +8,7 @@ from test_bft_life import Club
 
 from implicast.casting.bft.alive import LivingBft
 from implicast.casting.designs import design
-from implicast.overlay.skip_graph.comparing import contrast, covers
+from implicast.overlay.skip_graph.agreement import contrast, covers
 from implicast.overlay.skip_graph.messages import Agree, Compare, Compared, Difference, Span
 from implicast.overlay.skip_graph.place import Place
 from implicast.world.campaign import check, scenario_of

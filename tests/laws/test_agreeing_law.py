@@ -1,32 +1,43 @@
-"""Lists that are seen to agree at a glance are those in which a comparison finds nothing; and most are seen."""
+"""Lists that are seen to agree at a glance are those in which a comparison finds nothing; and most are seen.
 
+Once all neighbours agree nobody is missing anywhere, though of several places of one peer in a row only the outer ones
+are shown to others.
+"""
+
+from collections.abc import Iterable
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from implicast.overlay.skip_graph.comparing import agrees, contrast
+from implicast.overlay.skip_graph.agreement import agrees, beside, contrast, neighbour
 from implicast.overlay.skip_graph.messages import Span
 from implicast.overlay.skip_graph.place import Place
 from implicast.overlay.skip_graph.standing import Standing
+from implicast.overlay.skip_graph.table import every_class
 from implicast.peer.identity import Certificate
 from implicast.space.vector import Vectors
 
 VECTORS = Vectors(2)
 
 
-def places(rng: Random, n: int, k: int, forgotten: float) -> list[Place]:
-    """All of a population, each knowing those it must know but for a few."""
+def places(rng: Random, n: int, k: int, forgotten: float, peers: int = 0) -> list[Place]:
+    """All of a population, each knowing those it must know but for a few; of so many peers, or each of its own."""
     keys = rng.sample(range(1_000_000), n)
     people = [
-        Certificate(key.to_bytes(4, "big"), VECTORS.pack_number(rng.getrandbits(256)), serial, b"", serial, 0, 1, b"")
+        Certificate(
+            key.to_bytes(4, "big"), VECTORS.pack_number(rng.getrandbits(256)),
+            rng.randrange(peers) if peers else serial, b"", serial, 0, 1, b"",
+        )
         for serial, key in enumerate(keys)
-    ]
+    ]  # fmt: skip
     standing, found = Standing(k, VECTORS, people), []
     for certificate in people:
         place = Place(certificate, k, VECTORS)
         around = standing.surroundings(certificate.key)
-        place.surround([node for node in around if rng.random() >= forgotten])
+        place.surround(
+            [node for node in around if rng.random() >= forgotten or (peers and node.address == certificate.address)]
+        )
         found.append(place)
     return found
 
@@ -56,3 +67,68 @@ def test_what_agrees_at_a_glance_shows_no_difference(seed: int, n: int, k: int, 
             found += same
             assert same or not agrees(other, span)
     assert forgotten or glances >= found // 2
+
+
+def is_one_piece(everyone: dict[bytes, Place]) -> bool:
+    """Whether each is known, by way of others, to all: who was forgotten by everybody cannot be found by comparing."""
+    by_address: dict[object, set[object]] = {}
+    for place in everyone.values():
+        for node in (place.certificate, *place.known.values()):
+            by_address.setdefault(place.certificate.address, set()).add(node.address)
+            by_address.setdefault(node.address, set()).add(place.certificate.address)
+    met = {next(iter(by_address))}
+    while (more := set().union(*(by_address[each] for each in met))) != met:
+        met = more
+    return len(met) == len(by_address)
+
+
+def take_in(place: Place, nodes: Iterable[Certificate]) -> bool:
+    before = place.wide
+    for node in nodes:
+        place.enter(node)
+    return place.wide is not before and [level.nodes for level in place.wide.levels] != [
+        level.nodes for level in before.levels
+    ]
+
+
+def compare_all(everyone: dict[bytes, Place]) -> bool:
+    """One round in which each shows its lists to its neighbours, and looks at its own; whether anybody learned."""
+    learned = False
+    for place in everyone.values():
+        me = place.certificate
+        for number, level in enumerate(place.wide.levels):
+            for own in [node for node in beside(level) if node.address == me.address]:
+                other = everyone[own.key].wide.levels
+                learned |= number < len(other) and take_in(place, other[number].nodes)
+            for is_left in (True, False):
+                near = neighbour(level, me.address, is_left)
+                if near is not None:
+                    learned |= show(place, everyone[near.key], Span(near.key, me, number, level.keys, level.full))
+    return learned
+
+
+def show(place: Place, other: Place, span: Span) -> bool:
+    if place.key in other.known and agrees(other, span):
+        return False
+    lacking, unknown = contrast(other, span)
+    theirs = [place.certificate, *(place.known[key] for key in unknown if key in place.known)]
+    return take_in(other, theirs) | take_in(place, lacking)
+
+
+@settings(deadline=None, max_examples=80)
+@given(
+    st.integers(0, 2**32), st.integers(2, 60), st.integers(2, 4), st.sampled_from([0.03, 0.2, 0.4]),
+    st.sampled_from([0, 2, 3, 6, 12]),
+)  # fmt: skip
+def test_where_all_neighbours_agree_nobody_is_missing(seed: int, n: int, k: int, forgotten: float, peers: int) -> None:
+    everyone = {place.key: place for place in places(Random(seed), n, k, forgotten, peers)}
+    assume(is_one_piece(everyone))
+    people = [place.certificate for place in everyone.values()]
+    rounds = 0
+    while compare_all(everyone):
+        rounds += 1
+        assert rounds <= 4 * n, "they learn and learn"
+
+    for place in everyone.values():
+        wanted = every_class(place.certificate, people, k, VECTORS)
+        assert [level.nodes for level in place.wide.levels] == [level.nodes for level in wanted.levels]
