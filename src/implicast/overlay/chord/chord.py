@@ -14,11 +14,12 @@ from bisect import bisect_left
 from typing import ClassVar
 
 from implicast.overlay.chord.table import FingerTable
+from implicast.overlay.links.above import Above
 from implicast.overlay.links.links import Links
 from implicast.overlay.links.messages import Departed
 from implicast.overlay.links.refs import Place, Ref
 from implicast.overlay.links.stabilise import Stabilise
-from implicast.overlay.links.state import IN, OUT, Above
+from implicast.overlay.links.state import IN, OUT
 from implicast.peer.contract import Address, Host, Message, Part, handles
 from implicast.space.ring import ID_BITS, up_to
 

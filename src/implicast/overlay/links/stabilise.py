@@ -13,8 +13,9 @@ never leave. Never the default of any design.
 from dataclasses import dataclass
 from typing import ClassVar
 
+from implicast.overlay.links.above import Above
 from implicast.overlay.links.refs import Ref, lies_between
-from implicast.overlay.links.state import IN, OUT, Above
+from implicast.overlay.links.state import IN, OUT
 from implicast.peer.contract import Address, Host, Message, Part, handles
 from implicast.space.ring import Key
 

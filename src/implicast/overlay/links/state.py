@@ -7,14 +7,15 @@ Right pointers are the truth; left pointers are hints that follow, told apart in
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from implicast.overlay.detector import Detector, DetectorSettings
+from implicast.overlay.links.above import Above
 from implicast.overlay.links.messages import GONE, REPLACE, CheckRound, Gone, SetR, SetRAck, SetRNak
-from implicast.overlay.links.refs import FIRST, Number, Place, Ref, cut_list
+from implicast.overlay.links.patience import Attempts, Patient
+from implicast.overlay.links.refs import FIRST, Number, Ref, cut_list
 from implicast.overlay.links.settings import LinkSettings
-from implicast.peer.contract import Address, Host, Message, Part
+from implicast.peer.contract import Address, Host, Message
 from implicast.space.ring import Key
 
 OUT, INS, IN, DEL = "out", "ins", "in", "del"
@@ -22,50 +23,6 @@ OUT, INS, IN, DEL = "out", "ins", "in", "del"
 
 Seen = dict[Ref, tuple[int, SetRAck | SetRNak, int]]
 """Per asker: the operation answered last, the answer, and when. An answer is final: given again, never changed."""
-
-
-class Above:
-    """What the ring tells the overlay that stands on it, and asks of it. Nothing, unless the overlay says otherwise."""
-
-    __slots__ = ()
-
-    def linked(self) -> None:
-        """This node has become a member."""
-
-    def unlinked(self) -> None:
-        """This node is a member no more, by its own wish."""
-
-    def moved(self) -> None:
-        """The left or the right neighbour has changed."""
-
-    def surrounded(self) -> None:
-        """Those beyond the left neighbour have changed."""
-
-    def lost(self, ref: Ref) -> None:
-        """This node has left: it is no shortcut any more."""
-
-    def silent(self, ref: Ref) -> None:
-        """This node is suspected: take another way while `detector.is_suspect(ref)`, for it may only be slow."""
-
-    def acquaintances(self) -> Sequence[Ref]:
-        """Further nodes that are known, in any order: those through whom a ring that fell apart finds itself again."""
-        return ()
-
-    def nearest_before(self, place: Place) -> Ref | None:
-        """The known node nearest before a place on the clockwise way to it; None: the right neighbour will do."""
-        return None
-
-
-@dataclass(slots=True, kw_only=True)
-class Attempts:
-    """How often something was asked, when it should have been answered, how often the alarm itself rang late.
-    `health` is the observer's when it began: else a single death would make it slow to find that very death."""
-
-    tried: int = 1
-    health: int = 0
-    late: int = 0
-    since_us: int = 0
-    due_us: int = 0
 
 
 @dataclass(slots=True)
@@ -96,13 +53,12 @@ class Walk(Attempts):
     living: list[Ref]
 
 
-class LinkState(Part):
+class LinkState(Patient):
     """The fields of a node and its manners of speaking."""
 
     __slots__ = (
         "above",
         "conf",
-        "detector",
         "gen",
         "gone",
         "graces",
@@ -122,7 +78,6 @@ class LinkState(Part):
         "right",
         "rnum",
         "seen",
-        "settings",
         "state",
         "token",
         "turn",
@@ -131,8 +86,7 @@ class LinkState(Part):
     )
 
     def __init__(self, address: Address, host: Host, key: Key, settings: LinkSettings) -> None:
-        super().__init__(address, host)
-        self.settings = settings
+        super().__init__(address, host, settings)
         self.above = Above()
         self.key = key
         self.state = OUT
@@ -147,7 +101,6 @@ class LinkState(Part):
         self.passed: dict[Message, int] = {}
         """Questions of seekers that came by."""
         self.detector = self._detector()
-        """None in a world without crashes, where nobody is ever suspected. Overlays above share it."""
         self.introducers: tuple[Address, ...] = ()
         self.op = self.token = self.turn = self.leave_by_us = 0
         self._begin(0)
@@ -190,50 +143,6 @@ class LinkState(Part):
     @abstractmethod
     def _hear(self, message: Message) -> None:
         """What this node says to itself."""
-
-    def _later(self, wait_us: int, alarm: Message) -> int:
-        wait_us = int(wait_us * (0.5 + self.host.rng.random()))
-        self.host.after(wait_us, alarm)
-        return wait_us
-
-    def _backoff_us(self, tried: int) -> int:
-        return min(self.settings.rto_cap_us, self.settings.rto_us << min(tried, 8))
-
-    # Patience
-
-    def _begin_waiting(self, attempts: Attempts, alarm: Message) -> None:
-        attempts.health = self.detector.health if self.detector else 0
-        wait_us = self.settings.rto_us * (1 + attempts.health)
-        attempts.since_us, attempts.due_us = self.host.now_us, self.host.now_us + wait_us
-        self.host.after(wait_us, alarm)
-
-    def _wait_on(self, attempts: Attempts, alarm: Message) -> None:
-        wait_us = self._later(self._backoff_us(attempts.tried) * (1 + attempts.health), alarm)
-        attempts.due_us = self.host.now_us + wait_us
-
-    def _is_spent(self, attempts: Attempts, ref: Ref) -> bool:
-        """An attempt stayed unanswered: whether patience is over with this node. An alarm that rings late says that
-        this node slept, not the other: that attempt does not count. Nor is anybody dead who was heard meanwhile."""
-        detector, now_us = self.detector, self.host.now_us
-        if detector is None:
-            attempts.tried += 1
-            return False
-        is_late = now_us - attempts.due_us > self.settings.rto_us // 2
-        if attempts.tried == 1 or is_late:  # silent nodes count, not attempts: else one death would take health away
-            detector.ail()
-        if is_late and attempts.late < self.settings.tries:
-            attempts.late += 1
-            return False
-        silent_us = detector.silent_for_us(ref)
-        heard = silent_us is not None and now_us - silent_us > attempts.since_us
-        if attempts.tried >= self.settings.tries * (2 if heard else 1):
-            return True
-        attempts.tried += 1
-        return False
-
-    def _answered(self, attempts: Attempts) -> None:
-        if self.detector is not None and attempts.tried == 1 and not attempts.late:
-            self.detector.ease()
 
     def _list_for(self, owner: Ref) -> tuple[Ref, ...]:
         return cut_list([self.me, *self.lefts], owner, self.settings.lefts)
