@@ -15,7 +15,8 @@ from implicast.casting.keeping import (
     living_trouble,
     stand_up_alive,
 )
-from implicast.casting.shelves import SHELF_KINDS, Shelves
+from implicast.casting.shelf_messages import SHELF_KINDS
+from implicast.casting.shelves import Shelves
 from implicast.language.parameters import Parameter, Parameters
 from implicast.overlay.chord import CHORD_KINDS, Chord, assemble_chord, chord_objections
 from implicast.overlay.links import LINK_KINDS, Links, LinkSettings

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from implicast.casting.shelf_messages import CededOver, Claim, Estate, EstateLate, Offer, Taken, Welcome
 from implicast.overlay.chord import Chord, Tenant
 from implicast.overlay.links import Ref
 from implicast.overlay.links.refs import lies_between
@@ -35,54 +36,6 @@ ESTATE_ITEMS = 2_000
 WAITING_MAX = 65_536
 """Requests that may wait at a newcomer; beyond, they are dropped and their askers ask again."""
 
-
-class Claim(Message):
-    """I have become your left neighbour: what is mine now?"""
-
-    by: Ref
-
-
-class Estate(Message):
-    """Items that change hands: one part of several. `floor` is set in a bequest: down to where the giver answered."""
-
-    to: Ref
-    by: Ref
-    part: int
-    parts: int
-    floor: Ref | None
-    packed: bytes
-
-
-class Offer(Message):
-    """I want to leave: can you take what I keep?"""
-
-    by: Ref
-
-
-class Welcome(Message):
-    """Yes, now."""
-
-
-class Taken(Message):
-    """The estate has arrived whole."""
-
-    by: Ref
-    bequest: bool
-
-
-class CededOver(Message):
-    """Rings when the ring should have told of a newcomer that claimed its share."""
-
-    by: Ref
-
-
-class EstateLate(Message):
-    """Rings when a claim or a bequest should have been answered."""
-
-    life: int
-
-
-SHELF_KINDS: tuple[type, ...] = (Claim, Offer, Welcome, Estate, Taken)
 
 Row = tuple[int, Any, Any, Any]
 """key, slot (the name of the list: a tag, or an attribute with one of its values), name within the list, item."""

@@ -1,12 +1,11 @@
 """Comparing copies: what a node answers for, and what its right neighbours keep of it, become the same.
 
 A summary goes along the right neighbours. Whoever has something else sends all it has of it and gets all the other has:
-both know the newest word about each entry afterwards. What is kept where it does not belong is returned to whoever
-answers for it. `floor_key` is how far to the left this node has everything.
+both know the newest word about each entry afterwards. `floor_key` is how far to the left this node has everything.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 from implicast.casting.keeping.messages import (
     BEQUEST,
@@ -15,8 +14,6 @@ from implicast.casting.keeping.messages import (
     REPLY,
     Compare,
     LaidAt,
-    Return,
-    Returned,
     Row,
     Rows,
     RowsTaken,
@@ -24,7 +21,7 @@ from implicast.casting.keeping.messages import (
     SyncRound,
     SyncSoon,
 )
-from implicast.casting.keeping.rows import REMEMBERED_US, KeptRows
+from implicast.casting.keeping.rows import KeptRows
 from implicast.casting.keeping.settings import KeepingSettings
 from implicast.language.target import Scalar
 from implicast.overlay.chord import LivingChord, Tenant
@@ -35,9 +32,6 @@ from implicast.space.ring import up_to
 
 ROWS_PER_MESSAGE = 500
 """Entries in one message."""
-RETURN_ROWS = 40
-"""Entries that are returned together: they go from owner to owner, so where messages get lost a long row of them would
-hardly get on. A node that was alone on its side of a partition returns most of what it keeps."""
 SOON_US = 300_000
 """A change of neighbours, or news, is followed by a comparison after this."""
 SOON_TIMES = 3
@@ -57,8 +51,6 @@ class Comparing(Part, Tenant):
         "_going",
         "_lacked",
         "_lefts",
-        "_look_us",
-        "_looked_through",
         "_news",
         "_own",
         "_parts",
@@ -110,8 +102,8 @@ class Comparing(Part, Tenant):
         """It has everything of (floor, own]; the whole circle when they are equal."""
         self._parts: set[int] = set()
         self._vouched_us: dict[tuple[int, int], int] = {}
-        self._looked_through = self._lacked = (0, 0)
-        self._look_us = self._tries = self._news = self._repairs = self._asks = 0
+        self._lacked = (0, 0)
+        self._tries = self._news = self._repairs = self._asks = 0
         self._going = self._soon = False
         self.sight: object = None
         """What those who look from outside have left here, to be quicker the next time."""
@@ -262,50 +254,9 @@ class Comparing(Part, Tenant):
             if len(self._parts) == rows.parts:
                 self.begin_serving()
 
-    # Returning
-
+    @abstractmethod
     def _return_what_is_not_ours(self) -> None:
-        """Also forgets what is over. Nothing has to be looked through again while nothing changes."""
-        beyond, now_us = self._copies_low(), self.host.now_us
-        seen = (self.rows.changes, beyond)
-        if not self.is_ready or (seen == self._looked_through and now_us < self._look_us):
-            return
-        self._look_us = now_us + min(self.settings.lease_us // 10, REMEMBERED_US)
-        self.rows.expire(now_us, self.settings.lease_us)
-        self._looked_through = (self.rows.changes, beyond)
-        if beyond == self._own:
-            return
-        strays = sorted((entry.row for entry in self.rows.within(self._own, beyond)), key=lambda row: row.key)
-        if strays:
-            self._looked_through = (0, 0)
-            for part in in_rows(strays, RETURN_ROWS):
-                self._send_back(Return(part[0].key, part, self.address))
-
-    def _send_back(self, back: Return) -> None:
-        if not self.chord.pass_on(back.key, back):
-            self.on_return(self.address, back)
-
-    @handles(Return)
-    def on_return(self, sender: Address, back: Return) -> None:
-        if self.chord.pass_on(back.key, back, sender) or not self.is_ready:
-            return
-        low, mask, owns = self._low(), self.chord.table.mask, self.chord.owns
-        ours = sorted((row for row in back.rows if owns(row.key)), key=lambda row: (row.key - low - 1) & mask)
-        self._learn(ours)
-        if back.origin != self.address and ours:  # only as far as this row went: others may still be on their way
-            self.host.send(back.origin, Returned((ours[0].key - 1) & mask, ours[-1].key))
-        rest = tuple(row for row in back.rows if not owns(row.key))
-        if rest:
-            self._send_back(Return(rest[0].key, rest, back.origin))
-
-    @handles(Returned)
-    def on_returned(self, sender: Address, returned: Returned) -> None:
-        beyond = self._copies_low()
-        if beyond != self._own:
-            if self._is_further(self.floor_key, beyond):
-                self.floor_key = beyond  # what is dropped is not had any more, whoever vouched for it
-            theirs = (entry.row for entry in self.rows.within(returned.low, returned.high))
-            self.rows.drop([row for row in theirs if not up_to(beyond, row.key, self._own)])
+        """What is kept where it does not belong goes to whoever answers for it (`returning.py`)."""
 
     @abstractmethod
     def begin_serving(self) -> None:
@@ -314,12 +265,3 @@ class Comparing(Part, Tenant):
     def held(self) -> Iterator[Row]:
         """Everything that is kept here."""
         return (entry.row for entry in self.rows.entries())
-
-
-def in_rows(rows: Sequence[Row], most: int) -> Iterator[tuple[Row, ...]]:
-    """Rows in order of their keys, about so many at a time; those of one key stay together."""
-    start = 0
-    for end in range(1, len(rows) + 1):
-        if end == len(rows) or (end - start >= most and rows[end].key != rows[end - 1].key):
-            yield tuple(rows[start:end])
-            start = end

@@ -14,7 +14,6 @@ A newcomer claims from its right neighbour what it now answers for and is silent
 makes sure that its right neighbour has everything. Left out: summaries finer than one per node.
 """
 
-from implicast.casting.keeping.comparing import Comparing
 from implicast.casting.keeping.messages import (
     BEQUEST,
     CLAIMED,
@@ -29,6 +28,7 @@ from implicast.casting.keeping.messages import (
     RowsTaken,
     SyncRound,
 )
+from implicast.casting.keeping.returning import Returning
 from implicast.language.target import Scalar
 from implicast.overlay.links import Ref
 from implicast.overlay.links.refs import lies_between
@@ -41,7 +41,7 @@ CLAIMS_MAX = 8
 """Attempts to claim or to bequeath; then a newcomer begins with what it has, a leaver goes: comparing does the rest."""
 
 
-class Keeper(Comparing):
+class Keeper(Returning):
     """One peer's share of all lists."""
 
     __slots__ = ()

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from implicast.overlay.ice.alive.asking import Ask
 from implicast.overlay.ice.alive.estate import Keeper, Way
 from implicast.overlay.ice.alive.geometry import FARTHEST, rank_of, target_rows
-from implicast.overlay.ice.alive.greeting import Greeting
 from implicast.overlay.ice.alive.messages import Enter, Passed, Who
+from implicast.overlay.ice.alive.minding import Minding
 from implicast.overlay.ice.alive.settings import Life
 from implicast.overlay.ice.messages import Title, Titles
 from implicast.peer.contract import Address, Host, Message, handles
@@ -28,7 +28,7 @@ Routed = Any
 """A message with a field `way`."""
 
 
-class Carrying(Greeting):
+class Carrying(Minding):
     """Routes."""
 
     __slots__ = ("parked", "seen")
