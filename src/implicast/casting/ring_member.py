@@ -20,7 +20,8 @@ from implicast.casting.shelves import Shelves
 from implicast.language.parameters import Parameter, Parameters
 from implicast.overlay.chord import CHORD_KINDS, Chord, assemble_chord, chord_objections
 from implicast.overlay.links import LINK_KINDS, Links, LinkSettings
-from implicast.overlay.links.stabilise import STABILISE_KINDS, Stabilise, StabiliseSettings
+from implicast.overlay.links.stabilise import Stabilise, StabiliseSettings
+from implicast.overlay.links.stabilise_messages import STABILISE_KINDS
 from implicast.peer.contract import Address, Host, Peer
 from implicast.peer.events import Joined, Left
 from implicast.peer.member import Member
