@@ -265,6 +265,12 @@ class DoubtRound(Message):
     upkeep: ClassVar[bool] = True
 
 
+class Rouse(Message):
+    """Rings when the own entries may be laid again for somebody who had asked too soon."""
+
+    upkeep: ClassVar[bool] = True
+
+
 class LackLate(Message):
     """Rings while not everybody has confirmed to know of a lack."""
 

@@ -9,7 +9,7 @@ missed, and lays its own entries again: one that stood still for long is found a
 from collections.abc import Callable
 
 from implicast.casting.keeping.keeper import Keeper
-from implicast.casting.keeping.messages import DoubtRound, Here, Row, Still
+from implicast.casting.keeping.messages import DoubtRound, Here, Rouse, Row, Still
 from implicast.peer.contract import Address, Host, Part, handles
 
 ASK_US = 5_000_000
@@ -34,7 +34,17 @@ ABSENT_MAX = 1024
 class Mourning(Part):
     """One keeper's doubts."""
 
-    __slots__ = ("_armed", "_doubted", "_forgotten", "_roused_us", "absent", "keeper", "lay_again", "owner_of")
+    __slots__ = (
+        "_armed",
+        "_doubted",
+        "_forgotten",
+        "_roused_us",
+        "_rousing",
+        "absent",
+        "keeper",
+        "lay_again",
+        "owner_of",
+    )
 
     def __init__(
         self, address: Address, host: Host, keeper: Keeper, owner_of: Callable[[Row], Address],
@@ -49,7 +59,7 @@ class Mourning(Part):
         """When it is asked next, how often it was, and where its entries were."""
         self.absent: dict[Address, int] = {}
         """Who is taken for dead, and until when nothing of it is taken."""
-        self._armed = False
+        self._armed = self._rousing = False
         keeper.takes, keeper.lives, keeper.rows.owner_of = self.takes, self.lives, owner_of
 
     def takes(self, row: Row) -> bool:
@@ -72,9 +82,21 @@ class Mourning(Part):
     @handles(Still)
     def on_still(self, sender: Address, still: Still) -> None:
         self.host.send(sender, Here())
-        if self._roused_us + ROUSED_US <= self.host.now_us:
-            self._roused_us = self.host.now_us
-            self.lay_again()
+        wait_us = self._roused_us + ROUSED_US - self.host.now_us
+        if wait_us <= 0:
+            self._lay_again()
+        elif not self._rousing:  # whoever asks may have forgotten us after we laid them
+            self._rousing = True
+            self.host.after(wait_us, Rouse())
+
+    @handles(Rouse)
+    def on_rouse(self, alarm: Rouse) -> None:
+        self._rousing = False
+        self._lay_again()
+
+    def _lay_again(self) -> None:
+        self._roused_us = self.host.now_us
+        self.lay_again()
 
     @handles(Here)
     def on_here(self, sender: Address, here: Here) -> None:
