@@ -12,7 +12,7 @@ from implicast.language.target import Description
 from implicast.space.digest import stream
 from implicast.world.application import Cast, Registration, _cast_row, _registration_row
 from implicast.world.change import Course, Life, course_tables
-from implicast.world.deeds import Deed
+from implicast.world.deeds import LASTING, Deed
 from implicast.world.journal import REGISTER, UPKEEP, Journal
 
 TAGS = ("jazz", "samba", "go", "football", "naïve", "c++", "machine learning", "rare")
@@ -21,6 +21,7 @@ TARGETS = (
     "go & football | rare", "jazz & samba & go",
 )  # fmt: skip
 ROUTERS = 5
+KINDS = ("join", "leave", "crash", "fail", "freeze", "restart", "split")
 
 
 @dataclass(slots=True)
@@ -86,20 +87,20 @@ def _write_change(journal: Journal, seed: int, peers: int, made: Made) -> None:
         leaving_us = None if end == "crashed" else at_us
         to_us = None if end == "stayed" else at_us if end == "crashed" else at_us + rng.randrange(9_000_000)
         lives[peer] = Life(0, 0, leaving_us, to_us, end.rpartition(" ")[2])
-    deeds = [_deed(rng) for _ in range(rng.randrange(1, 12))]
+    deeds = [_deed(rng, "join" if seed % 4 == 2 else rng.choice(KINDS)) for _ in range(rng.randrange(1, 12))]
     well_us = 104_000_000 if seed % 5 == 0 else 160_000_000  # one in five is never well again
     moments_us = sorted(100_000_000 + rng.randrange(60_000_000) for _ in range(60))
     looks = [(at_us, ["a hole"] * (at_us > well_us or rng.randrange(2))) for at_us in moments_us]
     last_us = max(100_000_000 + int(deed.to_s * 1e6) for deed in deeds)
-    made.course = Course(100_000_000, last_us, last_us + rng.randrange(9_000_000), 160_000_000)
+    end_us = 160_000_000 + seed % 2 * 30_000_000  # one in two rests for a minute
+    made.course = Course(100_000_000, last_us, last_us + rng.randrange(9_000_000), end_us)
     course_tables(journal, made.course, tuple(deeds), lives, looks)
     made.lives = lives
 
 
-def _deed(rng: Random) -> Deed:
+def _deed(rng: Random, kind: str) -> Deed:
     from_s = round(rng.uniform(0, 12), 3)
-    lasting = rng.random() < 0.5
-    return Deed(from_s, from_s + 5 if lasting else from_s, "freeze" if lasting else "crash", (1,))
+    return Deed(from_s, from_s + 5 if kind in LASTING else from_s, kind, (1,))
 
 
 def _registrations(seed: int, peers: int) -> list[Registration]:

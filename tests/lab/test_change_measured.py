@@ -4,6 +4,7 @@ import json
 import math
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
@@ -14,7 +15,8 @@ from implicast.lab import tables
 from implicast.lab.experiment import read
 from implicast.lab.journals import Journals
 from implicast.lab.measures.all import measure
-from implicast.lab.run import disagreements, run
+from implicast.lab.measures.summary import summary
+from implicast.lab.run import changes, disagreements, run
 from implicast.world.change import change
 from implicast.world.invariants import Judge
 from implicast.world.simulate import notices
@@ -48,9 +50,11 @@ def test_every_measure_of_change_equals_the_worlds_on_journals_made_at_random(fo
         judge = Judge(each.casts, each.registrations, notices(each.directory), each.gone_us)
         own = change(each.directory, each.course, judge, [])
         row = found[each.directory.name.removeprefix("run=")]
-        for name in ("repair_s_median", "repair_s_max", "unrepaired", "calm_s", "allowed_s",
-                     "upkeep_per_peer_minute", "upkeep_at_rest", "storm"):  # fmt: skip
+        for name in ("repair_s_median", "repair_s_max", "sudden", "settle_s_max", "unrepaired", "calm_s", "allowed_s",
+                     "upkeep_per_peer_minute", "storm"):  # fmt: skip
             assert row[name] == pytest.approx(getattr(own, name), rel=1e-9), name
+        rest = own.described()["upkeep_at_rest"]
+        assert row["upkeep_at_rest"] == (None if rest is None else pytest.approx(rest, rel=1e-9))
         for name in tables.CONTRACT:
             assert row[f"during_{name}"] == getattr(own.during, name), name
             assert row[f"after_{name}"] == getattr(own.after, name), name
@@ -73,6 +77,9 @@ def test_random_journals_show_every_kind_of_fault(found):
     rows = list(found.values())
     for name in ("wrong", "late", "unrepaired", "complaints", "during_missing", "after_missing", "during_excused"):
         assert any(row[name] for row in rows), name
+    assert {row["upkeep_at_rest"] is None for row in rows} == {False, True}, "long rests and short ones"
+    assert {row["sudden"] > 0 for row in rows} == {False, True}, "deeds without a word, and only joins and leaves"
+    assert any(row["sudden"] > 0 and row["settle_s_max"] for row in rows)
     assert any(math.isinf(row["calm_s"]) for row in rows) or all(row["unrepaired"] == 0 for row in rows)
 
 
@@ -85,7 +92,7 @@ designs = "surviving"
 of = "churn"
 [scenario]
 peers = 20
-casts = 40
+casts = 100
 network = "national"
 workload = "groups"
 faults = "loss=0.01"
@@ -114,8 +121,8 @@ def test_measures_of_change_equal_the_worlds_for_every_surviving_design(every: P
     for each in runs:
         own = json.loads((every / "journals" / f"run={each['run']}" / "outcome.json").read_text())["change"]
         row = rows[each["run"]]
-        for name in ("delivery_ratio", "delivery_ratio_after", "repair_s_median", "repair_s_max", "unrepaired",
-                     "upkeep_per_peer_minute", "upkeep_at_rest", "storm"):  # fmt: skip
+        for name in ("delivery_ratio", "delivery_ratio_after", "repair_s_median", "repair_s_max", "settle_s_max",
+                     "unrepaired", "upkeep_per_peer_minute", "upkeep_at_rest", "storm"):  # fmt: skip
             assert row[name] == pytest.approx(own[name], rel=1e-9), (each["run"], name)
         for name in tables.CONTRACT:
             assert (row[f"during_{name}"], row[f"after_{name}"]) == (own["during"][name], own["after"][name]), each
@@ -134,3 +141,23 @@ def test_the_summary_has_every_measure_of_change(every: Path):
     measures = {row["measure"] for row in pq.read_table(every / "summary").to_pylist()}
 
     assert set(tables.CHANGE) <= measures
+
+
+def test_a_mean_is_of_the_runs_that_took_the_measure(spark: SparkSession, tmp_path: Path):
+    """Three runs: joins alone and a short rest; a crash, repaired in 20 s, and a short rest; in 30 s, and a long one."""
+    told = [("a", 1.0, 0, None), ("b", 20.0, 1, None), ("c", 30.0, 2, 12.0)]
+    blank = {field.name: 0 for field in tables.RUN_CHANGE} | {"kept": True}
+    rows = [{**blank, "run": run, "repair_s_median": repair_s, "repair_s_max": repair_s, "sudden": sudden,
+             "upkeep_at_rest": rest} for run, repair_s, sudden, rest in told]  # fmt: skip
+    (tmp_path / "change").mkdir()
+    pq.write_table(pa.Table.from_pylist(rows, tables.RUN_CHANGE), tmp_path / "change" / "part.parquet")
+    placed = [(run, "spice", "spice", "x", point, 0) for run, point in (("a", "1"), ("b", "1"), ("c", "1"), ("a", "2"))]
+    runs = spark.createDataFrame(placed, ["run", "series", "design", "axis", "point", "position"])
+
+    found = summary(runs, changes(spark, tmp_path), ["repair_s_max", "upkeep_at_rest", "storm"]).collect()
+
+    means = {(row["point"], row["measure"]): (row["runs"], row["mean"]) for row in found}
+    assert means == {
+        ("1", "repair_s_max"): (2, 25.0), ("1", "upkeep_at_rest"): (1, 12.0), ("1", "storm"): (3, 0.0),
+        ("2", "storm"): (1, 0.0),
+    }  # fmt: skip

@@ -10,6 +10,8 @@ from implicast.lab.experiment import Figure, experiment, patience_settings, read
 from implicast.lab.plan import plan, scenario_of
 from implicast.lab.report.overview import overview
 from implicast.lab.report.trade import trade_figure
+from implicast.world.change import REST_US
+from implicast.world.invariants import FLIGHT_US
 
 ALIVE = {name for name, each in designs().items() if each.survives}
 
@@ -37,6 +39,29 @@ def test_every_surviving_design_takes_part_as_it_survives(name, scale):
         given = json.loads(each.settings)["parameters"]
         assert design(each.design).alive.items() <= {**given, **design(each.design).alive}.items()
         assert given.get("alive") == design(each.design).alive.get("alive")
+
+
+def test_servers_and_brokers_go_down_where_there_are_any_and_elsewhere_the_words_are_left_out():
+    planned = plan(experiment("hour"), "paper") + plan(experiment("upkeep"), "small")
+    for each in planned:
+        survives, churn = design(each.design).survives, scenario_of(json.loads(each.settings)).churn
+        assert bool(churn.fails) == ("fails" in survives), each.run
+        assert churn.crashes or churn.deeds, "what happens to peers is the same for all"
+    hour = {each.design: scenario_of(json.loads(each.settings)).churn for each in planned if each.experiment == "hour"}
+    assert {name for name, churn in hour.items() if churn.restarts} == {"broker", "centralised"}
+    assert {(churn.joins, churn.leaves, churn.crashes) for churn in hour.values()} == {(64, 32, 32)}
+
+
+@pytest.mark.parametrize("name", ["churn", "upkeep", "hour"])
+@pytest.mark.parametrize("scale", ["small", "medium", "paper"])
+def test_there_is_a_minute_of_rest_after_the_last_change_and_its_repair(name, scale):
+    for each in plan(experiment(name), scale, runs=3):
+        scenario, of = scenario_of(json.loads(each.settings)), design(each.design)
+        infrastructure = of.infrastructure(scenario.peers, of.settle(scenario.parameters))
+        script = scenario.churn.script(scenario.seed, scenario.peers, infrastructure)
+        last_us = int(max(deed.to_s for deed in script) * 1e6)
+        end_us = scenario.casts * scenario.interval_ms * 1000 + FLIGHT_US
+        assert end_us - last_us - of.repair_us >= REST_US, each.run
 
 
 def test_a_value_becomes_a_setting_by_its_form_and_stays_the_point():
@@ -92,3 +117,9 @@ def test_the_overview_has_a_row_for_each_series_and_point():
     assert len(table["rows"]) == 4
     assert next(each for each in table["rows"] if each["point"] == "quick")["cells"] == ["6 ± 0.5", "80 ± 0.5"]
     assert overview(ROWS, []) is None
+
+
+def test_what_was_not_measured_is_a_dash_in_the_overview():
+    table = overview([*ROWS, row("spice", "default", "repair_s_max", 23)], ["repair_s_max", "upkeep_at_rest"])
+
+    assert next(each for each in table["rows"] if each["series"] == "spice")["cells"] == ["23 ± 0.5", "-"]

@@ -1,11 +1,13 @@
 """What change did to a run, on journals written by hand; and the contract where peers come and go."""
 
+from math import isnan
+
 import pytest
 
 from implicast.language.target import Description, Target, Term
 from implicast.world.application import Cast, Registration
 from implicast.world.change import Course, Life, change, course_tables, repair_times_s, storm, upkeep_per_peer_minute
-from implicast.world.deeds import Deed
+from implicast.world.deeds import LASTING, Deed
 from implicast.world.invariants import FLIGHT_US, LATE_US, Judge, Notices
 from implicast.world.journal import JOIN, UPKEEP, Journal, read
 
@@ -38,6 +40,51 @@ def test_repair_lasts_from_a_deed_to_the_first_clean_look(tmp_path):
 
     assert repairs_s == [3.0, 0.0, 2.0], "what was never repaired lasts until the end"
     assert unrepaired == 1
+
+
+def found_of(tmp_path, deeds, wrong, course=COURSE):
+    samples = [(second * S, ["a hole"] if second in wrong else []) for second in range(10, 71)]
+    return change(journal(tmp_path, deeds=deeds, samples=samples), course, Judge([], [], Notices.of([]), {}), [])
+
+
+def test_joins_and_leaves_do_not_hide_how_long_the_repair_after_a_crash_takes(tmp_path):
+    """A crash at 10 s, repaired at 30; four joins and leaves later on, in order after a second, one after three."""
+    joins = [Deed(at, at, "join", (8,)) for at in (25, 30, 35)]
+    deeds = [Deed(0, 0, "crash", (1,)), *joins, Deed(40, 40, "leave", (2,))]
+    found = found_of(tmp_path, deeds, {*range(10, 30), 35, 40, 45, 50, 51, 52})
+
+    assert (found.repair_s_median, found.repair_s_max) == (20.0, 20.0)
+    assert found.settle_s_max == 3.0
+    assert (found.sudden, found.unrepaired) == (1, 0)
+
+
+@pytest.mark.parametrize("kind", ["crash", "fail", "restart", "freeze", "split"])
+def test_whatever_comes_without_a_word_has_to_be_repaired(tmp_path, kind):
+    to_s = 4 if kind in LASTING else 0
+    deeds = [Deed(0, to_s, kind, (1,)), Deed(20, 20, "join", (8,))]
+    found = found_of(tmp_path, deeds, {*range(10, 10 + to_s + 5)})
+
+    assert (found.repair_s_max, found.settle_s_max, found.sudden) == (5.0, 0.0, 1)
+
+
+def test_where_peers_only_join_and_leave_repair_is_theirs(tmp_path):
+    deeds = [Deed(0, 0, "join", (8,)), Deed(5, 5, "leave", (1,)), Deed(9, 9, "leave", (2,))]
+    found = found_of(tmp_path, deeds, {10, 15, 16, 19})
+
+    assert (found.repair_s_median, found.repair_s_max, found.settle_s_max, found.sudden) == (1.0, 2.0, 2.0, 0)
+
+
+def test_a_rest_of_less_than_a_minute_says_nothing_about_upkeep(tmp_path):
+    lives, sends = {0: Life(0, 0)}, [(second, UPKEEP) for second in range(10, 100)]
+    written, judge = journal(tmp_path, sends, lives=lives), Judge([], [], Notices.of([]), {})
+
+    short = change(written, Course(10 * S, 20 * S, 30 * S, 90 * S - 1), judge, [])
+    long = change(written, Course(10 * S, 20 * S, 30 * S, 90 * S), judge, [])
+
+    assert isnan(short.upkeep_at_rest)
+    assert short.described()["upkeep_at_rest"] is None
+    assert short.upkeep_per_peer_minute == pytest.approx(60, rel=0.02), "over the whole time it is known"
+    assert long.upkeep_at_rest == long.described()["upkeep_at_rest"] == pytest.approx(60)
 
 
 def test_upkeep_counts_over_the_time_that_peers_were_there(tmp_path):

@@ -97,6 +97,8 @@ def _planned(
         **_own(made, design),
         **point,
     }
+    if made.designs == SURVIVING and "churn" in settings:
+        settings["churn"] = _borne(str(settings["churn"]), design)
     described = _described(settings, design, seed) if not made.trial else {**settings, "seed": seed}
     text = json.dumps(described, sort_keys=True)
     if not made.trial:
@@ -125,6 +127,17 @@ def _alive(made: Experiment, design: str) -> dict[str, Setting]:
     if made.designs != SURVIVING or not design:
         return {}
     return {f"design.{name}": value for name, value in known(design).alive.items()}
+
+
+def _borne(churn: str, design: str) -> str:
+    """Of what an experiment does to servers and brokers, what there is somebody for: the rest is the same for all.
+
+    One line speaks for every design; whoever has no broker that could fail leaves those words out.
+    """
+    asked, survives = Churn.parse(churn), known(design).survives
+    restarts, fails = asked.restarts * ("restarts" in survives), asked.fails * ("fails" in survives)
+    borne = replace(asked, restarts=restarts, fails=fails)
+    return churn if borne == asked else borne.text()
 
 
 def _words(made: Experiment, value: Value, point: Mapping[str, Setting]) -> list[str]:

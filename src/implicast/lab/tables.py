@@ -44,11 +44,13 @@ CHANGE = {
     "wrong": "repeated, uninvited or invented notifications of casts made while things changed; must be 0",
     "late": "first notified later than ten seconds after the cast, while things changed",
     "late_share": "the same as a share of the notifications",
-    "repair_s_median": "seconds from the end of a deed to the first look that finds all invariants in force, median",
+    "repair_s_median": "seconds from the end of a deed without a word (a crash, a broker's fail or restart, a sleeper, "
+    "a cut) to the first look that finds all invariants in force, median; one looks every second, so 1 is the least",
     "repair_s_max": "the same, longest",
+    "settle_s_max": "seconds from a join or leave to the first such look, longest",
     "unrepaired": "deeds after which something was wrong until the end",
     "upkeep_per_peer_minute": "messages of standing upkeep per peer and minute that it was there",
-    "upkeep_at_rest": "the same once all was quiet",
+    "upkeep_at_rest": "the same once all was quiet, where that lasted for a minute at least",
     "storm": "messages in the busiest second over those in the mean second",
     "complaints": "newcomers that never joined, leavers that never left, registrations never complete",
 }
@@ -116,10 +118,14 @@ RUN_CONTRACT = pa.schema([("run", pa.string()), *((name, pa.int64()) for name in
 _PERIODS = [(f"{period}_{name}", pa.int64()) for period in ("during", "after") for name in CONTRACT]
 RUN_CHANGE = pa.schema(
     [("run", pa.string()), *_PERIODS, *((name, pa.float64()) for name in CHANGE), ("calm_s", pa.float64()),
-     ("allowed_s", pa.float64()), ("kept", pa.bool_())]
+     ("allowed_s", pa.float64()), ("sudden", pa.int64()), ("kept", pa.bool_())]
 )  # fmt: skip
 """The contract during change and after it, and the measures of change. `calm_s` is from the end of the last deed to the
-first look that finds nothing wrong (infinite: none did), `allowed_s` what the design allows itself for that."""
+first look that finds nothing wrong (infinite: none did), `allowed_s` what the design allows itself for that, `sudden`
+how many deeds came without a word: where it is zero, the repairs are those of joins and leaves. `upkeep_at_rest` is
+null where rest was too short."""
+REPAIRS = ("repair_s_median", "repair_s_max")
+"""Means over seeds are of runs in which something came without a word."""
 RUN_COSTS = pa.schema(
     [("run", pa.string()), ("phase", pa.string()), ("messages", pa.int64()), ("bytes", pa.int64()),
      ("messages_per_peer", pa.float64()), ("bytes_per_peer", pa.float64())]

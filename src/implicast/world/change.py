@@ -5,14 +5,20 @@ Computed from the journal, which then has four more tables: `course` (when thing
 outside). The laboratory computes the same from the same tables (`lab/measures/change.py`), with other code.
 
 - during, after: the contract over the casts made while things changed and within the design's repair time, and later.
-- repair: from the end of a deed to the first look that found nothing wrong, or to the end if none did.
+- repair: from the end of a deed to the first look that found nothing wrong, or to the end if none did. Of deeds without
+  a word: crashes, fails, restarts, sleepers, troubles of the network. Joins and leaves are told to others, and are in
+  order within a look or two; in one figure with the others they would hide those, so they are measured apart
+  (`settle_s_max`). The resolution is one look, a second: what takes less counts as one.
 - upkeep: messages of standing upkeep per peer and minute, over the time that each was there; at rest: once all was
-  quiet.
+  quiet, and only if that lasted for a minute at least.
 - storm: messages in the busiest second over the mean of all seconds.
 """
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from itertools import compress
+from math import isnan, nan
+from operator import not_
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +31,10 @@ from implicast.world.tally import Ints
 
 _S = 1_000_000
 _MINUTE_US = 60 * _S
+ANNOUNCED = ("join", "leave")
+"""Deeds that those concerned are told of; all others come without a word."""
+REST_US = _MINUTE_US
+"""A shorter rest says nothing about upkeep: most of it comes every few seconds, some once in half a minute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +69,12 @@ class Change:
     complaints: list[str]
     """Who never joined, never left or was never registered completely."""
     repair_s_median: float
+    """After deeds without a word; where all were announced, after those."""
     repair_s_max: float
+    sudden: int
+    """Deeds without a word."""
+    settle_s_max: float
+    """After joins and leaves, the longest."""
     unrepaired: int
     """Deeds after which something was wrong until the end; their repair counts as if it had come then."""
     calm_s: float
@@ -68,7 +83,7 @@ class Change:
     """What the design allows itself for that."""
     upkeep_per_peer_minute: float
     upkeep_at_rest: float
-    """The same once all was quiet."""
+    """The same once all was quiet; not a number where that lasted less than a minute."""
     storm: float
 
     @property
@@ -78,8 +93,10 @@ class Change:
         return self.during.harmless and self.after.clean and not self.complaints and repaired
 
     def described(self) -> dict[str, Any]:
+        """Plain values; None for what was not measured."""
         ratios = {"delivery_ratio": self.during.delivery_ratio, "delivery_ratio_after": self.after.delivery_ratio}
-        return {**asdict(self), **ratios, "kept": self.kept}
+        rest = None if isnan(self.upkeep_at_rest) else self.upkeep_at_rest
+        return {**asdict(self), **ratios, "upkeep_at_rest": rest, "kept": self.kept}
 
 
 def course_tables(
@@ -105,8 +122,12 @@ def course_tables(
 
 def change(journal: Path, course: Course, judge: Judge, complaints: list[str]) -> Change:
     """All measures of change."""
-    ends_us = read(journal, "deeds", ["to_us"])["to_us"].to_numpy()
-    repairs_s, unrepaired = repair_times_s(journal, ends_us, course.end_us)
+    deeds = read(journal, "deeds", ["to_us", "kind"])
+    times_s, unrepaired = repair_times_s(journal, deeds["to_us"].to_numpy(), course.end_us)
+    announced = [kind in ANNOUNCED for kind in deeds["kind"].to_pylist()]
+    settled_s = list(compress(times_s, announced))
+    sudden_s = list(compress(times_s, map(not_, announced)))
+    repairs_s = sudden_s or settled_s
     last_s, never = repair_times_s(journal, np.array([course.over_us]), course.end_us)
     return Change(
         during=judge.verdict(course.from_us, course.calm_us),
@@ -114,11 +135,13 @@ def change(journal: Path, course: Course, judge: Judge, complaints: list[str]) -
         complaints=complaints,
         repair_s_median=float(np.median(repairs_s)) if repairs_s else 0.0,
         repair_s_max=max(repairs_s, default=0.0),
+        sudden=len(sudden_s),
+        settle_s_max=max(settled_s, default=0.0),
         unrepaired=unrepaired,
         calm_s=float("inf") if never else last_s[0],
         allowed_s=(course.calm_us - course.over_us) / _S,
         upkeep_per_peer_minute=upkeep_per_peer_minute(journal, course.from_us, course.end_us),
-        upkeep_at_rest=upkeep_per_peer_minute(journal, course.calm_us, course.end_us),
+        upkeep_at_rest=upkeep_at_rest(journal, course),
         storm=storm(journal, course),
     )
 
@@ -133,6 +156,13 @@ def repair_times_s(journal: Path, ends_us: Ints, over_us: int) -> tuple[list[flo
     where = np.searchsorted(clean_us, ends_us)
     waited_us = np.append(clean_us, over_us)[where] - ends_us
     return (waited_us / _S).tolist(), int((where == len(clean_us)).sum())
+
+
+def upkeep_at_rest(journal: Path, course: Course) -> float:
+    """Upkeep once all was quiet; not a number where rest was too short to tell."""
+    if course.end_us - course.calm_us < REST_US:
+        return nan
+    return upkeep_per_peer_minute(journal, course.calm_us, course.end_us)
 
 
 def upkeep_per_peer_minute(journal: Path, begin_us: int, end_us: int) -> float:

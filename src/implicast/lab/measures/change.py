@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from implicast.lab import tables
 from implicast.lab.measures import contract
+from implicast.world.change import ANNOUNCED, REST_US
 
 _S = 1_000_000
 _MINUTE_US = 60 * _S
@@ -42,34 +43,43 @@ def _told(notices: DataFrame, casts: DataFrame, chosen: DataFrame) -> DataFrame:
 
 
 def repairs(deeds: DataFrame, health: DataFrame, course: DataFrame) -> DataFrame:
-    """(run, repair_s_median, repair_s_max, unrepaired, calm_s, allowed_s).
+    """(run, repair_s_median, repair_s_max, sudden, settle_s_max, unrepaired, calm_s, allowed_s).
 
-    From the end of each deed to the first look that found nothing wrong, or to the end of the run when none did;
-    `calm_s` likewise from the end of the last one, and infinite when no look ever did.
+    From the end of each deed to the first look that found nothing wrong, or to the end of the run when none did: of
+    deeds without a word, how many there were, and apart from them of joins and leaves. Where there were only those,
+    the repairs are theirs. `calm_s` likewise from the end of the last deed, and infinite when no look ever did.
     """
     clean = health.where("wrong = 0").select("run", F.col("time_us").alias("at_us"), F.col("time_us").alias("clean_us"))
-    ends = deeds.select("run", F.col("to_us").alias("at_us"), F.lit("deed").alias("of"))
+    told_or_not = F.when(F.col("kind").isin(*ANNOUNCED), "told").otherwise("sudden")
+    ends = deeds.select("run", F.col("to_us").alias("at_us"), told_or_not.alias("of"))
     last = course.select("run", F.col("over_us").alias("at_us"), F.lit("last").alias("of"))
     moments = ends.unionByName(last).unionByName(clean, allowMissingColumns=True)
     onwards = Window.partitionBy("run").orderBy("at_us").rangeBetween(Window.currentRow, Window.unboundedFollowing)
     waited = moments.select("run", "of", "at_us", F.min("clean_us").over(onwards).alias("clean_us")).join(
         F.broadcast(course.select("run", "end_us")), "run"
     )
-    deed, never = F.col("of") == "deed", F.col("clean_us").isNull()
-    wait = F.when(deed, F.coalesce("clean_us", "end_us") - F.col("at_us"))
+    sudden, told, never = F.col("of") == "sudden", F.col("of") == "told", F.col("clean_us").isNull()
+    wait_us = F.coalesce("clean_us", "end_us") - F.col("at_us")
+    after, settling = F.when(sudden, wait_us), F.when(told, wait_us)
     calm = F.when(F.col("of") == "last", F.col("clean_us") - F.col("at_us"))
     found = waited.groupBy("run").agg(
-        (F.percentile(wait, 0.5) / _S).alias("repair_s_median"),
-        (F.max(wait) / _S).alias("repair_s_max"),
-        F.count_if(deed & never).alias("unrepaired"),
+        (F.coalesce(F.percentile(after, 0.5), F.percentile(settling, 0.5)) / _S).alias("repair_s_median"),
+        (F.coalesce(F.max(after), F.max(settling)) / _S).alias("repair_s_max"),
+        F.count_if(sudden).alias("sudden"),
+        (F.max(settling) / _S).alias("settle_s_max"),
+        F.count_if((sudden | told) & never).alias("unrepaired"),
         F.coalesce(F.max(calm) / _S, F.lit(float("inf"))).alias("calm_s"),
     )
     allowed = ((F.col("calm_us") - F.col("over_us")) / _S).alias("allowed_s")
-    return course.select("run", allowed).join(found, "run", "left").fillna(0.0, ["repair_s_median", "repair_s_max"])
+    times = ["repair_s_median", "repair_s_max", "settle_s_max"]
+    return course.select("run", allowed).join(found, "run", "left").fillna(0.0, times)
 
 
 def traffic(sends: DataFrame, lives: DataFrame, course: DataFrame) -> DataFrame:
-    """(run, upkeep_per_peer_minute, upkeep_at_rest, storm): from the first deed, or from all quiet, to the end."""
+    """(run, upkeep_per_peer_minute, upkeep_at_rest, storm): from the first deed, or from all quiet, to the end.
+
+    At rest: null where rest was too short to tell.
+    """
     period = F.broadcast(course.select("run", "from_us", "calm_us", "end_us"))
     since = sends.select("run", "sent_us", "phase").join(period, "run").where("sent_us >= from_us")
     second = F.floor((F.col("sent_us") - F.col("from_us")) / _S)
@@ -85,11 +95,15 @@ def traffic(sends: DataFrame, lives: DataFrame, course: DataFrame) -> DataFrame:
         F.sum("upkeep").alias("upkeep"), F.sum("rest").alias("rest"), F.max("within").alias("busiest"),
         F.sum("within").alias("all"), F.first(seconds).alias("seconds"),
     )  # fmt: skip
-    everyone = course.select("run").join(_minutes(lives, course), "run", "left").join(summed, "run", "left")
+    everyone = (
+        course.select("run", (F.col("end_us") - F.col("calm_us")).alias("rest_us"))
+        .join(_minutes(lives, course), "run", "left")
+        .join(summed, "run", "left")
+    )
     return everyone.select(
         "run",
         _ratio(F.col("upkeep"), F.col("minutes")).alias("upkeep_per_peer_minute"),
-        _ratio(F.col("rest"), F.col("minutes_at_rest")).alias("upkeep_at_rest"),
+        F.when(F.col("rest_us") >= REST_US, _ratio(F.col("rest"), F.col("minutes_at_rest"))).alias("upkeep_at_rest"),
         _ratio(F.col("busiest") * F.col("seconds"), F.col("all")).alias("storm"),
     )
 

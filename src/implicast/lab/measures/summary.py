@@ -16,7 +16,8 @@ RUNS_MAX = 64
 def summary(runs: DataFrame, measured: DataFrame, names: Sequence[str]) -> DataFrame:
     """(series, design, axis, point, position, measure, runs, mean, low, high) over the seeds of each point.
 
-    `runs` places each run on the axis; `measured` has a row for each run and a column for each name.
+    `runs` places each run on the axis; `measured` has a row for each run and a column for each name; null is a run that
+    did not take the measure, and there is no row where none did.
     """
     placed = runs.select("run", "series", "design", "axis", "point", "position").join(measured, "run")
     long = placed.unpivot(["series", "design", "axis", "point", "position"], list(names), "measure", "value")
@@ -24,6 +25,7 @@ def summary(runs: DataFrame, measured: DataFrame, names: Sequence[str]) -> DataF
         F.count("value").alias("runs"), sorted_mean("value").alias("mean"),
         F.array_sort(F.collect_list("value")).alias("values"),
     )  # fmt: skip
+    grouped = grouped.where("runs > 0")
     spread = F.aggregate(
         "values", F.lit(0.0), lambda total, each: total + (each - F.col("mean")) * (each - F.col("mean"))
     )

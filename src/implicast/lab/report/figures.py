@@ -218,7 +218,7 @@ def unit_of(measure: str) -> str:
 _CHANGE_UNITS = {
     "delivery_ratio": "share of what was due", "delivery_ratio_after": "share of what was due",
     "wrong": "notifications", "late": "notifications", "late_share": "share of notifications",
-    "repair_s_median": "seconds", "repair_s_max": "seconds", "unrepaired": "deeds",
+    "repair_s_median": "seconds", "repair_s_max": "seconds", "settle_s_max": "seconds", "unrepaired": "deeds",
     "upkeep_per_peer_minute": "messages per peer and minute", "upkeep_at_rest": "messages per peer and minute",
     "storm": "busiest second / mean second",
 }  # fmt: skip

@@ -7,6 +7,8 @@ from implicast.lab.report import palette
 from implicast.lab.report.figures import by_series, meaning_of
 
 Row = dict[str, Any]
+UNKNOWN = "-"
+"""Where a measure was not taken: of upkeep at rest, because rest was too short."""
 
 
 def overview(rows: Sequence[Row], columns: Sequence[str]) -> Row | None:
@@ -19,7 +21,7 @@ def overview(rows: Sequence[Row], columns: Sequence[str]) -> Row | None:
     body = [
         {
             "series": series, "colour": palette.colour(of_series[0]["design"]), "point": point,
-            "cells": [cells.get((series, point, name), "") for name in columns],
+            "cells": [cells.get((series, point, name), UNKNOWN) for name in columns],
         }
         for series, of_series in by_series(mine).items()
         for _, point in points
