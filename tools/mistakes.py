@@ -1,4 +1,4 @@
-"""Writes docs/reference/mistakes.md from the registry of mistakes in tests/faults/mistakes_*.py.
+"""Writes docs/reference/mistakes.md from the registries of mistakes in tests/faults: mistakes_*.py, ice_mistakes.py.
 
 python tools/mistakes.py
 """
@@ -14,7 +14,8 @@ PAGE = ROOT / "docs" / "reference" / "mistakes.md"
 HEAD = """# Mistakes put in on purpose
 
 *A checker that never objects proves nothing. Each of these rules is switched off by a test; the checkers object, in
-these words, and are silent about the same scenario when the rule is back. Written by `python tools/mistakes.py`.*
+these words, and are silent about the same scenario when the rule is back. Those of `ice` are rules of the surface that
+SPICE lives on, tried with a tenant of its own. Written by `python tools/mistakes.py`.*
 
 | design | mistake | the rule | the checkers say |
 |---|---|---|---|
@@ -26,7 +27,9 @@ def mistakes() -> list[Any]:
     sys.path.insert(0, str(FAULTS))
     try:
         files = sorted(FAULTS.glob("mistakes_*.py"))
-        return [each for file in files for each in importlib.import_module(file.stem).MISTAKES]
+        surface = importlib.import_module("ice_mistakes")
+        listed = [each for file in files for each in importlib.import_module(file.stem).MISTAKES]
+        return [*listed, *surface.MISTAKES, *surface.DIRECTED]
     finally:
         sys.path.remove(str(FAULTS))
 

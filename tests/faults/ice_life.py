@@ -1,8 +1,10 @@
 """A living surface with a simple tenant, hostile scenes for it, and what must hold: the trial ground of ICE's life.
 
 The tenant stores numbered things at places. A thing is *complete* when its owner has said so, after its batch counted.
-Scenes are functions of a seed. The watcher looks at every change of ownership whether two peers answer for one code;
-when all is quiet, at the invariants and at every complete thing.
+Scenes are functions of a seed. The watcher looks at every change of ownership, at every death and four times a second
+whether two peers answer for one code, and whether there is a code that nobody holds and no heir of the dead could
+inherit; not across a partition, but again when it has healed and repair has had its time. When all is quiet it looks at
+the invariants and at every complete thing.
 """
 
 from collections.abc import Callable
@@ -24,7 +26,7 @@ from implicast.peer.wire import Codec
 from implicast.space.angle import cosine_of
 from implicast.space.digest import digest_bits, stream
 from implicast.space.morton import BITS
-from implicast.space.tract import contains
+from implicast.space.tract import WHOLE, contains, intervals, subtract, union
 from implicast.world.faults import Faults, FaultStream
 from implicast.world.frozen import awake, freeze, thaw
 from implicast.world.journal import UPKEEP
@@ -32,6 +34,8 @@ from implicast.world.trouble import Trouble
 from implicast.world.world import World
 
 S = 1_000_000
+LOOK_US = S // 4
+"""Copies of what the dead held may be dropped without a change of ownership: so one looks this often besides."""
 
 
 class Put(Message):
@@ -140,6 +144,25 @@ class Lodger(Peer, parts={"surface": LivingIce}):
                 self.scene.complete(stored.thing, code, version)
 
 
+def uncovered(surfaces: list[LivingIce]) -> list[str]:
+    """At any time: codes that no live peer holds, on whatever terms, and no live heir of the dead has a copy of."""
+    alive = {each.address for each in surfaces}
+    held = [pair for each in surfaces for pair in intervals(each.tract)]
+    held += [
+        (title.low, title.high)
+        for each in surfaces
+        for owner, estate in each.estates.items()
+        if owner not in alive
+        for title in estate.titles
+    ]
+    return [f"nobody holds or can inherit {low:#x}" for low in subtract(WHOLE, union(held))[::2]]
+
+
+def healing_us(life: Life) -> int:
+    """After a cut both sides greet whom they missed; whoever lost everything by that enters anew."""
+    return 2 * life.meet_us + life.dead_us + 2 * life.rank_us
+
+
 class Net:
     """Delays of 5 to 80 ms."""
 
@@ -167,8 +190,10 @@ class Scene:
     assembled: bool = True
     wrong: list[str] = field(default_factory=list)
     completed: dict[int, tuple[int, int]] = field(default_factory=dict)
-    parted: bool = False
-    """During and shortly after a partition two sides may both answer."""
+    parted: int = 0
+    """Partitions under way or healed a short while ago: two sides may both answer."""
+    divided: bool = False
+    """There was a partition at some time."""
     crashed: bool = False
     orphaned: int = 0
     repaired_s: float = -1.0
@@ -179,7 +204,8 @@ class Scene:
         codec = Codec((*KINDS, Put, Stored)) if self.strict else None
         self.world = World(Net(self.seed), seed=self.seed, faults=self.trouble, codec=codec)
         self.fresh, self.thing = 0, 0
-        self.leavers: set[int] = set()
+        self.whole = False
+        """Everybody has been set up: from now on there is a surface."""
         lodgers = [self.lodge() for _ in range(self.peers)]
         if self.assembled:
             points = uniform_points(self.peers, self.rng.getrandbits)
@@ -189,6 +215,8 @@ class Scene:
             lodgers[0].surface.join(())
             for number, each in enumerate(lodgers[1:]):
                 self.at(0.3 + 0.2 * number, lambda each=each: each.surface.join((0,)))
+        self.whole = True
+        self.at(0.1, self.keep_looking)
 
     # the population
 
@@ -226,7 +254,12 @@ class Scene:
         if len(self.steady()) > 4:
             lodger = lodger or self.rng.choice(self.steady())
             self.crashed = True
-            self.world.crash(lodger.address)
+            self.die(lodger.address)
+
+    def die(self, address: int) -> None:
+        if address in self.world.peers:
+            self.world.crash(address)
+            self.look()
 
     def twins(self) -> None:
         """An owner, and its first heir a little later."""
@@ -235,7 +268,7 @@ class Scene:
         self.crash(lodger)
         if heirs and heirs[0] in self.world.peers:
             later_s = self.world.now_us / S + self.rng.random() * self.life.dead_us / S * 1.5
-            self.at(later_s, lambda: heirs[0] in self.world.peers and self.world.crash(heirs[0]))
+            self.at(later_s, lambda: self.die(heirs[0]))
 
     def freeze(self) -> None:
         lodger = self.rng.choice(self.steady())
@@ -255,9 +288,21 @@ class Scene:
     def split(self) -> None:
         everyone = [each.address for each in self.lodgers()]
         side = frozenset(self.rng.sample(everyone, len(everyone) // 2))
+        self.part(side)
+        self.at(self.world.now_us / S + self.rng.uniform(3, 20), lambda: self.heal(side))
+
+    def part(self, side: frozenset[int]) -> None:
         self.trouble.split(side)
-        self.parted = True
-        self.at(self.world.now_us / S + self.rng.uniform(3, 20), lambda: self.trouble.heal(side))
+        self.parted, self.divided = self.parted + 1, True
+
+    def heal(self, side: frozenset[int]) -> None:
+        self.trouble.heal(side)
+        self.at((self.world.now_us + healing_us(self.life)) / S, self.grow_together)
+
+    def grow_together(self) -> None:
+        """From now on one surface is due again."""
+        self.parted -= 1
+        self.look()
 
     def put(self) -> None:
         self.thing += 1
@@ -266,11 +311,20 @@ class Scene:
     # watching
 
     def changed(self, lodger: Lodger) -> None:
-        if self.parted or not lodger.surface.ground:
+        """A lodger's ground has changed."""
+        self.look()
+
+    def look(self) -> None:
+        """What must hold at any time does, except across a partition."""
+        if self.parted or not self.whole:
             return
-        found = doubles(self.surfaces())
-        if found:
-            self.wrong.append(f"{self.world.now_us / S:.2f} s: {found[0]}")
+        surfaces = self.surfaces()
+        found = doubles(surfaces) + uncovered(surfaces)
+        self.wrong += [f"{self.world.now_us / S:.2f} s: {each}" for each in found[:1]]
+
+    def keep_looking(self) -> None:
+        self.look()
+        self.at((self.world.now_us + LOOK_US) / S, self.keep_looking)
 
     def complete(self, thing: int, code: int, version: int) -> None:
         self.completed[thing] = max(self.completed.get(thing, (0, 0)), (version, code))
@@ -290,7 +344,7 @@ class Scene:
 
     def amiss(self) -> list[str]:
         """A partition with crashes may lose what one side alone knew to be complete; nothing else may."""
-        excused = self.parted and self.crashed
+        excused = self.divided and self.crashed
         return self.objections() + ([] if excused else self.missing())
 
     def run(self, over_s: float, quiet_s: float) -> "Scene":

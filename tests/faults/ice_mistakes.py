@@ -1,5 +1,7 @@
 """Mistakes put into the living surface on purpose, one rule left out at a time. `MISTAKES` says what shows each."""
 
+from dataclasses import dataclass, field
+
 from ice_life import SCENES, Lodger
 
 from implicast.overlay.ice.alive.ice import LivingIce
@@ -140,19 +142,109 @@ class NoTidying(LivingIce):
         pass
 
 
+class ForgetfulHeir(LivingIce):
+    """Agrees to hold copies, and drops them."""
+
+    def choose_heirs(self):
+        self.estates.clear()
+        super().choose_heirs()
+
+
+class HastyGiver(LivingIce):
+    """Lets go of a piece when it has been sent."""
+
+    def _hand_over(self):
+        gift = self.gift
+        super()._hand_over()
+        self._part_with(gift, ())
+
+
 LOSSY, ROUGH = Faults(0.05), Faults(0.01, 0.01, 0.02, (50.0, 400.0), 0.1)
-Settings = dict[str, object]
-MISTAKES: dict[str, tuple[type, dict[str, int], str, Settings]] = {
-    "no epochs": (NoEpochs, SCENES["flux"], "", {"faults": ROUGH, "quiet_s": 5.0}),
-    "no backups": (NoBackups, SCENES["crash"], "missing", {"faults": ROUGH}),
-    "no acknowledgement": (NoRepeats, SCENES["flux"], "", {"faults": LOSSY}),
-    "no echo rule": (NoEchoRule, SCENES["freeze"], "both answer", {"faults": ROUGH}),
-    "no inquiry": (NoInquiry, SCENES["cutlink"], "both answer", {"faults": ROUGH}),
-    "no third message of a give": (NoThirdMessage, SCENES["flux"], "both answer", {"faults": LOSSY}),
-    "no taking back": (NoTakingBack, SCENES["mix"], "giving", {"faults": ROUGH}),
-    "suspicion never forgiven": (UnforgivenSuspicion, {"freeze": 12}, "heirs", {"faults": ROUGH, "peers": 6}),
-    "never meeting again": (NeverMeetsAgain, SCENES["split"], "both own", {"faults": ROUGH}),
-    "no estates": (NoHeirs, SCENES["crash"], "missing", {"faults": ROUGH}),
-    "no tidying": (NoTidying, SCENES["crash"], "pieces", {"faults": ROUGH}),
-}
-"""What is left out, where it shows, a word of the objection, and the settings of the scene."""
+
+
+@dataclass(frozen=True)
+class IceMistake:
+    """One rule of the living surface left out: where it shows, and a word of the objection."""
+
+    name: str
+    rule: str
+    """What is right, and where it is kept."""
+    kind: type
+    deeds: dict[str, int]
+    """The scene's deeds; none where a test of its own makes the scene."""
+    says: str
+    settings: dict[str, object] = field(default_factory=lambda: {"faults": ROUGH})
+    design: str = "ice"
+
+    def __post_init__(self) -> None:
+        assert self.says, "a mistake that any objection shows is shown by nothing"
+
+
+MISTAKES = (
+    IceMistake(
+        "no epochs", "for each code the best title wins, not the last word (overlay/ice/atlas.py)",
+        NoEpochs, SCENES["flux"], "both answer", {"faults": ROUGH, "quiet_s": 5.0},
+    ),
+    IceMistake(
+        "no backups", "nothing is complete before the heirs have it (overlay/ice/alive/heirs.py)",
+        NoBackups, SCENES["crash"], "missing",
+    ),
+    IceMistake(
+        "no acknowledgement", "what must arrive is repeated until it is answered (overlay/ice/alive/asking.py)",
+        NoRepeats, SCENES["flux"], "not firm", {"faults": LOSSY},
+    ),
+    IceMistake(
+        "no echo rule", "an owner that no heir echoes stops answering (overlay/ice/alive/heirs.py)",
+        NoEchoRule, SCENES["freeze"], "both answer",
+    ),
+    IceMistake(
+        "no inquiry", "nobody is declared dead before all around have been asked (overlay/ice/alive/inquiring.py)",
+        NoInquiry, SCENES["cutlink"], "both answer",
+    ),
+    IceMistake(
+        "no third message of a give", "a taker answers when the giver has let go (overlay/ice/alive/taking.py)",
+        NoThirdMessage, SCENES["flux"], "both answer", {"faults": LOSSY},
+    ),
+    IceMistake(
+        "a giver lets go at once", "a giver holds a piece until it has been accepted (overlay/ice/alive/giving.py)",
+        HastyGiver, SCENES["flux"], "nobody holds",
+    ),
+    IceMistake(
+        "no taking back", "a giver whose taker is gone takes the piece back (overlay/ice/alive/giving.py)",
+        NoTakingBack, SCENES["mix"], "not firm: giving",
+    ),
+    IceMistake(
+        "suspicion never forgiven", "whoever is heard again is no suspect (overlay/ice/alive/asking.py)",
+        UnforgivenSuspicion, {"freeze": 12}, "heirs of", {"faults": ROUGH, "peers": 6},
+    ),
+    IceMistake(
+        "never meeting again", "those that fell silent are greeted now and then (overlay/ice/alive/minding.py)",
+        NeverMeetsAgain, SCENES["split"], "both answer",
+    ),
+    IceMistake(
+        "heirs drop their copies", "an heir holds its copy until told otherwise (overlay/ice/alive/inheriting.py)",
+        ForgetfulHeir, SCENES["crash"], "can inherit",
+    ),
+    IceMistake(
+        "no estates", "who takes the place of the dead takes over what they kept (overlay/ice/alive/seizing.py)",
+        NoHeirs, SCENES["crash"], "missing",
+    ),
+    IceMistake(
+        "no tidying", "whoever has a spare piece gives it away (overlay/ice/alive/leaving.py)",
+        NoTidying, SCENES["crash"], "pieces",
+    ),
+)  # fmt: skip
+"""Searched for in the first scenes of random change."""
+NO_DUTY = IceMistake(
+    "a leaver forgets the dead",
+    "a leaver stays while it holds what the dead kept (overlay/ice/alive/leaving.py)",
+    NoDuty,
+    {},
+    "missing",
+)
+NO_SETTLING = IceMistake(
+    "no time to settle", "what is seized answers when rivals have had time to meet (overlay/ice/alive/seizing.py)",
+    NoSettling, {}, "both answer",
+)  # fmt: skip
+DIRECTED = (NO_DUTY, NO_SETTLING)
+"""Each in a scene made for it (`test_ice_life.py`)."""

@@ -3,8 +3,8 @@
 from itertools import permutations
 
 import pytest
-from ice_life import SCENES, Lodger, S, Scene, play, varied
-from ice_mistakes import MISTAKES, NoDuty, NoSettling, lodging
+from ice_life import SCENES, Lodger, S, Scene, healing_us, play, varied
+from ice_mistakes import MISTAKES, NO_DUTY, NO_SETTLING, NeverMeetsAgain, lodging
 
 from implicast.overlay.ice.alive.settings import Life
 from implicast.world.faults import Faults
@@ -34,17 +34,16 @@ def test_a_surface_outlives_a_hundred_worlds_of_each_kind(name):
     assert not failed, "\n".join(map(sentence, failed))
 
 
-@pytest.mark.parametrize("what", MISTAKES)
-def test_a_rule_left_out_is_noticed(what):
-    kind, deeds, word, settings = MISTAKES[what]
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda each: each.name)
+def test_a_rule_left_out_is_noticed(mistake):
     for seed in range(6):
-        given = {"dimensions": 2 + seed % 2, "quiet_s": 20.0, **settings}
-        scene = play(seed, deeds, lodger=lodging(kind), **given)
-        if any(word in each for each in scene.wrong):
-            assert not play(seed, deeds, **given).wrong, "with the rule back, all is well"
+        given = {"dimensions": 2 + seed % 2, "quiet_s": 20.0, **mistake.settings}
+        scene = play(seed, mistake.deeds, lodger=lodging(mistake.kind), **given)
+        if any(mistake.says in each for each in scene.wrong):
+            assert not play(seed, mistake.deeds, **given).wrong, "with the rule back, all is well"
             return
 
-    pytest.fail(f"{what}: nobody noticed")
+    pytest.fail(f"{mistake.name}: nobody said {mistake.says!r}")
 
 
 def test_the_same_seed_is_the_same_life():
@@ -153,7 +152,7 @@ def test_leavers_stay_while_they_hold_what_the_dead_kept():
 
 
 def test_a_leaver_that_forgets_the_dead_is_noticed():
-    assert any("missing" in each for each in leaving_heirs(lodging(NoDuty)).amiss())
+    assert any(NO_DUTY.says in each for each in leaving_heirs(lodging(NO_DUTY.kind)).amiss())
 
 
 def rivals(lodger: type) -> Scene:
@@ -182,13 +181,13 @@ def test_rival_seizers_meet_before_either_answers():
 
 
 def test_rivals_without_time_to_settle_are_noticed():
-    assert any("both answer" in each for each in rivals(lodging(NoSettling)).wrong)
+    assert any(NO_SETTLING.says in each for each in rivals(lodging(NO_SETTLING.kind)).wrong)
 
 
 def last_resorts(seed: int) -> tuple[Scene, int, list, frozenset]:
     """An owner dies with all its heirs; two neighbours on both sides of a cut take its place, and answer."""
     scene = stocked(seed, life=Life.quick(), peers=24)
-    scene.parted = True
+    scene.parted = 1
     owner = richest(scene)
     dead = (owner.address, *owner.surface.heirs)
     near = [scene.world.peers[each].surface for each in owner.surface.neighbours() if each not in dead]
@@ -244,11 +243,10 @@ def test_a_frozen_peer_that_wakes_after_its_place_was_taken_does_no_harm():
 def test_a_partition_heals_to_one_surface():
     scene = stocked(peers=32, dimensions=3)
     side = frozenset(range(0, 32, 2))
-    scene.parted = True
-    scene.trouble.split(side)
+    scene.part(side)
     scene.world.run(scene.world.now_us + 15 * S)
     assert scene.objections()
-    scene.trouble.heal(side)
+    scene.heal(side)
 
     assert repaired_s(scene, 40) <= 40
     assert not scene.missing()
@@ -258,14 +256,45 @@ def test_an_owner_cut_off_with_its_heirs_may_die_when_the_cut_heals():
     scene = stocked(peers=24)
     owner = richest(scene)
     side = frozenset((owner.address, *owner.surface.heirs))
-    scene.parted = True
-    scene.trouble.split(side)
+    scene.part(side)
     scene.world.run(scene.world.now_us + 20 * S)
-    scene.world.crash(owner.address)
-    scene.trouble.heal(side)
+    scene.die(owner.address)
+    scene.heal(side)
     scene.world.run(scene.world.now_us + 40 * S)
 
     assert not scene.amiss()
+    assert not scene.wrong
+
+
+def test_two_sides_that_still_both_answer_when_repair_has_had_its_time_are_noticed():
+    scene = stocked(2, peers=24, lodger=lodging(NeverMeetsAgain))
+    side = frozenset(range(0, 24, 2))
+    scene.part(side)
+    scene.world.run(scene.world.now_us + 15 * S)
+    scene.heal(side)
+    healed_s = scene.world.now_us / S
+    scene.world.run(scene.world.now_us + healing_us(scene.life) - S)
+    assert not scene.wrong, "it has its time"
+    scene.world.run(scene.world.now_us + 2 * S)
+
+    assert any("both answer" in each for each in scene.wrong)
+    assert float(scene.wrong[0].partition(" ")[0]) >= healed_s + healing_us(scene.life) / S - 0.01
+
+
+def test_a_place_whose_owner_and_heirs_all_die_at_once_is_noticed_as_long_as_nobody_has_it():
+    scene = stocked()
+    owner = richest(scene)
+    heirs = owner.surface.heirs
+    scene.die(owner.address)
+    scene.die(heirs[0])
+    assert not scene.wrong, "the last heir has a copy"
+    scene.die(heirs[1])
+
+    assert any("nobody holds or can inherit" in each for each in scene.wrong)
+    scene.world.run(scene.world.now_us + 30 * S)
+    seen = len(scene.wrong)
+    scene.world.run(scene.world.now_us + 5 * S)
+    assert len(scene.wrong) == seen, "a neighbour has taken it at last"
 
 
 @pytest.mark.parametrize(("life", "limit"), [(Life(), 60), (Life.quick(), 450)], ids=["default", "quick"])

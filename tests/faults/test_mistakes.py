@@ -25,15 +25,21 @@ def test_a_mistake_is_caught_and_only_the_mistake(mistake: Mistake, monkeypatch:
     assert not check(caught.scenario).reasons, "without the mistake the same scenario is clean"
 
 
-def test_every_mistake_has_a_name_of_its_own():
-    names = [(each.design, each.name) for each in MISTAKES]
+@pytest.fixture(scope="module")
+def tool():
+    spec = importlib.util.spec_from_file_location("mistakes_page", PAGE.parents[2] / "tools" / "mistakes.py")
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
+
+
+def test_every_mistake_has_a_name_of_its_own_and_is_shown_by_words(tool):
+    names = [(each.design, each.name) for each in tool.mistakes()]
 
     assert len(set(names)) == len(names)
+    assert all(each.says and each.rule for each in tool.mistakes()), "any objection would do"
 
 
-def test_the_page_lists_them_all():
-    spec = importlib.util.spec_from_file_location("mistakes_page", PAGE.parents[2] / "tools" / "mistakes.py")
-    tool = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(tool)
-
+def test_the_page_lists_them_all_those_of_the_surface_too(tool):
+    assert {"ice", *(each.design for each in MISTAKES)} == {each.design for each in tool.mistakes()}
     assert tool.page() == PAGE.read_text("utf-8"), "run: python tools/mistakes.py"

@@ -144,7 +144,7 @@ def test_the_summary_has_every_measure_of_change(every: Path):
 
 
 def test_a_mean_is_of_the_runs_that_took_the_measure(spark: SparkSession, tmp_path: Path):
-    """Three runs: joins alone and a short rest; a crash, repaired in 20 s, and a short rest; in 30 s, and a long one."""
+    """Three runs: joins alone, short rest; a crash, repaired in 20 s, short rest; one repaired in 30 s, long rest."""
     told = [("a", 1.0, 0, None), ("b", 20.0, 1, None), ("c", 30.0, 2, 12.0)]
     blank = {field.name: 0 for field in tables.RUN_CHANGE} | {"kept": True}
     rows = [{**blank, "run": run, "repair_s_median": repair_s, "repair_s_max": repair_s, "sudden": sudden,
