@@ -1,6 +1,7 @@
 """The Byzantine-tolerant design where peers fail and some lie about who is there: words of others remove nobody."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from weight import weight
@@ -128,6 +129,68 @@ def test_accusations_cost_the_accused_a_probe_and_are_not_passed_on() -> None:
 
     spent = club.world.carried - carried - 5 * 20
     assert spent < 5 * 2 * 11 + 40, "a ping and its answer for each hearer at most"
+
+
+def test_accusers_of_the_living_are_few_and_soon_forgotten() -> None:
+    """Else those who once accused somebody falsely would keep all from passing on that it is dead."""
+    club = Club()
+    club.run(20)
+    graph = club.member(5).graph
+    for liar in range(1000, 1200):
+        graph.on_accuse(liar, Accuse((3,)))
+    assert len(graph._accused[3][1]) == losing.ACCUSERS_ENOUGH
+    assert graph._is_told_of(3)
+
+    club.run(5)
+
+    assert 3 not in graph._accused, "it answered when one looked for it"
+
+
+def test_accusers_of_the_dead_count_for_a_while_only() -> None:
+    club = Club()
+    club.world.crash(3)
+    graph = club.member(5).graph
+    for liar in (7, 8, 9):
+        graph.on_accuse(liar, Accuse((3,)))
+    assert graph._is_told_of(3)
+
+    club.run(losing.ACCUSED_US / SECOND_US + 1)
+
+    assert not graph._is_told_of(3)
+
+
+def test_when_one_of_the_lost_speaks_all_are_called() -> None:
+    """The end of a partition: one word is enough."""
+    club = Club()
+    for address in (1, 2, 3):
+        club.world.crash(address)
+    club.run(losing.LOST_US / SECOND_US + 120)
+    graph = club.member(5).graph
+    assert {1, 2, 3} <= set(graph._lost)
+    graph._lost[1].called_us = graph._lost[2].called_us = club.world.now_us - 30 * SECOND_US
+
+    graph.heard(3)
+
+    now_us = club.world.now_us
+    assert [graph._lost[each].called_us for each in (1, 2)] == [now_us, now_us]
+    assert 3 not in graph._lost
+
+
+def test_the_long_lost_are_called_ever_more_rarely_and_forgotten_after_an_hour() -> None:
+    club = Club()
+    club.world.crash(3)
+    club.run(60)
+    lost = club.member(5).graph._lost[3]
+    calls = []
+    for _ in range(60):
+        club.run(60)
+        calls += [lost.called_us] if lost.called_us not in calls else []
+    pauses = [later - sooner for sooner, later in pairwise(calls[3:])]
+
+    assert 5 <= len(pauses) <= 12
+    assert all(later > sooner for sooner, later in pairwise(pauses))
+    club.run(120)
+    assert 3 not in club.member(5).graph._lost
 
 
 def test_who_crashes_is_dropped_by_all_and_casts_go_on() -> None:
@@ -305,10 +368,10 @@ def test_who_was_lost_long_ago_is_not_listed_again_on_the_word_of_others() -> No
     place = next(iter(observer.places.values()))
     assert observer._lost[3].nodes, "it would come back to all its places"
 
-    club.run(losing.LOST_US / SECOND_US + 20)
+    club.run(losing.LOST_US / SECOND_US + 60)
+    assert not observer._lost[3].nodes, "it is hardly called any more"
     observer._take_in(place, (ghost,))
 
-    assert not observer._lost[3].nodes, "it is called no more"
     assert ghost.key not in place.known
     assert club.objections() == []
 

@@ -5,6 +5,7 @@ Judged twice: by the world, and here by trying every target on every description
 
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -103,3 +104,32 @@ def test_a_partition_answers_on_both_sides_only_what_it_may_and_heals(name, seed
     for mine in (everybody - side,) if alone else (everybody - side, everybody & side):
         apart = [cast for cast in trace.between(BEGIN_S + repair_s, heal_s - 1) if cast["publisher"] in mine]
         assert trace.reached(apart, mine) > 0.95, "a side that stands by itself goes on by itself"
+
+
+LONG = pytest.mark.long
+
+
+@pytest.mark.parametrize("name", PARTING)
+@pytest.mark.parametrize(
+    ("lasts_s", "seed"),
+    [
+        (75, 4),
+        (200, 2),
+        *[
+            pytest.param(lasts_s, seed, marks=LONG)
+            for lasts_s in (25, 40, 55, 75, 90, 130, 420)
+            for seed in range(3, 7)
+        ],
+    ],
+)
+def test_a_partition_heals_however_long_it_lasted_and_whoever_is_on_which_side(name, lasts_s, seed, tmp_path):
+    """Between the patience of one rule and that of the next, each may rely on what the other has just given up."""
+    design = designs()[name]
+    drawn = sorted(Random(seed * 1000 + lasts_s).sample(range(PEERS), PEERS // 2))
+
+    outcome = run(design, f"split:{'+'.join(map(str, drawn))}", BEGIN_S + lasts_s, tmp_path / "run", seed)
+
+    assert outcome.kept, (outcome.change, outcome.objections[:3], outcome.scenario.command())
+    healed_s = BEGIN_S + lasts_s + design.repair_us / 1e6
+    trace = Trace(tmp_path / "run")
+    assert trace.reached(trace.between(healed_s, 1e6), set(range(PEERS))) == 1, "both sides are one again"

@@ -30,6 +30,8 @@ PEERS = (16, 128)
 OVER_S = (15, 45)
 TAIL_S = 20
 """Casts go on for so long after all must be quiet."""
+FREEZE_S, CUT_S, SPLIT_S = (14.0, 150.0), (20.0, 150.0), (20.0, 420.0)
+"""How long these last in lasting scenarios."""
 WORKLOADS = {"tags": "groups", "attributes": "attributes"}
 """What is cast, in each language."""
 FEW_TAGS = {"tags": 12, "tags_per_peer": 4}
@@ -47,8 +49,11 @@ class Finding:
     outcome: Outcome | None = None
 
 
-def scenario_of(design: Design, seed: int, number: int, language: str = "tags") -> Scenario:
-    """The scenario of this number; in the language of attributes the same, with casts to ranges of values."""
+def scenario_of(design: Design, seed: int, number: int, language: str = "tags", lasting: bool = False) -> Scenario:
+    """The scenario of this number; in the language of attributes the same, with casts to ranges of values.
+
+    `lasting`: the same with freezes, cuts and partitions that outlast every patience that designs have.
+    """
     if not design.survives:
         raise ScenarioError(f"{design.name} does not say that it survives anything: it is meant for a kind world")
     if language not in design.languages:
@@ -57,6 +62,8 @@ def scenario_of(design: Design, seed: int, number: int, language: str = "tags") 
     chance = stream(seed, "campaign", design.name, number)
     peers = int(PEERS[0] * (PEERS[1] / PEERS[0]) ** chance.random())
     churn = _churn(chance, design.survives, peers)
+    if lasting:
+        churn = _lasting(churn, stream(seed, "lasting", design.name, number))
     few = design.few_tags and language == "tags"
     last_s = churn.over_s + max(churn.freeze_s[1], churn.split_s[1], churn.cut_s[1], churn.down_s[1])
     return Scenario(
@@ -93,6 +100,17 @@ def _churn(chance: Random, survives: frozenset[str], peers: int) -> Churn:
         drift=chance.choice((0.0, 0.001, 0.01)),
         over_s=float(chance.randint(*OVER_S)),
     )
+
+
+def _lasting(churn: Churn, chance: Random) -> Churn:
+    """With one partition at least, and all that is for a while for longer: each as likely short as long of its kind."""
+
+    def span(low_s: float, high_s: float) -> tuple[float, float]:
+        longest_s = low_s * (high_s / low_s) ** chance.random()
+        return round(longest_s * 0.7, 1), round(longest_s, 1)
+
+    splits = max(1, churn.splits) if churn.splits or churn.cuts or churn.flaps else 0
+    return replace(churn, splits=splits, freeze_s=span(*FREEZE_S), cut_s=span(*CUT_S), split_s=span(*SPLIT_S))
 
 
 def _faults(chance: Random) -> Faults:
@@ -137,12 +155,12 @@ class Mapper(Protocol):
 
 def campaign(
     design: Design, scenarios: int, seed: int = 1, first: int = 0, seen: Callable[[Finding], None] = lambda one: None,
-    mapped: Mapper = map, language: str = "tags",
+    mapped: Mapper = map, language: str = "tags", lasting: bool = False,
 ) -> list[Finding]:  # fmt: skip
     """Run so many scenarios from the first on; those that failed. `seen` is told of each, in the order of numbers."""
     failed: list[Finding] = []
-    scenario_of(design, seed, first, language)  # what is wrong with the call is said at once
-    for finding in mapped(Numbered(design.name, seed, language), range(first, first + scenarios)):
+    scenario_of(design, seed, first, language, lasting)  # what is wrong with the call is said at once
+    for finding in mapped(Numbered(design.name, seed, language, lasting), range(first, first + scenarios)):
         seen(finding)
         failed += [finding] if finding.reasons else []
     return failed
@@ -155,9 +173,10 @@ class Numbered:
     design: str
     seed: int
     language: str
+    lasting: bool
 
     def __call__(self, number: int) -> Finding:
-        return check(scenario_of(by_name(self.design), self.seed, number, self.language))
+        return check(scenario_of(by_name(self.design), self.seed, number, self.language, self.lasting))
 
 
 def shrink(failed: Finding, infrastructure: Callable[[int], int], runs: int = SHRINK_RUNS) -> Finding:

@@ -29,12 +29,18 @@ ACCUSERS_ENOUGH = 3
 """Whom so many accuse needs no further accuser."""
 CALL_US = 5_000_000
 CALL_CAP_US = 10_000_000
-"""The lost are called after this time, then at doubling intervals up to that."""
+"""The lost are called after this time, or sooner where one watches more often, then at doubling intervals up to that.
+"""
+CALLS_GROW = 4
+"""Later the pauses are the silence divided by this."""
 LOST_US = 180_000_000
-"""For so long the lost are called, and come back to all their places with their first word."""
+"""For so long the lost are called so often, and come back to all their places with their first word."""
 REMEMBERED_US = 3_600_000_000
 """For so long nobody lists them on the word of others: some who heard them alive may list and name them for long, until
-they ask them for another reason."""
+they ask them for another reason. They are called all the while, at pauses that grow with their silence: of two sides of
+a long partition one word is enough."""
+NAMED_US = 30_000_000
+"""Somebody lost whom others name is called at once, unless that was done so lately."""
 PASSED_US = 60_000_000
 """Who asked and was heard within this time is taken for present until a probe says otherwise."""
 CATCH_UP_US = 10_000_000
@@ -46,7 +52,9 @@ LOST_MAX = 1_024
 LOST_PLACES_MAX = 256
 """Places of one lost address that are kept aside."""
 ACCUSED_MAX = 1_024
-"""Addresses whose accusers are counted; beyond that accusations are ignored."""
+"""Addresses whose accusers are counted; the first accused go first."""
+ACCUSED_US = 30_000_000
+"""For so long an accuser counts: else those who once accused somebody falsely would silence all who find it dead."""
 
 
 class LosingGraph(ComparingGraph):
@@ -62,7 +70,7 @@ class LosingGraph(ComparingGraph):
         self._upkeep = upkeep
         self.detector: Detector[Address] = Detector(address, host, upkeep.detector, self._lose)
         self._lost: dict[Address, Lost] = {}
-        self._accused: dict[Address, set[Address]] = {}
+        self._accused: dict[Address, tuple[int, tuple[Address, ...]]] = {}  # since when, by whom
         self._tell: list[Address] = []
         self._found_us: dict[Address, int] = {}  # who was lost and spoke again, and when
         self._caught_up_us = host.now_us
@@ -70,6 +78,8 @@ class LosingGraph(ComparingGraph):
     def heard(self, sender: Address) -> None:
         """At every message: the cheapest probe is what comes anyway."""
         self.detector.heard(sender)
+        if self._accused:
+            self._accused.pop(sender, None)
         if sender in self._lost:
             self._find_again(sender)
 
@@ -94,9 +104,13 @@ class LosingGraph(ComparingGraph):
 
     def _may_list(self, node: Certificate) -> bool:
         lost = self._lost.get(node.address)
-        if lost is not None and self._is_called(lost) and len(lost.nodes) < LOST_PLACES_MAX and self.belief.sound(node):
+        if lost is None:
+            return self.belief.sound(node)
+        if len(lost.nodes) < LOST_PLACES_MAX and self.belief.sound(node):
             lost.nodes[node.key] = node  # for when it speaks again
-        return lost is None and self.belief.sound(node)
+            if not self._is_called(lost) and lost.called_us + NAMED_US <= self.host.now_us:
+                self._call(node.address, lost)
+        return False
 
     def _believed(self, place: Place, named: Sequence[Certificate]) -> Sequence[Certificate]:
         """The same, where most who are new have been met before: they are looked at all at once."""
@@ -118,7 +132,8 @@ class LosingGraph(ComparingGraph):
     def _lose(self, address: Address) -> None:
         """It is silent towards us: out of all lists, and kept aside."""
         now_us = self.host.now_us
-        lost = self._lost.setdefault(address, Lost(now_us, now_us + CALL_US, CALL_US))
+        wait_us = min(CALL_US, self._upkeep.watch_us)
+        lost = self._lost.setdefault(address, Lost(now_us, now_us + wait_us, wait_us))
         if len(self._lost) > LOST_MAX:
             del self._lost[next(iter(self._lost))]
         known = (node for place in self.places.values() for node in place.known.values())
@@ -177,12 +192,12 @@ class LosingGraph(ComparingGraph):
     def _find_again(self, address: Address) -> None:
         """It spoke: back into the lists where it belongs. It is asked, as it may know of others and not of us."""
         lost = self._lost.pop(address)
-        self._accused.pop(address, None)
         self._found_us.pop(address, None)
         self._found_us[address] = self.host.now_us
         if len(self._found_us) > LOST_MAX:
             del self._found_us[next(iter(self._found_us))]
         self.host.send(address, Accuse((address,)))
+        self._call_the_others()
         nodes = [node for node in lost.nodes.values() if self.belief.sound(node)]
         for place in list(self.places.values()):
             place.unask(lost.nodes)
@@ -202,21 +217,29 @@ class LosingGraph(ComparingGraph):
     def _call_the_lost(self) -> None:
         now_us = self.host.now_us
         for address, lost in list(self._lost.items()):
-            if not self._is_called(lost):
-                self._call_no_more(address, lost)
+            if lost.since_us + REMEMBERED_US < now_us:
+                del self._lost[address]
             elif lost.call_us <= now_us:
-                lost.wait_us = min(2 * lost.wait_us, CALL_CAP_US)
-                lost.call_us = now_us + lost.wait_us
-                self.host.send(address, Ping(0))
+                if not self._is_called(lost):
+                    lost.nodes = {}
+                self._call(address, lost)
 
-    def _call_no_more(self, address: Address, lost: Lost) -> None:
-        lost.nodes = {}
-        self._accused.pop(address, None)
-        if lost.since_us + REMEMBERED_US < self.host.now_us:
-            del self._lost[address]
+    def _call_the_others(self) -> None:
+        """Where one was only cut off, others may have been: of those on the other side of a partition all are called
+        as soon as one has spoken."""
+        for address, lost in list(self._lost.items()):
+            if lost.called_us + CALL_US <= self.host.now_us:
+                self._call(address, lost)
+
+    def _call(self, address: Address, lost: Lost) -> None:
+        now_us = self.host.now_us
+        often = self._is_called(lost)
+        lost.wait_us = min(2 * lost.wait_us, CALL_CAP_US) if often else (now_us - lost.since_us) // CALLS_GROW
+        lost.called_us, lost.call_us = now_us, now_us + lost.wait_us
+        self.host.send(address, Ping(0))
 
     def _is_called(self, lost: Lost) -> bool:
-        """Whether it may still come back to its places."""
+        """Whether it may still come back to all its places."""
         return lost.since_us + LOST_US >= self.host.now_us
 
     def _called(self) -> list[Address]:
@@ -226,14 +249,14 @@ class LosingGraph(ComparingGraph):
 
     def _pass_on(self, address: Address) -> None:
         """Others may not know yet, unless enough have told them."""
-        if len(self._accused.get(address, ())) < ACCUSERS_ENOUGH:
+        if not self._is_told_of(address):
             if not self._tell:
                 self.host.after(int(TELL_US * (1 + self.host.rng.random())), Accusing())
             self._tell.append(address)
 
     @handles(Accusing)
     def on_accusing(self, alarm: Accusing) -> None:
-        few = [address for address in self._tell if len(self._accused.get(address, ())) < ACCUSERS_ENOUGH]
+        few = [address for address in self._tell if not self._is_told_of(address)]
         told = tuple(address for address in few if address in self._lost or address in self.detector.gone)
         self._tell = []
         if told:
@@ -247,12 +270,28 @@ class LosingGraph(ComparingGraph):
         if self.address in accuse.addresses and self._found_us.get(sender, -REFOUND_US) < self.host.now_us - REFOUND_US:
             self._catch_up()
         for address in accuse.addresses:
-            if address == self.address or (address not in self._accused and len(self._accused) >= ACCUSED_MAX):
+            if address == self.address:
                 continue
             lists_it = address in self._tell or self.detector.is_probing(address)  # most have been looked for already
             if lists_it or self._lists(address):
-                self._accused.setdefault(address, set()).add(sender)
+                self._note_accuser(address, sender)
                 self.watch(address)
+
+    def _note_accuser(self, address: Address, sender: Address) -> None:
+        now_us = self.host.now_us
+        since_us, accusers = self._accused.pop(address, (now_us, ()))
+        if since_us + ACCUSED_US < now_us:
+            since_us, accusers = now_us, ()
+        if sender not in accusers and len(accusers) < ACCUSERS_ENOUGH:
+            accusers = (*accusers, sender)
+        self._accused[address] = (since_us, accusers)
+        if len(self._accused) > ACCUSED_MAX:
+            del self._accused[next(iter(self._accused))]
+
+    def _is_told_of(self, address: Address) -> bool:
+        """Whether enough have accused it lately."""
+        since_us, accusers = self._accused.get(address, (0, ()))
+        return len(accusers) >= ACCUSERS_ENOUGH and since_us + ACCUSED_US >= self.host.now_us
 
     def _lists(self, address: Address) -> bool:
         if address in self._lost or address in self.detector.gone:

@@ -21,9 +21,10 @@ class Upkeep:
 
 @dataclass(slots=True)
 class Lost:
-    """Somebody silent: its certificates, since when, and when it is called next."""
+    """Somebody silent: its certificates, since when, when it is called next, and when it was called last."""
 
     since_us: int
     call_us: int
     wait_us: int
+    called_us: int = 0
     nodes: dict[bytes, Certificate] = field(default_factory=dict)

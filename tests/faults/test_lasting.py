@@ -1,0 +1,40 @@
+"""Campaigns of lasting hardship: partitions, cuts and freezes that outlast every patience that designs have."""
+
+from dataclasses import replace
+
+import pytest
+
+from implicast.casting.designs import design, designs
+from implicast.world.campaign import CUT_S, FREEZE_S, SPLIT_S, campaign, scenario_of
+
+ALIVE = [name for name, each in designs().items() if each.survives]
+LONG = 200
+
+
+def test_lasting_scenarios_are_the_others_with_longer_hardship():
+    for number in range(20):
+        plain = scenario_of(design("dht"), 1, number)
+        lasting = scenario_of(design("dht"), 1, number, lasting=True)
+
+        assert replace(lasting, churn=plain.churn, casts=plain.casts) == plain
+        assert lasting.casts >= plain.casts
+        for drawn, among in ((lasting.churn.split_s, SPLIT_S), (lasting.churn.cut_s, CUT_S)):
+            assert among[0] * 0.7 <= drawn[0] <= drawn[1] <= among[1] + 0.1
+
+
+def test_partitions_are_drawn_from_half_a_minute_to_minutes():
+    longest = sorted(scenario_of(design("bft"), 1, number, lasting=True).churn.split_s[1] for number in range(60))
+
+    assert longest[15] < 70
+    assert longest[45] > 120
+    assert any(scenario_of(design("bft"), 1, number, lasting=True).churn.freeze_s[1] > 100 for number in range(60))
+    assert FREEZE_S[1] > 100
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("name", ALIVE)
+def test_a_design_keeps_its_promises_through_lasting_hardship(name):
+    failed = campaign(design(name), LONG, seed=7, lasting=True)
+
+    assert not failed, "\n".join(f"{one.reasons[:3]} replay: {one.scenario.command()}" for one in failed)
