@@ -263,6 +263,7 @@ class DoubtRound(Message):
     """Rings when those who are said to be dead should have answered."""
 
     upkeep: ClassVar[bool] = True
+    due_us: int
 
 
 class Rouse(Message):

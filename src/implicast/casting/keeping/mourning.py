@@ -7,6 +7,7 @@ missed, and lays its own entries again: one that stood still for long is found a
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from implicast.casting.keeping.keeper import Keeper
 from implicast.casting.keeping.messages import DoubtRound, Here, Rouse, Row, Still
@@ -21,6 +22,11 @@ At first all ask who do not take its entries back, then those who answer for the
 enough."""
 RECALL_US = 8_000_000
 """Between two such questions, in the end: from one round of doubts to the next but one."""
+RECALLED_US = 3_600_000_000
+"""For so long those who answer for their places go on asking, at pauses that grow with the silence: the entries of one
+who was on the other side of a longer partition may be lost on both sides."""
+RECALLS_GROW = 4
+"""Those pauses are the silence divided by this."""
 ROUSED_US = 15_000_000
 """Between two times that the own entries are laid again for such a cause."""
 ABSENT_US = 30_000_000
@@ -31,12 +37,21 @@ ABSENT_MAX = 1024
 """Peers remembered as dead."""
 
 
+class Forgotten(NamedTuple):
+    """Somebody whose entries were dropped: since when, where they were, when it is asked next, how often it was."""
+
+    since_us: int
+    keys: tuple[int, ...]
+    due_us: int
+    asked: int = 0
+
+
 class Mourning(Part):
     """One keeper's doubts."""
 
     __slots__ = (
-        "_armed",
         "_doubted",
+        "_due_us",
         "_forgotten",
         "_roused_us",
         "_rousing",
@@ -55,11 +70,12 @@ class Mourning(Part):
         self.keeper, self.owner_of, self.lay_again = keeper, owner_of, lay_again
         self._roused_us = -ROUSED_US
         self._doubted: dict[Address, int] = {}
-        self._forgotten: dict[Address, tuple[int, int, tuple[int, ...]]] = {}
-        """When it is asked next, how often it was, and where its entries were."""
+        self._forgotten: dict[Address, Forgotten] = {}
         self.absent: dict[Address, int] = {}
         """Who is taken for dead, and until when nothing of it is taken."""
-        self._armed = self._rousing = False
+        self._due_us = 0
+        """When the next round of doubts rings; 0: there is none."""
+        self._rousing = False
         keeper.takes, keeper.lives, keeper.rows.owner_of = self.takes, self.lives, owner_of
 
     def takes(self, row: Row) -> bool:
@@ -75,9 +91,16 @@ class Mourning(Part):
             self._arm()
 
     def _arm(self) -> None:
-        if not self._armed and (self._doubted or self.absent or self._forgotten):
-            self._armed = True
-            self.host.after(int(ASK_US * (0.75 + self.host.rng.random() / 2)), DoubtRound())
+        """Rounds come every few seconds while anybody is doubted, later only when somebody is to be asked."""
+        if not (self._doubted or self.absent or self._forgotten):
+            return
+        wait_us = int(ASK_US * (0.75 + self.host.rng.random() / 2))
+        due_us = self.host.now_us + wait_us
+        if not self._doubted and not self.absent:
+            due_us = max(due_us, min(one.due_us for one in self._forgotten.values()))
+        if not self._due_us or due_us + ASK_US < self._due_us:
+            self._due_us = due_us
+            self.host.after(due_us - self.host.now_us, DoubtRound(due_us))
 
     @handles(Still)
     def on_still(self, sender: Address, still: Still) -> None:
@@ -103,14 +126,19 @@ class Mourning(Part):
         self.lives(sender)
 
     def lives(self, who: Address) -> None:
-        """A word from it."""
+        """A word from it. Where one who was forgotten speaks, others may be back too."""
         self._doubted.pop(who, None)
         self.absent.pop(who, None)
-        self._forgotten.pop(who, None)
+        if self._forgotten.pop(who, None) is not None and self._forgotten:
+            now_us = self.host.now_us
+            self._forgotten = {each: one._replace(due_us=now_us) for each, one in self._forgotten.items()}
+            self._recall()
 
     @handles(DoubtRound)
     def on_doubt_round(self, alarm: DoubtRound) -> None:
-        self._armed = False
+        if alarm.due_us != self._due_us:
+            return  # another comes sooner, or came
+        self._due_us = 0
         now_us = self.host.now_us
         for who in [who for who, until_us in self.absent.items() if until_us <= now_us]:
             del self.absent[who]
@@ -125,14 +153,16 @@ class Mourning(Part):
         self._arm()
 
     def _recall(self) -> None:
-        """Ask those who were forgotten, but those that were asked often enough."""
+        """Ask those who were forgotten and whose turn it is: often at first, then ever more rarely."""
         owns, now_us = self.keeper.chord.owns, self.host.now_us
-        for who, (due_us, asked, keys) in list(self._forgotten.items()):
-            if asked == RECALLS_MAX:
+        for who, one in list(self._forgotten.items()):
+            if one.since_us + RECALLED_US < now_us:
                 del self._forgotten[who]
-            elif due_us <= now_us:
-                self._forgotten[who] = now_us + min(RECALL_US, ASK_US << asked), asked + 1, keys
-                if who in self.absent or any(owns(key) for key in keys):
+            elif one.due_us <= now_us:
+                often = one.asked < RECALLS_MAX
+                pause_us = min(RECALL_US, ASK_US << one.asked) if often else (now_us - one.since_us) // RECALLS_GROW
+                self._forgotten[who] = one._replace(due_us=now_us + pause_us, asked=one.asked + 1)
+                if who in self.absent or any(owns(key) for key in one.keys):
                     self.host.send(who, Still())
 
     def _forget(self, who: Address) -> None:
@@ -141,6 +171,7 @@ class Mourning(Part):
             del self.absent[next(iter(self.absent))]
         theirs = [entry.row for entry in self.keeper.rows.entries() if entry.owner == who]
         self.keeper.rows.drop(theirs)
-        self._forgotten[who] = self.host.now_us, 0, tuple(dict.fromkeys(row.key for row in theirs))
+        keys = tuple(dict.fromkeys(row.key for row in theirs))
+        self._forgotten[who] = Forgotten(self.host.now_us, keys, self.host.now_us)
         if len(self._forgotten) > ABSENT_MAX:
             del self._forgotten[next(iter(self._forgotten))]

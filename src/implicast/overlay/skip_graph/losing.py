@@ -15,6 +15,7 @@ from implicast.overlay.skip_graph.comparing import ComparingGraph
 from implicast.overlay.skip_graph.greeting import LIFE_US
 from implicast.overlay.skip_graph.messages import Accuse, Accusing, Announce, Ask
 from implicast.overlay.skip_graph.place import Place
+from implicast.overlay.skip_graph.searching import whoever
 from implicast.overlay.skip_graph.upkeep import Lost, Upkeep
 from implicast.peer.contract import Address, Host, Message, handles
 from implicast.peer.identity import Certificate, Trust
@@ -45,6 +46,8 @@ PASSED_US = 60_000_000
 """Who asked and was heard within this time is taken for present until a probe says otherwise."""
 CATCH_UP_US = 10_000_000
 """How often one looks at everything anew at most: others may say for ever that they had lost us."""
+SEEK_US = 60_000_000
+"""How often one seeks all own places anew at most."""
 REFOUND_US = 30_000_000
 """Whom we had lost too is asked anyway."""
 LOST_MAX = 1_024
@@ -60,7 +63,7 @@ ACCUSED_US = 30_000_000
 class LosingGraph(ComparingGraph):
     """The places of one peer in a network where others fall silent and speak again."""
 
-    __slots__ = ("_accused", "_caught_up_us", "_found_us", "_lost", "_tell", "_upkeep", "detector")
+    __slots__ = ("_accused", "_caught_up_us", "_found_us", "_lost", "_sought_us", "_tell", "_upkeep", "detector")
 
     def __init__(
         self, address: Address, host: Host, k: int, vectors: Vectors, trust: Trust, signer: Signer, upkeep: Upkeep
@@ -74,6 +77,7 @@ class LosingGraph(ComparingGraph):
         self._tell: list[Address] = []
         self._found_us: dict[Address, int] = {}  # who was lost and spoke again, and when
         self._caught_up_us = host.now_us
+        self._sought_us = -SEEK_US
 
     def heard(self, sender: Address) -> None:
         """At every message: the cheapest probe is what comes anyway."""
@@ -203,6 +207,21 @@ class LosingGraph(ComparingGraph):
             place.unask(lost.nodes)
             self._learn(place, nodes)
             self._go_on(place)
+        if not self._is_called(lost):
+            self._seek_anew(address)
+
+    def _seek_anew(self, address: Address) -> None:
+        """It was lost for longer than its places are kept, as if it were new; so may we be for all who are around it.
+        Each of our places is sought through it like that of a newcomer: what two sides of a long partition know of each
+        other may be a home place or two."""
+        if self.host.now_us - self._sought_us < SEEK_US:
+            return
+        self._sought_us = self.host.now_us
+        near = {node.key: node for each in self.places.values() for node in (*each.known.values(), each.certificate)}
+        for place in list(self.places.values()):
+            if not place.searching and whoever(address) not in place.waiting:
+                place.search(place.nearest(list(near.values()), self.k))
+                self._request(place, whoever(address), address, Ask(b"", self._claim(place)))
 
     def _catch_up(self) -> None:
         """We slept, or were out of reach for somebody: who has gone and who has come meanwhile?"""
