@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from implicast.peer.errors import ParameterError
+from implicast.peer.errors import ParameterError, ScenarioError
 from implicast.world.churn import Churn
 from implicast.world.deeds import KINDS, Deed
 
@@ -94,7 +94,14 @@ def test_a_deed_reads_back_as_the_same_deed(text):
         ("deed=1..2:cut:3", "two addresses"),
         ("deed=1..2:slow:3", "amount"),
         ("deed=nan:crash:3", "not a number"),
-        ("@nowhere.txt", "there is no script"),
+        ("deed=1..2:cut:3>3", "two different addresses"),
+        ("deed=5:crash:7+8+7", "each address once"),
+        ("crashes=2.7", "not whole"),
+        ("crashes=1,joins=2,crashes=3", "crashes is given again by crashes=3"),
+        ("crashes=3,group=2", "no multiple of group=2; say 2 or 4"),
+        ("crashes=1,group=9", "no multiple of group=9; say 9"),
+        ("@nowhere.txt", "there is no script nowhere.txt"),
+        ("@", "is a directory"),
     ],
 )
 def test_nonsense_gets_a_sentence(text, says):
@@ -106,6 +113,73 @@ def test_a_script_may_be_a_file(tmp_path):
     (tmp_path / "script").write_text("# a bad day\njoins=3\ndeed=5:crash:7, deed=6:leave:8  # both\n")
 
     assert Churn.parse(f"@{tmp_path / 'script'}") == Churn.parse("joins=3,deed=5:crash:7,deed=6:leave:8")
+
+
+def test_a_file_that_is_no_text_gets_a_sentence(tmp_path):
+    (tmp_path / "latin").write_bytes(b"joins=3  # caf\xe9\n")
+
+    with pytest.raises(ParameterError, match=r"latin is no text in UTF-8: byte 14"):
+        Churn.parse(f"@{tmp_path / 'latin'}")
+    with pytest.raises(ParameterError, match="is a directory; it takes a file"):
+        Churn.parse(f"@{tmp_path}")
+    with pytest.raises(ParameterError, match="there is no script"):
+        Churn.parse(f"@{tmp_path / 'latin' / 'below'}")
+    with pytest.raises(ParameterError, match="cannot be read"):
+        Churn.parse("@" + "x" * 5000)
+
+
+def test_a_file_may_begin_with_a_mark_of_its_encoding(tmp_path):
+    (tmp_path / "script").write_bytes(b"\xef\xbb\xbfjoins=3")
+
+    assert Churn.parse(f"@{tmp_path / 'script'}") == Churn(joins=3)
+
+
+@given(crashes=COUNTS, group=st.integers(1, 4), seed=st.integers(0, 99))
+def test_crashes_that_fill_no_group_are_written_as_the_whole_groups_they_are(crashes, group, seed):
+    churn = Churn(crashes=crashes, group=group)
+
+    assert Churn.parse(churn.text()).script(seed, 40, 0) == churn.script(seed, 40, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("deed=5:crash:9999", "there is no 9999; addresses are 0 to 11"),
+        ("deed=5..9:freeze:3+777", "there is no 777"),
+        ("deed=5..9:cut:3>12", "there is no 12"),
+        ("joins=3,deed=50:crash:12", "there is no 12"),
+        ("deed=5:join:12,deed=9:join:12", "12 joins already by 5:join:12"),
+        ("deed=5:join:400000", "400000 is too far beyond"),
+        ("deed=9:join:12,deed=5:crash:12", "12 comes only by 9:join:12; it takes a later time"),
+        ("guests=2,deed=5:leave:14", "there is no 14"),
+    ],
+)
+def test_deeds_about_strangers_are_refused(text, says):
+    with pytest.raises(ScenarioError, match=says):
+        Churn.parse(text).refuse_strangers(10, 2)
+
+
+@given(st.integers(0, 1000), st.data())
+def test_a_script_from_which_deeds_were_left_out_names_no_strangers(seed, data):
+    spelled = MUCH.spelled(seed, 40, 2)
+    kept = data.draw(st.lists(st.sampled_from(spelled.deeds), unique=True))
+    spelled.refuse_strangers(40, 2)
+
+    Churn(guests=spelled.guests, deeds=tuple(kept)).refuse_strangers(40, 2)
+
+
+def test_what_could_not_be_drawn_is_said_with_the_reason():
+    said = Churn.parse("leaves=100,crashes=50,group=2,restarts=3,fails=2").shortfall(1, 16, 0)
+    drawn = Counter(deed.kind for deed in Churn(leaves=100, crashes=50, group=2).script(1, 16, 0) for _ in deed.who)
+
+    assert Counter(said) == Counter([
+        f"churn: {drawn['leave']} of 100 leaves: 0.25 of the first number of peers, and at least two, are always there",
+        f"churn: {drawn['crash']} of 50 crashes: 0.25 of the first number of peers, and at least two, are always there",
+        "churn: 0 of 3 restarts: there are no servers or brokers",
+        "churn: 0 of 2 fails: the last server or broker stays",
+    ])  # fmt: skip
+    assert drawn["leave"] + drawn["crash"] == 12
+    assert MUCH.shortfall(1, 40, 2) == []
 
 
 def test_every_kind_of_deed_has_an_example_above():

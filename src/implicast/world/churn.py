@@ -9,21 +9,23 @@ after the first cast. Newcomers have addresses of their own beyond the first pop
 is drawn must be there by the script: whether a newcomer has really joined by then is for the run to see.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from pathlib import Path
 from random import Random
 
-from implicast.peer.errors import ParameterError
+from implicast.peer.errors import ParameterError, ScenarioError
 from implicast.space.digest import stream
-from implicast.world.deeds import Deed, Range, number, span
+from implicast.world.deeds import Deed, Range, number, span, words
 
 DEEDS_MAX = 100_000
 """Of one kind in one script; more is a typing error."""
 SETTLED_S = 20.0
 """Whoever has just come is not drawn for anything else within this time."""
 STAYING = 0.25
-"""At least this share of the first population stays, and at least two peers."""
+"""So many stay at any time, newcomers among them: this share of the first population, and at least two peers."""
+FREE_MAX = 1_000
+"""Addresses left out below the last newcomer that is named; each of them costs a host. More is a typing error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,7 @@ class Churn:
     leaves: int = 0
     crashes: int = 0
     group: int = 1
-    """Crashes come together, so many at a time."""
+    """Crashes come together, so many at a time; a number that is no multiple of it is rounded up to whole groups."""
     join_rate: float = 0.0
     """Further ones per minute, at the moments of a Poisson process; likewise the next two."""
     leave_rate: float = 0.0
@@ -67,12 +69,16 @@ class Churn:
     """Clocks run at rates from 1 - drift to 1 + drift."""
     over_s: float = 60.0
     """Deeds are drawn from this time."""
+    guests: int = 0
+    """So many newcomers may be named by deeds though nobody joins at their addresses: such deeds do nothing. For
+    scripts from which joins were left out."""
     deeds: tuple[Deed, ...] = ()
     """Single deeds, beside those that are drawn."""
 
     def __post_init__(self) -> None:
         for name in _COUNTS:
             _between(name, getattr(self, name), 0, DEEDS_MAX, f"0 to {DEEDS_MAX}")
+        _between("guests", self.guests, 0, DEEDS_MAX, f"0 to {DEEDS_MAX}")
         _between("group", self.group, 1, DEEDS_MAX, "1 or more")
         for name in ("join_rate", "leave_rate", "crash_rate", "turnover"):
             _between(name, getattr(self, name), 0, 1e6, "a number per minute, 0 or more")
@@ -89,31 +95,42 @@ class Churn:
         """Read `name=value,name=value`; `deed` may come several times; `@FILE` reads the same from a file."""
         values: dict[str, int | float | Range] = {}
         deeds: list[Deed] = []
-        for part in filter(None, (part.strip() for part in _spread(text))):
+        for part in filter(None, (part.strip() for part in words(text))):
             name, equals, value = part.partition("=")
             if not equals or name not in _NAMES:
                 raise ParameterError(f"churn: {part!r} is not understood; it takes {', '.join(_NAMES)} as name=value")
             if name == "deed":
                 deeds.append(Deed.parse(value))
+            elif name in values:
+                raise ParameterError(f"churn: {name} is given again by {part}; only `deed` may come more than once")
             else:
                 values[name] = _value(name, value)
-        return cls(deeds=tuple(deeds), **values)  # type: ignore[arg-type]
+        churn = cls(deeds=tuple(deeds), **values)  # type: ignore[arg-type]
+        whole = churn.crashes // churn.group * churn.group
+        if whole < churn.crashes:
+            right = f"{whole} or {whole + churn.group}" if whole else str(churn.group)
+            raise ParameterError(f"churn: crashes={churn.crashes} is no multiple of group={churn.group}; say {right}")
+        return churn
 
     def text(self) -> str:
         """What `parse` reads; empty when nothing changes."""
-        still, words = Churn(), []
+        still, told = Churn(), []
         for name in _NAMES[:-1]:
-            value = getattr(self, name)
+            value = self.group * self._groups() if name == "crashes" else getattr(self, name)
             if value != getattr(still, name):
-                words.append(f"{name}={value[0]!r}..{value[1]!r}" if isinstance(value, tuple) else f"{name}={value!r}")
-        return ",".join(words + [f"deed={deed.text()}" for deed in self.deeds])
+                told.append(f"{name}={value[0]!r}..{value[1]!r}" if isinstance(value, tuple) else f"{name}={value!r}")
+        return ",".join(told + [f"deed={deed.text()}" for deed in self.deeds])
+
+    def _groups(self) -> int:
+        return -(-self.crashes // self.group)
 
     def __bool__(self) -> bool:
         return bool(self.text())
 
     def spelled(self, seed: int, peers: int, infrastructure: int) -> "Churn":
-        """The same changes, every deed by name."""
-        return Churn(deeds=self.script(seed, peers, infrastructure), drift=self.drift)
+        """The same changes, every deed by name. Joins may be left out of it, and what happens to newcomers stay."""
+        guests = max(self.guests, self.newcomers(seed, peers, infrastructure))
+        return Churn(deeds=self.script(seed, peers, infrastructure), drift=self.drift, guests=guests)
 
     def script(self, seed: int, peers: int, infrastructure: int) -> tuple[Deed, ...]:
         """All deeds in order of time, for so many peers and, after them, pieces of infrastructure."""
@@ -123,6 +140,44 @@ class Churn:
         """How many hosts are needed beyond the first population."""
         joining = [who for deed in self.script(seed, peers, infrastructure) if deed.kind == "join" for who in deed.who]
         return max(joining, default=peers + infrastructure - 1) + 1 - peers - infrastructure
+
+    def shortfall(self, seed: int, peers: int, infrastructure: int) -> list[str]:
+        """What was to be drawn and could not be, and why: a sentence for each kind."""
+        drawing = _Drawing(self, seed, peers, infrastructure)
+        drawing.deeds()
+        return [
+            f"churn: {drawing.done[kind]} of {asked} {kind}: {_WHY.get(kind, _FEW)}"
+            for kind, asked in drawing.asked.items()
+            if drawing.done[kind] < asked
+        ]
+
+    def refuse_strangers(self, peers: int, infrastructure: int) -> None:
+        """A `ScenarioError` for deeds by name that are about somebody who is not there."""
+        first = peers + infrastructure
+        came: dict[int, Deed] = {}
+        for join in (deed for deed in self.deeds if deed.kind == "join"):
+            for who in join.who:
+                if who in came:
+                    raise ScenarioError(f"churn: {join.text()}: {who} joins already by {came[who].text()}; two lives "
+                                        "are two peers, at two addresses")  # fmt: skip
+                came[who] = join
+        last = first + max(len(came), self.guests) + FREE_MAX
+        for who in came:
+            if who >= last:
+                raise ScenarioError(f"churn: {came[who].text()}: newcomers have the addresses from {first} on, one "
+                                    f"after the other; {who} is too far beyond")  # fmt: skip
+        for deed in self.deeds:
+            if deed.kind not in ("join", "restart", "fail"):  # of whom those take more is to be said
+                _refuse_strangers(deed, first, self.guests, came)
+
+
+def _refuse_strangers(deed: Deed, first: int, guests: int, came: dict[int, Deed]) -> None:
+    for who in deed.who:
+        if who >= first + guests and who not in came:
+            raise ScenarioError(f"churn: {deed.text()}: there is no {who}; addresses are 0 to {first - 1}, and those "
+                                "of newcomers that join by a deed")  # fmt: skip
+        if deed.kind in ("leave", "crash", "freeze") and who in came and deed < came[who]:
+            raise ScenarioError(f"churn: {deed.text()}: {who} comes only by {came[who].text()}; it takes a later time")
 
 
 _NAMES = (*(each.name for each in fields(Churn) if each.name != "deeds"), "deed")
@@ -141,6 +196,9 @@ class _Drawing:
         self.fixed = list(range(peers, peers + infrastructure))
         self.fresh = 1 + max([peers + infrastructure - 1, *(who for deed in churn.deeds for who in deed.who)])
         self.chance = stream(seed, "churn", "who")
+        self.asked: Counter[str] = Counter()
+        self.done: Counter[str] = Counter()
+        """Of each kind: peers, or servers, or links that something was to happen to, and to which it does."""
 
     def deeds(self) -> list[Deed]:
         drawn: list[Deed] = []
@@ -148,12 +206,16 @@ class _Drawing:
         for time_s, kind in sorted(moments):
             deed = _DRAW[kind](self, time_s) if kind == "joins" or len(self._present(time_s)) > 1 else None
             drawn += [deed] if deed is not None else []
+            self.asked[kind] += self._at_once(kind)
+            self.done[kind] += 0 if deed is None else len(deed.who) if kind == "crashes" else 1
         return drawn
+
+    def _at_once(self, kind: str) -> int:
+        return self.churn.group if kind == "crashes" else 1
 
     def _moments_s(self, kind: str) -> list[float]:
         chance, over_s = stream(self.seed, "churn", kind), self.churn.over_s
-        count = getattr(self.churn, kind)
-        count = -(-count // self.churn.group) if kind == "crashes" else count
+        count = self.churn._groups() if kind == "crashes" else getattr(self.churn, kind)
         moments = [chance.uniform(0, over_s) for _ in range(count)]
         rate = self._rate(kind) / 60
         time_s = chance.expovariate(rate) if rate else over_s
@@ -243,27 +305,30 @@ _DRAW: dict[str, Callable[[_Drawing, float], Deed | None]] = {
 }
 _RATES = {"joins": ("join_rate", 1.0), "leaves": ("leave_rate", 0.5), "crashes": ("crash_rate", 0.5)}
 """The rate of each kind, and its share of a turnover."""
+_STAY = f"{STAYING:g} of the first number of peers, and at least two, are always there"
+_WHY = {
+    "leaves": _STAY,
+    "crashes": _STAY,
+    "restarts": "there are no servers or brokers",
+    "fails": "the last server or broker stays",
+}
+_FEW = f"fewer than two peers had been there for {SETTLED_S:g} s"
+"""Why less was drawn than asked for."""
 
 
 def _uniform(chance: Random, bounds: Range) -> float:
     return chance.uniform(*bounds)
 
 
-def _spread(text: str) -> list[str]:
-    if not text.startswith("@"):
-        return text.split(",")
-    path = Path(text[1:])
-    if not path.is_file():
-        raise ParameterError(f"churn: there is no script {text[1:]}")
-    lines = [line.partition("#")[0] for line in path.read_text().splitlines()]
-    return [part for line in lines for part in line.split(",")]
-
-
 def _value(name: str, text: str) -> int | float | Range:
     if name in _RANGES:
         return span("churn", name, text)
     value = number("churn", name, text)
-    return int(value) if name in _COUNTS or name == "group" else value
+    if name not in _COUNTS and name not in ("group", "guests"):
+        return value
+    if value != int(value):
+        raise ParameterError(f"churn: {name}={text} is not whole; it takes a whole number")
+    return int(value)
 
 
 def _between(name: str, value: float, low: float, high: float, takes: str) -> None:

@@ -9,6 +9,7 @@
 
 from dataclasses import dataclass
 from math import isfinite
+from pathlib import Path
 
 from implicast.peer.errors import ParameterError
 
@@ -42,6 +43,9 @@ class Deed:
             raise ParameterError(f"churn: deed {self.text()}: a {self.kind} happens {takes}")
         if not self.who or min(self.who) < 0 or (self.kind in PAIRED and len(self.who) != 2):
             takes = "two addresses as 3>4" if self.kind in PAIRED else "addresses as 3+4+5"
+            raise ParameterError(f"churn: deed {self.text()}: a {self.kind} takes {takes}")
+        if len(set(self.who)) < len(self.who):
+            takes = "two different addresses" if self.kind in PAIRED else "each address once"
             raise ParameterError(f"churn: deed {self.text()}: a {self.kind} takes {takes}")
         if (self.amount > 0) != (self.kind in AMOUNTED):
             raise ParameterError(f"churn: deed {self.text()}: an amount ~ belongs to {' and '.join(AMOUNTED)}")
@@ -87,3 +91,26 @@ def span(what: str, name: str, text: str) -> Range:
     if not dots:
         raise ParameterError(f"{what}: {name}={text} is not a range; it takes LOW..HIGH")
     return number(what, name, low), number(what, name, high)
+
+
+def words(text: str) -> list[str]:
+    """What stands between commas; of `@FILE`, in the lines of that file, without comments."""
+    if not text.startswith("@"):
+        return text.split(",")
+    lines = [line.partition("#")[0] for line in _contents(text[1:]).splitlines()]
+    return [part for line in lines for part in line.split(",")]
+
+
+def _contents(name: str) -> str:
+    path = Path(name)
+    try:
+        if path.is_dir():
+            raise ParameterError(f"churn: @{name} is a directory; it takes a file of text")
+        return path.read_text("utf-8-sig")
+    except (FileNotFoundError, NotADirectoryError):
+        raise ParameterError(f"churn: there is no script {name}") from None
+    except UnicodeDecodeError as wrong:
+        where = f"byte {wrong.start}"
+        raise ParameterError(f"churn: {name} is no text in UTF-8: {where} cannot be read; save it as UTF-8") from None
+    except (OSError, ValueError) as wrong:
+        raise ParameterError(f"churn: {name} cannot be read: {wrong}") from None

@@ -52,7 +52,31 @@ class Scenario:
         _within("changes", self.changes, 0, CASTS_MAX)
         if self.start not in ("assembled", "joined"):
             raise ScenarioError(f"start={self.start!r}; it takes assembled or joined")
-        return found, found.settle({**self._schema(found), **self.parameters})
+        parameters = found.settle({**self._schema(found), **self.parameters})
+        if self.churn.deeds:
+            self.churn.refuse_strangers(self.peers, found.infrastructure(self.peers, parameters))
+        return found, parameters
+
+    def refuse_what_is_in_vain(self) -> None:
+        """A `ScenarioError` where none of the changes asked for could be made: something else must have been meant.
+
+        For whoever asks for one design; where many are asked for the same, those without brokers do without.
+        """
+        found, parameters = self.settled()
+        fixed, churn = found.infrastructure(self.peers, parameters), self.churn
+        have = "has no servers or brokers" if not fixed else "has only one server or broker, and the last one stays"
+        for name, asked, possible in (("restarts", churn.restarts, fixed > 0), ("fails", churn.fails, fixed > 1)):
+            if asked and not possible:
+                raise ScenarioError(f"churn: {name}={asked}: {found.name} {have}; leave it out")
+
+    def advice(self) -> str:
+        """What would help a design through change, where it was asked for and that was not set; else empty."""
+        found, parameters = self.settled()
+        lacking = [f"--set {name}={str(value).lower()}" for name, value in found.alive.items()
+                   if parameters[name] != value]  # fmt: skip
+        if not self.churn or not lacking:
+            return ""
+        return f"{found.name} survives change only with {' '.join(lacking)}"
 
     def _schema(self, found: Design) -> dict[str, Setting]:
         """Designs that have to know what values there are learn it from the workload, unless they are told."""
