@@ -4,6 +4,7 @@ from mistake import Mistake
 
 from implicast.casting import inbox, reliable
 from implicast.casting.dht.alive import LivingDht
+from implicast.casting.keeping import LivingMember
 from implicast.casting.keeping.keeper import Keeper
 from implicast.casting.keeping.messages import LaidAt
 from implicast.casting.pubsub.alive import LivingPubSub
@@ -54,6 +55,12 @@ def repair_without_a_number(self, holder, cur, cur_num):
     beyond = cur != self.me and not lies_between(holder, cur, self.me)
     kind = INSERT if beyond and not lies_between(self.me, self.right, cur) else REPLACE
     self.request(kind, holder, self.me, cur, cur_num, FIRST)
+
+
+def leave_and_forget(self):
+    self.asking._questions.clear()
+    self.asking._settling.clear()
+    LivingMember.leave(self)
 
 
 MISTAKES = (
@@ -131,6 +138,15 @@ MISTAKES = (
         put=several((Looking, "settle", repair_without_a_number)),
         says="as its left neighbour",
         churn="deed=5:crash:3",
+        changes=SMALL,
+    ),
+    Mistake(
+        "a leaver forgets its own casts",
+        "dht",
+        rule="a leaver still asks for the lists of its casts, and tells whom they select (casting/keeping/asking.py)",
+        put=several((LivingDht, "leave", leave_and_forget)),
+        says="left, and its cast",
+        churn="deed=9.01:leave:17",
         changes=SMALL,
     ),
 )

@@ -7,9 +7,13 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from implicast.casting.designs import Plan, designs
+from implicast.casting.dht.alive import LivingDht
+from implicast.casting.keeping import LivingMember
 from implicast.peer.contract import Address, Host, Message, Peer, handles
 from implicast.peer.errors import ScenarioError
 from implicast.peer.wire import Codec
+from implicast.world.application import Application
 from implicast.world.churn import Churn
 from implicast.world.faults import Faults
 from implicast.world.frozen import MAIL_MAX, freeze, thaw
@@ -17,6 +21,7 @@ from implicast.world.journal import JOIN, UPKEEP
 from implicast.world.scenario import Scenario
 from implicast.world.simulate import simulate
 from implicast.world.trouble import Trouble
+from implicast.world.upheaval import Upheaval
 from implicast.world.world import World
 
 
@@ -99,6 +104,106 @@ def test_a_frozen_peer_can_die():
     world.run(100)
 
     assert not sleeper.heard
+
+
+# --- deeds that overlap
+
+
+class Stayer(Listener):
+    """Keeps nothing on disk, and comes back when it is revived."""
+
+    def disk(self) -> str:
+        return "a disk"
+
+
+def upheaval(script: str) -> tuple[World, Listener]:
+    """Two peers, 0 and 1, to whom a script happens; 1 is sent its number by 0 every second."""
+    world = World(Even())
+    for address in range(2):
+        world.place(address, Stayer(address, world.host(address)))
+    listener, heard = world.peers[1], world.peers[1].heard
+
+    def revive(plan, address, disk):
+        revived = Stayer(address, world.host(address))
+        revived.heard = heard
+        return revived
+
+    design = replace(designs()["centralised"], revive=revive, objections=lambda population: [])
+    plan = Plan(2, 0, {}, 1, world.host, lambda a, b: 10)
+    deeds = tuple(sorted(Churn.parse(script).deeds))
+    Upheaval(deeds, world, Application(world), Trouble(None), design, plan, {}).schedule(0)
+    for second in range(40):
+        at_us = second * 1_000_000 + 500_000
+        world.at(at_us, JOIN, lambda second=second: world.peers[0].host.send(1, Word(second)))
+    world.run(40_000_000)
+    return world, listener
+
+
+def heard_during(script: str) -> list[int]:
+    """The seconds in which a word was heard."""
+    return [at_us // 1_000_000 for at_us, _ in upheaval(script)[1].heard]
+
+
+SECONDS = list(range(40))
+
+
+@pytest.mark.parametrize(
+    ("script", "still"),
+    [
+        ("deed=5..9:freeze:1", range(5, 9)),
+        ("deed=5..9:freeze:1,deed=6..25:freeze:1", range(5, 25)),
+        ("deed=5..25:freeze:1,deed=6..9:freeze:1", range(5, 25)),
+        ("deed=5..9:freeze:1,deed=5..9:freeze:1", range(5, 9)),
+        ("deed=5..9:freeze:1,deed=9..12:freeze:1", range(5, 12)),
+    ],
+)
+def test_whoever_stands_still_for_two_reasons_wakes_when_both_are_over(script, still):
+    heard = heard_during(script)
+
+    assert [second for second in heard if second not in still] == sorted(
+        [second for second in SECONDS if second not in still] + [still.stop] * len(still)
+    )
+    assert not set(heard) & set(still)
+
+
+@pytest.mark.parametrize(
+    ("script", "down"),
+    [
+        ("deed=5..9:restart:1", range(5, 9)),
+        ("deed=5..9:restart:1,deed=6..25:restart:1", range(5, 25)),
+        ("deed=5..25:restart:1,deed=6..9:restart:1", range(5, 25)),
+        ("deed=5..9:restart:1,deed=7:fail:1", range(5, 40)),
+        ("deed=5:fail:1,deed=20..30:restart:1", range(5, 40)),
+        ("deed=5:fail:1,deed=20..30:freeze:1", range(5, 40)),
+        ("deed=5..9:restart:1,deed=6..25:freeze:1", range(5, 9)),
+        ("deed=5..20:freeze:1,deed=7..9:restart:1", range(5, 9)),
+    ],
+)
+def test_who_has_failed_never_comes_back_and_who_restarts_comes_back_once(script, down):
+    assert heard_during(script) == [second for second in SECONDS if second not in down]
+
+
+def test_a_freeze_from_before_a_restart_does_not_wake_who_is_frozen_after_it():
+    heard = heard_during("deed=5..22:freeze:1,deed=7..9:restart:1,deed=20..25:freeze:1")
+
+    assert set(SECONDS) - set(heard) == {*range(5, 9), *range(20, 25)}
+
+
+def test_overlapping_cuts_splits_and_slowness_end_one_by_one():
+    trouble = Trouble(None)
+    for _ in range(2):
+        trouble.cut((0, 1))
+        trouble.split(frozenset({2}))
+        trouble.slow(3, 500)
+    trouble.mend((0, 1))
+    trouble.heal(frozenset({2}))
+    trouble.slow(3, -500)
+
+    assert [trouble.fate(0, *link, 10) for link in ((0, 1), (2, 1), (3, 1))] == [(), (), (510,)]
+    trouble.mend((0, 1))
+    trouble.heal(frozenset({2}))
+    trouble.slow(3, -500)
+    assert [trouble.fate(0, *link, 10) for link in ((0, 1), (2, 1), (3, 1))] == [(10,)] * 3
 
 
 # --- clocks
@@ -222,8 +327,67 @@ def test_a_scenario_with_churn_says_how_to_replay_it():
         ("deed=5:crash:24", "is no peer"),
         ("deed=5..6:restart:3", "only servers and brokers"),
         ("deed=5:join:7", "newcomers have addresses from 25"),
+        ("deed=5:crash:25", "there is no 25"),
+        ("deed=5:join:25,deed=6:join:25", "25 joins already"),
     ],
 )
 def test_impossible_deeds_are_refused(churn, says):
     with pytest.raises(ScenarioError, match=says):
         run(churn)
+
+
+ALL = "+".join(map(str, range(24)))
+
+
+@pytest.mark.parametrize(
+    ("deed", "unmade"), [(f"5:crash:{ALL}", 54), (f"5:leave:{ALL}", 54), (f"5.5..9.5:freeze:{ALL}", 4)]
+)
+def test_where_nobody_is_there_no_cast_is_made_and_that_is_said(deed, unmade, tmp_path):
+    outcome = run(f"deed={deed}", tmp_path / "run")
+
+    assert outcome.notes == [f"{unmade} of 60 casts were not made: nobody was there and awake who could"]
+    assert [row["cast"] for row in rows(tmp_path / "run", "casts")] == list(range(60 - unmade))
+    assert {row["cast"] for row in rows(tmp_path / "run", "notices")} <= set(range(60 - unmade))
+    assert outcome.kept
+
+
+def test_a_newcomer_that_finds_everybody_asleep_joins_when_they_wake():
+    base = Scenario("dht", peers=16, casts=40, seed=5, workload="groups", parameters={"alive": True})
+    everybody = "+".join(map(str, range(16)))
+    outcome = simulate(replace(base, churn=Churn.parse(f"deed=5..9:freeze:{everybody},deed=7:join:16")))
+
+    assert outcome.kept, outcome.objections
+
+
+def test_less_than_was_asked_for_is_said():
+    assert run("leaves=100,over_s=20").notes[0].startswith("churn: 18 of 100 leaves: 0.25 of the first number of peers")
+    assert run("leaves=3,over_s=20").notes == []
+
+
+# --- leavers and their casts
+
+
+def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
+    def leave(self):
+        self.asking._questions.clear()
+        LivingMember.leave(self)
+
+    monkeypatch.setattr(LivingDht, "leave", leave)
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.01])
+def test_a_leaver_in_peace_owes_its_casts_and_is_excused_in_hardship(monkeypatch, loss, tmp_path):
+    base = Scenario("dht", peers=24, casts=20, seed=5, workload="groups", parameters={"alive": True})
+    base = replace(base, faults=Faults(loss=loss))
+    simulate(replace(base, churn=Churn.parse("deed=19:leave:1")), tmp_path / "run")
+    caster = rows(tmp_path / "run", "casts")[6]["publisher"]
+    leaving = replace(base, churn=Churn.parse(f"deed=6.001:leave:{caster}"))
+
+    assert simulate(leaving).kept
+    forgetful(monkeypatch)
+    outcome = simulate(leaving)
+    lost = outcome.contract.missing or outcome.contract.excused
+    assert lost > 0
+    assert outcome.kept == (loss > 0)
+    expected = [f"{caster} left, and its cast 6 missed {lost}"] if not loss else []
+    assert outcome.change.complaints == expected

@@ -55,8 +55,10 @@ class Application:
         """Told of every peer that has joined."""
         self.farewell: Callable[[int], None] = lambda peer: None
         """Told of every peer that has left."""
-        self.publisher: Callable[[int], int] = lambda wanted: wanted
-        """Who casts in the place of a peer, where peers may be absent."""
+        self.publisher: Callable[[int], int | None] = lambda wanted: wanted
+        """Who casts in the place of a peer, where peers may be absent; None: nobody can."""
+        self.unmade = 0
+        """Casts that were not made, for nobody was there who could; the others are numbered without them."""
         self.refused: list[tuple[int, int, str]] = []
         self._open: dict[tuple[int, int], Registration] = {}
         world.heard = self.hear
@@ -147,10 +149,14 @@ class Application:
         self._open[registration.peer, registration.version] = registration
 
     def _cast(self, number: int, publisher: int, target: Target) -> None:
-        assert number == len(self.casts), "casts are made in the order of their numbers"
-        publisher = self.publisher(publisher)
-        member = self._member(publisher)
-        self.casts.append(Cast(number, publisher, self.world.now_us, target))
+        assert number == len(self.casts) + self.unmade, "casts are made in the order of their numbers"
+        caster = self.publisher(publisher)
+        if caster is None:
+            self.unmade += 1
+            return
+        number = len(self.casts)
+        member = self._member(caster)
+        self.casts.append(Cast(number, caster, self.world.now_us, target))
         # The name is known before the verb runs, so that what it sends is counted for this cast.
         self.world.announce(member.upcoming_cast(), number)
         member.cast(target, self.payload)

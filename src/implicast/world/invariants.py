@@ -12,12 +12,12 @@ during the cast's flight is selected; it may be notified when one of them is. Th
 posting lists of all versions ever registered; it shares no code with any design.
 
 Where peers come and go: whoever crashed within a cast's flight need not be notified (who left has withdrawn); what a
-cast owes is *excused* when its publisher was gone before it knew how the cast ended. Nothing excuses a repeated,
-uninvited or invented notification.
+cast owes is *excused* when its publisher was gone before it knew how the cast ended: dead, or on its way out in a world
+in which worse happens than coming and going. Nothing excuses a repeated, uninvited or invented notification.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
 
@@ -165,7 +165,7 @@ def judge(
     casts: Sequence[Cast], registrations: Iterable[Registration], notices: Notices,
     gone_us: Mapping[int, int] | None = None,
 ) -> Verdict:  # fmt: skip
-    """Compare what was notified with what had to be. `gone_us`: peers that left or crashed, and when."""
+    """Compare what was notified with what had to be. `gone_us`: peers that crashed or were leaving, since when."""
     return Judge(casts, registrations, notices, gone_us or {}).verdict()
 
 
@@ -187,6 +187,16 @@ class Judge:
                 count["notified"] += len(peers)
                 self._weigh(cast, _first(cast, peers, times_us, count), count)
         return Verdict(**{each.name: count[each.name] for each in fields(Verdict)})
+
+    def missed(self, publishers: Container[int]) -> dict[int, int]:
+        """How many were missed by each cast of these publishers that missed anybody."""
+        found = {}
+        for cast, (peers, times_us) in zip(self.casts, self.notices.by_cast(len(self.casts)), strict=True):
+            if cast.publisher in publishers:
+                count: Counter[str] = Counter()
+                self._weigh(cast, _first(cast, peers, times_us, count), count)
+                found[cast.number] = count["missing"]
+        return {number: missing for number, missing in found.items() if missing}
 
     def _weigh(self, cast: Cast, told: dict[int, int], count: Counter[str]) -> None:
         steady, possible = self._selected(cast)

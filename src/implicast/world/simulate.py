@@ -19,6 +19,7 @@ from implicast.world.invariants import Judge, Notices, Verdict
 from implicast.world.run import Progress, Run, silent
 from implicast.world.scenario import Scenario
 from implicast.world.tally import Measures, messages, tally
+from implicast.world.upheaval import Upheaval
 
 __all__ = ["DesignCrash", "Outcome", "Progress", "notices", "silent", "simulate"]
 
@@ -41,6 +42,8 @@ class Outcome:
     """What the overlay's invariants have to say at the end; empty when all is well."""
     change: Change | None = None
     """What churn did, when there was any."""
+    notes: list[str] = field(default_factory=list)
+    """Where less was done than the scenario asked for, and why."""
 
     @property
     def kept(self) -> bool:
@@ -63,6 +66,7 @@ class Outcome:
             "messages": self.messages,
             "bytes": self.bytes,
             "objections": self.objections,
+            "notes": self.notes,
             **({"change": self.change.described()} if self.change is not None else {}),
         }
 
@@ -89,11 +93,11 @@ def _simulate(
     except Exception as error:
         run.journal.discard()
         place = f"design {scenario.design} broke down at {run.world.now_us / 1e6:.6f} s with seed {scenario.seed}"
-        raise DesignCrash(f"{place}: {error!r}\nreplay: {scenario.command()} --debug") from error
+        advice = f"\nhint: {scenario.advice()}" if scenario.advice() else ""
+        raise DesignCrash(f"{place}: {error!r}{advice}\nreplay: {scenario.command()} --debug") from error
     counted = messages(directory)
     application, upheaval = run.application, run.upheaval
-    gone_us = application.crashed | {peer: each.begun_us for peer, each in application.leaving.items()}
-    judge = Judge(application.casts, application.registrations, notices(directory), gone_us)
+    judge = Judge(application.casts, application.registrations, notices(directory), _gone_us(run))
     return Outcome(
         scenario,
         dict(parameters),  # a plain value, so that an outcome can be sent to another process
@@ -102,8 +106,36 @@ def _simulate(
         counted["messages"],
         counted["bytes"],
         design.objections(run.population if upheaval is None else upheaval.present()),
-        None if upheaval is None else change(directory, run.course, judge, upheaval.complaints()),
+        None if upheaval is None else change(directory, run.course, judge, _complaints(run, upheaval, judge)),
+        _notes(run),
     )
+
+
+def _in_peace(run: Run) -> bool:
+    """Do peers only come and go by their own wish, on a network that does nothing to messages?"""
+    script = () if run.upheaval is None else run.upheaval.script
+    return not run.scenario.faults.text() and all(deed.kind in ("join", "leave") for deed in script)
+
+
+def _gone_us(run: Run) -> dict[int, int]:
+    """Whose casts are excused from when on. In peace a leaver has all the time it needs to see to its own."""
+    application = run.application
+    leaving_us = {peer: each.begun_us for peer, each in application.leaving.items()}
+    return application.crashed | ({} if _in_peace(run) else leaving_us)
+
+
+def _complaints(run: Run, upheaval: Upheaval, judge: Judge) -> list[str]:
+    """Those about peers; and casts of leavers that did not reach everybody although nothing hindered them."""
+    casts, missed = run.application.casts, judge.missed(run.application.left) if _in_peace(run) else {}
+    forgotten = [f"{casts[cast].publisher} left, and its cast {cast} missed {count}" for cast, count in missed.items()]
+    return upheaval.complaints() + forgotten
+
+
+def _notes(run: Run) -> list[str]:
+    scenario, unmade = run.scenario, run.application.unmade
+    short = scenario.churn.shortfall(scenario.seed, scenario.peers, run.plan.infrastructure)
+    nobody = f"{unmade} of {scenario.casts} casts were not made: nobody was there and awake who could"
+    return short + [nobody] * bool(unmade)
 
 
 @contextmanager

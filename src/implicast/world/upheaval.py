@@ -3,6 +3,9 @@
 A newcomer is introduced to live members and registers when it has joined; a leaver stays in the world for a while after
 it has left, as a process does that closes its connections; whoever is asked to leave before it has joined, or while it
 stands still, leaves as soon as it can. Casts are made by whoever is there.
+
+Deeds may overlap: whoever stands still, or is down, for several reasons at once is so until the last of them ends, and
+who is gone for good stays so.
 """
 
 from collections.abc import Callable
@@ -53,6 +56,11 @@ class Upheaval:
         self._pause_us = LOOK_US
         self._greeted: set[int] = set()
         self._disks: dict[int, object] = {}
+        """Of those that are down, and will come back."""
+        self._down: dict[int, list[Deed]] = {}
+        self._still: dict[int, list[Deed]] = {}
+        """By address, the deeds that keep somebody down, or standing still."""
+        self._failed: set[int] = set()
         self._chance = stream(plan.seed, "introducers of newcomers")
         application.welcome, application.farewell = self._welcome, self._farewell
         application.publisher = self._publisher
@@ -111,6 +119,13 @@ class Upheaval:
         # Asked at every cast: without a step for each peer, a fifth of the price.
         return list(compress(staying, map(isinstance, map(peers.__getitem__, staying), repeat(Member))))
 
+    def _sleepers(self) -> list[int]:
+        """Members that stand still and do not leave: where nobody is awake, a newcomer knocks at their doors."""
+        application, peers = self.application, self.world.peers
+        joining = self.came_us.keys() - application.joined.keys()
+        staying = sorted(peers.keys() - application.leaving.keys() - joining)
+        return [address for address in staying if isinstance(awake(peers[address]), Member)]
+
     def complaints(self) -> list[str]:
         """Newcomers that never joined, leavers that never left, registrations never complete; for those that live."""
         application, here = self.application, self.world.peers
@@ -131,7 +146,7 @@ class Upheaval:
 
     def _join(self, deed: Deed) -> None:
         for address in deed.who:
-            able = self.able()
+            able = self.able() or self._sleepers()
             known = tuple(self._chance.sample(able, min(INTRODUCERS, len(able))))
             newcomer = self.design.newcomer(self.plan, address)
             self.world.place(address, newcomer)
@@ -165,26 +180,41 @@ class Upheaval:
                 self.application.crashed[address] = self.world.now_us
                 self.world.crash(address)
 
+    def _fail(self, deed: Deed) -> None:
+        for address in deed.who:
+            self._failed.add(address)  # also of what is down just now
+            self._stop(address)
+
     def _go_down(self, deed: Deed) -> None:
         for address in deed.who:
             peer = self.world.peers.get(address)
             if peer is not None:
                 self._disks[address] = awake(peer).disk()
-                self.world.crash(address)
+                self._down[address] = [deed]
+                self._stop(address)
+            elif address in self._down:
+                self._down[address].append(deed)
+
+    def _stop(self, address: int) -> None:
+        self._still.pop(address, None)
+        self.world.crash(address)
 
     def _come_back(self, deed: Deed) -> None:
         assert self.design.revive is not None, "a design that cannot revive is refused beforehand"
         for address in deed.who:
-            if address not in self.world.peers and address in self._disks:
+            if _ended(self._down, address, deed) and address not in self._failed:
                 self.world.place(address, self.design.revive(self.plan, address, self._disks.pop(address)))
 
     def _freeze(self, deed: Deed) -> None:
         for address in deed.who:
-            freeze(self.world, address)
+            if address in self.world.peers:
+                self._still.setdefault(address, []).append(deed)
+                freeze(self.world, address)
 
     def _thaw(self, deed: Deed) -> None:
         for address in deed.who:
-            thaw(self.world, address)
+            if _ended(self._still, address, deed):
+                thaw(self.world, address)
 
     def _slow(self, deed: Deed, sign: int = 1) -> None:
         for address in deed.who:
@@ -205,10 +235,11 @@ class Upheaval:
     def _heal(self, deed: Deed) -> None:
         self.trouble.heal(frozenset(deed.who))
 
-    def _publisher(self, wanted: int) -> int:
-        """Anybody who is there, newcomers as likely as others."""
+    def _publisher(self, wanted: int) -> int | None:
+        """Anybody who is there, newcomers as likely as others; None when all are gone, or stand still."""
         able = self.able()
-        assert able, "somebody always stays"
+        if not able:
+            return None
         return able[digest_bits(48, self.plan.seed, "publisher", len(self.application.casts)) % len(able)]
 
 
@@ -217,7 +248,7 @@ _DEEDS: dict[str, tuple[Act, Act | None]] = {
     "join": (Upheaval._join, None),
     "leave": (Upheaval._leave, None),
     "crash": (Upheaval._crash, None),
-    "fail": (Upheaval._go_down, None),
+    "fail": (Upheaval._fail, None),
     "restart": (Upheaval._go_down, Upheaval._come_back),
     "freeze": (Upheaval._freeze, Upheaval._thaw),
     "slow": (Upheaval._slow, Upheaval._hurry),
@@ -233,6 +264,17 @@ def drift_rates(churn: Churn, seed: int, hosts: int) -> dict[int, float]:
     if not churn.drift:
         return {}
     return {host: 1 + churn.drift * (2 * digest_bits(48, seed, "drift", host) / 2**48 - 1) for host in range(hosts)}
+
+
+def _ended(reasons: dict[int, list[Deed]], address: int, deed: Deed) -> bool:
+    """Take a deed from those that keep somebody in a state: was it the last?"""
+    if deed not in reasons.get(address, ()):
+        return False  # it began when there was nobody, or somebody else
+    reasons[address].remove(deed)
+    if reasons[address]:
+        return False
+    del reasons[address]
+    return True
 
 
 def _only(deed: Deed, address: int) -> Deed:
