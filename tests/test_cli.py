@@ -1,6 +1,7 @@
 """The command line: what it prints, and what bad input gets."""
 
 import json
+import re
 
 import pytest
 from click.testing import CliRunner
@@ -61,6 +62,13 @@ def test_simulate_prints_a_summary_for_people(tmp_path):
         (("simulate", "centralised", "--churn", "parties=3"), "not understood"),
         (("simulate", "centralised", "--churn", "deed=5:crash:4096"), "is no peer"),
         (("simulate", "condcast", "--peers", "8", "--churn", "deed=5..6:restart:8"), "only servers and brokers"),
+        (("simulate", "centralised", "--peers", "8", "--churn", "deed=5:crash:9999"), "there is no 9999"),
+        (("simulate", "dht", "--peers", "8", "--churn", "restarts=3"), "restarts=3: dht has no servers or brokers"),
+        (("simulate", "dht", "--peers", "8", "--churn", "fails=2"), "fails=2: dht has no servers or brokers"),
+        (("simulate", "centralised", "--peers", "8", "--churn", "fails=2"), "the last one stays"),
+        (("simulate", "centralised", "--churn", "@."), "is a directory"),
+        (("simulate", "dht", "--set", "churn=crashes=2"), "it is an option of its own: --churn crashes=2"),
+        (("simulate", "dht", "--set", "tags_per_peer=4"), "it is an option of its own: --tags-per-peer 4"),
         (("campaign", "telepathy"), "there is no design 'telepathy'"),
     ],
 )
@@ -93,6 +101,44 @@ def test_a_crash_in_a_design_names_design_seed_and_replay(monkeypatch):
     assert "design centralised broke down" in ran.stderr
     assert "seed 5" in ran.stderr
     assert "replay: implicast simulate centralised --peers 64 --casts 64 --seed 5" in ran.stderr
+
+
+def changed(design: str, churn: str, *words: str):
+    return call("simulate", design, "--peers", "16", "--workload", "groups", "--churn", churn, *words)
+
+
+HINT = "hint: dht survives change only with --set alive=true"
+
+
+def test_a_design_that_was_not_told_to_live_gets_a_hint_when_change_broke_it():
+    broken, living = changed("dht", "crashes=2"), changed("dht", "crashes=2,over_s=10", "--set", "alive=true")
+
+    assert (broken.exit_code, living.exit_code) == (1, 0)
+    assert broken.output.count(HINT) == 1
+    assert "hint" not in living.output
+
+
+def test_a_design_that_broke_down_in_change_gets_the_hint_too(monkeypatch):
+    def broken(self, sender, notify):
+        raise AssertionError("a bug")
+
+    monkeypatch.setitem(centralised.Client._handlers, centralised.Notify, broken)
+
+    assert "hint: centralised survives change only with --set alive=true" in changed("centralised", "crashes=2").stderr
+
+
+def test_after_change_says_how_many_and_says_when_there_was_nothing_to_judge():
+    few = changed("centralised", "deed=5:crash:3", "--casts", "20", "--set", "alive=true")
+    many = changed("centralised", "deed=5:crash:3", "--casts", "120", "--set", "alive=true")
+
+    assert "nobody had to be reached" in few.output
+    assert re.search(r"late  /  1\.0000, 0 of [1-9]\d* missing", many.output), many.output
+
+
+def test_less_change_than_was_asked_for_is_said():
+    ran = changed("centralised", "leaves=100,over_s=20", "--casts", "20", "--set", "alive=true")
+
+    assert "note: churn: 12 of 100 leaves: 0.25 of the first number of peers, and at least two" in ran.output
 
 
 def test_a_picture_of_the_surface_is_drawn(tmp_path):

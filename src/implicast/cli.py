@@ -8,7 +8,7 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from implicast.peer.errors import ImplicastError, LocalError, ParameterError
 from implicast.world.change import Change
 from implicast.world.churn import Churn
 from implicast.world.faults import Faults
+from implicast.world.invariants import Verdict
 from implicast.world.scenario import Scenario
 from implicast.world.simulate import Outcome, Progress, silent, simulate
 
@@ -115,14 +116,17 @@ def simulate_command(
     """Simulate one run of DESIGN and print its measures."""
     given: dict[str, Setting | None] = {"skew": skew, "tags_per_peer": tags_per_peer}
     workload_parameters = {key: value for key, value in given.items() if value is not None} | _pairs("--with", knobs)
+    parameters = _pairs("--set", settings)
+    _refuse_options(name, parameters)
     scenario = Scenario(
         design=name,
-        parameters=_pairs("--set", settings),
+        parameters=parameters,
         workload_parameters=workload_parameters,
         faults=Faults.parse(faults),
         churn=Churn.parse(churn),
         **plain,
     )
+    scenario.refuse_what_is_in_vain()
     begun = time.perf_counter()
     outcome = simulate(scenario, journal, _bar() if sys.stderr.isatty() and not as_json else silent)
     cost = {
@@ -145,6 +149,16 @@ def _pairs(option: str, words: tuple[str, ...]) -> dict[str, Setting]:
             raise ParameterError(f"{option} {word}: expected NAME=VALUE")
         found[key.strip()] = value.strip()
     return found
+
+
+def _refuse_options(name: str, parameters: Mapping[str, Setting]) -> None:
+    """Say so when `--set` is used for what is an option of its own."""
+    options = {option.removeprefix("--") for each in simulate_command.params for option in each.opts}
+    known = {each.name for each in design(name).parameters}
+    for key, value in parameters.items():
+        option = key.replace("_", "-")
+        if key not in known and option in options:
+            raise ParameterError(f"{name} has no parameter {key!r}; it is an option of its own: --{option} {value}")
 
 
 def _bar() -> Progress:
@@ -213,15 +227,17 @@ def _outcome_text(outcome: Outcome, cost: dict[str, float], journal: Path | None
     lines.append(f"  {'messages':42} " + "  ".join(f"{phase} {count:,}" for phase, count in outcome.messages.items()))
     lines += _change_lines(outcome.change) if outcome.change is not None else []
     lines += [f"  objection: {objection}" for objection in outcome.objections]
+    lines += [f"  note: {note}" for note in outcome.notes]
+    lines += [f"  hint: {scenario.advice()}"] * (not outcome.kept and bool(scenario.advice()))
     lines.append(f"  {cost['seconds']} s, {cost['peak_mb']} MB" + (f"; journal in {journal}" if journal else ""))
     return "\n".join(lines)
 
 
 def _change_lines(change: Change) -> list[str]:
-    during, after = change.during, change.after
+    during = change.during
     return [
-        f"  {'reached during change / after':42} {during.delivery_ratio:.4f} ({during.missing} of {during.expected} "
-        f"missing, {during.excused} excused, {during.late} late)  {after.delivery_ratio:.4f} ({after.missing} missing)",
+        f"  {'reached during change / after':42} {_reached(during)}, {during.excused} excused, {during.late} late  /  "
+        f"{_reached(change.after)}",
         f"  {'told wrongly during change':42} repeated {during.repeated}  uninvited {during.uninvited}  "
         f"invented {during.invented}",
         f"  {'repair, seconds':42} median {change.repair_s_median:.1f}  longest {change.repair_s_max:.1f}  "
@@ -229,6 +245,13 @@ def _change_lines(change: Change) -> list[str]:
         f"  {'upkeep per peer and minute, storm':42} {change.upkeep_per_peer_minute:.2f}  {change.storm:.1f}",
         *(f"  complaint: {complaint}" for complaint in change.complaints),
     ]
+
+
+def _reached(verdict: Verdict) -> str:
+    """Of nobody nothing can be said: a share of 1 would sound like proof."""
+    if not verdict.expected:
+        return "nobody had to be reached: no casts, or to nobody"
+    return f"{verdict.delivery_ratio:.4f}, {verdict.missing} of {verdict.expected:,} missing"
 
 
 _GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
