@@ -11,6 +11,8 @@ ALIVE = [name for name, each in designs().items() if each.survives]
 LONG = 200
 FOUND = {
     ("dht-naive", 3, 6): "the entries of one cut off for minutes were lost on both sides, and nobody asked it any more",
+    ("bft", 3, 11): "after minutes apart two sides knew each other's home places only",
+    ("spice-unloaded", 3, 11): "those cut off did not hear that their records were lost",
 }
 
 
@@ -34,7 +36,10 @@ def test_partitions_are_drawn_from_half_a_minute_to_minutes():
     assert FREEZE_S[1] > 100
 
 
-@pytest.mark.parametrize(("name", "seed", "number"), FOUND)
+@pytest.mark.parametrize(
+    ("name", "seed", "number"),
+    [pytest.param(*each, marks=[pytest.mark.long] if each[0] == "spice-unloaded" else []) for each in FOUND],
+)
 def test_a_lasting_scenario_in_which_a_fault_was_found_is_clean(name, seed, number):
     found = check(scenario_of(design(name), seed, number, lasting=True))
 

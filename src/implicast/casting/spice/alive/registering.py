@@ -5,6 +5,8 @@ after the other, each three times in a lease, straight at the peer that confirme
 not the owner any more); so renewing costs two messages, and also mends what was misplaced or lost.
 """
 
+from functools import partial
+
 from implicast.casting.spice.alive.messages import Again, Entry, Renew, StoreAt, StoredAt
 from implicast.casting.spice.alive.replicating import Replicating
 from implicast.casting.spice.alive.settings import STORE_US, WAIT_LONGEST_US, LivingSettings
@@ -13,12 +15,16 @@ from implicast.language.target import Description
 from implicast.overlay.ice.alive.estate import Way
 from implicast.peer.contract import Address, Host, handles
 from implicast.peer.events import Registered, Withdrawn
-from implicast.space.tract import Tract, contains
+from implicast.space.tract import WHOLE, Tract, contains
 
 RENEWALS = 3
 """In one lease."""
 SAY_AGAIN_TRIES = 6
 """Half a minute of asking for what may be lost; then renewals must do."""
+REUNITED_US = 60_000_000
+"""How often everything is said again at most because a partition has ended."""
+REUNION_PAUSE_US = 300_000
+"""From one tag to the next then."""
 OWN = 0
 """The token of a consumer's own registration."""
 
@@ -26,7 +32,8 @@ OWN = 0
 class Registering(Replicating):
     """A consumer's part."""
 
-    __slots__ = ("_before", "_doors", "_due", "_stores", "_unsaid", "_wait_us", "awaited", "told")
+    __slots__ = ("_before", "_doors", "_due", "_homeless", "_reunited_us", "_stores", "_unsaid", "_wait_us", "awaited",
+                 "told")  # fmt: skip
 
     def __init__(self, address: Address, host: Host, settings: LivingSettings) -> None:
         super().__init__(address, host, settings)
@@ -43,6 +50,10 @@ class Registering(Replicating):
         """Tags to be registered again because they may be lost."""
         self._due: list[str] = []
         """Tags yet to be renewed in this round."""
+        self._homeless = False
+        """Did we lose all our ground to others, and have none yet?"""
+        self._reunited_us = -REUNITED_US
+        self.surface.reunited = self._reunite
 
     # --- the verbs
 
@@ -132,6 +143,30 @@ class Registering(Replicating):
         if tag in self.told:
             self._store(tag, self._doors.pop(tag, None))
         self._renew_later()
+
+    # --- after we were cut off: who was registered where records were lost was called, and we did not hear it
+
+    def yielded(self, tract: Tract) -> None:
+        super().yielded(tract)
+        self._homeless = self._homeless or not self.surface.pieces
+
+    def settled(self) -> None:
+        super().settled()
+        if self._homeless and self.surface.ground:
+            self._homeless = False
+            self.register_again(WHOLE)
+
+    def _reunite(self) -> None:
+        """Say everything again, but not too often: what is where it should be is only renewed."""
+        if self.host.now_us - self._reunited_us < REUNITED_US:
+            return
+        self._reunited_us = self.host.now_us
+        for number, tag in enumerate(sorted(self.told)):
+            self.later(REUNION_PAUSE_US * number, partial(self._say_once, tag, self.version))
+
+    def _say_once(self, tag: str, version: int) -> None:
+        if tag in self.told and version == self.version and tag not in self.awaited:
+            self._store(tag, self._doors.pop(tag, None))
 
     def register_again(self, lost: Tract) -> None:
         super().register_again(lost)

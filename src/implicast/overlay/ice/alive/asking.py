@@ -18,6 +18,8 @@ from implicast.overlay.ice.table import UNKNOWN_US
 from implicast.peer.contract import Address, Host, Message, handles
 
 Key = tuple[Hashable, ...]
+REUNION_US = 10_000_000
+"""Those who come back within this time of each other were cut off together."""
 
 
 @dataclass(slots=True)
@@ -87,7 +89,9 @@ Lost = Callable[[Ask], None]
 class Asking(Ground):
     """Repeats questions, measures round trips, knows who is suspect."""
 
-    __slots__ = ("_around", "_circle", "_silent_us", "_wary", "asks", "missed", "news", "quiet_us")
+    __slots__ = (
+        "_around", "_back_us", "_circle", "_silent_us", "_wary", "asks", "missed", "news", "quiet_us", "reunited",
+    )  # fmt: skip
 
     def __init__(
         self, address: Address, host: Host, keeper: Keeper, life: Life, dimensions: int, cosine: float,
@@ -108,6 +112,10 @@ class Asking(Ground):
         """Peers that fell silent: since when, and when they are greeted next."""
         self.quiet_us = 0
         """Before this time nobody is to be greeted, nor can anybody's silence matter."""
+        self._back_us = -REUNION_US
+        """When somebody who had been given up was last heard again."""
+        self.reunited: Callable[[], None] = lambda: None
+        """Told when a partition seems to have ended."""
 
     # --- who is there
 
@@ -131,7 +139,21 @@ class Asking(Ground):
                 news.suspect_us = -1
                 self._table = None
         if self.missed:
-            self.missed.pop(peer, None)
+            missed = self.missed.pop(peer, None)
+            if missed is not None:
+                self._is_back(missed[0])
+
+    def _is_back(self, since_us: int) -> None:
+        """Where one was only cut off others may have been: all who are missed are greeted at the next tick. Two who
+        were given up and are back in a row are the end of a partition."""
+        now_us = self.host.now_us
+        if self.missed:
+            self.missed = {each: (since, min(due_us, now_us)) for each, (since, due_us) in self.missed.items()}
+            self.quiet_us = 0
+        if now_us - since_us > self.life.dead_us:
+            if now_us - self._back_us < REUNION_US:
+                self.reunited()
+            self._back_us = now_us
 
     def silence_us(self, peer: Address) -> int:
         """How long a peer that concerns us has said nothing."""
