@@ -64,6 +64,7 @@ def test_simulate_prints_a_summary_for_people(tmp_path):
         (("simulate", "condcast", "--peers", "8", "--churn", "deed=5..6:restart:8"), "only servers and brokers"),
         (("simulate", "centralised", "--peers", "8", "--churn", "deed=5:crash:9999"), "there is no 9999"),
         (("simulate", "dht", "--peers", "8", "--churn", "restarts=3"), "restarts=3: dht has no servers or brokers"),
+        (("simulate", "dht", "--peers", "8", "--churn", "deed=5:fail:3"), "dht has none"),
         (("simulate", "dht", "--peers", "8", "--churn", "fails=2"), "fails=2: dht has no servers or brokers"),
         (("simulate", "centralised", "--peers", "8", "--churn", "fails=2"), "the last one stays"),
         (("simulate", "centralised", "--churn", "@."), "is a directory"),
@@ -131,7 +132,8 @@ def test_after_change_says_how_many_and_says_when_there_was_nothing_to_judge():
     few = changed("centralised", "deed=5:crash:3", "--casts", "20", "--set", "alive=true")
     many = changed("centralised", "deed=5:crash:3", "--casts", "120", "--set", "alive=true")
 
-    assert "nobody had to be reached" in few.output
+    assert "late  /  nobody was to be reached" in few.output
+    assert "note: no cast came after all was quiet, 35 s after the first" in few.output
     assert re.search(r"late  /  1\.0000, 0 of [1-9]\d* missing", many.output), many.output
 
 

@@ -250,7 +250,7 @@ def _change_lines(change: Change) -> list[str]:
 def _reached(verdict: Verdict) -> str:
     """Of nobody nothing can be said: a share of 1 would sound like proof."""
     if not verdict.expected:
-        return "nobody had to be reached: no casts, or to nobody"
+        return "nobody was to be reached"
     return f"{verdict.delivery_ratio:.4f}, {verdict.missing} of {verdict.expected:,} missing"
 
 

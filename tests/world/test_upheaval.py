@@ -345,7 +345,7 @@ ALL = "+".join(map(str, range(24)))
 def test_where_nobody_is_there_no_cast_is_made_and_that_is_said(deed, unmade, tmp_path):
     outcome = run(f"deed={deed}", tmp_path / "run")
 
-    assert outcome.notes == [f"{unmade} of 60 casts were not made: nobody was there and awake who could"]
+    assert outcome.notes[:1] == [f"{unmade} of 60 casts were not made: nobody was there and awake who could"]
     assert [row["cast"] for row in rows(tmp_path / "run", "casts")] == list(range(60 - unmade))
     assert {row["cast"] for row in rows(tmp_path / "run", "notices")} <= set(range(60 - unmade))
     assert outcome.kept
@@ -361,7 +361,14 @@ def test_a_newcomer_that_finds_everybody_asleep_joins_when_they_wake():
 
 def test_less_than_was_asked_for_is_said():
     assert run("leaves=100,over_s=20").notes[0].startswith("churn: 18 of 100 leaves: 0.25 of the first number of peers")
-    assert run("leaves=3,over_s=20").notes == []
+    assert run("leaves=3,over_s=20", casts=90).notes == []
+
+
+def test_where_no_cast_came_after_all_was_quiet_that_is_said():
+    early, late = run("deed=5:crash:3", casts=35), run("deed=5:crash:3", casts=36)
+
+    assert early.notes == ["no cast came after all was quiet, 35 s after the first: what follows is not judged"]
+    assert late.notes == []
 
 
 # --- leavers and their casts

@@ -43,7 +43,7 @@ class Outcome:
     change: Change | None = None
     """What churn did, when there was any."""
     notes: list[str] = field(default_factory=list)
-    """Where less was done than the scenario asked for, and why."""
+    """Where less was done than the scenario asked for, and why; and what could not be judged."""
 
     @property
     def kept(self) -> bool:
@@ -132,10 +132,15 @@ def _complaints(run: Run, upheaval: Upheaval, judge: Judge) -> list[str]:
 
 
 def _notes(run: Run) -> list[str]:
-    scenario, unmade = run.scenario, run.application.unmade
-    short = scenario.churn.shortfall(scenario.seed, scenario.peers, run.plan.infrastructure)
-    nobody = f"{unmade} of {scenario.casts} casts were not made: nobody was there and awake who could"
-    return short + [nobody] * bool(unmade)
+    scenario, application, course = run.scenario, run.application, run.course
+    said = scenario.churn.shortfall(scenario.seed, scenario.peers, run.plan.infrastructure)
+    if application.unmade:
+        unmade = f"{application.unmade} of {scenario.casts} casts were not made"
+        said.append(f"{unmade}: nobody was there and awake who could")
+    if run.upheaval is not None and not any(cast.time_us >= course.calm_us for cast in application.casts):
+        quiet_s = (course.calm_us - course.from_us) / 1e6
+        said.append(f"no cast came after all was quiet, {quiet_s:.0f} s after the first: what follows is not judged")
+    return said
 
 
 @contextmanager

@@ -287,7 +287,8 @@ def refuse_the_impossible(script: tuple[Deed, ...], design: Design, peers: int, 
     for deed in script:
         named = [who for who in deed.who if who in fixed]
         if deed.kind in ("restart", "fail") and len(named) < len(deed.who):
-            raise ScenarioError(f"churn: {deed.text()}: only servers and brokers restart or fail: {list(fixed)}")
+            have = f"they are {list(fixed)}" if fixed else f"{design.name} has none"
+            raise ScenarioError(f"churn: {deed.text()}: only servers and brokers restart or fail; {have}")
         if deed.kind == "restart" and design.revive is None:
             raise ScenarioError(f"churn: {deed.text()}: {design.name} has nothing that can come back")
         if deed.kind in ("join", "leave", "crash") and named:
