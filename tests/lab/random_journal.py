@@ -3,7 +3,7 @@
 Measures must agree on any trace, so the harshest traces are the best test.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import Random
 
@@ -13,6 +13,7 @@ from implicast.space.digest import stream
 from implicast.world.application import Cast, Registration, _cast_row, _registration_row
 from implicast.world.change import Course, Life, course_tables
 from implicast.world.deeds import LASTING, Deed
+from implicast.world.faults import Faults
 from implicast.world.journal import REGISTER, UPKEEP, Journal
 
 TAGS = ("jazz", "samba", "go", "football", "naïve", "c++", "machine learning", "rare")
@@ -21,6 +22,8 @@ TARGETS = (
     "go & football | rare", "jazz & samba & go",
 )  # fmt: skip
 ROUTERS = 5
+IN_PEACE = 2
+"""With this seed peers only join, and nothing happens to messages."""
 KINDS = ("join", "leave", "crash", "fail", "freeze", "restart", "split")
 
 
@@ -73,7 +76,7 @@ def random_journal(directory: Path, seed: int, peers: int = 40, casts: int = 25,
     if gone_us:
         _write_change(journal, seed, peers, made)
     journal.finish()
-    journal.scenario({"seed": seed})
+    journal.scenario({"seed": seed, **({"faults": asdict(Faults())} if seed == IN_PEACE else {})})
     journal.close()
     return made
 
@@ -95,6 +98,8 @@ def _write_change(journal: Journal, seed: int, peers: int, made: Made) -> None:
     end_us = 160_000_000 + seed % 2 * 30_000_000  # one in two rests for a minute
     made.course = Course(100_000_000, last_us, last_us + rng.randrange(9_000_000), end_us)
     course_tables(journal, made.course, tuple(deeds), lives, looks)
+    if seed == IN_PEACE:  # where leaving is no excuse
+        made.gone_us = {peer: life.to_us for peer, life in lives.items() if life.end == "crashed" and life.to_us}
     made.lives = lives
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
-from random_journal import Made, random_journal
+from random_journal import IN_PEACE, Made, random_journal
 
 from implicast.casting.designs import designs
 from implicast.lab import tables
@@ -60,6 +60,17 @@ def test_every_measure_of_change_equals_the_worlds_on_journals_made_at_random(fo
             assert row[f"after_{name}"] == getattr(own.after, name), name
         assert row["delivery_ratio"] == pytest.approx(own.during.delivery_ratio)
         assert row["delivery_ratio_after"] == pytest.approx(own.after.delivery_ratio)
+
+
+def test_in_peace_leaving_is_no_excuse(made):
+    peaceful = next(each for each in made if each.directory.name == f"run=r{IN_PEACE}")
+    leaving_us = {peer: life.leaving_us for peer, life in peaceful.lives.items() if life.leaving_us is not None}
+    judged = [
+        Judge(peaceful.casts, peaceful.registrations, notices(peaceful.directory), gone_us).verdict().excused
+        for gone_us in (peaceful.gone_us, leaving_us | peaceful.gone_us)
+    ]
+
+    assert judged[0] < judged[1], "else the journal that must be judged alike shows nothing"
 
 
 def test_complaints_are_about_those_who_live(found, made):

@@ -4,16 +4,19 @@ A sweep keeps them as `journals/run=NAME/sends.parquet` and so on; a single jour
 writes it, is read too, under the name of its directory.
 """
 
+import json
 from collections.abc import Sequence
 from functools import reduce
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from implicast.lab import tables
 from implicast.lab.errors import TableError
+from implicast.world.faults import Faults
 from implicast.world.journal import CHANGE_SCHEMAS, SCHEMAS
 
 PREFIX = "run="
@@ -44,6 +47,10 @@ class Journals:
     def has(self, name: str) -> bool:
         """Whether any run has this table."""
         return any((each / f"{name}.parquet").is_file() for each in self.directories)
+
+    def undisturbed(self) -> list[str]:
+        """Runs of which it is known that the network did nothing to messages."""
+        return [run_name(each) for each in self.directories if _is_undisturbed(each / "scenario.json")]
 
     def _together(self, parent: Path, runs: list[Path], name: str) -> DataFrame:
         """The directory's name gives `run` for a whole file at once; a function of the path would cost per row."""
@@ -76,3 +83,8 @@ def _check(directory: Path) -> None:
         if not path.is_file():
             raise TableError(f"{directory} is not a whole journal: it has no {name}.parquet")
         tables.check(path, declared)
+
+
+def _is_undisturbed(scenario: Path) -> bool:
+    faults = json.loads(scenario.read_text()).get("faults") if scenario.is_file() else None
+    return faults is not None and msgspec.convert(faults, Faults) == Faults()

@@ -43,7 +43,9 @@ def measure(journals: Journals, out: Path, said: Said = lambda stage: None) -> N
 def _measure(journals: Journals, out: Path, scratch: Path, said: Said) -> None:
     spark, table = journals.spark, journals.table
     said("contract")
-    gone = contract.departures(table("lives")) if journals.has("lives") else None
+    gone = None
+    if journals.has("lives"):
+        gone = contract.departures(table("lives"), table("deeds"), journals.undisturbed())
     verdicts = contract.verdicts(table("registrations"), table("casts"), table("notices"), gone)
     tables.write(verdicts, out / "contract", tables.RUN_CONTRACT)
     if gone is not None and journals.has("course"):

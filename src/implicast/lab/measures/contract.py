@@ -10,9 +10,10 @@ every cast by bitmaps and compares as sorted arrays. What comes out are counts: 
 should have been notified would cost more than twice the time (ten million of them: 80 s of processor time).
 
 Where peers come and go, whoever crashed within a cast's flight need not be notified, and what a cast owes is excused
-when its publisher was gone before it knew how the cast ended.
+when its publisher was gone before it knew how the cast ended: dead, or leaving where worse happens than that.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from implicast.lab import matching, tables
+from implicast.world.change import ANNOUNCED
 from implicast.world.invariants import FLIGHT_US, LATE_US, NEVER_US
 
 BLOCK_BITS = 13
@@ -60,12 +62,18 @@ def _with_departures(registrations: DataFrame, casts: DataFrame, gone: DataFrame
     return timed, asked.select("run", "cast", "time_us", "target", excused.alias("excused"))
 
 
-def departures(lives: DataFrame) -> DataFrame:
-    """(run, peer, gone_us): who crashed, and when; who left or tried to, and when it began to withdraw."""
+def departures(lives: DataFrame, deeds: DataFrame, undisturbed: Sequence[str]) -> DataFrame:
+    """(run, peer, gone_us): who crashed, and when; who left or tried to, and when it began to withdraw.
+
+    Not leavers in peace, where peers only come and go by their own wish and the network was `undisturbed`: they have
+    all the time they need to see to their casts.
+    """
+    alarmed = deeds.where(~F.col("kind").isin(*ANNOUNCED)).select("run").distinct().withColumn("alarmed", F.lit(True))
+    told = lives.join(F.broadcast(alarmed), "run", "left")
+    peace = F.col("run").isin(*undisturbed) & F.col("alarmed").isNull()
     crashed_us = F.when(F.col("end") == "crashed", F.col("to_us"))
-    return lives.select("run", "peer", F.coalesce("leaving_us", crashed_us).alias("gone_us")).where(
-        "gone_us is not null"
-    )
+    gone_us = F.when(peace, crashed_us).otherwise(F.coalesce("leaving_us", crashed_us))
+    return told.select("run", "peer", gone_us.alias("gone_us")).where("gone_us is not null")
 
 
 def _judge(registrations: pa.Table, put: pa.Table) -> pa.Table:
