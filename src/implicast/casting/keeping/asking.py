@@ -78,6 +78,11 @@ class Asking(Part):
         self._settling: dict[CastId, list[int]] = {}
         self._armed = False
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether any cast is under way whose lists, or whose audience, have not answered."""
+        return bool(self._questions or self._settling)
+
     def ask(self, cast: CastId, question: Question) -> bool:
         """Get all lists of a question. False: too many are awaited."""
         if len(self._questions) >= GATHERINGS_MAX:

@@ -14,7 +14,7 @@ from implicast.casting.keeping.asking import Asking, Question
 from implicast.casting.keeping.keeper import Keeper
 from implicast.casting.keeping.lacking import Lacking
 from implicast.casting.keeping.laying import Layings
-from implicast.casting.keeping.messages import KEEPING_KINDS, Deliver, Row
+from implicast.casting.keeping.messages import KEEPING_KINDS, Deliver, LeaveLate, Row
 from implicast.casting.keeping.mourning import Mourning
 from implicast.casting.keeping.pieces import Piece
 from implicast.casting.keeping.settings import KeepingSettings
@@ -40,6 +40,8 @@ MERGE_US = 30_000_000
 """How often one looks at the own place from outside: all do, so a partition's end is noticed by somebody at once."""
 FORGET_US = 40_000_000
 """How long a suspicion lasts: longer than a repair that is refused a few times, lest the dead are asked again."""
+OWN_CASTS_US, OWN_CASTS_LOOK_US = 20_000_000, 250_000
+"""So long a leaver waits for its own casts to arrive, and so often it looks: off the ring it could ask no more."""
 RENEWALS = 2
 """Times that an entry is renewed within its lease: what is not answered is repeated at once, so twice is enough."""
 
@@ -70,7 +72,10 @@ class LivingMember(
 ):  # fmt: skip
     """Ring, fingers, lists with copies; joining and leaving."""
 
-    __slots__ = ("asking", "chord", "detector", "hops", "inbox", "keeper", "lacking", "layings", "links", "mourning")
+    __slots__ = (
+        "_leave_by_us", "asking", "chord", "detector", "hops", "inbox", "keeper", "lacking", "layings", "links",
+        "mourning",
+    )  # fmt: skip
 
     def __init__(self, address: Address, host: Host, seed: int, parameters: Parameters) -> None:
         super().__init__(address, host)
@@ -96,6 +101,7 @@ class LivingMember(
         self.keeper.lacks, self.keeper.died = self.lacking.announce, self.lacking.announce_death
         self.keeper.came_back = self.layings.renew_all
         self.inbox = Inbox(self)
+        self._leave_by_us = 0
 
     def _mourn(self, who: Address) -> None:
         self.layings.mourn(who)
@@ -129,8 +135,9 @@ class LivingMember(
         self.links.join(introducers)
 
     def leave(self) -> None:
-        """First nobody's audience any more; then hand over, then go."""
+        """First nobody's audience any more; then see the own casts off, then hand over, then go."""
         self.description = None
+        self._leave_by_us = self.host.now_us + OWN_CASTS_US
         laid = [piece for piece in self.layings.pieces.values() if piece.packed]
         self.layings.lay("leave", [self.layings.removal(piece) for piece in laid])
 
@@ -160,13 +167,23 @@ class LivingMember(
 
     def _laid(self, group: Any) -> None:
         if group == "leave":
-            self.keeper.leave()
+            self._go()
         elif isinstance(group, int):
             if group == self.version:
                 done = Registered if self.description is not None else Withdrawn
                 self.host.deliver(done(self.version))
         else:
             self.laid(group)
+
+    def _go(self) -> None:
+        if self.asking.is_busy and self.host.now_us < self._leave_by_us:
+            self.host.after(OWN_CASTS_LOOK_US, LeaveLate())
+        else:
+            self.keeper.leave()
+
+    @handles(LeaveLate)
+    def on_leave_late(self, alarm: LeaveLate) -> None:
+        self._go()
 
     def laid(self, group: Any) -> None:
         """A group of the design's own is laid."""

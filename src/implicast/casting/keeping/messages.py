@@ -266,6 +266,10 @@ class DoubtRound(Message):
     due_us: int
 
 
+class LeaveLate(Message):
+    """Rings while a leaver's own casts are under way."""
+
+
 class Rouse(Message):
     """Rings when the own entries may be laid again for somebody who had asked too soon."""
 
