@@ -92,7 +92,7 @@ class Tally:
             count["late"] += change.during.late
             count["expected_after"] += change.after.expected
             self.repairs_s.append(change.repair_s_max)
-            self.upkeep.append(change.upkeep_at_rest)
+            self.upkeep.append(change.upkeep_per_peer_minute)
         if self.show:
             click.echo(f"\r{self.progress()}\x1b[K", nl=False, err=True)
 
@@ -116,7 +116,7 @@ class Tally:
             **self.count,
             "delivery_ratio_during_change": self.ratio(),
             "repair_s_max": max(self.repairs_s, default=0.0),
-            "upkeep_at_rest_mean": sum(self.upkeep) / len(self.upkeep) if self.upkeep else 0.0,
+            "upkeep_per_peer_minute_mean": sum(self.upkeep) / len(self.upkeep) if self.upkeep else 0.0,
             "seconds": round(time.perf_counter() - self.begun, 1),
             "failures": [{"reasons": list(one.reasons), "replay": one.scenario.command()} for one in failed],
         }
