@@ -105,10 +105,18 @@ class Receiving(Giving):
         self.learn_around(receipt.around)
         items = tuple(item for part in sorted(receipt.items) for item in receipt.items[part])
         self.keeper.accept(items, (title.low, title.high))
+        self._unite_estates((title.low, title.high), receipt.giver)
         if self.heirs or self.ground:
             self.batch(self.keeper.pack((title.low, title.high)), lambda: self._accept(receipt))
         else:
             self._accept(receipt)
+
+    def _unite_estates(self, tract: Tract, giver: Address) -> None:
+        """Who gives us ground whose owner never told us, its heir, that it parted with it has taken it over, maybe with
+        an older copy than ours: an heir that was cut off and replaced does not know what was kept since."""
+        for owner, estate in self.estates.items():
+            if owner != giver:
+                self.keeper.accept(estate.within(tract), tract)
 
     def learn_around(self, around: Iterable[Circle]) -> None:
         """What another owner knew of its neighbours, as far as they are ours now."""
