@@ -12,7 +12,7 @@ LONG = 200
 FOUND = {
     ("dht-naive", 3, 6): "the entries of one cut off for minutes were lost on both sides, and nobody asked it any more",
     ("bft", 3, 11): "after minutes apart two sides knew each other's home places only",
-    ("spice", 4, 59): "an heir that had been cut off took over with an old copy, and gave the ground to one with a newer",
+    ("spice", 4, 59): "an heir that was cut off took over with an old copy and gave the ground to one with a newer",
     ("spice-unloaded", 3, 11): "those cut off did not hear that their records were lost",
 }
 
