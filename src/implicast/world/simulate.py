@@ -14,7 +14,7 @@ from implicast.casting.designs import Design
 from implicast.language.parameters import Parameters
 from implicast.peer.errors import ImplicastError
 from implicast.world import journal as journals
-from implicast.world.change import Change, change
+from implicast.world.change import ANNOUNCED, Change, change
 from implicast.world.invariants import Judge, Notices, Verdict
 from implicast.world.run import Progress, Run, silent
 from implicast.world.scenario import Scenario
@@ -114,7 +114,7 @@ def _simulate(
 def _in_peace(run: Run) -> bool:
     """Do peers only come and go by their own wish, on a network that does nothing to messages?"""
     script = () if run.upheaval is None else run.upheaval.script
-    return not run.scenario.faults.text() and all(deed.kind in ("join", "leave") for deed in script)
+    return not run.scenario.faults.text() and all(deed.kind in ANNOUNCED for deed in script)
 
 
 def _gone_us(run: Run) -> dict[int, int]:

@@ -3,7 +3,8 @@
 Said to be dead, a peer is asked by whoever keeps entries of its; one that answers nothing for longer than freezes and
 partitions last is forgotten at once, and for a while not taken back from copies whose keepers have not judged yet. No
 removal is noted: what the other side of a long partition kept comes back with it. Whoever is asked learns that it was
-missed, and lays its own entries again: one that stood still for long is found again as soon as it wakes.
+missed, and lays its own entries again: one that stood still for long is found again as soon as it wakes. Those who were
+forgotten are asked for an hour, ever more rarely, and all at once when one of them speaks: a partition may have ended.
 """
 
 from collections.abc import Callable
@@ -50,16 +51,8 @@ class Mourning(Part):
     """One keeper's doubts."""
 
     __slots__ = (
-        "_doubted",
-        "_due_us",
-        "_forgotten",
-        "_roused_us",
-        "_rousing",
-        "absent",
-        "keeper",
-        "lay_again",
-        "owner_of",
-    )
+        "_doubted", "_due_us", "_forgotten", "_roused_us", "_rousing", "absent", "keeper", "lay_again", "owner_of",
+    )  # fmt: skip
 
     def __init__(
         self, address: Address, host: Host, keeper: Keeper, owner_of: Callable[[Row], Address],

@@ -20,6 +20,7 @@ from implicast.overlay.detector import Detector
 from implicast.overlay.links.links import Links
 from implicast.overlay.links.messages import Departed
 from implicast.overlay.links.refs import Place, Ref, lies_between
+from implicast.overlay.links.repeats import came_by
 from implicast.overlay.links.state import IN, OUT
 from implicast.peer.contract import Address, Host, Message, handles
 
@@ -136,17 +137,8 @@ class LivingChord(Chord):
 
     def _came_by(self, message: Message) -> bool:
         """A repeat, or a message that goes in a circle because neighbours do not agree yet: it ends here, and whoever
-        sent it sends it again. Else a network that repeats messages would multiply those that circle."""
-        passed, now_us = self._passed, self.host.now_us
-        before_us = passed.get(message)
-        if before_us is not None:
-            if before_us + PASSED_US > now_us:
-                return True
-            del passed[message]  # put last again
-        passed[message] = now_us
-        if len(passed) > PASSED_MAX:
-            del passed[next(iter(passed))]
-        return False
+        sent it sends it again."""
+        return came_by(self._passed, message, self.host.now_us, PASSED_US, PASSED_MAX)
 
     def _say_heard(self, sender: Address) -> None:
         now_us, told_us = self.host.now_us, self._told_us

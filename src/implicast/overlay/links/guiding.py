@@ -3,6 +3,7 @@
 from implicast.overlay.links.merging import Merging
 from implicast.overlay.links.messages import Departed, Find, Found
 from implicast.overlay.links.refs import lies_between
+from implicast.overlay.links.repeats import came_by
 from implicast.overlay.links.state import INS, OUT
 from implicast.peer.contract import Address, handles
 
@@ -30,18 +31,8 @@ class Guiding(Merging):
                 self._say(step, Find(find.seeker, find.hops_left - 1))
 
     def _came_by(self, find: Find) -> bool:
-        """A repeat. Where pointers lead in a circle until they are mended, a network that repeats one message in five
-        would else multiply a seeker's question without end."""
-        passed, now_us = self.passed, self.host.now_us
-        before_us = passed.get(find)
-        if before_us is not None:
-            if before_us + PASSED_US > now_us:
-                return True
-            del passed[find]  # put last again
-        passed[find] = now_us
-        if len(passed) > self.settings.passed_max:
-            del passed[next(iter(passed))]
-        return False
+        """A repeat, where pointers lead in a circle until they are mended."""
+        return came_by(self.passed, find, self.host.now_us, PASSED_US, self.settings.passed_max)
 
     def _pass_on_from_outside(self, sender: Address, find: Find) -> None:
         """Who has left sends a seeker back to the left, where its place can still lie ahead, and says that it has left,
