@@ -6,7 +6,10 @@ from ice_life import SCENES, Lodger
 
 from implicast.overlay.ice.alive.ice import LivingIce
 from implicast.overlay.ice.alive.inquiring import Inquiry
+from implicast.overlay.ice.alive.messages import Accepted
 from implicast.overlay.ice.atlas import Atlas, overlap, remainder
+from implicast.overlay.ice.messages import Declined
+from implicast.peer.contract import handles
 from implicast.world.faults import Faults
 
 
@@ -159,6 +162,18 @@ class HastyGiver(LivingIce):
         self._part_with(gift, ())
 
 
+class SilentGiver(NoTidying):
+    """Does not decline what it knows something better about, though that be of another part. (Tidying hides it.)"""
+
+    @handles(Accepted)
+    def on_accepted(self, sender, accepted):
+        gift = self.gift
+        if (gift is not None and gift.number == accepted.number) or (sender, accepted.number) in self.done:
+            super().on_accepted(sender, accepted)
+        elif not self.correct(sender, [accepted.title]):
+            self.host.send(sender, Declined(accepted.number))
+
+
 LOSSY, ROUGH = Faults(0.05), Faults(0.01, 0.01, 0.02, (50.0, 400.0), 0.1)
 
 
@@ -191,7 +206,7 @@ MISTAKES = (
     ),
     IceMistake(
         "no acknowledgement", "what must arrive is repeated until it is answered (overlay/ice/alive/asking.py)",
-        NoRepeats, SCENES["flux"], "not firm", {"faults": LOSSY},
+        NoRepeats, SCENES["flux"], "pieces", {"faults": LOSSY},
     ),
     IceMistake(
         "no echo rule", "an owner that no heir echoes stops answering (overlay/ice/alive/heirs.py)",
@@ -246,5 +261,9 @@ NO_SETTLING = IceMistake(
     "no time to settle", "what is seized answers when rivals have had time to meet (overlay/ice/alive/seizing.py)",
     NoSettling, {}, "both answer",
 )  # fmt: skip
-DIRECTED = (NO_DUTY, NO_SETTLING)
+SILENT_GIVER = IceMistake(
+    "a giver declines nothing that it has a part of", "what was taken back is declined (overlay/ice/alive/giving.py)",
+    SilentGiver, {}, "not firm: provisional",
+)  # fmt: skip
+DIRECTED = (NO_DUTY, NO_SETTLING, SILENT_GIVER)
 """Each in a scene made for it (`test_ice_life.py`)."""

@@ -2,11 +2,24 @@
 
 from itertools import permutations
 
+import msgspec
 import pytest
 from ice_life import SCENES, Lodger, S, Scene, healing_us, play, varied
-from ice_mistakes import MISTAKES, NO_DUTY, NO_SETTLING, NeverMeetsAgain, lodging
+from ice_mistakes import (
+    MISTAKES,
+    NO_DUTY,
+    NO_SETTLING,
+    SILENT_GIVER,
+    NeverMeetsAgain,
+    NoTidying,
+    lodging,
+)
 
+from implicast.overlay.ice.alive.estate import Item
+from implicast.overlay.ice.alive.messages import Backup
 from implicast.overlay.ice.alive.settings import Life
+from implicast.overlay.ice.atlas import overlap
+from implicast.overlay.ice.messages import Title
 from implicast.world.faults import Faults
 from implicast.world.frozen import freeze, thaw
 
@@ -238,6 +251,98 @@ def test_a_frozen_peer_that_wakes_after_its_place_was_taken_does_no_harm():
     assert not scene.wrong
     assert not scene.amiss()
     assert owner.surface.ground, "it came back as a newcomer"
+
+
+def test_heirs_do_not_vouch_for_an_owner_whose_place_they_let_be_taken():
+    scene = stocked()
+    owner = richest(scene)
+    freeze(scene.world, owner.address)
+    first, second = (scene.world.peers[each].surface for each in owner.surface.heirs)
+    before_us = second.vouched(owner.address, scene.world.now_us, owner.surface.mark)
+    while owner.address not in first.inquiries:
+        scene.world.run(scene.world.now_us + S // 50)
+    scene.world.run(scene.world.now_us + S // 5)
+
+    assert before_us, "until then it does"
+    assert second.holds_estate(owner.address)
+    assert not second.vouched(owner.address, scene.world.now_us, owner.surface.mark), "it has testified"
+    scene.world.run(scene.world.now_us + 2 * scene.life.patience_us)
+    assert not second.holds_estate(owner.address), "the place is another's: it is no heir any more"
+
+
+def giving(lodger: type = Lodger) -> tuple[Scene, Lodger, Lodger, Title]:
+    """A giver, a taker whose words do not reach it, and what is given: half of the giver's ground."""
+    scene = stocked(lodger=lodger)
+    giver = richest(scene)
+    taker = next(scene.world.peers[each] for each in giver.surface.neighbours())
+    scene.trouble.cut((taker.address, giver.address))
+    (piece,) = giver.surface.pieces
+    half = giver.surface.split(piece, piece.low)
+    giver.surface.give(half, taker.address)
+    scene.world.run(scene.world.now_us + S // 2)
+    assert taker.surface.of_status("provisional")
+    return scene, giver, taker, half
+
+
+def test_what_a_giver_may_take_back_is_neither_believed_nor_seized():
+    scene, giver, taker, half = giving()
+    asker = scene.world.peers[taker.surface.heirs[0]].surface
+    scene.world.crash(taker.address)
+    asker.inquire(taker.address, 0, seizes=True)
+    inquiry = asker.inquiries[taker.address]
+    scene.world.run(scene.world.now_us + S // 5)
+
+    back = Title(half.low, half.bits, half.epoch + 3, giver.address)
+    assert inquiry.held == [back]
+    assert back not in inquiry.titles
+    asker.seize(taker.address, inquiry)
+    assert asker.of_status("seized"), "what was the dead's own is"
+    assert not any(overlap(each, half) for each in asker.pieces)
+    assert back not in asker.atlas.titles.values()
+    assert asker.holds_estate(taker.address), "it may have taken it before it died: seen when the give has ended"
+
+
+def test_what_the_dead_were_giving_is_the_takers_and_not_seized():
+    scene, giver, taker, half = giving()
+    heirs = [scene.world.peers[each].surface for each in giver.surface.heirs if each != taker.address]
+    scene.die(giver.address)
+    scene.world.run(scene.world.now_us + scene.life.dead_us + scene.life.rank_us)
+
+    assert any(surface.of_status("seized") or len(surface.pieces) > 1 for surface in heirs), "the rest is"
+    assert not any(overlap(piece, half) for surface in heirs for piece in surface.pieces)
+    scene.world.run(scene.world.now_us + 2 * scene.life.rank_us)
+    assert taker.surface.owns_firmly(half.low)
+    assert not scene.wrong
+
+
+def test_a_greeting_of_before_does_not_end_a_copy_that_was_added_to_since():
+    scene = stocked()
+    owner = richest(scene)
+    heir, now_us = scene.world.peers[owner.surface.heirs[0]].surface, scene.world.now_us
+    late = owner.surface.hail_for(heir.address)
+    late = msgspec.structs.replace(late, heirs=(), stamp_us=now_us - S // 10)  # it said that we are no heir
+    item = Item(owner.surface.pieces[0].low, owner.surface.pieces[0].low + 1, b"new", b"thing")
+    backup = Backup(1, owner.surface.serial + 1, now_us, late.mark, late.pieces, (item,))
+    heir.on_backup(owner.address, backup)
+    heir.on_hail(owner.address, late)
+
+    assert item in heir.estates[owner.address].within(owner.surface.tract), "a copy anew is on the way, without it"
+
+
+def half_lost(kind: type) -> Scene:
+    """A giver that does not hear its taker loses half of what it is giving to a third, and is asked for the whole."""
+    scene, giver, taker, half = giving(lodging(kind))
+    third = next(scene.world.peers[each].surface for each in giver.surface.neighbours() if each != taker.address)
+    third.claim(Title(half.low, half.bits + 1, half.epoch + 1, third.address))
+    scene.world.run(scene.world.now_us + S // 2)
+    scene.trouble.mend((taker.address, giver.address))
+    scene.world.run(scene.world.now_us + 10 * S)
+    return scene
+
+
+def test_what_was_taken_back_is_declined_although_half_of_it_was_lost():
+    assert not any(SILENT_GIVER.says in each for each in half_lost(NoTidying).objections())
+    assert any(SILENT_GIVER.says in each for each in half_lost(SILENT_GIVER.kind).objections())
 
 
 def test_a_partition_heals_to_one_surface():

@@ -41,6 +41,8 @@ class News:
     """The newest stamp of ours that it has echoed as an heir."""
     ended_us: int = -1
     """By its own clock: when it last said that we are no heir of it."""
+    mute_us: int = -1
+    """Until when we do not vouch for it, because we have testified that it is silent."""
     unsure: bool = False
     """We may be behind with it: it is asked until it greets us."""
     more_us: int = -1

@@ -106,8 +106,9 @@ class Giving(Heirs):
             self._part_with(gift, accepted.heirs)
         if (sender, accepted.number) in self.done:
             self.host.send(sender, Done(accepted.number))
-        elif not self.correct(sender, [accepted.title]):
-            self.host.send(sender, Declined(accepted.number))  # taken back, and lost to others long ago
+        else:  # taken back, and perhaps lost to others since: what we have of it says nothing about the rest
+            self.correct(sender, [accepted.title])
+            self.host.send(sender, Declined(accepted.number))
 
     def _part_with(self, gift: Gift, heirs: tuple[Address, ...]) -> None:
         before, tract = self.neighbours(), (gift.piece.low, gift.piece.high)

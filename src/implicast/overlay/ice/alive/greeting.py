@@ -43,6 +43,10 @@ class Greeting(Asking):
         """Do we hold a complete copy of an owner's estate? `heirs.py`."""
         return False
 
+    def vouched(self, owner: Address, stamp_us: int, mark: int) -> int:
+        """An owner's stamp, if we may say as its heir that nobody else has its place; else 0: `inheriting.py`."""
+        return stamp_us
+
     def estate_hailed(self, owner: Address, hail: Hail) -> None:
         """A greeting may say that we are heirs no longer: `heirs.py`."""
 
@@ -132,9 +136,10 @@ class Greeting(Asking):
             self.estate_hailed(sender, hail)
             gifts = len(hail.gifts)
             if news.applied != (mark, gifts, self.version):
-                self._learn_from(sender, hail)
-                news.applied = (mark, gifts, self.version)
-        self.host.send(sender, Echo(hail.stamp_us, self.mark, own_us, self.holds_estate(sender)))
+                corrected = self._learn_from(sender, hail)
+                news.applied = (-1, 0, 0) if corrected else (mark, gifts, self.version)  # the correction may get lost
+        stamp_us = self.vouched(sender, hail.stamp_us, mark)
+        self.host.send(sender, Echo(stamp_us, self.mark, own_us, self.holds_estate(sender)))
 
     def _forget_denied(self, sender: Address, listed: tuple[Title, ...]) -> None:
         """What its owner denies is told no more: two that named each other kept a hole open for ever. A greeting that
@@ -146,10 +151,10 @@ class Greeting(Asking):
             if title.owner != sender or given_us > known_us or _is_listed(title, listed)
         ]
 
-    def _learn_from(self, sender: Address, hail: Hail) -> None:
-        """A greeting lists all that its sender has: what we thought it had besides is gone."""
+    def _learn_from(self, sender: Address, hail: Hail) -> bool:
+        """A greeting lists all that its sender has: what we thought it had besides is gone. True: we know better."""
         if not (hail.gifts or hail.provisional or self.gifts) and self.atlas.has_exactly(sender, hail.pieces):
-            return  # there is nothing to learn, nor to correct: the usual case, at a third of the cost
+            return False  # there is nothing to learn, nor to correct: the usual case, at a third of the cost
         listed = (*hail.pieces, *hail.provisional)
         whole = [each for each in hail.pieces if not self.atlas.better_than(each)]
         # A better title once took a part of it and is gone: what is left over would stay a fragment.
@@ -161,7 +166,7 @@ class Greeting(Asking):
         self.hear((*hail.gifts, *hail.pieces), sender)
         if gone and self.version == version:
             self.resurvey()
-        self.correct(sender, listed)
+        return self.correct(sender, listed)
 
     def correct(self, peer: Address, claimed: Iterable[Title]) -> bool:
         """Tell a peer of better titles than those it rests on; False if we know none."""
@@ -180,7 +185,8 @@ class Greeting(Asking):
         if sender in self.heirs:
             self.echo_came(sender, echo.stamp_us, echo.has_estate)
         if echo.own_us:
-            self.host.send(sender, Echo(echo.own_us, self.mark, 0, self.holds_estate(sender)))
+            stamp_us = self.vouched(sender, echo.own_us, echo.mark)
+            self.host.send(sender, Echo(stamp_us, self.mark, 0, self.holds_estate(sender)))
         self.check_mark(sender, echo.mark)
 
     def check_mark(self, peer: Address, mark: int) -> None:

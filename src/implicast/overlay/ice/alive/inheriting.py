@@ -98,7 +98,8 @@ class Inheriting(Carrying):
         if estate.number == copy.number:
             estate.awaited.discard(copy.part)
             estate.put(copy.serial, copy.items)
-        self.host.send(sender, Copied(copy.number, copy.part, copy.stamp_us))
+        stamp_us = self.vouched(sender, copy.stamp_us, copy.mark)
+        self.host.send(sender, Copied(copy.number, copy.part, stamp_us))
 
     @handles(Backup)
     def on_backup(self, sender: Address, backup: Backup) -> None:
@@ -108,13 +109,27 @@ class Inheriting(Carrying):
             self.host.send(sender, NoEstate(backup.number))
             return
         estate.put(backup.serial, backup.items)
+        if backup.stamp_us > estate.stamp_us:
+            estate.stamp_us = backup.stamp_us  # a greeting of before, that we are no heir, was followed by a copy
         if backup.mark >= estate.mark:
             estate.mark, estate.titles = backup.mark, backup.titles
-        self.host.send(sender, BackedUp(backup.number, backup.stamp_us))
+        self.host.send(sender, BackedUp(backup.number, self.vouched(sender, backup.stamp_us, backup.mark)))
 
     def holds_estate(self, owner: Address) -> bool:
         estate = self.estates.get(owner)
         return estate is not None and not estate.awaited
+
+    def vouched(self, owner: Address, stamp_us: int, mark: int) -> int:
+        """Who wakes after its place was taken must not hear from an heir that all is as it was.
+
+        So an heir does not vouch while it knows better titles, nor for a while after it has testified to the silence:
+        the asker may be seizing the place, and its word may be on the way.
+        """
+        estate = self.estates.get(owner)
+        if estate is None:
+            return stamp_us
+        contradicted = estate.mark != mark or any(map(self.atlas.better_than, estate.titles))
+        return 0 if contradicted or self.concern(owner).mute_us > self.host.now_us else stamp_us
 
     def estate_hailed(self, owner: Address, hail: Hail) -> None:
         estate = self.estates.get(owner)

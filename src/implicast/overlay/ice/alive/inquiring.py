@@ -8,7 +8,7 @@ silent asks in the same way.
 from dataclasses import dataclass, field
 
 from implicast.overlay.ice.alive.estate import Item, Keeper
-from implicast.overlay.ice.alive.ground import PROVISIONAL
+from implicast.overlay.ice.alive.ground import GIVING, PROVISIONAL
 from implicast.overlay.ice.alive.inheriting import in_parts
 from implicast.overlay.ice.alive.leaving import Leaving
 from implicast.overlay.ice.alive.messages import Inquire, Judge, Witness
@@ -41,6 +41,8 @@ class Inquiry:
     items: list[Item] = field(default_factory=list)
     whole: bool = False
     """A witness had a whole copy of the estate."""
+    held: list[Title] = field(default_factory=list)
+    """What is in the hands of those who give to the suspect, or are given by it: not the dead's to lose."""
 
 
 class Inquiring(Leaving):
@@ -166,15 +168,27 @@ class Inquiring(Leaving):
         ago_us = -1 if news is None or news.heard_us < 0 else self.host.now_us - news.heard_us
         if ago_us < 0 or ago_us > self.life.self_us:
             self.hear(inquire.claims)
+        if suspect in self.estates and not 0 <= ago_us < self.life.known_us:
+            self.concern(suspect).mute_us = self.host.now_us + self.life.patience_us
         if self._rank_of(suspect)[0] >= inquire.rank:
             self.look_us[suspect] = self.host.now_us + self.life.rank_us
-        better = [title for each in inquire.pieces for title in self.atlas.better_than(each)]
-        if self.gift is not None and self.gift.title.owner == suspect:
-            piece = self.gift.piece
-            better.append(Title(piece.low, piece.bits, piece.epoch + 3, self.address))
+        spoken_of = (*inquire.pieces, *inquire.claims)
+        better = [title for each in spoken_of for title in self.atlas.better_than(each)]
         granted = self.of_status(PROVISIONAL)
         titles = tuple(each for each in better if each not in granted)
-        self.host.send(sender, Witness(suspect, ago_us, titles, *self._bequest(inquire)))
+        self.host.send(sender, Witness(suspect, ago_us, titles, *self._bequest(inquire), self._held_for(suspect)))
+
+    def _held_for(self, suspect: Address) -> tuple[Title, ...]:
+        """What we are giving to a suspect is not its own yet: nobody is to seize it, nor to believe it ours again.
+
+        A title that we might have one day beats the taker's in everybody's eyes: if the give is accepted after all,
+        nobody would have the piece. What we are given by a suspect is not the dead's to lose either.
+        """
+        gift, receipt = self.gift, self.receipt
+        if gift is not None and gift.title.owner == suspect:
+            epoch = gift.piece.epoch + 3
+            return tuple(Title(each.low, each.bits, epoch, self.address) for each in self.of_status(GIVING))
+        return tuple(self.of_status(PROVISIONAL)) if receipt is not None and receipt.giver == suspect else ()
 
     def _bequest(self, inquire: Inquire) -> tuple[tuple[Item, ...], bool]:
         """Our copy of the suspect's estate, if it is newer than the asker's, as far as one message holds.
@@ -199,6 +213,7 @@ class Inquiring(Leaving):
             inquiry.ago_us = witness.ago_us if inquiry.ago_us < 0 else min(inquiry.ago_us, witness.ago_us)
         inquiry.titles += witness.titles
         inquiry.items += witness.items
+        inquiry.held += witness.held
         inquiry.whole = inquiry.whole or witness.whole
         if not inquiry.awaited:
             self._judge(witness.suspect, inquiry)
@@ -220,10 +235,9 @@ class Inquiring(Leaving):
         del self.inquiries[suspect]
         if self.silence_us(suspect) < life.self_us:
             return
-        known_us = life.self_us + life.trip_us
-        if 0 <= inquiry.ago_us < known_us:
+        if 0 <= inquiry.ago_us < life.known_us:
             self.hear(inquiry.titles)
-            self.look_us[suspect] = now_us + min(life.rank_us, known_us - inquiry.ago_us)
+            self.look_us[suspect] = now_us + min(life.rank_us, life.known_us - inquiry.ago_us)
             self.host.send(suspect, More())
         elif not inquiry.answers and inquiry.message.pieces and inquiry.round < life.rounds:
             self.inquire(suspect, inquiry.rank, inquiry.seizes, inquiry.round + 1)

@@ -155,6 +155,9 @@ class Witness(Message):
     items: tuple[Item, ...]
     whole: bool
     """The items are all of the estate, by a newer copy than the asker's."""
+    held: tuple[Title, ...]
+    """What the witness is giving to the suspect, as it will be if it is taken back, or is given by it, as it will be
+    when the suspect is known to be dead; not yet, so nobody learns it."""
 
 
 class FindMover(Message):

@@ -63,13 +63,14 @@ class Seizing(Inquiring):
     def seize(self, suspect: Address, inquiry: Inquiry) -> None:
         """Take every piece of the dead whose best title is still the dead's."""
         before, estate = {*self.neighbours(), suspect}, self.estates.get(suspect)
-        best = _best((*inquiry.message.pieces, *inquiry.titles, *self.atlas.titles.values()))
+        best = _best((*inquiry.message.pieces, *inquiry.titles, *inquiry.held, *self.atlas.titles.values()))
         spans = tract_of(inquiry.message.pieces)
         titles = [each for each in best.of(suspect) if intersect((each.low, each.high), spans)]
         if estate is not None:
             self._hand_on(suspect, estate, best, spans)
+        if estate is not None and not inquiry.held:
+            del self.estates[suspect]  # else it may yet be the dead's: looked at again when the give has ended
         if not titles:
-            self.estates.pop(suspect, None)
             return
         tract = tract_of(titles)
         number = self.next_number()
@@ -82,7 +83,6 @@ class Seizing(Inquiring):
             before.update(title.owner for title, _ in estate.around)
             self.learn_around(estate.around)
             self.keeper.accept(estate.within(tract), tract)
-            del self.estates[suspect]
         self.keeper.accept(tuple(inquiry.items), tract)
         self._settle(number, tract, before, whole=inquiry.whole or self._was_whole(estate))
 

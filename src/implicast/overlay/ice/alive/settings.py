@@ -74,6 +74,8 @@ class Life:
     sus_us: int = field(init=False)
     dead_us: int = field(init=False)
     """A silent owner may be seized by its first heir after this time."""
+    known_us: int = field(init=False)
+    """Whom a witness has heard more lately than this is not dead."""
     ask_us: int = field(init=False)
     settle_us: int = field(init=False)
     rank_us: int = field(init=False)
@@ -98,6 +100,7 @@ class Life:
         derive("self_us", self.hello_us + CALM_TICKS * self.tick_us + self.patience_us)
         derive("sus_us", self.self_us)
         derive("dead_us", (1 + self.margin) * self.self_us + 2 * self.trip_us)
+        derive("known_us", self.self_us + self.trip_us)
         derive("ask_us", 2 * self.rto_us + 2 * self.trip_us)
         derive("settle_us", 2 * self.trip_us + self.rto_us)
         derive("rank_us", self.ask_us + self.settle_us + self.trip_us)
