@@ -28,11 +28,12 @@ from implicast.world.campaign import Finding, Mapper, campaign, shrink
 @click.option("--language", default="tags", show_default=True, type=click.Choice(["tags", "attributes"]),
               help="Casts to tags, or to ranges of values.")  # fmt: skip
 @click.option("--lasting", is_flag=True, help="Freezes, cuts, partitions of up to seven minutes, not twenty seconds.")
+@click.option("--changing", is_flag=True, help="Half the peers describe themselves anew, or withdraw, meanwhile.")
 @click.option("--whole", is_flag=True, help="Show failing scenarios as they are, without making them small.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each design.")
 def campaign_command(
-    name: str, scenarios: int, seed: int, first: int, jobs: int, language: str, lasting: bool, whole: bool,
-    as_json: bool,
+    name: str, scenarios: int, seed: int, first: int, jobs: int, language: str, lasting: bool, changing: bool,
+    whole: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Try random scenarios of change on DESIGN (or on `all`) and judge each from outside."""
     chosen = [each for each in designs().values() if _meant(each, language)] if name == "all" else [design(name)]
@@ -40,7 +41,7 @@ def campaign_command(
     with mapper(jobs) as mapped:
         for each in chosen:
             tally = Tally(each.name, scenarios)
-            failed = campaign(each, scenarios, seed, first, tally.see, mapped, language, lasting)
+            failed = campaign(each, scenarios, seed, first, tally.see, mapped, language, lasting, changing)
             small = failed if whole else [shrink(one, partial(_infrastructure, each)) for one in failed]
             failures += len(failed)
             tally.finish()

@@ -67,6 +67,27 @@ def test_a_design_keeps_its_promises_through_a_thousand_scenarios(name):
     assert not failed, sentence(failed, 7)
 
 
+@pytest.mark.parametrize("name", ALIVE)
+def test_peers_may_describe_themselves_anew_through_random_change(name):
+    number = small(name, 2)[0]
+    scenario = scenario_of(design(name), 2, number, changing=True)
+    finding = check(scenario)
+
+    assert replace(scenario, changes=0) == scenario_of(design(name), 2, number)
+    assert scenario.changes
+    assert not finding.reasons, finding.scenario.command()
+    assert finding.outcome.change.after.expected, "somebody was to be told afterwards"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("name", ALIVE)
+def test_peers_may_describe_themselves_anew_through_a_hundred_scenarios(name):
+    failed = [each for each in campaign(design(name), 100, 8, changing=True) if each.reasons]
+
+    assert not failed, "\n".join(f"{each.reasons[:3]} {each.scenario.command()}" for each in failed)
+
+
 def test_a_failure_is_told_with_the_commands_that_replay_it_and_make_it_small(monkeypatch):
     """The mistake: a server that falls forgets, and nobody renews. The command is run as it is told."""
     monkeypatch.setattr(LivingServer, "disk", lambda self: ())

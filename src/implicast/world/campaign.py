@@ -49,10 +49,13 @@ class Finding:
     outcome: Outcome | None = None
 
 
-def scenario_of(design: Design, seed: int, number: int, language: str = "tags", lasting: bool = False) -> Scenario:
+def scenario_of(
+    design: Design, seed: int, number: int, language: str = "tags", lasting: bool = False, changing: bool = False
+) -> Scenario:
     """The scenario of this number; in the language of attributes the same, with casts to ranges of values.
 
     `lasting`: the same with freezes, cuts and partitions that outlast every patience that designs have.
+    `changing`: the same, and half the peers describe themselves anew, or withdraw, at some time.
     """
     if not design.survives:
         raise ScenarioError(f"{design.name} does not say that it survives anything: it is meant for a kind world")
@@ -74,6 +77,7 @@ def scenario_of(design: Design, seed: int, number: int, language: str = "tags", 
         parameters=dict(design.alive),
         workload="zipf" if few else WORKLOADS[language],
         workload_parameters=dict(FEW_TAGS) if few else {},
+        changes=peers // 2 if changing else 0,
         network=chance.choice(("flat", "national")),
         faults=_faults(chance) if "loss" in design.survives else Faults(),
         churn=churn,
@@ -155,12 +159,13 @@ class Mapper(Protocol):
 
 def campaign(
     design: Design, scenarios: int, seed: int = 1, first: int = 0, seen: Callable[[Finding], None] = lambda one: None,
-    mapped: Mapper = map, language: str = "tags", lasting: bool = False,
+    mapped: Mapper = map, language: str = "tags", lasting: bool = False, changing: bool = False,
 ) -> list[Finding]:  # fmt: skip
     """Run so many scenarios from the first on; those that failed. `seen` is told of each, in the order of numbers."""
     failed: list[Finding] = []
-    scenario_of(design, seed, first, language, lasting)  # what is wrong with the call is said at once
-    for finding in mapped(Numbered(design.name, seed, language, lasting), range(first, first + scenarios)):
+    scenario_of(design, seed, first, language)  # what is wrong with the call is said at once
+    numbered = Numbered(design.name, seed, language, lasting, changing)
+    for finding in mapped(numbered, range(first, first + scenarios)):
         seen(finding)
         failed += [finding] if finding.reasons else []
     return failed
@@ -174,9 +179,11 @@ class Numbered:
     seed: int
     language: str
     lasting: bool
+    changing: bool
 
     def __call__(self, number: int) -> Finding:
-        return check(scenario_of(by_name(self.design), self.seed, number, self.language, self.lasting))
+        design = by_name(self.design)
+        return check(scenario_of(design, self.seed, number, self.language, self.lasting, self.changing))
 
 
 def shrink(failed: Finding, infrastructure: Callable[[int], int], runs: int = SHRINK_RUNS) -> Finding:
@@ -242,6 +249,8 @@ class _Shrinking:
             faults = kinder(self.best.scenario.faults)
             if faults != self.best.scenario.faults:
                 self._fails(replace(self.best.scenario, faults=faults))
+        if self.best.scenario.changes:
+            self._fails(replace(self.best.scenario, changes=0))
         if self.best.scenario.churn.drift:
             self._fails(replace(self.best.scenario, churn=replace(self.best.scenario.churn, drift=0.0)))
 

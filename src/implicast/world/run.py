@@ -106,9 +106,9 @@ class Run:
         for number, (publisher, target) in enumerate(zip(publishers, self.targets, strict=True)):
             self.application.cast(start_us + number * interval_us, number, publisher, target)
         span_us = max(1, self.scenario.casts) * interval_us
-        self._change(start_us, span_us)
         if self.upheaval is not None:
             self._set_course(self.upheaval, start_us, span_us)
+        self._change(start_us, span_us if self.upheaval is None else self.course.over_us - start_us)
         self._drive("casting", start_us, self.scenario.casts, interval_us, progress)
 
     def write(self, storage: list[int]) -> None:
@@ -147,10 +147,10 @@ class Run:
         progress(phase, count, count)
 
     def _change(self, start_us: int, span_us: int) -> None:
-        """Some peers describe themselves anew, or withdraw, at random moments."""
+        """Some peers describe themselves anew, or withdraw, at random moments; after the last deed nobody does."""
         rng = stream(self.scenario.seed, "changes")
         for _ in range(self.scenario.changes):
-            time_us, peer = start_us + rng.randrange(span_us), rng.randrange(self.scenario.peers)
+            time_us, peer = start_us + rng.randrange(max(1, span_us)), rng.randrange(self.scenario.peers)
             if rng.random() < 0.25:
                 self.application.withdraw(time_us, peer)
             else:

@@ -36,7 +36,8 @@ class Scenario:
     start: Literal["assembled", "joined"] = "assembled"
     """The converged overlay at once, or grown peer by peer through messages."""
     changes: int = 0
-    """How many peers re-register or withdraw at random moments while casts are under way."""
+    """How many peers re-register or withdraw at random moments while casts are under way; where there is churn, while
+    its deeds go on, so that all is quiet after them."""
     faults: Faults = field(default_factory=Faults)
     churn: Churn = field(default_factory=Churn)
     """Who comes, goes and crashes, and what else befalls peers, from the first cast on."""
