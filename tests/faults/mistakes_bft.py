@@ -64,7 +64,7 @@ MISTAKES = (
     Mistake(
         "nobody is told to look",
         "bft",
-        rule="who finds somebody silent says so, and others look for themselves (overlay/skip_graph/losing.py); "
+        rule="who finds somebody silent says so, and others look for themselves (overlay/skip_graph/accusing.py); "
         "what that misses is found by comparing lists (comparing.py): two guards, each of which would do here",
         put=silence("Accusing", "Agree"),
         says="invariants",

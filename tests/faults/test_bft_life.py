@@ -12,7 +12,7 @@ from implicast.casting.bft.keys import handles_of
 from implicast.casting.bft.member import Met
 from implicast.casting.designs import Plan, design
 from implicast.language.target import Description, Target, Term
-from implicast.overlay.skip_graph import belief, graph, losing
+from implicast.overlay.skip_graph import accusing, belief, graph, losing
 from implicast.overlay.skip_graph.living import LivingGraph
 from implicast.overlay.skip_graph.messages import ALL_GONE, Accuse, Leaving, claim
 from implicast.peer.contract import Message
@@ -138,7 +138,7 @@ def test_accusers_of_the_living_are_few_and_soon_forgotten() -> None:
     graph = club.member(5).graph
     for liar in range(1000, 1200):
         graph.on_accuse(liar, Accuse((3,)))
-    assert len(graph._accused[3][1]) == losing.ACCUSERS_ENOUGH
+    assert len(graph._accused[3][1]) == accusing.ACCUSERS_ENOUGH
     assert graph._is_told_of(3)
 
     club.run(5)
@@ -154,7 +154,7 @@ def test_accusers_of_the_dead_count_for_a_while_only() -> None:
         graph.on_accuse(liar, Accuse((3,)))
     assert graph._is_told_of(3)
 
-    club.run(losing.ACCUSED_US / SECOND_US + 1)
+    club.run(accusing.ACCUSED_US / SECOND_US + 1)
 
     assert not graph._is_told_of(3)
 

@@ -56,6 +56,7 @@ LOWERED = {
     "implicast.overlay.skip_graph.graph:LEFT_MAX": 24,
     "implicast.overlay.skip_graph.belief:GONE_MAX": 256,
     "implicast.overlay.skip_graph.losing:LOST_MAX": 24,
+    "implicast.overlay.skip_graph.accusing:FOUND_MAX": 24,
     "implicast.overlay.detector:DetectorSettings.known_max": 48,
     "implicast.casting.bft:CHECKED_MAX": 24,
 }

@@ -55,16 +55,16 @@ class GreetingGraph(LeavingGraph):
         """It was sent this and has not answered."""
 
     @abstractmethod
-    def _was_heard(self, address: Address) -> bool:
-        """Whether somebody has given a sign of life lately."""
-
-    @abstractmethod
     def _was_heard_since(self, address: Address, time_us: int) -> bool:
         """Whether somebody has given a sign of life since then."""
 
     @abstractmethod
     def _may_list(self, node: Certificate) -> bool:
         """Whether somebody named by another may be listed, if it answers."""
+
+    def _was_heard(self, address: Address) -> bool:
+        """Whether somebody has given a sign of life less than `LIFE_US` ago."""
+        return self._was_heard_since(address, self.host.now_us - LIFE_US + 1)
 
     def _claim(self, place: Place) -> Claim:
         """Signed once a second at most: it says that we are there now, to whomever it is said."""

@@ -2,7 +2,7 @@
 
 - *Watching.* Every peer looks for the nearest few on either side of its home place, whenever they have been silent for
   a while; whoever is listed and leaves something unanswered is looked for at once.
-- *Losing, accusing.* Who stays silent is lost until it speaks, and named to others (`losing.py`).
+- *Losing, accusing.* Who stays silent is lost until it speaks, and named to others (`losing.py`, `accusing.py`).
 - *Leaving.* One signed farewell for all places, repeated until confirmed (`leaving.py`).
 - *Comparing.* Neighbours compare lists that changed until they agree (`comparing.py`), and whoever is met by that is
   greeted unless it was heard lately (`greeting.py`).
@@ -13,7 +13,7 @@ An address lives and dies as a whole, so it is watched as a whole, however many 
 
 from collections.abc import Callable, Iterable, Sequence
 
-from implicast.overlay.skip_graph.losing import LosingGraph
+from implicast.overlay.skip_graph.accusing import AccusingGraph
 from implicast.overlay.skip_graph.messages import Agree, Announce, Ask, Turn, Watch
 from implicast.overlay.skip_graph.place import Place
 from implicast.overlay.skip_graph.searching import whoever
@@ -29,7 +29,7 @@ SLEPT_US = 2_000_000
 """Who is woken so much too late has slept, and may have missed what was said."""
 
 
-class LivingGraph(LosingGraph):
+class LivingGraph(AccusingGraph):
     """The places of one peer in a network where others crash, leave and fall silent."""
 
     __slots__ = ("_turn", "_watch_us", "gone", "lonely")

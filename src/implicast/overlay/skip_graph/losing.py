@@ -1,33 +1,27 @@
 """Who stays silent is lost, and found again when it speaks. Ring upkeep, parts D.2 and E.
 
-- *Losing.* Who stays silent towards this peer is taken out of all its lists, and kept aside: it is called again and
-  again, and comes back with its first word. Nobody is lost on the word of others.
-- *Accusing.* Who found somebody silent says so to its contacts, who look for themselves sooner than they would have.
-  Only own evidence is passed on, and only while few have passed it on: a liar's accusation costs one probe each.
+Who stays silent towards this peer is taken out of all its lists, and kept aside: it is called again and again, and
+comes back with its first word. Nobody is lost on the word of others; how others hear of it is told in `accusing.py`.
 
 An address lives and dies as a whole, so it is lost and found as a whole, however many places it has.
 """
 
+from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 
 from implicast.overlay.detector import Detector, Ping
 from implicast.overlay.skip_graph.comparing import ComparingGraph
-from implicast.overlay.skip_graph.greeting import LIFE_US
-from implicast.overlay.skip_graph.messages import Accuse, Accusing, Announce, Ask
+from implicast.overlay.skip_graph.messages import Announce, Ask
 from implicast.overlay.skip_graph.place import Place
 from implicast.overlay.skip_graph.searching import whoever
 from implicast.overlay.skip_graph.upkeep import Lost, Upkeep
-from implicast.peer.contract import Address, Host, Message, handles
+from implicast.peer.contract import Address, Host, Message
 from implicast.peer.identity import Certificate, Trust
 from implicast.peer.signatures import Signer
 from implicast.space.vector import Vectors
 
-ACCUSED_QUIET_US = 2_000_000
-"""Who was heard so lately is not looked for, whoever accuses it."""
-TELL_US = 500_000
-"""Accusations of so long go together in one message."""
-ACCUSERS_ENOUGH = 3
-"""Whom so many accuse needs no further accuser."""
+QUIET_US = 2_000_000
+"""Who was heard so lately is not looked for, whoever misses it."""
 CALL_US = 5_000_000
 CALL_CAP_US = 10_000_000
 """The lost are called after this time, or sooner where one watches more often, then at doubling intervals up to that.
@@ -48,22 +42,16 @@ CATCH_UP_US = 10_000_000
 """How often one looks at everything anew at most: others may say for ever that they had lost us."""
 SEEK_US = 60_000_000
 """How often one seeks all own places anew at most."""
-REFOUND_US = 30_000_000
-"""Whom we had lost too is asked anyway."""
 LOST_MAX = 1_024
 """Addresses that are kept aside; the first lost are forgotten first."""
 LOST_PLACES_MAX = 256
 """Places of one lost address that are kept aside."""
-ACCUSED_MAX = 1_024
-"""Addresses whose accusers are counted; the first accused go first."""
-ACCUSED_US = 30_000_000
-"""For so long an accuser counts: else those who once accused somebody falsely would silence all who find it dead."""
 
 
 class LosingGraph(ComparingGraph):
     """The places of one peer in a network where others fall silent and speak again."""
 
-    __slots__ = ("_accused", "_caught_up_us", "_found_us", "_lost", "_sought_us", "_tell", "_upkeep", "detector")
+    __slots__ = ("_caught_up_us", "_lost", "_sought_us", "_upkeep", "detector")
 
     def __init__(
         self, address: Address, host: Host, k: int, vectors: Vectors, trust: Trust, signer: Signer, upkeep: Upkeep
@@ -73,34 +61,29 @@ class LosingGraph(ComparingGraph):
         self._upkeep = upkeep
         self.detector: Detector[Address] = Detector(address, host, upkeep.detector, self._lose)
         self._lost: dict[Address, Lost] = {}
-        self._accused: dict[Address, tuple[int, tuple[Address, ...]]] = {}  # since when, by whom
-        self._tell: list[Address] = []
-        self._found_us: dict[Address, int] = {}  # who was lost and spoke again, and when
         self._caught_up_us = host.now_us
         self._sought_us = -SEEK_US
+
+    @abstractmethod
+    def _pass_on(self, address: Address) -> None:
+        """Somebody is gone from our lists: others may not know yet."""
 
     def heard(self, sender: Address) -> None:
         """At every message: the cheapest probe is what comes anyway."""
         self.detector.heard(sender)
-        if self._accused:
-            self._accused.pop(sender, None)
         if sender in self._lost:
             self._find_again(sender)
 
     def watch(self, address: Address) -> None:
         """Something that it should have answered was not: look for it at once."""
         if address not in self._lost:
-            self.detector.check(address, ACCUSED_QUIET_US)
+            self.detector.check(address, QUIET_US)
 
     def _look_for(self, address: Address, message: Message) -> None:
         if self.detector.is_probing(address):
             self.host.send(address, message)
         elif address not in self._lost:
             self.detector.probe(address, message)
-
-    def _was_heard(self, address: Address) -> bool:
-        silent_us = self.detector.silent_for_us(address)
-        return silent_us is not None and silent_us < LIFE_US
 
     def _was_heard_since(self, address: Address, time_us: int) -> bool:
         silent_us = self.detector.silent_for_us(address)
@@ -196,11 +179,6 @@ class LosingGraph(ComparingGraph):
     def _find_again(self, address: Address) -> None:
         """It spoke: back into the lists where it belongs. It is asked, as it may know of others and not of us."""
         lost = self._lost.pop(address)
-        self._found_us.pop(address, None)
-        self._found_us[address] = self.host.now_us
-        if len(self._found_us) > LOST_MAX:
-            del self._found_us[next(iter(self._found_us))]
-        self.host.send(address, Accuse((address,)))
         self._call_the_others()
         nodes = [node for node in lost.nodes.values() if self.belief.sound(node)]
         for place in list(self.places.values()):
@@ -263,59 +241,6 @@ class LosingGraph(ComparingGraph):
 
     def _called(self) -> list[Address]:
         return [address for address, lost in self._lost.items() if self._is_called(lost)]
-
-    # --- accusing
-
-    def _pass_on(self, address: Address) -> None:
-        """Others may not know yet, unless enough have told them."""
-        if not self._is_told_of(address):
-            if not self._tell:
-                self.host.after(int(TELL_US * (1 + self.host.rng.random())), Accusing())
-            self._tell.append(address)
-
-    @handles(Accusing)
-    def on_accusing(self, alarm: Accusing) -> None:
-        few = [address for address in self._tell if not self._is_told_of(address)]
-        told = tuple(address for address in few if address in self._lost or address in self.detector.gone)
-        self._tell = []
-        if told:
-            for address in self._contact_addresses():
-                if address not in self._lost and address not in told:
-                    self.host.send(address, Accuse(told))
-
-    @handles(Accuse)
-    def on_accuse(self, sender: Address, accuse: Accuse) -> None:
-        """Look for oneself. The accuser is not believed."""
-        if self.address in accuse.addresses and self._found_us.get(sender, -REFOUND_US) < self.host.now_us - REFOUND_US:
-            self._catch_up()
-        for address in accuse.addresses:
-            if address == self.address:
-                continue
-            lists_it = address in self._tell or self.detector.is_probing(address)  # most have been looked for already
-            if lists_it or self._lists(address):
-                self._note_accuser(address, sender)
-                self.watch(address)
-
-    def _note_accuser(self, address: Address, sender: Address) -> None:
-        now_us = self.host.now_us
-        since_us, accusers = self._accused.pop(address, (now_us, ()))
-        if since_us + ACCUSED_US < now_us:
-            since_us, accusers = now_us, ()
-        if sender not in accusers and len(accusers) < ACCUSERS_ENOUGH:
-            accusers = (*accusers, sender)
-        self._accused[address] = (since_us, accusers)
-        if len(self._accused) > ACCUSED_MAX:
-            del self._accused[next(iter(self._accused))]
-
-    def _is_told_of(self, address: Address) -> bool:
-        """Whether enough have accused it lately."""
-        since_us, accusers = self._accused.get(address, (0, ()))
-        return len(accusers) >= ACCUSERS_ENOUGH and since_us + ACCUSED_US >= self.host.now_us
-
-    def _lists(self, address: Address) -> bool:
-        if address in self._lost or address in self.detector.gone:
-            return False
-        return any(address in {node.address for node in place.known.values()} for place in self.places.values())
 
     def _contact_addresses(self) -> dict[Address, None]:
         found = dict.fromkeys(node.address for place in self.places.values() for node in place.known.values())

@@ -1,0 +1,107 @@
+"""Who was found silent is named to others. Ring upkeep, part D.2.
+
+Who found somebody silent says so to its contacts, who look for themselves sooner than they would have. Only own
+evidence is passed on, and only while few have passed it on: a liar's accusation costs one probe each. Who speaks again
+is told that it was lost: it may have slept, and looks at everything anew.
+"""
+
+from implicast.overlay.skip_graph.losing import LosingGraph
+from implicast.overlay.skip_graph.messages import Accuse, Accusing
+from implicast.overlay.skip_graph.upkeep import Upkeep
+from implicast.peer.contract import Address, Host, handles
+from implicast.peer.identity import Trust
+from implicast.peer.signatures import Signer
+from implicast.space.vector import Vectors
+
+TELL_US = 500_000
+"""Accusations of so long go together in one message."""
+ACCUSERS_ENOUGH = 3
+"""Whom so many accuse needs no further accuser."""
+ACCUSED_MAX = 1_024
+"""Addresses whose accusers are counted; the first accused go first."""
+ACCUSED_US = 30_000_000
+"""For so long an accuser counts: else those who once accused somebody falsely would silence all who find it dead."""
+REFOUND_US = 30_000_000
+"""Who says that it had lost us, so soon after we found it again, tells no news: we had lost it too, and asked it."""
+FOUND_MAX = 1_024
+"""Addresses found again that are remembered; the first found are forgotten first."""
+
+
+class AccusingGraph(LosingGraph):
+    """The places of one peer that says whom it lost, and looks for whom others have lost."""
+
+    __slots__ = ("_accused", "_found_us", "_tell")
+
+    def __init__(
+        self, address: Address, host: Host, k: int, vectors: Vectors, trust: Trust, signer: Signer, upkeep: Upkeep
+    ) -> None:
+        super().__init__(address, host, k, vectors, trust, signer, upkeep)
+        self._accused: dict[Address, tuple[int, tuple[Address, ...]]] = {}  # since when, by whom
+        self._tell: list[Address] = []
+        self._found_us: dict[Address, int] = {}  # who was lost and spoke again, and when
+
+    def heard(self, sender: Address) -> None:
+        """Whoever speaks is accused by nobody any more."""
+        if self._accused:
+            self._accused.pop(sender, None)
+        super().heard(sender)
+
+    def _find_again(self, address: Address) -> None:
+        """It hears that it was lost."""
+        self._found_us.pop(address, None)
+        self._found_us[address] = self.host.now_us
+        if len(self._found_us) > FOUND_MAX:
+            del self._found_us[next(iter(self._found_us))]
+        self.host.send(address, Accuse((address,)))
+        super()._find_again(address)
+
+    def _pass_on(self, address: Address) -> None:
+        """Tell them, unless enough have."""
+        if not self._is_told_of(address):
+            if not self._tell:
+                self.host.after(int(TELL_US * (1 + self.host.rng.random())), Accusing())
+            self._tell.append(address)
+
+    @handles(Accusing)
+    def on_accusing(self, alarm: Accusing) -> None:
+        few = [address for address in self._tell if not self._is_told_of(address)]
+        told = tuple(address for address in few if address in self._lost or address in self.detector.gone)
+        self._tell = []
+        if told:
+            for address in self._contact_addresses():
+                if address not in self._lost and address not in told:
+                    self.host.send(address, Accuse(told))
+
+    @handles(Accuse)
+    def on_accuse(self, sender: Address, accuse: Accuse) -> None:
+        """Look for oneself. The accuser is not believed."""
+        if self.address in accuse.addresses and self._found_us.get(sender, -REFOUND_US) < self.host.now_us - REFOUND_US:
+            self._catch_up()
+        for address in accuse.addresses:
+            if address == self.address:
+                continue
+            lists_it = address in self._tell or self.detector.is_probing(address)  # most have been looked for already
+            if lists_it or self._lists(address):
+                self._note_accuser(address, sender)
+                self.watch(address)
+
+    def _note_accuser(self, address: Address, sender: Address) -> None:
+        now_us = self.host.now_us
+        since_us, accusers = self._accused.pop(address, (now_us, ()))
+        if since_us + ACCUSED_US < now_us:
+            since_us, accusers = now_us, ()
+        if sender not in accusers and len(accusers) < ACCUSERS_ENOUGH:
+            accusers = (*accusers, sender)
+        self._accused[address] = (since_us, accusers)
+        if len(self._accused) > ACCUSED_MAX:
+            del self._accused[next(iter(self._accused))]
+
+    def _is_told_of(self, address: Address) -> bool:
+        """Whether enough have accused it lately."""
+        since_us, accusers = self._accused.get(address, (0, ()))
+        return len(accusers) >= ACCUSERS_ENOUGH and since_us + ACCUSED_US >= self.host.now_us
+
+    def _lists(self, address: Address) -> bool:
+        if address in self._lost or address in self.detector.gone:
+            return False
+        return any(address in {node.address for node in place.known.values()} for place in self.places.values())
