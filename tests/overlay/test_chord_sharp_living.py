@@ -7,8 +7,7 @@ import pytest
 
 from implicast.language.values import Categories
 from implicast.overlay import chord_sharp
-from implicast.overlay.chord_sharp import Ent, Freight, LivingSharp, LivingTable, Passenger, RoundSettings
-from implicast.overlay.chord_sharp import rounds as rounds_module
+from implicast.overlay.chord_sharp import Ent, Freight, LivingSharp, LivingTable, Passenger, RoundSettings, telling
 from implicast.overlay.chord_sharp.living_messages import AskLevel, LevelIs
 from implicast.overlay.detector import DETECTOR_KINDS, Detector
 from implicast.overlay.links import LINK_KINDS, Links, LinkSettings, Ref
@@ -274,7 +273,7 @@ def test_only_a_few_are_told_of_one_level() -> None:
     for node in nodes[1:]:
         nodes[0].receive(node.address, AskLevel(nodes[0].links.me, node.links.me, 64, 0, 0, False))
 
-    assert len(nodes[0].ring.askers[0]) == rounds_module.ASKERS_MAX
+    assert len(nodes[0].ring.askers[0]) == telling.ASKERS_MAX
 
 
 def test_a_higher_round_is_joined_at_once_and_a_lower_one_ignored() -> None:

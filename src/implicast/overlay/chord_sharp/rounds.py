@@ -8,8 +8,9 @@ Fingers go by count and aggregates come with them, as ever (`table.py`). What is
   tables are exact, however wrong they were, if the ring was whole when the round began. Nobody holds a round, so
   nobody's death ends it; an update flow (one message that travels round the ring) dies with whoever holds it, and with
   each lost message.
-- *Told without being asked.* Whoever names a node as its finger asks it once and is told in every round from then on;
-  it asks again every `RENEWAL` rounds, and whenever nothing came. One message per level and round instead of two.
+- *Told without being asked.* Whoever names a node as its finger asks it once and is told in every round from then on
+  (`telling.py`); it asks again every `RENEWAL` rounds, and whenever nothing came. One message per level and round
+  instead of two.
 - *Age.* Every answer says how old its oldest part is. The time on the way is counted in full: from the asker's question
   to the arrival, less the time that the answerer says it held the question. So a message that lay in a sleeper's mail
   is as old as it is.
@@ -21,43 +22,18 @@ After the Chord# rules of `table.py`; rounds are ours (`FIDELITY.md`).
 
 from dataclasses import dataclass, field
 
-from implicast.overlay.chord_sharp.living_messages import AskLevel, CatchUp, Enough, LevelIs, RoundDue, TellAgain
-from implicast.overlay.chord_sharp.living_table import LivingTable
-from implicast.overlay.chord_sharp.messages import Farewell
+from implicast.overlay.chord_sharp.living_messages import AskLevel, CatchUp, Enough, LevelIs, RoundDue
+from implicast.overlay.chord_sharp.settings import RENEWAL, RoundSettings
 from implicast.overlay.chord_sharp.table import LEVELS_MAX
-from implicast.overlay.chord_sharp.upkeep import ChordSharp, SharpSettings
+from implicast.overlay.chord_sharp.telling import Telling
 from implicast.overlay.links import Links, Ref
 from implicast.overlay.links.state import INS, OUT
 from implicast.peer.contract import Address, Host, handles
 
-RENEWAL = 2
-"""A question holds for so many rounds; then it is put again. Rarely enough to save messages, often enough that clocks
-which differ in speed do not make answers look much older than they are."""
-ASKERS_MAX = 8
-"""Nodes told about one level; usually one asks. The one that asked longest ago is told no more."""
 CATCH_UPS_MAX = 16
 """How often one looks for missing levels in one round; then the round goes on without them."""
 DRIFT = 0.02
 """Two clocks may differ in speed by so much; ages are rounded up by it."""
-
-
-@dataclass(frozen=True, slots=True)
-class RoundSettings:
-    """The waits of table upkeep in a living ring."""
-
-    period_us: int = 24_000_000
-    """From one round to the next."""
-    stale_us: int = 32_000_000
-    """What is older than this is unknown. A period, and what a round may take."""
-    catch_up_us: int = 1_000_000
-    """After so long one looks for levels that have not come."""
-    step_us: int = 400_000
-    """And again after this, each time one level higher: what is missing below is the reason for most that is missing
-    above, and comes by itself when the reason is gone."""
-    again_us: int = 1_000_000
-    """The same node is not asked again before this."""
-    tries: int = 4
-    """Questions in vain before the silent one is suspected."""
 
 
 @dataclass(slots=True)
@@ -74,41 +50,20 @@ class Asked:
     """It is not asked again before this time."""
 
 
-class Rounds(ChordSharp):
+class Rounds(Telling):
     """Asks, is told, and tells."""
 
-    __slots__ = (
-        "askers",
-        "asks",
-        "catch_ups",
-        "gen",
-        "news",
-        "period",
-        "ready",
-        "round",
-        "told_round",
-        "wary",
-        "watching",
-    )
-
-    table: LivingTable
+    __slots__ = ("asks", "catch_ups", "gen", "wary", "watching")
 
     def __init__(self, address: Address, host: Host, links: Links, settings: RoundSettings) -> None:
-        super().__init__(address, host, links, SharpSettings())
-        self.period = settings
-        self.table = LivingTable(links.me, settings.stale_us)
-        self.round = self.ready = self.catch_ups = self.gen = self.news = 0
-        """`ready`: so many levels from 0 on have been learnt in this round. `gen`: repairs of the own place seen.
-        `news`: levels, as bits, that have changed since all was told."""
-        self.told_round = 0
-        """The last round in which all was told."""
+        super().__init__(address, host, links, settings)
+        self.catch_ups = self.gen = 0
+        """`gen`: repairs of the own place seen."""
         self.watching = False
         self.wary = False
         """Whether some finger may be lost: saves asking of each at every cast that passes."""
         self.asks: dict[int, Asked] = {}
         """By level."""
-        self.askers: dict[int, dict[Address, tuple[int, int]]] = {}
-        """By level: who is told, with its token and when it asked."""
 
     def start(self, delay_us: int) -> None:
         """In an assembled ring: the first round begins then."""
@@ -204,58 +159,6 @@ class Rounds(ChordSharp):
             asked.silent += 1
             self._put_question(level, answer=True)
 
-    # --- telling
-
-    @handles(AskLevel)
-    def on_ask_level(self, sender: Address, ask: AskLevel) -> None:
-        links = self.links
-        if links.state == INS:
-            return
-        if links.state == OUT or ask.to != links.me:
-            self.host.send(sender, Farewell(ask.to, links.right if links.state == OUT else links.me))
-            return
-        links.heard(ask.by)
-        if ask.round > self.round:
-            self._begin(ask.round)
-        if 0 <= ask.level < LEVELS_MAX:
-            self._note_asker(sender, ask)
-            if ask.answer:
-                self._tell_one(sender, ask.level, ask.token, 0)
-
-    def _note_asker(self, sender: Address, ask: AskLevel) -> None:
-        askers = self.askers.setdefault(ask.level, {})
-        askers.pop(sender, None)
-        askers[sender] = ask.token, self.host.now_us
-        if len(askers) > ASKERS_MAX:
-            del askers[next(iter(askers))]
-
-    def _tell(self, level: int) -> None:
-        """Tell those who want to know of a level. Who has not asked anew for long is told no more."""
-        now_us, askers = self.host.now_us, self.askers.get(level)
-        if not askers:
-            return
-        over_us = now_us - (RENEWAL + 2) * self.period.period_us
-        for address, (token, asked_us) in list(askers.items()):
-            if asked_us < over_us:
-                del askers[address]
-            else:
-                self._tell_one(address, level, token, now_us - asked_us)
-
-    def _tell_one(self, to: Address, level: int, token: int, held_us: int) -> None:
-        me = self.links.me
-        if level > self.ready:
-            self.host.send(to, LevelIs(me, token, self.round, held_us, 0, None))
-            return
-        self.table.hold(self.passenger.value())
-        ent, age_us = self.table.answer(level, self.host.now_us)
-        self.host.send(to, LevelIs(me, token, self.round, held_us, age_us, ent))
-
-    @handles(Enough)
-    def on_enough(self, sender: Address, enough: Enough) -> None:
-        for askers in self.askers.values():
-            if askers.get(sender, (0, 0))[0] == enough.token:
-                del askers[sender]
-
     # --- learning
 
     @handles(LevelIs)
@@ -293,30 +196,3 @@ class Rounds(ChordSharp):
         elif table.rounds[level + 1] < self.round:
             self._stand_by(level + 1)
         self._advance()
-
-    def _changed(self, level: int) -> None:
-        """Another node stands at this level: those who ask for it are to be told, round or not; and, if they have been
-        told of it in this round, once more in a while, for nobody misses what comes unexpected."""
-        if self.told_round == self.round or level <= self.ready:
-            self.news |= 1 << level
-            self.host.after(self.period.again_us, TellAgain(self.links.me.life, self.round))
-        self.ready = min(self.ready, max(0, level - 1))
-
-    @handles(TellAgain)
-    def on_tell_again(self, alarm: TellAgain) -> None:
-        if alarm.life != self.links.me.life or alarm.round != self.round or self.links.state in (OUT, INS):
-            return
-        news, self.news = self.news, 0
-        for level in range(self.ready + 1):
-            if news >> level & 1:
-                self._tell(level)
-
-    def _advance(self) -> None:
-        """With each level learnt the next can be told."""
-        rounds = self.table.rounds
-        self.ready = min(self.ready, len(rounds))
-        while self.ready < len(rounds) and rounds[self.ready] >= self.round:
-            self.ready += 1
-            self._tell(self.ready)
-        if self.ready == len(rounds):
-            self.told_round = self.round
