@@ -160,6 +160,18 @@ def leaving_heirs(lodger: type) -> Scene:
     return scene
 
 
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_when_all_leave_at_once_all_get_away(seed):
+    scene = stocked(seed, peers=24)
+    for each in scene.lodgers():
+        each.wanted.clear()
+        each.surface.leave()
+    scene.world.run(scene.world.now_us + 40 * S)
+
+    assert all(each.left for each in scene.surfaces())
+    assert not any("both answer" in each for each in scene.wrong)
+
+
 def test_leavers_stay_while_they_hold_what_the_dead_kept():
     assert not leaving_heirs(Lodger).amiss()
 

@@ -69,7 +69,7 @@ class Receiving(Giving):
             self._next_part(receipt, give)
         elif ended == "taken":
             pass  # our Accepted was answered long ago: an old repeat
-        elif ended is not None or not self._wants(give):
+        elif ended is not None or not self._wants(sender, give):
             self._remember(sender, give.number, "declined")
             self.host.send(sender, Declined(give.number))
             self.correct(sender, [give.title])
@@ -77,8 +77,10 @@ class Receiving(Giving):
             self.receipt = Receipt(give.number, sender, give.title, give.around, self.host.now_us, {})
             self._next_part(self.receipt, give)
 
-    def _wants(self, give: HandOver) -> bool:
-        return not (self.leaving or self.receipt is not None or self.atlas.better_than(give.title))
+    def _wants(self, giver: Address, give: HandOver) -> bool:
+        if self.leaving and not (self.pieces and self.concern(giver).leaving and self.address < giver):  # type: ignore[operator]
+            return False
+        return self.receipt is None and not self.atlas.better_than(give.title)
 
     def _next_part(self, receipt: Receipt, give: HandOver) -> None:
         self.host.send(receipt.giver, Taking(give.number, give.part))
