@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from implicast.peer.identity import TRIALS_MAX, Authority, Certificate, Declined, Trust
+from implicast.peer.identity import REVOKED_LOOKED_AT, TRIALS_MAX, Authority, Certificate, Declined, Trust
 from implicast.peer.signatures import SCHEMES, scheme
 from implicast.space.vector import Vectors
 
@@ -81,6 +81,17 @@ def test_a_revocation_list_drops_what_has_expired() -> None:
     authority.revoke(0, issue(authority))
 
     assert authority.revoke(2 * HOUR_US).serials == ()
+
+
+def test_places_given_up_and_taken_for_ever_leave_no_trace_once_they_have_expired() -> None:
+    authority, _ = an_authority(validity_us=1_000)
+    for time_us in range(10 * REVOKED_LOOKED_AT):
+        authority.issue("ann", b"a", 0, b"key", time_us)
+        authority.release("ann", b"a")
+
+    assert len(authority._revoked) <= 2 * REVOKED_LOOKED_AT
+    last = 10 * REVOKED_LOOKED_AT
+    assert len(authority.revoke(last).serials) == 999, "those that are still valid stay revoked"
 
 
 def test_an_applicant_holds_at_most_its_limit_of_places() -> None:

@@ -32,6 +32,9 @@ PLACES_MAX = 64
 TRIALS_MAX = 1_024
 """Realms one applicant may ever ask for: each shows it one more place, and it might keep the best."""
 
+REVOKED_LOOKED_AT = 1_024
+"""Beyond so many, and beyond twice those that were left, the authority drops revoked certificates that have expired."""
+
 FOUND_TIMES = 4
 """So many times as many certificates as each remembers do peers simulated together remember in common."""
 
@@ -94,6 +97,7 @@ class Authority:
         self._places: dict[str, dict[bytes, Certificate]] = {}
         self._tried: dict[str, set[bytes]] = {}
         self._revoked: dict[int, int] = {}  # serial -> until_us; what has expired need not be listed
+        self._crowded = REVOKED_LOOKED_AT
         self._serial = 0
         self._revocations = 0
 
@@ -118,6 +122,8 @@ class Authority:
         if realm not in tried and len(tried) >= TRIALS_MAX:
             raise Declined(f"{applicant} has tried {len(tried)} realms, which is all an applicant may")
         tried.add(realm)
+        if len(self._revoked) > self._crowded:
+            self._forget_expired(now_us)
         held[realm] = self._certify(*self.place(applicant, realm), address, public, now_us)
         return held[realm]
 
@@ -139,10 +145,15 @@ class Authority:
     def revoke(self, now_us: int, *certificates: Certificate) -> Revocation:
         """Declare certificates void and sign the list of all that are, numbered one higher."""
         self._revoked.update({each.serial: each.until_us for each in certificates})
-        self._revoked = {serial: until_us for serial, until_us in self._revoked.items() if until_us > now_us}
+        self._forget_expired(now_us)
         self._revocations += 1
         bare = Revocation(self._revocations, tuple(sorted(self._revoked)), b"")
         return msgspec.structs.replace(bare, signature=self._signer.sign(bare.body()))
+
+    def _forget_expired(self, now_us: int) -> None:
+        """Whoever gives places up and asks for others adds to the revoked for ever, though nobody publishes a list."""
+        self._revoked = {serial: until_us for serial, until_us in self._revoked.items() if until_us > now_us}
+        self._crowded = max(REVOKED_LOOKED_AT, 2 * len(self._revoked))
 
 
 class Trust:
