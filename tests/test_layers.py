@@ -21,7 +21,7 @@ MAY = {
 }
 FORBIDDEN = {"asyncio", "socket", "pyspark", "time", "random", "uuid", "secrets", "datetime", "threading"}
 """Not in rooms below the laboratory; `Random` itself, seeded, is all they may take of `random`."""
-SHARED_OVERLAYS = {"links", "detector"}
+SHARED_OVERLAYS = {"links", "detector", "probing"}
 """Rooms inside overlay/ that its siblings share."""
 SHARED_CASTING = {
     "central_subscriptions", "designs", "gather", "inbox", "keeping", "reliable", "ring_member", "service",

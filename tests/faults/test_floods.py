@@ -57,7 +57,7 @@ LOWERED = {
     "implicast.overlay.skip_graph.belief:GONE_MAX": 256,
     "implicast.overlay.skip_graph.losing:LOST_MAX": 24,
     "implicast.overlay.skip_graph.accusing:FOUND_MAX": 24,
-    "implicast.overlay.detector:DetectorSettings.known_max": 48,
+    "implicast.overlay.probing:DetectorSettings.known_max": 48,
     "implicast.casting.bft:CHECKED_MAX": 24,
 }
 """Bounds on what is remembered of single casts, publishers or messages: constants, or defaults of settings.
