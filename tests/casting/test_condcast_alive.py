@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from implicast.casting.condcast import coverage
+from implicast.casting.condcast import errands
 from implicast.casting.condcast.coverage import Carrier
 from implicast.casting.condcast.design import DESIGNS, newcomer
 from implicast.casting.condcast.living import LivingCondcast
-from implicast.casting.condcast.living_messages import Carry
+from implicast.casting.condcast.living_messages import Carry, Covered
 from implicast.casting.designs import Plan
 from implicast.language.portrait import Sought, portrait
 from implicast.language.target import Description, Target, Term, Value
@@ -212,9 +212,9 @@ def test_a_crash_in_the_middle_of_the_tree_loses_nobody_else() -> None:
 def test_covered_said_too_early_loses_all_behind_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
     begin = Carrier._begin
 
-    def hasty(self: Carrier, arcs: tuple[Arc, ...], task: coverage.Task) -> None:
+    def hasty(self: Carrier, arcs: tuple[Arc, ...], task: errands.Task) -> None:
         if task.asker is not None:
-            self.host.send(task.asker[0], coverage.Covered(task.cast, task.asker[1], 0, 0))
+            self.host.send(task.asker[0], Covered(task.cast, task.asker[1], 0, 0))
         begin(self, arcs, task)
 
     monkeypatch.setattr(Carrier, "_begin", hasty)
@@ -263,7 +263,7 @@ def test_a_cast_is_given_up_when_patience_is_over_and_the_publisher_is_told() ->
     assert _told(world) == [at for at in range(6) if at != alone]
     [(time_us, _, settled)] = _events(world, Settled)
     assert settled.unreachable > 0
-    assert time_us >= coverage.PATIENCE_US
+    assert time_us >= errands.PATIENCE_US
 
 
 def test_a_repeated_request_is_carried_once_and_answered_again() -> None:
@@ -283,7 +283,7 @@ def test_a_repeated_request_is_carried_once_and_answered_again() -> None:
 
 
 def test_what_a_peer_remembers_of_casts_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coverage, "TASKS_MAX", 10)
+    monkeypatch.setattr(errands, "TASKS_MAX", 10)
     world, peers = _population([A] * 8)
     for number in range(30):
         _at(world, 1 + number / 10, lambda by=number % 8: peers[by].cast(_to("a"), b""))  # type: ignore[misc]

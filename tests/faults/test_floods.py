@@ -48,7 +48,7 @@ LEASE_S = 60.0
 LOWERED = {
     "implicast.casting.inbox:PUBLISHERS_MAX": 16,
     "implicast.casting.broker.routes:ROUTES_MAX": 64,
-    "implicast.casting.condcast.coverage:TASKS_MAX": 64,
+    "implicast.casting.condcast.errands:TASKS_MAX": 64,
     "implicast.overlay.ice.alive.settings:Life.seen_max": 32,
     "implicast.overlay.links.settings:LinkSettings.passed_max": 16,
     "implicast.overlay.chord.living:PASSED_MAX": 16,

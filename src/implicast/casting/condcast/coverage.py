@@ -9,19 +9,19 @@ keeps asking until the answer comes.
   already are told again and say so; nobody is notified twice, for each recognises repeats.
 - Beyond a dead right neighbour nobody can be reached until the ring has closed over it: such arcs wait, and go on as
   soon as the neighbour changes.
-- Given up after `PATIENCE_US`: longer than freezes and partitions that are to be outlived.
+- Given up after `PATIENCE_US` (`errands.py`): longer than freezes and partitions that are to be outlived.
 
 An arc is answered for by exactly one branch in the end, however often it was sent, so the publisher learns how many
 were told (`Settled`).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from implicast.casting.condcast.around import split_around
+from implicast.casting.condcast.errands import TRIES, Errand, Name, Task, remember
 from implicast.casting.condcast.living_messages import Astray, Carry, Covered, Unanswered, Working
 from implicast.casting.condcast.messages import Query
-from implicast.casting.condcast.split import Match, split
+from implicast.casting.condcast.split import Match, Onward, split
 from implicast.language.portrait import Sought
 from implicast.overlay.chord_sharp import LivingSharp
 from implicast.overlay.links import Ref
@@ -31,46 +31,8 @@ from implicast.peer.pending import Pending
 from implicast.space.ring import Arc
 
 REPEAT_US = 1_000_000
-TRIES = 4
-"""Questions in vain before the silent one is suspected."""
-PATIENCE_US = 45_000_000
-"""How long a cast is carried: longer than freezes and partitions that are to be outlived."""
-KEEP_US = PATIENCE_US + 15_000_000
-"""How long what was carried is remembered: whoever asked has given up by then."""
-WAIT_MAX = 8
-"""One that works on it is asked again after 1, 2, 4, then so many seconds."""
-TASKS_MAX = 4_096
-"""Casts carried, or carried lately, at one peer; the oldest is forgotten. For whoever asks again it is carried anew."""
 ERRANDS_MAX = 65_536
 """Pieces under way from one peer; more are given up at once."""
-
-
-@dataclass(slots=True)
-class Errand:
-    """A piece that somebody else is to cover."""
-
-    task: "Task"
-    to: Ref
-    arcs: tuple[Arc, ...]
-    silent: int = 0
-    wait: int = 0
-    waited: int = 0
-
-
-@dataclass(slots=True, eq=False)
-class Task:
-    """A cast over some arcs, for somebody, or for oneself."""
-
-    cast: CastId
-    query: Query | None
-    """None: done, and nothing but the answer is remembered."""
-    payload: bytes
-    asker: tuple[Address, int] | None
-    since_us: int
-    open: dict[int, Errand] = field(default_factory=dict)
-    stuck: tuple[Arc, ...] = ()
-    told: int = 0
-    lost: int = 0
 
 
 Tell = Callable[[CastId, Query, bytes], bool]
@@ -87,7 +49,7 @@ class Carrier(Part):
     ) -> None:
         super().__init__(address, host)
         self.ring, self.tell, self.settled = ring, tell, settled
-        self.tasks: dict[tuple[Address, CastId, int], Task] = {}
+        self.tasks: dict[Name, Task] = {}
         self.errands: dict[int, Errand] = {}
         self.waiting: Pending[int, Task | None] = Pending(host, Unanswered(), REPEAT_US, ERRANDS_MAX)
         """Tokens of errands, and of tasks that are stuck."""
@@ -113,16 +75,8 @@ class Carrier(Part):
             self.host.send(sender, Astray(carry.cast, carry.token))
         else:
             task = Task(carry.cast, carry.query, carry.payload, (sender, carry.token), self.host.now_us)
-            self._remember(name, task)
+            remember(self.tasks, name, task)
             self._begin(carry.arcs, task)
-
-    def _remember(self, name: tuple[Address, CastId, int], task: Task) -> None:
-        tasks, over_us = self.tasks, self.host.now_us - KEEP_US
-        tasks[name] = task
-        oldest = next(iter(tasks))
-        while tasks[oldest].since_us < over_us or len(tasks) > TASKS_MAX:
-            del tasks[oldest]
-            oldest = next(iter(tasks))
 
     def _begin(self, arcs: tuple[Arc, ...], task: Task) -> None:
         self._spread(arcs, task)
@@ -139,9 +93,7 @@ class Carrier(Part):
         if stuck:
             self._wait(task, stuck)
 
-    def _split(
-        self, arcs: tuple[Arc, ...], query: Query
-    ) -> tuple[bool, list[tuple[Ref, tuple[Arc, ...]]], tuple[Arc, ...]]:
+    def _split(self, arcs: tuple[Arc, ...], query: Query) -> tuple[bool, Onward, tuple[Arc, ...]]:
         match: Match = query.matcher() if isinstance(query, Sought) else query.match
         ring = self.ring
         ring.table.expire(self.host.now_us)
@@ -159,9 +111,7 @@ class Carrier(Part):
 
     def _say(self, token: int) -> None:
         errand = self.errands[token]
-        task = errand.task
-        assert task.query is not None, "a task with errands is not done"
-        self.host.send(errand.to.address, Carry(task.cast, token, errand.arcs, task.query, task.payload))
+        self.host.send(errand.to.address, errand.carry(token))
 
     # --- answers
 
@@ -179,8 +129,7 @@ class Carrier(Part):
         errand = self.errands.get(working.token)
         if errand is not None:
             self.ring.links.heard(errand.to)
-            errand.silent = errand.waited = 0
-            errand.wait = min(WAIT_MAX, 2 * errand.wait or 1)
+            errand.goes_on()
 
     @handles(Astray)
     def on_astray(self, sender: Address, astray: Astray) -> None:
@@ -211,8 +160,7 @@ class Carrier(Part):
     def _answer(self, task: Task) -> None:
         assert task.asker is not None, "nobody asked"
         to, token = task.asker
-        done = task.query is None
-        self.host.send(to, Covered(task.cast, token, task.told, task.lost) if done else Working(task.cast, token))
+        self.host.send(to, task.answer(token))
 
     # --- silence
 
@@ -226,7 +174,7 @@ class Carrier(Part):
 
     def _repeat(self, token: int) -> None:
         errand = self.errands[token]
-        if self._is_over(errand.task):
+        if errand.task.is_over(self.host.now_us):
             self._give_up(errand.task)
         elif errand.waited < errand.wait:
             errand.waited += 1
@@ -274,15 +222,12 @@ class Carrier(Part):
         task = self.stuck.pop(token, None)
         if task is None or task.query is None:
             return
-        if self._is_over(task):
+        if task.is_over(self.host.now_us):
             self._give_up(task)
             return
         arcs, task.stuck = task.stuck, ()
         self._spread(arcs, task)
         self._finish(task)
-
-    def _is_over(self, task: Task) -> bool:
-        return self.host.now_us - task.since_us > PATIENCE_US
 
     def _give_up(self, task: Task) -> None:
         for token in list(task.open):

@@ -1,0 +1,85 @@
+"""What a peer keeps of casts under way: tasks that it was given, and errands on which it sends others (`coverage.py`).
+
+A task that is done is remembered for a while with its answer, as whoever asked may ask again.
+"""
+
+from dataclasses import dataclass, field
+
+from implicast.casting.condcast.living_messages import Carry, Covered, Working
+from implicast.casting.condcast.messages import Query
+from implicast.overlay.links import Ref
+from implicast.peer.contract import Address, CastId
+from implicast.space.ring import Arc
+
+TRIES = 4
+"""Questions in vain before the silent one is suspected."""
+PATIENCE_US = 45_000_000
+"""How long a cast is carried: longer than freezes and partitions that are to be outlived."""
+KEEP_US = PATIENCE_US + 15_000_000
+"""How long what was carried is remembered: whoever asked has given up by then."""
+WAIT_MAX = 8
+"""One that works on it is asked again after 1, 2, 4, then so many seconds."""
+TASKS_MAX = 4_096
+"""Casts carried, or carried lately, at one peer; the oldest is forgotten. For whoever asks again it is carried anew."""
+
+
+@dataclass(slots=True)
+class Errand:
+    """A piece that somebody else is to cover."""
+
+    task: "Task"
+    to: Ref
+    arcs: tuple[Arc, ...]
+    silent: int = 0
+    wait: int = 0
+    waited: int = 0
+
+    def carry(self, token: int) -> Carry:
+        """What the other is asked, as often as need be."""
+        task = self.task
+        assert task.query is not None, "a task with errands is not done"
+        return Carry(task.cast, token, self.arcs, task.query, task.payload)
+
+    def goes_on(self) -> None:
+        """The other says that it works on it: it is left in peace for longer."""
+        self.silent = self.waited = 0
+        self.wait = min(WAIT_MAX, 2 * self.wait or 1)
+
+
+@dataclass(slots=True, eq=False)
+class Task:
+    """A cast over some arcs, for somebody, or for oneself."""
+
+    cast: CastId
+    query: Query | None
+    """None: done, and nothing but the answer is remembered."""
+    payload: bytes
+    asker: tuple[Address, int] | None
+    since_us: int
+    open: dict[int, Errand] = field(default_factory=dict)
+    stuck: tuple[Arc, ...] = ()
+    told: int = 0
+    lost: int = 0
+
+    def answer(self, token: int) -> Covered | Working:
+        """How it stands, for whoever asked."""
+        done = self.query is None
+        return Covered(self.cast, token, self.told, self.lost) if done else Working(self.cast, token)
+
+    def is_over(self, now_us: int) -> bool:
+        """Whether it was carried for so long that what is still open is given up."""
+        return now_us - self.since_us > PATIENCE_US
+
+
+Name = tuple[Address, CastId, int]
+"""By whom a task was given, of which cast, under which token."""
+
+
+def remember(tasks: dict[Name, Task], name: Name, task: Task) -> None:
+    """Put a task in that begins now; those that nobody asks for any more go, and the oldest when there are too many."""
+    tasks[name] = task
+    over_us = task.since_us - KEEP_US
+    oldest = next(iter(tasks))
+    while tasks[oldest].since_us < over_us or len(tasks) > TASKS_MAX:
+        del tasks[oldest]
+        oldest = next(iter(tasks))
