@@ -88,6 +88,11 @@ class SearchingGraph(Part):
         """Everyone in the lists of one of our places."""
         return self.standing.contacts(key) if self.standing is not None else self.places[key].wide.contacts()
 
+    def settled(self) -> list[bytes]:
+        """Places to begin a cast at: one that has just been taken knows nobody yet, and takes itself for all there is.
+        If all have, so be it."""
+        return [key for key in self.places if key not in self._arrived] or list(self.places)
+
     def certificates(self) -> list[Certificate]:
         """Of our places, in the order of keys."""
         return [self.places[key].certificate for key in sorted(self.places)]

@@ -1,0 +1,37 @@
+"""Joins, leaves and new descriptions in a network that loses nothing: then nobody at all may be missed, at any time."""
+
+import pytest
+
+from implicast.casting.designs import design, designs
+from implicast.world.churn import Churn
+from implicast.world.scenario import Scenario
+from implicast.world.simulate import simulate
+
+PEACEABLE = [name for name, each in designs().items() if "joins" in each.survives]
+FEW_TAGS = {"tags": 12, "tags_per_peer": 4}
+
+
+def missed(name: str, seed: int, peers: int = 48) -> str:
+    """What was wrong, and how to see it again; empty if all was well."""
+    scenario = Scenario(
+        name, peers=peers, casts=80, seed=seed, workload="zipf", workload_parameters=dict(FEW_TAGS),
+        parameters=dict(design(name).alive), changes=40, churn=Churn(joins=12, leaves=8, over_s=40.0),
+    )  # fmt: skip
+    outcome = simulate(scenario)
+    assert outcome.contract.expected > 100
+    return "" if outcome.contract.clean else f"{outcome.contract}; replay: {scenario.command()}"
+
+
+@pytest.mark.parametrize("name", PEACEABLE)
+def test_in_peace_nobody_is_missed(name):
+    """With this seed a peer cast from a place that it was just taking, and that knew nobody yet."""
+    assert not missed(name, 4)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("name", PEACEABLE)
+def test_in_peace_nobody_is_missed_in_fifty_worlds(name):
+    wrong = [missed(name, seed, 24 + seed % 60) for seed in range(100, 150)]
+
+    assert not any(wrong), "\n".join(filter(None, wrong))
