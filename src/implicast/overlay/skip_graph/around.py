@@ -74,18 +74,14 @@ class Around(Generic[Node]):
 
     def keep_listed(self) -> None:
         """Forget whoever is in none of the lists cut last."""
-        levels, known, shared_by = self.tables()[1].levels, self.known, self._shared
-        for key in self._loose:
-            if key not in known:
-                continue
-            shared = shared_by[key]
-            for level in levels[: shared + 1]:
-                if level.spans(key):
-                    break
-            else:
+        loose, known = self._loose, self.known
+        for level in self.tables()[1].levels:
+            loose.difference_update(level.keys)
+        for key in loose:
+            if key in known:
                 del known[key]
-                self._unring(key, shared)
-        self._loose.clear()
+                self._unring(key, self._shared[key])
+        loose.clear()
 
     def _ring(self, key: bytes, shared: int) -> None:
         rings = self._rings
