@@ -2,6 +2,7 @@
 
 import pytest
 
+from implicast.casting.bft import carriage
 from implicast.casting.designs import design, designs
 from implicast.world.churn import Churn
 from implicast.world.scenario import Scenario
@@ -24,8 +25,15 @@ def missed(name: str, seed: int, peers: int = 48) -> str:
 
 @pytest.mark.parametrize("name", PEACEABLE)
 def test_in_peace_nobody_is_missed(name):
-    """With this seed a peer cast from a place that it was just taking, and that knew nobody yet."""
+    """With this seed a peer of `bft` cast from a place that it was just taking, and that knew nobody yet."""
     assert not missed(name, 4)
+
+
+def test_a_publisher_whose_lists_are_behind_casts_anew(monkeypatch):
+    """All its places had just lost a neighbour; the ring it began at seemed to be all there is."""
+    assert not missed("bft", 137, 41)
+    monkeypatch.setattr(carriage, "RECASTS_MAX", 0)
+    assert "missing=0" not in missed("bft", 137, 41)
 
 
 @pytest.mark.long

@@ -8,7 +8,7 @@ from implicast.casting.bft.carriage import Carriage
 from implicast.casting.bft.gate import Gate
 from implicast.casting.bft.keys import HOME
 from implicast.casting.bft.member import Bft, Manner
-from implicast.casting.bft.messages import Granted, Hop, Present
+from implicast.casting.bft.messages import Granted, Hop, Present, Source
 from implicast.casting.bft.multicast import Arc
 from implicast.casting.bft.settler import CLEARING, JOINING, PRESENT, RENEWING, Settler
 from implicast.language.target import Target
@@ -105,7 +105,7 @@ class LivingBft(
     ) -> None:  # fmt: skip
         super().__init__(address, host, graph, gate, signer, settler, manner)
         self.detector = graph.detector
-        self.carriage = Carriage(address, host, graph.watch)
+        self.carriage = Carriage(address, host, graph.watch, graph.is_there, self._recast)
         graph.gone = self.carriage.drop
         self._bound = Bound(self)
 
@@ -138,6 +138,10 @@ class LivingBft(
 
     def _carry(self, address: Address, hop: Hop) -> None:
         self.carriage.send(address, hop)
+
+    def _recast(self, source: Source) -> None:
+        if self.graph.places:
+            self._multicast(self._source(source.cast, source.target, source.handles, source.payload, source.arc))
 
     def _waits(self, arc: Arc, key: bytes) -> bool:
         """A place in range whose lists do not reach the level of a message yet waits for another copy of it."""

@@ -118,7 +118,8 @@ class Bft(Member, parts={"graph": SkipGraph, "settler": Settler}):
     def _source(self, cast: CastId, target: Target, chosen: tuple[int, ...], payload: bytes, arc: Arc) -> Source:
         halves = self.gate.halves
         starts = {key: start_level(self.graph.table(key), arc, halves) for key in sorted(self.graph.settled())}
-        key = min(starts, key=lambda each: starts[each])
+        sure = [key for key, level in starts.items() if self.graph.is_agreed(key, level)]
+        key = min(sure or starts, key=lambda each: starts[each])
         query = self.host.rng.getrandbits(QUERY_BITS)
         certificate = self.graph.places[key].certificate
         bare = Source(

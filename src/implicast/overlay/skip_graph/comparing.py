@@ -49,6 +49,15 @@ class ComparingGraph(GreetingGraph):
         super().__init__(address, host, k, vectors, trust, signer)
         self._own: dict[bytes, Own] = {}  # our places, as they were when last compared with each other
 
+    def is_agreed(self, key: bytes, number: int) -> bool:
+        """When somebody has gone a ring may seem to be all there is because few of it are left in sight."""
+        place = self.places[key]
+        level = place.wide.levels[number]
+        return all(
+            place.agreed.get((number, is_left)) == level.nodes or neighbour(level, self.address, is_left) is None
+            for is_left in SIDES
+        )
+
     @handles(Agree)
     def on_agree(self, alarm: Agree) -> None:
         self.host.after(self.look_us, alarm)

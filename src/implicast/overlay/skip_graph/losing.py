@@ -79,6 +79,11 @@ class LosingGraph(ComparingGraph):
         if address not in self._lost:
             self.detector.check(address, QUIET_US)
 
+    def is_there(self, address: Address) -> bool:
+        """Whether it was heard lately."""
+        silent_us = self.detector.silent_for_us(address)
+        return address not in self._lost and silent_us is not None and silent_us < QUIET_US
+
     def _look_for(self, address: Address, message: Message) -> None:
         if self.detector.is_probing(address):
             self.host.send(address, message)
