@@ -43,13 +43,13 @@ class Ending:
 
 
 class Carriage(Part):
-    """Unconfirmed steps of one peer. `silent(address)` is told of whoever does not confirm at once, `is_there(address)`
-    asked whether it was heard since, and `recast(source)` called to make a cast of our own anew."""
+    """Unconfirmed steps of one peer. `silent(address)` is told of whoever does not confirm at once, `is_there(address,
+    within_us)` asked whether it was heard lately, and `recast(source)` called to make a cast of our own anew."""
 
     __slots__ = ("_endings", "_is_there", "_open", "_recast", "_silent")
 
     def __init__(
-        self, address: Address, host: Host, silent: Callable[[Address], None], is_there: Callable[[Address], bool],
+        self, address: Address, host: Host, silent: Callable[[Address], None], is_there: Callable[[Address, int], bool],
         recast: Callable[[Source], None],
     ) -> None:  # fmt: skip
         super().__init__(address, host)
@@ -97,7 +97,7 @@ class Carriage(Part):
             if left:
                 self._open.ask(step, (hop, left - 1))
                 self.host.send(step[0], hop)
-                if REPEATS_MAX - left == REFUSED and self._is_there(step[0]):
+                if REPEATS_MAX - left == REFUSED and self._is_there(step[0], 2 * REPEAT_US):
                     refused[hop.source.query] = hop.source
             else:
                 self._count(hop, held=False)

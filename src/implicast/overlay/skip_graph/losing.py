@@ -79,10 +79,10 @@ class LosingGraph(ComparingGraph):
         if address not in self._lost:
             self.detector.check(address, QUIET_US)
 
-    def is_there(self, address: Address) -> bool:
+    def is_there(self, address: Address, within_us: int) -> bool:
         """Whether it was heard lately."""
         silent_us = self.detector.silent_for_us(address)
-        return address not in self._lost and silent_us is not None and silent_us < QUIET_US
+        return address not in self._lost and silent_us is not None and silent_us < within_us
 
     def _look_for(self, address: Address, message: Message) -> None:
         if self.detector.is_probing(address):
