@@ -30,3 +30,10 @@ def test_a_scenario_in_which_a_fault_was_found_is_clean(name, seed, number):
     found = check(scenario_of(designs()[name], seed, number))
 
     assert not found.reasons, (FOUND[name, seed, number], found.reasons, found.scenario.command())
+
+
+def test_a_place_given_up_does_not_come_back_by_the_word_of_those_who_did_not_hear_it():
+    """They named it to the other places of the very peer that had left it."""
+    found = check(scenario_of(designs()["bft"], 31001, 104, changing=True))
+
+    assert not found.reasons, (found.reasons, found.scenario.command())

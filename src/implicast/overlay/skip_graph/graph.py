@@ -63,10 +63,9 @@ class SkipGraph(SearchingGraph):
             self.standing.remove(key)
             return
         farewell = self._remember_left(place)
+        self.on_farewell(self.address, farewell)  # always: others who do not know yet may name it to our other places
         for address in place.acquaintances():
-            if address == self.address:
-                self.on_farewell(address, farewell)
-            else:
+            if address != self.address:
                 self._say_farewell(address, farewell)
 
     def _say_farewell(self, address: Address, farewell: Farewell) -> None:
