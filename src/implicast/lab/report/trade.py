@@ -1,6 +1,7 @@
 """What one measure is bought with in terms of another: a curve for each series through its points of the axis."""
 
 from collections.abc import Mapping, Sequence
+from math import nan
 from typing import Any
 
 import matplotlib as mpl
@@ -25,6 +26,8 @@ Row = dict[str, Any]
 Points = list[tuple[str, Row, Row]]
 """Label, what lies along the horizontal axis, what along the vertical one; from left to right."""
 
+SEEDS = 3
+"""Fewer give no interval worth seeing: that of two is twelve times as wide as they lie apart."""
 RINGS = ("o", "s", "D", "^")
 """Around the marks of settings that have a name."""
 
@@ -46,7 +49,7 @@ def trade_figure(rows: Sequence[Row], asked: Figure) -> Drawn | None:
         svg = svg_of(canvas)
     caption = (
         f"{asked.measure} ({meaning_of(asked.measure)}) over {asked.over} ({meaning_of(asked.over)}): each curve joins "
-        "the settings of one design. Means and 95 % confidence intervals over seeds."
+        f"the settings of one design. Means over seeds, and 95 % confidence intervals where there are {SEEDS} or more."
     )
     return Drawn(f"{asked.measure.lower()}_over_{asked.over.lower()}", caption, f"{caption} {_told(curves)}", svg)
 
@@ -85,7 +88,10 @@ def _rings(axes: Axes, curves: Mapping[str, Points]) -> int:
 
 
 def _spread(rows: Sequence[Row]) -> list[list[float]]:
-    return [[row["mean"] - row["low"] for row in rows], [row["high"] - row["mean"] for row in rows]]
+    """How far intervals reach below and above; nothing is drawn where there is not a number."""
+    below = [row["mean"] - row["low"] if row["runs"] >= SEEDS else nan for row in rows]
+    above = [row["high"] - row["mean"] if row["runs"] >= SEEDS else nan for row in rows]
+    return [below, above]
 
 
 def _limits(axes: Axes, asked: Figure) -> None:
