@@ -12,6 +12,7 @@ FOUND = {
     ("dht", 2026, 6): "a dead finger swallowed its arc of a word to all",
     ("dht-naive", 6001, 514): "a newcomer came to keys whose keeper and copies had died, and did not know",
     ("dht-naive", 6001, 561): "what was returned in two rows was forgotten when the first had arrived",
+    ("dht-naive", 27001, 18): "a word to all came back to whoever had said it",
     ("chord-pubsub", 6001, 389): "what a node kept while it was alone went back to its owners in one long row",
     ("chord-pubsub", 9001, 71): "the newest word about an entry went away with a leaver that did not answer for it",
     ("chord-pubsub", 12001, 186): "leavers repeated too rarely that their entries are to be taken out",

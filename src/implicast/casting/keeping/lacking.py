@@ -119,7 +119,11 @@ class Lacking(Part):
 
     def _on_word(self, sender: Address, word: Lack | Death) -> None:
         if self.chord.ring.state == IN and not self.chord.pass_on(word.key, word, sender):
-            self.host.send(word.by, LackHeard(word.serial, word.key, word.limit))
+            heard = LackHeard(word.serial, word.key, word.limit)
+            if word.by == self.address:  # whom it was for has gone meanwhile, and this node answers for that place
+                self.on_lack_heard(sender, heard)
+            else:
+                self.host.send(word.by, heard)
             self._hear(word)
 
     @handles(LackHeard)
