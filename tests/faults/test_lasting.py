@@ -14,6 +14,7 @@ FOUND = {
     ("bft", 3, 11): "after minutes apart two sides knew each other's home places only",
     ("spice", 4, 59): "an heir that was cut off took over with an old copy and gave the ground to one with a newer",
     ("spice-unloaded", 3, 11): "those cut off did not hear that their records were lost",
+    ("spice-unloaded", 28001, 88): "heirs had been told that a part is open, which then was given away in half",
 }
 
 

@@ -100,11 +100,13 @@ class Gathering(Casting):
                 self._lapse(key)
 
     def _lapse(self, key: Key) -> None:
-        """All is as before: what has come down goes up again."""
+        """All is as before: what has come down goes up again; heirs may have been told that the part is open."""
         self.gatherings.pop(key, None)
         registry = self.registries.get(key)
         if registry is not None:
             registry.gathering = EMPTY
+            if registry.closed:
+                self.surface.batch((closed_item(key, registry.closed),), lambda: None)
             self.rise(key)
 
     def _gathered(self, key: Key) -> None:
@@ -113,14 +115,18 @@ class Gathering(Casting):
         if registry is None or not registry.gathering:
             self._lapse(key)
             return
-        gathered = registry.gathering
-        self.surface.batch((closed_item(key, subtract(registry.closed, gathered)),), lambda: self._open(key, gathered))
+        gathered, work = registry.gathering, self.gatherings.get(key)
+        item = closed_item(key, subtract(registry.closed, gathered))
+        self.surface.batch((item,), lambda: self._open(key, gathered, work))
 
-    def _open(self, key: Key, gathered: Tract) -> None:
+    def _open(self, key: Key, gathered: Tract, work: Work | None) -> None:
+        """Heirs know. Some of the ground may have been given away meanwhile: what is left of it was gathered too."""
         registry = self.registries.get(key)
-        if registry is not None and registry.gathering == gathered and key in self.gatherings:
+        if registry is None or work is None or self.gatherings.get(key) is not work:
+            return
+        if registry.gathering and not subtract(registry.gathering, gathered):
             del self.gatherings[key]
-            registry.shut(subtract(registry.closed, gathered))
+            registry.shut(subtract(registry.closed, registry.gathering))
             registry.gathering = EMPTY
             if registry.idle:
                 del self.registries[key]
