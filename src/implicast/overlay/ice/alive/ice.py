@@ -124,12 +124,19 @@ class LivingIce(Seizing):
         self.expire_receipt()
         self.forget_gifts()
         self.forget_suspects()
+        self._forget_hops(now_us - self.life.estate_us)
         if self.estates:
             self.forget_estates()
         if len(self.news) > self.life.news_max or len(self.seen) > self.life.news_max:
             self._forget_strangers()
         if self.declined:
             self.declined = {each: until_us for each, until_us in self.declined.items() if until_us > now_us}
+
+    def _forget_hops(self, since_us: int) -> None:
+        """Of those silent for so long no repeat is on its way any more."""
+        known = self.news
+        for each in [each for each in self.seen if each in known and known[each].heard_us < since_us]:
+            del self.seen[each]
 
     def _forget_strangers(self) -> None:
         """Keep what is known of those who concern us; of the others, those heard longest ago go first."""
