@@ -4,12 +4,12 @@ import pytest
 
 from implicast.casting.bft import carriage
 from implicast.casting.designs import design, designs
+from implicast.world.campaign import FEW_TAGS
 from implicast.world.churn import Churn
 from implicast.world.scenario import Scenario
 from implicast.world.simulate import simulate
 
 PEACEABLE = [name for name, each in designs().items() if "joins" in each.survives]
-FEW_TAGS = {"tags": 12, "tags_per_peer": 4}
 
 
 def missed(name: str, seed: int, peers: int = 48) -> str:

@@ -8,6 +8,7 @@ import io
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import nan
 from textwrap import fill
 from typing import Any
 
@@ -148,14 +149,17 @@ def _marks(axes: Axes, name: str, rows: Sequence[Row], points: Sequence[str], ev
     """Words have no order to draw a line along: marks side by side, with their intervals."""
     design, means = rows[0]["design"], [row["mean"] for row in rows]
     aside = 0.7 * ((everyone.index(name) + 0.5) / len(everyone) - 0.5)
-    spread = [
-        [mean - row["low"] for mean, row in zip(means, rows, strict=True)],
-        [row["high"] - mean for mean, row in zip(means, rows, strict=True)],
-    ]
     axes.errorbar(
-        [points.index(row["point"]) + aside for row in rows], means, yerr=spread, label=name, linestyle="none",
+        [points.index(row["point"]) + aside for row in rows], means, yerr=spread(rows), label=name, linestyle="none",
         color=palette.colour(design), marker=palette.mark(design), markersize=5, elinewidth=0.9, capsize=2,
     )  # fmt: skip
+
+
+def spread(rows: Sequence[Row], seeds: int = 0) -> list[list[float]]:
+    """How far intervals reach below and above the means; not a number, so that nothing is drawn, with fewer seeds."""
+    below = [row["mean"] - row["low"] if row["runs"] >= seeds else nan for row in rows]
+    above = [row["high"] - row["mean"] if row["runs"] >= seeds else nan for row in rows]
+    return [below, above]
 
 
 def _formula(axes: Axes, rows: Sequence[Row], points: Sequence[str], numeric: bool) -> None:

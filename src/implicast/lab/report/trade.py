@@ -1,7 +1,6 @@
 """What one measure is bought with in terms of another: a curve for each series through its points of the axis."""
 
 from collections.abc import Mapping, Sequence
-from math import nan
 from typing import Any
 
 import matplotlib as mpl
@@ -18,6 +17,7 @@ from implicast.lab.report.figures import (
     legend,
     meaning_of,
     range_of,
+    spread,
     svg_of,
     unit_of,
 )
@@ -69,9 +69,9 @@ def _curve(axes: Axes, name: str, points: Points, everyone: list[str]) -> None:
     shade = palette.colour(design)
     x, y = [each["mean"] for _, each, _ in points], [each["mean"] for _, _, each in points]
     axes.errorbar(
-        x, y, xerr=_spread([each for _, each, _ in points]), yerr=_spread([each for _, _, each in points]), label=name,
-        color=shade, marker=palette.mark(design), markersize=5, linestyle=palette.dash(name, design, everyone),
-        linewidth=1.6, elinewidth=0.7, capsize=2,
+        x, y, xerr=spread([each for _, each, _ in points], SEEDS), yerr=spread([each for _, _, each in points], SEEDS),
+        label=name, color=shade, marker=palette.mark(design), markersize=5, elinewidth=0.7, capsize=2,
+        linestyle=palette.dash(name, design, everyone), linewidth=1.6,
     )  # fmt: skip
 
 
@@ -85,13 +85,6 @@ def _rings(axes: Axes, curves: Mapping[str, Points]) -> int:
             x, y, s=90, marker=ring, facecolors="none", edgecolors=palette.INK, linewidths=0.9, zorder=5, label=name
         )
     return len(names)
-
-
-def _spread(rows: Sequence[Row]) -> list[list[float]]:
-    """How far intervals reach below and above; nothing is drawn where there is not a number."""
-    below = [row["mean"] - row["low"] if row["runs"] >= SEEDS else nan for row in rows]
-    above = [row["high"] - row["mean"] if row["runs"] >= SEEDS else nan for row in rows]
-    return [below, above]
 
 
 def _limits(axes: Axes, asked: Figure) -> None:

@@ -153,9 +153,8 @@ class LosingGraph(ComparingGraph):
                 self.watch(node.address)
 
     def _is_about(self, node: Certificate) -> bool:
-        silent_us = self.detector.silent_for_us(node.address)
-        lost = node.address in self._lost or node.address in self.detector.gone
-        return not lost and silent_us is not None and silent_us < PASSED_US and self.belief.sound(node)
+        address = node.address
+        return address not in self.detector.gone and self.is_there(address, PASSED_US) and self.belief.sound(node)
 
     def _still_there(self, named: tuple[Certificate, ...]) -> tuple[Certificate, ...]:
         """Lists of a place that was left are kept by nobody, and grow old."""

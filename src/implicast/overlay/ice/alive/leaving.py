@@ -58,20 +58,22 @@ class Leaving(Entering):
 
     def _give_next(self) -> None:
         pieces = self.firm_pieces()
-        takers = [each for each in self.neighbours() if self._may_take(each)] or self._earlier_leavers()
+        takers = [each for each in self.neighbours() if self._may_take(each)] or self._leavers_before_us()
         if pieces and takers:
             piece = min(pieces, key=lambda title: (title.bits, title.low))
             self.give(piece, self._taker(piece, takers))
 
     def _may_take(self, peer: Address) -> bool:
-        news = self.news.get(peer)
-        fit = news is not None and news.suspect_us < 0 and not news.leaving
-        return fit and self.declined.get(peer, 0) <= self.host.now_us
+        return self._may_be_asked(peer) and not self.news[peer].leaving
 
-    def _earlier_leavers(self) -> list[Address]:
+    def _may_be_asked(self, peer: Address) -> bool:
+        news = self.news.get(peer)
+        return news is not None and news.suspect_us < 0 and self.declined.get(peer, 0) <= self.host.now_us
+
+    def _leavers_before_us(self) -> list[Address]:
         """Where all leave at once they give to those with smaller addresses, and the last has nobody to give to."""
         near = [each for each in self.neighbours() if each < self.address]  # type: ignore[operator]
-        return [each for each in near if not self.is_suspect(each) and self.declined.get(each, 0) <= self.host.now_us]
+        return [each for each in near if self._may_be_asked(each)]
 
     def _taker(self, piece: Title, takers: list[Address]) -> Address:
         other = self.lone_sibling(piece)
