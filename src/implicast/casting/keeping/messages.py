@@ -90,7 +90,7 @@ class Compare(Message):
 
 class Rows(Message):
     """Entries of the keys (low, high]: one part of several. OFFER: here is what I have, let me have yours; REPLY: my
-    answer; CLAIMED: what has become yours; BEQUEST: all that I keep, for I want to leave."""
+    answer."""
 
     by: Ref
     kind: int
@@ -101,7 +101,7 @@ class Rows(Message):
     rows: tuple[Row, ...]
 
 
-OFFER, REPLY, CLAIMED, BEQUEST = range(4)
+OFFER, REPLY = range(2)
 
 
 class ClaimRows(Message):
@@ -111,9 +111,21 @@ class ClaimRows(Message):
     low: int
 
 
-class RowsTaken(Message):
+class Estate(Message):
+    """One part of several: a bequest is all that I keep, for I want to leave; else it is what you claimed."""
+
+    by: Ref
+    bequest: bool
+    turn: int
+    part: int
+    parts: int
+    rows: tuple[Row, ...]
+
+
+class EstateTaken(Message):
     """This part of a bequest has arrived, of so many."""
 
+    turn: int
     part: int
     parts: int
 
@@ -283,6 +295,6 @@ class LackLate(Message):
 
 
 KEEPING_KINDS: tuple[type, ...] = (
-    Lay, Copy, LaidAt, Renew, Renewed, Summary, Compare, Rows, ClaimRows, RowsTaken, Return, Returned, Lack, LackHeard,
-    Death, Still, Here, Ask, Told, Deliver, Matched,
+    Lay, Copy, LaidAt, Renew, Renewed, Summary, Compare, Rows, ClaimRows, Estate, EstateTaken, Return, Returned, Lack,
+    LackHeard, Death, Still, Here, Ask, Told, Deliver, Matched,
 )  # fmt: skip

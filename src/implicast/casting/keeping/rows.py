@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
+from operator import attrgetter
 
 from implicast.casting.keeping.messages import Name, Row, Slot
 from implicast.peer.contract import Address
@@ -48,11 +49,13 @@ class KeptRows:
     """Lists of rows by slot, in order of their keys."""
 
     __slots__ = (
-        "_due_us", "_keys", "_places", "_slots", "_summaries", "changes", "count", "losses", "marks", "owned",
-        "owner_of",
+        "_compared", "_due_us", "_keys", "_places", "_slots", "_summaries", "changes", "count", "losses", "marks",
+        "owned", "owner_of",
     )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, owner_of: Callable[[Row], Address] = attrgetter("name"), compared: bool = True) -> None:
+        """`owner_of(row)`: whose entry it is. Rows that are never compared with copies need no marks and sums."""
+        self.owner_of, self._compared = owner_of, compared
         self._slots: dict[Slot, dict[Name, Entry]] = {}
         # In order of keys, so that a range costs what is in it: a fifth of a run in change was looking through all.
         self._keys: list[int] = []
@@ -62,7 +65,6 @@ class KeptRows:
         # keeping what is remembered up to date instead of forgetting it another twentieth.
         self.marks: set[int] = set()
         """Of all entries in force: whether one is kept is seen at a glance. Never gone through."""
-        self.owner_of: Callable[[Row], Address] = lambda row: row.name
         self.owned: dict[Address | None, int] = {}
         """Of whom entries are in force here, and how many."""
         self.count = self.changes = self.losses = 0
@@ -85,16 +87,24 @@ class KeptRows:
             self.count += 1
         else:
             self._uncount(known)
-        mark = mark_of(row.slot, row.name, row.stamp, bool(row.packed))
         self.changes += 1
-        entry = entries[row.name] = Entry(row, now_us, mark, self.owner_of(row) if row.packed else None)
-        if row.packed:
-            self.marks.add(mark)
-            self.owned[entry.owner] = self.owned.get(entry.owner, 0) + 1
-            self._add_up(row.key, 1, mark)
+        if self._compared:
+            entries[row.name] = self._counted(row, now_us)
         else:
-            self._due_us = min(self._due_us, now_us + REMEMBERED_US)
+            entries[row.name] = Entry(row, now_us, 0, None)
         return True
+
+    def _counted(self, row: Row, now_us: int) -> Entry:
+        """An entry with its mark, counted in all sums."""
+        mark = mark_of(row.slot, row.name, row.stamp, bool(row.packed))
+        if not row.packed:
+            self._due_us = min(self._due_us, now_us + REMEMBERED_US)
+            return Entry(row, now_us, mark, None)
+        owner = self.owner_of(row)
+        self.marks.add(mark)
+        self.owned[owner] = self.owned.get(owner, 0) + 1
+        self._add_up(row.key, 1, mark)
+        return Entry(row, now_us, mark, owner)
 
     def _open(self, row: Row) -> dict[Name, Entry]:
         """A list for a slot that has none. All rows of a slot have one key."""
@@ -114,7 +124,7 @@ class KeptRows:
             del self._keys[bisect_right(self._keys, row.key) - 1]
 
     def _uncount(self, entry: Entry) -> None:
-        if entry.row.packed:
+        if entry.row.packed and self._compared:
             self.losses += 1
             self.marks.discard(entry.mark)
             self.owned[entry.owner] -= 1

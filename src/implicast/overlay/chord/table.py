@@ -48,19 +48,23 @@ class FingerTable:
         self._is_askew: bool | None = None
         self.addresses: list[Address] = []
 
+    @staticmethod
+    def key_of(ref: Ref) -> int:
+        """The identifier of a node."""
+        assert isinstance(ref.key, int), "Chord's keys are identifiers"
+        return ref.key
+
     def far(self, ref: Ref) -> int:
         """Steps clockwise to a node."""
         assert isinstance(ref.key, int), "Chord's keys are identifiers"
         return (ref.key - self.own) & self.mask
 
-    def set_neighbours(self, left: Ref | None, right: Ref) -> None:
+    def set_neighbours(self, left: Ref, right: Ref) -> None:
         """The ring's word on who is next to this node; levels that the right neighbour covers are dropped."""
-        # Who knows nobody on its right answers for everything; who stabilises and knows no left neighbour yet, for
-        # nothing. Of two peers with one identifier, the second by name answers for no key at all.
-        if right.address == self.me.address or (left is not None and left.address == self.me.address):
-            self.span = 1 << self.bits
-        else:
-            self.span = -self.far(left) & self.mask if left is not None else 0
+        # A node that knows nobody on its right answers for everything. Of two peers with one identifier, the second by
+        # name answers for no key at all.
+        alone = self.me.address in (right.address, left.address)
+        self.span = 1 << self.bits if alone else -self.far(left) & self.mask
         before, reached = self.right, self.right_distance
         self.right, self.right_distance = right, self.far(right)
         if self.right_distance < reached:  # somebody came in between: what it does not cover, the former one does

@@ -10,8 +10,8 @@ forgotten are asked for an hour, ever more rarely, and all at once when one of t
 from collections.abc import Callable
 from typing import NamedTuple
 
-from implicast.casting.keeping.keeper import Keeper
-from implicast.casting.keeping.messages import DoubtRound, Here, Rouse, Row, Still
+from implicast.casting.keeping.messages import DoubtRound, Here, Rouse, Still
+from implicast.casting.keeping.share import ABSENT_MAX, Share
 from implicast.peer.contract import Address, Host, Part, handles
 
 ASK_US = 5_000_000
@@ -34,8 +34,6 @@ ABSENT_US = 30_000_000
 """For so long entries of the dead are not taken back."""
 DOUBTED_MAX = 1024
 """Peers that are being asked; further ones are left to their leases."""
-ABSENT_MAX = 1024
-"""Peers remembered as dead."""
 
 
 class Forgotten(NamedTuple):
@@ -47,49 +45,37 @@ class Forgotten(NamedTuple):
     asked: int = 0
 
 
-class Mourning(Part):
+class Doubts(Part):
     """One keeper's doubts."""
 
-    __slots__ = (
-        "_doubted", "_due_us", "_forgotten", "_roused_us", "_rousing", "absent", "keeper", "lay_again", "owner_of",
-    )  # fmt: skip
+    __slots__ = ("_doubted", "_due_us", "_forgotten", "_lay_again", "_roused_us", "_rousing", "_share")
 
-    def __init__(
-        self, address: Address, host: Host, keeper: Keeper, owner_of: Callable[[Row], Address],
-        lay_again: Callable[[], None],
-    ) -> None:  # fmt: skip
-        """`owner_of(row)`: whose entry it is; `lay_again()` lays the own ones."""
+    def __init__(self, address: Address, host: Host, share: Share, lay_again: Callable[[], None]) -> None:
+        """`lay_again()` lays the own entries."""
         super().__init__(address, host)
-        self.keeper, self.owner_of, self.lay_again = keeper, owner_of, lay_again
+        self._share, self._lay_again = share, lay_again
         self._roused_us = -ROUSED_US
         self._doubted: dict[Address, int] = {}
         self._forgotten: dict[Address, Forgotten] = {}
-        self.absent: dict[Address, int] = {}
-        """Who is taken for dead, and until when nothing of it is taken."""
         self._due_us = 0
         """When the next round of doubts rings; 0: there is none."""
         self._rousing = False
-        keeper.takes, keeper.lives, keeper.rows.owner_of = self.takes, self.lives, owner_of
-
-    def takes(self, row: Row) -> bool:
-        """Whether a copy may be taken: not of somebody who has just been found dead."""
-        return not self.absent or not row.packed or self.owner_of(row) not in self.absent
 
     def doubt(self, who: Address) -> None:
         if who == self.address or who in self._doubted or len(self._doubted) >= DOUBTED_MAX:
             return
-        if who in self.keeper.rows.owned:
+        if who in self._share.rows.owned:
             self._doubted[who] = ASKS_MAX
             self.host.send(who, Still())
             self._arm()
 
     def _arm(self) -> None:
         """Rounds come every few seconds while anybody is doubted, later only when somebody is to be asked."""
-        if not (self._doubted or self.absent or self._forgotten):
+        if not (self._doubted or self._share.absent or self._forgotten):
             return
         wait_us = int(ASK_US * (0.75 + self.host.rng.random() / 2))
         due_us = self.host.now_us + wait_us
-        if not self._doubted and not self.absent:
+        if not self._doubted and not self._share.absent:
             due_us = max(due_us, min(one.due_us for one in self._forgotten.values()))
         if not self._due_us or due_us + ASK_US < self._due_us:
             self._due_us = due_us
@@ -100,7 +86,7 @@ class Mourning(Part):
         self.host.send(sender, Here())
         wait_us = self._roused_us + ROUSED_US - self.host.now_us
         if wait_us <= 0:
-            self._lay_again()
+            self._rouse()
         elif not self._rousing:  # whoever asks may have forgotten us after we laid them
             self._rousing = True
             self.host.after(wait_us, Rouse())
@@ -108,11 +94,11 @@ class Mourning(Part):
     @handles(Rouse)
     def on_rouse(self, alarm: Rouse) -> None:
         self._rousing = False
-        self._lay_again()
+        self._rouse()
 
-    def _lay_again(self) -> None:
+    def _rouse(self) -> None:
         self._roused_us = self.host.now_us
-        self.lay_again()
+        self._lay_again()
 
     @handles(Here)
     def on_here(self, sender: Address, here: Here) -> None:
@@ -121,7 +107,7 @@ class Mourning(Part):
     def lives(self, who: Address) -> None:
         """A word from it. Where one who was forgotten speaks, others may be back too."""
         self._doubted.pop(who, None)
-        self.absent.pop(who, None)
+        self._share.let_in(who)
         if self._forgotten.pop(who, None) is not None and self._forgotten:
             now_us = self.host.now_us
             self._forgotten = {each: one._replace(due_us=now_us) for each, one in self._forgotten.items()}
@@ -132,9 +118,7 @@ class Mourning(Part):
         if alarm.due_us != self._due_us:
             return  # another comes sooner, or came
         self._due_us = 0
-        now_us = self.host.now_us
-        for who in [who for who, until_us in self.absent.items() if until_us <= now_us]:
-            del self.absent[who]
+        self._share.let_in_again()
         self._recall()
         for who, left in list(self._doubted.items()):
             if left:
@@ -147,7 +131,7 @@ class Mourning(Part):
 
     def _recall(self) -> None:
         """Ask those who were forgotten and whose turn it is: often at first, then ever more rarely."""
-        owns, now_us = self.keeper.chord.owns, self.host.now_us
+        owns, now_us = self._share.chord.owns, self.host.now_us
         for who, one in list(self._forgotten.items()):
             if one.since_us + RECALLED_US < now_us:
                 del self._forgotten[who]
@@ -155,15 +139,13 @@ class Mourning(Part):
                 often = one.asked < RECALLS_MAX
                 pause_us = min(RECALL_US, ASK_US << one.asked) if often else (now_us - one.since_us) // RECALLS_GROW
                 self._forgotten[who] = one._replace(due_us=now_us + pause_us, asked=one.asked + 1)
-                if who in self.absent or any(owns(key) for key in one.keys):
+                if who in self._share.absent or any(owns(key) for key in one.keys):
                     self.host.send(who, Still())
 
     def _forget(self, who: Address) -> None:
-        self.absent[who] = self.host.now_us + ABSENT_US
-        if len(self.absent) > ABSENT_MAX:
-            del self.absent[next(iter(self.absent))]
-        theirs = [entry.row for entry in self.keeper.rows.entries() if entry.owner == who]
-        self.keeper.rows.drop(theirs)
+        self._share.shut_out(who, self.host.now_us + ABSENT_US)
+        theirs = [entry.row for entry in self._share.rows.entries() if entry.owner == who]
+        self._share.rows.drop(theirs)
         keys = tuple(dict.fromkeys(row.key for row in theirs))
         self._forgotten[who] = Forgotten(self.host.now_us, keys, self.host.now_us)
         if len(self._forgotten) > ABSENT_MAX:

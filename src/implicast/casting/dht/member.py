@@ -1,7 +1,6 @@
-"""The two designs on hashed tags where peers crash: the same lists, kept with copies (`keeping/`).
+"""A member of the two designs on hashed tags: says where its tags are listed, whom lists select, and what to fetch.
 
-A list holds who has the tag; in `dht` with all its tags. The publisher fetches, selects and tells as in a kind world;
-what is new is that everything is confirmed and repeated, and that lists outlive their keepers.
+A list (`keeping/`) holds who has the tag; in `dht` with all its tags.
 """
 
 from functools import lru_cache
@@ -9,7 +8,7 @@ from functools import lru_cache
 import msgspec
 
 from implicast.casting.designs import Plan
-from implicast.casting.keeping import LivingMember, Piece, Question
+from implicast.casting.keeping import Piece, Question, RingMember
 from implicast.language.target import Description, Scalar, Target, Term
 from implicast.peer.contract import Address, CastId
 from implicast.space.ring import hashed
@@ -27,8 +26,8 @@ Holders = dict[str, dict[Address, frozenset[str]]]
 """Per tag that was asked for: who has it, with all its tags (none in the naive design)."""
 
 
-class LivingDht(LivingMember):
-    """A member that keeps, for the tags hashed to it and to some left neighbours, who has them."""
+class Dht(RingMember):
+    """A member that keeps, for the tags hashed to it, who has them."""
 
     __slots__ = ("naive",)
 
