@@ -176,7 +176,8 @@ def test_a_cast_is_excused_when_its_publisher_was_gone_before_it_was_finished():
 def test_nothing_excuses_a_repeat():
     cast = Cast(0, 9, 10 * S, TO_SAMBA)
 
-    assert Judge([cast], [registered(1)], Notices.of([(0, 1, 11 * S)] * 2), for_good({9: 10 * S})).verdict().repeated == 1
+    twice = Notices.of([(0, 1, 11 * S)] * 2)
+    assert Judge([cast], [registered(1)], twice, for_good({9: 10 * S})).verdict().repeated == 1
 
 
 def test_late_is_counted():

@@ -10,7 +10,7 @@ from typing import Any
 from implicast.language.render import render
 from implicast.language.target import Description, Target, scalar_text
 from implicast.peer.contract import Message
-from implicast.peer.events import Joined, Left, Refused, Registered, Settled, Withdrawn
+from implicast.peer.events import Joined, Left, Outlived, Refused, Registered, Settled, Withdrawn
 from implicast.peer.member import Member
 from implicast.world.journal import JOIN, LEAVE, REGISTER, WITHDRAW, Journal
 from implicast.world.world import World
@@ -33,14 +33,9 @@ class Registration:
 class Receipt:
     """What a publisher was told of its cast when nothing was open any more."""
 
-    expected: int
     notified: int
     declined: int
     unreachable: int
-
-    @property
-    def adds_up(self) -> bool:
-        return self.expected == self.notified + self.declined + self.unreachable
 
 
 @dataclass(slots=True)
@@ -82,12 +77,12 @@ class Application:
         self.unmade = 0
         """Casts that were not made, for nobody was there who could; the others are numbered without them."""
         self.refused: list[tuple[int, int, str]] = []
-        self._open: dict[tuple[int, Any], Registration] = {}
+        self._open: dict[tuple[int, int], Registration] = {}
         """By member and the version by which the member knows it."""
         self.latest: dict[int, Registration] = {}
         """What each member asked for last."""
-        self.registered: Callable[[int], None] = lambda address: None
-        """Told of every member that has registered."""
+        self.registered: Callable[[int], None] = lambda peer: None
+        """Told of every member whose registration, or withdrawal, is complete."""
         world.heard, world.payload_of = self.hear, self.payload_of
 
     # --- verbs
@@ -112,7 +107,9 @@ class Application:
     def hear(self, address: int, event: Message) -> None:
         now_us = self.world.now_us
         if isinstance(event, Registered | Withdrawn):
-            self._complete(address, event.version)
+            self._complete(self.number(address), event.version)
+        elif isinstance(event, Outlived):
+            self._rename(self.number(address), event)
         elif isinstance(event, Settled):
             self._settle(self.casts[self.world.casts[event.cast]], event)
         elif isinstance(event, Joined):
@@ -185,26 +182,26 @@ class Application:
         version = self.latest[peer].version + 1 if peer in self.latest else 1
         noted = Registration(peer, version, self.world.now_us, description)
         self.registrations.append(noted)
-        self.latest[peer] = self._open[peer, member.version + 1] = noted
+        self.latest[peer] = self._open[peer, member.upcoming_version()] = noted
         return noted
 
-    def _complete(self, address: int, version: int) -> None:
-        """A member that had to take a higher life names its last description by another version than it began with."""
-        peer = self.number(address)
+    def _complete(self, peer: int, version: int) -> None:
         registration = self._open.pop((peer, version), None)
-        if registration is None and peer in self.latest and self._member(address).version == version:
-            registration = self.latest[peer]
-        if registration is not None and registration.completed_us is None:
+        if registration is not None:
             registration.completed_us = self.world.now_us
-            self.registered(address)
+            self.registered(peer)
+
+    def _rename(self, peer: int, event: Outlived) -> None:
+        """What a member asked for in a life that others knew to be over goes on under another version."""
+        registration = self._open.pop((peer, event.before), None)
+        if registration is not None:
+            self._open[peer, event.version] = registration
 
     def _settle(self, cast: Cast, event: Settled) -> None:
         """A receipt may come several times while something is open; the last of them counts."""
-        if getattr(event, "open", 0):
-            return
-        cast.settled_us = self.world.now_us
-        if hasattr(event, "expected"):
-            cast.receipt = Receipt(event.expected, event.notified, event.declined, event.unreachable)  # type: ignore[attr-defined]
+        if not event.open:
+            cast.settled_us = self.world.now_us
+            cast.receipt = Receipt(event.notified, event.declined, event.unreachable)
 
     def _cast(self, number: int, publisher: int, target: Target) -> None:
         caster = self.publisher(publisher)

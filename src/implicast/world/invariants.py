@@ -20,8 +20,8 @@ member, with a number of its own. What a cast owes is *excused* when its publish
 ended: dead, or on its way out in a world in which worse happens than coming and going. Nothing excuses a repeated,
 uninvited, invented or altered notification.
 
-A receipt is final when nothing is open. Its figures add up, and it never says that more were notified than were; where
-nobody comes or goes and nobody was out of reach, it says exactly how many.
+A receipt is final when nothing is open. It never says that more were notified than were; where nobody comes or goes and
+nobody was out of reach, it says exactly how many.
 """
 
 from collections import Counter
@@ -225,7 +225,7 @@ class Judge:
     def _misreported(self, cast: Cast, receipt: Receipt, told: dict[int, int]) -> bool:
         assert cast.settled_us is not None, "a receipt comes when a cast has ended"
         knew = sum(time_us <= cast.settled_us for time_us in told.values())
-        if not receipt.adds_up or receipt.notified > knew:
+        if receipt.notified > knew:
             return True
         return self.exact and not receipt.unreachable and receipt.notified < knew
 

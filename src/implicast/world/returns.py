@@ -11,7 +11,6 @@ from typing import Any
 
 from implicast.casting.designs import Design, Plan
 from implicast.language.target import Description
-from implicast.peer.contract import Peer
 from implicast.peer.member import Member
 from implicast.world.application import Application
 from implicast.world.change import Life
@@ -88,17 +87,19 @@ class Returns:
         self.places: dict[int, int] = {}
         """Where each member stands that came back so, by number."""
         self._again: dict[int, int] = {}
+        self._starts = 0
         self._old: dict[int, Any] = {}
         self._disks: dict[int, Any] = {}
         self._away: dict[int, list[Deed]] = {}
         self.descriptions: dict[int, Description] = {}
         """By address, what those who came back will say of themselves when they have joined."""
 
-    def registered(self, address: int) -> None:
+    def registered(self, number: int) -> None:
         """A disk is copied when its owner is first registered."""
-        self.lives.registered(self.application.number(address), self.world.now_us)
+        self.lives.registered(number, self.world.now_us)
+        address = self.places.get(number, number)
         if address in self._named and address not in self._old:
-            self._old[address] = _kept(self.world.peers[address])
+            self._old[address] = awake(self.world.peers[address]).kept()
 
     def go(self, deed: Deed) -> None:
         for address in deed.who:
@@ -107,7 +108,7 @@ class Returns:
             if address in self._away:
                 self._away[address].append(deed)
             elif peer is not None and number not in self.application.left:
-                self._disks[address] = _kept(peer)
+                self._disks[address] = awake(peer).kept()
                 self._away[address] = [deed]
                 self.application.crashed[number] = self.world.now_us
                 self.world.crash(address)
@@ -139,9 +140,6 @@ class Returns:
         self.knock(address)
 
     def _member(self, address: int, kept: Any) -> Member:
-        return self.design.newcomer(self.plan, address)
-
-
-def _kept(peer: Peer) -> Any:
-    """What is on the disk of a peer, also of one that stands still."""
-    return getattr(awake(peer), "kept", awake(peer).disk)()
+        self._starts += 1
+        previous, again = 0 if kept is None else kept.life, self._again.get(address, 0)
+        return self.design.begin(self.plan, address, previous, again, kept, self._starts)
