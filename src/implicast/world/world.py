@@ -54,6 +54,10 @@ class World:
         self.rates: dict[int, float] = {}
         """How much longer a second takes by the clock of an address; 1 where nothing is said."""
         self.casts: dict[CastId, int] = {}
+        self.numbers: dict[int, int] = {}
+        """Who is at an address, where it is not the one who was there first: one that came back without its disk."""
+        self.payload_of: Callable[[int], bytes] = lambda number: b""
+        """What each cast says, to be compared with what is notified."""
         self.events: list[Event] = []
         self.heard: Callable[[int, Message], None] = lambda address, event: self.events.append(
             (self.now_us, address, event)
@@ -166,7 +170,9 @@ class World:
     def deliver(self, address: int, event: Message) -> None:
         if type(event) is Notice and self.journal is not None:
             number = self.casts.get(event.cast, -1)
-            self.journal.notice(self.cause, self.now_us, address, number, self.depth)
+            altered = number >= 0 and event.payload != self.payload_of(number)
+            who = self.numbers.get(address, address)
+            self.journal.notice(self.cause, self.now_us, who, number, self.depth, altered)
         else:
             self.heard(address, event)
 
