@@ -84,27 +84,39 @@ class Teller(Part):
         """`ended` is told once of every cast, when nothing is open any more; never without receipts."""
         super().__init__(address, host)
         self._asker, self._assured, self._ended = asker, assured, ended
-        self._waiting: deque[tuple[Contact, Notify]] = deque()
+        self._waiting: deque[tuple[Contact, CastId, Message]] = deque()
         self.casts: dict[CastId, Told] = {}
         asker.topic(TELLING, PATIENCE, self._lost)
 
-    def tell(self, notify: Notify, members: Sequence[Contact]) -> None:
-        """Tell these members of a cast; each once, whatever happens."""
-        if not self._assured:
-            for member in members:
-                self.host.send(member.address, notify)
+    def tell(self, notify: Notify, members: Sequence[Contact], here: Outcome | None = None) -> None:
+        """Tell these members of a cast; each once, whatever happens. `here`: what became of it at this peer itself."""
+        if self._assured:
+            self.tell_each(notify.cast, [(member, notify) for member in members], here)
             return
-        self.casts[notify.cast] = told = Told(len(members))
         for member in members:
-            self._ask(member, notify)
-        if not members:
-            self._end(notify.cast, told)
+            self.host.send(member.address, notify)
 
-    def _ask(self, member: Contact, notify: Notify) -> None:
+    def tell_each(
+        self, cast: CastId, messages: Sequence[tuple[Contact, Message]], here: Outcome | None = None
+    ) -> None:
+        """The same with words of its own for each."""
+        if not self._assured:
+            for member, message in messages:
+                self.host.send(member.address, message)
+            return
+        self.casts[cast] = told = Told(len(messages) + (here is not None))
+        for member, message in messages:
+            self._ask(member, cast, message)
+        if here is not None:
+            told.count(here)
+        if not told.open:
+            self._end(cast, told)
+
+    def _ask(self, member: Contact, cast: CastId, message: Message) -> None:
         if len(self._asker) >= AT_ONCE_MAX:
-            self._waiting.append((member, notify))
+            self._waiting.append((member, cast, message))
         else:
-            self._asker.ask(TELLING, (notify.cast, member.name), member.address, notify)
+            self._asker.ask(TELLING, (cast, member.name), member.address, message)
 
     @handles(Got)
     def on_got(self, sender: Address, got: Got) -> None:

@@ -10,18 +10,17 @@ which the thesis only mentions.
 Implicit group messaging, section 7.1, Listings 3 and 4.
 """
 
-from collections.abc import Callable
-
-from implicast.casting.designs import Design, Plan
+from implicast.casting.designs import Design
 from implicast.casting.dht.member import Dht
 from implicast.casting.keeping import ring_design
+from implicast.peer.site import Site
 
 
 def _design(name: str, naive: bool, summary: str, listing: int) -> Design:
-    def maker(plan: Plan) -> Callable[[int], Dht]:
-        return lambda address: Dht(plan, address, naive)
+    def member(site: Site) -> Dht:
+        return Dht(site, naive)
 
-    return ring_design(name, summary, f"Implicit group messaging, section 7.1, Listing {listing}", maker)
+    return ring_design(name, summary, f"Implicit group messaging, section 7.1, Listing {listing}", member)
 
 
 DESIGNS = (

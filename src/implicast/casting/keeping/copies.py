@@ -12,6 +12,7 @@ from implicast.casting.keeping.strays import Strays
 from implicast.overlay.links import Ref
 from implicast.overlay.links.state import IN
 from implicast.peer.contract import Address, Host, Part, handles
+from implicast.peer.memory import Recent
 from implicast.space.ring import up_to
 
 SOON_US = 300_000
@@ -35,7 +36,7 @@ class Copies(Part):
         super().__init__(address, host)
         self._share, self._strays, self._came_back = share, strays, came_back
         self._ring = share.chord.ring
-        self._vouched_us: dict[tuple[int, int], int] = {}
+        self._vouched_us: Recent[tuple[int, int], int] = Recent(VOUCHED_MAX)
         self._news = self._repairs = self._asks = 0
         self._soon = False
 
@@ -131,11 +132,9 @@ class Copies(Part):
         now_us, share = self.host.now_us, self._share
         if self._vouched_us.get((low, high), 0) + share.settings.lease_us // 10 <= now_us:
             self._vouched_us[low, high] = now_us
-            if len(self._vouched_us) > VOUCHED_MAX:
-                del self._vouched_us[next(iter(self._vouched_us))]
             for entry in share.rows.within(low, high):
                 if not share.chord.owns(entry.row.key):
-                    entry.heard_us = now_us
+                    entry.vouch(now_us)
         is_more = share.is_ready and share.is_further(low, share.floor_key)
         if is_more and (high == share.floor_key or up_to(share.floor_key, high, share.own)):
             share.has_from(low)

@@ -2,24 +2,21 @@
 
 from collections.abc import Callable
 
-from implicast.casting.designs import Design, Plan
-from implicast.casting.keeping.member import RingMember
+from implicast.casting.designs import ASSURANCE, Design, Plan
+from implicast.casting.keeping.member import KeptRing, RingMember
 from implicast.casting.keeping.messages import KEEPING_KINDS
 from implicast.casting.keeping.trouble import Watcher, ring_trouble
-from implicast.casting.reliable import Got
+from implicast.casting.telling import Got, Notify
 from implicast.language.parameters import Parameter
 from implicast.overlay.chord import CHORD_KINDS, assemble_chord
 from implicast.overlay.detector import DETECTOR_KINDS
 from implicast.overlay.links import LINK_KINDS
-from implicast.peer.contract import Peer
+from implicast.peer.contract import Message, Peer
 from implicast.peer.member import Member
+from implicast.peer.site import Site
 
-RING_KINDS: tuple[type, ...] = (*LINK_KINDS, *DETECTOR_KINDS, *CHORD_KINDS, *KEEPING_KINDS, Got)
+RING_KINDS: tuple[type[Message], ...] = (*LINK_KINDS, *DETECTOR_KINDS, *CHORD_KINDS, *KEEPING_KINDS, Notify, Got)
 
-ASSURANCE = Parameter(
-    "assurance", "receipts", "receipts: steps are confirmed and repeated, lists have copies, the ring heals; none: as "
-    "in the papers, nothing of that", choices=("none", "receipts"),
-)  # fmt: skip
 RING_PARAMETERS = (
     ASSURANCE,
     Parameter("check_ms", 0, "period of the look at the left neighbour; 0: 7 s with receipts, else only when there is "
@@ -32,7 +29,7 @@ RING_PARAMETERS = (
     Parameter("lease_s", 1800.0, "a peer that has not renewed its entries for so long is forgotten", 5.0,
               86_400, unit="s"),
 )  # fmt: skip
-RING_SURVIVES = frozenset({"joins", "leaves", "crashes", "loss", "partitions", "freezes"})
+RING_SURVIVES = frozenset({"joins", "leaves", "crashes", "returns", "loss", "partitions", "freezes"})
 RING_QUICK = {"check_ms": 1000, "tries": 6, "sync_s": 5.0}
 """Repair within ten seconds."""
 RING_PATIENCE = ({"check_ms": 12_000, "sync_s": 20.0}, {"check_ms": 3000, "tries": 5, "sync_s": 5.0})
@@ -48,16 +45,17 @@ def stand_up(members: list[RingMember]) -> list[Peer]:
 
 
 def ring_design(
-    name: str, summary: str, paper: str, maker: Callable[[Plan], Callable[[int], RingMember]],
+    name: str, summary: str, paper: str, member: Callable[[Site], RingMember],
     parameters: tuple[Parameter, ...] = (), languages: tuple[str, ...] = ("tags",),
+    kept: type[Message] = KeptRing, kinds: tuple[type[Message], ...] = (),
 ) -> Design:  # fmt: skip
-    """`maker(plan)(address)` makes a member."""
+    """A design whose members are made by `member(site)`."""
 
     def newcomer(plan: Plan, address: int) -> Member:
-        return maker(plan)(address)
+        return member(plan.site(address))
 
     def assemble(plan: Plan) -> list[Peer]:
-        return stand_up(list(map(maker(plan), range(plan.peers))))
+        return stand_up([member(plan.site(address)) for address in range(plan.peers)])
 
     return Design(
         name=name,
@@ -65,7 +63,10 @@ def ring_design(
         paper=paper,
         assemble=assemble,
         newcomer=newcomer,
-        kinds=RING_KINDS,
+        member=member,
+        kept={"member": kept},
+        audience=True,
+        kinds=(*RING_KINDS, *kinds),
         parameters=(*RING_PARAMETERS, *parameters),
         languages=languages,
         objections=ring_trouble,

@@ -15,12 +15,27 @@ Left out: summaries finer than one per node.
 from collections.abc import Callable
 
 from implicast.casting.keeping.doubts import Doubts
-from implicast.casting.keeping.messages import Ask, Copy, LaidAt, Lay, Name, Renew, Renewed, Row, Told
+from implicast.casting.keeping.messages import (
+    Ask,
+    Copy,
+    LaidAt,
+    Lay,
+    Outdated,
+    OutdatedHere,
+    Renew,
+    Renewed,
+    Row,
+    Slot,
+    Told,
+)
+from implicast.casting.keeping.rows import Ident
 from implicast.casting.keeping.share import Share
 from implicast.language.target import Scalar
 from implicast.overlay.links.state import IN
 from implicast.peer.contract import Address, Host, Part, handles
 
+WAITING_MAX = 4_096
+"""Questions that wait at a newcomer for what it is to answer for."""
 LIST_ITEMS = 4_096
 """Entries per message of a list: whole registrations stay below a megabyte."""
 
@@ -28,7 +43,7 @@ LIST_ITEMS = 4_096
 class Keeper(Part):
     """One peer's service to the owners of entries and to askers."""
 
-    __slots__ = ("_chord", "_doubts", "_laid", "_share", "_told")
+    __slots__ = ("_chord", "_doubts", "_laid", "_share", "_told", "_waiting")
 
     def __init__(
         self, address: Address, host: Host, share: Share, doubts: Doubts, laid: Callable[[LaidAt], None],
@@ -38,23 +53,28 @@ class Keeper(Part):
         super().__init__(address, host)
         self._share, self._doubts, self._laid, self._told = share, doubts, laid, told
         self._chord = share.chord
+        self._waiting: list[tuple[Address, Ask]] = []
 
     @handles(Lay)
     def on_lay(self, sender: Address, lay: Lay) -> None:
         if not self._comes_by(sender, lay):
             return
         own = self._own_values(lay.attribute, lay.low, lay.high)
-        rows = tuple(Row(key, (lay.shelf, lay.attribute, value), lay.name, lay.stamp, lay.packed) for key, value in own)
+        rows = tuple(
+            [
+                Row(key, (lay.shelf, lay.attribute, value), lay.owner, lay.number, lay.stamp, lay.packed)
+                for key, value in own
+            ]
+        )
         last = own[-1][1]
-        self._doubts.lives(lay.origin)
-        if self._share.take(rows):
-            me = self._chord.ring.me
-            self._copy_on(Copy(me, rows, self._share.settings.copies, lay.origin, lay.serial, lay.low, last))
+        self._doubts.lives(lay.owner.name)
+        if self._keeps(rows, lay.serial):
+            self._copy_on(Copy(self._chord.ring.me, rows, self._share.copies(), lay.serial, lay.low, last))
         if last != lay.high:
             assert isinstance(last, int), "only ranges of numbers go on"
             onward = Lay(
-                self._share.key_of(lay.attribute, last + 1), lay.shelf, lay.attribute, last + 1, lay.high, lay.name,
-                lay.stamp, lay.packed, lay.origin, lay.serial, lay.walks, lay.walks,
+                self._share.key_of(lay.attribute, last + 1), lay.shelf, lay.attribute, last + 1, lay.high, lay.owner,
+                lay.number, lay.stamp, lay.packed, lay.serial, lay.walks, lay.walks,
             )  # fmt: skip
             self.on_lay(self.address, onward)
 
@@ -84,63 +104,91 @@ class Keeper(Part):
     @handles(Copy)
     def on_copy(self, sender: Address, copy: Copy) -> None:
         ring = self._chord.ring
-        self._doubts.lives(copy.origin)
-        if ring.state == IN and copy.by != ring.me and self._share.take(copy.rows):
-            self._copy_on(Copy(copy.by, copy.rows, copy.more - 1, copy.origin, copy.serial, copy.low, copy.high))
+        self._doubts.lives(copy.rows[0].owner.name)
+        if ring.state == IN and copy.by != ring.me and copy.more and self._keeps(copy.rows, copy.serial):
+            self._copy_on(Copy(copy.by, copy.rows, copy.more - 1, copy.serial, copy.low, copy.high))
 
     def _copy_on(self, copy: Copy) -> None:
         right = self._chord.ring.right
         if copy.more > 0 and right not in (self._chord.ring.me, copy.by):
             self.host.send(right.address, copy)
             return
+        owner = copy.rows[0].owner.address
         laid = LaidAt(copy.serial, copy.rows[0].stamp, copy.low, copy.high, copy.by.address)
-        if copy.origin == self.address:
+        if owner == self.address:
             self._laid(laid)
         else:
-            self.host.send(copy.origin, laid)
+            self.host.send(owner, laid)
+
+    def _keeps(self, rows: tuple[Row, ...], serial: int) -> bool:
+        """Take what an owner laid. An owner that lays what is older than what is known of it is told so."""
+        newer = self._share.take(rows)
+        if newer > 0 and rows[0].owner.address != self.address:
+            self.host.send(rows[0].owner.address, Outdated(serial, newer))
+        elif newer > 0:
+            self.host.after(0, OutdatedHere(serial, newer))
+        return not newer
 
     @handles(Renew)
     def on_renew(self, sender: Address, renew: Renew) -> None:
-        self.host.send(sender, Renewed(tuple(self.lost_of(renew))))
+        self.host.send(sender, Renewed(renew.turn, tuple(self.lost_of(renew))))
 
     def lost_of(self, renew: Renew) -> list[tuple[int, Scalar, Scalar]]:
         """Which of these this node does not answer for, or has not; the others are renewed."""
         lost = []
-        for serial, shelf, attribute, low, high, name, stamp in renew.pieces:
+        for serial, shelf, attribute, low, high, number, stamp in renew.pieces:
+            ident = number or renew.owner
             values = [low] if isinstance(low, str) or isinstance(high, str) else range(low, high + 1)
             is_ready = self._share.is_ready
-            if not is_ready or not all(self._renew(shelf, attribute, value, name, stamp) for value in values):
+            if not is_ready or not all(self._renew((shelf, attribute, value), ident, stamp) for value in values):
                 lost.append((serial, low, high))
         return lost
 
-    def _renew(self, shelf: str, attribute: str, value: Scalar, name: Name, stamp: int) -> bool:
-        entry = self._share.rows.get((shelf, attribute, value), name)
+    def _renew(self, slot: Slot, ident: Ident, stamp: int) -> bool:
+        entry = self._share.rows.get(slot, ident)
         if entry is None or entry.row.stamp < stamp or not entry.row.packed or not self._chord.owns(entry.row.key):
             return False
-        entry.heard_us = self.host.now_us
+        entry.vouch(self.host.now_us)
         return True
 
     @handles(Ask)
     def on_ask(self, sender: Address, ask: Ask) -> None:
-        share = self._share
-        if not self._comes_by(sender, ask) or not share.is_ready:
+        if not self._comes_by(sender, ask):
+            return
+        if not self._share.is_ready:
+            if len(self._waiting) < WAITING_MAX:
+                self._waiting.append((sender, ask))
             return
         own = self._own_values(ask.attribute, ask.low, ask.high)
         last = own[-1][1]
-        rows = (row for _, value in own for row in share.rows.listed((ask.shelf, ask.attribute, value)))
-        found = [(row.name, row.packed) for row in rows]
-        parts = max(1, -(-len(found) // LIST_ITEMS))  # one at least, for an empty answer is an answer
-        for part in range(parts):
-            chunk = tuple(found[part * LIST_ITEMS : (part + 1) * LIST_ITEMS])
-            self._answer(ask, Told(ask.cast, ask.piece, ask.low, last, part, parts, chunk))
+        self._answer(ask, last, [(ask.shelf, ask.attribute, value) for _, value in own])
         if last != ask.high:
             assert isinstance(last, int), "only ranges of numbers go on"
-            key = share.key_of(ask.attribute, last + 1)
-            rest = (last + 1, ask.high, ask.cast, ask.origin)
-            self.on_ask(self.address, Ask(key, ask.piece, ask.shelf, ask.attribute, *rest, ask.walks, ask.walks))
+            key = self._share.key_of(ask.attribute, last + 1)
+            rest = (last + 1, ask.high, ask.cast, ask.origin, ask.walks, ask.walks, ask.counts)
+            self.on_ask(self.address, Ask(key, ask.piece, ask.shelf, ask.attribute, *rest))
 
-    def _answer(self, ask: Ask, told: Told) -> None:
-        if ask.origin == self.address:
+    def serve_those_who_wait(self) -> None:
+        """What this node answers for has come."""
+        waiting, self._waiting = self._waiting, []
+        for sender, ask in waiting:
+            self.on_ask(sender, ask)
+
+    def _answer(self, ask: Ask, last: Scalar, slots: list[Slot]) -> None:
+        """All own values in one answer, in as many parts as it takes; an empty answer is an answer."""
+        rows = self._share.rows
+        if ask.counts:
+            count = sum(len(rows.listed(slot)) for slot in slots)
+            self._tell(ask.origin, Told(ask.cast, ask.piece, ask.low, last, 0, 1, (), count))
+            return
+        found = [(row.owner, row.number, row.packed) for slot in slots for row in rows.listed(slot)]
+        parts = max(1, -(-len(found) // LIST_ITEMS))
+        for part in range(parts):
+            chunk = tuple(found[part * LIST_ITEMS : (part + 1) * LIST_ITEMS])
+            self._tell(ask.origin, Told(ask.cast, ask.piece, ask.low, last, part, parts, chunk))
+
+    def _tell(self, origin: Address, told: Told) -> None:
+        if origin == self.address:
             self._told(told)
         else:
-            self.host.send(ask.origin, told)
+            self.host.send(origin, told)

@@ -5,34 +5,37 @@ that survive is in the rooms beside.
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import replace
+from math import log2
 from typing import Any
 
-from implicast.casting.inbox import Inbox
 from implicast.casting.keeping.copies import Copies
 from implicast.casting.keeping.doubts import Doubts
 from implicast.casting.keeping.keeper import Keeper
 from implicast.casting.keeping.layings import Layings
-from implicast.casting.keeping.messages import Deliver, LaidAt, LeaveLate, Renew, Row, Told
-from implicast.casting.keeping.pieces import Piece
-from implicast.casting.keeping.questions import Question, Questions
+from implicast.casting.keeping.messages import LaidAt, LeaveLate, Renew, Told
+from implicast.casting.keeping.pieces import KeptPiece, Piece
+from implicast.casting.keeping.questions import Question, Questions, Range
 from implicast.casting.keeping.renewals import Renewals
 from implicast.casting.keeping.rumours import Rumours
 from implicast.casting.keeping.settings import NONE, KeepingSettings
 from implicast.casting.keeping.share import Share
 from implicast.casting.keeping.strays import Strays
-from implicast.casting.keeping.tellings import Tellings
 from implicast.casting.keeping.tenure import Tenure
-from implicast.casting.reliable import Hops
+from implicast.casting.telling import Hearing, Notify, Teller
+from implicast.casting.telling import Told as Counts
 from implicast.language.parameters import Parameters
 from implicast.language.target import Description, Scalar, Target
-from implicast.overlay.chord import Chord, Fingers
+from implicast.overlay.chord import Chord
 from implicast.overlay.detector import Detector
 from implicast.overlay.links import Links, LinkSettings
-from implicast.peer.contract import Address, CastId, Host, Message, handles
-from implicast.peer.events import Joined, Left, Refused, Registered, Settled, Withdrawn
-from implicast.peer.member import Member
+from implicast.peer.asking import Asker
+from implicast.peer.contract import Address, CastId, Contact, Life, Message, handles
+from implicast.peer.events import Estimated, Joined, Left, Refused, Registered, Settled, Withdrawn
+from implicast.peer.member import KeptMember, Member
+from implicast.peer.name import version_of
+from implicast.peer.site import Site
 from implicast.space.ring import ID_BITS, hashed
 
 CHECK_US = 7_000_000
@@ -49,45 +52,60 @@ RENEWALS = 2
 """Times that an entry is renewed within its lease: what is not answered is repeated at once, so twice is enough."""
 
 
+class KeptRing(Message):
+    """What outlives a crash of a member: also what it has in lists, so that it can take it out again."""
+
+    member: KeptMember
+    laid: tuple[KeptPiece, ...] = ()
+
+    @property
+    def life(self) -> Life:
+        return self.member.life
+
+
 class RingMember(
     Member,
     parts={
-        "links": Links, "detector": Detector, "chord": Chord, "fingers": Fingers, "strays": Strays, "copies": Copies,
+        "links": Links, "detector": Detector, "chord": Chord, "stray_rows": Strays, "copies": Copies,
         "rumours": Rumours, "tenure": Tenure, "doubts": Doubts, "keeper": Keeper, "layings": Layings,
-        "renewals": Renewals, "questions": Questions, "hops": Hops,
+        "renewals": Renewals, "questions": Questions, "asker": Asker, "teller": Teller, "hearing": Hearing,
     },
 ):  # fmt: skip
     """Ring, fingers, lists with copies; joining and leaving."""
 
     __slots__ = (
-        "_leave_by_us", "chord", "copies", "detector", "doubts", "fingers", "hops", "inbox", "keeper", "layings",
-        "links", "questions", "renewals", "rumours", "share", "strays", "tellings", "tenure",
+        "_leave_by_us", "_token", "asker", "chord", "copies", "detector", "doubts", "hearing", "keeper", "layings",
+        "links", "questions", "renewals", "rumours", "share", "stray_rows", "teller", "tenure",
     )  # fmt: skip
 
-    def __init__(self, address: Address, host: Host, seed: int, parameters: Parameters) -> None:
-        super().__init__(address, host)
-        ring, keeping = _ring_settings(parameters), _keeping_settings(parameters)
-        refresh_us = int(parameters["refresh_ms"]) * 1000 or (REFRESH_US if keeping.repeats else 0)
-        self.links = Links(address, host, hashed("peer", seed, address), ring)
+    def __init__(self, site: Site) -> None:
+        super().__init__(site)
+        address, host, contact = self.address, self.host, self.contact
+        keeping = _keeping_settings(site)
+        refresh_us = int(site.parameters["refresh_ms"]) * 1000 or (REFRESH_US if keeping.repeats else 0)
+        self.links = Links(address, host, hashed("peer", site.network, site.name), _ring_settings(site))
         self.detector = self.links.detector
         self.chord = Chord(address, host, self.links, ID_BITS, refresh_us)
-        self.fingers = self.chord.fingers
-        self.share = Share(host, self.chord, self.key_of, self.owner_of, keeping, self._compare_soon)
-        self.strays = Strays(address, host, self.share)
-        self.copies = Copies(address, host, self.share, self.strays, self._renew_all)
+        self.asker = Asker(address, host)
+        self.share = Share(host, self.chord, self.key_of, keeping, self._compare_soon)
+        self.stray_rows = Strays(address, host, self.share)
+        self.copies = Copies(address, host, self.share, self.stray_rows, self._renew_all)
         self.rumours = Rumours(address, host, self.chord, self._heed, self._mourn)
         self.tenure = Tenure(address, host, self.share, self.copies, self.rumours, self._came_or_went)
-        self.doubts = Doubts(address, host, self.share, self._lay_all_again)
+        self.doubts = Doubts(contact, host, self.asker, self.share, self._lay_all_again)
         self.keeper = Keeper(address, host, self.share, self.doubts, self._laid_here, self._told_here)
-        self.layings = Layings(address, host, self.share, self.keeper, self._laid)
+        self.layings = Layings(contact, host, self.life, self.share, self.keeper, self._laid, self._outlived)
         self.renewals = Renewals(
-            address, host, keeping.lease_us // RENEWALS, self.layings.pieces, self._lost_here, self.layings.lay_again
-        )
+            contact, host, self.asker, keeping.lease_us // RENEWALS, self.layings.pieces, self._lost_here,
+            self.layings.lay_again,
+        )  # fmt: skip
         self.questions = Questions(address, host, self.share, self.keeper, self._found)
-        self.tellings = Tellings(address, host)
-        self.hops = self.tellings.hops
-        self.inbox = Inbox(self)
-        self._leave_by_us = 0
+        self.teller = Teller(address, host, self.asker, self.assured, self._settled)
+        self.hearing = Hearing(self, site.kept.member.heard if site.kept is not None else ())
+        self._leave_by_us = self._token = 0
+        if site.kept is not None:
+            self.description = site.kept.member.description
+            self.layings.restore(site.kept.laid)
 
     # What parts say to parts made after them
 
@@ -103,9 +121,9 @@ class RingMember(
     def _heed(self, low: int, high: int) -> None:
         self.layings.heed(low, high)
 
-    def _mourn(self, who: Address) -> None:
-        self.layings.mourn(who)
-        self.doubts.doubt(who)
+    def _mourn(self, where: Address) -> None:
+        self.layings.mourn(where)
+        self.doubts.doubt(where)
 
     def _laid_here(self, laid: LaidAt) -> None:
         self.layings.on_laid(self.address, laid)
@@ -118,16 +136,15 @@ class RingMember(
 
     def _came_or_went(self, came: bool) -> None:
         self.host.deliver(Joined() if came else Left())
+        if came:
+            self.keeper.serve_those_who_wait()
+            self.came()
 
     # What a design says
 
     @abstractmethod
     def key_of(self, attribute: str, value: Scalar) -> int:
-        """Where the list of a value belongs."""
-
-    def owner_of(self, row: Row) -> Address:
-        """Whose entry this is."""
-        return row.name
+        """Where the list of a value belongs; `RemoteError` where it cannot belong anywhere."""
 
     @abstractmethod
     def entries(self, description: Description) -> list[Piece]:
@@ -136,6 +153,10 @@ class RingMember(
     @abstractmethod
     def question(self, target: Target, payload: bytes) -> Question | str:
         """Which lists a cast needs; or why it is refused."""
+
+    @abstractmethod
+    def sizes(self, target: Target) -> list[list[list[Range]]]:
+        """For each term, for each of its constraints, the lists in which all are that satisfy it; or some of that."""
 
     @abstractmethod
     def found(self, cast: CastId, question: Question) -> None:
@@ -147,6 +168,9 @@ class RingMember(
 
     def laid(self, group: Any) -> None:
         """A group of the design's own is laid."""
+
+    def came(self) -> None:
+        """This peer has become a member of the ring."""
 
     # Verbs
 
@@ -161,7 +185,7 @@ class RingMember(
         self.layings.lay("leave", [self.layings.removal(piece) for piece in laid])
 
     def _go(self) -> None:
-        is_busy = len(self.questions) or len(self.tellings)
+        is_busy = len(self.questions) or self.teller.casts
         if is_busy and self.host.now_us < self._leave_by_us:
             self.host.after(OWN_CASTS_LOOK_US, LeaveLate())
         else:
@@ -200,6 +224,21 @@ class RingMember(
             done = Registered if self.description is not None else Withdrawn
             self.host.deliver(done(self.version))
 
+    def _outlived(self, life: Life) -> None:
+        """Keepers know a later life of this peer than its disk did: say all again, above that."""
+        has_spoken = bool(self.version)
+        version = self.outlive(version_of(life, 0))
+        self.layings.begin(self.life)
+        if has_spoken:
+            self._restate(version, [] if self.description is None else self.entries(self.description))
+        self.layings.lay_all_again()
+
+    def kept(self) -> KeptRing:
+        laid = (piece.kept() for piece in self.layings.pieces.values() if piece.packed)
+        return KeptRing(self.kept_member(self.hearing.inbox.seen.heard()), tuple(laid))
+
+    # Casting
+
     def cast(self, target: Target, payload: bytes) -> CastId:
         cast = self.next_cast()
         question = self.question(target, payload)
@@ -213,54 +252,72 @@ class RingMember(
         if not self.questions.ask(cast, question):
             self.host.deliver(Refused(verb, "too many await their lists"))
 
-    def _found(self, cast: CastId, question: Question | None) -> None:
-        if question is None:
-            self.host.deliver(Settled(cast, 0, 0))
-        else:
+    def _found(self, cast: CastId, question: Question, is_whole: bool) -> None:
+        if question.counts:
+            self._estimated(question, is_whole)
+        elif is_whole:
             self.found(cast, question)
-
-    # Notices
-
-    def tell_all(self, cast: CastId, target: Target, payload: bytes, consumers: Sequence[Address]) -> None:
-        """Tell everybody selected, and oneself by a call."""
-        tell = Deliver(cast, target, payload)
-        others: dict[Address, Message] = {consumer: tell for consumer in consumers if consumer != self.address}
-        here = len(consumers) - len(others)
-        if here:
-            self.inbox.take(cast, target, payload)
-        self.tell(cast, others, here)
-
-    def tell(self, cast: CastId, others: dict[Address, Message], here: int) -> None:
-        if self.share.settings.repeats:
-            self.tellings.tell(cast, others, here)
         else:
-            for to, message in others.items():
-                self.host.send(to, message)
+            self.host.deliver(Settled(cast, 0, unreachable=sum(1 for _ in question.missing_ranges())))
 
-    @handles(Deliver)
-    def on_tell(self, sender: Address, tell: Deliver) -> None:
-        self.confirm(sender, tell.cast)
-        self.inbox.take(tell.cast, tell.target, tell.payload)
+    def tell(self, notify: Notify, members: Iterable[Contact]) -> None:
+        """Tell everybody selected, and oneself by a call."""
+        others, here = sorted(members), None
+        if self.contact in others:
+            others.remove(self.contact)
+            here = self.hearing.inbox.take(notify.cast, notify.target, notify.payload)
+        self.teller.tell(notify, others, here)
 
-    def confirm(self, sender: Address, cast: CastId) -> None:
-        if self.share.settings.repeats:
-            self.hops.confirm(sender, cast)
+    def _settled(self, cast: CastId, counts: Counts) -> None:
+        told = (counts.notified, counts.unreachable, counts.declined, counts.open)
+        self.host.deliver(Settled(cast, *told, tuple(counts.silent)))
+
+    # Estimating
+
+    def estimate(self, target: Target) -> int:
+        """From the sizes of lists: of each term, those of its rarest constraint."""
+        self._token += 1
+        question = self.question(target, b"")
+        if isinstance(question, str):
+            self.host.deliver(Refused("estimate", question))
+            return self._token
+        terms = self.sizes(target)
+        about = (self._token, terms, len(question.ranges))
+        ranges = [each for constraints in terms for constraint in constraints for each in constraint]
+        self.ask(CastId(self.name, 0, self._token), Question(about, ranges, counts=True), "estimate")
+        return self._token
+
+    def _estimated(self, question: Question, is_whole: bool) -> None:
+        token, terms, look_ups = question.about
+        if not is_whole:
+            self.host.deliver(Refused("estimate", "some lists do not answer"))
+            return
+        counted = iter(range(len(question.ranges)))
+        members = sum(
+            min(sum(question.counted(next(counted)) for _ in constraint) for constraint in constraints)
+            for constraints in terms
+        )
+        hops = log2(max(2.0, self.chord.nodes_estimate())) / 2 + 2
+        messages = int(look_ups * hops) + members * (2 if self.assured else 1)
+        self.host.deliver(Estimated(token, members, messages))
 
     def holdings(self) -> Any:
         neighbours = (self.links.left, self.links.right, self.links.lefts, self.chord.table.fingers())
         return (neighbours, list(self.share.held()))
 
 
-def _ring_settings(parameters: Parameters) -> LinkSettings:
+def _ring_settings(site: Site) -> LinkSettings:
+    parameters: Parameters = site.parameters
     check_us = int(parameters["check_ms"]) * 1000
-    if parameters["assurance"] == "none":
+    if not site.assured:
         return LinkSettings(check_us=check_us)
     living = LinkSettings.living(check_us or CHECK_US, int(parameters["tries"]), MERGE_US)
     return replace(living, forget_us=FORGET_US, health_max=1)
 
 
-def _keeping_settings(parameters: Parameters) -> KeepingSettings:
-    if parameters["assurance"] == "none":
+def _keeping_settings(site: Site) -> KeepingSettings:
+    if not site.assured:
         return NONE
+    parameters = site.parameters
     lease_us = int(float(parameters["lease_s"]) * 1e6)
     return KeepingSettings(int(parameters["copies"]), int(float(parameters["sync_s"]) * 1e6), lease_us)

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from implicast.casting.keeping.messages import Name, Renew
+from implicast.casting.keeping.messages import Renew
 from implicast.casting.keeping.rows import mark_of
 from implicast.language.target import Scalar
-from implicast.peer.contract import Address
+from implicast.peer.contract import Address, Name
 
 WAIT_US = 2_000_000
 """Before a piece that is not confirmed is laid again; doubled each time."""
@@ -16,6 +16,8 @@ HOP_US = 60_000
 """Patience with each further value of a range."""
 
 Stretch = tuple[Scalar, Scalar]
+KeptPiece = tuple[str, str, Scalar, Scalar, int, bytes, bool, int]
+"""A piece on a disk: shelf, attribute, low, high, number, packed, walks, serial."""
 NOT_HELD: dict[Stretch, Address] = {}
 """Shared by all pieces that are not held yet, and never changed."""
 
@@ -31,7 +33,8 @@ class Piece:
     high: Scalar
     key: int
     """Of the lowest value."""
-    name: Name
+    number: int
+    """A subscription's id; 0 where a peer has only one entry in a list."""
     packed: bytes
     stamp: int
     walks: bool
@@ -42,12 +45,16 @@ class Piece:
     _wait_us: int = WAIT_US
     _mark: tuple[int, int] = (0, 0)
 
-    def mark(self) -> int:
+    def mark(self, owner: Name) -> int:
         """Of the entry of the lowest value, as its keepers compute it. Remembered, for one looks often from outside."""
         if self._mark[0] != self.stamp:
             slot = (self.shelf, self.attribute, self.low)
-            self._mark = self.stamp, mark_of(slot, self.name, self.stamp, bool(self.packed))
+            self._mark = self.stamp, mark_of(slot, self.number or owner, self.stamp, bool(self.packed))
         return self._mark[1]
+
+    def kept(self) -> KeptPiece:
+        """As it is written down."""
+        return self.shelf, self.attribute, self.low, self.high, self.number, self.packed, self.walks, self.serial
 
     def wait(self, now_us: int) -> None:
         """It is sent out: there is patience with its longest stretch."""
@@ -86,12 +93,9 @@ class Piece:
         self.held.pop(wanted, None)
 
 
-def renewal(held: Iterable[tuple[Piece, Stretch]]) -> Renew:
-    return Renew(
-        tuple(
-            (piece.serial, piece.shelf, piece.attribute, *stretch, piece.name, piece.stamp) for piece, stretch in held
-        )
-    )
+def renewal(owner: Name, turn: int, held: Iterable[tuple[Piece, Stretch]]) -> Renew:
+    each = ((one.serial, one.shelf, one.attribute, *stretch, one.number, one.stamp) for one, stretch in held)
+    return Renew(owner, turn, tuple(each))
 
 
 def values(stretch: Stretch) -> Sequence[Scalar]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from implicast.casting.keeping.keeper import Keeper
-from implicast.casting.keeping.messages import Ask, AskLate, Name, Told
+from implicast.casting.keeping.messages import PARTS_MAX, Ask, AskLate, Found, Told
 from implicast.casting.keeping.pieces import values
 from implicast.casting.keeping.share import Share
 from implicast.language.target import Scalar
@@ -22,8 +22,6 @@ HOP_US = 60_000
 """Patience with each further value of a range."""
 ASKS_MAX = 14
 """Attempts to get the lists of one cast: a minute and a half."""
-PARTS_MAX = 4_096
-"""Parts of one answer."""
 QUESTIONS_MAX = 4_096
 """Casts whose lists are awaited; further ones are refused."""
 
@@ -34,10 +32,11 @@ Range = tuple[str, str, Scalar, Scalar, bool]
 class Question:
     """The lists of one cast: one for each value of each range. `about` is what the design wants to remember."""
 
-    __slots__ = ("_attempts", "_left", "_lists", "_parts", "_wait_us", "about", "due_us", "ranges")
+    __slots__ = ("_attempts", "_left", "_lists", "_parts", "_wait_us", "about", "counts", "due_us", "ranges")
 
-    def __init__(self, about: Any, ranges: Sequence[Range]) -> None:
-        self.about, self.ranges = about, ranges
+    def __init__(self, about: Any, ranges: Sequence[Range], counts: bool = False) -> None:
+        """`counts`: only how many are in the lists."""
+        self.about, self.ranges, self.counts = about, ranges, counts
         names = ((piece, value) for piece, each in enumerate(ranges) for value in values((each[2], each[3])))
         self._lists: dict[tuple[int, Scalar], list[Any] | None] = dict.fromkeys(names)
         self._left = len(self._lists)
@@ -54,6 +53,8 @@ class Question:
         if len(so_far) < told.parts:
             return False
         del self._parts[ends[0]]
+        if self.counts:
+            return self._note(told.piece, values((told.low, told.high)), [told.count])
         found = [entry for _, each in sorted(so_far.items()) for entry in each]
         return self._note(told.piece, values((told.low, told.high)), found)
 
@@ -65,10 +66,15 @@ class Question:
                 self._left -= 1
         return not self._left
 
-    def found(self, piece: int) -> list[tuple[Name, bytes]]:
+    def found(self, piece: int) -> list[Found]:
         """Everything in the lists of one range."""
         _, _, low, high, _ = self.ranges[piece]
         return [entry for value in values((low, high)) for entry in self._lists[piece, value] or ()]
+
+    def counted(self, piece: int) -> int:
+        """How many are in the lists of one range."""
+        _, _, low, high, _ = self.ranges[piece]
+        return sum(count for value in values((low, high)) for count in self._lists[piece, value] or ())
 
     def missing_ranges(self) -> Iterable[tuple[int, Range]]:
         """What is still missing: which piece, and the range."""
@@ -102,9 +108,9 @@ class Questions(Part):
 
     def __init__(
         self, address: Address, host: Host, share: Share, keeper: Keeper,
-        found: Callable[[CastId, Question | None], None],
+        found: Callable[[CastId, Question, bool], None],
     ) -> None:  # fmt: skip
-        """`found(cast, question)`: all lists have come; with None: they never came."""
+        """`found(cast, question, True)`: all lists have come; False: some never did."""
         super().__init__(address, host)
         self._share, self._keeper, self._found = share, keeper, found
         self._open: dict[CastId, Question] = {}
@@ -127,7 +133,8 @@ class Questions(Part):
         if self._share.chord.ring.state == IN:
             for piece, (shelf, attribute, low, high, walks) in missing:
                 key = self._share.key_of(attribute, low)
-                ask = Ask(key, piece, shelf, attribute, low, high, cast, self.address, walks, False)
+                ends = (low, high, cast, self.address, walks, False, question.counts)
+                ask = Ask(key, piece, shelf, attribute, *ends)
                 self._keeper.on_ask(self.address, ask)
         self._arm()
 
@@ -145,7 +152,7 @@ class Questions(Part):
                 continue
             if question.is_hopeless:
                 del self._open[cast]
-                self._found(cast, None)
+                self._found(cast, question, False)
             else:
                 chord.turn_off(int(self.host.rng.random() * 3))
                 self._send_out(cast, question)
@@ -157,4 +164,4 @@ class Questions(Part):
         question = self._open.get(told.cast)
         if question is not None and question.take(told):
             del self._open[told.cast]
-            self._found(told.cast, question)
+            self._found(told.cast, question, True)

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Iterable
 
-from implicast.casting.keeping.messages import Renew, Renewed, RenewLate, RenewRound
+from implicast.casting.keeping.messages import Renew, Renewed, RenewRound
 from implicast.casting.keeping.pieces import Piece, Stretch, renewal
 from implicast.language.target import Scalar
-from implicast.peer.contract import Address, Host, Part, handles
+from implicast.peer.asking import Asker, Patience, Question
+from implicast.peer.contract import Address, Contact, Host, Part, handles
 
+RENEWING = "renewing"
 PIECES_PER_MESSAGE = 200
 """Pieces that one message renews."""
 SILENT_MAX = 3
@@ -21,22 +23,23 @@ Held = list[tuple[Piece, Stretch]]
 class Renewals(Part):
     """What one peer asks of those who confirmed its entries."""
 
-    __slots__ = ("_lay_again", "_lost_here", "_pieces", "_renew_us", "_silent", "_waiting")
+    __slots__ = ("_asker", "_lay_again", "_lost_here", "_name", "_pieces", "_renew_us", "_turn")
 
     def __init__(
-        self, address: Address, host: Host, renew_us: int, pieces: dict[int, Piece],
+        self, contact: Contact, host: Host, asker: Asker, renew_us: int, pieces: dict[int, Piece],
         lost_here: Callable[[Renew], list[tuple[int, Scalar, Scalar]]], lay_again: Callable[[Held], None],
     ) -> None:  # fmt: skip
         """`lost_here(renew)` asks this peer itself. `renew_us`: 0: nothing is ever renewed."""
-        super().__init__(address, host)
-        self._renew_us, self._pieces, self._lost_here, self._lay_again = renew_us, pieces, lost_here, lay_again
-        self._silent: dict[Address, int] = {}
-        self._waiting = False
-        self._next_round()
+        super().__init__(contact.address, host)
+        self._name, self._asker, self._renew_us = contact.name, asker, renew_us
+        self._pieces, self._lost_here, self._lay_again = pieces, lost_here, lay_again
+        self._turn = 0
+        if renew_us:
+            asker.topic(RENEWING, Patience(min(RENEW_WAIT_US, renew_us // 8), SILENT_MAX), self._lost)
+            self._next_round()
 
     def _next_round(self) -> None:
-        if self._renew_us:
-            self.host.after(int(self._renew_us * (0.5 + self.host.rng.random())), RenewRound())
+        self.host.after(int(self._renew_us * (0.5 + self.host.rng.random())), RenewRound())
 
     @handles(RenewRound)
     def on_renew_round(self, alarm: RenewRound) -> None:
@@ -46,13 +49,11 @@ class Renewals(Part):
     def renew_all(self) -> None:
         """Ask all who confirmed something: now and then, and after a time in which this peer may have missed what was
         told to all."""
-        for holder, held in self._by_holder().items():
+        for holder, held in self._by_holder().items() if self._renew_us else ():
             if holder == self.address:
-                self._take_back(self._lost_here(renewal(held)))
+                self._take_back(self._lost_here(renewal(self._name, 0, held)))
             else:
-                self._silent[holder] = 1
                 self._ask(holder, held)
-        self._arm()
 
     def _by_holder(self) -> dict[Address, Held]:
         found: dict[Address, Held] = {}
@@ -61,34 +62,21 @@ class Renewals(Part):
                 found.setdefault(holder, []).append((piece, stretch))
         return found
 
-    def _arm(self) -> None:
-        if self._silent and not self._waiting:
-            self._waiting = True
-            self.host.after(min(RENEW_WAIT_US, self._renew_us // 8), RenewLate())
-
-    @handles(RenewLate)
-    def on_renew_late(self, alarm: RenewLate) -> None:
-        """Ask those again that have not answered; one that never does is given up."""
-        self._waiting = False
-        silent, self._silent = self._silent, {}
-        by_holder = self._by_holder() if silent else {}
-        for holder, asked in silent.items():
-            held = by_holder.get(holder, [])
-            if asked >= SILENT_MAX:
-                self._lay_again(held)
-            elif held:
-                self._silent[holder] = asked + 1
-                self._ask(holder, held)
-        self._arm()
-
     def _ask(self, holder: Address, held: Held) -> None:
         for start in range(0, len(held), PIECES_PER_MESSAGE):
-            self.host.send(holder, renewal(held[start : start + PIECES_PER_MESSAGE]))
+            chunk = held[start : start + PIECES_PER_MESSAGE]
+            self._turn += 1
+            self._asker.ask(RENEWING, (holder, self._turn), holder, renewal(self._name, self._turn, chunk), chunk)
 
     @handles(Renewed)
     def on_renewed(self, sender: Address, renewed: Renewed) -> None:
-        self._silent.pop(sender, None)
-        self._take_back(renewed.lost)
+        if self._asker.answered(RENEWING, (sender, renewed.turn)) is not None:
+            self._take_back(renewed.lost)
+
+    def _lost(self, key: tuple[Address, int], question: Question) -> None:
+        """A keeper that never answers is given up."""
+        held: Held = question.about
+        self._lay_again([(piece, stretch) for piece, stretch in held if piece.held.get(stretch) == key[0]])
 
     def _take_back(self, lost: Iterable[tuple[int, Scalar, Scalar]]) -> None:
         pieces = self._pieces

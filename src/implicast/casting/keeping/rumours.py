@@ -19,6 +19,7 @@ from implicast.casting.keeping.messages import Death, Lack, LackHeard, LackLate
 from implicast.overlay.chord import Chord
 from implicast.overlay.links.state import IN
 from implicast.peer.contract import Address, Host, Part, handles
+from implicast.peer.memory import Recent
 from implicast.space.digest import digest_bits
 from implicast.space.ring import from_on
 
@@ -48,7 +49,7 @@ class Rumours(Part):
         """`heed(low, high)`: lay again what this peer has there. `mourn(who)`: it may be dead."""
         super().__init__(address, host)
         self.chord, self.heed, self.mourn = chord, heed, mourn
-        self._known: dict[tuple[int, object, int], int] = {}
+        self._known: Recent[tuple[int, object, int], int] = Recent(KNOWN_MAX)
         """Words that were heard, and how far to the right they have been told."""
         self._unheard: dict[tuple[int, int, int], tuple[Lack | Death, int]] = {}
         self._sayings: list[tuple[int, int, int, int]] = []
@@ -78,8 +79,6 @@ class Rumours(Part):
         about = (word.serial, word.low, word.high) if isinstance(word, Lack) else (word.serial, word.who, 0)
         known, reach = self._known.pop(about, None), self._reach(word)
         self._known[about] = max(reach, known or 0)
-        if len(self._known) > KNOWN_MAX:
-            del self._known[next(iter(self._known))]
         if known is None and isinstance(word, Lack):
             self.heed(word.low, word.high)
         elif known is None and isinstance(word, Death):

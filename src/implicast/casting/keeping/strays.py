@@ -66,7 +66,7 @@ class Strays(Part):
     def on_returned(self, sender: Address, returned: Returned) -> None:
         share = self._share
         beyond = share.copies_low()
-        if beyond != share.own:
+        if beyond != share.own and share.settings.copies:  # the only other one may belong to a leaver
             share.retract()
             theirs = (entry.row for entry in share.rows.within(returned.low, returned.high))
             share.rows.drop([row for row in theirs if not up_to(beyond, row.key, share.own)])

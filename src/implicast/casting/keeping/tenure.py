@@ -23,12 +23,15 @@ CLAIMS_MAX = 8
 """Attempts to claim or to bequeath; then a newcomer begins with what it has, a leaver goes: comparing does the rest."""
 
 
+TURNS = 256
+
+
 class Tenure(Part, Tenant):
     """From a node's coming to its going."""
 
     __slots__ = (
-        "_copies", "_event", "_lacked", "_lefts", "_parts", "_ring", "_rumours", "_share", "_told_us", "_turn",
-        "is_going",
+        "_copies", "_event", "_lacked", "_lefts", "_parts", "_ring", "_rumours", "_share", "_told_us", "_tries",
+        "_turn",
     )  # fmt: skip
 
     def __init__(
@@ -40,12 +43,13 @@ class Tenure(Part, Tenant):
         self._share, self._copies, self._rumours, self._event = share, copies, rumours, event
         self._ring = share.chord.ring
         self._parts: set[int] = set()
-        self._turn = 0
+        self._turn = self._tries = 0
+        """Claims and bequests are numbered, so that a late answer to an earlier one is not taken for one to the last;
+        and those that were not answered are counted."""
         self._lacked = (0, 0)
         self._lefts: tuple[Ref, ...] = ()
         self._told_us: dict[Ref, int] = {}
         """Of whose death all were told, and when; of those between the left neighbour and this node."""
-        self.is_going = False
         share.chord.house(self)
 
     def stand(self) -> None:
@@ -58,46 +62,46 @@ class Tenure(Part, Tenant):
     # Coming
 
     def entered(self) -> None:
-        self._parts, self._turn = set(), 0
+        self._tries = 0
         self._share.close()
         self._copies.begin()
         self._claim()
 
     def _claim(self) -> None:
         ring = self._ring
-        self._turn += 1
-        if ring.right == ring.me or self._turn > CLAIMS_MAX:
+        if ring.right == ring.me or self._tries >= CLAIMS_MAX:
             self._begin_serving()
             return
         self._try_again_later()
-        self.host.send(ring.right.address, ClaimRows(ring.me, self._share.low()))
+        self.host.send(ring.right.address, ClaimRows(ring.me, self._share.low(), self._turn))
 
     def _begin_serving(self) -> None:
         self._share.open(self._share.low())
         self._lefts = self._ring.lefts
         self._event(True)
         self._copies.soon()
-        if self.is_going:
+        if self._share.is_going:
             self.leave()
 
     def _try_again_later(self) -> None:
+        self._tries, self._turn, self._parts = self._tries + 1, (self._turn + 1) % TURNS, set()
         wait_us = int(CLAIM_US * (0.5 + self.host.rng.random()))
-        self.host.after(wait_us, ClaimLate(self._ring.me.life))
+        self.host.after(wait_us, ClaimLate(self._ring.me.life, self._turn))
 
     @handles(ClaimLate)
     def on_claim_late(self, alarm: ClaimLate) -> None:
-        if alarm.life != self._ring.me.life or self._ring.state != IN:
+        if (alarm.life, alarm.turn) != (self._ring.me.life, self._turn) or self._ring.state != IN:
             return
         if not self._share.is_ready:
             self._claim()
-        elif self.is_going:
+        elif self._share.is_going:
             self._bequeath()
 
     @handles(ClaimRows)
     def on_claim(self, sender: Address, claim: ClaimRows) -> None:
         if self._share.is_ready and self._ring.state == IN:
             for part in self._share.parts(claim.low, self._share.chord.table.key_of(claim.by)):
-                self.host.send(claim.by.address, Estate(self._ring.me, False, 0, *part))
+                self.host.send(claim.by.address, Estate(self._ring.me, False, claim.turn, *part))
             self._tell_what_is_lacking(claim.low)
 
     def _tell_what_is_lacking(self, low: int) -> None:
@@ -112,22 +116,20 @@ class Tenure(Part, Tenant):
 
     def leave(self) -> None:
         """Make sure that the right neighbour has everything, then leave the ring. A newcomer first arrives."""
-        self.is_going = True
+        self._share.go(True)
         ring = self._ring
         if ring.state == OUT or (ring.state == IN and ring.right == ring.me):
             ring.leave()
         elif ring.state == IN and self._share.is_ready:
-            self._turn = 0
+            self._tries = 0
             self._bequeath()
 
     def _bequeath(self) -> None:
         ring, own = self._ring, self._share.own
-        self._turn += 1
-        if self._turn > CLAIMS_MAX or ring.right == ring.me:
+        if self._tries >= CLAIMS_MAX or ring.right == ring.me:
             ring.leave()
             return
         self._try_again_later()
-        self._parts = set()
         # Copies and strays too: a node that answered for a key for a moment may have the newest word about it.
         for part in self._share.parts(own, own):
             self.host.send(ring.right.address, Estate(ring.me, True, self._turn, *part))
@@ -137,25 +139,31 @@ class Tenure(Part, Tenant):
         share = self._share
         if self._ring.state != IN:
             return
+        before = share.rows.changes
         share.learn(row for row in estate.rows if share.rows.is_news(row))
         if estate.bequest:
             self.host.send(estate.by.address, EstateTaken(estate.turn, estate.part, estate.parts))
-        elif not share.is_ready:
+            if share.is_going and share.is_ready and share.rows.changes != before:
+                self._bequeath()  # what a leaver inherits its own heir must have too
+        elif not share.is_ready and self._completes(estate):
+            self._begin_serving()
+
+    def _completes(self, estate: Estate | EstateTaken) -> bool:
+        """Whether this was the last part of the claim or the bequest that is under way."""
+        if estate.turn == self._turn and estate.part < estate.parts:
             self._parts.add(estate.part)
-            if len(self._parts) == estate.parts:
-                self._begin_serving()
+        return len(self._parts) == estate.parts
 
     @handles(EstateTaken)
     def on_taken(self, sender: Address, taken: EstateTaken) -> None:
-        self._parts.add(taken.part)
-        if self.is_going and self._ring.state == IN and len(self._parts) == taken.parts:
-            self.is_going = False
+        if self._share.is_going and self._ring.state == IN and self._completes(taken):
+            self._share.go(False)
             self._ring.leave()
 
     def departed(self) -> None:
         self._share.rows.clear()
         self._share.close()
-        self.is_going = False
+        self._share.go(False)
         self._event(False)
 
     # Staying

@@ -129,7 +129,7 @@ class Sight:
         wrong: list[str] = []
         for member in ring:
             for piece in member.layings.pieces.values():
-                if piece.packed and not piece.missing and (missing is None or piece.mark() in missing):
+                if piece.packed and not piece.missing and (missing is None or piece.mark(member.name) in missing):
                     wrong += _not_kept(piece, member, self.keepers[bisect_left(self.keys, piece.key)])
             if len(wrong) > OBJECTIONS_ENOUGH:
                 return wrong[:OBJECTIONS_ENOUGH]
@@ -144,7 +144,7 @@ def _not_kept(piece: Piece, owner: RingMember, keepers: Sequence[RingMember]) ->
     """Of those who should keep an entry, who does not."""
     slot, wrong = (piece.shelf, piece.attribute, piece.low), []
     for keeper in keepers:
-        entry = keeper.share.rows.get(slot, piece.name)
+        entry = keeper.share.rows.get(slot, piece.number or owner.name)
         if entry is None or entry.row.stamp < piece.stamp or not entry.row.packed:
             wrong.append(f"{keeper.address} does not keep what {owner.address} has laid under {slot}")
     return wrong

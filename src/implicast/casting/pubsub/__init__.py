@@ -7,13 +7,13 @@ direction, peers with values and casts with predicates, runs on the same lists.
 Read in this order: `subid.py`, `placing.py`, `arrangement.py`, `subscriptions.py`, `member.py`.
 """
 
-from collections.abc import Callable
-
-from implicast.casting.designs import Design, Plan
+from implicast.casting.designs import Design
 from implicast.casting.keeping import ring_design
-from implicast.casting.pubsub.arrangement import Arrangement
+from implicast.casting.pubsub.arrangement import arranged
 from implicast.casting.pubsub.member import PubSub
+from implicast.casting.pubsub.messages import PUBSUB_KINDS, KeptPubSub
 from implicast.language.parameters import Parameter
+from implicast.peer.site import Site
 
 __all__ = ["DESIGNS", "PubSub"]
 
@@ -33,13 +33,13 @@ PUBSUB_PARAMETERS = (
 
 
 def _design(name: str, ordered: bool, summary: str, section: str) -> Design:
-    def maker(plan: Plan) -> Callable[[int], PubSub]:
-        common = Arrangement.read(plan.parameters, ordered)
-        return lambda address: PubSub(plan, address, common)
+    def member(site: Site) -> PubSub:
+        parameters = site.parameters
+        return PubSub(site, arranged(parameters["schema"], parameters["walk"], parameters["values_max"], ordered))
 
     return ring_design(
-        name, summary, f"Content-based publish/subscribe over Chord, section {section}", maker, PUBSUB_PARAMETERS,
-        languages=("tags", "attributes", "subscriptions"),
+        name, summary, f"Content-based publish/subscribe over Chord, section {section}", member, PUBSUB_PARAMETERS,
+        languages=("tags", "attributes", "subscriptions"), kept=KeptPubSub, kinds=PUBSUB_KINDS,
     )  # fmt: skip
 
 

@@ -5,18 +5,16 @@ when more than half of log2 N of them are to be expected between two values, fin
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from math import log2
 
 from implicast.casting.keeping.questions import Range
 from implicast.casting.pubsub.placing import TAG, Hashing, Span, spans_of
 from implicast.casting.pubsub.subid import SubIdLayout
 from implicast.language.attributes import Schema
-from implicast.language.parameters import Parameters
 from implicast.language.target import Description, Scalar, Target
-from implicast.overlay.chord.table import FingerTable
-from implicast.overlay.links import Ref
 
 SUBSCRIBERS, PEERS = "s", "p"
 """The two shelves: lists of subscriptions, and of peers."""
@@ -33,12 +31,6 @@ class Arrangement:
     """`auto`: by right neighbours unless values lie far apart; `neighbours` or `fingers`: always so."""
     values_max: int
 
-    @classmethod
-    def read(cls, parameters: Parameters, ordered: bool) -> "Arrangement":
-        schema = Schema.read(str(parameters["schema"]))
-        walk, values_max = str(parameters["walk"]), int(parameters["values_max"])
-        return cls(schema, Hashing(schema, ordered), SubIdLayout(), walk, values_max)
-
     def refusal(self, target: Target, kept: int) -> str | None:
         """Why a node that keeps so many terms of its own cannot subscribe to this; None: it can."""
         spans = [spans_of(term, self.schema) for term in target.terms]
@@ -51,9 +43,9 @@ class Arrangement:
             return f"a node keeps at most {self.layout.numbers_max} subscriptions"
         return None
 
-    def ranges(self, shelf: str, span: Span, table: FingerTable, lefts: Sequence[Ref]) -> list[Range]:
-        """What is sent out for a span by a node with these neighbours."""
-        walked = self._walks(span, nodes_estimate(table, lefts))
+    def ranges(self, shelf: str, span: Span, nodes: float) -> list[Range]:
+        """What is sent out for a span on a ring of so many nodes."""
+        walked = self._walks(span, nodes)
         return [(shelf, piece.attribute, piece.low, piece.high, walked) for piece in self.hashing.pieces(span)]
 
     def _walks(self, span: Span, nodes: float) -> bool:
@@ -63,13 +55,11 @@ class Arrangement:
         return self.hashing.gap(span.attribute, nodes) <= log2(max(2.0, nodes)) / 2
 
 
-def nodes_estimate(table: FingerTable, lefts: Sequence[Ref]) -> float:
-    """How many nodes the ring has, judging by how densely the neighbourhood is settled."""
-    if table.right == table.me:
-        return 1.0
-    others = [ref for ref in lefts if ref.address != table.me.address]
-    reach = table.right_distance + max((-table.far(ref) & table.mask for ref in others), default=0)
-    return (1 + len(others)) * (1 << table.bits) / max(1, reach)
+@lru_cache(16)
+def arranged(schema: str, walk: str, values_max: int, ordered: bool) -> Arrangement:
+    """The same for all who were given the same parameters; read once where many peers are in one process."""
+    known = Schema.read(schema)
+    return Arrangement(known, Hashing(known, ordered), SubIdLayout(), walk, values_max)
 
 
 def names_of(description: Description) -> list[tuple[str, Scalar]]:

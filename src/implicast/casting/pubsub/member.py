@@ -15,44 +15,53 @@ from functools import lru_cache
 
 import msgspec
 
-from implicast.casting.designs import Plan
-from implicast.casting.inbox import Seen
+from implicast.casting.inbox import Outcome
 from implicast.casting.keeping import Piece, Question, RingMember
-from implicast.casting.keeping.messages import Matched, Row
+from implicast.casting.keeping.member import KeptRing
 from implicast.casting.keeping.questions import Range
 from implicast.casting.pubsub.arrangement import PEERS, SUBSCRIBERS, Arrangement, matching, names_of
+from implicast.casting.pubsub.messages import KeptPubSub, Matched
 from implicast.casting.pubsub.placing import Span, spans_of
 from implicast.casting.pubsub.subscriptions import Subscriptions
+from implicast.casting.telling import Got, Notify
 from implicast.language.target import Description, Scalar, Target
-from implicast.peer.contract import Address, CastId, Message, handles
+from implicast.peer.contract import Address, CastId, Contact, Message, handles
 from implicast.peer.events import Notice, Refused
+from implicast.peer.site import Site
 from implicast.peer.subscriber import Subscribed, Subscriber, Unsubscribed
 
 DECODED_MAX = 4096
 """Descriptions that are remembered as decoded: those in busy lists come again and again."""
-_profile = lru_cache(DECODED_MAX)(msgspec.msgpack.Decoder(tuple[int, Description]).decode)
-_address = msgspec.msgpack.Decoder(Address)
+_decoder = msgspec.msgpack.Decoder(tuple[int, Description])
+HERE = msgspec.msgpack.encode(None)
+"""What is packed in an entry of a subscription: nothing but that it is there."""
+
+
+@lru_cache(DECODED_MAX)
+def profile_of(packed: bytes) -> tuple[int, Description] | None:
+    """Version and description as listed; None where a stranger wrote nonsense."""
+    try:
+        return _decoder.decode(packed)
+    except msgspec.MsgspecError:
+        return None
 
 
 class PubSub(RingMember, Subscriber):
     """A member that subscribes, publishes, describes itself and casts."""
 
-    __slots__ = ("arrangement", "seen", "subscriptions")
+    __slots__ = ("arrangement", "subscriptions")
 
-    def __init__(self, plan: Plan, address: int, arrangement: Arrangement) -> None:
+    def __init__(self, site: Site, arrangement: Arrangement) -> None:
         self.arrangement = arrangement
-        super().__init__(address, plan.host(address), plan.seed, plan.parameters)
-        packed, node = msgspec.msgpack.encode(self.address), self.chord.table.own
+        super().__init__(site)
         self.subscriptions = Subscriptions(
-            self.layings, arrangement.schema, arrangement.layout, node, packed, self._subscribed_ranges
+            self.layings, arrangement.schema, arrangement.layout, self.chord.table.own, HERE, self._subscribed_ranges
         )
-        self.seen = Seen()
+        if isinstance(site.kept, KeptPubSub):
+            self.subscriptions.restore(site.kept, self.layings.pieces)
 
     def key_of(self, attribute: str, value: Scalar) -> int:
         return self.arrangement.hashing.key(attribute, value)
-
-    def owner_of(self, row: Row) -> Address:
-        return row.name if row.slot[0] == PEERS else _address.decode(row.packed)
 
     def leave(self) -> None:
         self.subscriptions.forget_all()
@@ -62,7 +71,7 @@ class PubSub(RingMember, Subscriber):
         return piece.shelf == PEERS
 
     def _ranges(self, shelf: str, span: Span) -> list[Range]:
-        return self.arrangement.ranges(shelf, span, self.chord.table, self.links.lefts)
+        return self.arrangement.ranges(shelf, span, self.chord.nodes_estimate())
 
     def _subscribed_ranges(self, span: Span) -> list[Range]:
         return self._ranges(SUBSCRIBERS, span)
@@ -70,10 +79,9 @@ class PubSub(RingMember, Subscriber):
     # Peers hold values, casts hold predicates
 
     def entries(self, description: Description) -> list[Piece]:
-        assert isinstance(self.address, int), "entries are named by addresses"
         packed = msgspec.msgpack.encode((self.version, description))
         return [
-            self.layings.piece(PEERS, attribute, value, value, self.address, packed, False)
+            self.layings.piece(PEERS, attribute, value, value, 0, packed, False)
             for attribute, value in names_of(description)
         ]
 
@@ -89,14 +97,21 @@ class PubSub(RingMember, Subscriber):
         if isinstance(told, Description):
             self._found_subscriptions(cast, question, told, payload)
             return
-        newest: dict[Address, tuple[int, Description]] = {}
+        newest: dict[Contact, tuple[int, Description]] = {}
         for piece in range(len(question.ranges)):
-            for owner, packed in question.found(piece):
-                profile = _profile(packed)
-                if owner not in newest or newest[owner][0] < profile[0]:
+            for owner, _, packed in question.found(piece):
+                profile = profile_of(packed)
+                if profile is not None and (owner not in newest or newest[owner][0] < profile[0]):
                     newest[owner] = profile
-        selected = sorted((owner for owner, (_, one) in newest.items() if told.selects(one)), key=repr)
-        self.tell_all(cast, told, payload, selected)
+        self.tell(Notify(cast, told, payload), [owner for owner, (_, one) in newest.items() if told.selects(one)])
+
+    def sizes(self, target: Target) -> list[list[list[Range]]]:
+        found = []
+        for term in target.terms:
+            spans = spans_of(term, self.arrangement.schema)
+            shortest = min(map(len, spans))
+            found.append([self._ranges(PEERS, span) for span in spans if len(span) == shortest])
+        return found
 
     # Subscriptions hold predicates, publications hold values
 
@@ -136,24 +151,40 @@ class PubSub(RingMember, Subscriber):
         """An id matches when it occurs in as many lists as it has constrained attributes."""
         layout = self.arrangement.layout
         lists = [question.found(piece) for piece in range(len(question.ranges))]
-        where = {name: packed for found in lists for name, packed in found}
-        ids = [[name for name, _ in found if isinstance(name, int)] for found in lists]
-        owners: dict[Address, list[int]] = {}
-        for sub_id in matching(ids, layout.attributes):
-            owners.setdefault(_address.decode(where[sub_id]), []).append(layout.number(sub_id))
-        told: dict[Address, Message] = {
+        where = {sub_id: owner for found in lists for owner, sub_id, _ in found}
+        owners: dict[Contact, list[int]] = {}
+        for sub_id in matching(([sub_id for _, sub_id, _ in found] for found in lists), layout.attributes):
+            owners.setdefault(where[sub_id], []).append(layout.number(sub_id))
+        told: dict[Contact, Message] = {
             owner: Matched(cast, tuple(numbers), event, payload) for owner, numbers in owners.items()
         }
-        here = told.pop(self.address, None)
-        if isinstance(here, Matched):
-            self._take(here)
-        self.tell(cast, told, here is not None)
+        here = told.pop(self.contact, None)
+        self.teller.tell_each(cast, list(told.items()), self._take(here) if isinstance(here, Matched) else None)
 
     @handles(Matched)
     def on_matched(self, sender: Address, matched: Matched) -> None:
-        self.confirm(sender, matched.cast)
-        self._take(matched)
+        outcome = self._take(matched)
+        if self.assured:
+            self.host.send(sender, Got(matched.cast, self.name, outcome))
 
-    def _take(self, matched: Matched) -> None:
-        if self.subscriptions.admit(matched.numbers, matched.description) and self.seen.first(matched.cast):
-            self.host.deliver(Notice(matched.cast, matched.payload))
+    def _take(self, matched: Matched) -> Outcome:
+        """Tell the application, once per event."""
+        seen = self.hearing.inbox.seen
+        if seen.met(matched.cast):
+            return Outcome.REPEAT
+        if not self.subscriptions.admit(matched.numbers, matched.description):
+            return Outcome.UNFIT
+        if not seen.first(matched.cast, self.host.now_us):
+            return Outcome.FULL
+        self.host.deliver(Notice(matched.cast, matched.payload))
+        return Outcome.TAKEN
+
+    # Coming back
+
+    def kept(self) -> KeptRing:
+        ring = super().kept()
+        return KeptPubSub(ring.member, ring.laid, *self.subscriptions.kept())
+
+    def came(self) -> None:
+        """What an earlier life asked for is laid again: it may have lapsed meanwhile."""
+        self.subscriptions.lay_again()

@@ -5,13 +5,13 @@ the application knows. Updating moves only the difference between the old ranges
 attributes change, whose number is part of the id. Sections 3.1.1 and 3.1.2.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from implicast.casting.keeping.layings import Layings
 from implicast.casting.keeping.pieces import Piece
 from implicast.casting.keeping.questions import Range
+from implicast.casting.pubsub.messages import KeptEntry, KeptPubSub, KeptSubscription
 from implicast.casting.pubsub.placing import TAG, Span, spans_of
 from implicast.casting.pubsub.subid import SubIdLayout
 from implicast.language.attributes import Schema
@@ -46,20 +46,47 @@ class Subscriptions:
     """What one peer wants to hear."""
 
     __slots__ = ("_free", "_last_number", "_last_sub", "_layings", "_layout", "_node", "_packed", "_ranges", "_schema",
-                 "by_number", "by_sub_number")  # fmt: skip
+                 "_unlaid", "by_number", "by_sub_number")  # fmt: skip
 
     def __init__(
         self, layings: Layings, schema: Schema, layout: SubIdLayout, node: int, packed: bytes,
         ranges: Callable[[Span], list[Range]],
     ) -> None:  # fmt: skip
-        """`node`: the id of this peer's node. `packed`: what is written beside ids in lists, where this peer lives.
-        `ranges(span)`: as what a span is sent out."""
+        """`node`: the id of this peer's node. `packed`: what is written beside ids in lists. `ranges(span)`: as what a
+        span is sent out."""
         self._layings, self._schema, self._layout, self._node = layings, schema, layout, node
         self._packed, self._ranges = packed, ranges
         self.by_number: dict[int, Subscription] = {}
         self.by_sub_number: dict[int, Entry] = {}
         self._last_number = self._last_sub = 0
-        self._free: deque[int] = deque()
+        self._free: list[int] = []
+        self._unlaid: list[Piece] = []
+        """What an earlier life had laid, until it is laid again."""
+
+    def kept(self) -> tuple[int, int, tuple[KeptSubscription, ...]]:
+        """Last numbers, and all subscriptions, as they are written down."""
+        kept = []
+        for number, one in self.by_number.items():
+            entries = (KeptEntry(e.sub_id, e.term, tuple(piece.serial for piece in e.pieces)) for e in one.entries)
+            kept.append(KeptSubscription(number, one.version, tuple(entries)))
+        return self._last_number, self._last_sub, tuple(kept)
+
+    def restore(self, kept: KeptPubSub, pieces: dict[int, Piece]) -> None:
+        """An earlier life left this; `pieces` by the serials they had then."""
+        self._last_number, self._last_sub = kept.last_number, kept.last_sub
+        for one in kept.subscriptions:
+            entries = [
+                Entry(e.sub_id, e.term, spans_of(e.term, self._schema), [pieces[serial] for serial in e.pieces])
+                for e in one.entries
+            ]
+            self.by_number[one.number] = Subscription(one.version, entries)
+            self.by_sub_number |= {self._layout.number(entry.sub_id): entry for entry in entries}
+            self._unlaid += [piece for entry in entries for piece in entry.pieces]
+
+    def lay_again(self) -> None:
+        """This peer is back on the ring."""
+        unlaid, self._unlaid = self._unlaid, []
+        self._layings.lay_whole([piece for piece in unlaid if piece.serial in self._layings.pieces])
 
     def next_number(self) -> int:
         self._last_number += 1
@@ -105,7 +132,7 @@ class Subscriptions:
         if self._last_sub < self._layout.numbers_max:
             number, self._last_sub = self._last_sub, self._last_sub + 1
         else:
-            number = self._free.popleft()
+            number = self._free.pop(0)
         entry = self.by_sub_number[number] = Entry(self._layout.pack(self._node, number, len(spans)), term, spans)
         entry.pieces.extend(self._pieces(entry, spans))
         return entry

@@ -33,6 +33,7 @@ from implicast.overlay.links.refs import Place, Ref, lies_between
 from implicast.overlay.links.repeats import came_by
 from implicast.overlay.links.state import IN, OUT
 from implicast.peer.contract import Address, Host, Message, Part, handles
+from implicast.peer.memory import Recent
 from implicast.space.ring import ID_BITS
 
 QUIET_US = 3_000_000
@@ -66,7 +67,7 @@ class Tenant:
         """A neighbour has changed, and with it perhaps the keys this node answers for."""
 
 
-class Chord(Part, Above):
+class Chord(Part, Above, parts={"fingers": Fingers}):
     """One peer's place on the circle."""
 
     __slots__ = ("_detour", "_led_us", "_passed", "_tenant", "_told_us", "fingers", "ring", "table")
@@ -78,9 +79,9 @@ class Chord(Part, Above):
         self.table = FingerTable(ring.me, bits)
         self.fingers = Fingers(address, host, ring, self.table, self.pass_on, refresh_us)
         self._tenant = Tenant()
-        self._told_us: dict[Address, int] = {}
+        self._told_us: Recent[Address, int] = Recent(SENDERS_MAX)
         self._passed: dict[Message, int] = {}
-        self._led_us: dict[Place, int] = {}
+        self._led_us: Recent[Place, int] = Recent(SEEKERS_MAX)
         self._detour = 0
 
     def house(self, tenant: Tenant) -> None:
@@ -127,8 +128,8 @@ class Chord(Part, Above):
         its step is asked beside it: else dead fingers whose suspicion has lapsed swallow all that a newcomer asks."""
         if self.ring.state != IN:
             return None
-        assert isinstance(place[0], int), "Chord's keys are identifiers"
-        step, detector = self.table.next_hop(place[0]), self.ring.detector
+        key = self.table.key_of(Ref(*place))
+        step, detector = self.table.next_hop(key), self.ring.detector
         if detector is not None and step != self.ring.right and self._led_before(place):
             return self._surest_before(place, detector)
         return step
@@ -145,11 +146,9 @@ class Chord(Part, Above):
     def _led_before(self, place: Place) -> bool:
         """Whether somebody seeks this place for the second time in a short while: what it asked may be lost on a way
         that leads through here. (To ask beside every question was a sixth of all upkeep.)"""
-        led_us, now_us = self._led_us, self.host.now_us
-        before_us = led_us.pop(place, None)
-        led_us[place] = now_us
-        if len(led_us) > SEEKERS_MAX:
-            del led_us[next(iter(led_us))]
+        now_us = self.host.now_us
+        before_us = self._led_us.get(place)
+        self._led_us.put(place, now_us)
         return before_us is not None and before_us + LED_US > now_us
 
     def doubt(self, who: Address) -> None:
@@ -161,6 +160,15 @@ class Chord(Part, Above):
 
     def _take_neighbours(self) -> None:
         self.table.set_neighbours(self.ring.left, self.ring.right)
+
+    def nodes_estimate(self) -> float:
+        """How many nodes the ring has, judging by how densely the neighbourhood is settled."""
+        table = self.table
+        if table.right == table.me:
+            return 1.0
+        others = [ref for ref in self.ring.lefts if ref.address != table.me.address]
+        reach = table.right_distance + max((-table.far(ref) & table.mask for ref in others), default=0)
+        return (1 + len(others)) * (1 << table.bits) / max(1, reach)
 
     # Routing
 
@@ -209,10 +217,7 @@ class Chord(Part, Above):
     def _say_heard(self, sender: Address) -> None:
         now_us, told_us = self.host.now_us, self._told_us
         if told_us.get(sender, -HEARD_US) + HEARD_US <= now_us:
-            told_us.pop(sender, None)
-            told_us[sender] = now_us
-            if len(told_us) > SENDERS_MAX:
-                del told_us[next(iter(told_us))]
+            told_us.put(sender, now_us)
             self.host.send(sender, Heard(self.ring.me))
 
     @handles(Heard)

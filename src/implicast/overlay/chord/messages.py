@@ -1,39 +1,53 @@
 """What the nodes of a Chord say to each other about fingers, and their alarms."""
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
 
 from implicast.overlay.links.refs import Ref
 from implicast.peer.contract import Message
+from implicast.space.ring import ID_BITS
+
+RingKey = Annotated[int, Meta(ge=0, le=(1 << ID_BITS) - 1)]
+Level = Annotated[int, Meta(ge=0, lt=ID_BITS)]
 
 
 class SeekFinger(Message):
     """Who is the successor of `key`? Routed."""
 
-    key: int
-    level: int
+    wire = 0x0541
+
+    key: RingKey
+    level: Level
     origin: Ref
 
 
 class FingerIs(Message):
     """I am."""
 
-    level: int
+    wire = 0x0542
+
+    level: Level
     finger: Ref
 
 
 class TakeFinger(Message):
     """To every node of the arc (low, high]: your finger of this level is now `finger` (instead of `gone`)."""
 
-    key: int
-    low: int
-    high: int
-    level: int
+    wire = 0x0543
+
+    key: RingKey
+    low: RingKey
+    high: RingKey
+    level: Level
     finger: Ref
     gone: Ref | None
 
 
 class Heard(Message):
     """Your message has come."""
+
+    wire = 0x0544
 
     by: Ref
 
@@ -52,4 +66,4 @@ class RefreshRound(Message):
     life: int
 
 
-CHORD_KINDS: tuple[type, ...] = (SeekFinger, FingerIs, TakeFinger, Heard)
+CHORD_KINDS: tuple[type[Message], ...] = (SeekFinger, FingerIs, TakeFinger, Heard)

@@ -9,6 +9,7 @@ from bisect import bisect_left
 
 from implicast.overlay.links.refs import Ref
 from implicast.peer.contract import Address
+from implicast.peer.errors import RemoteError
 
 
 class FingerTable:
@@ -36,9 +37,8 @@ class FingerTable:
 
     def reset(self, me: Ref) -> None:
         """Alone on the circle."""
-        assert isinstance(me.key, int), "Chord's keys are identifiers"
         self.me = self.right = me
-        self.own = me.key
+        self.own = self.key_of(me)
         self.right_distance = 0
         self.span = 1 << self.bits
         """How many keys up to the own one this node answers for."""
@@ -48,16 +48,16 @@ class FingerTable:
         self._is_askew: bool | None = None
         self.addresses: list[Address] = []
 
-    @staticmethod
-    def key_of(ref: Ref) -> int:
-        """The identifier of a node."""
-        assert isinstance(ref.key, int), "Chord's keys are identifiers"
-        return ref.key
+    def key_of(self, ref: Ref) -> int:
+        """The identifier of a node, which may be a stranger's word."""
+        key = ref.key
+        if not isinstance(key, int) or not 0 <= key <= self.mask:
+            raise RemoteError(f"{key!r} is no identifier of {self.bits} bits")
+        return key
 
     def far(self, ref: Ref) -> int:
         """Steps clockwise to a node."""
-        assert isinstance(ref.key, int), "Chord's keys are identifiers"
-        return (ref.key - self.own) & self.mask
+        return (self.key_of(ref) - self.own) & self.mask
 
     def set_neighbours(self, left: Ref, right: Ref) -> None:
         """The ring's word on who is next to this node; levels that the right neighbour covers are dropped."""
@@ -87,7 +87,7 @@ class FingerTable:
 
     def set_finger(self, level: int, ref: Ref) -> None:
         """A finger that leads back to this node is none; one before its start is somebody's mistake."""
-        if level < self.first_level() or self.levels.get(level) == ref:
+        if not self.first_level() <= level < self.bits or self.levels.get(level) == ref:
             return
         if ref.address == self.me.address:
             self.levels.pop(level, None)
