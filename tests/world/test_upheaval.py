@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from implicast.casting.dht.alive import LivingDht
 
 from implicast.casting.designs import Plan, designs
-from implicast.casting.dht.alive import LivingDht
 from implicast.casting.keeping import LivingMember
 from implicast.peer.contract import Address, Host, Message, Peer, handles
 from implicast.peer.errors import ScenarioError

@@ -82,7 +82,7 @@ class Keeper(Part):
         """Whether a request for a range is to be served here; otherwise it has been sent on."""
         chord, walking = self._chord, request.walking
         ring = chord.ring
-        if walking and ring.state == IN and not chord.owns(request.key) and sender != self.address:
+        if walking and ring.state == IN and not chord.owns(request.key):
             if ring.right != ring.me:
                 self.host.send(ring.right.address, request)
             return False

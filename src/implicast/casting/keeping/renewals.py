@@ -58,7 +58,7 @@ class Renewals(Part):
     def _by_holder(self) -> dict[Address, Held]:
         found: dict[Address, Held] = {}
         for piece in self._pieces.values():
-            for stretch, holder in piece.held.items():
+            for stretch, (holder, _) in piece.held.items():
                 found.setdefault(holder, []).append((piece, stretch))
         return found
 
@@ -76,7 +76,8 @@ class Renewals(Part):
     def _lost(self, key: tuple[Address, int], question: Question) -> None:
         """A keeper that never answers is given up."""
         held: Held = question.about
-        self._lay_again([(piece, stretch) for piece, stretch in held if piece.held.get(stretch) == key[0]])
+        still = [(piece, stretch) for piece, stretch in held if stretch in piece.held]
+        self._lay_again([(piece, stretch) for piece, stretch in still if piece.held[stretch][0] == key[0]])
 
     def _take_back(self, lost: Iterable[tuple[int, Scalar, Scalar]]) -> None:
         pieces = self._pieces
