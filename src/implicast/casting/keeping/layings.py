@@ -18,7 +18,7 @@ from implicast.overlay.links.state import IN
 from implicast.peer.contract import Address, Contact, Host, Life, Part, handles
 from implicast.space.ring import up_to
 
-LOOK_US = 1_000_000
+LOOK_US = 500_000
 PIECES_MAX = 65_536
 """Pieces of one peer; more are refused."""
 

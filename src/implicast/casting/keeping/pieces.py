@@ -10,7 +10,7 @@ from implicast.peer.contract import Address, Name
 
 WAIT_US = 2_000_000
 """Before a piece that is not confirmed is laid again; doubled each time."""
-WAIT_MAX_US = 4_000_000
+WAIT_MAX_US = 3_000_000
 """Waits double up to this."""
 HOP_US = 60_000
 """Patience with each further value of a range, or node of the ring if there are fewer."""
