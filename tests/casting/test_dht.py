@@ -2,10 +2,12 @@
 
 from functools import partial
 
+import msgspec
 import pytest
 
 from implicast.casting.designs import Plan, design
 from implicast.casting.dht.member import filtered, intersected, tags_of
+from implicast.casting.keeping.messages import Found
 from implicast.language.parse import parse
 from implicast.language.target import Description, Term
 from implicast.peer.contract import Contact
@@ -30,23 +32,28 @@ def run(name: str, **options: object) -> Outcome:
     return simulate(Scenario(name, **given))  # type: ignore[arg-type]
 
 
-def test_references_are_intersected_and_excluded_ones_subtracted() -> None:
-    lists = {
-        tag: {WHO[n]: frozenset[str]() for n in which}
-        for tag, which in (("a", (1, 2, 3)), ("b", (2, 3, 4)), ("c", (3,)))
-    }
+def listed(*numbers: int, tags: str = "") -> list[Found]:
+    return [(WHO[number], 0, msgspec.msgpack.encode(tuple(tags))) for number in numbers]
 
-    assert intersected(Term(has=("a", "b")), lists) == {WHO[2], WHO[3]}
-    assert intersected(Term(has=("a", "b"), lacks=("c",)), lists) == {WHO[2]}
+
+def chosen(*numbers: int) -> dict[bytes, Contact]:
+    return {WHO[number].name: WHO[number] for number in numbers}
+
+
+def test_references_are_intersected_and_excluded_ones_subtracted() -> None:
+    lists = {"a": listed(1, 2, 3), "b": listed(2, 3, 4), "c": listed(3)}
+
+    assert intersected(Term(has=("a", "b")), lists) == chosen(2, 3)
+    assert intersected(Term(has=("a", "b"), lacks=("c",)), lists) == chosen(2)
 
 
 def test_one_list_of_whole_registrations_is_enough_for_a_term() -> None:
-    lists = {"a": {WHO[n]: frozenset(tags) for n, tags in enumerate(("a", "ab", "abc", "ac"))}}
+    lists = {"a": [each for n, tags in enumerate(("a", "ab", "abc", "ac")) for each in listed(n, tags=tags)]}
 
-    assert filtered(Term(has=("a",)), lists) == set(WHO[:4])
-    assert filtered(Term(has=("a", "b")), lists) == {WHO[1], WHO[2]}
-    assert filtered(Term(has=("a", "b", "c")), lists) == {WHO[2]}
-    assert filtered(Term(has=("a", "b"), lacks=("c",)), lists) == {WHO[1]}
+    assert filtered(Term(has=("a",)), lists) == chosen(0, 1, 2, 3)
+    assert filtered(Term(has=("a", "b")), lists) == chosen(1, 2)
+    assert filtered(Term(has=("a", "b", "c")), lists) == chosen(2)
+    assert filtered(Term(has=("a", "b"), lacks=("c",)), lists) == chosen(1)
 
 
 def test_what_a_stranger_packed_into_an_entry_has_no_tags() -> None:

@@ -84,7 +84,8 @@ class Teller(Part):
         """`ended` is told once of every cast, when nothing is open any more; never without receipts."""
         super().__init__(address, host)
         self._asker, self._assured, self._ended = asker, assured, ended
-        self._waiting: deque[tuple[Contact, CastId, Message]] = deque()
+        self._waiting: deque[tuple[Contact, CastId, Message]] | None = None
+        """Made when it is needed: most members never have so many to tell."""
         self.casts: dict[CastId, Told] = {}
         asker.topic(TELLING, PATIENCE, self._lost)
 
@@ -114,6 +115,7 @@ class Teller(Part):
 
     def _ask(self, member: Contact, cast: CastId, message: Message) -> None:
         if len(self._asker) >= AT_ONCE_MAX:
+            self._waiting = self._waiting or deque()
             self._waiting.append((member, cast, message))
         else:
             self._asker.ask(TELLING, (cast, member.name), member.address, message)

@@ -160,9 +160,11 @@ class Layings(Part):
         self._laid = None
         piece.confirm(laid.low, laid.high, (laid.holder, laid.stamp) if self._share.settings.lease_us else None)
         if not piece.missing and self._open.pop(piece.serial, None) is not None:
-            if not piece.packed:
-                del self.pieces[piece.serial]
+            if not piece.packed or not self._share.settings.lease_us:
+                del self.pieces[piece.serial]  # never renewed, never asked for
             self._count_down(piece)
+            if not self._open:  # else they would stay as large as they once were
+                self._open, self._group_of = {}, {}
 
     @handles(Outdated)
     def on_outdated(self, sender: Address, outdated: Outdated) -> None:

@@ -81,7 +81,8 @@ class Piece:
         if wanted is None:
             return
         low, high = wanted
-        self.missing = tuple(left for each in self.missing for left in without(each, low, high))
+        is_all = self.missing == (wanted,)  # nearly always
+        self.missing = () if is_all else tuple(left for each in self.missing for left in without(each, low, high))
         if held is not None:
             self.held = {s: who for s, who in self.held.items() if without(s, low, high)}
             self.held[low, high] = held

@@ -42,7 +42,8 @@ class Tenure(Part, Tenant):
         super().__init__(address, host)
         self._share, self._copies, self._rumours, self._event = share, copies, rumours, event
         self._ring = share.chord.ring
-        self._parts: set[int] = set()
+        self._parts = 0
+        """Which have come of what is under way, a bit for each."""
         self._turn = self._tries = 0
         """Claims and bequests are numbered, so that a late answer to an earlier one is not taken for one to the last;
         and those that were not answered are counted."""
@@ -86,7 +87,7 @@ class Tenure(Part, Tenant):
             self.leave()
 
     def _try_again_later(self) -> None:
-        self._tries, self._turn, self._parts = self._tries + 1, (self._turn + 1) % TURNS, set()
+        self._tries, self._turn, self._parts = self._tries + 1, (self._turn + 1) % TURNS, 0
         wait_us = int(CLAIM_US * (0.5 + self.host.rng.random()))
         self.host.after(wait_us, ClaimLate(self._ring.me.life, self._turn))
 
@@ -155,8 +156,8 @@ class Tenure(Part, Tenant):
     def _completes(self, estate: Estate | EstateTaken) -> bool:
         """Whether this was the last part of the claim or the bequest that is under way."""
         if estate.turn == self._turn and estate.part < estate.parts:
-            self._parts.add(estate.part)
-        return len(self._parts) == estate.parts
+            self._parts |= 1 << estate.part
+        return self._parts.bit_count() == estate.parts
 
     @handles(EstateTaken)
     def on_taken(self, sender: Address, taken: EstateTaken) -> None:

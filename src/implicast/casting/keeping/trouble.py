@@ -136,7 +136,7 @@ class Sight:
         return wrong
 
 
-def _not_in(kept: set[int], marks: list[int]) -> list[int]:
+def _not_in(kept: set[int] | frozenset[int], marks: list[int]) -> list[int]:
     return [] if kept.issuperset(marks) else [mark for mark in marks if mark not in kept]
 
 
