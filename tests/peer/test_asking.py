@@ -74,7 +74,7 @@ def test_topics_have_patience_of_their_own_and_one_alarm_serves_all(made):
 
 
 def test_asked_anew_under_a_key_it_begins_again(made):
-    asker, ledger, lost = made
+    asker, ledger, _ = made
     asker.ask("claim", "k", 7, Claim(1))
     ledger.now_us = 50
     asker.ask("claim", "k", 9, Claim(2))

@@ -6,8 +6,8 @@ import pytest
 
 from implicast.language.target import Description
 from implicast.peer.events import Outlived
-from implicast.peer.ledger import Ledger
 from implicast.peer.lease import Leases, renewal_us
+from implicast.peer.ledger import Ledger
 from implicast.peer.member import Member
 from implicast.peer.memory import Recent
 from implicast.peer.name import NUMBERS, life_of, name_of, network_of, next_life, version_of
