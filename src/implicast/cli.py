@@ -26,6 +26,9 @@ from implicast.world.scenario import Scenario
 from implicast.world.simulate import Outcome, Progress, silent, simulate
 
 LATER = {
+    "compare": "implicast.front.cli:compare_command",
+    "explain": "implicast.front.cli:explain_command",
+    "try": "implicast.front.cli:try_command",
     "campaign": "implicast.campaign_cli:campaign_command",
     "lab": "implicast.lab.cli:lab",
     "picture": "implicast.lab.picture:picture",
@@ -63,6 +66,9 @@ def main(debug: bool) -> None:
     """Address a message to a description, not to a list.
 
     \b
+    implicast try "(samba | jazz) & football" --peers-from people.csv
+    implicast explain "gpu & !beta"      what it means, whom it reaches, at what cost
+    implicast compare                    all designs on one workload, one table
     implicast designs                    what there is, with every parameter
     implicast simulate broker            one run: contract, load, fairness, latency
     implicast campaign broker            random scenarios of change, judged from outside
