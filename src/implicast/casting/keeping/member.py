@@ -29,7 +29,7 @@ from implicast.language.target import Description, Scalar, Target
 from implicast.overlay.chord import Chord
 from implicast.overlay.detector import Detector
 from implicast.overlay.links import Links, LinkSettings
-from implicast.peer.asking import Asker
+from implicast.peer.asking import Asker, UpkeepAsker
 from implicast.peer.contract import Address, CastId, Contact, Life, Message, Name, handles
 from implicast.peer.events import Estimated, Joined, Left, Refused, Registered, Settled, Withdrawn
 from implicast.peer.member import KeptMember, Member
@@ -67,7 +67,8 @@ class RingMember(
     parts={
         "links": Links, "detector": Detector, "chord": Chord, "stray_rows": Strays, "copies": Copies,
         "rumours": Rumours, "tenure": Tenure, "doubts": Doubts, "keeper": Keeper, "layings": Layings,
-        "renewals": Renewals, "questions": Questions, "asker": Asker, "teller": Teller, "hearing": Hearing,
+        "renewals": Renewals, "questions": Questions, "asker": Asker, "upkeep_asker": UpkeepAsker, "teller": Teller,
+        "hearing": Hearing,
     },
 ):  # fmt: skip
     """Ring, fingers, lists with copies; joining and leaving."""
@@ -75,6 +76,7 @@ class RingMember(
     __slots__ = (
         "_leave_by_us", "_said", "_token", "asker", "chord", "copies", "detector", "doubts", "hearing", "keeper",
         "layings", "links", "questions", "renewals", "rumours", "share", "stray_rows", "teller", "tenure",
+        "upkeep_asker",
     )  # fmt: skip
 
     def __init__(self, site: Site) -> None:
@@ -85,17 +87,17 @@ class RingMember(
         self.links = Links(address, host, hashed("peer", site.network, site.name), _ring_settings(site))
         self.detector = self.links.detector
         self.chord = Chord(address, host, self.links, ID_BITS, refresh_us)
-        self.asker = Asker(address, host)
+        self.asker, self.upkeep_asker = Asker(address, host), UpkeepAsker(address, host)
         self.share = Share(host, self.chord, self.key_of, keeping, self._compare_soon)
         self.stray_rows = Strays(address, host, self.share)
         self.copies = Copies(address, host, self.share, self.stray_rows, self._renew_all)
         self.rumours = Rumours(address, host, self.chord, self._heed, self._mourn)
         self.tenure = Tenure(address, host, self.share, self.copies, self.rumours, self._came_or_went)
-        self.doubts = Doubts(contact, host, self.asker, self.share, self._lay_all_again)
+        self.doubts = Doubts(contact, host, self.upkeep_asker, self.share, self._lay_all_again)
         self.keeper = Keeper(address, host, self.share, self.doubts, self._laid_here, self._told_here)
         self.layings = Layings(contact, host, self.life, self.share, self.keeper, self._laid, self._outlived)
         self.renewals = Renewals(
-            contact, host, self.asker, keeping.lease_us // RENEWALS, self.layings.pieces, self._lost_here,
+            contact, host, self.upkeep_asker, keeping.lease_us // RENEWALS, self.layings.pieces, self._lost_here,
             self.layings.lay_again,
         )  # fmt: skip
         self.questions = Questions(address, host, self.share, self.keeper, self._found)
