@@ -19,7 +19,7 @@ from implicast.world.faults import Faults
 
 SMALL = {"peers": 24, "faults": Faults(), "strict": False}
 LOSSY = {"peers": 24, "faults": Faults(loss=0.05), "strict": False}
-NEIGHBOURS = "deed=5:crash:7+6+0"
+NEIGHBOURS = "deed=5:crash:18+16+13"
 """Three that are next to each other on the ring of these scenarios: a keeper and both keepers of its copies."""
 
 
@@ -136,7 +136,7 @@ MISTAKES = (
             (Detector, "suspected_within", ever_suspected),
         ),
         says="the ring is open",
-        churn="deed=5..22:split:16+7+0+21+13+20+3+14+18",
+        churn="deed=5..22:split:0+1+7+8+11+14+16+17+19+20",
         changes=SMALL,
     ),
     Mistake(

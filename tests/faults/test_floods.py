@@ -46,16 +46,15 @@ ENTRY = bytes(17)
 """Fifty bytes: what a careless design keeps of each cast that it heard. Of half of it nobody may be suspected."""
 LEASE_S = 60.0
 LOWERED = {
-    "implicast.casting.inbox:PUBLISHERS_MAX": 16,
     "implicast.casting.broker.routes:ROUTES_MAX": 64,
     "implicast.casting.condcast.errands:TASKS_MAX": 64,
-    "implicast.casting.keeping.mourning:ABSENT_MAX": 16,
-    "implicast.casting.keeping.lacking:KNOWN_MAX": 32,
-    "implicast.casting.keeping.comparing:VOUCHED_MAX": 16,
-    "implicast.overlay.chord.living:SENDERS_MAX": 32,
+    "implicast.casting.keeping.doubts:ABSENT_MAX": 16,
+    "implicast.casting.keeping.rumours:KNOWN_MAX": 32,
+    "implicast.casting.keeping.copies:VOUCHED_MAX": 16,
+    "implicast.overlay.chord.chord:SENDERS_MAX": 32,
     "implicast.overlay.ice.alive.settings:Life.seen_max": 32,
     "implicast.overlay.links.settings:LinkSettings.passed_max": 16,
-    "implicast.overlay.chord.living:PASSED_MAX": 16,
+    "implicast.overlay.chord.chord:PASSED_MAX": 16,
     "implicast.overlay.skip_graph.listing:PASSERS_MAX": 2,
     "implicast.overlay.skip_graph.graph:LEFT_MAX": 24,
     "implicast.overlay.skip_graph.belief:GONE_MAX": 256,
