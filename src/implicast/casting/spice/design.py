@@ -5,20 +5,16 @@ from math import pi
 
 from implicast.casting.designs import Design, Plan
 from implicast.casting.spice import messages
-from implicast.casting.spice.alive import messages as alive_messages
-from implicast.casting.spice.alive.objections import objections as living_objections
-from implicast.casting.spice.alive.settings import LivingSettings
-from implicast.casting.spice.alive.spice import LivingSpice
-from implicast.casting.spice.alive.watching import Watch
-from implicast.casting.spice.settings import NO_LIMIT, Settings, levels_for
+from implicast.casting.spice.objections import objections
+from implicast.casting.spice.settings import NO_LIMIT, Settings
 from implicast.casting.spice.spice import Spice
+from implicast.casting.spice.watch import Watch
 from implicast.language.parameters import Parameter
 from implicast.overlay.ice import messages as ice_messages
 from implicast.overlay.ice.alive import messages as living_ice_messages
 from implicast.overlay.ice.alive.assemble import settle_alive
 from implicast.overlay.ice.alive.settings import Life
-from implicast.overlay.ice.assemble import settle, tiling, uniform_points
-from implicast.overlay.ice.invariants import surface_objections
+from implicast.overlay.ice.assemble import tiling, uniform_points
 from implicast.overlay.ice.landmarks import landmark_points
 from implicast.peer.contract import Peer
 from implicast.peer.member import Member
@@ -29,37 +25,16 @@ ROOT_BITS_MAX = 12
 """Dimensions times levels: a registry has at most 4096 copies, whatever is asked for."""
 
 
-def settings_of(plan: Plan) -> Settings:
-    given = plan.parameters
-    dimensions = int(given["dimensions"])
-    limit = float(given.get("frequency_limit", 0.0))
-    live = given.get("replication") == "live"
-    levels = {} if live else levels_for(plan.targets, plan.interval_us, limit, dimensions)
-    deepest = min(int(given.get("deepest_level", 0)), ROOT_BITS_MAX // dimensions)
-    levels = {tag: min(level, deepest) for tag, level in levels.items()}
-    return Settings(
-        dimensions=dimensions,
-        cosine=cosine_of(float(given["branch_factor"])),
-        merge=bool(given["merge"]),
-        storage_limit=int(given.get("storage_limit", NO_LIMIT)),
-        collect_us=int(float(given.get("collect_ms", 0)) * 1000),
-        rarest=given.get("choose") == "rarest",
-        levels=levels,
-        deepest=deepest if live and limit else max(levels.values(), default=0),
-        frequency_limit=limit if live else 0.0,
-    )
-
-
 WINDOW_CASTS = 16
 """A window in which casts are counted is as long as so many casts take at the limit, unless it is given."""
 
 
-def living_settings_of(plan: Plan) -> LivingSettings:
+def settings_of(plan: Plan) -> Settings:
     given = plan.parameters
     dimensions = int(given["dimensions"])
     limit = float(given.get("frequency_limit", 0.0))
     rate_s = float(given.get("rate_s", 0.0)) or WINDOW_CASTS / (limit or 1.0)
-    return LivingSettings(
+    return Settings(
         dimensions=dimensions,
         cosine=cosine_of(float(given["branch_factor"])),
         merge=bool(given["merge"]),
@@ -81,35 +56,17 @@ def assemble(plan: Plan) -> list[Peer]:
         points = landmark_points(plan.peers, landmarks, dimensions, plan.latency_us, rng.getrandbits)
     else:
         points = uniform_points(plan.peers, rng.getrandbits)
-    if plan.parameters["alive"]:
-        living = living_settings_of(plan)
-        members = [LivingSpice(address, plan.host(address), living) for address in range(plan.peers)]
-        settle_alive(tiling(points, dimensions), [each.surface for each in members], plan.latency_us)
-        return list(members)
     peers = [Spice(address, plan.host(address), settings) for address in range(plan.peers)]
-    settle(tiling(points, dimensions), [each.surface for each in peers], plan.latency_us)
+    settle_alive(tiling(points, dimensions), [each.surface for each in peers], plan.latency_us)
     return list(peers)
 
 
 def newcomer(plan: Plan, address: int) -> Member:
-    if plan.parameters["alive"]:
-        return LivingSpice(address, plan.host(address), living_settings_of(plan))
     return Spice(address, plan.host(address), settings_of(plan))
 
 
-def objections(population: Sequence[Peer]) -> list[str]:
-    if _is_living(population):
-        return living_objections(population)
-    return surface_objections([each.surface for each in population if isinstance(each, Spice)])
-
-
 def watcher() -> Callable[[Sequence[Peer]], list[str]]:
-    watch = Watch()
-    return lambda population: watch(population) if _is_living(population) else objections(population)
-
-
-def _is_living(population: Sequence[Peer]) -> bool:
-    return any(isinstance(each, LivingSpice) for each in population)
+    return Watch()
 
 
 SURFACE = (
@@ -135,7 +92,7 @@ LIFE = (
               unit="s", only="alive"),
 )  # fmt: skip
 SURVIVES = frozenset({"joins", "leaves", "crashes", "loss", "partitions", "freezes"})
-KINDS = (*messages.KINDS, *ice_messages.KINDS, *alive_messages.KINDS, *living_ice_messages.KINDS)
+KINDS = (*messages.KINDS, *ice_messages.KINDS, *living_ice_messages.KINDS)
 QUICK = {"hello_s": 1.2}
 PATIENCE = ({"hello_s": 30.0}, {"hello_s": 6.0}, {"hello_s": 3.0})
 RELIEF = (

@@ -1,81 +1,131 @@
-"""What SPICE's peers say to each other."""
+"""What SPICE's peers say to each other on their surface.
+
+Kinds with a `way` are routed by the surface to every owner in the way's tract; the others go straight to an address.
+Whatever must arrive has an answer, and is said again until that has come.
+"""
 
 from typing import ClassVar
 
 from implicast.language.target import Description, Target
+from implicast.overlay.ice.alive.estate import Item, Way
 from implicast.peer.contract import Address, CastId, Message
 
 
-class Record(Message):
-    """One consumer's registration under one tag. No description: withdrawn, kept a while against older news."""
+class Entry(Message):
+    """One consumer's registration under one tag. No description: not under this tag (any more); kept a while against
+    older news."""
 
     consumer: Address
     version: int
     spot: int
     description: Description | None
-    fresh: bool
-    """The consumer had not registered this tag before; for counting."""
+    before: Description | None = None
+    """What the consumer said of itself before. It is answered from for a while too: a cast of two terms that meets the
+    new version at one place and the old at another would otherwise leave the consumer to nobody."""
 
 
-class Store(Message):
-    """Records on their way to their homes at one notch of a registry."""
+class StoreAt(Message):
+    """Entries on their way to their homes at one notch of a registry."""
+
+    way: Way
+    tag: str
+    root: int
+    notch: int
+    entries: tuple[Entry, ...]
+    reply: Address
+    token: int
+    """The asker's name for this errand, echoed in `StoredAt`."""
+    first: bool = False
+    """From the consumer itself: the original root sends it to the replicas too."""
+
+
+class StoredAt(Message):
+    """These consumers' entries are kept, and their copies too: (consumer, version, notch where it is kept)."""
 
     tag: str
     root: int
     notch: int
-    records: tuple[Record, ...]
-    reply: Address
-    errand: int
-    """What the asker has in mind (`registering.py`), echoed in `Stored`."""
+    """The notch that was asked for."""
+    token: int
+    kept: tuple[tuple[Address, int, int], ...]
 
 
-class Copy(Message):
-    """Records on their way to several replica roots of a tag, given as a tract of single codes."""
+class CopyTo(Message):
+    """Entries on their way to several roots of a tag: every code of the way's tract is one."""
 
+    way: Way
     tag: str
-    roots: tuple[int, ...]
-    records: tuple[Record, ...]
+    entries: tuple[Entry, ...]
     reply: Address
-    errand: int
+    token: int
 
 
-class Stored(Message):
-    """These consumers' records are kept, in these versions or newer ones, at the asked notch or above it."""
+class CastTo(Message):
+    """A cast on its way through one registry, at one notch."""
 
-    tag: str
-    root: int
-    notch: int
-    kept: tuple[tuple[Address, int], ...]
-    errand: int
-    shut: tuple[int, ...] = ()
-    """What the answerer has closed at that notch: records with their homes there need not come this way again."""
-
-
-class Seek(Message):
-    """A cast that looks for a registry of its tag: at replica roots, from the deepest level down to the original."""
-
+    way: Way
     cast: CastId
     target: Target
     term: int
     tag: str
     level: int
+    """Of the replica root it is meant for; a root that is not ready passes it to the next lower level."""
     root: int
+    notch: int
     payload: bytes
-    tried: tuple[tuple[str, int], ...] = ()
-    """Tags whose registries were met and found large, with their sizes (`choose = rarest`)."""
+    parent: Address
+    branch: int
+    """The parent's number for this branch: who has finished a part says so to the parent."""
 
 
-class Cast(Message):
-    """A cast that walks through a registry: to all peers with a part of `tract`, at one notch."""
+class GatherTo(Message):
+    """A walk that draws what is kept above a place down to it again."""
 
-    cast: CastId
-    target: Target
-    term: int
+    way: Way
     tag: str
     root: int
     notch: int
-    tract: tuple[int, ...]
-    payload: bytes
+    base: int
+    """The notch to which all comes down."""
+    leader: Address
+    walk: int
+    parent: Address
+    branch: int
+
+
+class CopyFrom(Message):
+    """A walk through an original registry that copies all of it to the roots of a new level."""
+
+    way: Way
+    tag: str
+    root: int
+    notch: int
+    level: int
+    leader: Address
+    walk: int
+    parent: Address
+    branch: int
+
+
+class CoveredPart(Message):
+    """This part of a branch is finished, with all that lies above it."""
+
+    branch: int
+    part: tuple[int, ...]
+    told: int
+    """How many were notified, ..."""
+    silent: int
+    """... how many did not answer, ..."""
+    size: int
+    """... and how many are registered there."""
+    cast: CastId | None = None
+
+
+class Working(Message):
+    """This branch was heard of before and takes its time: no need to ask again soon."""
+
+    branch: int
+    cast: CastId | None = None
 
 
 class Notify(Message):
@@ -86,64 +136,191 @@ class Notify(Message):
     payload: bytes
 
 
-class Busy(Message):
-    """To the original root: casts of this tag arrive here more often than the limit allows."""
+class Notified(Message):
+    """The consumer has the cast (or need not have it)."""
 
-    tag: str
-
-
-class Duplicate(Message):
-    """A walk through an original registry that copies all of it to the roots of a new level."""
-
-    tag: str
-    notch: int
-    tract: tuple[int, ...]
-    level: int
-    parent: Address
-    branch: int
-    """The parent's number for this branch of the walk."""
+    cast: CastId
 
 
-class Covered(Message):
-    """This part of a branch has been copied, with all that lies above it."""
+class Offer(Message):
+    """What a peer kept on ground that it lost to a better title, for whoever owns the places now."""
 
-    branch: int
+    way: Way
+    items: tuple[Item, ...]
+    reply: Address
+    token: int
+
+
+class Taken(Message):
+    """This part of an offer, or of a call to roots, has been dealt with, and its copies too."""
+
+    token: int
     part: tuple[int, ...]
+    veto: bool = False
 
 
-class Ready(Message):
-    """To the roots of a new level: you have everything, answer casts from now on."""
+class SayAgain(Message):
+    """To everybody: what was kept on this ground is lost. Whoever was registered there registers again."""
 
+    way: Way
+    lost: tuple[int, ...]
+
+
+class RateAt(Message):
+    """A root of a tag tells the original root that it is too busy, or that it is hardly needed."""
+
+    way: Way
     tag: str
-    roots: tuple[int, ...]
-
-
-class Raised(Message):
-    """To the original root: its new level is ready."""
-
-    tag: str
+    busy: bool
+    number: int
     level: int
+    """What the root knows of the tag's level and the number of that news: an original root that lost its own learns."""
 
 
-class Overrun(Message):
-    """Rings at once when a root is too busy: raising a level is upkeep, no part of the cast that showed the need."""
+class ReadyAt(Message):
+    """To roots of a tag: answer casts from now on, or do not."""
 
-    upkeep: ClassVar[bool] = True
+    way: Way
     tag: str
+    number: int
+    """Larger numbers are newer news."""
+    level: int
+    ready: bool
+    reply: Address
+    token: int
+
+
+class AskVeto(Message):
+    """To all roots of a level: may it be lowered?"""
+
+    way: Way
+    tag: str
+    reply: Address
+    token: int
 
 
 class Flush(Message):
-    """Rings when records that were collected go on together."""
+    """Rings when entries that came in are backed up together."""
 
 
-class Replicate(Message):
-    """Rings when records that were collected go to the replicas."""
-
-
-class Repeat(Message):
+class Again(Message):
     """Rings when a registration should have been confirmed."""
 
     version: int
 
 
-KINDS: tuple[type, ...] = (Store, Copy, Stored, Seek, Cast, Notify, Busy, Duplicate, Covered, Ready, Raised)
+class Patience(Message):
+    """Rings now and then until a publisher's cast has ended, so that nobody takes the world for quiet before."""
+
+    serial: int
+
+
+class Renew(Message):
+    """Rings when one more tag should be registered anew, before its lease runs out."""
+
+    upkeep: ClassVar[bool] = True
+    version: int
+
+
+class Token(Message):
+    """An alarm about one errand of ours that should be done by now."""
+
+    token: int
+
+
+class RiseAgain(Token):
+    """Rings when records that go up should have been confirmed."""
+
+
+class OfferAgain(Token):
+    """Rings when an offer should have been taken."""
+
+
+class MoveAgain(Token):
+    """Rings when records that come down should have been confirmed."""
+
+
+class CopyAgain(Token):
+    """Rings when copies should have been confirmed by their roots."""
+
+
+class RepeatCall(Token):
+    """Rings when a call to roots should have been answered."""
+
+
+class EndCall(Token):
+    """Rings when a call to roots has been waited for long enough."""
+
+
+class Sweep(Message):
+    """Rings ten times in a lease: forget what has run out."""
+
+
+class CallAgain(Message):
+    """Rings when the call for what was lost is repeated."""
+
+    lost: tuple[int, ...]
+
+
+class BranchDue(Message):
+    """Rings when a branch of a walk should have been covered."""
+
+    number: int
+
+
+class Tidy(Message):
+    """Rings when walks may be forgotten."""
+
+
+class NotifyDue(Message):
+    """Rings when a notification should have been confirmed."""
+
+    consumer: Address
+    cast: CastId
+
+
+class Lapse(Message):
+    """Rings when a gathering has taken too long."""
+
+    tag: str
+    root: int
+    base: int
+    walk: int
+
+
+class Refresh(Message):
+    """Rings when renewals that were collected go to the replicas."""
+
+    tag: str
+
+
+class Window(Message):
+    """Rings at the end of a window in which casts were counted."""
+
+
+class GoOn(Message):
+    """Rings when a raise that was given up is tried again."""
+
+    tag: str
+
+
+class SayOnce(Message):
+    """Rings when a tag is said again because a partition has ended."""
+
+    tag: str
+    version: int
+
+
+class Unsaid(Message):
+    """Rings when a tag that may be lost should have been confirmed."""
+
+    tag: str
+    version: int
+    tries: int
+
+
+KINDS: tuple[type, ...] = (
+    StoreAt, StoredAt, CopyTo, CastTo, GatherTo, CopyFrom, CoveredPart, Working, Notify, Notified, Offer, Taken, SayAgain,
+    RateAt, ReadyAt, AskVeto,
+)  # fmt: skip
+"""What travels; the others are alarms."""

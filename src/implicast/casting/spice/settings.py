@@ -1,13 +1,37 @@
-"""What all peers of one SPICE network agree on."""
+"""What all peers of one SPICE network agree on, and how long they wait for each other."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, log
 
 from implicast.language.target import Target
+from implicast.overlay.ice.alive.settings import Life
 from implicast.space.morton import BITS
 
 NO_LIMIT = 1 << 40
+STORE_US = 2_000_000
+"""After this time a consumer asks again for tags that have not been confirmed; doubling up to `WAIT_LONGEST_US`."""
+BRANCH_US = 3_000_000
+"""After this time what has not been covered of a branch is sent again; doubling up to `WAIT_LONGEST_US`."""
+WAIT_LONGEST_US = 8_000_000
+NOTIFY_US = 500_000
+"""After this time a notification that was not confirmed is sent again; doubling up to `NOTIFY_LONGEST_US`."""
+NOTIFY_LONGEST_US = 4_000_000
+NOTIFY_TRIES = 12
+"""Half a minute of patience with a consumer and more: freezes and partitions are to be outlived."""
+SILENT_TRIES = 3
+"""For a consumer that was silent through all of them lately."""
+CAST_US = 90_000_000
+"""A cast lives this long: longer than the patience with a consumer and the repair of a hole together."""
+COLLECT_US = 20_000
+"""Entries that come in within this time are backed up together."""
+SMALLEST_BITS = 24
+"""The smallest container above a tag's own address is this many halvings of the surface: between the two, notches would
+only matter among more than sixteen million peers, and would be a dozen registries inside one peer among fewer."""
+VETO_US = 10_000_000
+"""Without an answer from every root in this time a level is not lowered."""
+HOLD_WINDOWS = 8
+"""After a veto no root proposes to lower a level for so many windows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,25 +43,33 @@ class Settings:
     """Of the branch factor (`space/angle.py`)."""
     merge: bool
     storage_limit: int = NO_LIMIT
-    collect_us: int = 0
-    """How long records that go on are collected, to travel together."""
-    rarest: bool = False
-    levels: Mapping[str, int] = field(default_factory=dict)
-    """Replication levels by tag, computed beforehand."""
     deepest: int = 0
     """The deepest level at which a cast looks for a replica, and to which one is raised."""
     frequency_limit: float = 0.0
-    """Casts per second at one root beyond which the level is raised while things run; 0: levels are as computed."""
-
-    @property
-    def live(self) -> bool:
-        """Are levels measured rather than computed beforehand?"""
-        return self.frequency_limit > 0
+    """Casts per second at one root beyond which the level is raised; 0: never."""
+    rate_us: int = 0
+    """The window in which casts are counted."""
+    lease_us: int = 600_000_000
+    """A record that was not renewed for so long is forgotten; renewals come three times as often."""
+    life: Life = field(default_factory=Life)
 
     @property
     def last_notch(self) -> int:
         """At which the container is the whole surface."""
         return BITS // self.dimensions
+
+    @property
+    def spreads(self) -> bool:
+        """Can a registry become too large for one peer?"""
+        return self.storage_limit < NO_LIMIT
+
+    def above(self, notch: int) -> int:
+        """The next notch."""
+        return notch + 1 if notch else max(1, self.last_notch - SMALLEST_BITS // self.dimensions)
+
+    def notches(self) -> list[int]:
+        """All of them, from the tag's own address to the whole surface."""
+        return [0, *range(self.above(0), self.last_notch + 1)]
 
 
 def level_for(frequency: float, limit: float, dimensions: int) -> int:

@@ -1,31 +1,201 @@
 """A peer of SPICE: the surface below, registries and casts on it, and the verbs of the application."""
 
-from implicast.casting.spice.casting import Casting
+from typing import Any
+
+from implicast.casting.inbox import Inbox
+from implicast.casting.spice.calls import Calls
+from implicast.casting.spice.casts import Casts
+from implicast.casting.spice.containers import Containers
+from implicast.casting.spice.copies import Copies
+from implicast.casting.spice.gatherings import Gatherings
+from implicast.casting.spice.items import name_of
+from implicast.casting.spice.later import Later
+from implicast.casting.spice.levels import Levels
+from implicast.casting.spice.messages import (
+    AskVeto,
+    CastTo,
+    CopyFrom,
+    CopyTo,
+    GatherTo,
+    Offer,
+    RateAt,
+    ReadyAt,
+    SayAgain,
+    StoreAt,
+    StoredAt,
+    Taken,
+)
+from implicast.casting.spice.offers import Offers
+from implicast.casting.spice.registrations import OWN, Registrations
+from implicast.casting.spice.registry import Stock
+from implicast.casting.spice.replicas import Replicas
 from implicast.casting.spice.settings import Settings
-from implicast.peer.contract import Address, Host
+from implicast.casting.spice.shelf import Shelf
+from implicast.casting.spice.stores import Stores
+from implicast.casting.spice.walks import Walks, Work
+from implicast.language.target import Description, Target
+from implicast.overlay.ice.alive.estate import Item
+from implicast.overlay.ice.alive.ice import LivingIce
+from implicast.peer.contract import Address, Bound, CastId, Host, Message, handles
+from implicast.peer.member import Member
+from implicast.space.tract import Tract, intersect
+
+PARTS = {
+    "surface": LivingIce, "later": Later, "stores": Stores, "containers": Containers, "offers": Offers, "walks": Walks,
+    "casts": Casts, "gatherings": Gatherings, "copies": Copies, "calls": Calls, "replicas": Replicas,
+    "registrations": Registrations,
+}  # fmt: skip
 
 
-class Spice(Casting):
+class Spice(Member, parts=PARTS):
     """One participant; all are alike."""
 
-    __slots__ = ("going",)
+    __slots__ = ("_bound", "_packed", "inbox", "levels", "settings", "shelf", "stock", *PARTS)
 
     def __init__(self, address: Address, host: Host, settings: Settings) -> None:
-        super().__init__(address, host, settings)
-        self.going = False
+        super().__init__(address, host)
+        self._bound = Bound(self)
+        self.settings, self.stock, self.inbox = settings, Stock(), Inbox(self)
+        self._packed: tuple[int, Tract, tuple[Item, ...]] = (-1, (), ())
+        self.surface = LivingIce(
+            address, host, keeper=self, life=settings.life, dimensions=settings.dimensions, cosine=settings.cosine,
+            merge=settings.merge,
+        )  # fmt: skip
+        self._furnish(settings)
+
+    def _furnish(self, settings: Settings) -> None:
+        address, host, surface = self.address, self.host, self.surface
+        self.later = later = Later(address, host, self.wake)
+        self.shelf = shelf = Shelf(host, settings, self.stock)
+        self.levels = levels = Levels(settings.dimensions, self.stock)
+        self.stores = stores = Stores(address, host, settings, shelf, surface)
+        self.containers = Containers(address, host, settings, shelf, surface, stores, later)
+        self.offers = Offers(address, host, self, surface, stores, later)
+        self.walks = walks = Walks(address, host, settings, shelf, surface, stores, later)
+        self.casts = Casts(address, host, settings, surface, levels, walks, self.inbox, later)
+        self.gatherings = Gatherings(address, host, settings, shelf, surface, stores, self.containers, walks, later)
+        self.copies = Copies(address, host, settings, surface, levels, stores, walks, later)
+        self.calls = Calls(address, host, surface, later)
+        self.replicas = Replicas(
+            address, host, settings, surface, levels, stores, self.copies, walks, self.calls, later
+        )  # fmt: skip
+        self.registrations = Registrations(self, settings, surface, later)
+        stores.meet(self.copies, (self.containers, self.gatherings), self.on_stored)
+        self.containers.meet(self.replicas)
+        walks.meet(self.casts, self.gatherings, self.replicas)
+        self.casts.meet(self)
+        self.calls.meet(self.replicas)
+        surface.reunited = self.registrations.reunited
+
+    def receive(self, sender: Address, message: Message) -> None:
+        self._bound[type(message)](sender, message)
+
+    def wake(self, alarm: Message) -> None:
+        self._bound[type(alarm)](alarm)
+
+    # --- the verbs
 
     def join(self, introducers: tuple[Address, ...]) -> None:
         self.surface.join(introducers)
 
     def leave(self) -> None:
         """Withdraw, wait until that is complete, then hand over the ground with all that is kept on it."""
-        self.going = True
-        if self.told:
-            self.withdraw()
-        else:
-            self.surface.leave()
+        self.registrations.leave()
+        self.withdraw()
 
-    def _confirm_if_complete(self) -> None:
-        super()._confirm_if_complete()
-        if self.going and not self.awaited:
-            self.surface.leave()
+    def register(self, description: Description) -> None:
+        before, self.description = self.description, description
+        self.registrations.say(self.next_version(), before)
+
+    def withdraw(self) -> None:
+        self.description = None
+        self.registrations.say(self.next_version(), None)
+
+    def cast(self, target: Target, payload: bytes) -> CastId:
+        cast = self.next_cast()
+        self.casts.publish(cast, target, payload)
+        return cast
+
+    # --- what comes back to one of several
+
+    @handles(StoredAt)
+    def on_stored(self, sender: Address, stored: StoredAt) -> None:
+        if stored.token == OWN:
+            self.registrations.stored(sender, stored)
+        elif not (self.copies.stored(stored) or self.gatherings.stored(stored) or self.containers.stored(stored)):
+            self.stores.stored(sender, stored)
+
+    @handles(Taken)
+    def on_taken(self, sender: Address, taken: Taken) -> None:
+        if not self.calls.taken(taken):
+            self.offers.taken(taken)
+
+    def counted(self, tag: str, root: int) -> None:
+        self.replicas.counted(tag, root)
+
+    def passed(self, work: Work) -> None:
+        self.gatherings.passed(work)
+
+    # --- as keeper of a surface
+
+    def pack(self, tract: Tract) -> tuple[Item, ...]:
+        """The very same tuple while nothing changes: whoever looks from outside knows it by that."""
+        version = self.stock.version
+        if self._packed[0] != version or self._packed[1] != tract:
+            self._packed = (version, tract, (*self.shelf.pack(tract), *self.levels.pack(tract)))
+        return self._packed[2]
+
+    def accept(self, items: tuple[Item, ...], tract: Tract) -> None:
+        for item in items:
+            if item.body and intersect(tract, (item.low, item.high)):
+                self.unite(item, tract, True)
+
+    def unite(self, item: Item, tract: Tract, safe: bool) -> None:
+        name = name_of(item.key)
+        if not self.shelf.unite(name, item, tract, safe):
+            self.levels.unite(name, item)
+
+    def drop(self, tract: Tract) -> None:
+        self.shelf.drop(tract)
+        self.levels.drop(tract)
+
+    def yielded(self, tract: Tract) -> None:
+        self.offers.yielded(tract)
+        self.registrations.yielded()
+
+    def lost(self, tract: Tract) -> None:
+        self.offers.lost(tract)
+
+    def settled(self) -> None:
+        """The ground that answers has changed."""
+        self.gatherings.settled()
+        self.containers.settled()
+        self.replicas.settled()
+        self.registrations.settled()
+
+    def register_again(self, lost: Tract) -> None:
+        self.replicas.copy_again()
+        self.registrations.register_again(lost)
+
+    def arrived(self, sender: Address, part: Tract, message: Message) -> None:
+        """A routed message has come to ground that answers."""
+        match message:
+            case StoreAt():
+                self.stores.arrived(part, message)
+            case CastTo() | GatherTo() | CopyFrom():
+                self.walks.arrived(part, message)
+            case CopyTo():
+                self.copies.arrived(part, message)
+            case Offer():
+                self.offers.arrived(part, message)
+            case SayAgain():
+                self.offers.called(message)
+            case RateAt():
+                self.replicas.rate_arrived(message)
+            case ReadyAt():
+                self.replicas.ready_arrived(part, message)
+            case AskVeto():
+                self.replicas.veto_arrived(part, message)
+
+    def holdings(self) -> Any:
+        return self.surface.holdings(), self.shelf.holdings(), *self.levels.holdings()

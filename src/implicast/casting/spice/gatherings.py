@@ -11,16 +11,21 @@ walk here, once for each walk.
 
 from functools import partial
 
-from implicast.casting.spice.alive.casting import Casting
-from implicast.casting.spice.alive.items import closed_item
-from implicast.casting.spice.alive.keeper import arrives
-from implicast.casting.spice.alive.messages import CastTo, Entry, GatherTo, StoredAt
-from implicast.casting.spice.alive.registry import Held, Key, Registry
-from implicast.casting.spice.alive.settings import CAST_US, STORE_US, WAIT_LONGEST_US, LivingSettings
-from implicast.casting.spice.alive.walking import Walk, Work
+from msgspec.structs import replace
+
+from implicast.casting.spice.containers import Containers
 from implicast.casting.spice.homes import home
+from implicast.casting.spice.items import closed_item
+from implicast.casting.spice.later import Later
+from implicast.casting.spice.messages import CastTo, Entry, GatherTo, Lapse, MoveAgain, StoredAt
+from implicast.casting.spice.registry import Held, Key, Registry
+from implicast.casting.spice.settings import CAST_US, STORE_US, WAIT_LONGEST_US, Settings
+from implicast.casting.spice.shelf import Shelf
+from implicast.casting.spice.stores import Stores
+from implicast.casting.spice.walks import Walk, Walks, Work
 from implicast.overlay.ice.alive.estate import Way
-from implicast.peer.contract import Address, Host, handles
+from implicast.overlay.ice.alive.ice import LivingIce
+from implicast.peer.contract import Address, Host, Part, handles
 from implicast.space.tract import EMPTY, Tract, contains, intersect, scale_within, subtract
 
 MOVES_MAX = 1_024
@@ -40,13 +45,19 @@ class Move:
         self.wait_us = STORE_US
 
 
-class Gathering(Casting):
+class Gatherings(Part):
     """A peer's part in drawing registries together."""
 
-    __slots__ = ("_moves", "_tried_us", "gatherings")
+    __slots__ = ("_containers", "_later", "_moves", "_settings", "_shelf", "_stores", "_surface", "_tried_us",
+                 "_walks", "gatherings")  # fmt: skip
 
-    def __init__(self, address: Address, host: Host, settings: LivingSettings) -> None:
-        super().__init__(address, host, settings)
+    def __init__(
+        self, address: Address, host: Host, settings: Settings, shelf: Shelf, surface: LivingIce, stores: Stores,
+        containers: Containers, walks: Walks, later: Later,
+    ) -> None:  # fmt: skip
+        super().__init__(address, host)
+        self._settings, self._shelf, self._surface, self._stores = settings, shelf, surface, stores
+        self._containers, self._walks, self._later = containers, walks, later
         self._moves: dict[int, Move] = {}
         self.gatherings: dict[Key, Work] = {}
         self._tried_us: dict[Key, int] = {}
@@ -54,117 +65,121 @@ class Gathering(Casting):
     # --- deciding
 
     def finished(self, work: Work) -> None:
-        super().finished(work)
+        key = _base_of(work.walk)
+        if self.gatherings.get(key) is work:
+            self._gathered(key)
+
+    def passed(self, work: Work) -> None:
+        """A cast has been through our part of a registry: is little left above?"""
         walk = work.walk
         key = (walk.tag, walk.root, walk.notch)
-        if isinstance(walk, GatherTo) and self.gatherings.get((walk.tag, walk.root, walk.base)) is work:
-            self._gathered((walk.tag, walk.root, walk.base))
-        elif isinstance(walk, CastTo) and 2 * work.size <= self.settings.storage_limit and key in self.registries:
-            registry = self.registries[key]
-            if registry.closed and not subtract(registry.closed, work.part):
-                self.gather(key)
+        registry = self._shelf.registries.get(key)
+        if registry is None or not isinstance(walk, CastTo) or 2 * work.size > self._settings.storage_limit:
+            return
+        if registry.closed and not subtract(registry.closed, work.part):
+            self.gather(key)
+
+    def rest(self) -> None:
+        """Forget what was tried lately."""
+        self._tried_us.clear()
 
     def gather(self, key: Key) -> None:
         """Draw together what is kept above our closed part of this registry."""
-        registry, now_us = self.registries[key], self.host.now_us
+        registry, now_us = self._shelf.registries[key], self.host.now_us
         resting = self._tried_us.get(key, -REST_US) + REST_US > now_us
-        closed = intersect(registry.closed, self.surface.ground)
+        closed = intersect(registry.closed, self._surface.ground)
         if resting or key in self.gatherings or closed != registry.closed:
             return
         self._tried_us = {each: at_us for each, at_us in self._tried_us.items() if at_us + REST_US > now_us}
         self._tried_us[key] = now_us
-        self.stop_rising(key)
-        registry.gathering = closed
+        self._containers.stop_rising(key)
+        registry.gather(closed)
         tag, root, base = key
-        above = self.settings.above(base)
-        scaled = scale_within(closed, root, base, self.settings.dimensions, above - base)
-        walk = GatherTo(Way(scaled), tag, root, above, base, self.address, self.token(), self.address, 0)
+        above = self._settings.above(base)
+        scaled = scale_within(closed, root, base, self._settings.dimensions, above - base)
+        walk = GatherTo(Way(scaled), tag, root, above, base, self.address, self._stores.token(), self.address, 0)
         work = self.gatherings[key] = Work(walk, EMPTY, now_us)
-        ours = intersect(scaled, self.surface.ground)
-        self.visit_all(work, walk, above, ours)
+        ours = intersect(scaled, self._surface.ground)
+        self._walks.visit_all(work, walk, above, ours)
         if rest := subtract(scaled, ours):
-            self.branch(work, GatherTo(Way(rest), *_rest_of(walk)), base, closed)
-        self.later(CAST_US, partial(self._lapse_if, key, work))
-        self.close_one(work)
+            self._walks.branch(work, replace(walk, way=Way(rest)), base, closed)
+        self._later.put(CAST_US, Lapse(*key, walk.walk))
+        self._walks.close_one(work)
 
-    def _lapse_if(self, key: Key, work: Work) -> None:
-        if self.gatherings.get(key) is work:
-            self.give_up(work)
+    @handles(Lapse)
+    def on_lapse(self, alarm: Lapse) -> None:
+        work = self.gatherings.get((alarm.tag, alarm.root, alarm.base))
+        if work is not None and isinstance(work.walk, GatherTo) and work.walk.walk == alarm.walk:
+            self._walks.give_up(work)
 
     def abandoned(self, work: Work) -> None:
-        super().abandoned(work)
-        walk = work.walk
-        if isinstance(walk, GatherTo):
-            key = (walk.tag, walk.root, walk.base)
-            if self.gatherings.get(key) is work:
-                self._lapse(key)
+        key = _base_of(work.walk)
+        if self.gatherings.get(key) is work:
+            self._lapse(key)
 
     def _lapse(self, key: Key) -> None:
         """All is as before: what has come down goes up again; heirs may have been told that the part is open."""
         self.gatherings.pop(key, None)
-        registry = self.registries.get(key)
+        registry = self._shelf.registries.get(key)
         if registry is not None:
-            registry.gathering = EMPTY
+            registry.gather(EMPTY)
             if registry.closed:
-                self.surface.batch((closed_item(key, registry.closed),), lambda: None)
-            self.rise(key)
+                self._surface.batch((closed_item(key, registry.closed),), _nothing)
+            self._containers.rise(key)
 
     def _gathered(self, key: Key) -> None:
         """Nothing is left above: open, once heirs know."""
-        registry = self.registries.get(key)
+        registry = self._shelf.registries.get(key)
         if registry is None or not registry.gathering:
             self._lapse(key)
             return
         gathered, work = registry.gathering, self.gatherings.get(key)
         item = closed_item(key, subtract(registry.closed, gathered))
-        self.surface.batch((item,), lambda: self._open(key, gathered, work))
+        self._surface.batch((item,), partial(self._open, key, gathered, work))
 
     def _open(self, key: Key, gathered: Tract, work: Work | None) -> None:
         """Heirs know. Some of the ground may have been given away meanwhile: what is left of it was gathered too."""
-        registry = self.registries.get(key)
+        registry = self._shelf.registries.get(key)
         if registry is None or work is None or self.gatherings.get(key) is not work:
             return
         if registry.gathering and not subtract(registry.gathering, gathered):
             del self.gatherings[key]
             registry.shut(subtract(registry.closed, registry.gathering))
-            registry.gathering = EMPTY
+            registry.gather(EMPTY)
             if registry.idle:
-                del self.registries[key]
+                del self._shelf.registries[key]
             else:
-                self._close_if_crowded(key, registry)
+                self._containers.close_if_crowded(key, registry)
 
     def settled(self) -> None:
         """A gathering on ground that is not ours any more lapses."""
         for key, work in list(self.gatherings.items()):
-            registry = self.registries.get(key)
-            if registry is None or not registry.gathering or subtract(registry.gathering, self.surface.ground):
-                self.give_up(work)
-        super().settled()
+            registry = self._shelf.registries.get(key)
+            if registry is None or not registry.gathering or subtract(registry.gathering, self._surface.ground):
+                self._walks.give_up(work)
 
     # --- taking part
 
-    @handles(GatherTo)
-    def on_gather(self, sender: Address, gather: GatherTo) -> None:
-        self.surface.carry(sender, gather)
-
-    @arrives(GatherTo)
-    def _gather_arrived(self, part: Tract, gather: GatherTo) -> None:
-        self.walk_arrived(part, gather)
+    def begin(self, work: Work, walk: Walk, part: Tract) -> tuple[Walk, Tract]:
+        return walk, part
 
     def visit(self, work: Work, walk: Walk, registry: Registry, part: Tract) -> None:
-        super().visit(work, walk, registry, part)
-        if isinstance(walk, GatherTo):
-            entries = [each.entry for each in registry.within(part)]
-            if entries:
-                self._move_down(work, walk, registry, entries)
+        assert isinstance(walk, GatherTo)
+        entries = [each.entry for each in registry.within(part)]
+        if entries:
+            self._move_down(work, walk, registry, entries)
 
     def _move_down(self, work: Work, walk: GatherTo, registry: Registry, entries: list[Entry]) -> None:
         work.open += 1  # even if there is no room to move them: the gathering then lapses
         if len(self._moves) < MOVES_MAX:
             key = (walk.tag, walk.root, registry.notch)
-            token = self.token()
+            token = self._stores.token()
             self._moves[token] = Move(key, walk.base, entries, work, self.host.now_us + CAST_US)
             self._send_down(token)
+
+    @handles(MoveAgain)
+    def on_move_again(self, alarm: MoveAgain) -> None:
+        self._send_down(alarm.token)
 
     def _send_down(self, token: int) -> None:
         move = self._moves.get(token)
@@ -173,18 +188,17 @@ class Gathering(Casting):
         if self.host.now_us > move.until_us:
             del self._moves[token]
             return
-        self.later(move.wait_us, lambda: self._send_down(token))
+        self._later.put(move.wait_us, MoveAgain(token))
         move.wait_us = min(2 * move.wait_us, WAIT_LONGEST_US)
         tag, root, _ = move.key
-        self.send_store(tag, root, move.base, tuple(move.entries.values()), token)
+        self._stores.send_store(tag, root, move.base, tuple(move.entries.values()), token)
 
-    @handles(StoredAt)
-    def on_stored(self, sender: Address, stored: StoredAt) -> None:
+    def stored(self, stored: StoredAt) -> bool:
+        """Is this about a move of ours? Then what has arrived below may go."""
         move = self._moves.get(stored.token)
         if move is None:
-            super().on_stored(sender, stored)
-            return
-        registry = self.registries.get(move.key)
+            return False
+        registry = self._shelf.registries.get(move.key)
         for consumer, version, at in stored.kept:
             entry = move.entries.get(consumer)
             if entry is None or version < entry.version:
@@ -192,42 +206,46 @@ class Gathering(Casting):
             held = registry.records.get(consumer) if registry is not None else None
             if at == move.key[2]:  # it came back: the gathering has lapsed, and this move with it
                 self._moves.pop(stored.token, None)
-                return
+                return True
             del move.entries[consumer]
-            if held is not None and held.entry.version <= version and self.surface.answers(held.home):
-                self.forget(move.key, held)
+            if held is not None and held.entry.version <= version and self._surface.answers(held.home):
+                self._shelf.forget(move.key, held)
         if not move.entries and self._moves.pop(stored.token, None) is not None:
-            self.close_one(move.work)
+            self._walks.close_one(move.work)
+        return True
 
     # --- showing
 
     def kept(self, key: Key, registry: Registry, held: Held) -> None:
-        super().kept(key, registry, held)
         if registry.gathering and contains(registry.gathering, held.home):
-            self.show_walks(key, registry, held)
+            self._show_walks(key, registry, held)
 
-    def show_walks(self, key: Key, registry: Registry, held: Held) -> None:
+    def _show_walks(self, key: Key, registry: Registry, held: Held) -> None:
         """To every walk that was sent up past this place and is not covered."""
         tag, root, notch = key
-        for work in self.active(tag, root):
+        for work in self._walks.active(tag, root):
             if held.entry.consumer not in work.shown and self._is_above(work, notch, root, held.entry.spot):
                 work.shown.add(held.entry.consumer)
-                self.show(work, registry, held)
+                self._walks.show(work, registry, held)
 
     def _is_above(self, work: Work, notch: int, root: int, spot: int) -> bool:
         if isinstance(work.walk, GatherTo) and work.walk.base >= notch:
             return False
         for branch in work.branches.values():
             passed = work.walk.notch <= notch <= branch.notch or isinstance(work.walk, GatherTo)
-            if passed and contains(branch.closed, home(root, branch.notch, spot, self.settings.dimensions)):
+            if passed and contains(branch.closed, home(root, branch.notch, spot, self._settings.dimensions)):
                 return True
         return False
 
     def show(self, work: Work, registry: Registry, held: Held) -> None:
-        super().show(work, registry, held)
-        if isinstance(work.walk, GatherTo):
-            self._move_down(work, work.walk, registry, [held.entry])
+        assert isinstance(work.walk, GatherTo)
+        self._move_down(work, work.walk, registry, [held.entry])
 
 
-def _rest_of(walk: GatherTo) -> tuple[str, int, int, int, Address, int, Address, int]:
-    return walk.tag, walk.root, walk.notch, walk.base, walk.leader, walk.walk, walk.parent, walk.branch
+def _nothing() -> None:
+    """Heirs are told, and nothing waits for it."""
+
+
+def _base_of(walk: Walk) -> Key:
+    assert isinstance(walk, GatherTo)
+    return walk.tag, walk.root, walk.base

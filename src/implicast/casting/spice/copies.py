@@ -9,18 +9,17 @@ of a new level in the same way.
 """
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 
-from implicast.casting.spice.alive.gathering import Gathering
-from implicast.casting.spice.alive.items import Header
-from implicast.casting.spice.alive.keeper import arrives
-from implicast.casting.spice.alive.messages import CopyTo, Entry, StoreAt, StoredAt
-from implicast.casting.spice.alive.settings import CAST_US, STORE_US, WAIT_LONGEST_US, LivingSettings
-from implicast.casting.spice.alive.storing import TOGETHER_MAX, Answer
-from implicast.casting.spice.alive.walking import Work
-from implicast.casting.spice.homes import address_of, roots_of
+from implicast.casting.spice.homes import address_of
+from implicast.casting.spice.later import Later
+from implicast.casting.spice.levels import Levels
+from implicast.casting.spice.messages import CopyAgain, CopyTo, Entry, Refresh, StoreAt, StoredAt
+from implicast.casting.spice.settings import CAST_US, STORE_US, WAIT_LONGEST_US, Settings
+from implicast.casting.spice.stores import TOGETHER_MAX, Answer, Stores
+from implicast.casting.spice.walks import Walks, Work
 from implicast.overlay.ice.alive.estate import Way
-from implicast.peer.contract import Address, Host, handles
+from implicast.overlay.ice.alive.ice import LivingIce
+from implicast.peer.contract import Address, Host, Part, handles
 from implicast.space.tract import Tract, intervals, union
 
 REFRESHES = 6
@@ -46,53 +45,52 @@ class Fan:
         self.goal = 0
 
 
-class Fanning(Gathering):
+class Copies(Part):
     """The original root's part in registrations, and every holder's in copying."""
 
-    __slots__ = ("_copied", "_fans", "_renewed")
+    __slots__ = ("_copied", "_fans", "_later", "_levels", "_renewed", "_settings", "_stores", "_surface", "_walks")
 
-    def __init__(self, address: Address, host: Host, settings: LivingSettings) -> None:
-        super().__init__(address, host, settings)
+    def __init__(
+        self, address: Address, host: Host, settings: Settings, surface: LivingIce, levels: Levels, stores: Stores,
+        walks: Walks, later: Later,
+    ) -> None:  # fmt: skip
+        super().__init__(address, host)
+        self._settings, self._surface, self._levels = settings, surface, levels
+        self._stores, self._walks, self._later = stores, walks, later
         self._fans: dict[int, Fan] = {}
         self._copied: dict[tuple[str, Address], tuple[int, int]] = {}
         """By tag and consumer: the version that all roots of a level have, and the level."""
         self._renewed: dict[str, dict[Address, Entry]] = {}
         """By tag: what is to be renewed at the other roots."""
 
-    def header(self, tag: str) -> Header:
-        return self.headers.get(tag, Header())
-
-    def roots_at(self, tag: str, level: int) -> list[int]:
-        return roots_of(address_of(tag), level, self.settings.dimensions)
-
     # --- registrations
 
-    def take_store(self, store: StoreAt, entries: Sequence[Entry]) -> None:
-        if not (store.first and store.notch == 0 and self.settings.deepest and store.root == address_of(store.tag)):
-            super().take_store(store, entries)
+    def take_first(self, store: StoreAt, entries: Sequence[Entry]) -> None:
+        if not (store.first and store.notch == 0 and self._settings.deepest and store.root == address_of(store.tag)):
+            self._stores.take_store(store, entries)
             return
-        header = self.headers.get(store.tag)
+        header = self._levels.headers.get(store.tag)
         goal = header.goal if header is not None else 0
-        if not goal and len(entries) == 1 and self._renew(store, entries[0]):
+        if not goal and len(entries) == 1 and self._stores.renew(store, entries[0]):
             return
         if not goal and self._are_renewals(store, entries):
-            super().take_store(store, entries)  # heirs have it and there are no replicas: nothing is waited for
+            self._stores.take_store(store, entries)  # heirs have it and there are no replicas: nothing is waited for
             return
         if goal and all(self._copied.get((store.tag, each.consumer)) == (each.version, goal) for each in entries):
             self._refresh_later(store.tag, entries)
-            super().take_store(store, entries)
+            self._stores.take_store(store, entries)
             return
-        fan = Fan(store.tag, entries, self.roots_at(store.tag, goal), self.host.now_us + WAIT_LONGEST_US)
+        fan = Fan(store.tag, entries, self._levels.roots_at(store.tag, goal), self.host.now_us + WAIT_LONGEST_US)
         fan.answer, fan.goal = (store.reply, store.token, store.notch), goal
         token = self._begin(fan)
         if goal:
             self._send_copies(token)
-        self.take(store.tag, store.root, 0, entries, (self.address, token, 0))
+        self._stores.take(store.tag, store.root, 0, entries, (self.address, token, 0))
         if not goal and token in self._fans:  # a renewal where nothing is replicated was confirmed by now
             self._send_copies(token)
 
     def _are_renewals(self, store: StoreAt, entries: Sequence[Entry]) -> bool:
-        registry = self.registries.get((store.tag, store.root, 0))
+        registry = self._stores.shelf.registries.get((store.tag, store.root, 0))
         if registry is None or registry.closed:
             return not entries
         for entry in entries:
@@ -104,20 +102,24 @@ class Fanning(Gathering):
     def _refresh_later(self, tag: str, entries: Sequence[Entry]) -> None:
         if tag not in self._renewed:
             self._renewed[tag] = {}
-            self.later(self.settings.lease_us // REFRESHES, partial(self._refresh, tag))
+            self._later.put(self._settings.lease_us // REFRESHES, Refresh(tag))
         renewed = self._renewed[tag]
         renewed.update({each.consumer: each for each in entries})
         if len(renewed) >= TOGETHER_MAX:
             self._refresh(tag)
 
+    @handles(Refresh)
+    def on_refresh(self, alarm: Refresh) -> None:
+        self._refresh(alarm.tag)
+
     def _refresh(self, tag: str) -> None:
         """Tell the other roots that these registrations go on."""
-        renewed, address, goal = self._renewed.pop(tag, {}), address_of(tag), self.header(tag).goal
-        if not renewed or not goal or not self.surface.answers(address):
+        renewed, address, goal = self._renewed.pop(tag, {}), address_of(tag), self._levels.header(tag).goal
+        if not renewed or not goal or not self._surface.answers(address):
             return
         for consumer in renewed:
             self._copied.pop((tag, consumer), None)  # until all roots have confirmed it
-        others = [each for each in self.roots_at(tag, goal) if each != address]
+        others = [each for each in self._levels.roots_at(tag, goal) if each != address]
         fan = Fan(tag, renewed.values(), others, self.host.now_us + CAST_US)
         fan.goal = goal
         self._send_copies(self._begin(fan))
@@ -130,11 +132,15 @@ class Fanning(Gathering):
                 del self._copied[next(iter(self._copied))]
 
     def _begin(self, fan: Fan) -> int:
-        token = self.token()
+        token = self._stores.token()
         self._fans[token] = fan
         if len(self._fans) > FANS_MAX:
             del self._fans[next(iter(self._fans))]
         return token
+
+    @handles(CopyAgain)
+    def on_copy_again(self, alarm: CopyAgain) -> None:
+        self._send_copies(alarm.token)
 
     def _send_copies(self, token: int) -> None:
         fan = self._fans.get(token)
@@ -143,30 +149,28 @@ class Fanning(Gathering):
         if self.host.now_us > fan.until_us:
             del self._fans[token]
             return
-        self.later(fan.wait_us, lambda: self._send_copies(token))
+        self._later.put(fan.wait_us, CopyAgain(token))
         fan.wait_us = min(2 * fan.wait_us, WAIT_LONGEST_US)
         address = address_of(fan.tag)
         others = union((each, each + 1) for _, roots in fan.left.values() for each in roots if each != address)
         if others:
             entries = tuple(entry for entry, _ in fan.left.values())
-            self.surface.send(CopyTo(Way(others), fan.tag, entries, self.address, token))
+            self._surface.send(CopyTo(Way(others), fan.tag, entries, self.address, token))
 
     @handles(CopyTo)
     def on_copy(self, sender: Address, copy: CopyTo) -> None:
-        self.surface.carry(sender, copy)
+        self._surface.carry(sender, copy)
 
-    @arrives(CopyTo)
-    def _copy_arrived(self, part: Tract, copy: CopyTo) -> None:
+    def arrived(self, part: Tract, copy: CopyTo) -> None:
         for low, high in intervals(part):
             for root in range(low, high):
-                self.take(copy.tag, root, 0, copy.entries, (copy.reply, copy.token, 0))
+                self._stores.take(copy.tag, root, 0, copy.entries, (copy.reply, copy.token, 0))
 
-    @handles(StoredAt)
-    def on_stored(self, sender: Address, stored: StoredAt) -> None:
+    def stored(self, stored: StoredAt) -> bool:
+        """Is this about copies of ours? Then that root has them."""
         fan = self._fans.get(stored.token)
         if fan is None:
-            super().on_stored(sender, stored)
-            return
+            return False
         for kept in stored.kept:
             entry, roots = fan.left.get(kept[0], (None, set()))
             if entry is not None and kept[1] >= entry.version:
@@ -174,21 +178,22 @@ class Fanning(Gathering):
                 if not roots:
                     self._fanned(stored.token, fan, entry, kept)
         if not fan.left and self._fans.pop(stored.token, None) is not None and fan.work is not None:
-            self.close_one(fan.work)
+            self._walks.close_one(fan.work)
+        return True
 
     def _fanned(self, token: int, fan: Fan, entry: Entry, kept: tuple[Address, int, int]) -> None:
         """All roots have this one; those of a level that was aimed at meanwhile must have it too."""
         address = address_of(fan.tag)
-        goal = self.header(fan.tag).goal if fan.answer is not None else fan.goal
+        goal = self._levels.header(fan.tag).goal if fan.answer is not None else fan.goal
         if goal > fan.goal:
-            more = set(self.roots_at(fan.tag, goal)) - set(self.roots_at(fan.tag, fan.goal))
+            more = set(self._levels.roots_at(fan.tag, goal)) - set(self._levels.roots_at(fan.tag, fan.goal))
             fan.left[entry.consumer] = (entry, more)
             self._send_copies(token)
             return
         del fan.left[entry.consumer]
         self._note_copied(fan, entry)
-        if fan.answer is not None and self.surface.answers(address):
-            self.confirm(fan.answer, (fan.tag, address, 0), [kept])
+        if fan.answer is not None and self._surface.answers(address):
+            self._stores.confirm(fan.answer, (fan.tag, address, 0), [kept])
 
     # --- copying
 

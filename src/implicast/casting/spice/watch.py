@@ -10,9 +10,9 @@ Left out: what `objections.py` says of the surface, which is looked at afresh.
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from implicast.casting.spice.alive.messages import Entry
-from implicast.casting.spice.alive.objections import OBJECTIONS_MAX, Owners, found, replicas_of
-from implicast.casting.spice.alive.spice import LivingSpice
+from implicast.casting.spice.messages import Entry
+from implicast.casting.spice.objections import OBJECTIONS_MAX, Owners, found, replicas_of
+from implicast.casting.spice.spice import Spice
 from implicast.casting.spice.homes import address_of
 from implicast.overlay.ice.alive.objections import surface_objections
 from implicast.peer.contract import Address, Peer
@@ -52,22 +52,22 @@ class Watch:
         self._replicas: Roots = {}
 
     def __call__(self, population: Sequence[Peer]) -> list[str]:
-        peers = [each for each in population if isinstance(each, LivingSpice)]
+        peers = [each for each in population if isinstance(each, Spice)]
         wrong = surface_objections([each.surface for each in peers])
         return (wrong or list(self._record_objections(peers)))[:OBJECTIONS_MAX]
 
-    def _record_objections(self, peers: Sequence[LivingSpice]) -> Iterator[str]:
+    def _record_objections(self, peers: Sequence[Spice]) -> Iterator[str]:
         owners, replicas = Followed(peers), replicas_of(peers)
         changed, hot = self._changed(peers)
         self._note_ready(replicas, hot)
         before, self._seen = self._seen, {}
         for peer in peers:
-            if peer.description is None or peer.awaited:
+            if peer.description is None or peer.registrations.awaited:
                 continue
             seen = before.get(peer.address)
             if seen is None or seen.version != peer.version:
-                asked = {tag: [address_of(tag), *replicas.get(tag, ())] for tag in peer.told}
-            elif changed.isdisjoint(seen.by) and peer.told.keys().isdisjoint(hot):
+                asked = {tag: [address_of(tag), *replicas.get(tag, ())] for tag in peer.registrations.told}
+            elif changed.isdisjoint(seen.by) and peer.registrations.told.keys().isdisjoint(hot):
                 self._seen[peer.address] = seen
                 continue
             else:
@@ -76,7 +76,7 @@ class Watch:
             for tag, roots in asked.items():
                 yield from _look(owners, peer, tag, roots, seen)
 
-    def _changed(self, peers: Sequence[LivingSpice]) -> tuple[set[Address | None], Roots]:
+    def _changed(self, peers: Sequence[Spice]) -> tuple[set[Address | None], Roots]:
         """Who may have less than at the last look, and the roots at which they had something then."""
         changed: set[Address | None] = {NOBODY}
         hot: Roots = {}
@@ -106,19 +106,19 @@ class Watch:
 class Followed(Owners):
     """Notes who is met on a way."""
 
-    def __init__(self, peers: Sequence[LivingSpice]) -> None:
+    def __init__(self, peers: Sequence[Spice]) -> None:
         super().__init__(peers)
         self.met: set[Address | None] = set()
 
-    def at(self, code: int) -> LivingSpice | None:
+    def at(self, code: int) -> Spice | None:
         owner = super().at(code)
         if owner is not None:
             self.met.add(owner.address)
         return owner
 
 
-def _roots(peer: LivingSpice, ground: Tract) -> list[tuple[str, int]]:
-    return [(tag, root) for tag, root, notch in peer.registries if not notch and contains(ground, root)]
+def _roots(peer: Spice, ground: Tract) -> list[tuple[str, int]]:
+    return [(tag, root) for tag, root, notch in peer.shelf.registries if not notch and contains(ground, root)]
 
 
 def _add(roots: Roots, more: Sequence[tuple[str, int]]) -> None:
@@ -126,18 +126,18 @@ def _add(roots: Roots, more: Sequence[tuple[str, int]]) -> None:
         roots.setdefault(tag, []).append(root)
 
 
-def _asked(peer: LivingSpice, replicas: Roots, hot: Roots, away: Roots) -> Roots:
+def _asked(peer: Spice, replicas: Roots, hot: Roots, away: Roots) -> Roots:
     """Where a consumer that has been looked at before must be looked for again, in the order of a fresh look."""
     asked: Roots = {}
-    for tag in peer.told:
+    for tag in peer.registrations.told:
         if tag in hot or tag in away:
             again = {*hot.get(tag, ()), *away.get(tag, ())}
             asked[tag] = [each for each in (address_of(tag), *replicas.get(tag, ())) if each in again]
     return asked
 
 
-def _look(owners: Followed, peer: LivingSpice, tag: str, roots: Sequence[int], seen: Seen) -> Iterator[str]:
-    entry = peer.told[tag]
+def _look(owners: Followed, peer: Spice, tag: str, roots: Sequence[int], seen: Seen) -> Iterator[str]:
+    entry = peer.registrations.told[tag]
     for root in roots:
         owners.met = set()
         if not _is_at(owners, tag, root, entry):
@@ -152,6 +152,6 @@ def _look(owners: Followed, peer: LivingSpice, tag: str, roots: Sequence[int], s
 def _is_at(owners: Owners, tag: str, root: int, entry: Entry) -> bool:
     """Is the record kept at the root itself?"""
     owner = owners.at(root)
-    registry = owner.registries.get((tag, root, 0)) if owner is not None else None
+    registry = owner.shelf.registries.get((tag, root, 0)) if owner is not None else None
     held = registry.records.get(entry.consumer) if registry is not None else None
     return held is not None and held.entry.version >= entry.version

@@ -5,16 +5,16 @@ after the other, each three times in a lease, straight at the peer that confirme
 not the owner any more); so renewing costs two messages, and also mends what was misplaced or lost.
 """
 
-from functools import partial
-
-from implicast.casting.spice.alive.messages import Again, Entry, Renew, StoreAt, StoredAt
-from implicast.casting.spice.alive.replicating import Replicating
-from implicast.casting.spice.alive.settings import STORE_US, WAIT_LONGEST_US, LivingSettings
 from implicast.casting.spice.homes import address_of, home, spot_of
+from implicast.casting.spice.later import Later
+from implicast.casting.spice.messages import Again, Entry, Renew, SayOnce, StoreAt, StoredAt, Unsaid
+from implicast.casting.spice.settings import STORE_US, WAIT_LONGEST_US, Settings
 from implicast.language.target import Description
 from implicast.overlay.ice.alive.estate import Way
-from implicast.peer.contract import Address, Host, handles
+from implicast.overlay.ice.alive.ice import LivingIce
+from implicast.peer.contract import Address, Host, Part, handles
 from implicast.peer.events import Registered, Withdrawn
+from implicast.peer.member import Member
 from implicast.space.tract import WHOLE, Tract, contains
 
 RENEWALS = 3
@@ -29,14 +29,15 @@ OWN = 0
 """The token of a consumer's own registration."""
 
 
-class Registering(Replicating):
+class Registrations(Part):
     """A consumer's part."""
 
-    __slots__ = ("_before", "_doors", "_due", "_homeless", "_reunited_us", "_stores", "_unsaid", "_wait_us", "awaited",
-                 "told")  # fmt: skip
+    __slots__ = ("_before", "_doors", "_due", "_homeless", "_later", "_member", "_reunited_us", "_settings", "_stores",
+                 "_surface", "_unsaid", "_wait_us", "awaited", "going", "told")  # fmt: skip
 
-    def __init__(self, address: Address, host: Host, settings: LivingSettings) -> None:
-        super().__init__(address, host, settings)
+    def __init__(self, member: Member, settings: Settings, surface: LivingIce, later: Later) -> None:
+        super().__init__(member.address, member.host)
+        self._member, self._settings, self._surface, self._later = member, settings, surface, later
         self.told: dict[str, Entry] = {}
         """Tags under which something of ours may be stored, and what we said last."""
         self.awaited: dict[str, Entry] = {}
@@ -53,24 +54,26 @@ class Registering(Replicating):
         self._homeless = False
         """Did we lose all our ground to others, and have none yet?"""
         self._reunited_us = -REUNITED_US
-        self.surface.reunited = self._reunite
+        self.going = False
+        """Is the peer to leave when it has withdrawn?"""
 
     # --- the verbs
 
-    def register(self, description: Description) -> None:
-        self._before, self.description = self.description, description
-        self._say(self.next_version())
+    def say(self, version: int, before: Description | None) -> None:
+        """The member is something else now, or nothing any more; what it was before is answered from for a while."""
+        self._before = before
+        self._say(version)
 
-    def withdraw(self) -> None:
-        self._before = self.description = None
-        self._say(self.next_version())
+    def leave(self) -> None:
+        """Leave the surface when the withdrawal, which comes next, is complete."""
+        self.going = True
 
     def _say(self, version: int) -> None:
         """One new version for every tag, old or new; where the tag is no longer ours, that we are not there."""
-        tags = self.description.tags if self.description is not None else ()
+        tags = self._member.description.tags if self._member.description is not None else ()
         self.awaited = {}
         for tag in sorted({*tags, *self.told}):
-            what = self.description if tag in tags else None
+            what = self._member.description if tag in tags else None
             self.awaited[tag] = Entry(self.address, version, spot_of(self.address, tag), what, self._before)
         self.told.update(self.awaited)
         self._due = []
@@ -93,20 +96,16 @@ class Registering(Replicating):
             store = StoreAt(Way((address, address + 1)), tag, address, 0, (entry,), self.address, OWN, True)
             self._stores[tag] = store
         if door is None or door == self.address:
-            self.surface.send(store)
+            self._surface.send(store)
         else:
             self.host.send(door, store)
 
     @handles(Again)
     def on_again(self, alarm: Again) -> None:
-        if alarm.version == self.version:
+        if alarm.version == self._member.version:
             self._ask(alarm.version)
 
-    @handles(StoredAt)
-    def on_stored(self, sender: Address, stored: StoredAt) -> None:
-        if stored.token != OWN:
-            super().on_stored(sender, stored)
-            return
+    def stored(self, sender: Address, stored: StoredAt) -> None:
         entry = self.told.get(stored.tag)
         if entry is None or max([version for _, version, _ in stored.kept]) < entry.version:
             return
@@ -121,22 +120,25 @@ class Registering(Replicating):
     def _confirm_if_complete(self) -> None:
         if self.awaited:
             return
-        if self.description is not None:
-            self.host.deliver(Registered(self.version))
+        if self._member.description is not None:
+            self.host.deliver(Registered(self._member.version))
             self._renew_later()
         else:
-            self.host.deliver(Withdrawn(self.version))
+            self.host.deliver(Withdrawn(self._member.version))
+        if self.going:
+            self.going = False
+            self._surface.leave()
 
     # --- the lease
 
     def _renew_later(self) -> None:
-        rounds_us = self.settings.lease_us // RENEWALS
+        rounds_us = self._settings.lease_us // RENEWALS
         pause_us = rounds_us / max(1, len(self.told))
-        self.host.after(int(pause_us * (0.8 + 0.4 * self.host.rng.random())), Renew(self.version))
+        self.host.after(int(pause_us * (0.8 + 0.4 * self.host.rng.random())), Renew(self._member.version))
 
     @handles(Renew)
     def on_renew(self, alarm: Renew) -> None:
-        if alarm.version != self.version or self.awaited or not self.told:
+        if alarm.version != self._member.version or self.awaited or not self.told:
             return
         self._due = self._due or sorted(self.told)
         tag = self._due.pop()
@@ -146,45 +148,46 @@ class Registering(Replicating):
 
     # --- after we were cut off: who was registered where records were lost was called, and we did not hear it
 
-    def yielded(self, tract: Tract) -> None:
-        super().yielded(tract)
-        self._homeless = self._homeless or not self.surface.pieces
+    def yielded(self) -> None:
+        self._homeless = self._homeless or not self._surface.pieces
 
     def settled(self) -> None:
-        super().settled()
-        if self._homeless and self.surface.ground:
+        if self._homeless and self._surface.ground:
             self._homeless = False
             self.register_again(WHOLE)
 
-    def _reunite(self) -> None:
+    def reunited(self) -> None:
         """Say everything again, but not too often: what is where it should be is only renewed."""
         if self.host.now_us - self._reunited_us < REUNITED_US:
             return
         self._reunited_us = self.host.now_us
         for number, tag in enumerate(sorted(self.told)):
-            self.later(REUNION_PAUSE_US * number, partial(self._say_once, tag, self.version))
+            self._later.put(REUNION_PAUSE_US * number, SayOnce(tag, self._member.version))
 
-    def _say_once(self, tag: str, version: int) -> None:
-        if tag in self.told and version == self.version and tag not in self.awaited:
+    @handles(SayOnce)
+    def on_say_once(self, alarm: SayOnce) -> None:
+        tag, version = alarm.tag, alarm.version
+        if tag in self.told and version == self._member.version and tag not in self.awaited:
             self._store(tag, self._doors.pop(tag, None))
 
     def register_again(self, lost: Tract) -> None:
-        super().register_again(lost)
         for tag, entry in list(self.told.items()):
             if self._is_there(tag, entry, lost):
                 self._unsaid[tag] = None
-                self._say_again(tag, self.version, SAY_AGAIN_TRIES)
+                self.on_unsaid(Unsaid(tag, self._member.version, SAY_AGAIN_TRIES))
 
-    def _say_again(self, tag: str, version: int, tries: int) -> None:
+    @handles(Unsaid)
+    def on_unsaid(self, alarm: Unsaid) -> None:
         """Until it is confirmed: the ground around what was lost may not have settled yet."""
-        if tag in self._unsaid and version == self.version and tag in self.told and tries:
+        tag, version, tries = alarm.tag, alarm.version, alarm.tries
+        if tag in self._unsaid and version == self._member.version and tag in self.told and tries:
             self._store(tag, None)
-            self.later(WAIT_LONGEST_US // 2, lambda: self._say_again(tag, version, tries - 1))
+            self._later.put(WAIT_LONGEST_US // 2, Unsaid(tag, version, tries - 1))
         else:
             self._unsaid.pop(tag, None)
 
     def _is_there(self, tag: str, entry: Entry, lost: Tract) -> bool:
         """Could our record under this tag have its home there, at any notch?"""
-        address, dimensions = address_of(tag), self.settings.dimensions
-        notches = self.settings.notches() if self.settings.spreads else (0,)
+        address, dimensions = address_of(tag), self._settings.dimensions
+        notches = self._settings.notches() if self._settings.spreads else (0,)
         return any(contains(lost, home(address, notch, entry.spot, dimensions)) for notch in notches)

@@ -7,28 +7,30 @@ who was found has confirmed, or was silent through all patience.
 
 from collections import deque
 from functools import lru_cache
+from typing import Protocol
 
 import msgspec
 
-from implicast.casting.inbox import WINDOW
-from implicast.casting.spice.alive.keeper import arrives
-from implicast.casting.spice.alive.messages import CastTo, Notified, Patience
-from implicast.casting.spice.alive.registry import Held, Registry, fits
-from implicast.casting.spice.alive.settings import (
+from implicast.casting.inbox import WINDOW, Inbox
+from implicast.casting.spice.homes import address_of, nearest_root
+from implicast.casting.spice.later import Later
+from implicast.casting.spice.levels import Levels
+from implicast.casting.spice.messages import CastTo, Notified, Notify, NotifyDue, Patience
+from implicast.casting.spice.registry import Held, Registry, fits
+from implicast.casting.spice.settings import (
     BRANCH_US,
     CAST_US,
     NOTIFY_LONGEST_US,
     NOTIFY_TRIES,
     NOTIFY_US,
     SILENT_TRIES,
-    LivingSettings,
+    Settings,
 )
-from implicast.casting.spice.alive.walking import Walk, Walking, Work
-from implicast.casting.spice.homes import address_of, nearest_root
-from implicast.casting.spice.messages import Notify
+from implicast.casting.spice.walks import Walk, Walks, Work
 from implicast.language.target import Target
 from implicast.overlay.ice.alive.estate import Way
-from implicast.peer.contract import Address, CastId, Host, handles
+from implicast.overlay.ice.alive.ice import LivingIce
+from implicast.peer.contract import Address, CastId, Host, Part, handles
 from implicast.peer.events import Refused, Settled
 from implicast.space.morton import Place, box
 from implicast.space.tract import EMPTY, Tract, prefixes
@@ -58,13 +60,29 @@ class Telling:
         self.notify, self.works, self.tries, self.wait_us = notify, [work], tries, NOTIFY_US
 
 
-class Casting(Walking):
+class Listener(Protocol):
+    """Whoever counts casts and looks at how they end."""
+
+    def counted(self, tag: str, root: int) -> None:
+        """A cast has come to a root of ours."""
+
+    def passed(self, work: Work) -> None:
+        """A cast has been through our part of a registry."""
+
+
+class Casts(Part):
     """The verb `cast`, and a peer's part in the casts of others."""
 
-    __slots__ = ("_silent", "_telling", "_unfinished", "_waiting", "publishing")
+    __slots__ = ("_inbox", "_later", "_levels", "_listener", "_settings", "_silent", "_surface", "_telling",
+                 "_unfinished", "_waiting", "_walks", "publishing")  # fmt: skip
 
-    def __init__(self, address: Address, host: Host, settings: LivingSettings) -> None:
-        super().__init__(address, host, settings)
+    def __init__(
+        self, address: Address, host: Host, settings: Settings, surface: LivingIce, levels: Levels, walks: Walks,
+        inbox: Inbox, later: Later,
+    ) -> None:  # fmt: skip
+        super().__init__(address, host)
+        self._settings, self._surface, self._levels, self._walks = settings, surface, levels, walks
+        self._inbox, self._later = inbox, later
         self._telling: dict[tuple[CastId, Address], Telling] = {}
         self._silent: dict[Address, None] = {}
         self.publishing: dict[int, Work] = {}
@@ -72,10 +90,12 @@ class Casting(Walking):
         self._unfinished: dict[int, None] = {}
         self._waiting: deque[tuple[CastId, Target, bytes]] = deque()
 
+    def meet(self, listener: Listener) -> None:
+        self._listener = listener
+
     # --- publishing
 
-    def cast(self, target: Target, payload: bytes) -> CastId:
-        cast = self.next_cast()
+    def publish(self, cast: CastId, target: Target, payload: bytes) -> None:
         if not all(term.has for term in target.terms):
             self.host.deliver(Refused("cast", "a term without a positive tag has no rendezvous"))
         elif len(self._waiting) >= WAITING_MAX:
@@ -84,7 +104,6 @@ class Casting(Walking):
             self._unfinished[cast.serial] = None
             self._waiting.append((cast, target, payload))
             self._publish_next()
-        return cast
 
     def _publish_next(self) -> None:
         """Serials more than a window apart are never under way together: consumers could not tell repeats then."""
@@ -97,8 +116,8 @@ class Casting(Walking):
         self.host.after(BRANCH_US, Patience(cast.serial))
         for term, conjunction in enumerate(target.terms):
             branch = msgspec.structs.replace(first, term=term, tag=conjunction.has[0])
-            self._look(work, branch, self.settings.deepest)
-        self.close_one(work)
+            self._look(work, branch, self._settings.deepest)
+        self._walks.close_one(work)
 
     @handles(Patience)
     def on_patience(self, alarm: Patience) -> None:
@@ -106,14 +125,13 @@ class Casting(Walking):
         if work is not None:
             self.host.after(BRANCH_US, alarm)
             if self.host.now_us - work.begun_us > CAST_US:
-                self.give_up(work)
+                self._walks.give_up(work)
 
     def finished(self, work: Work) -> None:
-        super().finished(work)
         self._ended(work, work.silent)
+        self._listener.passed(work)
 
     def abandoned(self, work: Work) -> None:
-        super().abandoned(work)
         self._ended(work, max(1, work.silent))
 
     def _ended(self, work: Work, silent: int) -> None:
@@ -129,7 +147,7 @@ class Casting(Walking):
         """Send a cast to the nearest root of a level, as a branch of a work."""
         root = self._nearest(walk.tag, level)
         there = msgspec.structs.replace(walk, way=Way((root, root + 1)), level=level, root=root, notch=0)
-        self.branch(work, there, 0, EMPTY)
+        self._walks.branch(work, there, 0, EMPTY)
 
     def _nearest(self, tag: str, level: int) -> int:
         address = address_of(tag)
@@ -138,54 +156,38 @@ class Casting(Walking):
 
     def _centre(self) -> Place | None:
         """The middle of our largest piece, in half units."""
-        tract = self.surface.tract
-        return centre_of(tract, self.settings.dimensions) if tract else None
+        tract = self._surface.tract
+        return centre_of(tract, self._settings.dimensions) if tract else None
 
-    def is_ready(self, tag: str, root: int) -> bool:
-        """May casts stop at this root of ours?"""
-        state = self.roots.get((tag, root))
-        return root == address_of(tag) or (state is not None and state.ready)
-
-    @handles(CastTo)
-    def on_cast(self, sender: Address, cast: CastTo) -> None:
-        self.surface.carry(sender, cast)
-
-    @arrives(CastTo)
-    def _cast_arrived(self, part: Tract, cast: CastTo) -> None:
-        self.walk_arrived(part, cast)
-
-    def begin(self, work: Work, walk: Walk, part: Tract) -> None:
-        if isinstance(walk, CastTo) and walk.notch == 0:
-            while not self.is_ready(walk.tag, walk.root):
-                root = self._nearest(walk.tag, walk.level - 1)
-                if not self.surface.answers(root):
-                    self._look(work, walk, walk.level - 1)
-                    return
-                walk = work.walk = msgspec.structs.replace(walk, level=walk.level - 1, root=root)
-            part = (walk.root, walk.root + 1)
-            self.count_cast(walk.tag, walk.root)
-        super().begin(work, walk, part)
-
-    def count_cast(self, tag: str, root: int) -> None:
-        """A cast has come to a root of ours (`replicating.py`)."""
+    def begin(self, work: Work, walk: Walk, part: Tract) -> tuple[Walk, Tract] | None:
+        """At a root that is not ready the cast is sent to the next lower level instead."""
+        assert isinstance(walk, CastTo)
+        if walk.notch:
+            return walk, part
+        while not self._levels.is_ready(walk.tag, walk.root):
+            root = self._nearest(walk.tag, walk.level - 1)
+            if not self._surface.answers(root):
+                self._look(work, walk, walk.level - 1)
+                return None
+            walk = work.walk = msgspec.structs.replace(walk, level=walk.level - 1, root=root)
+        self._listener.counted(walk.tag, walk.root)
+        return walk, (walk.root, walk.root + 1)
 
     # --- notifying
 
     def visit(self, work: Work, walk: Walk, registry: Registry, part: Tract) -> None:
-        super().visit(work, walk, registry, part)
-        if isinstance(walk, CastTo):
-            for consumer in registry.selected(walk.target, walk.term, part, self.host.now_us):
-                self._tell(work, walk, consumer)
+        assert isinstance(walk, CastTo)
+        for consumer in registry.selected(walk.target, walk.term, part, self.host.now_us):
+            self._tell(work, walk, consumer)
 
     def show(self, work: Work, registry: Registry, held: Held) -> None:
-        super().show(work, registry, held)
         walk = work.walk
         if isinstance(walk, CastTo) and fits(held, walk.target, walk.term, self.host.now_us):
             self._tell(work, walk, held.entry.consumer)
 
     def _tell(self, work: Work, walk: CastTo, consumer: Address) -> None:
         if consumer == self.address:
-            self.inbox.take(walk.cast, walk.target, walk.payload)
+            self._inbox.take(walk.cast, walk.target, walk.payload)
             work.told += 1
             return
         telling = self._telling.get((walk.cast, consumer))
@@ -203,6 +205,10 @@ class Casting(Walking):
         else:
             self.host.send(consumer, notify)
 
+    @handles(NotifyDue)
+    def on_notify_due(self, alarm: NotifyDue) -> None:
+        self._notify(alarm.consumer, alarm.cast)
+
     def _notify(self, consumer: Address, cast: CastId) -> None:
         telling = self._telling.get((cast, consumer))
         if telling is None:
@@ -215,7 +221,7 @@ class Casting(Walking):
             return
         telling.tries -= 1
         self.host.send(consumer, telling.notify)
-        self.later(telling.wait_us, lambda: self._notify(consumer, cast))
+        self._later.put(telling.wait_us, NotifyDue(consumer, cast))
         telling.wait_us = min(2 * telling.wait_us, NOTIFY_LONGEST_US)
 
     def _told(self, cast: CastId, consumer: Address, answered: bool) -> None:
@@ -223,7 +229,7 @@ class Casting(Walking):
         for work in telling.works if telling is not None else ():
             work.told += answered
             work.silent += not answered
-            self.close_one(work)
+            self._walks.close_one(work)
 
     @handles(Notified)
     def on_notified(self, sender: Address, notified: Notified) -> None:
@@ -232,5 +238,5 @@ class Casting(Walking):
 
     @handles(Notify)
     def on_notify(self, sender: Address, notify: Notify) -> None:
-        self.inbox.take(notify.cast, notify.target, notify.payload)
+        self._inbox.take(notify.cast, notify.target, notify.payload)
         self.host.send(sender, Notified(notify.cast))

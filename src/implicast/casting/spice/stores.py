@@ -7,16 +7,19 @@ could confirm an entry above a registry that has been opened in the meantime.
 Inside one peer an entry climbs at once through all notches whose homes are ours.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Protocol
 
-from implicast.casting.spice.alive.items import no_record_item, record_item
-from implicast.casting.spice.alive.keeper import Keeper, arrives
-from implicast.casting.spice.alive.messages import Entry, Flush, StoreAt, StoredAt
-from implicast.casting.spice.alive.registry import Held, Key, Registry
-from implicast.casting.spice.alive.settings import COLLECT_US, LivingSettings
 from implicast.casting.spice.homes import home
+from implicast.casting.spice.items import record_item
+from implicast.casting.spice.messages import Entry, Flush, StoreAt, StoredAt
+from implicast.casting.spice.registry import Held, Key, Registry
+from implicast.casting.spice.settings import COLLECT_US, Settings
+from implicast.casting.spice.shelf import Shelf
 from implicast.overlay.ice.alive.estate import Item, Way
-from implicast.peer.contract import Address, Host, handles
+from implicast.overlay.ice.alive.ice import LivingIce
+from implicast.peer.contract import Address, Host, Part, handles
 from implicast.space.tract import EMPTY, Tract, contains, union
 
 PASSING_MAX = 4_096
@@ -27,8 +30,6 @@ DOORS_MAX = 8_192
 """Holders above that are remembered, to go straight to them when a record is renewed; the oldest is forgotten."""
 FRESH_MAX = 8_192
 """Entries that wait for the next batch; further ones are not confirmed, and asked for again."""
-FORGOTTEN_MAX = 1_024
-"""Records that heirs should be told to forget; beyond it they are not told, which only costs them memory."""
 
 Answer = tuple[Address, int, int]
 """Whom to confirm to, the token of its errand, and the notch it asked for."""
@@ -44,19 +45,46 @@ class Passing:
         self.entries = {each.consumer: each for each in entries}
 
 
-class Storing(Keeper):
+class Fans(Protocol):
+    """Whoever sends registrations on to the replicas of a tag (`copies.py`)."""
+
+    def take_first(self, store: StoreAt, entries: Sequence[Entry]) -> None:
+        """A registration that has come from its consumer to the original root."""
+
+
+class Onlooker(Protocol):
+    """Whoever looks at each record that is kept."""
+
+    def kept(self, key: Key, registry: Registry, held: Held) -> None:
+        """A record has come, or come again."""
+
+
+class Stores(Part):
     """A peer's part in storing the records of others."""
 
-    __slots__ = ("_above", "_fresh", "forgotten", "passing")
+    __slots__ = ("_above", "_answered", "_fans", "_fresh", "_onlookers", "_settings", "passing", "shelf", "surface",
+                 "tokens")  # fmt: skip
 
-    def __init__(self, address: Address, host: Host, settings: LivingSettings) -> None:
-        super().__init__(address, host, settings)
+    def __init__(self, address: Address, host: Host, settings: Settings, shelf: Shelf, surface: LivingIce) -> None:
+        super().__init__(address, host)
+        self._settings, self.shelf, self.surface = settings, shelf, surface
+        self.tokens = 0
         self.passing: dict[int, Passing] = {}
         self._above: dict[tuple[Key, Address], Address] = {}
         """Who confirmed a record that we passed up, by where it went and whose it is."""
         self._fresh: list[tuple[Key, Address, int, Answer]] = []
         """Kept and not yet backed up: registry, consumer, version, and who waits for it."""
-        self.forgotten: dict[tuple[Key, Address], Item] = {}
+
+    def meet(
+        self, fans: Fans, onlookers: tuple[Onlooker, ...], answered: Callable[[Address, StoredAt], None]
+    ) -> None:
+        """Whom to hand first registrations, who looks at what is kept, and who hears our own confirmations."""
+        self._fans, self._onlookers, self._answered = fans, onlookers, answered
+
+    def token(self) -> int:
+        """A name for one errand of ours; 0 is the consumer's own registration."""
+        self.tokens += 1
+        return self.tokens
 
     # --- arriving
 
@@ -65,33 +93,32 @@ class Storing(Keeper):
         if store.way.number:
             self.surface.carry(sender, store)
         elif not store.notch and self.surface.answers(store.root):
-            self.take_store(store, store.entries)  # straight from a consumer that knows us as the owner of the place
+            self._fans.take_first(store, store.entries)  # straight from a consumer that knows us as the owner of the place
         else:
             self.surface.send(store)
 
-    @arrives(StoreAt)
-    def _store_arrived(self, part: Tract, store: StoreAt) -> None:
-        root, notch, dimensions = store.root, store.notch, self.settings.dimensions
+    def arrived(self, part: Tract, store: StoreAt) -> None:
+        root, notch, dimensions = store.root, store.notch, self._settings.dimensions
         here = [each for each in store.entries if contains(part, home(root, notch, each.spot, dimensions))]
-        self.take_store(store, here)
+        self._fans.take_first(store, here)
 
     def take_store(self, store: StoreAt, entries: Sequence[Entry]) -> None:
         """Entries whose homes at the asked notch are ours."""
-        if not store.notch and len(entries) == 1 and self._renew(store, entries[0]):
+        if not store.notch and len(entries) == 1 and self.renew(store, entries[0]):
             return
         self.take(store.tag, store.root, store.notch, entries, (store.reply, store.token, store.notch))
 
-    def _renew(self, store: StoreAt, entry: Entry) -> bool:
+    def renew(self, store: StoreAt, entry: Entry) -> bool:
         """What is kept at an open root, and by heirs, is confirmed at once: two stores of three, at half the cost."""
         key = (store.tag, store.root, 0)
-        registry = self.registries.get(key)
+        registry = self.shelf.registries.get(key)
         held = registry.records.get(entry.consumer) if registry is not None else None
         if registry is None or held is None or registry.closed or not held.safe or held.entry.version < entry.version:
             return False
         if not self.surface.answers(store.root):
             return False
-        registry.keep(entry, self.host.now_us, self.settings.lease_us)
-        self.kept(key, registry, held)
+        registry.keep(entry, self.host.now_us, self._settings.lease_us)
+        self._show(key, registry, held)
         self.confirm((store.reply, store.token, 0), key, ((entry.consumer, held.entry.version, 0),))
         return True
 
@@ -126,7 +153,7 @@ class Storing(Keeper):
 
     def climb(self, tag: str, root: int, notch: int, spot: int) -> tuple[int, bool]:
         """Where an entry belongs, from a notch on: kept here at that notch, or passed to it because it is not ours."""
-        dimensions, registries = self.settings.dimensions, self.registries
+        dimensions, registries = self._settings.dimensions, self.shelf.registries
         ground = self.surface.ground if not self.surface.is_doubtful else EMPTY
         while True:
             at = home(root, notch, spot, dimensions)
@@ -137,7 +164,7 @@ class Storing(Keeper):
                 return notch, True
             if not contains(registry.closed, at) or (registry.gathering and contains(registry.gathering, at)):
                 return notch, True
-            notch = self.settings.above(notch)
+            notch = self._settings.above(notch)
 
     def _pass_up(self, passing: Passing) -> None:
         token = self.token()
@@ -153,7 +180,7 @@ class Storing(Keeper):
         self, tag: str, root: int, notch: int, entries: tuple[Entry, ...], token: int, door: Address | None = None
     ) -> None:
         """On our own behalf, to the entries' homes at a notch; straight to a door that we know, if any."""
-        homes = (home(root, notch, each.spot, self.settings.dimensions) for each in entries)
+        homes = (home(root, notch, each.spot, self._settings.dimensions) for each in entries)
         way = Way(union((each, each + 1) for each in homes))
         store = StoreAt(way, tag, root, notch, entries, self.address, token)
         if door is None:
@@ -165,9 +192,9 @@ class Storing(Keeper):
 
     def _keep(self, key: Key, entry: Entry, answer: Answer) -> Held:
         """Keep an entry; if heirs do not have it yet, it is confirmed when they have."""
-        registry = self.registry(key)
-        held = registry.keep(entry, self.host.now_us, self.settings.lease_us)
-        self.kept(key, registry, held)
+        registry = self.shelf.registry(key)
+        held = registry.keep(entry, self.host.now_us, self._settings.lease_us)
+        self._show(key, registry, held)
         if not held.safe:
             if not self._fresh:
                 self.host.after(COLLECT_US, Flush())
@@ -175,30 +202,26 @@ class Storing(Keeper):
                 self._fresh.append((key, entry.consumer, held.entry.version, answer))
         return held
 
-    def kept(self, key: Key, registry: Registry, held: Held) -> None:
-        """A record has come: is the registry too full, is a walk above to be shown it? (further down the line)"""
+    def _show(self, key: Key, registry: Registry, held: Held) -> None:
+        for onlooker in self._onlookers:
+            onlooker.kept(key, registry, held)
 
     @handles(Flush)
     def on_flush(self, alarm: Flush) -> None:
         fresh, self._fresh = self._fresh, []
         items: dict[tuple[Key, Address], Item] = {}
         for key, consumer, _, _ in fresh:
-            held = self._held(key, consumer)
+            held = self.shelf.held(key, consumer)
             if held is not None:
                 items[key, consumer] = record_item(key, held)
-        gone = [item for (key, consumer), item in self.forgotten.items() if self._held(key, consumer) is None]
-        self.forgotten = {}
-        self.surface.batch((*gone, *items.values()), lambda: self._counts(fresh))
-
-    def _held(self, key: Key, consumer: Address) -> Held | None:
-        registry = self.registries.get(key)
-        return registry.records.get(consumer) if registry is not None else None
+        gone = self.shelf.take_forgotten()
+        self.surface.batch((*gone, *items.values()), partial(self._counts, fresh))
 
     def _counts(self, fresh: list[tuple[Key, Address, int, Answer]]) -> None:
         """All heirs have these: confirm what is still here and ours."""
         confirmed: dict[tuple[Answer, Key], list[tuple[Address, int, int]]] = {}
         for key, consumer, version, answer in fresh:
-            held = self._held(key, consumer)
+            held = self.shelf.held(key, consumer)
             if held is None or held.entry.version < version or not self.surface.answers(held.home):
                 continue
             held.safe = held.safe or held.entry.version == version
@@ -206,29 +229,17 @@ class Storing(Keeper):
         for (answer, key), kept in confirmed.items():
             self.confirm(answer, key, kept)
 
-    def forget(self, key: Key, held: Held) -> None:
-        """A record of ours has moved on or run out."""
-        registry = self.registries.get(key)
-        if registry is None or registry.records.get(held.entry.consumer) is not held:
-            return
-        registry.remove(held)
-        if registry.idle:
-            del self.registries[key]
-        if len(self.forgotten) < FORGOTTEN_MAX:
-            self.forgotten[key, held.entry.consumer] = no_record_item(key, held)
-
     # --- confirming
 
     def confirm(self, answer: Answer, key: Key, kept: Sequence[tuple[Address, int, int]]) -> None:
         reply, token, asked = answer
         stored = StoredAt(key[0], key[1], asked, token, tuple(kept))
         if reply == self.address:
-            self.on_stored(self.address, stored)
+            self._answered(self.address, stored)
         else:
             self.host.send(reply, stored)
 
-    @handles(StoredAt)
-    def on_stored(self, sender: Address, stored: StoredAt) -> None:
+    def stored(self, sender: Address, stored: StoredAt) -> None:
         passing = self.passing.get(stored.token)
         if passing is None:
             return
@@ -249,7 +260,7 @@ class Storing(Keeper):
     def _passed(self, passing: Passing, entry: Entry, kept: tuple[Address, int, int]) -> None:
         """What we passed up is kept above: confirm it down, if a cast that passes us would still go there."""
         tag, root, asked = passing.tag, passing.root, passing.answer[2]
-        if not self.surface.answers(home(root, asked, entry.spot, self.settings.dimensions)):
+        if not self.surface.answers(home(root, asked, entry.spot, self._settings.dimensions)):
             return
         if self.climb(tag, root, asked, entry.spot) == (passing.notch, False):
             self.confirm(passing.answer, (tag, root, asked), [kept])

@@ -7,9 +7,9 @@ at each notch to the owner of the record's home there. A ready replica must have
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
-from implicast.casting.spice.alive.messages import Entry
-from implicast.casting.spice.alive.registry import Held
-from implicast.casting.spice.alive.spice import LivingSpice
+from implicast.casting.spice.messages import Entry
+from implicast.casting.spice.registry import Held
+from implicast.casting.spice.spice import Spice
 from implicast.casting.spice.homes import address_of, home
 from implicast.overlay.ice.alive.objections import surface_objections
 from implicast.peer.contract import Address, Peer
@@ -21,7 +21,7 @@ OBJECTIONS_MAX = 20
 
 def objections(population: Sequence[Peer]) -> list[str]:
     """Sentences about what is wrong with a quiet network; none when all is well."""
-    peers = [each for each in population if isinstance(each, LivingSpice)]
+    peers = [each for each in population if isinstance(each, Spice)]
     found = surface_objections([each.surface for each in peers])
     return (found or list(record_objections(peers)))[:OBJECTIONS_MAX]
 
@@ -29,7 +29,7 @@ def objections(population: Sequence[Peer]) -> list[str]:
 class Owners:
     """Who owns a code."""
 
-    def __init__(self, peers: Sequence[LivingSpice]) -> None:
+    def __init__(self, peers: Sequence[Spice]) -> None:
         spans: list[tuple[int, int, int]] = []
         for index, each in enumerate(peers):
             ground = each.surface.ground
@@ -39,7 +39,7 @@ class Owners:
         self.spans, self.peers = spans, peers
         self._landings: dict[tuple[str, int], int] = {}
 
-    def at(self, code: int) -> LivingSpice | None:
+    def at(self, code: int) -> Spice | None:
         index = bisect_right(self.lows, code) - 1
         if index < 0 or code >= self.spans[index][1]:
             return None
@@ -59,14 +59,14 @@ class Owners:
         notch, owner = 0, self.at(root)
         while owner is not None:
             inside = container(root, notch, owner.settings.dimensions)
-            registry = owner.registries.get((tag, root, notch))
+            registry = owner.shelf.registries.get((tag, root, notch))
             if registry is None or not (within(inside, owner.surface.ground) and within(inside, registry.closed)):
                 break
             notch = owner.settings.above(notch)
         return notch
 
 
-def record_objections(peers: Sequence[LivingSpice]) -> Iterator[str]:
+def record_objections(peers: Sequence[Spice]) -> Iterator[str]:
     """Complete registrations that a cast would not find.
 
     Most records lie at a root itself. Those are laid open once for all consumers, by walking through what owners keep:
@@ -75,9 +75,9 @@ def record_objections(peers: Sequence[LivingSpice]) -> Iterator[str]:
     owners, doors = Owners(peers), _doors(peers)
     replicas = replicas_of(peers)
     for peer in peers:
-        if peer.description is None or peer.awaited:
+        if peer.description is None or peer.registrations.awaited:
             continue
-        for tag, entry in peer.told.items():
+        for tag, entry in peer.registrations.told.items():
             records = doors.get(tag)
             held = records.get(entry.consumer) if records is not None else None
             here = held is not None and (held.entry is entry or held.entry.version >= entry.version)
@@ -88,19 +88,19 @@ def record_objections(peers: Sequence[LivingSpice]) -> Iterator[str]:
                     yield f"a cast for {tag} at root {root} would not find {peer.address}"
 
 
-def _doors(peers: Sequence[LivingSpice]) -> dict[str, dict[Address, Held]]:
+def _doors(peers: Sequence[Spice]) -> dict[str, dict[Address, Held]]:
     """What lies at the original roots of tags, as far as their owners answer for them."""
     doors: dict[str, dict[Address, Held]] = {}
     for peer in peers:
-        doors.update(peer.originals())
+        doors.update(peer.shelf.originals(peer.surface.ground))
     return doors
 
 
-def replicas_of(peers: Sequence[LivingSpice]) -> dict[str, list[int]]:
+def replicas_of(peers: Sequence[Spice]) -> dict[str, list[int]]:
     """By tag, the roots at which casts may stop."""
     replicas: dict[str, list[int]] = {}
     for peer in peers:
-        for (tag, root), state in peer.roots.items():
+        for (tag, root), state in peer.levels.roots.items():
             if state.ready and root != address_of(tag):
                 replicas.setdefault(tag, []).append(root)
     return replicas
@@ -117,7 +117,7 @@ def _found_from(owners: Owners, tag: str, root: int, notch: int, entry: Entry) -
     while True:
         code = home(root, notch, entry.spot, settings.dimensions)
         owner = owners.at(code)
-        registry = owner.registries.get((tag, root, notch)) if owner is not None else None
+        registry = owner.shelf.registries.get((tag, root, notch)) if owner is not None else None
         if registry is None:
             return False
         held = registry.records.get(entry.consumer)

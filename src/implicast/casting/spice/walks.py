@@ -9,16 +9,19 @@ A peer that parts with a piece finishes the work it has begun there: it had all 
 """
 
 from collections.abc import Hashable, Iterator
+from typing import Protocol
 
 import msgspec
 
-from implicast.casting.spice.alive.keeper import SLOT_US
-from implicast.casting.spice.alive.messages import CastTo, CopyFrom, CoveredPart, GatherTo, Working
-from implicast.casting.spice.alive.offering import Offering
-from implicast.casting.spice.alive.registry import Held, Registry
-from implicast.casting.spice.alive.settings import BRANCH_US, CAST_US, WAIT_LONGEST_US, LivingSettings
+from implicast.casting.spice.later import SLOT_US, Later
+from implicast.casting.spice.messages import BranchDue, CastTo, CopyFrom, CoveredPart, GatherTo, Tidy, Working
+from implicast.casting.spice.registry import Held, Registry
+from implicast.casting.spice.settings import BRANCH_US, CAST_US, WAIT_LONGEST_US, Settings
+from implicast.casting.spice.shelf import Shelf
+from implicast.casting.spice.stores import Stores
 from implicast.overlay.ice.alive.estate import Way
-from implicast.peer.contract import Address, CastId, Host, handles
+from implicast.overlay.ice.alive.ice import LivingIce
+from implicast.peer.contract import Address, CastId, Host, Part, handles
 from implicast.space.tract import EMPTY, Tract, intersect, scale_within, subtract
 
 WORKS_MAX = 4_096
@@ -69,22 +72,66 @@ def cast_of(walk: Walk) -> CastId | None:
     return walk.cast if isinstance(walk, CastTo) else None
 
 
-class Walking(Offering):
+class Purpose(Protocol):
+    """What walks of one kind are for."""
+
+    def begin(self, work: Work, walk: Walk, part: Tract) -> tuple[Walk, Tract] | None:
+        """First act of a walk at this peer: what to visit; None if it was sent elsewhere instead."""
+
+    def visit(self, work: Work, walk: Walk, registry: Registry, part: Tract) -> None:
+        """Our records of a registry, in a part."""
+
+    def show(self, work: Work, registry: Registry, held: Held) -> None:
+        """A record has come down past a walk of this kind (`gatherings.py`)."""
+
+    def finished(self, work: Work) -> None:
+        """All of a walk that was begun here is covered."""
+
+    def abandoned(self, work: Work) -> None:
+        """A walk that was begun here was given up."""
+
+
+class Walks(Part):
     """A peer's part in the walks of others, and the bookkeeping of its own."""
 
-    __slots__ = ("_active", "_branches", "_tidying", "_works")
+    __slots__ = ("_active", "_branches", "_later", "_purposes", "_settings", "_shelf", "_stores", "_surface",
+                 "_tidying", "_works")  # fmt: skip
 
-    def __init__(self, address: Address, host: Host, settings: LivingSettings) -> None:
-        super().__init__(address, host, settings)
+    def __init__(
+        self, address: Address, host: Host, settings: Settings, shelf: Shelf, surface: LivingIce, stores: Stores,
+        later: Later,
+    ) -> None:  # fmt: skip
+        super().__init__(address, host)
+        self._settings, self._shelf, self._surface, self._stores = settings, shelf, surface, stores
+        self._later = later
         self._works: dict[Hashable, list[Work]] = {}
         self._branches: dict[int, Branch] = {}
         self._active: dict[tuple[str, int], dict[Work, None]] = {}
         """Unfinished works that went up from closed parts here, by registry."""
         self._tidying = False
 
+    def meet(self, casts: Purpose, gatherings: Purpose, copyings: Purpose) -> None:
+        self._purposes = (casts, gatherings, copyings)
+
+    def _purpose(self, walk: Walk) -> Purpose:
+        casts, gatherings, copyings = self._purposes
+        return casts if isinstance(walk, CastTo) else gatherings if isinstance(walk, GatherTo) else copyings
+
+    @handles(CastTo)
+    def on_cast(self, sender: Address, cast: CastTo) -> None:
+        self._surface.carry(sender, cast)
+
+    @handles(GatherTo)
+    def on_gather(self, sender: Address, gather: GatherTo) -> None:
+        self._surface.carry(sender, gather)
+
+    @handles(CopyFrom)
+    def on_copy_from(self, sender: Address, walk: CopyFrom) -> None:
+        self._surface.carry(sender, walk)
+
     # --- beginning
 
-    def walk_arrived(self, part: Tract, walk: Walk) -> None:
+    def arrived(self, part: Tract, walk: Walk) -> None:
         """Begin what is new of it; answer for what is not."""
         works = self._works.setdefault(name_of(walk), [])
         for work in works:
@@ -96,7 +143,9 @@ class Walking(Offering):
             work.parents[walk.parent, walk.branch] = None
             works.append(work)
             self._tidy_later()
-            self.begin(work, walk, part)
+            begun = self._purpose(walk).begin(work, walk, part)
+            if begun is not None:
+                self.visit_all(work, begun[0], begun[0].notch, begun[1])
             self.close_one(work)
         elif not works:
             del self._works[name_of(walk)]
@@ -112,44 +161,42 @@ class Walking(Offering):
         if walk.parent != self.address:
             self.host.send(walk.parent, Working(walk.branch, cast_of(walk)))
 
-    def begin(self, work: Work, walk: Walk, part: Tract) -> None:
-        """First act of a walk at this peer (`casting.py` may send it to another root instead)."""
-        self.visit_all(work, walk, walk.notch, part)
-
     def visit_all(self, work: Work, walk: Walk, notch: int, part: Tract) -> None:
         """Our records in the part and in all above it that is ours; branches for the rest."""
-        root, dimensions = walk.root, self.settings.dimensions
+        root, dimensions = walk.root, self._settings.dimensions
         while part:
-            registry = self.registries.get((walk.tag, root, notch))
+            registry = self._shelf.registries.get((walk.tag, root, notch))
             if registry is None:
                 return
-            self.visit(work, walk, registry, part)
+            work.size += sum([each.entry.description is not None for each in registry.within(part)])
+            self._purpose(walk).visit(work, walk, registry, part)
             closed = intersect(part, registry.closed)
-            above = self.settings.above(notch)
+            above = self._settings.above(notch)
             scaled = scale_within(closed, root, notch, dimensions, above - notch) if closed else EMPTY
-            part = intersect(scaled, self.surface.ground)
+            part = intersect(scaled, self._surface.ground)
             if rest := subtract(scaled, part):
                 self.branch(work, msgspec.structs.replace(walk, way=Way(rest), notch=above), notch, closed)
             notch = above
 
-    def visit(self, work: Work, walk: Walk, registry: Registry, part: Tract) -> None:
-        """What the walk is for: every kind adds its own."""
-        work.size += sum([each.entry.description is not None for each in registry.within(part)])
-
     def show(self, work: Work, registry: Registry, held: Held) -> None:
-        """A record has come down past a walk: every kind of walk takes it in by itself (`gathering.py`)."""
+        """A record has come down past a walk: every kind of walk takes it in by itself (`gatherings.py`)."""
+        self._purpose(work.walk).show(work, registry, held)
 
     # --- branches
 
     def branch(self, work: Work, walk: Walk, notch: int, closed: Tract) -> None:
         """Send a walk on, from this notch's closed part."""
-        number = self.token()
+        number = self._stores.token()
         branch = Branch(work, msgspec.structs.replace(walk, parent=self.address, branch=number), notch, closed)
         self._branches[number] = work.branches[number] = branch
         work.open += 1
         if closed:
             self._active.setdefault((walk.tag, walk.root), {})[work] = None
         self._send_branch(number)
+
+    @handles(BranchDue)
+    def on_branch_due(self, alarm: BranchDue) -> None:
+        self._send_branch(alarm.number)
 
     def _send_branch(self, number: int) -> None:
         branch = self._branches.get(number)
@@ -158,9 +205,9 @@ class Walking(Offering):
         if self.host.now_us - branch.work.begun_us > CAST_US:
             self.give_up(branch.work)
             return
-        self.later(branch.wait_us, lambda: self._send_branch(number))
+        self._later.put(branch.wait_us, BranchDue(number))
         branch.wait_us = min(2 * branch.wait_us, WAIT_LONGEST_US)
-        self.surface.send(msgspec.structs.replace(branch.walk, way=Way(branch.outstanding)))
+        self._surface.send(msgspec.structs.replace(branch.walk, way=Way(branch.outstanding)))
 
     def give_up(self, work: Work) -> None:
         """A walk that cannot be finished is dropped without a word to its parents: they will ask others."""
@@ -168,10 +215,7 @@ class Walking(Offering):
             self._branches.pop(number, None)
         work.branches.clear()
         self._drop(work)
-        self.abandoned(work)
-
-    def abandoned(self, work: Work) -> None:
-        """A walk of ours was given up."""
+        self._purpose(work.walk).abandoned(work)
 
     @handles(Working)
     def on_working(self, sender: Address, working: Working) -> None:
@@ -204,10 +248,7 @@ class Walking(Offering):
         self._deactivate(work)
         for parent, branch in work.parents:
             self._cover(work, parent, branch, work.part)
-        self.finished(work)
-
-    def finished(self, work: Work) -> None:
-        """All of a walk that was begun here is covered."""
+        self._purpose(work.walk).finished(work)
 
     def _cover(self, work: Work, parent: Address, branch: int, part: Tract) -> None:
         covered = CoveredPart(branch, part, work.told, work.silent, work.size, cast_of(work.walk))
@@ -231,9 +272,10 @@ class Walking(Offering):
     def _tidy_later(self, sweeps: int = 1) -> None:
         if not self._tidying:
             self._tidying = True
-            self.later(sweeps * (SWEEP_US + SLOT_US) - SLOT_US, self._tidy)
+            self._later.put(sweeps * (SWEEP_US + SLOT_US) - SLOT_US, Tidy())
 
-    def _tidy(self) -> None:
+    @handles(Tidy)
+    def on_tidy(self, alarm: Tidy) -> None:
         """Works are remembered for a cast's life after they are finished, and given up when they never are."""
         self._tidying = False
         now_us = oldest_us = self.host.now_us

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from implicast.casting.spice.alive.messages import Entry
-from implicast.casting.spice.alive.registry import Held, Key
+from implicast.casting.spice.messages import Entry
+from implicast.casting.spice.registry import Held, Key
 from implicast.casting.spice.homes import address_of
 from implicast.overlay.ice.alive.estate import Item
 from implicast.peer.contract import Address
