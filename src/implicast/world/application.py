@@ -3,6 +3,7 @@
 What was asked and when it was complete is the other half of the contract's trace; the notifications are in the journal.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from implicast.language.render import render
 from implicast.language.target import Description, Target, scalar_text
 from implicast.peer.contract import Message
-from implicast.peer.events import Joined, Left, Refused, Registered, Settled, Withdrawn
+from implicast.peer.events import Joined, Left, Outlived, Refused, Registered, Settled, Withdrawn
 from implicast.peer.member import Member
 from implicast.world.journal import JOIN, LEAVE, REGISTER, WITHDRAW, Journal
 from implicast.world.world import World
@@ -26,6 +27,8 @@ class Registration:
     description: Description | None
     """None: withdrawn."""
     completed_us: int | None = None
+    ordinal: int = 0
+    """The so-manieth that the peer asked for: what the journal calls its version."""
 
 
 @dataclass(slots=True)
@@ -37,6 +40,8 @@ class Cast:
     time_us: int
     target: Target
     settled_us: int | None = None
+    settled: Settled | None = None
+    """What the publisher was told last."""
 
 
 class Application:
@@ -88,8 +93,13 @@ class Application:
             registration = self._open.pop((address, event.version), None)
             if registration is not None:
                 registration.completed_us = now_us
+        elif isinstance(event, Outlived):
+            registration = self._open.pop((address, event.before), None)
+            if registration is not None:
+                registration.version = event.version
+                self._open[address, event.version] = registration
         elif isinstance(event, Settled):
-            self.casts[self.world.casts[event.cast]].settled_us = now_us
+            self._note_settled(self.casts[self.world.casts[event.cast]], event)
         elif isinstance(event, Joined):
             self.joined[address] = now_us
             self.welcome(address)
@@ -101,6 +111,10 @@ class Application:
     def write(self, journal: Journal) -> None:
         """The tables of what was asked."""
         journal.table("casts", [_cast_row(cast) for cast in self.casts])
+        asked: Counter[int] = Counter()
+        for each in self.registrations:
+            asked[each.peer] += 1
+            each.ordinal = asked[each.peer]
         journal.table("registrations", [_registration_row(each) for each in self.registrations])
 
     # --- inside
@@ -118,14 +132,14 @@ class Application:
         if peer in self.leaving or not self.awake(peer):
             return
         member = self._member(peer)
-        self._note(Registration(peer, member.version + 1, self.world.now_us, description))
+        self._note(Registration(peer, member.upcoming_version(), self.world.now_us, description))
         member.register(description)
 
     def _withdraw(self, peer: int) -> None:
         if peer in self.leaving or not self.awake(peer):
             return
         member = self._member(peer)
-        self._note(Registration(peer, member.version + 1, self.world.now_us, None))
+        self._note(Registration(peer, member.upcoming_version(), self.world.now_us, None))
         member.withdraw()
 
     def _leave(self, peer: int) -> None:
@@ -133,9 +147,14 @@ class Application:
         if peer in self.leaving or not self.awake(peer):
             return
         member = self._member(peer)
-        self.leaving[peer] = Registration(peer, member.version + 1, self.world.now_us, None)
+        self.leaving[peer] = Registration(peer, member.upcoming_version(), self.world.now_us, None)
         self._note(self.leaving[peer])
         member.leave()
+
+    def _note_settled(self, cast: Cast, settled: Settled) -> None:
+        cast.settled = settled
+        if not settled.open:
+            cast.settled_us = self.world.now_us
 
     def _note_left(self, peer: int) -> None:
         self.left[peer] = self.world.now_us
@@ -177,7 +196,7 @@ def _registration_row(each: Registration) -> dict[str, Any]:
     values: Sequence[Any] = described.values if described else ()
     return {
         "peer": each.peer,
-        "version": each.version,
+        "version": each.ordinal,
         "begun_us": each.begun_us,
         "completed_us": each.completed_us,
         "withdrawn": described is None,

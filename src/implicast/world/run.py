@@ -1,6 +1,7 @@
 """The parts of one run, set up and driven through its phases: join, register, cast, and change meanwhile."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,9 @@ class Run:
         self.plan = Plan(
             peers, infrastructure, parameters, seed, self.world.host, self.network.latency_us, self.targets,
             scenario.interval_ms * 1000, known if newcomers else self.descriptions, scenario.start,
+            resting=not (scenario.churn or faults or scenario.changes), credentials=design.credentials,
         )  # fmt: skip
+        self.plan = replace(self.plan, roles=design.roles(self.plan))
         self.population: list[Peer] = []
         self.upheaval = (
             Upheaval(script, self.world, self.application, trouble, design, self.plan, greetings)
@@ -124,10 +127,13 @@ class Run:
         self.journal.close()
 
     def _grow(self) -> list[Peer]:
-        members: list[Peer] = [self.design.newcomer(self.plan, address) for address in range(self.scenario.peers)]
-        if not self.plan.infrastructure:
+        plan, design = self.plan, self.design
+        members: list[Peer] = [design.begin(plan, address) for address in range(self.scenario.peers)]
+        if design.fixture is not None:
+            return members + [design.stand(plan, plan.peers + number) for number in range(plan.infrastructure)]
+        if not plan.infrastructure:
             return members  # assembling would arm alarms for other peers at the same addresses
-        return members + self.design.assemble(self.plan)[self.scenario.peers :]
+        return members + design.assemble(plan)[self.scenario.peers :]
 
     def _join_all(self, progress: Progress) -> None:
         rng = stream(self.scenario.seed, "introducers")

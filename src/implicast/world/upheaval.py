@@ -11,6 +11,7 @@ who is gone for good stays so.
 from collections.abc import Callable
 from functools import partial
 from itertools import compress, repeat
+from typing import Any
 
 from implicast.casting.designs import Design, Plan
 from implicast.language.target import Description
@@ -148,7 +149,7 @@ class Upheaval:
         for address in deed.who:
             able = self.able() or self._sleepers()
             known = tuple(self._chance.sample(able, min(INTRODUCERS, len(able))))
-            newcomer = self.design.newcomer(self.plan, address)
+            newcomer = self.design.begin(self.plan, address)
             self.world.place(address, newcomer)
             self.came_us[address] = self.world.now_us
             self.world.at(self.world.now_us, JOIN, partial(self._knock, address, known))
@@ -189,7 +190,7 @@ class Upheaval:
         for address in deed.who:
             peer = self.world.peers.get(address)
             if peer is not None:
-                self._disks[address] = awake(peer).disk()
+                self._disks[address] = awake(peer).kept()
                 self._down[address] = [deed]
                 self._stop(address)
             elif address in self._down:
@@ -200,10 +201,15 @@ class Upheaval:
         self.world.crash(address)
 
     def _come_back(self, deed: Deed) -> None:
-        assert self.design.revive is not None, "a design that cannot revive is refused beforehand"
         for address in deed.who:
             if _ended(self._down, address, deed) and address not in self._failed:
-                self.world.place(address, self.design.revive(self.plan, address, self._disks.pop(address)))
+                self.world.place(address, self._revived(address, self._disks.pop(address)))
+
+    def _revived(self, address: int, kept: Any) -> Peer:
+        if self.design.fixture is not None:
+            return self.design.stand(self.plan, address, kept.life if kept is not None else 0, kept)
+        assert self.design.revive is not None, "a design that cannot revive is refused beforehand"
+        return self.design.revive(self.plan, address, kept)
 
     def _freeze(self, deed: Deed) -> None:
         for address in deed.who:
@@ -289,7 +295,7 @@ def refuse_the_impossible(script: tuple[Deed, ...], design: Design, peers: int, 
         if deed.kind in ("restart", "fail") and len(named) < len(deed.who):
             have = f"they are {list(fixed)}" if fixed else f"{design.name} has none"
             raise ScenarioError(f"churn: {deed.text()}: only servers and brokers restart or fail; {have}")
-        if deed.kind == "restart" and design.revive is None:
+        if deed.kind == "restart" and design.revive is None and design.fixture is None:
             raise ScenarioError(f"churn: {deed.text()}: {design.name} has nothing that can come back")
         if deed.kind in ("join", "leave", "crash") and named:
             raise ScenarioError(f"churn: {deed.text()}: {named[0]} is no peer; it takes restart or fail")

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from implicast.peer.contract import CastId, Message, Peer
 from implicast.peer.events import Notice
-from implicast.peer.wire import Codec, pack
+from implicast.peer.wire import KIND_BYTES, Codec, pack
 from implicast.space.digest import stream
 from implicast.world.agenda import SLOT_BITS, SPARSE_BITS, Agenda, Entry
 from implicast.world.journal import CHUNK_ROWS, UPKEEP, Journal, pack_send
@@ -202,7 +202,7 @@ class World:
         self._last = message
         kind, names_cast = self._kinds.get(type(message)) or self._learn(type(message))
         purpose = self.casts.get(message.cast, self.purpose) if names_cast else self.purpose  # type: ignore[attr-defined]
-        self.facts = (purpose, 1 + len(pack(message)) if self.journal is not None else 0, kind)
+        self.facts = (purpose, KIND_BYTES + len(pack(message)) if self.journal is not None else 0, kind)
 
     def _pack(self, sender: int, to: int, message: Message) -> tuple[Message, bytes]:
         assert self.codec is not None

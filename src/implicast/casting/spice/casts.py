@@ -11,7 +11,7 @@ from typing import Protocol
 
 import msgspec
 
-from implicast.casting.inbox import WINDOW, Inbox
+from implicast.casting.inbox import Inbox
 from implicast.casting.spice.homes import address_of, nearest_root
 from implicast.casting.spice.later import Later
 from implicast.casting.spice.levels import Levels
