@@ -4,12 +4,11 @@ from typing import Protocol
 
 import msgspec
 
+from implicast.casting.spice._surface import Surface, Way
 from implicast.casting.spice.homes import address_of
 from implicast.casting.spice.later import Later
 from implicast.casting.spice.messages import AskVeto, EndCall, ReadyAt, RepeatCall, Taken
 from implicast.casting.spice.settings import STORE_US, WAIT_LONGEST_US
-from implicast.overlay.ice.alive.estate import Way
-from implicast.overlay.ice.alive.ice import LivingIce
 from implicast.peer.contract import Address, Host, Part, handles
 from implicast.space.tract import Tract, intersect, subtract
 
@@ -25,6 +24,16 @@ class Call:
     def __init__(self, message: ReadyAt | AskVeto) -> None:
         self.message, self.outstanding, self.wait_us = message, message.way.tract, STORE_US
 
+    def wait_longer(self) -> int:
+        """How long to wait now; the next time longer."""
+        wait_us, self.wait_us = self.wait_us, min(2 * self.wait_us, WAIT_LONGEST_US)
+        return wait_us
+
+    def hear(self, part: Tract) -> bool:
+        """Some roots have answered; have all?"""
+        self.outstanding = subtract(self.outstanding, part)
+        return not self.outstanding
+
 
 class Caller(Protocol):
     """Whoever calls."""
@@ -36,11 +45,11 @@ class Caller(Protocol):
 class Calls(Part):
     """The original root's part in telling and asking the others."""
 
-    __slots__ = ("_caller", "_calls", "_later", "_surface")
+    __slots__ = ("_assured", "_caller", "_calls", "_later", "_surface")
 
-    def __init__(self, address: Address, host: Host, surface: LivingIce, later: Later) -> None:
+    def __init__(self, address: Address, host: Host, surface: Surface, later: Later, assured: bool) -> None:
         super().__init__(address, host)
-        self._surface, self._later = surface, later
+        self._surface, self._later, self._assured = surface, later, assured
         self._calls: dict[int, Call] = {}
 
     def meet(self, caller: Caller) -> None:
@@ -69,8 +78,8 @@ class Calls(Part):
         if not self._surface.answers(address_of(call.message.tag)):
             del self._calls[token]  # whoever owns the place now goes on
             return
-        self._later.put(call.wait_us, RepeatCall(token))
-        call.wait_us = min(2 * call.wait_us, WAIT_LONGEST_US)
+        if self._assured:
+            self._later.put(call.wait_longer(), RepeatCall(token))
         self._surface.send(msgspec.structs.replace(call.message, way=Way(call.outstanding)))
 
     def heard(self, reply: Address, token: int, part: Tract, veto: bool = False) -> None:
@@ -86,10 +95,10 @@ class Calls(Part):
         call = self._calls.get(taken.token)
         if call is None:
             return False
-        call.outstanding = subtract(call.outstanding, taken.part)
+        complete = call.hear(taken.part)
         if taken.veto:
             del self._calls[taken.token]
-        elif not call.outstanding:
+        elif complete:
             del self._calls[taken.token]
             self._caller.called_all(call.message)
         return True

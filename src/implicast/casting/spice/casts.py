@@ -1,63 +1,44 @@
-"""Casting on a living surface: every branch covered, every notification confirmed (thesis section 8.1.3, Listing 12).
+"""Casting: find a registry of one tag of each term, walk through all of it, notify whom the target selects.
 
-A cast goes to the nearest place where a copy of the deepest level could be; a root that is not ready passes it to the
-next lower level; the original root is always ready. The publisher knows the end: when everything is covered, everybody
-who was found has confirmed, or was silent through all patience.
+Thesis section 8.1.3 and Listing 12; with no limits it is Listing 5. A cast goes to the nearest place where a copy of
+the deepest level could be, where there is none to the next lower level, and at last to the original; it stops at the
+first copy that it meets on its way. With receipts the publisher knows the end: when everything is covered, and every
+member that was found has answered or was silent through all patience.
 """
 
-from collections import deque
-from functools import lru_cache
 from typing import Protocol
 
-import msgspec
+from msgspec.structs import replace
 
-from implicast.casting.inbox import Inbox
+from implicast.casting.inbox import Inbox, Outcome
+from implicast.casting.spice._surface import Surface, Way
 from implicast.casting.spice.homes import address_of, nearest_root
-from implicast.casting.spice.later import Later
 from implicast.casting.spice.levels import Levels
-from implicast.casting.spice.messages import CastTo, Notified, Notify, NotifyDue, Patience
+from implicast.casting.spice.messages import CastTo, Patience
 from implicast.casting.spice.registry import Held, Registry, fits
-from implicast.casting.spice.settings import (
-    BRANCH_US,
-    CAST_US,
-    NOTIFY_LONGEST_US,
-    NOTIFY_TRIES,
-    NOTIFY_US,
-    SILENT_TRIES,
-    Settings,
-)
+from implicast.casting.spice.settings import CAST_US, Settings
+from implicast.casting.spice.shelf import Shelf
 from implicast.casting.spice.walks import Walk, Walks, Work
+from implicast.casting.telling import Got, Notify
 from implicast.language.target import Target
-from implicast.overlay.ice.alive.estate import Way
-from implicast.overlay.ice.alive.ice import LivingIce
-from implicast.peer.contract import Address, CastId, Host, Part, handles
-from implicast.peer.events import Refused, Settled
-from implicast.space.morton import Place, box
-from implicast.space.tract import EMPTY, Tract, prefixes
+from implicast.peer import asking
+from implicast.peer.asking import Asker, Question
+from implicast.peer.contract import Address, CastId, Contact, Host, Name, Part, handles
+from implicast.peer.events import Estimated, Refused, Settled
+from implicast.peer.memory import Recent
+from implicast.space.tract import EMPTY, Tract
 
-TELLING_MAX = 65_536
-"""Notifications that await confirmation at one peer; further ones are sent once and not waited for."""
+NOTIFY, NOTIFY_SILENT = "notify", "notify the silent"
+PATIENCE = asking.Patience(500_000, times=13, factor=1.35)
+"""Forty seconds of patience with a member: freezes and partitions are to be outlived."""
+SHORT_PATIENCE = asking.Patience(500_000, times=3, factor=2.0)
+"""With a member that was silent through all of it lately."""
 SILENT_MAX = 4_096
-"""Consumers that did not answer lately, remembered; the one noted first is forgiven first."""
-CENTRES_REMEMBERED = 1 << 14
-WAITING_MAX = 4_096
-"""Casts of ours that wait until earlier ones have ended; further ones are refused."""
-
-
-@lru_cache(CENTRES_REMEMBERED)
-def centre_of(tract: Tract, dimensions: int) -> Place:
-    """The middle of the largest aligned piece of a tract, in half units; the same few are asked for at every cast."""
-    low, high = box(*min(prefixes(tract), key=lambda piece: piece[1]), dimensions)
-    return tuple(one + other for one, other in zip(low, high, strict=True))
-
-
-class Telling:
-    """One notification and the works that wait for it."""
-
-    __slots__ = ("notify", "tries", "wait_us", "works")
-
-    def __init__(self, notify: Notify, work: Work, tries: int) -> None:
-        self.notify, self.works, self.tries, self.wait_us = notify, [work], tries, NOTIFY_US
+"""Members that did not answer lately, remembered; the one noted first is forgiven first."""
+PUBLISHING_MAX = 65_536
+"""Casts of one publisher that have not ended; further ones are refused."""
+TAGS_MAX = 64
+"""Tags of one term that are tried when the rarest is looked for."""
 
 
 class Listener(Protocol):
@@ -73,170 +54,180 @@ class Listener(Protocol):
 class Casts(Part):
     """The verb `cast`, and a peer's part in the casts of others."""
 
-    __slots__ = ("_inbox", "_later", "_levels", "_listener", "_settings", "_silent", "_surface", "_telling",
-                 "_unfinished", "_waiting", "_walks", "publishing")  # fmt: skip
+    __slots__ = ("_asker", "_inbox", "_levels", "_listener", "_name", "_settings", "_shelf", "_silent", "_surface",
+                 "_walks", "publishing")  # fmt: skip
 
     def __init__(
-        self, address: Address, host: Host, settings: Settings, surface: LivingIce, levels: Levels, walks: Walks,
-        inbox: Inbox, later: Later,
+        self, address: Address, host: Host, name: Name, settings: Settings, surface: Surface, shelf: Shelf,
+        levels: Levels, walks: Walks, inbox: Inbox, asker: Asker,
     ) -> None:  # fmt: skip
         super().__init__(address, host)
-        self._settings, self._surface, self._levels, self._walks = settings, surface, levels, walks
-        self._inbox, self._later = inbox, later
-        self._telling: dict[tuple[CastId, Address], Telling] = {}
-        self._silent: dict[Address, None] = {}
-        self.publishing: dict[int, Work] = {}
-        """Our own casts that have not ended, by serial."""
-        self._unfinished: dict[int, None] = {}
-        self._waiting: deque[tuple[CastId, Target, bytes]] = deque()
+        self._name, self._settings, self._surface = name, settings, surface
+        self._shelf, self._levels, self._walks = shelf, levels, walks
+        self._inbox, self._asker = inbox, asker
+        self._silent: Recent[Name, None] = Recent(SILENT_MAX)
+        self.publishing: dict[CastId, Work] = {}
+        """Our own casts that have not ended."""
+        asker.topic(NOTIFY, PATIENCE, self._lost)
+        asker.topic(NOTIFY_SILENT, SHORT_PATIENCE, self._lost)
 
     def meet(self, listener: Listener) -> None:
         self._listener = listener
 
     # --- publishing
 
-    def publish(self, cast: CastId, target: Target, payload: bytes) -> None:
+    def publish(self, cast: CastId, target: Target, payload: bytes, asks: bool = False) -> None:
         if not all(term.has for term in target.terms):
             self.host.deliver(Refused("cast", "a term without a positive tag has no rendezvous"))
-        elif len(self._waiting) >= WAITING_MAX:
-            self.host.deliver(Refused("cast", f"{WAITING_MAX} casts wait for earlier ones to end"))
-        else:
-            self._unfinished[cast.serial] = None
-            self._waiting.append((cast, target, payload))
-            self._publish_next()
-
-    def _publish_next(self) -> None:
-        """Serials more than a window apart are never under way together: consumers could not tell repeats then."""
-        while self._waiting and self._waiting[0][0].serial < next(iter(self._unfinished)) + WINDOW:
-            self._publish(*self._waiting.popleft())
-
-    def _publish(self, cast: CastId, target: Target, payload: bytes) -> None:
-        first = CastTo(Way(EMPTY), cast, target, 0, "", 0, 0, 0, payload, self.address, 0)
-        work = self.publishing[cast.serial] = Work(first, EMPTY, self.host.now_us)
-        self.host.after(BRANCH_US, Patience(cast.serial))
+            return
+        if len(self.publishing) >= PUBLISHING_MAX:
+            self.host.deliver(Refused("cast", f"{PUBLISHING_MAX} casts have not ended"))
+            return
+        first = CastTo(Way(EMPTY), cast, target, 0, "", 0, 0, 0, payload, (), asks)
+        work = self._open(first) if self._settings.assured or asks else None
         for term, conjunction in enumerate(target.terms):
-            branch = msgspec.structs.replace(first, term=term, tag=conjunction.has[0])
-            self._look(work, branch, self._settings.deepest)
-        self._walks.close_one(work)
+            cast_term = replace(first, term=term)
+            self._walks.send_up(work, self._aimed(cast_term, conjunction.has[0], self._settings.deepest))
+        if work is not None:
+            self._walks.close_one(work)
+
+    def _open(self, first: CastTo) -> Work:
+        work = self.publishing[first.cast] = Work(first, EMPTY, self.host.now_us)
+        if self._settings.assured:
+            self.host.after(CAST_US, Patience(first.cast.serial))
+        return work
 
     @handles(Patience)
     def on_patience(self, alarm: Patience) -> None:
-        work = self.publishing.get(alarm.serial)
-        if work is not None:
-            self.host.after(BRANCH_US, alarm)
-            if self.host.now_us - work.begun_us > CAST_US:
+        for cast, work in list(self.publishing.items()):
+            if cast.serial == alarm.serial and self.host.now_us - work.begun_us >= CAST_US:
                 self._walks.give_up(work)
 
     def finished(self, work: Work) -> None:
-        self._ended(work, work.silent)
-        self._listener.passed(work)
+        if not self._end(work):
+            self._listener.passed(work)
 
     def abandoned(self, work: Work) -> None:
-        self._ended(work, max(1, work.silent))
+        work.tally.lose()
+        self._end(work)
 
-    def _ended(self, work: Work, silent: int) -> None:
-        walk = work.walk
-        if isinstance(walk, CastTo) and self.publishing.get(walk.cast.serial) is work:
-            del self.publishing[walk.cast.serial], self._unfinished[walk.cast.serial]
-            self.host.deliver(Settled(walk.cast, work.told, silent))
-            self._publish_next()
+    def _end(self, work: Work) -> bool:
+        """Was it a cast of our own? Then the application hears how it ended."""
+        walk, tally = work.walk, work.tally
+        assert isinstance(walk, CastTo)
+        if self.publishing.get(walk.cast) is not work:
+            return False
+        del self.publishing[walk.cast]
+        if walk.asks:
+            self.host.deliver(Estimated(walk.cast.serial, tally.notified, 2 * (tally.hops + tally.notified)))
+        else:
+            ended = Settled(walk.cast, tally.notified, tally.unreachable, tally.declined, 0, tally.silent)
+            self.host.deliver(ended)
+        return True
 
     # --- finding a registry
 
-    def _look(self, work: Work, walk: CastTo, level: int) -> None:
-        """Send a cast to the nearest root of a level, as a branch of a work."""
-        root = self._nearest(walk.tag, level)
-        there = msgspec.structs.replace(walk, way=Way((root, root + 1)), level=level, root=root, notch=0)
-        self._walks.branch(work, there, 0, EMPTY)
-
-    def _nearest(self, tag: str, level: int) -> int:
+    def _aimed(self, cast: CastTo, tag: str, level: int) -> CastTo:
+        """To the root of a level that is nearest to us."""
         address = address_of(tag)
-        centre = self._centre() if level else None
-        return nearest_root(address, level, centre) if centre is not None else address
+        root = nearest_root(address, level, self._surface.centre) if level and self._surface.tract else address
+        return replace(cast, way=Way((root, root + 1)), tag=tag, level=level, root=root)
 
-    def _centre(self) -> Place | None:
-        """The middle of our largest piece, in half units."""
-        tract = self._surface.tract
-        return centre_of(tract, self._settings.dimensions) if tract else None
+    def seek(self, cast: CastTo) -> tuple[CastTo, bool]:
+        """Where a cast that looks for a registry goes from here, and has it found one of ours?"""
+        while True:
+            root = self._copy_here(cast.tag)
+            if root is None and not self._surface.answers(cast.root):
+                return cast, False
+            if root is None and cast.level:
+                cast = self._aimed(cast, cast.tag, min(cast.level, self._settings.deepest + 1) - 1)
+                continue
+            root = cast.root if root is None else root
+            if not cast.asks:
+                self._listener.counted(cast.tag, root)
+            other = self._rarer(cast, root) if self._settings.rarest else None
+            if other is None:
+                return replace(cast, way=Way((root, root + 1)), root=root), True
+            cast = other
 
-    def begin(self, work: Work, walk: Walk, part: Tract) -> tuple[Walk, Tract] | None:
-        """At a root that is not ready the cast is sent to the next lower level instead."""
-        assert isinstance(walk, CastTo)
-        if walk.notch:
-            return walk, part
-        while not self._levels.is_ready(walk.tag, walk.root):
-            root = self._nearest(walk.tag, walk.level - 1)
-            if not self._surface.answers(root):
-                self._look(work, walk, walk.level - 1)
-                return None
-            walk = work.walk = msgspec.structs.replace(walk, level=walk.level - 1, root=root)
-        self._listener.counted(walk.tag, walk.root)
-        return walk, (walk.root, walk.root + 1)
+    def _copy_here(self, tag: str) -> int | None:
+        """A root of ours at which a cast may stop."""
+        for root in self._shelf.copies.get(tag, ()):
+            if self._surface.answers(root) and (not self._settings.live or self._levels.is_ready(tag, root)):
+                return root
+        return None
+
+    def _rarer(self, cast: CastTo, root: int) -> CastTo | None:
+        """Where to look rather than in this large registry: the term's next tag, or the rarest when all were seen."""
+        registry = self._shelf.registries.get((cast.tag, root, 0))
+        tags = cast.target.terms[cast.term].has[:TAGS_MAX]
+        seen = dict(cast.tried)
+        if registry is None or not registry.closed or len(seen) == len(tags):
+            return None
+        seen[cast.tag] = len(registry.records) + registry.passed
+        tag = next((each for each in tags if each not in seen), None) or min(tags, key=lambda each: (seen[each], each))
+        if tag == cast.tag:
+            return None
+        return replace(self._aimed(cast, tag, self._settings.deepest), tried=tuple(seen.items()))
 
     # --- notifying
 
-    def visit(self, work: Work, walk: Walk, registry: Registry, part: Tract) -> None:
+    def visit(self, work: Work | None, walk: Walk, registry: Registry, part: Tract) -> None:
         assert isinstance(walk, CastTo)
-        for consumer in registry.selected(walk.target, walk.term, part, self.host.now_us):
-            self._tell(work, walk, consumer)
+        for member in registry.selected(walk.target, walk.term, part, self.host.now_us):
+            self._tell(work, walk, member)
 
     def show(self, work: Work, registry: Registry, held: Held) -> None:
         walk = work.walk
         if isinstance(walk, CastTo) and fits(held, walk.target, walk.term, self.host.now_us):
-            self._tell(work, walk, held.entry.consumer)
+            self._tell(work, walk, held.entry.member)
 
-    def _tell(self, work: Work, walk: CastTo, consumer: Address) -> None:
-        if consumer == self.address:
-            self._inbox.take(walk.cast, walk.target, walk.payload)
-            work.told += 1
-            return
-        telling = self._telling.get((walk.cast, consumer))
-        if telling is not None:
-            if work not in telling.works:
-                telling.works.append(work)
-                work.open += 1
-            return
-        notify = Notify(walk.cast, walk.target, walk.payload)
-        if len(self._telling) < TELLING_MAX:
-            tries = SILENT_TRIES if consumer in self._silent else NOTIFY_TRIES
-            self._telling[walk.cast, consumer] = Telling(notify, work, tries)
-            work.open += 1
-            self._notify(consumer, walk.cast)
+    def _tell(self, work: Work | None, walk: CastTo, member: Contact) -> None:
+        if walk.asks:
+            assert work is not None
+            work.tally.take()
+        elif member.name == self._name:
+            self._count(work, self._inbox.take(walk.cast, walk.target, walk.payload))
+        elif work is None:
+            self.host.send(member.address, Notify(walk.cast, walk.target, walk.payload))
         else:
-            self.host.send(consumer, notify)
+            self._ask(work, walk, member)
 
-    @handles(NotifyDue)
-    def on_notify_due(self, alarm: NotifyDue) -> None:
-        self._notify(alarm.consumer, alarm.cast)
-
-    def _notify(self, consumer: Address, cast: CastId) -> None:
-        telling = self._telling.get((cast, consumer))
-        if telling is None:
+    def _ask(self, work: Work, walk: CastTo, member: Contact) -> None:
+        """Until it confirms. Several works may wait for one answer."""
+        key = (walk.cast, member.name)
+        known = self._asker.open(NOTIFY, key) or self._asker.open(NOTIFY_SILENT, key)
+        if known is not None:
+            if work not in known.about:
+                known.about.append(work)
+                work.wait()
             return
-        if not telling.tries:
-            self._silent[consumer] = None
-            if len(self._silent) > SILENT_MAX:
-                del self._silent[next(iter(self._silent))]
-            self._told(cast, consumer, False)
-            return
-        telling.tries -= 1
-        self.host.send(consumer, telling.notify)
-        self._later.put(telling.wait_us, NotifyDue(consumer, cast))
-        telling.wait_us = min(2 * telling.wait_us, NOTIFY_LONGEST_US)
+        topic = NOTIFY_SILENT if member.name in self._silent else NOTIFY
+        if self._asker.ask(topic, key, member.address, Notify(walk.cast, walk.target, walk.payload), [work]):
+            work.wait()
+        else:
+            work.tally.lose(member.name)
 
-    def _told(self, cast: CastId, consumer: Address, answered: bool) -> None:
-        telling = self._telling.pop((cast, consumer), None)
-        for work in telling.works if telling is not None else ():
-            work.told += answered
-            work.silent += not answered
+    def _count(self, work: Work | None, outcome: Outcome) -> None:
+        if work is not None:
+            (work.tally.take if outcome in (Outcome.TAKEN, Outcome.REPEAT) else work.tally.decline)()
+
+    @handles(Got)
+    def on_got(self, sender: Address, got: Got) -> None:
+        """A member that is full is told again; a stranger at the address of a member does not speak for it."""
+        key = (got.cast, got.by)
+        topic = NOTIFY if self._asker.open(NOTIFY, key) is not None else NOTIFY_SILENT
+        question = self._asker.open(topic, key)
+        if question is None or question.to != sender or got.outcome == Outcome.FULL:
+            return
+        self._asker.answered(topic, key)
+        self._silent.pop(got.by, None)
+        for work in question.about:
+            self._count(work, got.outcome)
             self._walks.close_one(work)
 
-    @handles(Notified)
-    def on_notified(self, sender: Address, notified: Notified) -> None:
-        self._silent.pop(sender, None)
-        self._told(notified.cast, sender, True)
-
-    @handles(Notify)
-    def on_notify(self, sender: Address, notify: Notify) -> None:
-        self._inbox.take(notify.cast, notify.target, notify.payload)
-        self.host.send(sender, Notified(notify.cast))
+    def _lost(self, key: tuple[CastId, Name], question: Question) -> None:
+        self._silent.put(key[1], None)
+        for work in question.about:
+            work.tally.lose(key[1])
+            self._walks.close_one(work)

@@ -5,32 +5,25 @@ its home above, and kept and answered from until that is confirmed. A mover dele
 says that the record is kept at *another* notch; if it came back to ours, the move has lapsed.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Protocol
 
+from implicast.casting.spice._surface import Surface
+from implicast.casting.spice.items import Key
 from implicast.casting.spice.later import Later
 from implicast.casting.spice.messages import RiseAgain, StoredAt, Sweep
-from implicast.casting.spice.registry import Held, Key, Registry
+from implicast.casting.spice.registry import Held, Registry
 from implicast.casting.spice.settings import STORE_US, WAIT_LONGEST_US, Settings
 from implicast.casting.spice.shelf import Shelf
-from implicast.casting.spice.stores import Stores
-from implicast.overlay.ice.alive.ice import LivingIce
+from implicast.casting.spice.stores import RISING, Stores
 from implicast.peer.contract import Address, Host, Part, handles
-from implicast.space.tract import Tract, container, contains, intersect, unite, within
+from implicast.space.tract import Tract, container, contains, intersect, within
 
 CLOSING_US = 10_000_000
 """A closing that heirs have not confirmed in this time may be tried again."""
 SWEEPS = 10
 """So many times in a lease one looks for records that have run out."""
-
-
-class Rising:
-    """The records of one closed part, on their way up."""
-
-    __slots__ = ("key", "wait_us")
-
-    def __init__(self, key: Key) -> None:
-        self.key, self.wait_us = key, STORE_US
 
 
 class Sweeper(Protocol):
@@ -43,16 +36,17 @@ class Sweeper(Protocol):
 class Containers(Part):
     """A peer's part in spreading large registries, and in forgetting."""
 
-    __slots__ = ("_risings", "_settings", "_shelf", "_stores", "_surface", "_sweeper", "_sweeping", "later")
+    __slots__ = ("_later", "_risings", "_settings", "_shelf", "_stores", "_surface", "_sweeper", "_sweeping")
 
     def __init__(
-        self, address: Address, host: Host, settings: Settings, shelf: Shelf, surface: LivingIce, stores: Stores,
+        self, address: Address, host: Host, settings: Settings, shelf: Shelf, surface: Surface, stores: Stores,
         later: Later,
     ) -> None:  # fmt: skip
         super().__init__(address, host)
         self._settings, self._shelf, self._surface, self._stores = settings, shelf, surface, stores
-        self.later = later
-        self._risings: dict[int, Rising] = {}
+        self._later = later
+        self._risings: dict[Key, int] = {}
+        """Registries whose records go up, and how long the last ones were waited for."""
         self._sweeping = False
 
     def meet(self, sweeper: Sweeper) -> None:
@@ -60,9 +54,8 @@ class Containers(Part):
 
     # --- closing
 
-    def kept(self, key: Key, registry: Registry, held: Held) -> None:
-        if not self._sweeping:
-            self._sweep_later()
+    def kept(self, key: Key, registry: Registry, held: Sequence[Held]) -> None:
+        self._sweep_later()
         self.close_if_crowded(key, registry)
 
     def close_if_crowded(self, key: Key, registry: Registry) -> None:
@@ -100,50 +93,44 @@ class Containers(Part):
 
     def rise(self, key: Key) -> None:
         """Send up what lies in the closed part, unless that is under way."""
-        if not any(each.key == key for each in self._risings.values()):
-            registry = self._shelf.registries.get(key)
-            if registry is not None and registry.closed and registry.rising():
-                token = self._stores.token()
-                self._risings[token] = Rising(key)
-                self._rise(token)
+        if key not in self._risings:
+            self._risings[key] = STORE_US
+            self._rise(key)
+
+    def _rise(self, key: Key) -> None:
+        registry = self._shelf.registries.get(key)
+        rising = registry.rising() if registry is not None else []
+        if not rising:
+            del self._risings[key]
+            return
+        if self._settings.assured:
+            self._later.put(self._risings[key], RiseAgain(*key))
+            self._risings[key] = min(2 * self._risings[key], WAIT_LONGEST_US)
+        else:
+            del self._risings[key]
+        ours = [each.entry for each in rising if self._surface.answers(each.home)]
+        self._stores.take(*key, ours, (self.address, RISING, key[2]))
 
     @handles(RiseAgain)
     def on_rise_again(self, alarm: RiseAgain) -> None:
-        self._rise(alarm.token)
-
-    def _rise(self, token: int) -> None:
-        rising = self._risings.get(token)
-        if rising is None:
-            return
-        registry = self._shelf.registries.get(rising.key)
-        entries = registry.rising() if registry is not None else []
-        if not entries:
-            del self._risings[token]
-            return
-        tag, root, notch = rising.key
-        self.later.put(rising.wait_us, RiseAgain(token))
-        rising.wait_us = min(2 * rising.wait_us, WAIT_LONGEST_US)
-        assert registry is not None
-        ours = [each for each in entries if self._surface.answers(registry.records[each.consumer].home)]
-        self._stores.take(tag, root, notch, ours, (self.address, token, notch))
+        key = (alarm.tag, alarm.root, alarm.notch)
+        if key in self._risings:
+            self._rise(key)
 
     def stop_rising(self, key: Key) -> None:
-        """Moves from this registry lapse: a late confirmation of one must not delete what has come down again."""
-        self._risings = {token: each for token, each in self._risings.items() if each.key != key}
+        """Moves from this registry lapse."""
+        self._risings.pop(key, None)
 
-    def stored(self, stored: StoredAt) -> bool:
-        """Is this about a rising of ours? Then what the next notch has may go."""
-        rising = self._risings.get(stored.token)
-        if rising is None:
-            return False
-        registry = self._shelf.registries.get(rising.key)
+    def stored(self, stored: StoredAt) -> None:
+        """What another notch has may go; a late word must not delete what has been drawn down again (`passing`)."""
+        key = (stored.tag, stored.root, stored.notch)
         for consumer, version, at in stored.kept:
+            registry = self._shelf.registries.get(key)
             held = registry.records.get(consumer) if registry is not None else None
-            if registry is None or held is None or at == registry.notch or held.entry.version > version:
+            if registry is None or held is None or at == stored.notch or held.entry.version > version:
                 continue
             if contains(registry.passing, held.home) and self._surface.answers(held.home):
-                self._shelf.forget(rising.key, held)
-        return True
+                self._shelf.forget(key, held)
 
     def settled(self) -> None:
         """The ground has changed: what lies in closed parts of new ground goes up."""
@@ -156,9 +143,9 @@ class Containers(Part):
     # --- forgetting
 
     def _sweep_later(self) -> None:
-        if not self._sweeping:
+        if not self._sweeping and self._settings.assured:
             self._sweeping = True
-            self.later.put(self._settings.lease_us // SWEEPS, Sweep())
+            self._later.put(self._settings.lease_us // SWEEPS, Sweep())
 
     @handles(Sweep)
     def on_sweep(self, alarm: Sweep) -> None:

@@ -9,22 +9,22 @@ not covered yet could pass the holder after the record left it: so a record that
 walk here, once for each walk.
 """
 
+from collections.abc import Sequence
 from functools import partial
 
 from msgspec.structs import replace
 
+from implicast.casting.spice._surface import Surface, Way
 from implicast.casting.spice.containers import Containers
 from implicast.casting.spice.homes import home
-from implicast.casting.spice.items import closed_item
+from implicast.casting.spice.items import Key, closed_item
 from implicast.casting.spice.later import Later
 from implicast.casting.spice.messages import CastTo, Entry, GatherTo, Lapse, MoveAgain, StoredAt
-from implicast.casting.spice.registry import Held, Key, Registry
+from implicast.casting.spice.registry import Held, Registry
 from implicast.casting.spice.settings import CAST_US, STORE_US, WAIT_LONGEST_US, Settings
 from implicast.casting.spice.shelf import Shelf
 from implicast.casting.spice.stores import Stores
 from implicast.casting.spice.walks import Walk, Walks, Work
-from implicast.overlay.ice.alive.estate import Way
-from implicast.overlay.ice.alive.ice import LivingIce
 from implicast.peer.contract import Address, Host, Part, handles
 from implicast.space.tract import EMPTY, Tract, contains, intersect, scale_within, subtract
 
@@ -41,8 +41,13 @@ class Move:
 
     def __init__(self, key: Key, base: int, entries: list[Entry], work: Work, until_us: int) -> None:
         self.key, self.base, self.work, self.until_us = key, base, work, until_us
-        self.entries = {each.consumer: each for each in entries}
+        self.entries = {each.member.name: each for each in entries}
         self.wait_us = STORE_US
+
+    def wait_longer(self) -> int:
+        """How long to wait now; the next time longer."""
+        wait_us, self.wait_us = self.wait_us, min(2 * self.wait_us, WAIT_LONGEST_US)
+        return wait_us
 
 
 class Gatherings(Part):
@@ -52,7 +57,7 @@ class Gatherings(Part):
                  "_walks", "gatherings")  # fmt: skip
 
     def __init__(
-        self, address: Address, host: Host, settings: Settings, shelf: Shelf, surface: LivingIce, stores: Stores,
+        self, address: Address, host: Host, settings: Settings, shelf: Shelf, surface: Surface, stores: Stores,
         containers: Containers, walks: Walks, later: Later,
     ) -> None:  # fmt: skip
         super().__init__(address, host)
@@ -74,7 +79,7 @@ class Gatherings(Part):
         walk = work.walk
         key = (walk.tag, walk.root, walk.notch)
         registry = self._shelf.registries.get(key)
-        if registry is None or not isinstance(walk, CastTo) or 2 * work.size > self._settings.storage_limit:
+        if registry is None or not isinstance(walk, CastTo) or 2 * work.tally.size > self._settings.storage_limit:
             return
         if registry.closed and not subtract(registry.closed, work.part):
             self.gather(key)
@@ -97,12 +102,12 @@ class Gatherings(Part):
         tag, root, base = key
         above = self._settings.above(base)
         scaled = scale_within(closed, root, base, self._settings.dimensions, above - base)
-        walk = GatherTo(Way(scaled), tag, root, above, base, self.address, self._stores.token(), self.address, 0)
+        walk = GatherTo(Way(scaled), tag, root, above, base, self.address, self._stores.token())
         work = self.gatherings[key] = Work(walk, EMPTY, now_us)
         ours = intersect(scaled, self._surface.ground)
         self._walks.visit_all(work, walk, above, ours)
         if rest := subtract(scaled, ours):
-            self._walks.branch(work, replace(walk, way=Way(rest)), base, closed)
+            self._walks.send_up(work, replace(walk, way=Way(rest)), base, closed)
         self._later.put(CAST_US, Lapse(*key, walk.walk))
         self._walks.close_one(work)
 
@@ -147,7 +152,7 @@ class Gatherings(Part):
             registry.shut(subtract(registry.closed, registry.gathering))
             registry.gather(EMPTY)
             if registry.idle:
-                del self._shelf.registries[key]
+                self._shelf.tidy(key)
             else:
                 self._containers.close_if_crowded(key, registry)
 
@@ -160,17 +165,15 @@ class Gatherings(Part):
 
     # --- taking part
 
-    def begin(self, work: Work, walk: Walk, part: Tract) -> tuple[Walk, Tract]:
-        return walk, part
-
-    def visit(self, work: Work, walk: Walk, registry: Registry, part: Tract) -> None:
+    def visit(self, work: Work | None, walk: Walk, registry: Registry, part: Tract) -> None:
         assert isinstance(walk, GatherTo)
+        assert work is not None
         entries = [each.entry for each in registry.within(part)]
         if entries:
             self._move_down(work, walk, registry, entries)
 
     def _move_down(self, work: Work, walk: GatherTo, registry: Registry, entries: list[Entry]) -> None:
-        work.open += 1  # even if there is no room to move them: the gathering then lapses
+        work.wait()  # even if there is no room to move them: the gathering then lapses
         if len(self._moves) < MOVES_MAX:
             key = (walk.tag, walk.root, registry.notch)
             token = self._stores.token()
@@ -188,10 +191,9 @@ class Gatherings(Part):
         if self.host.now_us > move.until_us:
             del self._moves[token]
             return
-        self._later.put(move.wait_us, MoveAgain(token))
-        move.wait_us = min(2 * move.wait_us, WAIT_LONGEST_US)
+        self._later.put(move.wait_longer(), MoveAgain(token))
         tag, root, _ = move.key
-        self._stores.send_store(tag, root, move.base, tuple(move.entries.values()), token)
+        self._stores.send_store((tag, root, move.base), tuple(move.entries.values()), token)
 
     def stored(self, stored: StoredAt) -> bool:
         """Is this about a move of ours? Then what has arrived below may go."""
@@ -216,24 +218,24 @@ class Gatherings(Part):
 
     # --- showing
 
-    def kept(self, key: Key, registry: Registry, held: Held) -> None:
-        if registry.gathering and contains(registry.gathering, held.home):
-            self._show_walks(key, registry, held)
+    def kept(self, key: Key, registry: Registry, held: Sequence[Held]) -> None:
+        for each in held if registry.gathering else ():
+            if contains(registry.gathering, each.home):
+                self._show_walks(key, registry, each)
 
     def _show_walks(self, key: Key, registry: Registry, held: Held) -> None:
         """To every walk that was sent up past this place and is not covered."""
         tag, root, notch = key
         for work in self._walks.active(tag, root):
-            if held.entry.consumer not in work.shown and self._is_above(work, notch, root, held.entry.spot):
-                work.shown.add(held.entry.consumer)
+            if self._is_above(work, notch, root, held.entry.spot) and not work.is_shown(held.entry.member.name):
                 self._walks.show(work, registry, held)
 
     def _is_above(self, work: Work, notch: int, root: int, spot: int) -> bool:
         if isinstance(work.walk, GatherTo) and work.walk.base >= notch:
             return False
-        for branch in work.branches.values():
-            passed = work.walk.notch <= notch <= branch.notch or isinstance(work.walk, GatherTo)
-            if passed and contains(branch.closed, home(root, branch.notch, spot, self._settings.dimensions)):
+        for trip in work.up:
+            passed = work.walk.notch <= notch <= trip.notch or isinstance(work.walk, GatherTo)
+            if passed and contains(trip.closed, home(root, trip.notch, spot, self._settings.dimensions)):
                 return True
         return False
 

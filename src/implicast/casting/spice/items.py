@@ -9,22 +9,24 @@ from typing import NamedTuple
 
 import msgspec
 
-from implicast.casting.spice.messages import Entry
-from implicast.casting.spice.registry import Held, Key
 from implicast.casting.spice.homes import address_of
+from implicast.casting.spice.messages import Entry
+from implicast.casting.spice.messages import Tract as Field
 from implicast.overlay.ice.alive.estate import Item
-from implicast.peer.contract import Address
+from implicast.peer.contract import Name
 from implicast.space.tract import Tract, intersect, union, unite
 
 RECORD, CLOSED, HEADER, ROOT = range(4)
 """Kinds of items."""
 
-Name = tuple[int, str, int, int, Address | None]
+Key = tuple[str, int, int]
+"""Of a registry: tag, root, notch (thesis Table 8.2)."""
+Label = tuple[int, str, int, int, Name | None]
 """Of an item: kind, tag, root, notch, consumer."""
 _encode = msgspec.msgpack.Encoder().encode
-name_of = msgspec.msgpack.Decoder(Name).decode
+label_of = msgspec.msgpack.Decoder(Label).decode
 entry_of = msgspec.msgpack.Decoder(Entry).decode
-tract_of: Callable[[bytes], tuple[int, ...]] = msgspec.msgpack.Decoder(tuple[int, ...]).decode
+tract_of: Callable[[bytes], tuple[int, ...]] = msgspec.msgpack.Decoder(Field).decode
 
 
 class Header(NamedTuple):
@@ -64,17 +66,13 @@ def state_of(body: bytes) -> RootState:
     return RootState(*_state_fields(body))
 
 
-def record_item(key: Key, held: Held) -> Item:
-    item = held.item
-    if item is None:
-        name = _encode((RECORD, *key, held.entry.consumer))
-        item = held.item = Item(held.home, held.home + 1, name, _encode(held.entry))
-    return item
+def record_item(key: Key, entry: Entry, home: int) -> Item:
+    return Item(home, home + 1, _encode((RECORD, *key, entry.member.name)), _encode(entry))
 
 
-def no_record_item(key: Key, held: Held) -> Item:
+def no_record_item(key: Key, consumer: Name, home: int) -> Item:
     """Heirs may forget this record."""
-    return Item(held.home, held.home + 1, _encode((RECORD, *key, held.entry.consumer)), b"")
+    return Item(home, home + 1, _encode((RECORD, *key, consumer)), b"")
 
 
 def closed_item(key: Key, closed: Tract) -> Item:
@@ -84,7 +82,7 @@ def closed_item(key: Key, closed: Tract) -> Item:
 
 def cut(item: Item, tract: Tract) -> Item:
     """The item as far as it lies in the tract: only closed parts can lie in several places."""
-    name = name_of(item.key)
+    name = label_of(item.key)
     return closed_item(name[1:4], intersect(tract_of(item.body), tract)) if name[0] == CLOSED else item
 
 
@@ -102,7 +100,7 @@ def places(items: Iterable[Item]) -> Tract:
     found: Tract = ()
     spans = []
     for item in items:
-        if name_of(item.key)[0] == CLOSED:
+        if label_of(item.key)[0] == CLOSED:
             found = unite(found, tract_of(item.body))
         else:
             spans.append((item.low, item.high))

@@ -10,7 +10,7 @@ from implicast.casting.spice.homes import address_of, roots_of
 from implicast.casting.spice.items import (
     HEADER,
     Header,
-    Name,
+    Label,
     RootState,
     header_item,
     header_of,
@@ -18,6 +18,7 @@ from implicast.casting.spice.items import (
     state_of,
 )
 from implicast.casting.spice.registry import Stock
+from implicast.casting.spice.settings import Settings
 from implicast.overlay.ice.alive.estate import Item
 from implicast.space.tract import Tract, contains
 
@@ -28,10 +29,10 @@ UNTOLD = RootState(0, 0, False)
 class Levels:
     """Headers of tags and states of roots at one peer."""
 
-    __slots__ = ("_dimensions", "_stock", "aims", "headers", "roots")
+    __slots__ = ("_beforehand", "_dimensions", "_stock", "aims", "headers", "roots")
 
-    def __init__(self, dimensions: int, stock: Stock) -> None:
-        self._dimensions, self._stock = dimensions, stock
+    def __init__(self, settings: Settings, stock: Stock) -> None:
+        self._dimensions, self._beforehand, self._stock = settings.dimensions, settings.levels, stock
         self.headers: dict[str, Header] = {}
         self.aims: dict[str, Header] = {}
         """Headers about to hold: heirs know of them already."""
@@ -40,19 +41,26 @@ class Levels:
     def header(self, tag: str) -> Header:
         return self.headers.get(tag, Header())
 
+    def goal(self, tag: str) -> int:
+        """Registrations of this tag go to all roots of this level."""
+        if self._beforehand is not None:
+            return self._beforehand.get(tag, 0)
+        header = self.headers.get(tag)
+        return header.goal if header is not None else 0
+
     def set_header(self, tag: str, header: Header) -> None:
         self.headers[tag] = header
-        self._stock.version += 1
+        self._stock.changed()
 
     def aim(self, tag: str, header: Header) -> Item:
         """This header is to hold when heirs know; what they are told."""
         self.aims[tag] = header
-        self._stock.version += 1
+        self._stock.changed()
         return header_item(tag, header)
 
     def end_aim(self, tag: str) -> None:
         self.aims.pop(tag, None)
-        self._stock.version += 1
+        self._stock.changed()
 
     # --- roots
 
@@ -68,11 +76,11 @@ class Levels:
 
     def learn_root(self, tag: str, root: int, state: RootState) -> None:
         self.roots[tag, root] = max(self.roots.get((tag, root), state), state)
-        self._stock.version += 1
+        self._stock.changed()
 
     def forget_root(self, tag: str, root: int) -> None:
         del self.roots[tag, root]
-        self._stock.version += 1
+        self._stock.changed()
 
     def is_ready(self, tag: str, root: int) -> bool:
         """May casts stop at this root of ours?"""
@@ -87,8 +95,8 @@ class Levels:
         held = self.roots.items()
         return items + [root_item(tag, root, state) for (tag, root), state in held if contains(tract, root)]
 
-    def unite(self, name: Name, item: Item) -> None:
-        kind, tag, root, _, _ = name
+    def unite(self, label: Label, item: Item) -> None:
+        kind, tag, root, _, _ = label
         if kind == HEADER:
             self.set_header(tag, max(self.header(tag), header_of(item.body)))
         else:
@@ -98,7 +106,7 @@ class Levels:
         self.headers = {tag: each for tag, each in self.headers.items() if not contains(tract, address_of(tag))}
         self.aims = {tag: each for tag, each in self.aims.items() if not contains(tract, address_of(tag))}
         self.roots = {key: each for key, each in self.roots.items() if not contains(tract, key[1])}
-        self._stock.version += 1
+        self._stock.changed()
 
     def holdings(self) -> Any:
         return list(self.headers.items()), list(self.roots.items())

@@ -1,255 +1,309 @@
-"""What SPICE's peers say to each other on their surface.
+"""What SPICE's peers say to each other.
 
-Kinds with a `way` are routed by the surface to every owner in the way's tract; the others go straight to an address.
-Whatever must arrive has an answer, and is said again until that has come.
+Kinds with a `way` travel over the surface to every owner in the way's tract; the others go straight to an address. With
+receipts, whatever must arrive has an answer and is said again until that has come.
 """
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
 
 from implicast.language.target import Description, Target
 from implicast.overlay.ice.alive.estate import Item, Way
-from implicast.peer.contract import Address, CastId, Message
+from implicast.peer.contract import Address, CastId, Contact, Message, Name, Version
+from implicast.peer.fields import Count, Payload, Token
+from implicast.space.morton import BITS, CODES
+
+TAG_MAX = 256
+"""The longest tag that can be registered or cast to."""
+TOGETHER_MAX = 512
+"""Entries in one message; keeps it well below the longest message."""
+NAMES_MAX = 64
+"""Members that stayed silent, by name."""
+
+Tag = Annotated[str, Meta(max_length=TAG_MAX)]
+Code = Annotated[int, Meta(ge=0, le=CODES)]
+Tract = Annotated[tuple[Code, ...], Meta(max_length=4_096)]
+Notch = Annotated[int, Meta(ge=0, le=BITS)]
+Level = Annotated[int, Meta(ge=0, le=BITS)]
 
 
 class Entry(Message):
     """One consumer's registration under one tag. No description: not under this tag (any more); kept a while against
     older news."""
 
-    consumer: Address
-    version: int
-    spot: int
+    member: Contact
+    version: Version
+    spot: Code
     description: Description | None
     before: Description | None = None
     """What the consumer said of itself before. It is answered from for a while too: a cast of two terms that meets the
-    new version at one place and the old at another would otherwise leave the consumer to nobody."""
+    new version at one place and the old at another would otherwise leave the consumer to none of them."""
+
+
+Entries = Annotated[tuple[Entry, ...], Meta(max_length=TOGETHER_MAX)]
+Kept = tuple[Name, Version, Notch]
+"""A consumer, the version of its record that is kept, and the notch where it is."""
 
 
 class StoreAt(Message):
     """Entries on their way to their homes at one notch of a registry."""
 
+    wire = 0x0A01
+
     way: Way
-    tag: str
-    root: int
-    notch: int
-    entries: tuple[Entry, ...]
+    tag: Tag
+    root: Code
+    notch: Notch
+    entries: Entries
     reply: Address
-    token: int
+    token: Token
     """The asker's name for this errand, echoed in `StoredAt`."""
     first: bool = False
     """From the consumer itself: the original root sends it to the replicas too."""
 
 
 class StoredAt(Message):
-    """These consumers' entries are kept, and their copies too: (consumer, version, notch where it is kept)."""
+    """These consumers' entries are kept, and their copies too, at the asked notch or above it."""
 
-    tag: str
-    root: int
-    notch: int
+    wire = 0x0A02
+
+    tag: Tag
+    root: Code
+    notch: Notch
     """The notch that was asked for."""
-    token: int
-    kept: tuple[tuple[Address, int, int], ...]
+    token: Token
+    kept: Annotated[tuple[Kept, ...], Meta(max_length=TOGETHER_MAX)]
+    shut: Tract = ()
+    """What the answerer has closed at that notch for good: records at home there need not come this way again."""
 
 
 class CopyTo(Message):
     """Entries on their way to several roots of a tag: every code of the way's tract is one."""
 
+    wire = 0x0A03
+
     way: Way
-    tag: str
-    entries: tuple[Entry, ...]
+    tag: Tag
+    entries: Entries
     reply: Address
-    token: int
+    token: Token
 
 
 class CastTo(Message):
-    """A cast on its way through one registry, at one notch."""
+    """A cast on its way to a registry of its tag, or through one at one notch."""
+
+    wire = 0x0A04
 
     way: Way
     cast: CastId
     target: Target
-    term: int
-    tag: str
-    level: int
-    """Of the replica root it is meant for; a root that is not ready passes it to the next lower level."""
-    root: int
-    notch: int
-    payload: bytes
-    parent: Address
-    branch: int
-    """The parent's number for this branch: who has finished a part says so to the parent."""
+    term: Count
+    tag: Tag
+    level: Level
+    """Of the replica root it is meant for; where there is no copy it goes to the next lower level."""
+    root: Code
+    notch: Notch
+    payload: Payload
+    tried: Annotated[tuple[tuple[Tag, Count], ...], Meta(max_length=64)] = ()
+    """Tags whose registries were met and found large, with their sizes (`choose = rarest`)."""
+    asks: bool = False
+    """Only count whom it would reach."""
 
 
 class GatherTo(Message):
     """A walk that draws what is kept above a place down to it again."""
 
+    wire = 0x0A05
+
     way: Way
-    tag: str
-    root: int
-    notch: int
-    base: int
+    tag: Tag
+    root: Code
+    notch: Notch
+    base: Notch
     """The notch to which all comes down."""
     leader: Address
-    walk: int
-    parent: Address
-    branch: int
+    walk: Token
 
 
 class CopyFrom(Message):
     """A walk through an original registry that copies all of it to the roots of a new level."""
 
+    wire = 0x0A06
+
     way: Way
-    tag: str
-    root: int
-    notch: int
-    level: int
+    tag: Tag
+    root: Code
+    notch: Notch
+    level: Level
     leader: Address
-    walk: int
-    parent: Address
-    branch: int
+    walk: Token
 
 
-class CoveredPart(Message):
-    """This part of a branch is finished, with all that lies above it."""
+class Covered(Message):
+    """The hop of this number is finished, with all that lies beyond it: what became of the members met there."""
 
-    branch: int
-    part: tuple[int, ...]
-    told: int
-    """How many were notified, ..."""
-    silent: int
-    """... how many did not answer, ..."""
-    size: int
-    """... and how many are registered there."""
-    cast: CastId | None = None
+    wire = 0x0A07
+
+    number: Token
+    notified: Count = 0
+    declined: Count = 0
+    unreachable: Count = 0
+    silent: Annotated[tuple[Name, ...], Meta(max_length=NAMES_MAX)] = ()
+    size: Count = 0
+    """How many are registered there."""
+    hops: Count = 0
+    """Messages that it took."""
 
 
 class Working(Message):
-    """This branch was heard of before and takes its time: no need to ask again soon."""
+    """The hop of this number has come and takes its time."""
 
-    branch: int
-    cast: CastId | None = None
+    wire = 0x0A08
 
-
-class Notify(Message):
-    """To a selected consumer."""
-
-    cast: CastId
-    target: Target
-    payload: bytes
-
-
-class Notified(Message):
-    """The consumer has the cast (or need not have it)."""
-
-    cast: CastId
+    number: Token
 
 
 class Offer(Message):
     """What a peer kept on ground that it lost to a better title, for whoever owns the places now."""
 
+    wire = 0x0A09
+
     way: Way
-    items: tuple[Item, ...]
+    items: Annotated[tuple[Item, ...], Meta(max_length=TOGETHER_MAX)]
     reply: Address
-    token: int
+    token: Token
 
 
 class Taken(Message):
     """This part of an offer, or of a call to roots, has been dealt with, and its copies too."""
 
-    token: int
-    part: tuple[int, ...]
+    wire = 0x0A0A
+
+    token: Token
+    part: Tract
     veto: bool = False
 
 
 class SayAgain(Message):
     """To everybody: what was kept on this ground is lost. Whoever was registered there registers again."""
 
+    wire = 0x0A0B
+
     way: Way
-    lost: tuple[int, ...]
+    lost: Tract
 
 
 class RateAt(Message):
     """A root of a tag tells the original root that it is too busy, or that it is hardly needed."""
 
+    wire = 0x0A0C
+
     way: Way
-    tag: str
+    tag: Tag
     busy: bool
-    number: int
-    level: int
+    number: Token
+    level: Level
     """What the root knows of the tag's level and the number of that news: an original root that lost its own learns."""
+    rise: Level = 1
+    """How many levels too low it is, by the root's measure."""
 
 
 class ReadyAt(Message):
     """To roots of a tag: answer casts from now on, or do not."""
 
+    wire = 0x0A0D
+
     way: Way
-    tag: str
-    number: int
+    tag: Tag
+    number: Token
     """Larger numbers are newer news."""
-    level: int
+    level: Level
     ready: bool
     reply: Address
-    token: int
+    token: Token
 
 
 class AskVeto(Message):
     """To all roots of a level: may it be lowered?"""
 
+    wire = 0x0A0E
+
     way: Way
-    tag: str
+    tag: Tag
     reply: Address
-    token: int
+    token: Token
+
+
+KINDS: tuple[type, ...] = (
+    StoreAt, StoredAt, CopyTo, CastTo, GatherTo, CopyFrom, Covered, Working, Offer, Taken, SayAgain, RateAt, ReadyAt,
+    AskVeto,
+)  # fmt: skip
+"""What travels; the others are alarms."""
+
+
+# --- alarms
 
 
 class Flush(Message):
-    """Rings when entries that came in are backed up together."""
+    """Rings when what was collected goes on together."""
+
+
+class Replicate(Message):
+    """Rings when entries that were collected go to the replicas together."""
 
 
 class Again(Message):
     """Rings when a registration should have been confirmed."""
 
-    version: int
-
-
-class Patience(Message):
-    """Rings now and then until a publisher's cast has ended, so that nobody takes the world for quiet before."""
-
-    serial: int
+    version: Version
 
 
 class Renew(Message):
     """Rings when one more tag should be registered anew, before its lease runs out."""
 
     upkeep: ClassVar[bool] = True
-    version: int
+    version: Version
 
 
-class Token(Message):
+class Patience(Message):
+    """Rings when a publisher's cast has been under way for as long as a cast lives."""
+
+    serial: int
+
+
+class ByToken(Message):
     """An alarm about one errand of ours that should be done by now."""
 
     token: int
 
 
-class RiseAgain(Token):
-    """Rings when records that go up should have been confirmed."""
-
-
-class OfferAgain(Token):
+class OfferAgain(ByToken):
     """Rings when an offer should have been taken."""
 
 
-class MoveAgain(Token):
+class MoveAgain(ByToken):
     """Rings when records that come down should have been confirmed."""
 
 
-class CopyAgain(Token):
+class CopyAgain(ByToken):
     """Rings when copies should have been confirmed by their roots."""
 
 
-class RepeatCall(Token):
+class RepeatCall(ByToken):
     """Rings when a call to roots should have been answered."""
 
 
-class EndCall(Token):
+class EndCall(ByToken):
     """Rings when a call to roots has been waited for long enough."""
+
+
+class RiseAgain(Message):
+    """Rings when records that go up should have been confirmed."""
+
+    tag: str
+    root: int
+    notch: int
 
 
 class Sweep(Message):
@@ -262,21 +316,18 @@ class CallAgain(Message):
     lost: tuple[int, ...]
 
 
-class BranchDue(Message):
-    """Rings when a branch of a walk should have been covered."""
+class HopDue(Message):
+    """Rings when a hop of a walk should have been answered."""
 
     number: int
 
 
+class Slow(Message):
+    """Rings when walks that came some time ago should be finished: those who sent them hear that they are not."""
+
+
 class Tidy(Message):
     """Rings when walks may be forgotten."""
-
-
-class NotifyDue(Message):
-    """Rings when a notification should have been confirmed."""
-
-    consumer: Address
-    cast: CastId
 
 
 class Lapse(Message):
@@ -317,10 +368,3 @@ class Unsaid(Message):
     tag: str
     version: int
     tries: int
-
-
-KINDS: tuple[type, ...] = (
-    StoreAt, StoredAt, CopyTo, CastTo, GatherTo, CopyFrom, CoveredPart, Working, Notify, Notified, Offer, Taken, SayAgain,
-    RateAt, ReadyAt, AskVeto,
-)  # fmt: skip
-"""What travels; the others are alarms."""

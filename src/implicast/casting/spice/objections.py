@@ -7,12 +7,12 @@ at each notch to the owner of the record's home there. A ready replica must have
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
+from implicast.casting.spice.homes import address_of, home
 from implicast.casting.spice.messages import Entry
 from implicast.casting.spice.registry import Held
 from implicast.casting.spice.spice import Spice
-from implicast.casting.spice.homes import address_of, home
 from implicast.overlay.ice.alive.objections import surface_objections
-from implicast.peer.contract import Address, Peer
+from implicast.peer.contract import Name, Peer
 from implicast.space.tract import container, contains, intervals, within
 
 OBJECTIONS_MAX = 20
@@ -79,7 +79,7 @@ def record_objections(peers: Sequence[Spice]) -> Iterator[str]:
             continue
         for tag, entry in peer.registrations.told.items():
             records = doors.get(tag)
-            held = records.get(entry.consumer) if records is not None else None
+            held = records.get(entry.member.name) if records is not None else None
             here = held is not None and (held.entry is entry or held.entry.version >= entry.version)
             if not here and not found(owners, tag, address_of(tag), entry):
                 yield f"a cast for {tag} at root {address_of(tag)} would not find {peer.address}"
@@ -88,9 +88,9 @@ def record_objections(peers: Sequence[Spice]) -> Iterator[str]:
                     yield f"a cast for {tag} at root {root} would not find {peer.address}"
 
 
-def _doors(peers: Sequence[Spice]) -> dict[str, dict[Address, Held]]:
+def _doors(peers: Sequence[Spice]) -> dict[str, dict[Name, Held]]:
     """What lies at the original roots of tags, as far as their owners answer for them."""
-    doors: dict[str, dict[Address, Held]] = {}
+    doors: dict[str, dict[Name, Held]] = {}
     for peer in peers:
         doors.update(peer.shelf.originals(peer.surface.ground))
     return doors
@@ -120,7 +120,7 @@ def _found_from(owners: Owners, tag: str, root: int, notch: int, entry: Entry) -
         registry = owner.shelf.registries.get((tag, root, notch)) if owner is not None else None
         if registry is None:
             return False
-        held = registry.records.get(entry.consumer)
+        held = registry.records.get(entry.member.name)
         if held is not None and held.entry.version >= entry.version:
             return True
         if not contains(registry.closed, code):

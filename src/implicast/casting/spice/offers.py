@@ -7,13 +7,13 @@ offer is confirmed. Also the call to everybody when what was kept on some ground
 from functools import partial
 from typing import Protocol
 
+from implicast.casting.spice._surface import Surface, Way
 from implicast.casting.spice.items import cut, places
 from implicast.casting.spice.later import Later
 from implicast.casting.spice.messages import CallAgain, Offer, OfferAgain, SayAgain, Taken
 from implicast.casting.spice.settings import STORE_US, WAIT_LONGEST_US
 from implicast.casting.spice.stores import Stores
-from implicast.overlay.ice.alive.estate import Item, Way
-from implicast.overlay.ice.alive.ice import LivingIce
+from implicast.overlay.ice.alive.estate import Item
 from implicast.peer.contract import Address, Host, Part, handles
 from implicast.space.tract import WHOLE, Tract, intersect, subtract
 
@@ -33,6 +33,16 @@ class Offered:
 
     def __init__(self, items: tuple[Item, ...]) -> None:
         self.items, self.outstanding, self.wait_us = items, places(items), STORE_US
+
+    def wait_longer(self) -> int:
+        """How long to wait now; the next time longer."""
+        wait_us, self.wait_us = self.wait_us, min(2 * self.wait_us, WAIT_LONGEST_US)
+        return wait_us
+
+    def is_taken(self, part: Tract) -> bool:
+        """Some of it has been taken; has all?"""
+        self.outstanding = subtract(self.outstanding, part)
+        return not self.outstanding
 
 
 class Holder(Protocol):
@@ -60,7 +70,7 @@ class Offers(Part):
     __slots__ = ("_holder", "_later", "_offers", "_stores", "_surface")
 
     def __init__(
-        self, address: Address, host: Host, holder: Holder, surface: LivingIce, stores: Stores, later: Later
+        self, address: Address, host: Host, holder: Holder, surface: Surface, stores: Stores, later: Later
     ) -> None:
         super().__init__(address, host)
         self._holder, self._surface, self._stores, self._later = holder, surface, stores, later
@@ -83,8 +93,7 @@ class Offers(Part):
         offered = self._offers.get(token)
         if offered is None:
             return
-        self._later.put(offered.wait_us, OfferAgain(token))
-        offered.wait_us = min(2 * offered.wait_us, WAIT_LONGEST_US)
+        self._later.put(offered.wait_longer(), OfferAgain(token))
         self._surface.send(Offer(Way(offered.outstanding), offered.items, self.address, token))
 
     @handles(Offer)
@@ -113,10 +122,8 @@ class Offers(Part):
 
     def taken(self, taken: Taken) -> None:
         offered = self._offers.get(taken.token)
-        if offered is not None:
-            offered.outstanding = subtract(offered.outstanding, taken.part)
-            if not offered.outstanding:
-                del self._offers[taken.token]
+        if offered is not None and offered.is_taken(taken.part):
+            del self._offers[taken.token]
 
     # --- ground without its registries
 

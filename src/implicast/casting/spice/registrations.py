@@ -5,14 +5,14 @@ after the other, each three times in a lease, straight at the peer that confirme
 not the owner any more); so renewing costs two messages, and also mends what was misplaced or lost.
 """
 
+from implicast.casting.spice._surface import Surface, Way
 from implicast.casting.spice.homes import address_of, home, spot_of
 from implicast.casting.spice.later import Later
 from implicast.casting.spice.messages import Again, Entry, Renew, SayOnce, StoreAt, StoredAt, Unsaid
 from implicast.casting.spice.settings import STORE_US, WAIT_LONGEST_US, Settings
+from implicast.casting.spice.stores import OWN
 from implicast.language.target import Description
-from implicast.overlay.ice.alive.estate import Way
-from implicast.overlay.ice.alive.ice import LivingIce
-from implicast.peer.contract import Address, Host, Part, handles
+from implicast.peer.contract import Address, Part, Version, handles
 from implicast.peer.events import Registered, Withdrawn
 from implicast.peer.member import Member
 from implicast.space.tract import WHOLE, Tract, contains
@@ -25,17 +25,15 @@ REUNITED_US = 60_000_000
 """How often everything is said again at most because a partition has ended."""
 REUNION_PAUSE_US = 300_000
 """From one tag to the next then."""
-OWN = 0
-"""The token of a consumer's own registration."""
 
 
 class Registrations(Part):
     """A consumer's part."""
 
-    __slots__ = ("_before", "_doors", "_due", "_homeless", "_later", "_member", "_reunited_us", "_settings", "_stores",
+    __slots__ = ("_before", "_doors", "_due", "_homeless", "_later", "_member", "_reunited_us", "_said", "_settings",
                  "_surface", "_unsaid", "_wait_us", "awaited", "going", "told")  # fmt: skip
 
-    def __init__(self, member: Member, settings: Settings, surface: LivingIce, later: Later) -> None:
+    def __init__(self, member: Member, settings: Settings, surface: Surface, later: Later) -> None:
         super().__init__(member.address, member.host)
         self._member, self._settings, self._surface, self._later = member, settings, surface, later
         self.told: dict[str, Entry] = {}
@@ -45,7 +43,7 @@ class Registrations(Part):
         self._wait_us = STORE_US
         self._doors: dict[str, Address] = {}
         """Who confirmed a tag last."""
-        self._stores: dict[str, StoreAt] = {}
+        self._said: dict[str, StoreAt] = {}
         """How we said it last."""
         self._unsaid: dict[str, None] = {}
         """Tags to be registered again because they may be lost."""
@@ -59,7 +57,7 @@ class Registrations(Part):
 
     # --- the verbs
 
-    def say(self, version: int, before: Description | None) -> None:
+    def say(self, version: Version, before: Description | None) -> None:
         """The member is something else now, or nothing any more; what it was before is answered from for a while."""
         self._before = before
         self._say(version)
@@ -68,33 +66,35 @@ class Registrations(Part):
         """Leave the surface when the withdrawal, which comes next, is complete."""
         self.going = True
 
-    def _say(self, version: int) -> None:
+    def _say(self, version: Version) -> None:
         """One new version for every tag, old or new; where the tag is no longer ours, that we are not there."""
         tags = self._member.description.tags if self._member.description is not None else ()
         self.awaited = {}
         for tag in sorted({*tags, *self.told}):
             what = self._member.description if tag in tags else None
-            self.awaited[tag] = Entry(self.address, version, spot_of(self.address, tag), what, self._before)
+            spot = spot_of(self._member.name, tag)
+            self.awaited[tag] = Entry(self._member.contact, version, spot, what, self._before)
         self.told.update(self.awaited)
         self._due = []
         self._confirm_if_complete()
         self._wait_us = STORE_US
         self._ask(version)
 
-    def _ask(self, version: int) -> None:
+    def _ask(self, version: Version) -> None:
         if not self.awaited:
             return
-        self.host.after(self._wait_us, Again(version))
-        self._wait_us = min(2 * self._wait_us, WAIT_LONGEST_US)
+        if self._settings.assured:
+            self.host.after(self._wait_us, Again(version))
+            self._wait_us = min(2 * self._wait_us, WAIT_LONGEST_US)
         for tag in list(self.awaited):
             self._store(tag, None)
 
     def _store(self, tag: str, door: Address | None) -> None:
-        entry, store = self.told[tag], self._stores.get(tag)
+        entry, store = self.told[tag], self._said.get(tag)
         if store is None or store.entries[0] is not entry:  # renewals say the same again and again
             address = address_of(tag)
             store = StoreAt(Way((address, address + 1)), tag, address, 0, (entry,), self.address, OWN, True)
-            self._stores[tag] = store
+            self._said[tag] = store
         if door is None or door == self.address:
             self._surface.send(store)
         else:
@@ -106,14 +106,19 @@ class Registrations(Part):
             self._ask(alarm.version)
 
     def stored(self, sender: Address, stored: StoredAt) -> None:
-        entry = self.told.get(stored.tag)
-        if entry is None or max([version for _, version, _ in stored.kept]) < entry.version:
+        """A tag is confirmed; or a holder knows a later version of us than we do: then we have lived before."""
+        entry, name = self.told.get(stored.tag), self._member.name
+        version = max((version for consumer, version, _ in stored.kept if consumer == name), default=0)
+        if entry is None or version < entry.version:
+            return
+        if version > self._member.version:
+            self._say(self._member.outlive(version))
             return
         self._doors[stored.tag] = sender
         self._unsaid.pop(stored.tag, None)
         if entry.description is None:
             del self.told[stored.tag], self._doors[stored.tag]
-            self._stores.pop(stored.tag, None)
+            self._said.pop(stored.tag, None)
         if self.awaited.pop(stored.tag, None) is not None:
             self._confirm_if_complete()
 
@@ -122,7 +127,8 @@ class Registrations(Part):
             return
         if self._member.description is not None:
             self.host.deliver(Registered(self._member.version))
-            self._renew_later()
+            if self._settings.assured:
+                self._renew_later()
         else:
             self.host.deliver(Withdrawn(self._member.version))
         if self.going:

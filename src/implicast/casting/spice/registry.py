@@ -1,21 +1,20 @@
-"""A registry at one peer of a living surface: records with their home here at one notch, and the closed part.
+"""A registry at one peer: records with their home here at one notch, and the closed part.
 
 Code by code: in `closed` everything is passed to the next notch; outside it is kept and answered here. Records that lie
 in the closed part are on their way up and answered from meanwhile. In `gathering`, a part of `closed`, what comes is
-kept here although casts still go up: it is being drawn together (`gathering.py`).
+kept here although casts still go up: it is being drawn together (`gatherings.py`).
 """
 
 from collections.abc import Iterator
 
-from implicast.casting.spice.messages import Entry
 from implicast.casting.spice.homes import home
+from implicast.casting.spice.items import Key, record_item
+from implicast.casting.spice.messages import Entry
 from implicast.language.target import Description, Target
 from implicast.overlay.ice.alive.estate import Item
-from implicast.peer.contract import Address
+from implicast.peer.contract import Contact, Name
 from implicast.space.tract import EMPTY, Tract, contains, subtract
 
-Key = tuple[str, int, int]
-"""Tag, root, notch (thesis Table 8.2)."""
 NEVER_US = 1 << 62
 BEFORE_US = 60_000_000
 """How long the description before the newest is still answered from: longer than a cast is under way."""
@@ -24,13 +23,11 @@ BEFORE_US = 60_000_000
 class Held:
     """An entry as its holder keeps it."""
 
-    __slots__ = ("before_us", "entry", "home", "item", "safe", "until_us")
+    __slots__ = ("_item", "before_us", "entry", "home", "safe", "until_us")
 
-    def __init__(self, entry: Entry, home: int, now_us: int, lease_us: int, safe: bool) -> None:
-        self.entry, self.home, self.safe = entry, home, safe
-        self.item: Item | None = None
-        """As it travels; made once (`keeper.py`): copies for heirs are made often and were a tenth of all cost."""
-        self.until_us = now_us + lease_us
+    def __init__(self, entry: Entry, home: int, now_us: int, until_us: int, safe: bool) -> None:
+        self.entry, self.home, self.until_us, self.safe = entry, home, until_us, safe
+        self._item: Item | None = None
         self.before_us = now_us + BEFORE_US if entry.before is not None else 0
 
     def says(self, now_us: int) -> Iterator[Description]:
@@ -41,12 +38,25 @@ class Held:
         if entry.before is not None and now_us < self.before_us:
             yield entry.before
 
+    def as_item(self, key: Key) -> Item:
+        """As it travels; made once: copies for heirs are made often and were a tenth of all cost."""
+        if self._item is None:
+            self._item = record_item(key, self.entry, self.home)
+        return self._item
+
+    def renew(self, until_us: int) -> None:
+        self.until_us = until_us
+
+    def secure(self) -> None:
+        """The heirs have it."""
+        self.safe = True
+
 
 class Stock:
-    """Tells whether anything in the registries of one peer has come, gone or been replaced.
+    """Tells whether anything that one peer keeps has come, gone or been replaced.
 
-    All such changes go through `keep`, `remove` and `shut` of a registry. What is made of a whole stock is remembered
-    until its version rises: copies for heirs, and what is seen of it from outside, at a fifth of the cost.
+    What is made of a whole stock is remembered until its version rises: copies for heirs, and what is seen of it from
+    outside, at a fifth of the cost.
     """
 
     __slots__ = ("losses", "version")
@@ -56,54 +66,63 @@ class Stock:
         self.losses = 0
         """Rises whenever a record goes, or another part is closed: what was found may be found no more."""
 
+    def changed(self, lost: bool = False) -> None:
+        self.version += 1
+        self.losses += lost
+
 
 class Registry:
     """Records by consumer, and the parts that are closed and being gathered."""
 
-    __slots__ = ("_due_us", "closed", "dimensions", "gathering", "notch", "packed", "records", "root", "stock")
+    __slots__ = ("_due_us", "_packed", "closed", "dimensions", "gathering", "notch", "passed", "records", "root",
+                 "stock")  # fmt: skip
 
     def __init__(self, root: int, notch: int, dimensions: int, stock: Stock) -> None:
         self.root, self.notch, self.dimensions, self.stock = root, notch, dimensions, stock
-        self.records: dict[Address, Held] = {}
+        self.records: dict[Name, Held] = {}
         self.closed: Tract = EMPTY
         self.gathering: Tract = EMPTY
-        self.packed: list[Item] | None = None
-        """All records as they travel, while none comes or goes (`keeper.py`)."""
+        self.passed = 0
+        """Registrations that went up through here: how many there are above, about."""
+        self._packed: list[Item] | None = None
+        """All records as they travel, while none comes or goes."""
         self._due_us = NEVER_US
         """Before this time no record runs out."""
 
-    def keep(self, entry: Entry, now_us: int, lease_us: int, safe: bool = False) -> Held:
+    def keep(self, entry: Entry, now_us: int, until_us: int, safe: bool = False) -> Held:
         """Keep the newer version; a renewal begins its lease anew. `safe`: the heirs have it."""
-        held = self.records.get(entry.consumer)
+        held = self.records.get(entry.member.name)
         if held is not None and held.entry.version >= entry.version:
             if held.entry.version == entry.version:
-                held.until_us = now_us + lease_us
+                held.renew(until_us)
             return held
         at = home(self.root, self.notch, entry.spot, self.dimensions)
-        held = self.records[entry.consumer] = Held(entry, at, now_us, lease_us, safe)
-        self.packed = None
-        self.stock.version += 1
-        if held.until_us < self._due_us:
-            self._due_us = held.until_us
+        held = self.records[entry.member.name] = Held(entry, at, now_us, until_us, safe)
+        self._packed = None
+        self.stock.changed()
+        if until_us < self._due_us:
+            self._due_us = until_us
         return held
 
     def remove(self, held: Held) -> None:
         """This record is not kept here any more."""
-        del self.records[held.entry.consumer]
-        self.packed = None
-        self.stock.version += 1
-        self.stock.losses += 1
+        del self.records[held.entry.member.name]
+        self._packed = None
+        self.stock.changed(lost=True)
 
     def shut(self, closed: Tract) -> None:
         """From now on this is the closed part."""
         if closed != self.closed:
             self.closed = closed
-            self.stock.version += 1
-            self.stock.losses += 1
+            self.stock.changed(lost=True)
 
     def gather(self, tract: Tract) -> None:
         """From now on this part is being drawn together."""
         self.gathering = tract
+
+    def pass_by(self, count: int) -> None:
+        """So many more are registered above."""
+        self.passed = max(0, self.passed + count)
 
     def run_out(self, now_us: int) -> list[Held]:
         """Records that have not been renewed for a lease. Renewals only put that off: most sweeps need not look."""
@@ -124,24 +143,30 @@ class Registry:
             return sum([each.entry.description is not None for each in held])
         return sum(each.entry.description is not None and not contains(self.closed, each.home) for each in held)
 
-    def rising(self) -> list[Entry]:
+    def rising(self) -> list[Held]:
         """What lies in the closed part and has to go up."""
         passing = self.passing
-        return [each.entry for each in self.records.values() if contains(passing, each.home)] if passing else []
+        return [each for each in self.records.values() if contains(passing, each.home)] if passing else []
 
     def within(self, tract: Tract) -> list[Held]:
         if not self.notch:  # all are at home at the root itself
             return list(self.records.values()) if contains(tract, self.root) else []
         return [each for each in self.records.values() if contains(tract, each.home)]
 
-    def selected(self, target: Target, term: int, part: Tract, now_us: int) -> list[Address]:
+    def packed(self, key: Key) -> list[Item]:
+        """All records as they travel."""
+        if self._packed is None:
+            self._packed = [held.as_item(key) for held in self.records.values()]
+        return self._packed
+
+    def selected(self, target: Target, term: int, part: Tract, now_us: int) -> list[Contact]:
         """Consumers at home in the part whom the target selects and for whom this term is the least that does.
 
         The least-term rule (Listing 8): every term's peer decides alone.
         """
         least = target.terms[term]
         if term:
-            return [each.entry.consumer for each in self.within(part) if fits(each, target, term, now_us)]
+            return [each.entry.member for each in self.within(part) if fits(each, target, term, now_us)]
         # Of the first term no other is less: half the price of `fits`, and most targets have no other.
         found = []
         for each in self.within(part):
@@ -149,7 +174,7 @@ class Registry:
             if (entry.description is not None and least.selects(entry.description)) or (
                 entry.before is not None and now_us < each.before_us and least.selects(entry.before)
             ):
-                found.append(entry.consumer)
+                found.append(entry.member)
         return found
 
     @property

@@ -13,9 +13,10 @@ Ready is granted after updates have begun and withdrawn before they cease: a rea
 
 from functools import partial
 
+from implicast.casting.spice._surface import Surface, Way
 from implicast.casting.spice.calls import Calls
 from implicast.casting.spice.containers import SWEEPS
-from implicast.casting.spice.copies import Copies
+from implicast.casting.spice.copies import Copies, roots_in
 from implicast.casting.spice.homes import address_of
 from implicast.casting.spice.items import Header, RootState, root_item
 from implicast.casting.spice.later import Later
@@ -25,10 +26,8 @@ from implicast.casting.spice.registry import Held, Registry
 from implicast.casting.spice.settings import HOLD_WINDOWS, STORE_US, VETO_US, Settings
 from implicast.casting.spice.stores import Stores
 from implicast.casting.spice.walks import Walk, Walks, Work
-from implicast.overlay.ice.alive.estate import Way
-from implicast.overlay.ice.alive.ice import LivingIce
 from implicast.peer.contract import Address, Host, Part, handles
-from implicast.space.tract import EMPTY, Tract, intervals, union
+from implicast.space.tract import EMPTY, Tract, union
 
 BUSY_WINDOWS, IDLE_WINDOWS = 2, 4
 """A level is raised after so many busy windows in a row, and its lowering proposed after so many idle ones."""
@@ -53,7 +52,7 @@ class Replicas(Part):
                  "_surface", "_ticking", "_walks", "raising")  # fmt: skip
 
     def __init__(
-        self, address: Address, host: Host, settings: Settings, surface: LivingIce, levels: Levels, stores: Stores,
+        self, address: Address, host: Host, settings: Settings, surface: Surface, levels: Levels, stores: Stores,
         copies: Copies, walks: Walks, calls: Calls, later: Later,
     ) -> None:  # fmt: skip
         super().__init__(address, host)
@@ -70,7 +69,7 @@ class Replicas(Part):
     # --- measuring
 
     def counted(self, tag: str, root: int) -> None:
-        if self._settings.frequency_limit <= 0:
+        if not self._settings.live:
             return
         rate = self._rates.get((tag, root))
         if rate is None and len(self._rates) < RATES_MAX:
@@ -80,7 +79,7 @@ class Replicas(Part):
         self._tick_later()
 
     def _tick_later(self) -> None:
-        if not self._ticking and self._settings.frequency_limit > 0:
+        if not self._ticking and self._settings.live:
             self._ticking = True
             self._later.put(self._settings.rate_us, Window())
 
@@ -179,16 +178,14 @@ class Replicas(Part):
 
     def _copy(self, tag: str, header: Header) -> None:
         root = address_of(tag)
-        walk = CopyFrom(Way((root, root + 1)), tag, root, 0, header.target, self.address, self._stores.token(), self.address, 0)
+        walk = CopyFrom(Way((root, root + 1)), tag, root, 0, header.target, self.address, self._stores.token())
         work = self.raising[tag] = Work(walk, EMPTY, self.host.now_us)
-        self._walks.branch(work, walk, 0, EMPTY)
+        self._walks.send_up(work, walk)
         self._walks.close_one(work)
 
-    def begin(self, work: Work, walk: Walk, part: Tract) -> tuple[Walk, Tract]:
-        return walk, part
-
-    def visit(self, work: Work, walk: Walk, registry: Registry, part: Tract) -> None:
+    def visit(self, work: Work | None, walk: Walk, registry: Registry, part: Tract) -> None:
         assert isinstance(walk, CopyFrom)
+        assert work is not None
         entries = [each.entry for each in registry.within(part)]
         if entries:
             self._copies.copy_out(work, walk.tag, entries, self._levels.new_roots(walk.tag, walk.level))
@@ -234,7 +231,7 @@ class Replicas(Part):
         self._surface.carry(sender, call)
 
     def ready_arrived(self, part: Tract, call: ReadyAt) -> None:
-        roots = [root for low, high in intervals(part) for root in range(low, high)]
+        roots = roots_in(self._settings, call.tag, part)
         for root in roots:
             self._levels.learn_root(call.tag, root, RootState(call.number, call.level, call.ready))
             if self._levels.is_ready(call.tag, root) and len(self._rates) < RATES_MAX:
@@ -250,7 +247,7 @@ class Replicas(Part):
     def veto_arrived(self, part: Tract, call: AskVeto) -> None:
         """We object if the load of all roots that a lowered level would put on one exceeds half the limit."""
         limit, share = self._settings.frequency_limit, 1 << self._settings.dimensions
-        rates = [self._rates.get((call.tag, root)) for low, high in intervals(part) for root in range(low, high)]
+        rates = [self._rates.get((call.tag, root)) for root in roots_in(self._settings, call.tag, part)]
         veto = any(rate is not None and rate.per_s * share > limit / 2 for rate in rates)
         self._calls.heard(call.reply, call.token, part, veto)
 

@@ -8,20 +8,12 @@ it has not heard the renewals of its predecessor; so renewals need not be told t
 from typing import Any
 
 from implicast.casting.spice.homes import address_of
-from implicast.casting.spice.items import (
-    CLOSED,
-    RECORD,
-    Name,
-    closed_item,
-    entry_of,
-    no_record_item,
-    record_item,
-    tract_of,
-)
-from implicast.casting.spice.registry import Held, Key, Registry, Stock
+from implicast.casting.spice.items import CLOSED, RECORD, Key, Label, closed_item, entry_of, no_record_item, tract_of
+from implicast.casting.spice.messages import Entry
+from implicast.casting.spice.registry import NEVER_US, Held, Registry, Stock
 from implicast.casting.spice.settings import Settings
 from implicast.overlay.ice.alive.estate import Item
-from implicast.peer.contract import Address, Host
+from implicast.peer.contract import Host, Name
 from implicast.space.tract import Tract, contains, intersect, subtract, unite
 
 FORGOTTEN_MAX = 1_024
@@ -31,15 +23,17 @@ FORGOTTEN_MAX = 1_024
 class Shelf:
     """Registries, and the parts of them that are about to close."""
 
-    __slots__ = ("_host", "_originals", "_settings", "closing", "forgotten", "registries", "stock")
+    __slots__ = ("_host", "_originals", "_settings", "closing", "copies", "forgotten", "registries", "stock")
 
     def __init__(self, host: Host, settings: Settings, stock: Stock) -> None:
         self._host, self._settings, self.stock = host, settings, stock
         self.registries: dict[Key, Registry] = {}
-        self._originals: tuple[int, Tract, dict[str, dict[Address, Held]]] = (-1, (), {})
+        self.copies: dict[str, tuple[int, ...]] = {}
+        """By tag, the roots of registries that begin here: where a cast may find one."""
+        self._originals: tuple[int, Tract, dict[str, dict[Name, Held]]] = (-1, (), {})
         self.closing: dict[Key, tuple[int, Tract]] = {}
         """Parts about to close, and until when that is waited for: heirs know of them already."""
-        self.forgotten: dict[tuple[Key, Address], Item] = {}
+        self.forgotten: dict[tuple[Key, Name], Item] = {}
         """What heirs may forget with the next batch."""
 
     def registry(self, key: Key) -> Registry:
@@ -47,24 +41,33 @@ class Shelf:
         found = self.registries.get(key)
         if found is None:
             found = self.registries[key] = Registry(key[1], key[2], self._settings.dimensions, self.stock)
+            if not key[2]:
+                self.copies[key[0]] = (*self.copies.get(key[0], ()), key[1])
         return found
+
+    def keep(self, key: Key, entry: Entry) -> Held:
+        """Keep an entry; without receipts there are no heirs to wait for, and no leases."""
+        now_us, settings = self._host.now_us, self._settings
+        until_us = now_us + settings.lease_us if settings.assured else NEVER_US
+        return self.registry(key).keep(entry, now_us, until_us, not settings.assured)
 
     def all(self) -> list[tuple[Key, Registry]]:
         return list(self.registries.items())
 
-    def held(self, key: Key, consumer: Address) -> Held | None:
+    def held(self, key: Key, consumer: Name) -> Held | None:
         registry = self.registries.get(key)
         return registry.records.get(consumer) if registry is not None else None
 
     def forget(self, key: Key, held: Held) -> None:
         """A record has moved on or run out."""
         registry = self.registries.get(key)
-        if registry is None or registry.records.get(held.entry.consumer) is not held:
+        if registry is None or registry.records.get(held.entry.member.name) is not held:
             return
         registry.remove(held)
         self.tidy(key)
-        if len(self.forgotten) < FORGOTTEN_MAX:
-            self.forgotten[key, held.entry.consumer] = no_record_item(key, held)
+        name = held.entry.member.name
+        if self._settings.assured and len(self.forgotten) < FORGOTTEN_MAX:
+            self.forgotten[key, name] = no_record_item(key, name, held.home)
 
     def take_forgotten(self) -> list[Item]:
         """What heirs are to be told to forget, once; unless it has come again."""
@@ -72,8 +75,12 @@ class Shelf:
         return [item for (key, consumer), item in forgotten.items() if self.held(key, consumer) is None]
 
     def tidy(self, key: Key) -> None:
+        """Forget a registry in which there is nothing."""
         if key in self.registries and self.registries[key].idle:
             del self.registries[key]
+            if not key[2]:
+                rest = tuple(each for each in self.copies[key[0]] if each != key[1])
+                self.copies.update({key[0]: rest}) if rest else self.copies.pop(key[0])
 
     # --- parts about to close
 
@@ -85,7 +92,7 @@ class Shelf:
         now_us = self._host.now_us
         self.closing = {each: soon for each, soon in self.closing.items() if soon[0] > now_us}
         self.closing.update({each: (until_us, tract) for each, tract in tracts.items()})
-        self.stock.version += 1
+        self.stock.changed()
         return tuple(closed_item(each, self.closed_soon(each)) for each in tracts)
 
     def closed_soon(self, key: Key) -> Tract:
@@ -96,7 +103,7 @@ class Shelf:
     def close(self, key: Key, tract: Tract) -> None:
         """Heirs know that this part is closed."""
         if self.closing.pop(key, None) is not None:
-            self.stock.version += 1
+            self.stock.changed()
         if tract:
             registry = self.registry(key)
             registry.shut(unite(registry.closed, tract))
@@ -113,12 +120,13 @@ class Shelf:
             items += _records_within(key, registry, tract)
         return items
 
-    def unite(self, name: Name, item: Item, tract: Tract, safe: bool) -> bool:
+    def unite(self, label: Label, item: Item, tract: Tract, safe: bool) -> bool:
         """Take in a record or a closed part; False if it is something else."""
-        kind, tag, root, notch, _ = name
+        kind, tag, root, notch, _ = label
         if kind == RECORD:
-            entry = entry_of(item.body)
-            self.registry((tag, root, notch)).keep(entry, self._host.now_us, self._settings.lease_us, safe)
+            held = self.keep((tag, root, notch), entry_of(item.body))
+            if safe:
+                held.secure()
         elif kind == CLOSED:
             registry = self.registry((tag, root, notch))
             registry.shut(unite(registry.closed, intersect(tract_of(item.body), tract)))
@@ -132,14 +140,14 @@ class Shelf:
             registry.gather(subtract(registry.gathering, tract))
             self.tidy(key)
         self.closing = {key: (until_us, subtract(each, tract)) for key, (until_us, each) in self.closing.items()}
-        self.stock.version += 1
+        self.stock.changed()
 
     # --- seen from outside
 
     def holdings(self) -> Any:
         return [(*key, each.closed, [held.entry for held in each.records.values()]) for key, each in self.all()]
 
-    def originals(self, ground: Tract) -> dict[str, dict[Address, Held]]:
+    def originals(self, ground: Tract) -> dict[str, dict[Name, Held]]:
         """By tag, what is kept at the tag's own address, where that is ours and firm."""
         version = self.stock.version
         if self._originals[:2] != (version, ground):
@@ -154,11 +162,6 @@ class Shelf:
 
 def _records_within(key: Key, registry: Registry, tract: Tract) -> list[Item]:
     """At notch 0 all records are at home at the root itself: one look for all, a third of the cost of packing."""
-    records = registry.records.values()
     if key[2]:
-        return [held.item or record_item(key, held) for held in records if contains(tract, held.home)]
-    if not contains(tract, key[1]):
-        return []
-    if registry.packed is None:
-        registry.packed = [held.item or record_item(key, held) for held in records]
-    return registry.packed
+        return [held.as_item(key) for held in registry.records.values() if contains(tract, held.home)]
+    return registry.packed(key) if contains(tract, key[1]) else []

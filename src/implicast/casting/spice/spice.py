@@ -2,21 +2,18 @@
 
 from typing import Any
 
-from implicast.casting.inbox import Inbox
+from implicast.casting.spice._surface import Surface
 from implicast.casting.spice.calls import Calls
 from implicast.casting.spice.casts import Casts
 from implicast.casting.spice.containers import Containers
 from implicast.casting.spice.copies import Copies
 from implicast.casting.spice.gatherings import Gatherings
-from implicast.casting.spice.items import name_of
+from implicast.casting.spice.items import label_of
 from implicast.casting.spice.later import Later
 from implicast.casting.spice.levels import Levels
 from implicast.casting.spice.messages import (
     AskVeto,
-    CastTo,
-    CopyFrom,
     CopyTo,
-    GatherTo,
     Offer,
     RateAt,
     ReadyAt,
@@ -26,72 +23,65 @@ from implicast.casting.spice.messages import (
     Taken,
 )
 from implicast.casting.spice.offers import Offers
-from implicast.casting.spice.registrations import OWN, Registrations
+from implicast.casting.spice.registrations import Registrations
 from implicast.casting.spice.registry import Stock
 from implicast.casting.spice.replicas import Replicas
 from implicast.casting.spice.settings import Settings
 from implicast.casting.spice.shelf import Shelf
-from implicast.casting.spice.stores import Stores
+from implicast.casting.spice.stores import OWN, RISING, Stores
 from implicast.casting.spice.walks import Walks, Work
+from implicast.casting.telling import Hearing
 from implicast.language.target import Description, Target
 from implicast.overlay.ice.alive.estate import Item
-from implicast.overlay.ice.alive.ice import LivingIce
-from implicast.peer.contract import Address, Bound, CastId, Host, Message, handles
+from implicast.peer.asking import Asker
+from implicast.peer.contract import Address, CastId, Message, handles
 from implicast.peer.member import Member
+from implicast.peer.site import Site
 from implicast.space.tract import Tract, intersect
 
 PARTS = {
-    "surface": LivingIce, "later": Later, "stores": Stores, "containers": Containers, "offers": Offers, "walks": Walks,
-    "casts": Casts, "gatherings": Gatherings, "copies": Copies, "calls": Calls, "replicas": Replicas,
-    "registrations": Registrations,
+    "surface": Surface, "asker": Asker, "hearing": Hearing, "later": Later, "stores": Stores, "containers": Containers,
+    "offers": Offers, "walks": Walks, "casts": Casts, "gatherings": Gatherings, "copies": Copies, "calls": Calls,
+    "replicas": Replicas, "registrations": Registrations,
 }  # fmt: skip
+LIFE_SHIFT, LIFE_MASK = 24, 0xFFFF
+"""Tokens of different lives differ: what answers an earlier life is not taken for an answer to this one."""
 
 
 class Spice(Member, parts=PARTS):
     """One participant; all are alike."""
 
-    __slots__ = ("_bound", "_packed", "inbox", "levels", "settings", "shelf", "stock", *PARTS)
+    __slots__ = ("_packed", "levels", "settings", "shelf", "stock", *PARTS)
 
-    def __init__(self, address: Address, host: Host, settings: Settings) -> None:
-        super().__init__(address, host)
-        self._bound = Bound(self)
-        self.settings, self.stock, self.inbox = settings, Stock(), Inbox(self)
+    def __init__(self, site: Site, settings: Settings) -> None:
+        super().__init__(site)
+        self.settings, self.stock = settings, Stock()
         self._packed: tuple[int, Tract, tuple[Item, ...]] = (-1, (), ())
-        self.surface = LivingIce(
-            address, host, keeper=self, life=settings.life, dimensions=settings.dimensions, cosine=settings.cosine,
-            merge=settings.merge,
-        )  # fmt: skip
+        self.surface = Surface(site.address, site.host, self, settings.terms)
         self._furnish(settings)
 
     def _furnish(self, settings: Settings) -> None:
-        address, host, surface = self.address, self.host, self.surface
-        self.later = later = Later(address, host, self.wake)
-        self.shelf = shelf = Shelf(host, settings, self.stock)
-        self.levels = levels = Levels(settings.dimensions, self.stock)
-        self.stores = stores = Stores(address, host, settings, shelf, surface)
-        self.containers = Containers(address, host, settings, shelf, surface, stores, later)
-        self.offers = Offers(address, host, self, surface, stores, later)
-        self.walks = walks = Walks(address, host, settings, shelf, surface, stores, later)
-        self.casts = Casts(address, host, settings, surface, levels, walks, self.inbox, later)
-        self.gatherings = Gatherings(address, host, settings, shelf, surface, stores, self.containers, walks, later)
-        self.copies = Copies(address, host, settings, surface, levels, stores, walks, later)
-        self.calls = Calls(address, host, surface, later)
-        self.replicas = Replicas(
-            address, host, settings, surface, levels, stores, self.copies, walks, self.calls, later
-        )  # fmt: skip
+        at, surface = (self.address, self.host), self.surface
+        self.asker, self.hearing, self.later = Asker(*at), Hearing(self), Later(*at, self.wake)
+        later, assured = self.later, settings.assured
+        self.shelf = shelf = Shelf(self.host, settings, self.stock)
+        self.levels = levels = Levels(settings, self.stock)
+        first = ((self.life & LIFE_MASK) << LIFE_SHIFT) + RISING if assured else RISING
+        self.stores = stores = Stores(*at, settings, shelf, surface, first)
+        self.containers = Containers(*at, settings, shelf, surface, stores, later)
+        self.offers = Offers(*at, self, surface, stores, later)
+        self.walks = walks = Walks(*at, settings, shelf, surface, stores, later)
+        self.casts = Casts(*at, self.name, settings, surface, shelf, levels, walks, self.hearing.inbox, self.asker)
+        self.gatherings = Gatherings(*at, settings, shelf, surface, stores, self.containers, walks, later)
+        self.copies = Copies(*at, settings, surface, levels, stores, walks, later)
+        self.calls = Calls(*at, surface, later, assured)
+        self.replicas = Replicas(*at, settings, surface, levels, stores, self.copies, walks, self.calls, later)
         self.registrations = Registrations(self, settings, surface, later)
         stores.meet(self.copies, (self.containers, self.gatherings), self.on_stored)
         self.containers.meet(self.replicas)
         walks.meet(self.casts, self.gatherings, self.replicas)
         self.casts.meet(self)
         self.calls.meet(self.replicas)
-        surface.reunited = self.registrations.reunited
-
-    def receive(self, sender: Address, message: Message) -> None:
-        self._bound[type(message)](sender, message)
-
-    def wake(self, alarm: Message) -> None:
-        self._bound[type(alarm)](alarm)
 
     # --- the verbs
 
@@ -116,13 +106,21 @@ class Spice(Member, parts=PARTS):
         self.casts.publish(cast, target, payload)
         return cast
 
+    def estimate(self, target: Target) -> int:
+        """Walk as a cast would, and only count."""
+        token = self.stores.token()
+        self.casts.publish(CastId(self.name, self.life, token), target, b"", asks=True)
+        return token
+
     # --- what comes back to one of several
 
     @handles(StoredAt)
     def on_stored(self, sender: Address, stored: StoredAt) -> None:
         if stored.token == OWN:
             self.registrations.stored(sender, stored)
-        elif not (self.copies.stored(stored) or self.gatherings.stored(stored) or self.containers.stored(stored)):
+        elif stored.token == RISING:
+            self.containers.stored(stored)
+        elif not (self.copies.stored(stored) or self.gatherings.stored(stored)):
             self.stores.stored(sender, stored)
 
     @handles(Taken)
@@ -151,9 +149,9 @@ class Spice(Member, parts=PARTS):
                 self.unite(item, tract, True)
 
     def unite(self, item: Item, tract: Tract, safe: bool) -> None:
-        name = name_of(item.key)
-        if not self.shelf.unite(name, item, tract, safe):
-            self.levels.unite(name, item)
+        label = label_of(item.key)
+        if not self.shelf.unite(label, item, tract, safe):
+            self.levels.unite(label, item)
 
     def drop(self, tract: Tract) -> None:
         self.shelf.drop(tract)
@@ -169,9 +167,14 @@ class Spice(Member, parts=PARTS):
     def settled(self) -> None:
         """The ground that answers has changed."""
         self.gatherings.settled()
+        self.walks.settled()
         self.containers.settled()
         self.replicas.settled()
         self.registrations.settled()
+
+    def reunited(self) -> None:
+        """A partition seems to have ended."""
+        self.registrations.reunited()
 
     def register_again(self, lost: Tract) -> None:
         self.replicas.copy_again()
@@ -182,8 +185,6 @@ class Spice(Member, parts=PARTS):
         match message:
             case StoreAt():
                 self.stores.arrived(part, message)
-            case CastTo() | GatherTo() | CopyFrom():
-                self.walks.arrived(part, message)
             case CopyTo():
                 self.copies.arrived(part, message)
             case Offer():

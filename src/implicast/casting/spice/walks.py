@@ -1,85 +1,185 @@
-"""Walks through registries, acknowledged by coverage: whoever has finished a part says so to whoever sent the branch.
+"""Walks through registries, confirmed hop by hop with one message that also tells the outcome.
 
-A walk (a cast, a gathering, a copying) goes to a part of a registry at one notch; where that is closed it goes on, as a
-branch of the work begun there, to the scaled part of the next. A work is finished when everything in it is; only then
-is its part covered. What has not been covered after a while is sent again, to whoever owns it by then. Subtracting
-tracts is the whole bookkeeping, so a crash of anybody but the one who began delays, and does not lose.
+A walk (a cast, a gathering, a copying) goes over the surface to every owner of a part of a registry at one notch; where
+that is closed it goes on from there to the scaled part of the next. Each hop is a *trip* at the peer that it comes to:
+it is open until our own part is done and every hop that went on from here has been answered; then whoever sent it is
+told, once, what became of all of it. So a walk costs one answer for each message. A peer that needs longer says so
+(`Working`); one that says nothing is asked again, and then the walk goes another way. What a peer has done of a walk it
+remembers for a while, so that a walk that comes again by another way is answered and not repeated: a crash of any peer
+but the one who began delays, and does not lose.
 
 A peer that parts with a piece finishes the work it has begun there: it had all records that were complete by then.
+Casts without receipts leave nothing behind: no trip, no work, no answer.
 """
 
+from collections import deque
 from collections.abc import Hashable, Iterator
 from typing import Protocol
 
-import msgspec
+from msgspec.structs import replace
 
+from implicast.casting.spice._surface import Surface, Way
 from implicast.casting.spice.later import SLOT_US, Later
-from implicast.casting.spice.messages import BranchDue, CastTo, CopyFrom, CoveredPart, GatherTo, Tidy, Working
+from implicast.casting.spice.messages import (
+    NAMES_MAX,
+    CastTo,
+    CopyFrom,
+    Covered,
+    GatherTo,
+    HopDue,
+    Slow,
+    Tidy,
+    Working,
+)
 from implicast.casting.spice.registry import Held, Registry
-from implicast.casting.spice.settings import BRANCH_US, CAST_US, WAIT_LONGEST_US, Settings
+from implicast.casting.spice.settings import CAST_US, HOP_TRIES, HOP_US, SLOW_US, WAIT_LONGEST_US, Settings
 from implicast.casting.spice.shelf import Shelf
 from implicast.casting.spice.stores import Stores
-from implicast.overlay.ice.alive.estate import Way
-from implicast.overlay.ice.alive.ice import LivingIce
-from implicast.peer.contract import Address, CastId, Host, Part, handles
+from implicast.peer.contract import Address, Host, Name, Part, handles
 from implicast.space.tract import EMPTY, Tract, intersect, scale_within, subtract
 
-WORKS_MAX = 4_096
-"""Walks in work or lately finished at one peer; beyond it walks are not begun, and whoever sent them sends again."""
-PARENTS_MAX = 8
-"""Branches that one work answers; the newest."""
-SWEEP_US = 10_000_000
+TRIPS_MAX = 16_384
+"""Trips and works that are open or lately finished at one peer; beyond it walks are not begun, and sent again."""
+TIDY_US = 10_000_000
 
 Walk = CastTo | GatherTo | CopyFrom
+Seen = tuple[Address, int]
+"""A hop as its receiver knows it: who sent it, and the sender's number for it."""
 
 
-class Work:
-    """A part of a walk that was begun here."""
+class Tally:
+    """What became of a part of a walk."""
 
-    __slots__ = ("begun_us", "branches", "done_us", "name", "open", "parents", "part", "shown", "silent", "size",
-                 "told", "walk")  # fmt: skip
+    __slots__ = ("declined", "hops", "notified", "silent", "size", "unreachable")
+
+    def __init__(self) -> None:
+        self.notified = self.declined = self.unreachable = self.size = self.hops = 0
+        self.silent: tuple[Name, ...] = ()
+
+    def add(self, other: "Tally | Covered") -> None:
+        self.notified += other.notified
+        self.declined += other.declined
+        self.unreachable += other.unreachable
+        self.size += other.size
+        self.hops += other.hops
+        if other.silent:
+            self.silent = (*self.silent, *other.silent)[:NAMES_MAX]
+
+    def take(self) -> None:
+        """A member took the cast."""
+        self.notified += 1
+
+    def decline(self) -> None:
+        self.declined += 1
+
+    def lose(self, name: Name | None = None) -> None:
+        """A member, or whoever keeps members, did not answer."""
+        self.unreachable += 1
+        if name is not None and len(self.silent) < NAMES_MAX:
+            self.silent = (*self.silent, name)
+
+    def meet(self, size: int) -> None:
+        self.size += size
+
+    def step(self) -> None:
+        self.hops += 1
+
+
+class Open:
+    """Something that is open until several things are done."""
+
+    __slots__ = ("begun_us", "done_us", "open", "tally")
+
+    def __init__(self, now_us: int) -> None:
+        self.begun_us, self.tally = now_us, Tally()
+        self.done_us: int | None = None
+        self.open = 1
+        """What is not finished, and the beginning itself."""
+
+    def wait(self) -> None:
+        """One thing more to wait for."""
+        self.open += 1
+
+    def is_over(self, now_us: int) -> bool:
+        """One thing less; was it the last?"""
+        self.open -= 1
+        if self.open or self.done_us is not None:
+            return False
+        self.done_us = now_us
+        return True
+
+    @property
+    def last_us(self) -> int:
+        return self.begun_us if self.done_us is None else self.done_us
+
+
+class Work(Open):
+    """Our own part of a walk at one notch, with what went up from it."""
+
+    __slots__ = ("name", "part", "shown", "trips", "up", "walk")
 
     def __init__(self, walk: Walk, part: Tract, now_us: int) -> None:
-        self.walk, self.part, self.begun_us, self.name = walk, part, now_us, name_of(walk)
-        self.parents: dict[tuple[Address, int], None] = {}
-        self.branches: dict[int, Branch] = {}
-        self.open = 1
-        """What is not finished: notifications, branches, moves, and the beginning itself."""
-        self.told = self.silent = self.size = 0
-        self.done_us: int | None = None
-        self.shown: set[Address] = set()
-        """Consumers whose records came down while the walk was above (`gathering.py`)."""
+        super().__init__(now_us)
+        self.walk, self.part, self.name = walk, part, name_of(walk)
+        self.trips: list[Trip] = []
+        """Who waits for it."""
+        self.up: dict[Trip, None] = {}
+        self.shown: set[Name] = set()
+        """Consumers whose records came down while the walk was above (`gatherings.py`)."""
+
+    def is_shown(self, consumer: Name) -> bool:
+        """Was this record shown before? It is now."""
+        if consumer in self.shown:
+            return True
+        self.shown.add(consumer)
+        return False
 
 
-class Branch:
-    """What a work has sent on."""
+class Trip(Open):
+    """A walk that has come by, or that a work of ours sends up: carried on until all of it is answered."""
 
-    __slots__ = ("closed", "notch", "outstanding", "wait_us", "walk", "work")
+    __slots__ = ("closed", "hops", "notch", "seen", "walk", "work")
 
-    def __init__(self, work: Work, walk: Walk, notch: int, closed: Tract) -> None:
-        self.work, self.walk, self.notch, self.closed = work, walk, notch, closed
-        self.outstanding, self.wait_us = walk.way.tract, BRANCH_US
+    def __init__(self, walk: Walk, now_us: int, seen: Seen | None, work: Work | None) -> None:
+        super().__init__(now_us)
+        self.walk, self.seen, self.work = walk, seen, work
+        self.hops: dict[int, Hop] = {}
+        self.notch, self.closed = 0, EMPTY
+        """From which closed part of a work it went up."""
+
+    def rise_from(self, notch: int, closed: Tract) -> None:
+        self.notch, self.closed = notch, closed
+
+
+class Hop:
+    """What a trip has sent on."""
+
+    __slots__ = ("to", "tries", "trip", "wait_us", "walk")
+
+    def __init__(self, trip: Trip, to: Address | None, walk: Walk) -> None:
+        self.trip, self.to, self.walk = trip, to, walk
+        self.tries, self.wait_us = 1, HOP_US
+
+    def try_again(self) -> None:
+        self.tries += 1
+        self.wait_us = min(2 * self.wait_us, WAIT_LONGEST_US)
+
+    def be_patient(self) -> None:
+        self.tries, self.wait_us = 0, WAIT_LONGEST_US
 
 
 def name_of(walk: Walk) -> Hashable:
     """Equal for all messages of one walk at one notch of one registry."""
     if isinstance(walk, CastTo):
-        return walk.cast, walk.term, walk.level, walk.root, walk.notch
+        return walk.cast, walk.term, walk.root, walk.notch, walk.asks
     return type(walk).__name__, walk.leader, walk.walk, walk.root, walk.notch
-
-
-def cast_of(walk: Walk) -> CastId | None:
-    return walk.cast if isinstance(walk, CastTo) else None
 
 
 class Purpose(Protocol):
     """What walks of one kind are for."""
 
-    def begin(self, work: Work, walk: Walk, part: Tract) -> tuple[Walk, Tract] | None:
-        """First act of a walk at this peer: what to visit; None if it was sent elsewhere instead."""
-
-    def visit(self, work: Work, walk: Walk, registry: Registry, part: Tract) -> None:
-        """Our records of a registry, in a part."""
+    def visit(self, work: Work | None, walk: Walk, registry: Registry, part: Tract) -> None:
+        """Our records of a registry, in a part. No work: nothing is counted."""
 
     def show(self, work: Work, registry: Registry, held: Held) -> None:
         """A record has come down past a walk of this kind (`gatherings.py`)."""
@@ -91,204 +191,287 @@ class Purpose(Protocol):
         """A walk that was begun here was given up."""
 
 
+class Seeker(Purpose, Protocol):
+    """What casts are for."""
+
+    def seek(self, cast: CastTo) -> tuple[CastTo, bool]:
+        """A cast that looks for a registry: where to go from here, and has it found one of ours?"""
+
+
 class Walks(Part):
     """A peer's part in the walks of others, and the bookkeeping of its own."""
 
-    __slots__ = ("_active", "_branches", "_later", "_purposes", "_settings", "_shelf", "_stores", "_surface",
-                 "_tidying", "_works")  # fmt: skip
+    __slots__ = ("_active", "_casts", "_copyings", "_gatherings", "_hops", "_later", "_settings", "_shelf", "_slow",
+                 "_stores", "_surface", "_tidying", "_trips", "_works")  # fmt: skip
 
     def __init__(
-        self, address: Address, host: Host, settings: Settings, shelf: Shelf, surface: LivingIce, stores: Stores,
+        self, address: Address, host: Host, settings: Settings, shelf: Shelf, surface: Surface, stores: Stores,
         later: Later,
     ) -> None:  # fmt: skip
         super().__init__(address, host)
         self._settings, self._shelf, self._surface, self._stores = settings, shelf, surface, stores
         self._later = later
         self._works: dict[Hashable, list[Work]] = {}
-        self._branches: dict[int, Branch] = {}
+        self._trips: dict[Seen, Trip] = {}
+        self._hops: dict[int, Hop] = {}
         self._active: dict[tuple[str, int], dict[Work, None]] = {}
         """Unfinished works that went up from closed parts here, by registry."""
+        self._slow: deque[Trip] = deque()
+        """Trips of others, oldest first, that may have to be excused."""
         self._tidying = False
 
-    def meet(self, casts: Purpose, gatherings: Purpose, copyings: Purpose) -> None:
-        self._purposes = (casts, gatherings, copyings)
+    def meet(self, casts: Seeker, gatherings: Purpose, copyings: Purpose) -> None:
+        self._casts, self._gatherings, self._copyings = casts, gatherings, copyings
 
     def _purpose(self, walk: Walk) -> Purpose:
-        casts, gatherings, copyings = self._purposes
-        return casts if isinstance(walk, CastTo) else gatherings if isinstance(walk, GatherTo) else copyings
+        if isinstance(walk, CastTo):
+            return self._casts
+        return self._gatherings if isinstance(walk, GatherTo) else self._copyings
+
+    # --- coming by
 
     @handles(CastTo)
     def on_cast(self, sender: Address, cast: CastTo) -> None:
-        self._surface.carry(sender, cast)
+        if cast.term >= len(cast.target.terms) or not cast.target.terms[cast.term].has:
+            return
+        if self._settings.assured or cast.asks:
+            self._come(sender, cast)
+        elif self._settings.is_place(cast.tag, cast.root, cast.notch):
+            self._go_on(None, cast)
 
     @handles(GatherTo)
     def on_gather(self, sender: Address, gather: GatherTo) -> None:
-        self._surface.carry(sender, gather)
+        self._come(sender, gather)
 
     @handles(CopyFrom)
     def on_copy_from(self, sender: Address, walk: CopyFrom) -> None:
-        self._surface.carry(sender, walk)
+        self._come(sender, walk)
 
-    # --- beginning
-
-    def arrived(self, part: Tract, walk: Walk) -> None:
-        """Begin what is new of it; answer for what is not."""
-        works = self._works.setdefault(name_of(walk), [])
-        for work in works:
-            if common := intersect(part, work.part):
-                self._known(work, walk, common)
-                part = subtract(part, common)
-        if part and len(self._works) <= WORKS_MAX:
-            work = Work(walk, part, self.host.now_us)
-            work.parents[walk.parent, walk.branch] = None
-            works.append(work)
-            self._tidy_later()
-            begun = self._purpose(walk).begin(work, walk, part)
-            if begun is not None:
-                self.visit_all(work, begun[0], begun[0].notch, begun[1])
-            self.close_one(work)
-        elif not works:
-            del self._works[name_of(walk)]
-
-    def _known(self, work: Work, walk: Walk, common: Tract) -> None:
-        if work.done_us is not None:
-            self._cover(work, walk.parent, walk.branch, common)
+    def _come(self, sender: Address, walk: Walk) -> None:
+        if not self._settings.is_place(walk.tag, walk.root, walk.notch):
             return
-        work.parents.pop((walk.parent, walk.branch), None)
-        work.parents[walk.parent, walk.branch] = None
-        if len(work.parents) > PARENTS_MAX:
-            del work.parents[next(iter(work.parents))]
-        if walk.parent != self.address:
-            self.host.send(walk.parent, Working(walk.branch, cast_of(walk)))
+        self._surface.heard(sender)
+        seen = (sender, walk.way.number)
+        trip = self._trips.get(seen)
+        if trip is not None:
+            self._answer_again(trip)
+        elif len(self._trips) < TRIPS_MAX:
+            trip = self._trips[seen] = Trip(walk, self.host.now_us, seen, None)
+            trip.tally.step()
+            self._tidy_later()
+            self._go_on(trip, walk)
+            self._close_trip(trip)
+            self._excuse_later(trip)
 
-    def visit_all(self, work: Work, walk: Walk, notch: int, part: Tract) -> None:
-        """Our records in the part and in all above it that is ours; branches for the rest."""
-        root, dimensions = walk.root, self._settings.dimensions
+    def _answer_again(self, trip: Trip) -> None:
+        assert trip.seen is not None
+        if trip.done_us is not None:
+            self._cover(trip)
+        else:
+            self.host.send(trip.seen[0], Working(trip.seen[1]))
+
+    # --- going on
+
+    def _go_on(self, trip: Trip | None, walk: Walk) -> None:
+        """To our own part, and to all hops that lead to the rest."""
+        if isinstance(walk, CastTo) and not walk.notch:
+            walk, found = self._casts.seek(walk)
+            if found:
+                self._be_here(trip, walk, walk.way.tract)
+                return
+        onward = self._surface.onward(walk.way)
+        for to, way in onward.hops:
+            self._send(trip, to, walk, way)
+        if onward.waiting:
+            self._wait(trip, walk, onward.waiting)
+        if onward.own:
+            self._be_here(trip, walk, onward.own)
+
+    def _send(self, trip: Trip | None, to: Address, walk: Walk, way: Way) -> None:
+        if trip is None:
+            self.host.send(to, walk if way is walk.way else replace(walk, way=way))
+            return
+        number = self._stores.token()
+        hop = Hop(trip, to, replace(walk, way=replace(way, number=number)))
+        self._open_hop(trip, number, hop)
+        self.host.send(to, hop.walk)
+
+    def _wait(self, trip: Trip | None, walk: Walk, waiting: Tract) -> None:
+        """Ground that does not answer now: we look again."""
+        if trip is None:
+            self._surface.park(walk, waiting)
+        else:
+            way = replace(walk.way, tract=waiting)
+            self._open_hop(trip, self._stores.token(), Hop(trip, None, replace(walk, way=way)))
+
+    def _open_hop(self, trip: Trip, number: int, hop: Hop) -> None:
+        self._hops[number] = trip.hops[number] = hop
+        trip.wait()
+        if self._settings.assured:
+            self._later.put(hop.wait_us, HopDue(number))
+
+    @handles(HopDue)
+    def on_hop_due(self, alarm: HopDue) -> None:
+        hop = self._hops.get(alarm.number)
+        if hop is None:
+            return
+        if self.host.now_us - hop.trip.begun_us > CAST_US:
+            self._abandon(hop.trip)
+        elif hop.to is not None and hop.tries < HOP_TRIES:
+            hop.try_again()
+            self._later.put(hop.wait_us, alarm)
+            self.host.send(hop.to, hop.walk)
+        else:
+            if hop.to is not None:
+                self._surface.suspect(hop.to)
+            self._another_way(alarm.number, hop)
+
+    def _another_way(self, number: int, hop: Hop) -> None:
+        self._end_hop(number, hop)
+        self._go_on(hop.trip, hop.walk)
+        self._close_trip(hop.trip)
+
+    def settled(self) -> None:
+        """The ground has changed: what waited for that may go on."""
+        for number, hop in [each for each in self._hops.items() if each[1].to is None]:
+            if number in self._hops:
+                self._another_way(number, hop)
+
+    def _end_hop(self, number: int, hop: Hop) -> None:
+        del self._hops[number], hop.trip.hops[number]
+
+    @handles(Working)
+    def on_working(self, sender: Address, working: Working) -> None:
+        hop = self._hops.get(working.number)
+        if hop is not None and hop.to == sender:
+            self._surface.heard(sender)
+            hop.be_patient()
+
+    @handles(Covered)
+    def on_covered(self, sender: Address, covered: Covered) -> None:
+        hop = self._hops.get(covered.number)
+        if hop is not None and hop.to == sender:
+            self._surface.heard(sender)
+            self._end_hop(covered.number, hop)
+            hop.trip.tally.add(covered)
+            self._close_trip(hop.trip)
+
+    # --- our own part
+
+    def _be_here(self, trip: Trip | None, walk: Walk, part: Tract) -> None:
+        """Begin what is new of it; wait for, or count, what is not."""
+        if trip is None:
+            self.visit_all(None, walk, walk.notch, part)
+            return
+        works = self._works.setdefault(name_of(walk), [])
+        for known in works:
+            if common := intersect(part, known.part):
+                part = subtract(part, common)
+                self._join(trip, known)
+        if part:
+            work = Work(walk, part, self.host.now_us)
+            works.append(work)
+            self._join(trip, work)
+            self.visit_all(work, walk, walk.notch, part)
+            self.close_one(work)
+
+    def _join(self, trip: Trip, work: Work) -> None:
+        if work.done_us is not None:
+            trip.tally.add(work.tally)
+        else:
+            work.trips.append(trip)
+            trip.wait()
+
+    def visit_all(self, work: Work | None, walk: Walk, notch: int, part: Tract) -> None:
+        """Our records in the part and in all above it that is ours; further trips for the rest."""
+        root, dimensions, purpose = walk.root, self._settings.dimensions, self._purpose(walk)
         while part:
             registry = self._shelf.registries.get((walk.tag, root, notch))
             if registry is None:
                 return
-            work.size += sum([each.entry.description is not None for each in registry.within(part)])
-            self._purpose(walk).visit(work, walk, registry, part)
-            closed = intersect(part, registry.closed)
+            if work is not None:
+                work.tally.meet(sum([each.entry.description is not None for each in registry.within(part)]))
+            purpose.visit(work, walk, registry, part)
+            closed = intersect(part, registry.closed) if registry.closed else EMPTY
             above = self._settings.above(notch)
             scaled = scale_within(closed, root, notch, dimensions, above - notch) if closed else EMPTY
             part = intersect(scaled, self._surface.ground)
-            if rest := subtract(scaled, part):
-                self.branch(work, msgspec.structs.replace(walk, way=Way(rest), notch=above), notch, closed)
+            if rest := subtract(scaled, part) if part else scaled:
+                self.send_up(work, replace(walk, way=Way(rest), notch=above), notch, closed)
             notch = above
+
+    def send_up(self, work: Work | None, walk: Walk, notch: int = 0, closed: Tract = EMPTY) -> None:
+        """Set out on a walk as a part of a work, from this notch's closed part."""
+        if work is None:
+            self._go_on(None, walk)
+            return
+        trip = Trip(walk, self.host.now_us, None, work)
+        trip.rise_from(notch, closed)
+        work.up[trip] = None
+        work.wait()
+        if closed:
+            self._active.setdefault((walk.tag, walk.root), {})[work] = None
+        self._go_on(trip, walk)
+        self._close_trip(trip)
 
     def show(self, work: Work, registry: Registry, held: Held) -> None:
         """A record has come down past a walk: every kind of walk takes it in by itself (`gatherings.py`)."""
         self._purpose(work.walk).show(work, registry, held)
 
-    # --- branches
-
-    def branch(self, work: Work, walk: Walk, notch: int, closed: Tract) -> None:
-        """Send a walk on, from this notch's closed part."""
-        number = self._stores.token()
-        branch = Branch(work, msgspec.structs.replace(walk, parent=self.address, branch=number), notch, closed)
-        self._branches[number] = work.branches[number] = branch
-        work.open += 1
-        if closed:
-            self._active.setdefault((walk.tag, walk.root), {})[work] = None
-        self._send_branch(number)
-
-    @handles(BranchDue)
-    def on_branch_due(self, alarm: BranchDue) -> None:
-        self._send_branch(alarm.number)
-
-    def _send_branch(self, number: int) -> None:
-        branch = self._branches.get(number)
-        if branch is None:
-            return
-        if self.host.now_us - branch.work.begun_us > CAST_US:
-            self.give_up(branch.work)
-            return
-        self._later.put(branch.wait_us, BranchDue(number))
-        branch.wait_us = min(2 * branch.wait_us, WAIT_LONGEST_US)
-        self._surface.send(msgspec.structs.replace(branch.walk, way=Way(branch.outstanding)))
-
-    def give_up(self, work: Work) -> None:
-        """A walk that cannot be finished is dropped without a word to its parents: they will ask others."""
-        for number in work.branches:
-            self._branches.pop(number, None)
-        work.branches.clear()
-        self._drop(work)
-        self._purpose(work.walk).abandoned(work)
-
-    @handles(Working)
-    def on_working(self, sender: Address, working: Working) -> None:
-        branch = self._branches.get(working.branch)
-        if branch is not None:
-            branch.wait_us = WAIT_LONGEST_US
-
-    @handles(CoveredPart)
-    def on_covered(self, sender: Address, covered: CoveredPart) -> None:
-        branch = self._branches.get(covered.branch)
-        if branch is None or not intersect(branch.outstanding, covered.part):
-            return
-        work = branch.work
-        work.told += covered.told
-        work.silent += covered.silent
-        work.size += covered.size
-        branch.outstanding = subtract(branch.outstanding, covered.part)
-        if not branch.outstanding:
-            del self._branches[covered.branch], work.branches[covered.branch]
-            self.close_one(work)
-
-    # --- ending
-
-    def close_one(self, work: Work) -> None:
-        """One thing less to wait for."""
-        work.open -= 1
-        if work.open or work.done_us is not None:
-            return
-        work.done_us = self.host.now_us
-        self._deactivate(work)
-        for parent, branch in work.parents:
-            self._cover(work, parent, branch, work.part)
-        self._purpose(work.walk).finished(work)
-
-    def _cover(self, work: Work, parent: Address, branch: int, part: Tract) -> None:
-        covered = CoveredPart(branch, part, work.told, work.silent, work.size, cast_of(work.walk))
-        if parent == self.address:
-            self.on_covered(self.address, covered)
-        else:
-            self.host.send(parent, covered)
-
     def active(self, tag: str, root: int) -> Iterator[Work]:
         return iter(list(self._active.get((tag, root), ())))
 
-    def _deactivate(self, work: Work) -> None:
-        works = self._active.get((work.walk.tag, work.walk.root))
-        if works is not None:
-            works.pop(work, None)
-            if not works:
-                del self._active[work.walk.tag, work.walk.root]
+    # --- ending
 
-    # --- forgetting
+    def _close_trip(self, trip: Trip) -> None:
+        """One thing less to wait for; at the end whoever sent it is told."""
+        if not trip.is_over(self.host.now_us):
+            return
+        if trip.work is not None:
+            trip.work.up.pop(trip, None)
+            trip.work.tally.add(trip.tally)
+            self.close_one(trip.work)
+        else:
+            self._cover(trip)
 
-    def _tidy_later(self, sweeps: int = 1) -> None:
-        if not self._tidying:
-            self._tidying = True
-            self._later.put(sweeps * (SWEEP_US + SLOT_US) - SLOT_US, Tidy())
+    def _cover(self, trip: Trip) -> None:
+        assert trip.seen is not None
+        (to, number), told = trip.seen, trip.tally
+        covered = Covered(
+            number, told.notified, told.declined, told.unreachable, told.silent, told.size, told.hops
+        )  # fmt: skip
+        self.host.send(to, covered)
 
-    @handles(Tidy)
-    def on_tidy(self, alarm: Tidy) -> None:
-        """Works are remembered for a cast's life after they are finished, and given up when they never are."""
-        self._tidying = False
-        now_us = oldest_us = self.host.now_us
-        for work in [work for works in self._works.values() for work in works]:
-            last_us = work.begun_us if work.done_us is None else work.done_us
-            if last_us + CAST_US >= now_us:
-                oldest_us = min(oldest_us, last_us)
-            elif work.done_us is not None:
-                self._drop(work)
-            else:
-                self.give_up(work)
-        if self._works:  # before the oldest is due there is nothing to do: a third of all alarms of a quiet network
-            self._tidy_later(max(1, -((now_us - oldest_us - CAST_US) // (SWEEP_US + SLOT_US))))
+    def close_one(self, work: Work) -> None:
+        """One thing less to wait for."""
+        if work.is_over(self.host.now_us):
+            self._deactivate(work)
+            for trip in work.trips:
+                trip.tally.add(work.tally)
+                self._close_trip(trip)
+            self._purpose(work.walk).finished(work)
+
+    def give_up(self, work: Work) -> None:
+        """A walk of ours that cannot be finished; whoever waits for it has gone another way, or will."""
+        for trip in list(work.up):
+            self._drop_trip(trip)
+        self._drop(work)
+        self._purpose(work.walk).abandoned(work)
+
+    def _abandon(self, trip: Trip) -> None:
+        if trip.work is not None:
+            self.give_up(trip.work)
+        else:
+            self._drop_trip(trip)
+
+    def _drop_trip(self, trip: Trip) -> None:
+        for number in trip.hops:
+            self._hops.pop(number, None)
+        trip.hops.clear()
+        if trip.seen is not None:
+            self._trips.pop(trip.seen, None)
+        if trip.work is not None:
+            trip.work.up.pop(trip, None)
 
     def _drop(self, work: Work) -> None:
         self._deactivate(work)
@@ -297,3 +480,50 @@ class Walks(Part):
             works.remove(work)
             if not works:
                 del self._works[work.name]
+
+    def _deactivate(self, work: Work) -> None:
+        works = self._active.get((work.walk.tag, work.walk.root))
+        if works is not None:
+            works.pop(work, None)
+            if not works:
+                del self._active[work.walk.tag, work.walk.root]
+
+    # --- those that take long
+
+    def _excuse_later(self, trip: Trip) -> None:
+        if trip.done_us is None and self._settings.assured:
+            if not self._slow:
+                self._later.put(SLOW_US - SLOT_US, Slow())
+            self._slow.append(trip)
+
+    @handles(Slow)
+    def on_slow(self, alarm: Slow) -> None:
+        slow, due_us = self._slow, self.host.now_us - SLOW_US + SLOT_US
+        while slow and (slow[0].done_us is not None or slow[0].begun_us <= due_us):
+            trip = slow.popleft()
+            if trip.done_us is None:
+                self._answer_again(trip)
+        if slow:
+            self._later.put(max(0, slow[0].begun_us - due_us - SLOT_US), alarm)
+
+    # --- forgetting
+
+    def _tidy_later(self) -> None:
+        if not self._tidying and self._settings.assured:
+            self._tidying = True
+            self._later.put(TIDY_US, Tidy())
+
+    @handles(Tidy)
+    def on_tidy(self, alarm: Tidy) -> None:
+        """Trips and works are remembered for a cast's life after they end, and given up when they never do."""
+        self._tidying = False
+        since_us = self.host.now_us - CAST_US
+        for work in [work for works in self._works.values() for work in works if work.last_us < since_us]:
+            if work.done_us is not None:
+                self._drop(work)
+            else:
+                self.give_up(work)
+        for trip in [trip for trip in self._trips.values() if trip.last_us < since_us]:
+            self._drop_trip(trip)
+        if self._works or self._trips:
+            self._tidy_later()

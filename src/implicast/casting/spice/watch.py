@@ -10,10 +10,10 @@ Left out: what `objections.py` says of the surface, which is looked at afresh.
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from implicast.casting.spice.homes import address_of
 from implicast.casting.spice.messages import Entry
 from implicast.casting.spice.objections import OBJECTIONS_MAX, Owners, found, replicas_of
 from implicast.casting.spice.spice import Spice
-from implicast.casting.spice.homes import address_of
 from implicast.overlay.ice.alive.objections import surface_objections
 from implicast.peer.contract import Address, Peer
 from implicast.space.tract import Tract, contains
@@ -153,5 +153,5 @@ def _is_at(owners: Owners, tag: str, root: int, entry: Entry) -> bool:
     """Is the record kept at the root itself?"""
     owner = owners.at(root)
     registry = owner.shelf.registries.get((tag, root, 0)) if owner is not None else None
-    held = registry.records.get(entry.consumer) if registry is not None else None
+    held = registry.records.get(entry.member.name) if registry is not None else None
     return held is not None and held.entry.version >= entry.version
