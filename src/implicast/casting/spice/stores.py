@@ -120,7 +120,7 @@ class Stores(Part):
     def on_store(self, sender: Address, store: StoreAt) -> None:
         if not self._settings.is_place(store.tag, store.root, store.notch):
             return
-        if not self._settings.assured and len(store.entries) > 1:
+        if not (store.way.tract or self._settings.assured):
             self._sort(store)
         elif store.way.number or not self._settings.assured:
             self.surface.carry(sender, store)
@@ -146,7 +146,7 @@ class Stores(Part):
         if ours:
             self._fans.take_first(store, ours)
         for hop, entries in others.items():
-            way = self._way(store.root, store.notch, entries) if hop is None else store.way
+            way = self._way(store.root, store.notch, entries) if hop is None else Way(EMPTY)
             self.surface.forward(hop, replace(store, way=way, entries=tuple(entries)))
 
     def _way(self, root: int, notch: int, entries: Sequence[Entry]) -> Way:
