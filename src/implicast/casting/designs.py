@@ -54,13 +54,16 @@ class Plan:
     def network(self) -> bytes:
         return network_of(self.seed)
 
-    def site(self, address: int, role: str = "member", previous: Life = 0, again: int = 0, kept: Any = None) -> Site:
+    def site(
+        self, address: int, role: str = "member", previous: Life = 0, again: int = 0, kept: Any = None, starts: int = 0
+    ) -> Site:
         """What the node at an address knows when it begins, or begins again.
 
-        `previous` is the life before, as its disk says; `again` counts how often it began with an empty disk.
+        `previous` is the life before, as its disk says; `again` counts how often it began with an empty disk. `starts`
+        tells two starts from the same disk apart: no two lives are the same.
         """
         name = name_of(self.network, address, again)
-        life = next_life(previous, stream(self.seed, "life", address, again, previous))
+        life = next_life(previous, stream(self.seed, "life", address, again, previous, starts))
         credentials = self.credentials(self, name, role) if self.credentials is not None else None
         return Site(
             name, life, address, self.host(address), self.parameters, self.network, self.roles, credentials, kept,
@@ -105,10 +108,10 @@ class Design:
     """Where it is described."""
     assemble: Callable[[Plan], list[Peer]]
     """The converged network at once: members first, then infrastructure, index = address."""
-    newcomer: Callable[[Plan, int], Member]
-    """A member that has yet to join by messages."""
     kinds: tuple[type, ...]
     """Every kind of message its peers send, for the codec."""
+    newcomer: Callable[[Plan, int], Member] | None = None
+    """A member that has yet to join by messages, in designs that have no `member` yet."""
     parameters: tuple[Parameter, ...] = ()
     languages: tuple[str, ...] = ("tags",)
     """Of `tags`, `attributes` (peers hold values, casts hold predicates), `subscriptions` (the other way round)."""
@@ -147,11 +150,14 @@ class Design:
     """A piece of infrastructure that comes back at its address, with what it had written down (`Peer.disk`)."""
     aliases: tuple[str, ...] = field(default=())
 
-    def begin(self, plan: Plan, address: int, previous: Life = 0, again: int = 0, kept: Any = None) -> Member:
+    def begin(
+        self, plan: Plan, address: int, previous: Life = 0, again: int = 0, kept: Any = None, starts: int = 0
+    ) -> Member:
         """A simulated member that has yet to join, anew or again with what it had kept."""
         if self.member is None:
+            assert self.newcomer is not None, f"{self.name} has no members"
             return self.newcomer(plan, address)
-        return self.member(plan.site(address, "member", previous, again, kept))
+        return self.member(plan.site(address, "member", previous, again, kept, starts))
 
     def stand(self, plan: Plan, address: int, previous: Life = 0, kept: Any = None) -> Peer:
         """A simulated piece of infrastructure, anew or again with what it had kept."""

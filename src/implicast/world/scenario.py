@@ -14,6 +14,8 @@ from implicast.world.faults import Faults
 PEERS_MAX = 4_000_000
 CASTS_MAX = 10_000_000
 """More would not fit any machine this runs on; a typing error is likelier."""
+PAYLOAD_MAX = 32 * 1024
+"""What travels inside a cast; more would be fetched, not sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,10 @@ class Scenario:
     """`flat`, `national`, `laboratory`, `worldwide`, or the path of a map."""
     interval_ms: int = 1000
     """Time between two casts."""
+    warm_up: int = 0
+    """Casts before those that are measured: made and judged like them, but in no measure of load, cost or latency."""
+    payload_bytes: int = 0
+    """What each cast carries; compared with what arrives."""
     start: Literal["assembled", "joined"] = "assembled"
     """The converged overlay at once, or grown peer by peer through messages."""
     changes: int = 0
@@ -50,6 +56,8 @@ class Scenario:
         _within("peers", self.peers, 1, PEERS_MAX)
         _within("casts", self.casts, 0, CASTS_MAX)
         _within("interval_ms", self.interval_ms, 1, 86_400_000)
+        _within("warm_up", self.warm_up, 0, CASTS_MAX)
+        _within("payload_bytes", self.payload_bytes, 0, PAYLOAD_MAX)
         _within("changes", self.changes, 0, CASTS_MAX)
         if self.start not in ("assembled", "joined"):
             raise ScenarioError(f"start={self.start!r}; it takes assembled or joined")
@@ -70,14 +78,27 @@ class Scenario:
             if asked and not possible:
                 raise ScenarioError(f"churn: {name}={asked}: {found.name} {have}; leave it out")
 
-    def advice(self) -> str:
-        """What would help a design through change, where it was asked for and that was not set; else empty."""
+    def promised(self) -> bool:
+        """Does the design promise the contract in such a world? Everyone does where nothing fails; where something
+        does, with receipts alone; and nobody while the network is parted, unless what follows is judged too."""
         found, parameters = self.settled()
-        lacking = [f"--set {name}={str(value).lower()}" for name, value in found.alive.items()
-                   if parameters[name] != value]  # fmt: skip
-        if not self.churn or not lacking:
+        if not self.churn and not self.faults.text():
+            return True
+        if parameters.get("assurance") == "none" or (self._lacking() and not self.churn):
+            return False
+        return bool(self.churn) or (not self.faults.partitions and "loss" in found.survives)
+
+    def advice(self) -> str:
+        """What would help a design where something fails, if that was not set; else empty."""
+        lacking = self._lacking()
+        if not lacking or not (self.churn or self.faults.text()):
             return ""
-        return f"{found.name} survives change only with {' '.join(lacking)}"
+        return f"{self.design} survives change only with {' '.join(lacking)}"
+
+    def _lacking(self) -> list[str]:
+        found, parameters = self.settled()
+        wanted = {**({"assurance": "receipts"} if "assurance" in parameters else {}), **found.alive}
+        return [f"--set {name}={str(value).lower()}" for name, value in wanted.items() if parameters[name] != value]
 
     def _schema(self, found: Design) -> dict[str, Setting]:
         """Designs that have to know what values there are learn it from the workload, unless they are told."""
@@ -103,6 +124,8 @@ class Scenario:
         words += [f"--set {name}={value}" for name, value in self.parameters.items()]
         words += [f"--with {name}={value}" for name, value in self.workload_parameters.items()]
         words += [f"--interval-ms {self.interval_ms}"] * (self.interval_ms != 1000)
+        words += [f"--warm-up {self.warm_up}"] * bool(self.warm_up)
+        words += [f"--payload-bytes {self.payload_bytes}"] * bool(self.payload_bytes)
         words += [f"--start {self.start}"] * (self.start != "assembled")
         words += [f"--changes {self.changes}"] * bool(self.changes)
         words += [f"--faults {self.faults.text()}"] * bool(self.faults.text())
