@@ -11,7 +11,8 @@ half of a slots dataclass to make and a sixth of a frozen one (`bench/values.py`
 truly frozen, and encode without further code.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from operator import attrgetter
 from random import Random
 from typing import Any, ClassVar, Protocol, TypeVar, dataclass_transform
 
@@ -89,9 +90,18 @@ def handles(kind: type) -> Callable[[Handler], Handler]:
 
 
 class Part:
-    """A share of a peer, such as its overlay: it has the host and handles some kinds of messages itself."""
+    """A share of a peer, such as its overlay: it owns some of the state and handles some kinds of messages itself.
+
+    A part made of parts names them in its class line, `class Surface(Part, parts={"heirs": Succession})`, and sets an
+    attribute of each name; messages that a part handles go straight to it, however deep it lies.
+    """
 
     __slots__ = ("address", "host")
+    parts: ClassVar[Mapping[str, "type[Part]"]] = {}
+
+    def __init_subclass__(cls, parts: "Mapping[str, type[Part]] | None" = None) -> None:
+        super().__init_subclass__()
+        cls.parts = {**cls.parts, **(parts or {})}
 
     def __init__(self, address: Address, host: Host) -> None:
         self.address, self.host = address, host
@@ -108,9 +118,9 @@ class Peer(Part):
     _handlers: ClassVar[dict[type, Callable[..., None]]] = {}
 
     def __init_subclass__(cls, parts: Mapping[str, type[Part]] | None = None) -> None:
-        for name, part in (parts or {}).items():
-            cls._handlers = {**cls._handlers, **{kind: _through(name, of) for kind, of in _marked(part).items()}}
-        cls._handlers = {**cls._handlers, **_marked(cls)}
+        super().__init_subclass__(parts)
+        for path, method in tuple(_marked(cls)):
+            cls._handlers = {**cls._handlers, method.handles: _through(path, method) if path else method}  # type: ignore[attr-defined]
 
     @classmethod
     def kinds(cls) -> list[type]:
@@ -129,7 +139,7 @@ class Peer(Part):
         """The method that decides on a kind, bound to the part it belongs to, for those who keep it at hand."""
         handler = self._handlers[kind]
         method, name = getattr(handler, "passes_on", (handler, ""))
-        bound: Callable[..., None] = method.__get__(getattr(self, name) if name else self)
+        bound: Callable[..., None] = method.__get__(attrgetter(name)(self) if name else self)
         return bound
 
     def receive(self, sender: Address, message: Message) -> None:
@@ -154,24 +164,26 @@ class Bound(dict[type, Callable[..., None]]):
         return bound
 
 
-def _marked(owner: type) -> dict[type, Callable[..., None]]:
-    found: dict[type, Callable[..., None]] = {}
+def _marked(owner: type[Part], path: str = "") -> Iterator[tuple[str, Callable[..., None]]]:
+    """The marked methods of an owner and its parts, with the path that leads to each; the nearest comes last."""
+    for name, part in owner.parts.items():
+        yield from _marked(part, f"{path}.{name}" if path else name)
     for base in reversed(owner.__mro__):
         for method in vars(base).values():
             if hasattr(method, "handles"):
-                found[method.handles] = method
-    return found
+                yield path, method
 
 
-def _through(name: str, method: Callable[..., None]) -> Callable[..., None]:
+def _through(path: str, method: Callable[..., None]) -> Callable[..., None]:
     """Each with as many arguments as it takes: at every message and alarm, half the price of passing on any number."""
+    part = attrgetter(path)
 
     def receive(peer: Any, sender: Address, message: Message) -> None:
-        method(getattr(peer, name), sender, message)
+        method(part(peer), sender, message)
 
     def wake(peer: Any, alarm: Message) -> None:
-        method(getattr(peer, name), alarm)
+        method(part(peer), alarm)
 
     through: Callable[..., None] = receive if method.__code__.co_argcount == MESSAGE_ARGUMENTS else wake
-    through.passes_on = (method, name)  # type: ignore[attr-defined]
+    through.passes_on = (method, path)  # type: ignore[attr-defined]
     return through

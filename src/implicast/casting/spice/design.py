@@ -14,12 +14,10 @@ from implicast.casting.spice.settings import NO_LIMIT, Settings, levels_for
 from implicast.casting.spice.spice import Spice
 from implicast.language.parameters import Parameter
 from implicast.overlay.ice import messages as ice_messages
-from implicast.overlay.ice.alive import messages as living_ice_messages
-from implicast.overlay.ice.alive.assemble import settle_alive
-from implicast.overlay.ice.alive.settings import Life
-from implicast.overlay.ice.assemble import settle, tiling, uniform_points
-from implicast.overlay.ice.invariants import surface_objections
+from implicast.overlay.ice.assemble import settle, settle_kind, tiling, uniform_points
+from implicast.overlay.ice.invariants import kind_objections
 from implicast.overlay.ice.landmarks import landmark_points
+from implicast.overlay.ice.settings import Timers
 from implicast.peer.contract import Peer
 from implicast.peer.member import Member
 from implicast.space.angle import cosine_of
@@ -68,7 +66,7 @@ def living_settings_of(plan: Plan) -> LivingSettings:
         frequency_limit=limit,
         rate_us=int(rate_s * 1e6),
         lease_us=int(float(given["lease_s"]) * 1e6),
-        life=Life.of(float(given["hello_s"])),
+        life=Timers.of(float(given["hello_s"])),
     )
 
 
@@ -84,10 +82,10 @@ def assemble(plan: Plan) -> list[Peer]:
     if plan.parameters["alive"]:
         living = living_settings_of(plan)
         members = [LivingSpice(address, plan.host(address), living) for address in range(plan.peers)]
-        settle_alive(tiling(points, dimensions), [each.surface for each in members], plan.latency_us)
+        settle(tiling(points, dimensions), [each.surface for each in members], plan.latency_us)
         return list(members)
     peers = [Spice(address, plan.host(address), settings) for address in range(plan.peers)]
-    settle(tiling(points, dimensions), [each.surface for each in peers], plan.latency_us)
+    settle_kind(tiling(points, dimensions), [each.surface for each in peers], plan.latency_us)
     return list(peers)
 
 
@@ -100,7 +98,7 @@ def newcomer(plan: Plan, address: int) -> Member:
 def objections(population: Sequence[Peer]) -> list[str]:
     if _is_living(population):
         return living_objections(population)
-    return surface_objections([each.surface for each in population if isinstance(each, Spice)])
+    return kind_objections([each.surface for each in population if isinstance(each, Spice)])
 
 
 def watcher() -> Callable[[Sequence[Peer]], list[str]]:
@@ -135,7 +133,7 @@ LIFE = (
               unit="s", only="alive"),
 )  # fmt: skip
 SURVIVES = frozenset({"joins", "leaves", "crashes", "loss", "partitions", "freezes"})
-KINDS = (*messages.KINDS, *ice_messages.KINDS, *alive_messages.KINDS, *living_ice_messages.KINDS)
+KINDS = (*messages.KINDS, *ice_messages.KINDS, *alive_messages.KINDS, *ice_messages.KIND_KINDS)
 QUICK = {"hello_s": 1.2}
 PATIENCE = ({"hello_s": 30.0}, {"hello_s": 6.0}, {"hello_s": 3.0})
 RELIEF = (

@@ -6,7 +6,7 @@ from implicast.casting.spice.alive.fanning import Fanning
 from implicast.casting.spice.alive.messages import AskVeto, ReadyAt, Taken
 from implicast.casting.spice.alive.settings import STORE_US, WAIT_LONGEST_US, LivingSettings
 from implicast.casting.spice.homes import address_of
-from implicast.overlay.ice.alive.estate import Way
+from implicast.overlay.ice.estate import Way
 from implicast.peer.contract import Address, Host, handles
 from implicast.space.tract import Tract, intersect, subtract
 

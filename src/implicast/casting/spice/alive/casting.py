@@ -27,7 +27,7 @@ from implicast.casting.spice.alive.walking import Walk, Walking, Work
 from implicast.casting.spice.homes import address_of, nearest_root
 from implicast.casting.spice.messages import Notify
 from implicast.language.target import Target
-from implicast.overlay.ice.alive.estate import Way
+from implicast.overlay.ice.estate import Way
 from implicast.peer.contract import Address, CastId, Host, handles
 from implicast.peer.events import Refused, Settled
 from implicast.space.morton import Place, box

@@ -19,7 +19,7 @@ from implicast.casting.spice.alive.settings import CAST_US, STORE_US, WAIT_LONGE
 from implicast.casting.spice.alive.storing import TOGETHER_MAX, Answer
 from implicast.casting.spice.alive.walking import Work
 from implicast.casting.spice.homes import address_of, roots_of
-from implicast.overlay.ice.alive.estate import Way
+from implicast.overlay.ice.estate import Way
 from implicast.peer.contract import Address, Host, handles
 from implicast.space.tract import Tract, intervals, union
 

@@ -19,7 +19,7 @@ from implicast.casting.spice.alive.registry import Held, Key, Registry
 from implicast.casting.spice.alive.settings import CAST_US, STORE_US, WAIT_LONGEST_US, LivingSettings
 from implicast.casting.spice.alive.walking import Walk, Work
 from implicast.casting.spice.homes import home
-from implicast.overlay.ice.alive.estate import Way
+from implicast.overlay.ice.estate import Way
 from implicast.peer.contract import Address, Host, handles
 from implicast.space.tract import EMPTY, Tract, contains, intersect, scale_within, subtract
 

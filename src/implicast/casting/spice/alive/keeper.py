@@ -32,8 +32,9 @@ from implicast.casting.spice.alive.messages import Chime
 from implicast.casting.spice.alive.registry import Held, Key, Registry, Stock
 from implicast.casting.spice.alive.settings import LivingSettings
 from implicast.casting.spice.homes import address_of
-from implicast.overlay.ice.alive.estate import Item
-from implicast.overlay.ice.alive.ice import LivingIce
+from implicast.overlay.ice.estate import Item
+from implicast.overlay.ice.settings import Terms
+from implicast.overlay.ice.surface import Surface
 from implicast.peer.contract import Address, Bound, Host, Message, handles
 from implicast.peer.member import Member
 from implicast.space.tract import Tract, contains, intersect, subtract, unite
@@ -53,7 +54,7 @@ class Packed(NamedTuple):
     records: tuple[Item, ...]
 
 
-class Keeper(Member, parts={"surface": LivingIce}):
+class Keeper(Member, parts={"surface": Surface}):
     """Registries by tag, root and notch; headers and states of roots; and what is put off."""
 
     __slots__ = ("_bound", "_originals", "_packed", "_wheel", "_whole", "aims", "closing", "headers", "inbox",
@@ -63,10 +64,8 @@ class Keeper(Member, parts={"surface": LivingIce}):
         super().__init__(address, host)
         self._bound = Bound(self)
         self.settings = settings
-        self.surface = LivingIce(
-            address, host, keeper=self, life=settings.life, dimensions=settings.dimensions, cosine=settings.cosine,
-            merge=settings.merge,
-        )  # fmt: skip
+        terms = Terms(settings.dimensions, settings.cosine, settings.merge, settings.life)
+        self.surface = Surface(address, host, self, terms)
         self.inbox = Inbox(self)
         self.registries: dict[Key, Registry] = {}
         self.stock = Stock()
@@ -218,6 +217,9 @@ class Keeper(Member, parts={"surface": LivingIce}):
 
     def yielded(self, tract: Tract) -> None:
         """What lay there is offered to the winner (`offering.py`)."""
+
+    def reunited(self) -> None:
+        """A partition seems to have ended (`registering.py`)."""
 
     def lost(self, tract: Tract) -> None:
         """Ground whose registries nobody has (`offering.py`)."""

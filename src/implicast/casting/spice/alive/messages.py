@@ -7,7 +7,7 @@ Whatever must arrive has an answer, and is said again until that has come.
 from typing import ClassVar
 
 from implicast.language.target import Description, Target
-from implicast.overlay.ice.alive.estate import Item, Way
+from implicast.overlay.ice.estate import Item, Way
 from implicast.peer.contract import Address, CastId, Message
 
 

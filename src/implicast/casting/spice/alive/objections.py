@@ -11,7 +11,7 @@ from implicast.casting.spice.alive.messages import Entry
 from implicast.casting.spice.alive.registry import Held
 from implicast.casting.spice.alive.spice import LivingSpice
 from implicast.casting.spice.homes import address_of, home
-from implicast.overlay.ice.alive.objections import surface_objections
+from implicast.overlay.ice.invariants import surface_objections
 from implicast.peer.contract import Address, Peer
 from implicast.space.tract import container, contains, intervals, within
 

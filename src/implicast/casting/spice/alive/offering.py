@@ -9,7 +9,7 @@ from implicast.casting.spice.alive.items import cut, places
 from implicast.casting.spice.alive.keeper import arrives
 from implicast.casting.spice.alive.messages import Offer, SayAgain, Taken
 from implicast.casting.spice.alive.settings import STORE_US, WAIT_LONGEST_US, LivingSettings
-from implicast.overlay.ice.alive.estate import Item, Way
+from implicast.overlay.ice.estate import Item, Way
 from implicast.peer.contract import Address, Host, handles
 from implicast.space.tract import WHOLE, Tract, intersect, subtract
 

@@ -12,7 +12,7 @@ from implicast.casting.spice.alive.replicating import Replicating
 from implicast.casting.spice.alive.settings import STORE_US, WAIT_LONGEST_US, LivingSettings
 from implicast.casting.spice.homes import address_of, home, spot_of
 from implicast.language.target import Description
-from implicast.overlay.ice.alive.estate import Way
+from implicast.overlay.ice.estate import Way
 from implicast.peer.contract import Address, Host, handles
 from implicast.peer.events import Registered, Withdrawn
 from implicast.space.tract import WHOLE, Tract, contains
@@ -53,7 +53,6 @@ class Registering(Replicating):
         self._homeless = False
         """Did we lose all our ground to others, and have none yet?"""
         self._reunited_us = -REUNITED_US
-        self.surface.reunited = self._reunite
 
     # --- the verbs
 
@@ -156,7 +155,7 @@ class Registering(Replicating):
             self._homeless = False
             self.register_again(WHOLE)
 
-    def _reunite(self) -> None:
+    def reunited(self) -> None:
         """Say everything again, but not too often: what is where it should be is only renewed."""
         if self.host.now_us - self._reunited_us < REUNITED_US:
             return

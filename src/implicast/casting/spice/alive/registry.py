@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from implicast.casting.spice.alive.messages import Entry
 from implicast.casting.spice.homes import home
 from implicast.language.target import Description, Target
-from implicast.overlay.ice.alive.estate import Item
+from implicast.overlay.ice.estate import Item
 from implicast.peer.contract import Address
 from implicast.space.tract import EMPTY, Tract, contains, subtract
 

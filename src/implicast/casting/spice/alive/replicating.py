@@ -22,7 +22,7 @@ from implicast.casting.spice.alive.registry import Held, Registry
 from implicast.casting.spice.alive.settings import HOLD_WINDOWS, STORE_US, VETO_US, LivingSettings
 from implicast.casting.spice.alive.walking import Walk, Work
 from implicast.casting.spice.homes import address_of
-from implicast.overlay.ice.alive.estate import Way
+from implicast.overlay.ice.estate import Way
 from implicast.peer.contract import Address, Host, handles
 from implicast.space.tract import EMPTY, Tract, intervals, union
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from implicast.casting.spice.settings import NO_LIMIT
-from implicast.overlay.ice.alive.settings import Life
+from implicast.overlay.ice.settings import Timers
 from implicast.space.morton import BITS
 
 STORE_US = 2_000_000
@@ -47,7 +47,7 @@ class LivingSettings:
     """The window in which casts are counted."""
     lease_us: int = 600_000_000
     """A record that was not renewed for so long is forgotten; renewals come three times as often."""
-    life: Life = field(default_factory=Life)
+    life: Timers = field(default_factory=Timers)
 
     @property
     def last_notch(self) -> int:

@@ -15,7 +15,7 @@ from implicast.casting.spice.alive.messages import Entry, Flush, StoreAt, Stored
 from implicast.casting.spice.alive.registry import Held, Key, Registry
 from implicast.casting.spice.alive.settings import COLLECT_US, LivingSettings
 from implicast.casting.spice.homes import home
-from implicast.overlay.ice.alive.estate import Item, Way
+from implicast.overlay.ice.estate import Item, Way
 from implicast.peer.contract import Address, Host, handles
 from implicast.space.tract import EMPTY, Tract, contains, union
 

@@ -17,7 +17,7 @@ from implicast.casting.spice.alive.messages import CastTo, CopyFrom, CoveredPart
 from implicast.casting.spice.alive.offering import Offering
 from implicast.casting.spice.alive.registry import Held, Registry
 from implicast.casting.spice.alive.settings import BRANCH_US, CAST_US, WAIT_LONGEST_US, LivingSettings
-from implicast.overlay.ice.alive.estate import Way
+from implicast.overlay.ice.estate import Way
 from implicast.peer.contract import Address, CastId, Host, handles
 from implicast.space.tract import EMPTY, Tract, intersect, scale_within, subtract
 

@@ -14,7 +14,7 @@ from implicast.casting.spice.alive.messages import Entry
 from implicast.casting.spice.alive.objections import OBJECTIONS_MAX, Owners, found, replicas_of
 from implicast.casting.spice.alive.spice import LivingSpice
 from implicast.casting.spice.homes import address_of
-from implicast.overlay.ice.alive.objections import surface_objections
+from implicast.overlay.ice.invariants import surface_objections
 from implicast.peer.contract import Address, Peer
 from implicast.space.tract import Tract, contains
 
