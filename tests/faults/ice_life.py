@@ -96,6 +96,8 @@ class Lodger(Peer, parts={"surface": Surface}):
 
     def reunited(self): ...
 
+    def resume(self): ...
+
     def settled(self):
         self.scene.changed(self)
 

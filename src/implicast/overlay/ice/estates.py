@@ -16,6 +16,7 @@ from implicast.peer.contract import Address, handles
 from implicast.space.tract import Tract, intersect
 
 if TYPE_CHECKING:
+    from implicast.overlay.ice.giver import Gift
     from implicast.overlay.ice.surface import Surface
 
 
@@ -155,13 +156,13 @@ class Estates(Share):
             estate.titles = (*hail.pieces, *hail.provisional)
             estate.restrict(tract_of(estate.titles))
 
-    def given(self, title: Title, heirs: tuple[Address, ...], around: tuple[Neighbour, ...], items: list[Item]) -> None:
+    def given(self, gift: "Gift", heirs: tuple[Address, ...], stamp_us: int) -> None:
         """What we gave joins the estate that we hold for the taker; its only heir begins with that."""
-        estate = self.held.get(title.owner)
-        if estate is None and heirs == (self.address,):
-            estate = self.held[title.owner] = Estate(-1, (), heirs, around, -1)
-        if estate is not None:
-            estate.join(title, items)
+        taker = gift.title.owner
+        if taker not in self.held and heirs == (self.address,):
+            self.held[taker] = Estate(-1, (), heirs, gift.around, stamp_us)
+        if taker in self.held:
+            self.held[taker].join(gift.title, (item for part in gift.parts for item in part))
 
     def inherit_from(self, owner: "Surface") -> None:
         """Hold a complete copy of what an owner keeps, from the beginning."""

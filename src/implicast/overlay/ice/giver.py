@@ -91,17 +91,17 @@ class Giver(Share):
         self.surface.circle.heard(sender)
         gift = self.gift
         if gift is not None and gift.number == accepted.number and sender == gift.title.owner:
-            self.part_with(gift, accepted.heirs)
+            self.part_with(gift, accepted.heirs, accepted.stamp_us)
         if (sender, accepted.number) in self.done:
             self.host.send(sender, Done(accepted.number))
         else:  # taken back, and perhaps lost to others since: what we have of it says nothing about the rest
             self.surface.greetings.correct(sender, [accepted.title])
             self.host.send(sender, Declined(accepted.number))
 
-    def part_with(self, gift: Gift, heirs: tuple[Address, ...]) -> None:
+    def part_with(self, gift: Gift, heirs: tuple[Address, ...], stamp_us: int = -1) -> None:
         surface, plot = self.surface, self.surface.plot
         before, taker = plot.neighbours(), gift.title.owner
-        surface.estates.given(gift.title, heirs, gift.around, [item for part in gift.parts for item in part])
+        surface.estates.given(gift, heirs, stamp_us)
         self._end_gift()
         self.remember(taker, gift.number, "done")
         plot.atlas.learn(gift.title)

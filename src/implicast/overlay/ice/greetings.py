@@ -54,10 +54,9 @@ class Greetings(Share):
         provisional = tuple(plot.of_status(PROVISIONAL)) if plot.status else ()
         pieces = tuple(each for each in plot.pieces if each not in provisional) if provisional else tuple(plot.pieces)
         gifts = tuple([title for _, title in self.gifts]) if self.gifts else ()
-        copying = () if succession.syncing is None else (succession.syncing,)
         return Hail(
-            self.host.now_us, self.mark, pieces, provisional, succession.heirs, copying, self.surface.leaving, gifts,
-            around,
+            self.host.now_us, self.mark, pieces, provisional, succession.heirs, succession.becoming(),
+            self.surface.leaving, gifts, around,
         )  # fmt: skip
 
     def around(self) -> tuple[Neighbour, ...]:

@@ -124,6 +124,8 @@ class Accepted(Message):
     number: int
     title: Title
     heirs: tuple[Address, ...]
+    stamp_us: int
+    """By the taker's clock: what it said before of its heirs does not matter any more."""
 
 
 class CopyEstate(Message):

@@ -93,10 +93,6 @@ class Plot(Share):
         title = others[index]
         return title if code < title.high else None
 
-    def next_low(self, code: int, high: int) -> int:
-        """Where the next known title after a code begins, if that is before `high`."""
-        return next((each for each in self._lows if each > code), high)
-
     def lone_sibling(self, piece: Title) -> Title | None:
         """The other half of what a piece is one half of, if it is one piece of another peer."""
         if not piece.bits:

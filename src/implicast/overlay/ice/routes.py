@@ -11,7 +11,7 @@ Where nothing is assured only the two listings are left: what goes on is sent on
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from msgspec.structs import replace
@@ -23,7 +23,7 @@ from implicast.overlay.ice.messages import Enter, Passed, Title, Titles, Who
 from implicast.overlay.ice.share import Share
 from implicast.overlay.ice.table import Rows, Table
 from implicast.peer.contract import Address, handles
-from implicast.space.tract import Tract, contains, intersect, intervals, subtract, union
+from implicast.space.tract import EMPTY, Tract, contains, intersect, subtract, unite
 
 if TYPE_CHECKING:
     from implicast.overlay.ice.surface import Surface
@@ -33,6 +33,18 @@ REROUTED = 4
 Routed = Any
 """A message with a field `way`."""
 Thing = TypeVar("Thing")
+NO_HOPS: list[tuple[Address, Way]] = []
+
+
+class Onward(NamedTuple):
+    """What becomes of a destination here."""
+
+    own: Tract
+    """Ours, firm and not in doubt."""
+    hops: list[tuple[Address, Way]]
+    """Next hops, and the way of what each gets."""
+    waiting: Tract
+    """Ground in transit, in doubt or of the dead: nobody answers for it now."""
 
 
 class Routes(Share):
@@ -116,44 +128,15 @@ class Routes(Share):
 
     def route(self, sender: Address, message: Routed) -> None:
         """Our part is delivered, or parked while we do not answer for it; the rest goes on."""
-        way: Way = message.way
-        tract = way.tract
-        if len(tract) == 2 and tract[1] - tract[0] == 1 and self._to_code(sender, message, tract[0]):
-            return
-        plot = self.surface.plot
-        own = intersect(tract, plot.firm)
-        rest = subtract(tract, plot.firm) if own else tract
-        if rest and plot.unsettled and (waiting := intersect(rest, plot.unsettled)):
-            rest = subtract(rest, plot.unsettled)
-            self.park(message, waiting)
-        if rest and not self.surface.terms.assured:
-            self._branch(message, rest)
-        elif rest and way.hops <= self.timers.hops_max:
-            self._send_on(message, rest)
-        if own and self.surface.is_doubtful:
-            self.park(message, own)
-        elif own:
-            self.deliver(sender, own, message)
-
-    def _to_code(self, sender: Address, message: Routed, code: int) -> bool:
-        """The plain case of `route`, a quarter of its cost: one code, nobody in doubt; False if it is not so plain."""
-        surface, plot, way = self.surface, self.surface.plot, message.way
-        if contains(plot.firm, code):
-            if surface.is_doubtful:
-                return False
-            self.deliver(sender, way.tract, message)
-            return True
-        if plot.status or way.stuck or way.hops > self.timers.hops_max:
-            return False
-        if not surface.terms.assured:
-            self.forward((self._table or self.table).next_hop(code), message)
-            return True
-        title = plot.title_at(code)
-        hop = title.owner if title is not None else self.table.next_hop(code) if len(self.table.rows) else None
-        if hop is None or surface.circle.is_suspect(hop):
-            return False
-        self._hop(hop, message, way.tract)
-        return True
+        onward = self.onward(message.way)
+        for hop, way in onward.hops:
+            self._hop(hop, message, way)
+        if onward.waiting and type(message) is Who:
+            self._tell(message.asker, self._titles_in(onward.waiting))
+        elif onward.waiting:
+            self.park(message, onward.waiting)
+        if onward.own:
+            self.deliver(sender, onward.own, message)
 
     def deliver(self, sender: Address, part: Tract, message: Routed) -> None:
         """What has arrived; our own kinds are decided here, all others above."""
@@ -168,19 +151,59 @@ class Routes(Share):
         if asker != self.address and titles:
             self.host.send(asker, Titles(tuple(titles)))
 
-    # --- the listings alone
+    def _titles_in(self, tract: Tract) -> list[Title]:
+        return [each for each in self.surface.plot.others if intersect((each.low, each.high), tract)]
 
-    def _branch(self, message: Routed, rest: Tract) -> None:
-        terms = self.surface.terms
+    def onward(self, way: Way) -> Onward:
+        """What of a destination is ours to answer for, what goes on and where, and what has to wait."""
+        surface, plot, tract = self.surface, self.surface.plot, way.tract
+        if len(tract) == 2 and tract[1] - tract[0] == 1 and not (plot.unsettled or way.stuck):
+            found = self._to_code(way)
+            if found is not None:
+                return found
+        own = intersect(tract, plot.firm)
+        rest = subtract(tract, plot.firm) if own else tract
+        waiting = intersect(rest, plot.unsettled) if rest and plot.unsettled else EMPTY
+        rest = subtract(rest, waiting) if waiting else rest
+        if own and surface.is_doubtful:
+            own, waiting = EMPTY, unite(own, waiting)
+        hops: list[tuple[Address, Way]] = []
+        if rest and not surface.terms.assured:
+            waiting = unite(waiting, self._branch(rest, hops))
+        elif rest and way.hops <= self.timers.hops_max:
+            waiting = unite(waiting, self._send_on(way, rest, hops))
+        return Onward(own, hops, waiting)
+
+    def _to_code(self, way: Way) -> Onward | None:
+        """The plain case, a quarter of the cost: one code, nobody in doubt; None if it is not so plain."""
+        surface, code = self.surface, way.tract[0]
+        if contains(surface.plot.firm, code):
+            return None if surface.is_doubtful else Onward(way.tract, NO_HOPS, EMPTY)
+        table = self._table or self.table
+        if not surface.terms.assured:
+            hop = table.next_hop(code)
+            return Onward(EMPTY, NO_HOPS, way.tract) if hop is None else Onward(EMPTY, [(hop, way)], EMPTY)
+        if way.hops > self.timers.hops_max or not self._is_whole(table):
+            return None
+        hop = table.next_hop(code)
+        return None if hop is None else Onward(EMPTY, [(hop, self._step(way, way.tract))], EMPTY)
+
+    def _is_whole(self, table: Table) -> bool:
+        """Is no neighbour suspect?"""
+        return 0 < len(table.owners) == len(self.surface.plot.others)
+
+    def _step(self, way: Way, tract: Tract, stuck: tuple[int, ...] = (), visited: tuple[Address, ...] = ()) -> Way:
+        return Way(tract, 0, self.surface.greetings.mark, way.hops + 1, stuck, visited)
+
+    def _branch(self, rest: Tract, hops: list[tuple[Address, Way]]) -> Tract:
+        """The listings alone; what nobody is nearer to."""
+        terms, waiting = self.surface.terms, EMPTY
         for hop, part in (self._table or self.table).branches(rest, terms.cosine, terms.merge):
-            self.forward(hop, replace(message, way=Way(part)))
-
-    def forward(self, hop: Address | None, message: Routed) -> None:
-        """Once to the next hop; parked if there is none."""
-        if hop is None:
-            self.park(message, message.way.tract)
-        else:
-            self.host.send(hop, message)
+            if hop is None:
+                waiting = unite(waiting, part)
+            else:
+                hops.append((hop, Way(part)))
+        return waiting
 
     def sort_by_hop(
         self, codes: Sequence[int], things: Sequence[Thing]
@@ -199,37 +222,33 @@ class Routes(Share):
 
     # --- round holes
 
-    def _send_on(self, message: Routed, rest: Tract) -> None:
-        known, unknown = self._by_owner(rest)
-        parts: dict[Address, list[Tract]] = {}
-        for owner, part in known.items():
-            hop = self._knock(owner)
-            if hop is None:
-                self._wait_for(owner, message, part)
-            else:
-                parts.setdefault(hop, []).append(part)
-        for hop, part in self._outward(message, unknown) if unknown else ():
-            parts.setdefault(hop, []).append(part)
-        for hop, shares in parts.items():
-            tract = shares[0] if len(shares) == 1 else union(each for share in shares for each in intervals(share))
-            self._hop(hop, message, tract)
+    def _send_on(self, way: Way, rest: Tract, hops: list[tuple[Address, Way]]) -> Tract:
+        """While no neighbour is suspect, as the listings say; else owners that are known, and the heirs of suspects,
+        get their own parts. What has to wait."""
+        waiting = EMPTY
+        if way.stuck or not self._is_whole(self.table):
+            known, rest = self._by_owner(rest)
+            parts: dict[Address, Tract] = {}
+            for owner, part in known.items():
+                hop = self._knock(owner)
+                if hop is None:
+                    waiting = unite(waiting, part)
+                else:
+                    parts[hop] = unite(parts.get(hop, EMPTY), part)
+            hops += [(hop, self._step(way, part)) for hop, part in parts.items()]
+        if rest:
+            self._outward(way, rest, hops)
+        return waiting
 
     def _by_owner(self, tract: Tract) -> tuple[dict[Address, Tract], Tract]:
         """The parts of a destination whose owners are known, and what is left."""
-        plot, known = self.surface.plot, dict[Address, Tract]()
-        for low, high in intervals(tract):
-            at = low
-            while at < high:
-                title = plot.title_at(at)
-                if title is None:
-                    at = plot.next_low(at, high)
-                    continue
-                known[title.owner] = (*known.get(title.owner, ()), at, min(high, title.high))
-                at = title.high
-        if not known:
-            return known, tract
-        shares = {owner: union(intervals(share)) for owner, share in known.items()}
-        return shares, subtract(tract, union(each for share in shares.values() for each in intervals(share)))
+        known: dict[Address, Tract] = {}
+        for title in self.surface.plot.others:
+            part = intersect(tract, (title.low, title.high))
+            if part:
+                known[title.owner] = unite(known.get(title.owner, EMPTY), part)
+                tract = subtract(tract, part)
+        return known, tract
 
     def _knock(self, owner: Address) -> Address | None:
         """The owner, or while it is suspect its first live heir; None if that is us, or nobody."""
@@ -243,29 +262,22 @@ class Routes(Share):
                 return heir
         return None
 
-    def _wait_for(self, owner: Address, message: Routed, part: Tract) -> None:
-        if type(message) is Who:
-            self._tell(message.asker, self.surface.plot.atlas.of(owner))
-        else:
-            self.park(message, part)
-
-    def _outward(self, message: Routed, unknown: Tract) -> list[tuple[Address, Tract]]:
-        """Next hops towards ground whose owners we do not know; what starts or continues a detour is sent at once."""
-        way: Way = message.way
-        if way.stuck and self._rank(unknown) >= way.stuck:
-            self._detour(message, unknown, way.stuck, (*way.visited, self.address))
-            return []
-        if not len(self.table.rows):
-            return []
-        found, terms = [], self.surface.terms
-        for hop, part in self.table.branches(unknown, terms.cosine, terms.merge):
+    def _outward(self, way: Way, rest: Tract, hops: list[tuple[Address, Way]]) -> None:
+        """Next hops by the listings, and the beginnings or next steps of detours."""
+        if way.stuck and self._rank(rest) >= way.stuck:
+            self._detour(way, rest, way.stuck, (*way.visited, self.address), hops)
+            return
+        terms, table = self.surface.terms, self.table
+        for hop, part in table.branches(rest, terms.cosine, terms.merge) if len(table.rows) else ():
             if hop is None:
-                self._detour(message, part, self._rank(part), (self.address,))
+                self._detour(way, part, self._rank(part), (self.address,), hops)
             else:
-                found.append((hop, part))
-        return found
+                hops.append((hop, self._step(way, part)))
 
-    def _detour(self, message: Routed, part: Tract, stuck: tuple[int, ...], visited: tuple[Address, ...]) -> None:
+    def _detour(
+        self, way: Way, part: Tract, stuck: tuple[int, ...], visited: tuple[Address, ...],
+        hops: list[tuple[Address, Way]],
+    ) -> None:  # fmt: skip
         if len(visited) > self.timers.visited_max:
             return
         dimensions, table = self.surface.terms.dimensions, self.table
@@ -277,7 +289,7 @@ class Routes(Share):
         ]
         if ranks:
             _, row = min(ranks)
-            self._hop(table.owners[row], message, part, stuck, visited)
+            hops.append((table.owners[row], self._step(way, part, stuck, visited)))
 
     def _rank(self, part: Tract) -> tuple[int, int]:
         own, dimensions = self.table.own, self.surface.terms.dimensions
@@ -285,12 +297,14 @@ class Routes(Share):
 
     # --- one hop
 
-    def _hop(
-        self, to: Address, message: Routed, tract: Tract, stuck: tuple[int, ...] = (), visited: tuple[Address, ...] = ()
-    ) -> None:
-        surface, number = self.surface, self.surface.next_number()
-        way = Way(tract, number, surface.greetings.mark, message.way.hops + 1, stuck, visited)
-        surface.asker.ask("hop", number, to, replace(message, way=way))
+    def _hop(self, to: Address, message: Routed, way: Way) -> None:
+        surface = self.surface
+        if not surface.terms.assured:
+            self.host.send(to, message if way is message.way else replace(message, way=way))
+            return
+        number = surface.next_number()
+        numbered = Way(way.tract, number, way.mark, way.hops, way.stuck, way.visited)
+        surface.asker.ask("hop", number, to, replace(message, way=numbered))
 
     @handles(Passed)
     def on_passed(self, sender: Address, passed: Passed) -> None:
@@ -314,7 +328,8 @@ class Routes(Share):
             self.surface.upkeep.start()
 
     def unpark(self) -> None:
-        """Look again at what waited."""
+        """Look again at what waited; the tenant does the same."""
+        self.surface.tenant.resume()
         waiting, self.parked = self.parked, []
         for until_us, message in waiting:
             if until_us > self.host.now_us:

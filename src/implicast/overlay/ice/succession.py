@@ -65,9 +65,18 @@ class Succession(Share):
         """Is it an heir, or about to be one?"""
         return peer in self.heirs or peer == self.syncing
 
+    def becoming(self) -> tuple[Address, ...]:
+        """Who is being made an heir: whom we copy to, or the giver of our first piece, who has what it gave."""
+        if self.syncing is not None:
+            return (self.syncing,)
+        receipt = self.surface.taker.receipt
+        return (receipt.giver,) if receipt is not None and receipt.taken_us >= 0 and not self.heirs else ()
+
     def begin_with(self, heirs: tuple[Address, ...], echoed_us: int) -> None:
         """These have a copy already, and have said so at this time."""
         self.heirs, self.echoed_us = heirs, max(self.echoed_us, echoed_us)
+        for heir in heirs:
+            self.surface.circle.concern(heir).become_heir(echoed_us)
 
     def renounce(self) -> None:
         """We have nothing that could be inherited."""
@@ -89,11 +98,12 @@ class Succession(Share):
     def echo_came(self, heir: Address, stamp_us: int, has_estate: bool) -> None:
         if heir not in self.heirs:
             return
-        if not has_estate:
+        news = self.surface.circle.concern(heir)
+        if has_estate:
+            news.echo(stamp_us)
+            self._echoed(stamp_us)
+        elif stamp_us > news.echo_us:  # else it was said before it had the estate
             self.drop_heir(heir)
-            return
-        self.surface.circle.concern(heir).echo(stamp_us)
-        self._echoed(stamp_us)
 
     def _echoed(self, stamp_us: int) -> None:
         if stamp_us <= self.echoed_us:

@@ -13,14 +13,14 @@ from implicast.overlay.ice.atlas import Atlas, overlap, tract_of
 from implicast.overlay.ice.circle import Circle
 from implicast.overlay.ice.departure import Departure
 from implicast.overlay.ice.entry import Entry
-from implicast.overlay.ice.estate import Item, Tenant
+from implicast.overlay.ice.estate import Item, Tenant, Way
 from implicast.overlay.ice.estates import Estates
 from implicast.overlay.ice.giver import Giver
 from implicast.overlay.ice.greetings import Greetings
 from implicast.overlay.ice.inquest import Inquest
 from implicast.overlay.ice.messages import Neighbour, Title
 from implicast.overlay.ice.plot import Plot
-from implicast.overlay.ice.routes import Routed, Routes
+from implicast.overlay.ice.routes import Onward, Routed, Routes
 from implicast.overlay.ice.seizures import Seizures
 from implicast.overlay.ice.settings import Terms
 from implicast.overlay.ice.succession import Succession
@@ -106,9 +106,21 @@ class Surface(Part, parts=PARTS):
         """Things by where their places are: ours, and the others by next hop (None: to be parked)."""
         return self.routes.sort_by_hop(codes, things)
 
-    def forward(self, hop: Address | None, message: Routed) -> None:
-        """To the next hop; parked if there is none."""
-        self.routes.forward(hop, message)
+    def onward(self, way: Way) -> Onward:
+        """What of a destination is ours, what goes on and where, what has to wait: for a tenant that sends by itself."""
+        return self.routes.onward(way)
+
+    def suspect(self, peer: Address) -> None:
+        """It has been silent through all questions of the tenant."""
+        self.circle.suspect(peer)
+
+    def patience_us(self, peer: Address) -> int:
+        """How long a question to this peer waits for its first answer."""
+        return self.circle.wait_us(peer)
+
+    def take_trip(self, peer: Address, trip_us: int) -> None:
+        """An answer of this peer took so long."""
+        self.circle.took(peer, trip_us)
 
     def batch(self, items: tuple[Item, ...], then: Callable[[], None]) -> bool:
         """Back items up at all heirs; `then` is called when that counts. False: too many are waiting already."""
@@ -205,7 +217,10 @@ class Surface(Part, parts=PARTS):
         self.greetings.check([each for each in plot.neighbours() if each in hearsay])
         lost = subtract(tract_of(before), plot.tract)
         if lost:
-            self.lost(lost, neighbours, [each for each in news if any(overlap(each, piece) for piece in before)])
+            winners = [each for each in news if any(overlap(each, piece) for piece in before)]
+            # Hearsay is not passed on: a title that its owner has let go would go round for ever.
+            self.greetings.lost_to([each for each in winners if each.owner == sender])
+            self.lost(lost, neighbours, winners)
         else:
             self.greetings.hail([each for each in plot.neighbours() if each not in neighbours])
             self.routes.unpark()
@@ -222,7 +237,6 @@ class Surface(Part, parts=PARTS):
 
     def lost(self, tract: Tract, neighbours: list[Address], winners: list[Title]) -> None:
         """Better titles took ground from us. What we kept there is offered by the tenant to whoever has it now."""
-        self.greetings.lost_to(winners)
         gift = self.giver.gift
         if gift is not None and gift.piece not in self.plot.pieces:
             self.giver.take_back()

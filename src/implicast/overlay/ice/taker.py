@@ -119,7 +119,7 @@ class Taker(Share):
         if self.receipt is receipt and not surface.asker.open("took", receipt.number):
             receipt.taken_us = self.host.now_us if receipt.taken_us < 0 else receipt.taken_us
             heirs = surface.heirs or ((receipt.giver,) if surface.terms.assured else ())
-            message = Accepted(receipt.number, receipt.title, heirs)
+            message = Accepted(receipt.number, receipt.title, heirs, receipt.taken_us)
             surface.asker.ask("took", receipt.number, receipt.giver, message)
 
     def _not_granted(self, question: Question) -> None:

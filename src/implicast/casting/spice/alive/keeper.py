@@ -211,6 +211,9 @@ class Keeper(Member, parts={"surface": Surface}):
     def yielded(self, tract: Tract) -> None:
         """What lay there is offered to the winner (`offering.py`)."""
 
+    def resume(self) -> None:
+        """Nothing of ours waits for ground."""
+
     def reunited(self) -> None:
         """A partition seems to have ended (`registering.py`)."""
 
