@@ -14,13 +14,12 @@ from random import Random
 
 import msgspec
 
-from implicast.overlay.ice.alive.assemble import settle_alive
-from implicast.overlay.ice.alive.estate import Item, Way
-from implicast.overlay.ice.alive.ice import LivingIce
-from implicast.overlay.ice.alive.messages import KINDS
-from implicast.overlay.ice.alive.objections import doubles, surface_objections
-from implicast.overlay.ice.alive.settings import Life
-from implicast.overlay.ice.assemble import tiling, uniform_points
+from implicast.overlay.ice.assemble import settle, tiling, uniform_points
+from implicast.overlay.ice.estate import Item, Way
+from implicast.overlay.ice.invariants import doubles, surface_objections
+from implicast.overlay.ice.messages import KINDS
+from implicast.overlay.ice.settings import Terms, Timers
+from implicast.overlay.ice.surface import Surface
 from implicast.peer.contract import Message, Peer, handles
 from implicast.peer.wire import Codec
 from implicast.space.angle import cosine_of
@@ -54,18 +53,18 @@ class PutAgain(Message):
     thing: int
 
 
-class Lodger(Peer, parts={"surface": LivingIce}):
+class Lodger(Peer, parts={"surface": Surface}):
     """Keeps things at places for others, and has others keep things for it."""
 
-    surface_kind: type = LivingIce
+    surface_kind: type = Surface
 
-    def __init__(self, address, host, life, dimensions, scene):
+    def __init__(self, address, host, terms, scene):
         super().__init__(address, host)
         self.things: dict[int, tuple[int, int]] = {}
         self.offers: dict[int, tuple[int, int]] = {}
         self.wanted: dict[int, tuple[int, int]] = {}
         self.scene = scene
-        self.surface = self.surface_kind(address, host, self, life, dimensions, cosine_of(pi / 3))
+        self.surface = self.surface_kind(address, host, self, terms)
 
     # the keeper
 
@@ -94,6 +93,10 @@ class Lodger(Peer, parts={"surface": LivingIce}):
 
     def lost(self, tract):
         self.scene.orphaned += 1
+
+    def reunited(self): ...
+
+    def resume(self): ...
 
     def settled(self):
         self.scene.changed(self)
@@ -144,23 +147,23 @@ class Lodger(Peer, parts={"surface": LivingIce}):
                 self.scene.complete(stored.thing, code, version)
 
 
-def uncovered(surfaces: list[LivingIce]) -> list[str]:
+def uncovered(surfaces: list[Surface]) -> list[str]:
     """At any time: codes that no live peer holds, on whatever terms, and no live heir of the dead has a copy of."""
     alive = {each.address for each in surfaces}
     held = [pair for each in surfaces for pair in intervals(each.tract)]
     held += [
         (title.low, title.high)
         for each in surfaces
-        for owner, estate in each.estates.items()
+        for owner, estate in each.estates.held.items()
         if owner not in alive
         for title in estate.titles
     ]
     return [f"nobody holds or can inherit {low:#x}" for low in subtract(WHOLE, union(held))[::2]]
 
 
-def healing_us(life: Life) -> int:
+def healing_us(timers: Timers) -> int:
     """After a cut both sides greet whom they missed; whoever lost everything by that enters anew."""
-    return 2 * life.meet_us + life.dead_us + 2 * life.rank_us
+    return 2 * timers.meet_us + timers.dead_us + 2 * timers.rank_us
 
 
 class Net:
@@ -184,7 +187,7 @@ class Scene:
     peers: int = 20
     dimensions: int = 2
     faults: Faults = field(default_factory=lambda: Faults(0.01, 0.01, 0.02, (50.0, 400.0), 0.1))
-    life: Life = field(default_factory=Life.quick)
+    timers: Timers = field(default_factory=Timers.quick)
     lodger: type = Lodger
     strict: bool = False
     assembled: bool = True
@@ -199,6 +202,7 @@ class Scene:
     repaired_s: float = -1.0
 
     def __post_init__(self):
+        self.terms = Terms(self.dimensions, cosine_of(pi / 3), timers=self.timers)
         self.rng: Random = stream(self.seed, "scene")
         self.trouble = Trouble(FaultStream(self.faults, self.seed))
         codec = Codec((*KINDS, Put, Stored)) if self.strict else None
@@ -210,7 +214,7 @@ class Scene:
         if self.assembled:
             points = uniform_points(self.peers, self.rng.getrandbits)
             surfaces = [each.surface for each in lodgers]
-            settle_alive(tiling(points, self.dimensions), surfaces, self.world.latency_us)
+            settle(tiling(points, self.dimensions), surfaces, self.world.latency_us)
         else:
             lodgers[0].surface.join(())
             for number, each in enumerate(lodgers[1:]):
@@ -222,14 +226,14 @@ class Scene:
 
     def lodge(self) -> Lodger:
         address, self.fresh = self.fresh, self.fresh + 1
-        lodger = self.lodger(address, self.world.host(address), self.life, self.dimensions, self)
+        lodger = self.lodger(address, self.world.host(address), self.terms, self)
         self.world.place(address, lodger)
         return lodger
 
     def lodgers(self) -> list[Lodger]:
         return [awake(peer) for _, peer in sorted(self.world.peers.items())]
 
-    def surfaces(self) -> list[LivingIce]:
+    def surfaces(self) -> list[Surface]:
         return [each.surface for each in self.lodgers()]
 
     def steady(self) -> list[Lodger]:
@@ -267,7 +271,7 @@ class Scene:
         heirs = lodger.surface.heirs
         self.crash(lodger)
         if heirs and heirs[0] in self.world.peers:
-            later_s = self.world.now_us / S + self.rng.random() * self.life.dead_us / S * 1.5
+            later_s = self.world.now_us / S + self.rng.random() * self.timers.dead_us / S * 1.5
             self.at(later_s, lambda: self.die(heirs[0]))
 
     def freeze(self) -> None:
@@ -297,7 +301,7 @@ class Scene:
 
     def heal(self, side: frozenset[int]) -> None:
         self.trouble.heal(side)
-        self.at((self.world.now_us + healing_us(self.life)) / S, self.grow_together)
+        self.at((self.world.now_us + healing_us(self.timers)) / S, self.grow_together)
 
     def grow_together(self) -> None:
         """From now on one surface is due again."""
@@ -384,7 +388,7 @@ def varied(seed: int, name: str, lodger: type = Lodger) -> Scene:
     slow = chance.random() < 0.25
     return play(
         seed, deeds, over_s=100.0 if slow else 40.0, quiet_s=60.0, peers=peers, dimensions=chance.choice((2, 3, 4)),
-        faults=faults, life=Life() if slow else Life.quick(), lodger=lodger, strict=chance.random() < 0.2,
+        faults=faults, timers=Timers() if slow else Timers.quick(), lodger=lodger, strict=chance.random() < 0.2,
     )  # fmt: skip
 
 

@@ -4,11 +4,12 @@ from typing import Protocol
 
 import msgspec
 
-from implicast.casting.spice._surface import Surface, Way
 from implicast.casting.spice.homes import address_of
 from implicast.casting.spice.later import Later
 from implicast.casting.spice.messages import AskVeto, EndCall, ReadyAt, RepeatCall, Taken
 from implicast.casting.spice.settings import STORE_US, WAIT_LONGEST_US
+from implicast.overlay.ice.estate import Way
+from implicast.overlay.ice.surface import Surface
 from implicast.peer.contract import Address, Host, Part, handles
 from implicast.space.tract import Tract, intersect, subtract
 

@@ -11,7 +11,6 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from implicast.casting.inbox import Inbox, Outcome
-from implicast.casting.spice._surface import Surface, Way
 from implicast.casting.spice.homes import address_of, nearest_root
 from implicast.casting.spice.levels import Levels
 from implicast.casting.spice.messages import CastTo, Patience
@@ -21,6 +20,8 @@ from implicast.casting.spice.shelf import Shelf
 from implicast.casting.spice.walks import Walk, Walks, Work
 from implicast.casting.telling import Got, Notify
 from implicast.language.target import Target
+from implicast.overlay.ice.estate import Way
+from implicast.overlay.ice.surface import Surface
 from implicast.peer import asking
 from implicast.peer.asking import Asker, Question
 from implicast.peer.contract import Address, CastId, Contact, Host, Name, Part, handles

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Protocol
 
-from implicast.casting.spice._surface import Surface
 from implicast.casting.spice.items import Key
 from implicast.casting.spice.later import Later
 from implicast.casting.spice.messages import RiseAgain, StoredAt, Sweep
@@ -17,6 +16,7 @@ from implicast.casting.spice.registry import Held, Registry
 from implicast.casting.spice.settings import STORE_US, WAIT_LONGEST_US, Settings
 from implicast.casting.spice.shelf import Shelf
 from implicast.casting.spice.stores import RISING, Stores
+from implicast.overlay.ice.surface import Surface
 from implicast.peer.contract import Address, Host, Part, handles
 from implicast.space.tract import Tract, container, contains, intersect, within
 

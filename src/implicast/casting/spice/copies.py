@@ -10,7 +10,6 @@ walk (`replicas.py`) sends holders' records to the roots of a new level in the s
 
 from collections.abc import Iterable, Sequence
 
-from implicast.casting.spice._surface import Surface, Way
 from implicast.casting.spice.homes import address_of
 from implicast.casting.spice.later import Later
 from implicast.casting.spice.levels import Levels
@@ -28,6 +27,8 @@ from implicast.casting.spice.messages import (
 from implicast.casting.spice.settings import CAST_US, STORE_US, WAIT_LONGEST_US, Settings
 from implicast.casting.spice.stores import Answer, Stores
 from implicast.casting.spice.walks import Walks, Work
+from implicast.overlay.ice.estate import Way
+from implicast.overlay.ice.surface import Surface
 from implicast.peer.contract import Address, Host, Name, Part, handles
 from implicast.peer.memory import Recent
 from implicast.space.tract import Tract, intervals, union
@@ -233,7 +234,8 @@ class Copies(Part):
         for kept in stored.kept:
             if fan.has(stored.root, kept):
                 self._fanned(fan, kept)
-        if not fan.left and stored.token not in self._collecting.values() and self._fans.pop(stored.token, None):
+        if not fan.left and stored.token not in self._collecting.values() and stored.token in self._fans:
+            del self._fans[stored.token]
             self._end(fan)
         return True
 

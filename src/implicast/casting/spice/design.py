@@ -7,17 +7,15 @@ from math import pi
 from implicast.casting import telling
 from implicast.casting.designs import ASSURANCE, Design, Plan
 from implicast.casting.spice import messages
-from implicast.casting.spice._surface import Terms, Timers
 from implicast.casting.spice.objections import objections
 from implicast.casting.spice.settings import COLLECT_US, NO_LIMIT, Settings, levels_for
 from implicast.casting.spice.spice import Spice
 from implicast.casting.spice.watch import Watch
 from implicast.language.parameters import Parameter, Parameters, Setting
 from implicast.overlay.ice import messages as ice_messages
-from implicast.overlay.ice.alive import messages as living_ice_messages
-from implicast.overlay.ice.alive.assemble import settle_alive
-from implicast.overlay.ice.assemble import tiling, uniform_points
+from implicast.overlay.ice.assemble import settle, tiling, uniform_points
 from implicast.overlay.ice.landmarks import landmark_points
+from implicast.overlay.ice.settings import Terms, Timers
 from implicast.peer.contract import Peer
 from implicast.peer.member import Member
 from implicast.peer.site import Site
@@ -81,7 +79,7 @@ def assemble(plan: Plan) -> list[Peer]:
     else:
         points = uniform_points(plan.peers, rng.getrandbits)
     peers = [Spice(plan.site(address), settings) for address in range(plan.peers)]
-    settle_alive(tiling(points, dimensions), [each.surface for each in peers], plan.latency_us)
+    settle(tiling(points, dimensions), [each.surface for each in peers], plan.latency_us)
     return list(peers)
 
 
@@ -120,7 +118,7 @@ LIFE = (
     Parameter("lease_s", 600.0, "a registration that is not renewed for so long is forgotten", 10, 1e6, unit="s"),
 )  # fmt: skip
 SURVIVES = frozenset({"joins", "leaves", "crashes", "loss", "partitions", "freezes"})
-KINDS = (*messages.KINDS, telling.Notify, telling.Got, *ice_messages.KINDS, *living_ice_messages.KINDS)
+KINDS = (*messages.KINDS, telling.Notify, telling.Got, *ice_messages.KINDS)
 QUICK = {"hello_s": 1.2}
 PATIENCE = ({"hello_s": 30.0}, {"hello_s": 6.0}, {"hello_s": 3.0})
 RELIEF = (

@@ -14,7 +14,6 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from implicast.casting.spice._surface import Surface, Way
 from implicast.casting.spice.containers import Containers
 from implicast.casting.spice.homes import home
 from implicast.casting.spice.items import Key, closed_item
@@ -25,6 +24,8 @@ from implicast.casting.spice.settings import CAST_US, STORE_US, WAIT_LONGEST_US,
 from implicast.casting.spice.shelf import Shelf
 from implicast.casting.spice.stores import Stores
 from implicast.casting.spice.walks import Walk, Walks, Work
+from implicast.overlay.ice.estate import Way
+from implicast.overlay.ice.surface import Surface
 from implicast.peer.contract import Address, Host, Part, handles
 from implicast.space.tract import EMPTY, Tract, contains, intersect, scale_within, subtract
 

@@ -12,7 +12,7 @@ import msgspec
 from implicast.casting.spice.homes import address_of
 from implicast.casting.spice.messages import Entry
 from implicast.casting.spice.messages import Tract as Field
-from implicast.overlay.ice.alive.estate import Item
+from implicast.overlay.ice.estate import Item
 from implicast.peer.contract import Name
 from implicast.space.tract import Tract, intersect, union, unite
 

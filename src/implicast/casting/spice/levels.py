@@ -19,7 +19,7 @@ from implicast.casting.spice.items import (
 )
 from implicast.casting.spice.registry import Stock
 from implicast.casting.spice.settings import Settings
-from implicast.overlay.ice.alive.estate import Item
+from implicast.overlay.ice.estate import Item
 from implicast.space.tract import Tract, contains
 
 UNTOLD = RootState(0, 0, False)

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 from msgspec import Meta
 
 from implicast.language.target import Description, Target
-from implicast.overlay.ice.alive.estate import Item, Way
+from implicast.overlay.ice.estate import Item, Way
 from implicast.peer.contract import Address, CastId, Contact, Message, Name, Version
 from implicast.peer.fields import Count, Payload, Token
 from implicast.space.morton import BITS, CODES

@@ -11,7 +11,7 @@ from implicast.casting.spice.homes import address_of, home
 from implicast.casting.spice.messages import Entry
 from implicast.casting.spice.registry import Held
 from implicast.casting.spice.spice import Spice
-from implicast.overlay.ice.alive.objections import surface_objections
+from implicast.overlay.ice.invariants import surface_objections
 from implicast.peer.contract import Name, Peer
 from implicast.space.tract import container, contains, intervals, within
 

@@ -7,13 +7,13 @@ offer is confirmed. Also the call to everybody when what was kept on some ground
 from functools import partial
 from typing import Protocol
 
-from implicast.casting.spice._surface import Surface, Way
 from implicast.casting.spice.items import cut, places
 from implicast.casting.spice.later import Later
 from implicast.casting.spice.messages import CallAgain, Offer, OfferAgain, SayAgain, Taken
 from implicast.casting.spice.settings import STORE_US, WAIT_LONGEST_US
 from implicast.casting.spice.stores import Stores
-from implicast.overlay.ice.alive.estate import Item
+from implicast.overlay.ice.estate import Item, Way
+from implicast.overlay.ice.surface import Surface
 from implicast.peer.contract import Address, Host, Part, handles
 from implicast.space.tract import WHOLE, Tract, intersect, subtract
 

@@ -5,13 +5,14 @@ after the other, each three times in a lease, straight at the peer that confirme
 not the owner any more); so renewing costs two messages, and also mends what was misplaced or lost.
 """
 
-from implicast.casting.spice._surface import Surface, Way
 from implicast.casting.spice.homes import address_of, home, spot_of
 from implicast.casting.spice.later import Later
 from implicast.casting.spice.messages import Again, Entry, Renew, SayOnce, StoreAt, StoredAt, Unsaid
 from implicast.casting.spice.settings import STORE_US, WAIT_LONGEST_US, Settings
 from implicast.casting.spice.stores import OWN
 from implicast.language.target import Description
+from implicast.overlay.ice.estate import Way
+from implicast.overlay.ice.surface import Surface
 from implicast.peer.contract import Address, Part, Version, handles
 from implicast.peer.events import Registered, Withdrawn
 from implicast.peer.member import Member

@@ -11,7 +11,7 @@ from implicast.casting.spice.homes import home
 from implicast.casting.spice.items import Key, record_item
 from implicast.casting.spice.messages import Entry
 from implicast.language.target import Description, Target
-from implicast.overlay.ice.alive.estate import Item
+from implicast.overlay.ice.estate import Item
 from implicast.peer.contract import Contact, Name
 from implicast.space.tract import EMPTY, Tract, contains, subtract
 

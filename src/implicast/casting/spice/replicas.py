@@ -13,7 +13,6 @@ Ready is granted after updates have begun and withdrawn before they cease: a rea
 
 from functools import partial
 
-from implicast.casting.spice._surface import Surface, Way
 from implicast.casting.spice.calls import Calls
 from implicast.casting.spice.containers import SWEEPS
 from implicast.casting.spice.copies import Copies, roots_in
@@ -26,6 +25,8 @@ from implicast.casting.spice.registry import Held, Registry
 from implicast.casting.spice.settings import HOLD_WINDOWS, STORE_US, VETO_US, Settings
 from implicast.casting.spice.stores import Stores
 from implicast.casting.spice.walks import Walk, Walks, Work
+from implicast.overlay.ice.estate import Way
+from implicast.overlay.ice.surface import Surface
 from implicast.peer.contract import Address, Host, Part, handles
 from implicast.space.tract import EMPTY, Tract, union
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, log
 
-from implicast.casting.spice._surface import Terms
 from implicast.casting.spice.homes import address_of
 from implicast.language.target import Target
+from implicast.overlay.ice.settings import Terms
 from implicast.space.morton import BITS
 
 NO_LIMIT = 1 << 40

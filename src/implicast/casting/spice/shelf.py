@@ -12,7 +12,7 @@ from implicast.casting.spice.items import CLOSED, RECORD, Key, Label, closed_ite
 from implicast.casting.spice.messages import Entry
 from implicast.casting.spice.registry import NEVER_US, Held, Registry, Stock
 from implicast.casting.spice.settings import Settings
-from implicast.overlay.ice.alive.estate import Item
+from implicast.overlay.ice.estate import Item
 from implicast.peer.contract import Host, Name
 from implicast.space.tract import Tract, contains, intersect, subtract, unite
 

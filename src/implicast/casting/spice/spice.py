@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from implicast.casting.spice._surface import Surface
 from implicast.casting.spice.calls import Calls
 from implicast.casting.spice.casts import Casts
 from implicast.casting.spice.containers import Containers
@@ -32,7 +31,8 @@ from implicast.casting.spice.stores import OWN, RISING, Stores
 from implicast.casting.spice.walks import Walks, Work
 from implicast.casting.telling import Hearing
 from implicast.language.target import Description, Target
-from implicast.overlay.ice.alive.estate import Item
+from implicast.overlay.ice.estate import Item
+from implicast.overlay.ice.surface import Surface
 from implicast.peer.asking import Asker
 from implicast.peer.contract import Address, CastId, Message, handles
 from implicast.peer.member import Member
@@ -167,10 +167,13 @@ class Spice(Member, parts=PARTS):
     def settled(self) -> None:
         """The ground that answers has changed."""
         self.gatherings.settled()
-        self.walks.settled()
         self.containers.settled()
         self.replicas.settled()
         self.registrations.settled()
+
+    def reopened(self) -> None:
+        """Ground that did not answer may do so now."""
+        self.walks.reopened()
 
     def reunited(self) -> None:
         """A partition seems to have ended."""

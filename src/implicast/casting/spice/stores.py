@@ -15,14 +15,14 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from implicast.casting.spice._surface import Surface, Way
 from implicast.casting.spice.homes import home, homes
 from implicast.casting.spice.items import Key
 from implicast.casting.spice.messages import TOGETHER_MAX, Entry, Flush, Kept, StoreAt, StoredAt
 from implicast.casting.spice.registry import Held, Registry
 from implicast.casting.spice.settings import Settings
 from implicast.casting.spice.shelf import Shelf
-from implicast.overlay.ice.alive.estate import Item
+from implicast.overlay.ice.estate import Item, Way
+from implicast.overlay.ice.surface import Surface
 from implicast.peer.contract import Address, Host, Name, Part, handles
 from implicast.peer.memory import Recent
 from implicast.space.tract import EMPTY, Tract, contains, union, unite
@@ -103,9 +103,7 @@ class Stores(Part):
         """What others have said to be closed for good, at notches above ours (without receipts)."""
         self._flushing = False
 
-    def meet(
-        self, fans: Fans, onlookers: tuple[Onlooker, ...], answered: Callable[[Address, StoredAt], None]
-    ) -> None:
+    def meet(self, fans: Fans, onlookers: tuple[Onlooker, ...], answered: Callable[[Address, StoredAt], None]) -> None:
         """Whom to hand first registrations, who looks at what is kept, and who hears our own confirmations."""
         self._fans, self._onlookers, self._answered = fans, onlookers, answered
 
@@ -132,7 +130,9 @@ class Stores(Part):
     def arrived(self, part: Tract, store: StoreAt) -> None:
         root, notch, dimensions = store.root, store.notch, self._settings.dimensions
         if notch or len(store.entries) > 1:
-            places = zip(store.entries, homes(root, notch, [each.spot for each in store.entries], dimensions), strict=True)
+            places = zip(
+                store.entries, homes(root, notch, [each.spot for each in store.entries], dimensions), strict=True
+            )
             self._fans.take_first(store, [entry for entry, at in places if contains(part, at)])
         else:
             self._fans.take_first(store, store.entries)
@@ -146,8 +146,12 @@ class Stores(Part):
         if ours:
             self._fans.take_first(store, ours)
         for hop, entries in others.items():
-            way = self._way(store.root, store.notch, entries) if hop is None else Way(EMPTY)
-            self.surface.forward(hop, replace(store, way=way, entries=tuple(entries)))
+            if hop is None:
+                self.surface.send(
+                    replace(store, way=self._way(store.root, store.notch, entries), entries=tuple(entries))
+                )
+            else:
+                self.host.send(hop, replace(store, entries=tuple(entries)))
 
     def _way(self, root: int, notch: int, entries: Sequence[Entry]) -> Way:
         places = homes(root, notch, [each.spot for each in entries], self._settings.dimensions)

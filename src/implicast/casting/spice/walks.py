@@ -18,7 +18,6 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from implicast.casting.spice._surface import Surface, Way
 from implicast.casting.spice.later import SLOT_US, Later
 from implicast.casting.spice.messages import (
     NAMES_MAX,
@@ -35,11 +34,15 @@ from implicast.casting.spice.registry import Held, Registry
 from implicast.casting.spice.settings import CAST_US, HOP_TRIES, HOP_US, SLOW_US, WAIT_LONGEST_US, Settings
 from implicast.casting.spice.shelf import Shelf
 from implicast.casting.spice.stores import Stores
+from implicast.overlay.ice.estate import Way
+from implicast.overlay.ice.surface import Surface
 from implicast.peer.contract import Address, Host, Name, Part, handles
 from implicast.space.tract import EMPTY, Tract, intersect, scale_within, subtract
 
 TRIPS_MAX = 16_384
 """Trips and works that are open or lately finished at one peer; beyond it walks are not begun, and sent again."""
+PARKED_MAX = 4_096
+"""Casts without receipts that wait at one peer; further ones are lost."""
 TIDY_US = 10_000_000
 
 Walk = CastTo | GatherTo | CopyFrom
@@ -201,8 +204,8 @@ class Seeker(Purpose, Protocol):
 class Walks(Part):
     """A peer's part in the walks of others, and the bookkeeping of its own."""
 
-    __slots__ = ("_active", "_casts", "_copyings", "_gatherings", "_hops", "_later", "_settings", "_shelf", "_slow",
-                 "_stores", "_surface", "_tidying", "_trips", "_works")  # fmt: skip
+    __slots__ = ("_active", "_casts", "_copyings", "_gatherings", "_hops", "_later", "_parked", "_settings", "_shelf",
+                 "_slow", "_stores", "_surface", "_tidying", "_trips", "_works")  # fmt: skip
 
     def __init__(
         self, address: Address, host: Host, settings: Settings, shelf: Shelf, surface: Surface, stores: Stores,
@@ -218,6 +221,8 @@ class Walks(Part):
         """Unfinished works that went up from closed parts here, by registry."""
         self._slow: deque[Trip] = deque()
         """Trips of others, oldest first, that may have to be excused."""
+        self._parked: list[Walk] = []
+        """Casts without receipts that wait for ground to settle."""
         self._tidying = False
 
     def meet(self, casts: Seeker, gatherings: Purpose, copyings: Purpose) -> None:
@@ -298,11 +303,11 @@ class Walks(Part):
 
     def _wait(self, trip: Trip | None, walk: Walk, waiting: Tract) -> None:
         """Ground that does not answer now: we look again."""
-        if trip is None:
-            self._surface.park(walk, waiting)
-        else:
-            way = replace(walk.way, tract=waiting)
-            self._open_hop(trip, self._stores.token(), Hop(trip, None, replace(walk, way=way)))
+        walk = replace(walk, way=replace(walk.way, tract=waiting))
+        if trip is not None:
+            self._open_hop(trip, self._stores.token(), Hop(trip, None, walk))
+        elif len(self._parked) < PARKED_MAX:
+            self._parked.append(walk)
 
     def _open_hop(self, trip: Trip, number: int, hop: Hop) -> None:
         self._hops[number] = trip.hops[number] = hop
@@ -331,11 +336,14 @@ class Walks(Part):
         self._go_on(hop.trip, hop.walk)
         self._close_trip(hop.trip)
 
-    def settled(self) -> None:
-        """The ground has changed: what waited for that may go on."""
+    def reopened(self) -> None:
+        """Ground that did not answer may do so now: what waited for that goes on."""
         for number, hop in [each for each in self._hops.items() if each[1].to is None]:
             if number in self._hops:
                 self._another_way(number, hop)
+        parked, self._parked = self._parked, []
+        for walk in parked:
+            self._go_on(None, walk)
 
     def _end_hop(self, number: int, hop: Hop) -> None:
         del self._hops[number], hop.trip.hops[number]

@@ -14,7 +14,7 @@ from implicast.casting.spice.homes import address_of
 from implicast.casting.spice.messages import Entry
 from implicast.casting.spice.objections import OBJECTIONS_MAX, Owners, found, replicas_of
 from implicast.casting.spice.spice import Spice
-from implicast.overlay.ice.alive.objections import surface_objections
+from implicast.overlay.ice.invariants import surface_objections
 from implicast.peer.contract import Address, Peer
 from implicast.space.tract import Tract, contains
 

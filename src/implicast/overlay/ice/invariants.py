@@ -6,15 +6,19 @@ Covered, disjoint, and every peer's table names exactly the owners of all that i
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import pairwise
-from operator import attrgetter
+from itertools import compress, pairwise
+from operator import attrgetter, not_
 from typing import Protocol
 
 from implicast.overlay.ice.atlas import Atlas
+from implicast.overlay.ice.estate import Item
+from implicast.overlay.ice.estates import Estate
 from implicast.overlay.ice.ice import Ice
 from implicast.overlay.ice.messages import Title
+from implicast.overlay.ice.surface import Surface
 from implicast.peer.contract import Address
 from implicast.space.morton import CODES, box, code, side
+from implicast.space.tract import intervals
 
 OBJECTIONS_MAX = 20
 """More than enough to see what is wrong."""
@@ -36,7 +40,7 @@ class Owner(Protocol):
     def pieces(self) -> Iterable[Title]: ...
 
 
-def surface_objections(surfaces: Sequence[Ice]) -> list[str]:
+def kind_objections(surfaces: Sequence[Ice]) -> list[str]:
     """Sentences about what is wrong with a quiet surface; none when all is well."""
     titles = titles_of(surfaces)
     found = [f"{each.address} has a piece in transit" for each in surfaces if each.unsettled]
@@ -122,3 +126,80 @@ def disjoint_firm(surfaces: Sequence[Ice]) -> bool:
     """At any time, quiet or not: no code has two peers that answer for it."""
     spans = sorted((low, high) for each in surfaces for low, high in zip(each.firm[::2], each.firm[1::2], strict=True))
     return all(before[1] <= after[0] for before, after in pairwise(spans))
+
+
+# --- with assurance
+
+
+_key = attrgetter("key")
+
+
+def doubles(surfaces: Sequence[Surface]) -> list[str]:
+    """At any time: codes that two peers answer for."""
+    spans = sorted(
+        (low, high, index)
+        for index, each in enumerate(surfaces)
+        if each.ground and not each.is_doubtful
+        for low, high in intervals(each.ground)
+    )
+    found, reached, last = [], 0, -1
+    for low, high, index in spans:
+        if low < reached:
+            found.append(f"{surfaces[last].address} and {surfaces[index].address} both answer for {low:#x}")
+        if high > reached:
+            reached, last = high, index
+    return found[:OBJECTIONS_MAX]
+
+
+def surface_objections(surfaces: Sequence[Surface]) -> list[str]:
+    """Sentences about what is wrong with a quiet surface; none when all is well."""
+    titles = titles_of(surfaces)
+    # The usual case has nothing that could be objected to: a third of the cost of finding out what it is.
+    plain = [len(each.pieces) == 1 and not (each.plot.status or each.leaving or each.is_doubtful) for each in surfaces]
+    found = [each for surface in compress(surfaces, map(not_, plain)) for each in _own_objections(surface)]
+    found += tiling_objections(titles)
+    if not found and titles:
+        found += table_objections([each.plot for each in surfaces], titles)
+        found += _heir_objections(surfaces)
+    return found[:OBJECTIONS_MAX]
+
+
+def _own_objections(surface: Surface) -> list[str]:
+    found = []
+    if surface.plot.status:
+        kinds = ", ".join(sorted({status.kind for status in surface.plot.status.values()}))
+        found.append(f"{surface.address} has a piece that is not firm: {kinds}")
+    if len(surface.pieces) != (0 if surface.leaving else 1):
+        found.append(f"{surface.address} has {len(surface.pieces)} pieces")
+    if surface.pieces and surface.is_doubtful:
+        found.append(f"{surface.address} doubts itself")
+    return found
+
+
+def _heir_objections(surfaces: Sequence[Surface]) -> list[str]:
+    estates = {each.address: each.estates.held for each in surfaces}
+    found = []
+    for each in surfaces:
+        heirs, address = each.heirs, each.address
+        if len(heirs) < each.terms.timers.heirs and each.pieces:
+            wanted = min(each.terms.timers.heirs, len(each.plot.neighbours()))
+            if len(heirs) < wanted:
+                found.append(f"{address} has {len(heirs)} heirs of {wanted}")
+        kept = each.tenant.pack(each.tract) if heirs else ()
+        for heir in heirs:
+            estate = estates[heir].get(address) if heir in estates else None
+            if estate is None or estate.awaited:
+                found.append(f"{heir} has no copy of what {address} keeps")
+            elif not _has_all(estate, kept):
+                found.append(f"{heir} lacks some of what {address} keeps")
+    return found
+
+
+def _has_all(estate: Estate, kept: tuple[Item, ...]) -> bool:
+    """Does a copy have all that is kept? Not looked at again while neither changes: a third of the cost."""
+    seen, changes = estate.seen
+    if seen is not kept or changes != estate.changes:
+        if not estate.items.keys() >= set(map(_key, kept)):
+            return False
+        estate.seen = (kept, estate.changes)
+    return True

@@ -1,4 +1,4 @@
-"""How patient a surface is, and how much it remembers: every timer and bound of the living surface in one place.
+"""What all peers of one surface agree on; how patient they are, and how much they remember.
 
 All times of detection follow from two numbers: `hello_us`, how often neighbours greet each other, and `rto_us`, how
 long a question waits for its first answer. Greetings that stay unanswered are repeated at once, so a peer need not
@@ -16,7 +16,7 @@ CALM_TICKS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class Timers:
     """Timers in microseconds, bounds as counts. Those without a default are computed from the first few."""
 
     hello_us: int = 12 * _S
@@ -112,7 +112,7 @@ class Life:
         derive("estate_us", 3 * self.dead_us + 8 * self.rank_us)
 
     @classmethod
-    def of(cls, hello_s: float) -> "Life":
+    def of(cls, hello_s: float) -> "Timers":
         """The setting for a period of greetings: waits for answers shrink with it below six seconds."""
         rto_us = int(min(0.5, max(0.1, hello_s / 6)) * _S)
         return cls(
@@ -120,7 +120,21 @@ class Life:
         )
 
     @classmethod
-    def quick(cls) -> "Life":
+    def quick(cls) -> "Timers":
         """A bare surface repairs within ten seconds, for about seven times the greetings. (SPICE, with records to be
         found again, greets every 1.2 s in its quick setting.)"""
         return cls.of(1.5)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What all peers of one surface agree on: one value, shared by all of them."""
+
+    dimensions: int
+    cosine: float
+    """Of the largest angle within one branch of a route."""
+    merge: bool = True
+    """Clusters with the same next hop share one message."""
+    timers: Timers = field(default_factory=Timers)
+    assured: bool = True
+    """Hops are confirmed and repeated, neighbours greet each other, owners have heirs. Else nothing of this."""

@@ -1,4 +1,4 @@
-"""The line between the living surface and the layer that keeps things on it.
+"""The line between the surface and the layer that keeps things on it.
 
 The surface moves *items* about without understanding them: with a piece that is given away, to the heirs of an owner,
 back from an estate when a piece is seized. An item lies at a place (one code, or the span of several) and has a key;
@@ -40,7 +40,7 @@ class Way(Message):
     """On a detour: who has seen the message."""
 
 
-class Keeper(Protocol):
+class Tenant(Protocol):
     """The layer above: it keeps items on the ground that its surface owns."""
 
     def pack(self, tract: Tract) -> tuple[Item, ...]:
@@ -67,3 +67,9 @@ class Keeper(Protocol):
 
     def lost(self, tract: Tract) -> None:
         """Firm ground of ours whose last owner's items nobody alive seems to have had a whole copy of."""
+
+    def reopened(self) -> None:
+        """Ground that did not answer may do so now, ours or others': look again at what waits for it."""
+
+    def reunited(self) -> None:
+        """A partition seems to have ended."""

@@ -6,15 +6,18 @@ and a late repeat of the copy it began with does not bring it back.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from implicast.overlay.ice.alive.carrying import Carrying
-from implicast.overlay.ice.alive.estate import Item, Keeper
-from implicast.overlay.ice.alive.messages import BackedUp, Backup, Circle, Copied, CopyEstate, Hail, NoEstate
-from implicast.overlay.ice.alive.settings import Life
 from implicast.overlay.ice.atlas import tract_of
-from implicast.overlay.ice.messages import Title
-from implicast.peer.contract import Address, Host, handles
+from implicast.overlay.ice.estate import Item
+from implicast.overlay.ice.messages import BackedUp, Backup, Copied, CopyEstate, Hail, Neighbour, NoEstate, Title
+from implicast.overlay.ice.share import Share
+from implicast.peer.contract import Address, handles
 from implicast.space.tract import Tract, intersect
+
+if TYPE_CHECKING:
+    from implicast.overlay.ice.giver import Gift
+    from implicast.overlay.ice.surface import Surface
 
 
 @dataclass(slots=True)
@@ -25,7 +28,7 @@ class Estate:
     """Of the copy it began with."""
     titles: tuple[Title, ...]
     heirs: tuple[Address, ...]
-    around: tuple[Circle, ...]
+    around: tuple[Neighbour, ...]
     stamp_us: int
     """By the owner's clock: its last word on the estate."""
     mark: int = -1
@@ -48,10 +51,12 @@ class Estate:
             if held is None or held[0] <= serial:
                 self.items[item.key] = (serial, item)
 
-    def add(self, item: Item) -> None:
-        """Something that the owner has not spoken of yet."""
+    def join(self, title: Title, items: Iterable[Item]) -> None:
+        """The owner was given this; it has not spoken of the items yet."""
+        self.titles = (*(each for each in self.titles if each.low != title.low), title)
         self.changes += 1
-        self.items.setdefault(item.key, (-1, item))
+        for item in items:
+            self.items.setdefault(item.key, (-1, item))
 
     def since(self, serial: int) -> dict[bytes, tuple[int, Item]]:
         """What the owner said later than this: a backup may overtake the copy that it adds to, and come to an estate of
@@ -70,31 +75,29 @@ class Estate:
         }
 
 
-class Inheriting(Carrying):
+class Estates(Share):
     """Holds estates for others."""
 
-    __slots__ = ("estates",)
+    __slots__ = ("held",)
 
-    def __init__(
-        self, address: Address, host: Host, keeper: Keeper, life: Life, dimensions: int, cosine: float,
-        merge: bool = True,
-    ) -> None:  # fmt: skip
-        super().__init__(address, host, keeper, life, dimensions, cosine, merge)
-        self.estates: dict[Address, Estate] = {}
+    def __init__(self, surface: "Surface") -> None:
+        super().__init__(surface)
+        self.held: dict[Address, Estate] = {}
 
     @handles(CopyEstate)
     def on_copy(self, sender: Address, copy: CopyEstate) -> None:
-        news = self.concern(sender)
-        self.heard(sender)
-        estate = self.estates.get(sender)
+        circle = self.surface.circle
+        news = circle.concern(sender)
+        circle.heard(sender)
+        estate = self.held.get(sender)
         if estate is None or estate.number < copy.number:
-            full = estate is None and len(self.estates) >= self.life.estates_max
+            full = estate is None and len(self.held) >= self.timers.estates_max
             if full or copy.stamp_us < news.ended_us:  # a late repeat must not bring back what has ended
                 return
             newer = estate.since(copy.serial) if estate is not None else {}
             estate = Estate(copy.number, copy.titles, copy.heirs, copy.around, copy.stamp_us, copy.mark)
             estate.awaited, estate.items = set(range(copy.parts)), newer
-            self.estates[sender] = estate
+            self.held[sender] = estate
         if estate.number == copy.number:
             estate.awaited.discard(copy.part)
             estate.put(copy.serial, copy.items)
@@ -103,8 +106,8 @@ class Inheriting(Carrying):
 
     @handles(Backup)
     def on_backup(self, sender: Address, backup: Backup) -> None:
-        self.heard(sender)
-        estate = self.estates.get(sender)
+        self.surface.circle.heard(sender)
+        estate = self.held.get(sender)
         if estate is None:
             self.host.send(sender, NoEstate(backup.number))
             return
@@ -115,34 +118,35 @@ class Inheriting(Carrying):
             estate.mark, estate.titles = backup.mark, backup.titles
         self.host.send(sender, BackedUp(backup.number, self.vouched(sender, backup.stamp_us, backup.mark)))
 
-    def holds_estate(self, owner: Address) -> bool:
-        estate = self.estates.get(owner)
+    def holds(self, owner: Address) -> bool:
+        """Do we hold a complete copy of an owner's estate?"""
+        estate = self.held.get(owner)
         return estate is not None and not estate.awaited
 
     def vouched(self, owner: Address, stamp_us: int, mark: int) -> int:
-        """Who wakes after its place was taken must not hear from an heir that all is as it was.
+        """An owner's stamp, if we may say as its heir that nobody else has its place; else 0.
 
-        So an heir does not vouch while it knows better titles, nor for a while after it has testified to the silence:
-        the asker may be seizing the place, and its word may be on the way.
+        Who wakes after its place was taken must not hear from an heir that all is as it was. So an heir does not vouch
+        while it knows better titles, nor for a while after it has testified to the silence: the asker may be seizing
+        the place, and its word may be on the way.
         """
-        estate = self.estates.get(owner)
+        estate = self.held.get(owner)
         if estate is None:
             return stamp_us
-        contradicted = estate.mark != mark or any(map(self.atlas.better_than, estate.titles))
-        return 0 if contradicted or self.concern(owner).mute_us > self.host.now_us else stamp_us
+        contradicted = estate.mark != mark or any(map(self.surface.plot.atlas.better_than, estate.titles))
+        return 0 if contradicted or self.surface.circle.concern(owner).mute_us > self.host.now_us else stamp_us
 
-    def estate_hailed(self, owner: Address, hail: Hail) -> None:
-        estate = self.estates.get(owner)
+    def hailed(self, owner: Address, hail: Hail) -> None:
+        """A greeting of an owner may say that we are heirs no longer."""
+        estate = self.held.get(owner)
         named = self.address in hail.heirs or self.address in hail.copying
         if not named:
-            news = self.news.get(owner) or self.concern(owner)
-            if hail.stamp_us > news.ended_us:
-                news.ended_us = hail.stamp_us
+            self.surface.circle.concern(owner).end(hail.stamp_us)
         if estate is None or hail.mark < estate.mark:
             return
         if not named:
             if hail.stamp_us > estate.stamp_us:
-                del self.estates[owner]
+                del self.held[owner]
             return
         estate.mark, estate.stamp_us = hail.mark, hail.stamp_us
         if self.address in hail.heirs:
@@ -152,13 +156,27 @@ class Inheriting(Carrying):
             estate.titles = (*hail.pieces, *hail.provisional)
             estate.restrict(tract_of(estate.titles))
 
-    def forget_estates(self) -> None:
+    def given(self, gift: "Gift", heirs: tuple[Address, ...], stamp_us: int) -> None:
+        """What we gave joins the estate that we hold for the taker; its only heir begins with that."""
+        taker = gift.title.owner
+        if taker not in self.held and heirs == (self.address,):
+            self.held[taker] = Estate(-1, (), heirs, gift.around, stamp_us)
+        if taker in self.held:
+            self.held[taker].join(gift.title, (item for part in gift.parts for item in part))
+
+    def inherit_from(self, owner: "Surface") -> None:
+        """Hold a complete copy of what an owner keeps, from the beginning."""
+        estate = Estate(-1, tuple(owner.pieces), owner.heirs, owner.greetings.around(), -1)
+        estate.put(0, owner.tenant.pack(owner.tract))
+        self.held[owner.address] = estate
+
+    def forget(self) -> None:
         """Owners long silent whose ground others must have taken by now."""
-        since_us = self.host.now_us - self.life.estate_us
-        for owner in list(self.estates):
-            news = self.concern(owner)
+        since_us = self.host.now_us - self.timers.estate_us
+        for owner in list(self.held):
+            news = self.surface.circle.concern(owner)
             if news.heard_us < since_us and news.since_us < since_us:
-                del self.estates[owner]
+                del self.held[owner]
 
 
 def in_parts(items: tuple[Item, ...], bytes_max: int) -> list[tuple[Item, ...]]:
