@@ -186,7 +186,7 @@ class Casts(Part):
     def _tell(self, work: Work | None, walk: CastTo, member: Contact) -> None:
         if walk.asks:
             assert work is not None
-            work.tally.take()
+            work.tally.select()
         elif member.name == self._name:
             self._count(work, self._inbox.take(walk.cast, walk.target, walk.payload))
         elif work is None:
@@ -211,7 +211,7 @@ class Casts(Part):
 
     def _count(self, work: Work | None, outcome: Outcome) -> None:
         if work is not None:
-            (work.tally.take if outcome in (Outcome.TAKEN, Outcome.REPEAT) else work.tally.decline)()
+            work.tally.hear(outcome)
 
     @handles(Got)
     def on_got(self, sender: Address, got: Got) -> None:

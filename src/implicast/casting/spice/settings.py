@@ -1,7 +1,7 @@
 """What all peers of one SPICE network agree on, and how long they wait for each other."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil, log
 
 from implicast.casting.spice.homes import address_of
@@ -54,24 +54,25 @@ class Settings:
     lease_us: int = 600_000_000
     """A record that was not renewed for so long is forgotten; renewals come three times as often."""
 
-    @property
-    def assured(self) -> bool:
-        """Are steps confirmed and repeated?"""
-        return self.terms.assured
+    assured: bool = field(init=False)
+    """Are steps confirmed and repeated?"""
+    live: bool = field(init=False)
+    """Are levels measured rather than computed beforehand?"""
+    dimensions: int = field(init=False)
+    last_notch: int = field(init=False)
+    """At which the container is the whole surface."""
+    first_notch: int = field(init=False)
+    """The next notch after a tag's own address."""
 
-    @property
-    def dimensions(self) -> int:
-        return self.terms.dimensions
+    def __post_init__(self) -> None:
+        def derive(name: str, value: int) -> None:
+            object.__setattr__(self, name, value)
 
-    @property
-    def live(self) -> bool:
-        """Are levels measured rather than computed beforehand?"""
-        return self.levels is None and self.deepest > 0
-
-    @property
-    def last_notch(self) -> int:
-        """At which the container is the whole surface."""
-        return BITS // self.dimensions
+        derive("assured", self.terms.assured)
+        derive("live", self.levels is None and self.deepest > 0)
+        derive("dimensions", self.terms.dimensions)
+        derive("last_notch", BITS // self.dimensions)
+        derive("first_notch", max(1, self.last_notch - SMALLEST_BITS // self.dimensions))
 
     @property
     def spreads(self) -> bool:
@@ -80,7 +81,7 @@ class Settings:
 
     def above(self, notch: int) -> int:
         """The next notch."""
-        return notch + 1 if notch else max(1, self.last_notch - SMALLEST_BITS // self.dimensions)
+        return notch + 1 if notch else self.first_notch
 
     def is_root(self, tag: str, root: int) -> bool:
         """Can a registry of this tag begin there?"""
@@ -88,11 +89,11 @@ class Settings:
 
     def is_place(self, tag: str, root: int, notch: int) -> bool:
         """Is there such a registry?"""
-        return notch <= self.last_notch and (not notch or notch >= self.above(0)) and self.is_root(tag, root)
+        return notch <= self.last_notch and (not notch or notch >= self.first_notch) and self.is_root(tag, root)
 
     def notches(self) -> list[int]:
         """All of them, from the tag's own address to the whole surface."""
-        return [0, *range(self.above(0), self.last_notch + 1)]
+        return [0, *range(self.first_notch, self.last_notch + 1)]
 
 
 def level_for(frequency: float, limit: float, dimensions: int) -> int:

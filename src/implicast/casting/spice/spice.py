@@ -6,6 +6,7 @@ from implicast.casting.spice.calls import Calls
 from implicast.casting.spice.casts import Casts
 from implicast.casting.spice.containers import Containers
 from implicast.casting.spice.copies import Copies
+from implicast.casting.spice.ears import Ears
 from implicast.casting.spice.gatherings import Gatherings
 from implicast.casting.spice.items import label_of
 from implicast.casting.spice.later import Later
@@ -29,7 +30,6 @@ from implicast.casting.spice.settings import Settings
 from implicast.casting.spice.shelf import Shelf
 from implicast.casting.spice.stores import OWN, RISING, Stores
 from implicast.casting.spice.walks import Walks, Work
-from implicast.casting.telling import Hearing
 from implicast.language.target import Description, Target
 from implicast.overlay.ice.estate import Item
 from implicast.overlay.ice.surface import Surface
@@ -40,7 +40,7 @@ from implicast.peer.site import Site
 from implicast.space.tract import Tract, intersect
 
 PARTS = {
-    "surface": Surface, "asker": Asker, "hearing": Hearing, "later": Later, "stores": Stores, "containers": Containers,
+    "surface": Surface, "asker": Asker, "ears": Ears, "later": Later, "stores": Stores, "containers": Containers,
     "offers": Offers, "walks": Walks, "casts": Casts, "gatherings": Gatherings, "copies": Copies, "calls": Calls,
     "replicas": Replicas, "registrations": Registrations,
 }  # fmt: skip
@@ -62,7 +62,7 @@ class Spice(Member, parts=PARTS):
 
     def _furnish(self, settings: Settings) -> None:
         at, surface = (self.address, self.host), self.surface
-        self.asker, self.hearing, self.later = Asker(*at), Hearing(self), Later(*at, self.wake)
+        self.asker, self.ears, self.later = Asker(*at), Ears(self), Later(*at, self.wake)
         later, assured = self.later, settings.assured
         self.shelf = shelf = Shelf(self.host, settings, self.stock)
         self.levels = levels = Levels(settings, self.stock)
@@ -71,7 +71,7 @@ class Spice(Member, parts=PARTS):
         self.containers = Containers(*at, settings, shelf, surface, stores, later)
         self.offers = Offers(*at, self, surface, stores, later)
         self.walks = walks = Walks(*at, settings, shelf, surface, stores, later)
-        self.casts = Casts(*at, self.name, settings, surface, shelf, levels, walks, self.hearing.inbox, self.asker)
+        self.casts = Casts(*at, self.name, settings, surface, shelf, levels, walks, self.ears.inbox, self.asker)
         self.gatherings = Gatherings(*at, settings, shelf, surface, stores, self.containers, walks, later)
         self.copies = Copies(*at, settings, surface, levels, stores, walks, later)
         self.calls = Calls(*at, surface, later, assured)

@@ -116,26 +116,25 @@ class Stores(Part):
 
     @handles(StoreAt)
     def on_store(self, sender: Address, store: StoreAt) -> None:
-        if not self._settings.is_place(store.tag, store.root, store.notch):
-            return
         if not (store.way.tract or self._settings.assured):
             self._sort(store)
         elif store.way.number or not self._settings.assured:
             self.surface.carry(sender, store)
         elif not store.notch and self.surface.answers(store.root):
-            self._fans.take_first(store, store.entries)  # straight from a consumer that knows us as the owner
+            self._accept(store, store.entries)  # straight from a consumer that knows us as the owner
         else:
             self.surface.send(store)
 
     def arrived(self, part: Tract, store: StoreAt) -> None:
-        root, notch, dimensions = store.root, store.notch, self._settings.dimensions
-        if notch or len(store.entries) > 1:
-            places = zip(
-                store.entries, homes(root, notch, [each.spot for each in store.entries], dimensions), strict=True
-            )
-            self._fans.take_first(store, [entry for entry, at in places if contains(part, at)])
-        else:
-            self._fans.take_first(store, store.entries)
+        root, notch, entries = store.root, store.notch, store.entries
+        if notch or len(entries) > 1:
+            places = homes(root, notch, [each.spot for each in entries], self._settings.dimensions)
+            entries = tuple(each for each, at in zip(entries, places, strict=True) if contains(part, at))
+        self._accept(store, entries)
+
+    def _accept(self, store: StoreAt, entries: Sequence[Entry]) -> None:
+        if self._settings.is_place(store.tag, store.root, store.notch):
+            self._fans.take_first(store, entries)
 
     def _sort(self, store: StoreAt) -> None:
         """Listing 11 with homes, where hops are not confirmed: each peer gets what is at home there, each branch
@@ -144,7 +143,7 @@ class Stores(Part):
         places = homes(store.root, store.notch, [each.spot for each in store.entries], self._settings.dimensions)
         ours, others = self.surface.sort_by_hop(places, store.entries)
         if ours:
-            self._fans.take_first(store, ours)
+            self._accept(store, ours)
         for hop, entries in others.items():
             if hop is None:
                 self.surface.send(
@@ -179,6 +178,10 @@ class Stores(Part):
 
     def take(self, tag: str, root: int, notch: int, entries: Sequence[Entry], answer: Answer) -> None:
         """Keep entries here, or pass them up, from this notch on."""
+        registry = self.shelf.registries.get((tag, root, notch))
+        if not notch and (registry is None or not registry.closed) and self.surface.answers(root):
+            self._keep((tag, root, 0), entries, answer)  # all are at home here: half the cost of looking for each
+            return
         staying: dict[int, list[Entry]] = {}
         rising: dict[int, list[Entry]] = {}
         for entry in entries:
@@ -193,19 +196,19 @@ class Stores(Part):
 
     def climb(self, tag: str, root: int, notch: int, spot: int) -> tuple[int, bool]:
         """Where an entry belongs, from a notch on: kept here at that notch, or passed to it because it is not ours."""
-        dimensions, registries = self._settings.dimensions, self.shelf.registries
-        ground = self.surface.ground if not self.surface.is_doubtful else EMPTY
+        settings, registries, shut = self._settings, self.shelf.registries, self._shut
+        dimensions, ground = settings.dimensions, self.surface.ground if not self.surface.is_doubtful else EMPTY
         while True:
             at = home(root, notch, spot, dimensions)
             if contains(ground, at):
                 registry = registries.get((tag, root, notch))
-                if registry is None or not contains(registry.closed, at):
+                if registry is None or not registry.closed or not contains(registry.closed, at):
                     return notch, True
                 if registry.gathering and contains(registry.gathering, at):
                     return notch, True
-            elif not self._shut or not contains(self._shut.get((tag, root, notch), EMPTY), at):
+            elif not shut or not contains(shut.get((tag, root, notch), EMPTY), at):
                 return notch, False
-            notch = self._settings.above(notch)
+            notch = notch + 1 if notch else settings.first_notch
 
     def _note_passing(self, tag: str, root: int, entries: Sequence[Entry]) -> None:
         """How many more, or fewer, are registered above."""

@@ -18,6 +18,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
+from implicast.casting.inbox import Outcome
 from implicast.casting.spice.later import SLOT_US, Later
 from implicast.casting.spice.messages import (
     NAMES_MAX,
@@ -68,12 +69,16 @@ class Tally:
         if other.silent:
             self.silent = (*self.silent, *other.silent)[:NAMES_MAX]
 
-    def take(self) -> None:
-        """A member took the cast."""
+    def select(self) -> None:
+        """A member would be told."""
         self.notified += 1
 
-    def decline(self) -> None:
-        self.declined += 1
+    def hear(self, outcome: Outcome) -> None:
+        """A member has answered. One that was told by another peer before is counted there."""
+        if outcome == Outcome.TAKEN:
+            self.notified += 1
+        elif outcome != Outcome.REPEAT:
+            self.declined += 1
 
     def lose(self, name: Name | None = None) -> None:
         """A member, or whoever keeps members, did not answer."""
@@ -219,7 +224,7 @@ class Walks(Part):
         self._hops: dict[int, Hop] = {}
         self._active: dict[tuple[str, int], dict[Work, None]] = {}
         """Unfinished works that went up from closed parts here, by registry."""
-        self._slow: deque[Trip] = deque()
+        self._slow: deque[Trip] | None = None
         """Trips of others, oldest first, that may have to be excused."""
         self._parked: list[Walk] = []
         """Casts without receipts that wait for ground to settle."""
@@ -241,7 +246,7 @@ class Walks(Part):
             return
         if self._settings.assured or cast.asks:
             self._come(sender, cast)
-        elif self._settings.is_place(cast.tag, cast.root, cast.notch):
+        else:
             self._go_on(None, cast)
 
     @handles(GatherTo)
@@ -253,8 +258,6 @@ class Walks(Part):
         self._come(sender, walk)
 
     def _come(self, sender: Address, walk: Walk) -> None:
-        if not self._settings.is_place(walk.tag, walk.root, walk.notch):
-            return
         self._surface.heard(sender)
         seen = (sender, walk.way.number)
         trip = self._trips.get(seen)
@@ -368,6 +371,8 @@ class Walks(Part):
 
     def _be_here(self, trip: Trip | None, walk: Walk, part: Tract) -> None:
         """Begin what is new of it; wait for, or count, what is not."""
+        if not self._settings.is_place(walk.tag, walk.root, walk.notch):
+            return
         if trip is None:
             self.visit_all(None, walk, walk.notch, part)
             return
@@ -500,13 +505,15 @@ class Walks(Part):
 
     def _excuse_later(self, trip: Trip) -> None:
         if trip.done_us is None and self._settings.assured:
+            if self._slow is None:
+                self._slow = deque()
             if not self._slow:
                 self._later.put(SLOW_US - SLOT_US, Slow())
             self._slow.append(trip)
 
     @handles(Slow)
     def on_slow(self, alarm: Slow) -> None:
-        slow, due_us = self._slow, self.host.now_us - SLOW_US + SLOT_US
+        slow, due_us = self._slow or deque(), self.host.now_us - SLOW_US + SLOT_US
         while slow and (slow[0].done_us is not None or slow[0].begun_us <= due_us):
             trip = slow.popleft()
             if trip.done_us is None:
