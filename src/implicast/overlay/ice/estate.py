@@ -68,7 +68,7 @@ class Tenant(Protocol):
     def lost(self, tract: Tract) -> None:
         """Firm ground of ours whose last owner's items nobody alive seems to have had a whole copy of."""
 
-    def resume(self) -> None:
+    def reopened(self) -> None:
         """Ground that did not answer may do so now, ours or others': look again at what waits for it."""
 
     def reunited(self) -> None:

@@ -329,7 +329,7 @@ class Routes(Share):
 
     def unpark(self) -> None:
         """Look again at what waited; the tenant does the same."""
-        self.surface.tenant.resume()
+        self.surface.tenant.reopened()
         waiting, self.parked = self.parked, []
         for until_us, message in waiting:
             if until_us > self.host.now_us:
