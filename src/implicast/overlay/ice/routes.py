@@ -71,7 +71,9 @@ class Routes(Share):
             others = [each for each in plot.others if not circle.is_suspect(each.owner)]
             latencies = np.array([circle.latency_us(each.owner) for each in others], np.float64)
             owners = [each.owner for each in others]
-            self._table = Table(dimensions, _rows(plot.pieces, dimensions), _rows(others, dimensions), latencies, owners)
+            self._table = Table(
+                dimensions, _rows(plot.pieces, dimensions), _rows(others, dimensions), latencies, owners
+            )
         return self._table
 
     def redraw(self) -> None:
