@@ -7,11 +7,11 @@ import pytest
 from ice_life import SCENES, Lodger, S, Scene, healing_us, play, varied
 from ice_mistakes import (
     MISTAKES,
+    NEVER_MEETS_AGAIN,
     NO_DUTY,
     NO_SETTLING,
-    SILENT_GIVER,
-    NEVER_MEETS_AGAIN,
     NO_TIDYING,
+    SILENT_GIVER,
     lodging,
 )
 
@@ -276,7 +276,9 @@ def test_heirs_do_not_vouch_for_an_owner_whose_place_they_let_be_taken():
 
     assert before_us, "until then it does"
     assert second.estates.holds(owner.address)
-    assert not second.estates.vouched(owner.address, scene.world.now_us, owner.surface.greetings.mark), "it has testified"
+    assert not second.estates.vouched(owner.address, scene.world.now_us, owner.surface.greetings.mark), (
+        "it has testified"
+    )
     scene.world.run(scene.world.now_us + 2 * scene.timers.patience_us)
     assert not second.estates.holds(owner.address), "the place is another's: it is no heir any more"
 
@@ -442,5 +444,11 @@ def test_memory_stays_flat_under_a_flood():
 
 
 def _sizes(surface):
-    held = (surface.asker, surface.routes.parked, surface.succession.batches, surface.circle.news, surface.circle.missed)
+    held = (
+        surface.asker,
+        surface.routes.parked,
+        surface.succession.batches,
+        surface.circle.news,
+        surface.circle.missed,
+    )
     return tuple(map(len, held))

@@ -14,7 +14,7 @@ from implicast.casting.spice.homes import address_of
 from implicast.casting.spice.messages import Entry
 from implicast.casting.spice.objections import OBJECTIONS_MAX, Owners, found, replicas_of
 from implicast.casting.spice.spice import Spice
-from implicast.overlay.ice.invariants import surface_objections
+from implicast.overlay.ice.invariants import Whole, surface_objections
 from implicast.peer.contract import Address, Peer
 from implicast.space.tract import Tract, contains
 
@@ -50,10 +50,11 @@ class Watch:
         self._shown: dict[Address, Shown] = {}
         self._seen: dict[Address, Seen] = {}
         self._replicas: Roots = {}
+        self._whole: Whole = {}
 
     def __call__(self, population: Sequence[Peer]) -> list[str]:
         peers = [each for each in population if isinstance(each, Spice)]
-        wrong = surface_objections([each.surface for each in peers])
+        wrong = surface_objections([each.surface for each in peers], self._whole)
         return (wrong or list(self._record_objections(peers)))[:OBJECTIONS_MAX]
 
     def _record_objections(self, peers: Sequence[Spice]) -> Iterator[str]:

@@ -112,7 +112,7 @@ class Questions(Share):
     def on_repeat(self, alarm: Repeat) -> None:
         questions = self._open
         for asked in alarm.keys:
-            question = questions.get(asked)  # type: ignore[call-overload]
+            question = questions.get(asked)
             if question is not None and alarm.due_us == question.sent_us + question.wait_us:
                 self._unanswered(question, late=self.host.now_us - alarm.due_us > self.timers.rto_us)
 

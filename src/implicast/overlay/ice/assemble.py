@@ -1,8 +1,8 @@
 """A converged surface at once, for large experiments: what peers joining one after the other would arrive at.
 
-Newcomers draw a place and halve the region they find there, exactly as `giving.py` does by messages. Neighbour tables
-are found for all peers together: the neighbour across a face that is at least as large as we are owns the box beside
-ours, which is one search; the smaller ones are the same pairs seen from the other side.
+Newcomers draw a place and halve the region they find there, exactly as `entry.py` and `giver.py` do by messages.
+Neighbour tables are found for all peers together: the neighbour across a face that is at least as large as we are owns
+the box beside ours, which is one search; the smaller ones are the same pairs seen from the other side.
 """
 
 from bisect import bisect_right, insort
@@ -12,8 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from implicast.overlay.ice.atlas import Atlas, sibling
-from implicast.overlay.ice.ice import Ice
+from implicast.overlay.ice.atlas import sibling
 from implicast.overlay.ice.messages import Title
 from implicast.overlay.ice.surface import Surface
 from implicast.overlay.ice.table import Rows, Table
@@ -156,25 +155,6 @@ def _acquaint(surface: Surface, other: Surface, trip_us: int) -> None:
     later = 0.1 * (pair[0] != repr(surface.address))
     greet_us = surface.host.now_us + int((phase + later) * surface.terms.timers.hello_us)
     surface.circle.acquaint(other.address, other.greetings.mark, other.heirs, trip_us, greet_us)
-
-
-def settle_kind(tiles: Tiling, surfaces: Sequence[Ice], latency_us: LatencyUs) -> None:
-    """Give every peer its piece, its atlas and its table."""
-    one, other = adjacency(tiles)
-    titles = [
-        Title(low, bits, 0, peer)
-        for peer, (low, bits) in enumerate(zip(tiles.low.tolist(), tiles.bits.tolist(), strict=True))
-    ]
-    latencies = [max(1.0, float(latency_us(a, b))) for a, b in zip(one.tolist(), other.tolist(), strict=True)]
-    rows, paces = tiles.boxes[other], np.array(latencies, np.float64)
-    ends = np.searchsorted(one, np.arange(tiles.peers + 1)).tolist()
-    for peer, surface in enumerate(surfaces):
-        start, stop = ends[peer], ends[peer + 1]
-        owners = other[start:stop].tolist()
-        own = tiles.boxes[peer : peer + 1]
-        table = Table(tiles.dimensions, own, rows[start:stop], paces[start:stop], owners)
-        atlas = Atlas([titles[peer], *(titles[each] for each in owners)])
-        surface.settle_into(atlas, dict(zip(owners, latencies[start:stop], strict=True)), table)
 
 
 def uniform_points(peers: int, draw: Callable[[int], int]) -> list[int]:

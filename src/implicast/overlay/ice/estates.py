@@ -40,8 +40,6 @@ class Estate:
     """The owner's last word."""
     changes: int = 0
     """Rises whenever items come or go."""
-    seen: tuple[tuple[Item, ...], int] = ((), -1)
-    """What was last found to be all here, seen from outside, and at which change."""
 
     def put(self, serial: int, items: Iterable[Item]) -> None:
         self.changes += 1

@@ -223,7 +223,7 @@ class Tick(Message):
 class Repeat(Message):
     """Rings when questions, by their names, have not been answered for their wait."""
 
-    keys: tuple[tuple[Hashable, ...], ...]
+    keys: tuple[tuple[str, Hashable], ...]
     due_us: int
 
 
@@ -254,74 +254,4 @@ KINDS: tuple[type, ...] = (
     Hail, Echo, More, Titles, Passed, Enter, Who, HandOver, Taking, Accepted, Done, Declined, CopyEstate, Copied,
     Backup, BackedUp, NoEstate, Inquire, Witness, FindMover, Mover,
 )  # fmt: skip
-"""What travels; the others are alarms."""
-
-
-# --- the kind form
-
-
-class Hello(Message):
-    """Who I am now: all my pieces, and titles of what I gave away lately."""
-
-    stamp_us: int
-    mark: int
-    """Rises whenever the sender's pieces change, so that older news is told from newer."""
-    pieces: tuple[Title, ...]
-    gifts: tuple[Title, ...]
-    leaving: bool = False
-
-
-class Heard(Message):
-    """The answer to a `Hello`: its stamp back, and the answerer's own mark."""
-
-    stamp_us: int
-    mark: int
-
-
-class Join(Message):
-    """A newcomer asks, by way of anybody, the owner of a place for half of its region."""
-
-    code: int
-    newcomer: Address
-
-
-class Give(Message):
-    """A piece changes hands: its new title, all titles the giver knows around it, and what is kept there."""
-
-    number: int
-    title: Title
-    around: tuple[Title, ...]
-    luggage: bytes
-
-
-class Took(Message):
-    """The taker has the piece and does not use it before `Done`."""
-
-    number: int
-
-
-class Route(Message):
-    """A payload on its way to every owner in a tract: ICE used alone (Listing 7)."""
-
-    origin: Address
-    serial: int
-    tract: tuple[int, ...]
-    payload: bytes
-
-
-class AskAgain(Message):
-    """Rings when a newcomer may have been left without an answer."""
-
-    attempt: int
-
-
-class GiveAgain(Message):
-    """Rings when a leaver that found no taker for a piece should look again."""
-
-
-class Depart(Message):
-    """Rings when a leaver without pieces has forwarded strays for long enough."""
-
-
-KIND_KINDS: tuple[type, ...] = (Hello, Heard, More, Titles, Join, Give, Took, Done, Declined, Route)
 """What travels; the others are alarms."""

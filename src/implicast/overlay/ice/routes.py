@@ -71,7 +71,9 @@ class Routes(Share):
             others = [each for each in plot.others if not circle.is_suspect(each.owner)]
             latencies = np.array([circle.latency_us(each.owner) for each in others], np.float64)
             owners = [each.owner for each in others]
-            self._table = Table(dimensions, _rows(plot.pieces, dimensions), _rows(others, dimensions), latencies, owners)
+            self._table = Table(
+                dimensions, _rows(plot.pieces, dimensions), _rows(others, dimensions), latencies, owners
+            )
         return self._table
 
     def redraw(self) -> None:
@@ -85,14 +87,28 @@ class Routes(Share):
 
     def carry(self, sender: Address, message: Routed) -> None:
         """A routed message has come by."""
-        surface = self.surface
-        if surface.terms.assured:
-            way: Way = message.way
-            self.host.send(sender, Passed(way.number))
-            surface.circle.heard(sender)
-            if self._is_repeat(sender, way.number):
-                return
+        surface, way = self.surface, message.way
+        if not surface.terms.assured:
+            self._pass_on(sender, message, way.tract)
+            return
+        self.host.send(sender, Passed(way.number))
+        surface.circle.heard(sender)
+        if not self._is_repeat(sender, way.number):
             surface.greetings.check_mark(sender, way.mark)
+            self.route(sender, message)
+
+    def _pass_on(self, sender: Address, message: Routed, tract: Tract) -> None:
+        """`route` without assurance; to one code, the usual case, at half of its cost."""
+        plot = self.surface.plot
+        firm = plot.firm
+        if len(firm) == 2 == len(tract) and tract[1] - tract[0] == 1 and not plot.unsettled:
+            if firm[0] <= tract[0] < firm[1]:
+                self.deliver(sender, tract, message)
+                return
+            hop = (self._table or self.table).next_hop(tract[0])
+            if hop is not None:
+                self.host.send(hop, message)
+                return
         self.route(sender, message)
 
     def _is_repeat(self, sender: Address, number: int) -> bool:
@@ -129,8 +145,12 @@ class Routes(Share):
     def route(self, sender: Address, message: Routed) -> None:
         """Our part is delivered, or parked while we do not answer for it; the rest goes on."""
         onward = self.onward(message.way)
-        for hop, way in onward.hops:
-            self._hop(hop, message, way)
+        if not self.surface.terms.assured:
+            for hop, way in onward.hops:
+                self.host.send(hop, message if way is message.way else replace(message, way=way))
+        else:
+            for hop, way in onward.hops:
+                self._hop(hop, message, way)
         if onward.waiting and type(message) is Who:
             self._tell(message.asker, self._titles_in(onward.waiting))
         elif onward.waiting:
@@ -177,16 +197,16 @@ class Routes(Share):
     def _to_code(self, way: Way) -> Onward | None:
         """The plain case, a quarter of the cost: one code, nobody in doubt; None if it is not so plain."""
         surface, code = self.surface, way.tract[0]
+        assured = surface.terms.assured
         if contains(surface.plot.firm, code):
-            return None if surface.is_doubtful else Onward(way.tract, NO_HOPS, EMPTY)
+            return None if assured and surface.is_doubtful else Onward(way.tract, NO_HOPS, EMPTY)
         table = self._table or self.table
-        if not surface.terms.assured:
-            hop = table.next_hop(code)
-            return Onward(EMPTY, NO_HOPS, way.tract) if hop is None else Onward(EMPTY, [(hop, way)], EMPTY)
-        if way.hops > self.timers.hops_max or not self._is_whole(table):
+        if assured and (way.hops > self.timers.hops_max or not self._is_whole(table)):
             return None
         hop = table.next_hop(code)
-        return None if hop is None else Onward(EMPTY, [(hop, self._step(way, way.tract))], EMPTY)
+        if hop is None:
+            return None if assured else Onward(EMPTY, NO_HOPS, way.tract)
+        return Onward(EMPTY, [(hop, self._step(way, way.tract) if assured else way)], EMPTY)
 
     def _is_whole(self, table: Table) -> bool:
         """Is no neighbour suspect?"""
@@ -298,13 +318,9 @@ class Routes(Share):
     # --- one hop
 
     def _hop(self, to: Address, message: Routed, way: Way) -> None:
-        surface = self.surface
-        if not surface.terms.assured:
-            self.host.send(to, message if way is message.way else replace(message, way=way))
-            return
-        number = surface.next_number()
+        number = self.surface.next_number()
         numbered = Way(way.tract, number, way.mark, way.hops, way.stuck, way.visited)
-        surface.asker.ask("hop", number, to, replace(message, way=numbered))
+        self.surface.asker.ask("hop", number, to, replace(message, way=numbered))
 
     @handles(Passed)
     def on_passed(self, sender: Address, passed: Passed) -> None:

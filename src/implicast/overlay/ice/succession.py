@@ -134,9 +134,7 @@ class Succession(Share):
 
     def _is_fit(self, peer: Address) -> bool:
         news = self.surface.circle.news.get(peer)
-        return (
-            news is not None and news.suspect_us < 0 and not news.leaving and peer in self.surface.plot.neighbours()
-        )
+        return news is not None and news.suspect_us < 0 and not news.leaving and peer in self.surface.plot.neighbours()
 
     def _bury_suspects(self) -> None:
         """An heir that has been suspect for long counts no more, replaced or not: batches do not wait for it."""

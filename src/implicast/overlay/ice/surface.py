@@ -107,7 +107,7 @@ class Surface(Part, parts=PARTS):
         return self.routes.sort_by_hop(codes, things)
 
     def onward(self, way: Way) -> Onward:
-        """What of a destination is ours, what goes on and where, what has to wait: for a tenant that sends by itself."""
+        """What of a destination is ours, what goes on and where, what has to wait: for a tenant that sends itself."""
         return self.routes.onward(way)
 
     def suspect(self, peer: Address) -> None:
