@@ -46,11 +46,11 @@ class Caller(Protocol):
 class Calls(Part):
     """The original root's part in telling and asking the others."""
 
-    __slots__ = ("_assured", "_caller", "_calls", "_later", "_surface")
+    __slots__ = ("_caller", "_calls", "_later", "_surface")
 
-    def __init__(self, address: Address, host: Host, surface: Surface, later: Later, assured: bool) -> None:
+    def __init__(self, address: Address, host: Host, surface: Surface, later: Later) -> None:
         super().__init__(address, host)
-        self._surface, self._later, self._assured = surface, later, assured
+        self._surface, self._later = surface, later
         self._calls: dict[int, Call] = {}
 
     def meet(self, caller: Caller) -> None:
@@ -79,8 +79,7 @@ class Calls(Part):
         if not self._surface.answers(address_of(call.message.tag)):
             del self._calls[token]  # whoever owns the place now goes on
             return
-        if self._assured:
-            self._later.put(call.wait_longer(), RepeatCall(token))
+        self._later.put(call.wait_longer(), RepeatCall(token))
         self._surface.send(msgspec.structs.replace(call.message, way=Way(call.outstanding)))
 
     def heard(self, reply: Address, token: int, part: Tract, veto: bool = False) -> None:

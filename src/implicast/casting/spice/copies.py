@@ -210,7 +210,7 @@ class Copies(Part):
         if self.host.now_us > fan.until_us:
             del self._fans[token]
             return
-        if self._settings.assured:
+        if self._settings.assured or self._settings.live:
             self._later.put(fan.wait_longer(), CopyAgain(token))
         address = address_of(fan.tag)
         others = union((each, each + 1) for each in fan.missing() if each != address)

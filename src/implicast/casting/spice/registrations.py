@@ -20,6 +20,8 @@ from implicast.space.tract import WHOLE, Tract, contains
 
 RENEWALS = 3
 """In one lease."""
+UNASSURED_US = 30_000_000
+"""Without receipts what peers that come and go have mislaid is asked for again after this time."""
 SAY_AGAIN_TRIES = 6
 """Half a minute of asking for what may be lost; then renewals must do."""
 REUNITED_US = 60_000_000
@@ -87,6 +89,8 @@ class Registrations(Part):
         if self._settings.assured:
             self.host.after(self._wait_us, Again(version))
             self._wait_us = min(2 * self._wait_us, WAIT_LONGEST_US)
+        else:
+            self.host.after(UNASSURED_US, Again(version))
         for tag in list(self.awaited):
             self._store(tag, None)
 

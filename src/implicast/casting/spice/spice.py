@@ -74,7 +74,7 @@ class Spice(Member, parts=PARTS):
         self.casts = Casts(*at, self.name, settings, surface, shelf, levels, walks, self.ears.inbox, self.asker)
         self.gatherings = Gatherings(*at, settings, shelf, surface, stores, self.containers, walks, later)
         self.copies = Copies(*at, settings, surface, levels, stores, walks, later)
-        self.calls = Calls(*at, surface, later, assured)
+        self.calls = Calls(*at, surface, later)
         self.replicas = Replicas(*at, settings, surface, levels, stores, self.copies, walks, self.calls, later)
         self.registrations = Registrations(self, settings, surface, later)
         stores.meet(self.copies, (self.containers, self.gatherings), self.on_stored)

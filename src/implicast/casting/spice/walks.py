@@ -9,7 +9,7 @@ remembers for a while, so that a walk that comes again by another way is answere
 but the one who began delays, and does not lose.
 
 A peer that parts with a piece finishes the work it has begun there: it had all records that were complete by then.
-Casts without receipts leave nothing behind: no trip, no work, no answer.
+Casts without receipts leave nothing behind: no trip, no work, no answer. Copying and gathering are always confirmed.
 """
 
 from collections import deque
@@ -315,8 +315,7 @@ class Walks(Part):
     def _open_hop(self, trip: Trip, number: int, hop: Hop) -> None:
         self._hops[number] = trip.hops[number] = hop
         trip.wait()
-        if self._settings.assured:
-            self._later.put(hop.wait_us, HopDue(number))
+        self._later.put(hop.wait_us, HopDue(number))
 
     @handles(HopDue)
     def on_hop_due(self, alarm: HopDue) -> None:
@@ -504,7 +503,7 @@ class Walks(Part):
     # --- those that take long
 
     def _excuse_later(self, trip: Trip) -> None:
-        if trip.done_us is None and self._settings.assured:
+        if trip.done_us is None:
             if self._slow is None:
                 self._slow = deque()
             if not self._slow:
@@ -524,7 +523,7 @@ class Walks(Part):
     # --- forgetting
 
     def _tidy_later(self) -> None:
-        if not self._tidying and self._settings.assured:
+        if not self._tidying:
             self._tidying = True
             self._later.put(TIDY_US, Tidy())
 
