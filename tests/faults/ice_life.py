@@ -156,7 +156,7 @@ def uncovered(surfaces: list[Surface]) -> list[str]:
 
 
 def inheritable(surface: Surface, alive: dict[int, int]) -> Iterator[Title]:
-    """Titles of the dead of whose estates this peer has a copy; whoever began another life is dead in the one before."""
+    """Titles of the dead of whose estates this peer has a copy; who began another life is dead in the one before."""
     for owner, estate in surface.estates.held.items():
         news = surface.circle.news.get(owner)
         if owner not in alive or (news is not None and news.born_us < alive[owner]):

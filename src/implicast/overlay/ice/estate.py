@@ -7,6 +7,7 @@ what it has, whatever the order.
 """
 
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Annotated, Protocol
 
 from msgspec import Meta
@@ -59,7 +60,7 @@ class Way(Message):
 
 def check_tract(tract: Tract) -> None:
     """What a stranger calls a tract has to be one: intervals in order, none empty."""
-    if len(tract) % 2 or any(one >= other for one, other in zip(tract, tract[1:], strict=False)):
+    if len(tract) % 2 or any(one >= other for one, other in pairwise(tract)):
         raise RemoteError(f"no tract: {tract[:8]}")
 
 

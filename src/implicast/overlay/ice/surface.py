@@ -34,8 +34,8 @@ from implicast.space.tract import Tract, contains, subtract
 Thing = TypeVar("Thing")
 PARTS: dict[str, type[Part]] = {
     "asker": Correspondence, "plot": Plot, "circle": Circle, "greetings": Greetings, "routes": Routes,
-    "estates": Estates, "succession": Succession, "giver": Giver, "taker": Taker, "entry": Entry, "departure": Departure,
-    "tidying": Tidying, "inquest": Inquest, "seizures": Seizures, "upkeep": Upkeep,
+    "estates": Estates, "succession": Succession, "giver": Giver, "taker": Taker, "entry": Entry,
+    "departure": Departure, "tidying": Tidying, "inquest": Inquest, "seizures": Seizures, "upkeep": Upkeep,
 }  # fmt: skip
 
 
