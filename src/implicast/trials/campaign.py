@@ -264,7 +264,7 @@ class _Shrinking:
         return self.best
 
     def _fails(self, scenario: Scenario) -> bool:
-        if self.left <= 0:
+        if self.left <= 0 or not scenario.churn:
             return False
         self.left -= 1
         finding = check(scenario)
