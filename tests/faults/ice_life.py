@@ -7,7 +7,7 @@ inherit; not across a partition, but again when it has healed and repair has had
 the invariants and at every complete thing.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import pi
 from random import Random
@@ -17,7 +17,7 @@ import msgspec
 from implicast.overlay.ice.assemble import settle, tiling, uniform_points
 from implicast.overlay.ice.estate import Item, Way
 from implicast.overlay.ice.invariants import doubles, surface_objections
-from implicast.overlay.ice.messages import KINDS
+from implicast.overlay.ice.messages import KINDS, KeptSurface, Title
 from implicast.overlay.ice.settings import Terms, Timers
 from implicast.overlay.ice.surface import Surface
 from implicast.peer.contract import Message, Peer, handles
@@ -58,13 +58,13 @@ class Lodger(Peer, parts={"surface": Surface}):
 
     surface_kind: type = Surface
 
-    def __init__(self, address, host, terms, scene):
+    def __init__(self, address, host, terms, scene, kept=None):
         super().__init__(address, host)
         self.things: dict[int, tuple[int, int]] = {}
         self.offers: dict[int, tuple[int, int]] = {}
         self.wanted: dict[int, tuple[int, int]] = {}
         self.scene = scene
-        self.surface = self.surface_kind(address, host, self, terms)
+        self.surface = self.surface_kind(address, host, self, terms, kept)
 
     # the keeper
 
@@ -149,16 +149,23 @@ class Lodger(Peer, parts={"surface": Surface}):
 
 def uncovered(surfaces: list[Surface]) -> list[str]:
     """At any time: codes that no live peer holds, on whatever terms, and no live heir of the dead has a copy of."""
-    alive = {each.address for each in surfaces}
+    alive = {each.address: each.born_us for each in surfaces}
     held = [pair for each in surfaces for pair in intervals(each.tract)]
-    held += [
-        (title.low, title.high)
-        for each in surfaces
-        for owner, estate in each.estates.held.items()
-        if owner not in alive
-        for title in estate.titles
-    ]
+    held += [(title.low, title.high) for each in surfaces for title in inheritable(each, alive)]
     return [f"nobody holds or can inherit {low:#x}" for low in subtract(WHOLE, union(held))[::2]]
+
+
+def inheritable(surface: Surface, alive: dict[int, int]) -> Iterator[Title]:
+    """Titles of the dead of whose estates this peer has a copy; who began another life is dead in the one before."""
+    for owner, estate in surface.estates.held.items():
+        news = surface.circle.news.get(owner)
+        if owner not in alive or (news is not None and news.born_us < alive[owner]):
+            yield from estate.titles
+    for orphan in surface.inquest.orphans.values():
+        yield from orphan.estate.titles
+    for inquiry in surface.inquest.inquiries.values():
+        if inquiry.message.certain and inquiry.estate is not None:
+            yield from inquiry.estate.titles
 
 
 def healing_us(timers: Timers) -> int:
@@ -224,9 +231,10 @@ class Scene:
 
     # the population
 
-    def lodge(self) -> Lodger:
-        address, self.fresh = self.fresh, self.fresh + 1
-        lodger = self.lodger(address, self.world.host(address), self.terms, self)
+    def lodge(self, again: int | None = None, kept: KeptSurface | None = None) -> Lodger:
+        address = self.fresh if again is None else again
+        self.fresh += again is None
+        lodger = self.lodger(address, self.world.host(address), self.terms, self, kept)
         self.world.place(address, lodger)
         return lodger
 
@@ -264,6 +272,21 @@ class Scene:
         if address in self.world.peers:
             self.world.crash(address)
             self.look()
+
+    def come_back(self, lodger: Lodger | None = None, disk: bool | None = None, away_s: float | None = None) -> None:
+        """A lodger dies, and returns to its address a little later, with what it kept or without."""
+        if len(self.steady()) > 4:
+            lodger = lodger or self.rng.choice(self.steady())
+            disk = self.rng.random() < 0.5 if disk is None else disk
+            away_s = self.rng.uniform(0, 6) if away_s is None else away_s
+            kept = lodger.surface.kept() if disk else None
+            self.crash(lodger)
+            self.at(self.world.now_us / S + away_s, lambda: self.revive(lodger.address, kept))
+
+    def revive(self, address: int, kept: KeptSurface | None) -> None:
+        if address not in self.world.peers:
+            known = tuple(each.address for each in self.rng.sample(self.steady(), min(3, len(self.steady()))))
+            self.lodge(address, kept).surface.join(known)
 
     def twins(self) -> None:
         """An owner, and its first heir a little later."""
@@ -392,15 +415,16 @@ def varied(seed: int, name: str, lodger: type = Lodger) -> Scene:
     )  # fmt: skip
 
 
-MOST = {"crash": 4, "twins": 2, "split": 4}
+MOST = {"crash": 4, "twins": 2, "split": 4, "come_back": 4}
 """Of what takes long to repair."""
-SPACED = ("crash", "twins", "split")
+SPACED = ("crash", "twins", "split", "come_back")
 """Deeds that come one after the other, each after the last has been repaired: no more is promised."""
 SCENES: dict[str, dict[str, int]] = {
     "calm": {"join": 4},
     "flux": {"join": 10, "leave": 10},
     "crash": {"crash": 3, "join": 4, "leave": 3},
     "twins": {"twins": 2, "join": 2},
+    "returns": {"come_back": 4, "join": 3, "leave": 3},
     "freeze": {"freeze": 6},
     "cutlink": {"cut_link": 5},
     "split": {"split": 1},

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from ice_life import SCENES, Lodger
 
-from implicast.overlay.ice.asking import Questions
+from implicast.overlay.ice.asking import Correspondence
 from implicast.overlay.ice.atlas import Atlas, overlap, remainder
 from implicast.overlay.ice.circle import Circle
 from implicast.overlay.ice.departure import Departure
@@ -68,7 +68,7 @@ class NoBackups(Succession):
         return True
 
 
-class NoRepeats(Questions):
+class NoRepeats(Correspondence):
     """Every question is asked once and then forgotten."""
 
     def ask(self, topic, key, to, message):

@@ -114,6 +114,25 @@ def test_a_crash_is_repaired_in_time(timers, limit_s):
     assert not scene.orphaned
 
 
+@pytest.mark.parametrize("disk", [True, False], ids=["kept", "empty"])
+@pytest.mark.parametrize(("timers", "limit_s"), [(Timers(), 40), (Timers.quick(), 12)], ids=["default", "quick"])
+@pytest.mark.parametrize("away_s", [0.0, 3.0])
+def test_a_peer_that_is_back_at_its_address_is_another_and_the_dead_one_is_succeeded_soon(
+    timers, limit_s, disk, away_s
+):
+    scene = stocked(timers=timers)
+    owner = richest(scene)
+    scene.come_back(owner, disk, away_s)
+    scene.world.run(scene.world.now_us + int(away_s * S) + S)
+    back = scene.world.peers[owner.address]
+
+    assert repaired_s(scene, limit_s) <= limit_s
+    assert back is not owner
+    assert back.surface.ground
+    assert not scene.orphaned
+    assert not scene.wrong
+
+
 def test_an_owner_and_its_first_heir_may_die_together():
     scene = stocked()
     owner = richest(scene)

@@ -198,7 +198,7 @@ def test_a_giver_of_which_nobody_takes_has_its_piece_back() -> None:
     giver = town.surfaces[0]
     giver.join(())
     town.surfaces[1].leave()
-    giver.entry.asked(Enter(Way((5, 6)), 1), 5)
+    giver.entry.asked(Enter(Way((5, 6)), 1, 0), 5)
     town.run()
 
     assert giver.ground == (0, CODES)
@@ -227,7 +227,7 @@ def test_a_newcomer_is_given_a_spare_piece_whole() -> None:
     rich = next(each for each in town.surfaces if len(each.pieces) > 1)
     spares = [(each.low, each.bits) for each in rich.pieces if each.bits == max(piece.bits for piece in rich.pieces)]
 
-    rich.entry.asked(Enter(Way((rich.ground[0], rich.ground[0] + 1)), 99), rich.ground[0])
+    rich.entry.asked(Enter(Way((rich.ground[0], rich.ground[0] + 1)), 99, 0), rich.ground[0])
 
     give = next(message for to, message in town.hosts[int(str(rich.address))].sent() if to == 99)
     assert isinstance(give, HandOver)

@@ -100,15 +100,15 @@ def test_a_better_title_makes_an_owner_yield_and_a_worse_one_is_answered_with_th
     assert not one.pieces
 
     one, ledger = halves()
-    one.greetings.on_hail(2, Hail(1, 5, (Title(0, 1, 0, 2),), (), (), (), False, ()))
+    one.greetings.on_hail(2, Hail(1, 0, 5, (Title(0, 1, 0, 2),), (), (), (), False, ()))
     assert sent(ledger, Titles) == [(2, Titles((Title(0, 1, 0, 1),)))]
     assert one.tract == (0, HALF)
 
 
 def test_greetings_of_an_older_mark_are_not_news():
     one, _ = halves()
-    one.greetings.on_hail(2, Hail(1, 7, (Title(HALF, 1, 3, 2),), (), (1,), (), False, ()))
-    one.greetings.on_hail(2, Hail(2, 6, (Title(HALF, 1, 9, 2),), (), (), (), False, ()))
+    one.greetings.on_hail(2, Hail(1, 0, 7, (Title(HALF, 1, 3, 2),), (), (1,), (), False, ()))
+    one.greetings.on_hail(2, Hail(2, 0, 6, (Title(HALF, 1, 9, 2),), (), (), (), False, ()))
 
     assert one.plot.title_at(HALF) == Title(HALF, 1, 3, 2)
     assert one.circle.news[2].heirs == (1,)
@@ -116,7 +116,7 @@ def test_greetings_of_an_older_mark_are_not_news():
 
 def test_what_a_greeting_does_not_list_its_sender_does_not_have():
     one, _ = halves()
-    one.greetings.on_hail(2, Hail(1, 7, (Title(HALF, 2, 0, 2),), (), (), (), False, ()))
+    one.greetings.on_hail(2, Hail(1, 0, 7, (Title(HALF, 2, 0, 2),), (), (), (), False, ()))
 
     assert one.plot.title_at(HALF) == Title(HALF, 2, 0, 2)
     assert one.plot.title_at(HALF + HALF // 2) is None
@@ -126,11 +126,11 @@ def test_a_fragment_becomes_whole_when_the_better_title_is_gone():
     """Peer 3 had taken a part of what 2 has, and does not any more. The rest alone would be next to nothing of ours."""
     one, _ = halves()
     there = HALF + HALF // 2
-    one.greetings.on_hail(3, Hail(1, 7, (Title(there, 2, 5, 3),), (), (), (), False, ()))
-    whole = Hail(1, 7, (Title(HALF, 1, 0, 2),), (), (1,), (), False, ())
+    one.greetings.on_hail(3, Hail(1, 0, 7, (Title(there, 2, 5, 3),), (), (), (), False, ()))
+    whole = Hail(1, 0, 7, (Title(HALF, 1, 0, 2),), (), (1,), (), False, ())
     one.greetings.on_hail(2, whole)
     assert one.plot.title_at(HALF) == Title(HALF, 2, 0, 2), "the better title stands"
-    one.greetings.on_hail(3, Hail(2, 8, (), (), (), (), False, ()))
+    one.greetings.on_hail(3, Hail(2, 0, 8, (), (), (), (), False, ()))
     one.greetings.on_hail(2, whole)
 
     assert one.plot.title_at(HALF) == Title(HALF, 1, 0, 2) == one.plot.title_at(there)
@@ -140,14 +140,14 @@ def test_what_its_owner_denies_is_told_no_more():
     one, ledger = halves()
     past_us = ledger.now_us - one.terms.timers.hello_us
     one.greetings.gifts = [(past_us, Title(HALF, 2, 6, 2)), (past_us, Title(HALF, 2, 4, 3))]
-    one.greetings.on_hail(2, Hail(1, 5, (Title(HALF + HALF // 2, 2, 1, 2),), (), (1,), (), False, ()))
+    one.greetings.on_hail(2, Hail(1, 0, 5, (Title(HALF + HALF // 2, 2, 1, 2),), (), (1,), (), False, ()))
 
     assert [title.owner for _, title in one.greetings.gifts] == [3]
     one.greetings.gifts = [(past_us, Title(HALF, 2, 6, 2))]
-    one.greetings.on_hail(2, Hail(2, 6, (Title(HALF, 1, 7, 2),), (), (1,), (), False, ()))
+    one.greetings.on_hail(2, Hail(2, 0, 6, (Title(HALF, 1, 7, 2),), (), (1,), (), False, ()))
     assert one.greetings.gifts, "it has that, and more"
     one.greetings.gifts = [(ledger.now_us, Title(HALF, 2, 6, 2))]
-    one.greetings.on_hail(2, Hail(3, 8, (Title(HALF + HALF // 2, 2, 8, 2),), (), (1,), (), False, ()))
+    one.greetings.on_hail(2, Hail(3, 0, 8, (Title(HALF + HALF // 2, 2, 8, 2),), (), (1,), (), False, ()))
     assert one.greetings.gifts, "that greeting may have been on its way when the gift was made"
 
 
@@ -157,14 +157,14 @@ def test_what_is_said_of_a_third_peer_is_checked_with_it():
     one.circle.concern(9).mark = 4
     one.greetings.on_titles(2, Titles((Title(HALF, 2, 5, 9),)))
     assert sent(ledger, More) == [(9, More())]
-    one.greetings.on_hail(9, Hail(1, 4, (), (), (), (), False, ()))
+    one.greetings.on_hail(9, Hail(1, 0, 4, (), (), (), (), False, ()))
 
     assert one.plot.title_at(HALF) is None, "a greeting of the same mark lists all that its sender has"
 
 
 def test_a_give_takes_three_messages_and_nobody_answers_in_between():
     one, ledger = halves()
-    one.routes.deliver(3, (0, 1), Enter(Way((0, 1)), 3))
+    one.routes.deliver(3, (0, 1), Enter(Way((0, 1)), 3, 0))
     [(to, give)] = sent(ledger, HandOver)
     assert (to, give.title) == (3, Title(0, 2, 3, 3))
     assert one.ground == (HALF // 2, HALF)
@@ -187,9 +187,9 @@ def test_a_give_takes_three_messages_and_nobody_answers_in_between():
 
 def test_a_giver_does_not_learn_of_the_takers_title_from_a_greeting():
     one, ledger = halves()
-    one.routes.deliver(3, (0, 1), Enter(Way((0, 1)), 3))
+    one.routes.deliver(3, (0, 1), Enter(Way((0, 1)), 3, 0))
     [(_, give)] = sent(ledger, HandOver)
-    one.greetings.on_hail(3, Hail(1, 1, (give.title,), (), (), (), False, ()))
+    one.greetings.on_hail(3, Hail(1, 0, 1, (give.title,), (), (), (), False, ()))
 
     assert one.giver.gift is not None
     assert one.tract == (0, HALF)
@@ -197,7 +197,7 @@ def test_a_giver_does_not_learn_of_the_takers_title_from_a_greeting():
 
 def test_a_declined_piece_is_taken_back_under_a_better_title_than_was_offered():
     one, ledger = halves()
-    one.routes.deliver(3, (0, 1), Enter(Way((0, 1)), 3))
+    one.routes.deliver(3, (0, 1), Enter(Way((0, 1)), 3, 0))
     [(_, give)] = sent(ledger, HandOver)
     one.giver.on_declined(3, Declined(give.number))
     [piece] = one.pieces
@@ -214,7 +214,7 @@ def test_full_tables_refuse_and_nothing_waits_for_ever():
     for number in range(one.terms.timers.asks_max):
         one.asker.ask("other", number, 2, More())
     assert not one.batch((), lambda: None)
-    one.routes.deliver(3, (0, 1), Enter(Way((0, 1)), 3))
+    one.routes.deliver(3, (0, 1), Enter(Way((0, 1)), 3, 0))
     assert one.giver.gift is not None
     one.upkeep.on_tick(Tick())
 
@@ -268,7 +268,7 @@ def test_an_estate_is_united_with_what_its_holder_gives():
     one.estates.held[3] = Estate(1, (Title(HALF, 2, 0, 3),), (1,), (), 0)
     one.estates.held[3].put(2, [Item(HALF, HALF + 1, b"theirs", b"x")])
     one.tenant.pack = lambda tract: (Item(0, 1, b"ours", b"y"),)
-    one.routes.deliver(3, (0, 1), Enter(Way((0, 1)), 3))
+    one.routes.deliver(3, (0, 1), Enter(Way((0, 1)), 3, 0))
     [(_, give)] = sent(ledger, HandOver)
     one.giver.on_accepted(3, Accepted(give.number, give.title, (1, 2), 0))
 
@@ -291,7 +291,7 @@ def test_a_late_repeat_of_a_copy_does_not_bring_back_an_estate_that_has_ended():
     copy = CopyEstate(4, 0, 1, 1, 100, 1, (Title(HALF, 1, 0, 2),), (1,), (), ())
     one.estates.on_copy(2, copy)
     assert one.estates.holds(2)
-    one.greetings.on_hail(2, Hail(200, 9, (Title(HALF, 1, 0, 2),), (), (), (), False, ()))
+    one.greetings.on_hail(2, Hail(200, 0, 9, (Title(HALF, 1, 0, 2),), (), (), (), False, ()))
     one.estates.on_copy(2, copy)
 
     assert not one.estates.holds(2)

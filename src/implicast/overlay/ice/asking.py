@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from implicast.overlay.ice.messages import Repeat
 from implicast.overlay.ice.share import Share
 from implicast.peer.contract import Address, Message, handles
 
@@ -19,6 +18,13 @@ if TYPE_CHECKING:
 
 Asked = tuple[str, Hashable]
 """The topic of a question, and what tells it from others on that topic."""
+
+
+class Unanswered(Message):
+    """Rings when questions, by their names, have not been answered for their wait."""
+
+    keys: tuple[Asked, ...]
+    due_us: int
 
 
 class Question(msgspec.Struct):
@@ -32,12 +38,21 @@ class Question(msgspec.Struct):
     sent_us: int
     repeated: bool = False
 
+    def renew(self, left: int) -> None:
+        self.left = left
+
+    def repeat(self, now_us: int, cap_us: int, late: bool) -> None:
+        """It is asked again; an attempt that we slept through does not count."""
+        self.left -= 0 if late else 1
+        self.repeated, self.sent_us = True, now_us
+        self.wait_us = min(2 * self.wait_us, cap_us)
+
 
 Lost = Callable[[Question], None]
 """What is done about a question that nobody answered."""
 
 
-class Questions(Share):
+class Correspondence(Share):
     """Repeats questions and measures round trips."""
 
     __slots__ = ("_open", "_topics")
@@ -63,7 +78,7 @@ class Questions(Share):
         self.host.send(to, message)
         wait_us = self._pose((topic, key), to, message)
         if wait_us:
-            self.host.after(wait_us, Repeat(((topic, key),), self.host.now_us + wait_us))
+            self.host.after(wait_us, Unanswered(((topic, key),), self.host.now_us + wait_us))
 
     def ask_all(self, topic: str, questions: Iterable[tuple[Address, Message]]) -> None:
         """`ask` of several at once, by their addresses: those that wait equally long share an alarm."""
@@ -77,7 +92,7 @@ class Questions(Share):
         now_us = self.host.now_us
         for wait_us, keys in waits.items():
             if wait_us:
-                self.host.after(wait_us, Repeat(keys, now_us + wait_us))
+                self.host.after(wait_us, Unanswered(keys, now_us + wait_us))
 
     def _pose(self, asked: Asked, to: Address, message: Message) -> int:
         """Note a question that was sent; how long it waits, or 0: there is no room for it."""
@@ -106,24 +121,21 @@ class Questions(Share):
         """The other is alive and busy: the attempts made so far do not count."""
         question = self._open.get((topic, key))
         if question is not None and question.to == sender:
-            question.left = self._topics[topic][0]
+            question.renew(self._topics[topic][0])
 
-    @handles(Repeat)
-    def on_repeat(self, alarm: Repeat) -> None:
+    @handles(Unanswered)
+    def on_unanswered(self, alarm: Unanswered) -> None:
         questions = self._open
         for asked in alarm.keys:
             question = questions.get(asked)
             if question is not None and alarm.due_us == question.sent_us + question.wait_us:
-                self._unanswered(question, late=self.host.now_us - alarm.due_us > self.timers.rto_us)
+                self._again(question, late=self.host.now_us - alarm.due_us > self.timers.rto_us)
 
-    def _unanswered(self, question: Question, late: bool) -> None:
+    def _again(self, question: Question, late: bool) -> None:
         if question.left <= 0 and not late:
             del self._open[question.asked]
             self._topics[question.asked[0]][1](question)
             return
-        question.left -= 0 if late else 1
-        question.repeated = True
-        question.wait_us = min(2 * question.wait_us, self.timers.cap_us)
-        question.sent_us = self.host.now_us
+        question.repeat(self.host.now_us, self.timers.cap_us, late)
         self.host.send(question.to, question.message)
-        self.host.after(question.wait_us, Repeat((question.asked,), question.sent_us + question.wait_us))
+        self.host.after(question.wait_us, Unanswered((question.asked,), question.sent_us + question.wait_us))

@@ -26,6 +26,8 @@ class News:
 
     since_us: int
     """Since when it concerns us: silence is not counted from before."""
+    born_us: int = -1
+    """By its own clock, when its life began; -1: not known."""
     heard_us: int = -1
     """Its last word; -1: none yet."""
     mark: int = -1
@@ -67,12 +69,29 @@ class News:
             wait_us = least_us
         return wait_us if wait_us < timers.cap_us else timers.cap_us
 
+    def hear(self, now_us: int) -> bool:
+        """It has said something; was it suspect?"""
+        suspect, self.heard_us, self.suspect_us = self.suspect_us >= 0, now_us, -1
+        return suspect
+
+    def suspect(self, now_us: int) -> None:
+        self.suspect_us = now_us
+
+    def count_from(self, now_us: int) -> None:
+        """Silence is not counted from before."""
+        self.since_us = now_us
+
+    def acquaint(self, mark: int, heirs: tuple[Address, ...], now_us: int, greet_us: int, echo_us: int) -> None:
+        """Known from the beginning, as if it had just been heard."""
+        self.mark, self.heirs, self.heard_us, self.born_us = mark, heirs, now_us, now_us
+        self.next_us, self.echo_us = greet_us, echo_us
+
     def greet_at(self, next_us: int) -> None:
         self.next_us = next_us
 
     def take_hail(self, hail: Hail) -> None:
         """It has said what it is now."""
-        self.unsure = False
+        self.unsure, self.born_us = False, hail.born_us
         self.mark, self.heirs, self.leaving = hail.mark, hail.heirs, hail.leaving
 
     def take_heirs(self, heirs: tuple[Address, ...]) -> None:
@@ -129,10 +148,23 @@ class Circle(Share):
     def acquaint(self, peer: Address, mark: int, heirs: tuple[Address, ...], trip_us: int, greet_us: int) -> None:
         """Know a neighbour from the beginning, as if it had just been heard."""
         news, now_us = self.concern(peer), self.host.now_us
-        news.mark, news.heirs, news.heard_us = mark, heirs, now_us
+        news.acquaint(mark, heirs, now_us, greet_us, now_us if peer in self.surface.heirs else -1)
         news.take_trip(trip_us)
-        news.next_us = greet_us
-        news.echo_us = now_us if peer in self.surface.heirs else -1
+
+    def is_new_life(self, peer: Address, born_us: int) -> bool:
+        """Is the peer that we knew at this address dead, since another life has begun there?"""
+        news = self.news.get(peer)
+        return news is not None and 0 <= news.born_us < born_us
+
+    def begin_anew(self, peer: Address, born_us: int) -> None:
+        """Of the one that was at this address nothing matters any more but how far it is."""
+        before, now_us = self.news[peer], self.host.now_us
+        self.news[peer] = News(
+            now_us, born_us, now_us, ended_us=born_us, trip_us=before.trip_us, deviation_us=before.deviation_us
+        )
+        self.missed.pop(peer, None)
+        self.surface.upkeep.look_up()
+        self.surface.routes.redraw()
 
     def heirs_of(self, owner: Address) -> tuple[Address, ...]:
         news = self.news.get(owner)
@@ -143,11 +175,8 @@ class Circle(Share):
     def heard(self, peer: Address) -> None:
         """Any word is a sign of life."""
         news = self.news.get(peer)
-        if news is not None:
-            news.heard_us = self.host.now_us
-            if news.suspect_us >= 0:
-                news.suspect_us = -1
-                self.surface.routes.redraw()
+        if news is not None and news.hear(self.host.now_us):
+            self.surface.routes.redraw()
         if self.missed:
             missed = self.missed.pop(peer, None)
             if missed is not None:
@@ -197,7 +226,7 @@ class Circle(Share):
             return
         news = self.concern(peer)
         if news.suspect_us < 0:
-            news.suspect_us = self.host.now_us
+            news.suspect(self.host.now_us)
             self.surface.upkeep.beware()
             self.surface.routes.redraw()
         self._miss(peer)
@@ -216,7 +245,7 @@ class Circle(Share):
     def wake_late(self) -> None:
         """We slept: nobody's silence counts from before now."""
         for news in self.news.values():
-            news.since_us = self.host.now_us
+            news.count_from(self.host.now_us)
 
     def forget_strangers(self) -> None:
         """Keep what is known of those who concern us; of the others, those heard longest ago go first."""

@@ -31,10 +31,14 @@ class Entry(Share):
         self._introducers: tuple[Address, ...] = ()
         self.joined = False
 
-    def join(self, introducers: tuple[Address, ...]) -> None:
-        """Ask for a place, by way of peers already there; the first peer owns the whole surface."""
+    def join(self, introducers: tuple[Address, ...], known: tuple[Address, ...] = ()) -> None:
+        """Ask for a place, by way of peers already there; the first peer owns the whole surface.
+
+        Those who knew us in a life before are told that it is over: our old ground finds its heirs.
+        """
         self.surface.upkeep.start()
-        self._introducers = introducers[:INTRODUCERS_MAX]
+        self.surface.greetings.hail(known)
+        self._introducers = tuple(dict.fromkeys((*introducers, *known)))[:INTRODUCERS_MAX]
         if self._introducers:
             self._ask_for_place()
         else:
@@ -45,7 +49,7 @@ class Entry(Share):
     def _ask_for_place(self) -> None:
         self._attempt += 1
         code = self.host.rng.getrandbits(BITS)
-        enter = Enter(Way((code, code + 1), self.surface.next_number()), self.address)
+        enter = Enter(Way((code, code + 1), self.surface.next_number()), self.address, self.surface.born_us)
         self.host.send(self.host.rng.choice(self._introducers), enter)
         self.host.after(self.timers.join_us, EnterAgain(self._attempt))
 
@@ -69,6 +73,7 @@ class Entry(Share):
     def asked(self, enter: Enter, code: int) -> None:
         """A newcomer asks for a place that is ours."""
         surface, plot, newcomer = self.surface, self.surface.plot, enter.newcomer
+        surface.met(newcomer, enter.born_us)
         busy = surface.giver.gift is not None or surface.leaving
         if busy or newcomer == self.address or newcomer in plot.neighbours() or surface.giver.has_declined(newcomer):
             return

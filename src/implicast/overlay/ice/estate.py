@@ -6,38 +6,68 @@ all else is the keeper's. What the keeper knows newer or larger, it says by `acc
 what it has, whatever the order.
 """
 
-from typing import Protocol
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Annotated, Protocol
+
+from msgspec import Meta
 
 from implicast.peer.contract import Address, Message
+from implicast.peer.errors import RemoteError
+from implicast.space.morton import CODES
 from implicast.space.tract import Tract
+
+MARK_MAX = (1 << 62) - 1
+ENDS_MAX = 8_192
+"""Ends of intervals in one destination."""
+HOPS_MAX = 1_024
+VISITED_MAX = 64
+
+Code = Annotated[int, Meta(ge=0, le=CODES)]
+Number = Annotated[int, Meta(ge=0, le=1 << 62)]
+"""A number that only its sender understands."""
+Mark = Annotated[int, Meta(ge=0, le=MARK_MAX)]
+"""A number that only rises."""
 
 
 class Item(Message):
     """Something kept for others at a place."""
 
-    low: int
-    high: int
+    low: Code
+    high: Code
     """It lies within [low, high): a record at its home (one code), a closed part in the span of its tract."""
-    key: bytes
+    key: Annotated[bytes, Meta(max_length=4_096)]
     """Equal keys are one thing: what an owner says later about a key replaces what it said before."""
-    body: bytes
+    body: Annotated[bytes, Meta(max_length=1 << 20)]
     """Encoded by the keeper; empty: the owner keeps this no longer, an heir may forget it."""
 
 
 class Way(Message):
     """Where a routed message goes. Every kind that is routed has a field `way` of this type."""
 
-    tract: tuple[int, ...]
+    tract: Annotated[tuple[Code, ...], Meta(min_length=2, max_length=ENDS_MAX)]
     """The part of the destination still to be visited."""
-    number: int = 0
+    number: Number = 0
     """Names this hop, for its acknowledgement. The surface fills it in, and all below."""
-    mark: int = 0
+    mark: Mark = 0
     """What the last hop knows of itself: who does not know this mark asks for a greeting."""
-    hops: int = 0
-    stuck: tuple[int, ...] = ()
+    hops: Annotated[int, Meta(ge=0, le=HOPS_MAX)] = 0
+    stuck: Annotated[tuple[Number, ...], Meta(max_length=2)] = ()
     """On a detour: the rank (distance, touching dimensions) at which nobody nearer was known."""
-    visited: tuple[Address, ...] = ()
+    visited: Annotated[tuple[Address, ...], Meta(max_length=VISITED_MAX)] = ()
     """On a detour: who has seen the message."""
+
+
+def check_tract(tract: Tract) -> None:
+    """What a stranger calls a tract has to be one: intervals in order, none empty."""
+    if len(tract) % 2 or any(one >= other for one, other in pairwise(tract)):
+        raise RemoteError(f"no tract: {tract[:8]}")
+
+
+def check_items(items: Iterable[Item]) -> None:
+    """Each item lies somewhere."""
+    if any(each.low >= each.high for each in items):
+        raise RemoteError("an item that lies nowhere")
 
 
 class Tenant(Protocol):

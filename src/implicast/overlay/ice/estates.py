@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from implicast.overlay.ice.atlas import tract_of
-from implicast.overlay.ice.estate import Item
+from implicast.overlay.ice.estate import Item, check_items
 from implicast.overlay.ice.messages import BackedUp, Backup, Copied, CopyEstate, Hail, Neighbour, NoEstate, Title
 from implicast.overlay.ice.share import Share
 from implicast.peer.contract import Address, handles
+from implicast.peer.errors import RemoteError
 from implicast.space.tract import Tract, intersect
 
 if TYPE_CHECKING:
@@ -40,6 +41,23 @@ class Estate:
     """The owner's last word."""
     changes: int = 0
     """Rises whenever items come or go."""
+
+    def take_backup(self, backup: Backup) -> None:
+        """The owner has changed something."""
+        self.put(backup.serial, backup.items)
+        if backup.stamp_us > self.stamp_us:
+            self.stamp_us = backup.stamp_us  # a greeting of before, that we are no heir, was followed by a copy
+        if backup.mark >= self.mark:
+            self.mark, self.titles = backup.mark, backup.titles
+
+    def take_hail(self, hail: Hail, heir: bool) -> None:
+        """The owner still names us."""
+        self.mark, self.stamp_us = hail.mark, hail.stamp_us
+        self.heirs = hail.heirs if heir else self.heirs
+        self.around = hail.around or self.around
+        if self.titles != (*hail.pieces, *hail.provisional):
+            self.titles = (*hail.pieces, *hail.provisional)
+            self.restrict(tract_of(self.titles))
 
     def put(self, serial: int, items: Iterable[Item]) -> None:
         self.changes += 1
@@ -84,6 +102,9 @@ class Estates(Share):
 
     @handles(CopyEstate)
     def on_copy(self, sender: Address, copy: CopyEstate) -> None:
+        if copy.part >= copy.parts:
+            raise RemoteError(f"part {copy.part} of {copy.parts}")
+        check_items(copy.items)
         circle = self.surface.circle
         news = circle.concern(sender)
         circle.heard(sender)
@@ -93,9 +114,10 @@ class Estates(Share):
             if full or copy.stamp_us < news.ended_us:  # a late repeat must not bring back what has ended
                 return
             newer = estate.since(copy.serial) if estate is not None else {}
-            estate = Estate(copy.number, copy.titles, copy.heirs, copy.around, copy.stamp_us, copy.mark)
-            estate.awaited, estate.items = set(range(copy.parts)), newer
-            self.held[sender] = estate
+            awaited = set(range(copy.parts))
+            estate = self.held[sender] = Estate(
+                copy.number, copy.titles, copy.heirs, copy.around, copy.stamp_us, copy.mark, awaited, newer
+            )
         if estate.number == copy.number:
             estate.awaited.discard(copy.part)
             estate.put(copy.serial, copy.items)
@@ -109,11 +131,8 @@ class Estates(Share):
         if estate is None:
             self.host.send(sender, NoEstate(backup.number))
             return
-        estate.put(backup.serial, backup.items)
-        if backup.stamp_us > estate.stamp_us:
-            estate.stamp_us = backup.stamp_us  # a greeting of before, that we are no heir, was followed by a copy
-        if backup.mark >= estate.mark:
-            estate.mark, estate.titles = backup.mark, backup.titles
+        check_items(backup.items)
+        estate.take_backup(backup)
         self.host.send(sender, BackedUp(backup.number, self.vouched(sender, backup.stamp_us, backup.mark)))
 
     def holds(self, owner: Address) -> bool:
@@ -142,17 +161,10 @@ class Estates(Share):
             self.surface.circle.concern(owner).end(hail.stamp_us)
         if estate is None or hail.mark < estate.mark:
             return
-        if not named:
-            if hail.stamp_us > estate.stamp_us:
-                del self.held[owner]
-            return
-        estate.mark, estate.stamp_us = hail.mark, hail.stamp_us
-        if self.address in hail.heirs:
-            estate.heirs = hail.heirs
-        estate.around = hail.around or estate.around
-        if estate.titles != (*hail.pieces, *hail.provisional):
-            estate.titles = (*hail.pieces, *hail.provisional)
-            estate.restrict(tract_of(estate.titles))
+        if named:
+            estate.take_hail(hail, self.address in hail.heirs)
+        elif hail.stamp_us > estate.stamp_us:
+            del self.held[owner]
 
     def given(self, gift: "Gift", heirs: tuple[Address, ...], stamp_us: int) -> None:
         """What we gave joins the estate that we hold for the taker; its only heir begins with that."""

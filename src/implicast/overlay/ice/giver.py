@@ -34,6 +34,12 @@ class Gift:
     around: tuple[Neighbour, ...]
     at: int = 0
 
+    def next_part(self) -> bool:
+        """Is there one more part to be sent? Then it is that one's turn."""
+        more = self.at + 1 < len(self.parts)
+        self.at += more
+        return more
+
 
 class Giver(Share):
     """Parts with pieces, one at a time."""
@@ -82,8 +88,7 @@ class Giver(Share):
         if gift is None or gift.number != taking.number or sender != gift.title.owner:
             return
         self.surface.asker.go_on("give", gift.number, sender)
-        if taking.part == gift.at and gift.at + 1 < len(gift.parts):
-            gift.at += 1
+        if taking.part == gift.at and gift.next_part():
             self.hand_over(gift)
 
     @handles(Accepted)

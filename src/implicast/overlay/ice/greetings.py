@@ -32,8 +32,8 @@ class Greetings(Share):
 
     def __init__(self, surface: "Surface") -> None:
         super().__init__(surface)
-        self.mark = 1
-        """Rises whenever our pieces, their status or our heirs change."""
+        self.mark = surface.born_us + 1
+        """Rises whenever our pieces, their status or our heirs change, from life to life too."""
         self.gifts: list[tuple[int, Title]] = []
         """Titles that others should know of what we parted with, and since when."""
         self._around: tuple[Neighbour, ...] | None = None
@@ -55,8 +55,8 @@ class Greetings(Share):
         pieces = tuple(each for each in plot.pieces if each not in provisional) if provisional else tuple(plot.pieces)
         gifts = tuple([title for _, title in self.gifts]) if self.gifts else ()
         return Hail(
-            self.host.now_us, self.mark, pieces, provisional, succession.heirs, succession.becoming(),
-            self.surface.leaving, gifts, around,
+            self.host.now_us, self.surface.born_us, self.mark, pieces, provisional, succession.heirs,
+            succession.becoming(), self.surface.leaving, gifts, around,
         )  # fmt: skip
 
     def around(self) -> tuple[Neighbour, ...]:
@@ -103,7 +103,10 @@ class Greetings(Share):
     @handles(Hail)
     def on_hail(self, sender: Address, hail: Hail) -> None:
         surface, now_us = self.surface, self.host.now_us
+        surface.met(sender, hail.born_us)
         news = surface.circle.concern(sender)
+        if hail.born_us < news.born_us:
+            return  # said in a life that is over
         surface.circle.heard(sender)
         news.greet_at(now_us + self.timers.turn_us)
         own_us, mark = now_us if sender in surface.succession.heirs else 0, hail.mark

@@ -6,11 +6,11 @@ silent asks in the same way.
 """
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from implicast.overlay.ice.atlas import tract_of
 from implicast.overlay.ice.estate import Item
-from implicast.overlay.ice.estates import in_parts
+from implicast.overlay.ice.estates import Estate, in_parts
 from implicast.overlay.ice.messages import Inquire, More, Title, Verdict, Witness
 from implicast.overlay.ice.plot import GIVING, PROVISIONAL
 from implicast.overlay.ice.share import Share
@@ -24,6 +24,17 @@ if TYPE_CHECKING:
 NO_ESTATE = -2
 WITNESSES_MAX = 64
 """Peers asked about one suspect."""
+BURIED = 16
+"""The round of an inquiry about a peer that is certainly dead: nobody needs to be asked for long."""
+
+
+class Orphan(NamedTuple):
+    """The estate of a peer that is certainly dead, since another life has begun at its address."""
+
+    estate: Estate
+    rank: int
+    due_us: int
+    """When it is our turn to take its place."""
 
 
 @dataclass(slots=True)
@@ -35,6 +46,8 @@ class Inquiry:
     """False: we only want to know whether a giver is dead."""
     awaited: dict[Address, None]
     message: Inquire
+    estate: Estate | None = None
+    """What we hold of the suspect's."""
     round: int = 0
     answers: int = 0
     ago_us: int = -1
@@ -59,7 +72,7 @@ class Inquiry:
 class Inquest(Share):
     """The silence rule."""
 
-    __slots__ = ("_owners_us", "inquiries", "look_us")
+    __slots__ = ("_owners_us", "inquiries", "look_us", "orphans")
 
     def __init__(self, surface: "Surface") -> None:
         super().__init__(surface)
@@ -67,6 +80,7 @@ class Inquest(Share):
         self._owners_us = 0
         self.look_us: dict[Address, int] = {}
         """Suspects that are not to be asked about before a time."""
+        self.orphans: dict[Address, Orphan] = {}
 
     # --- noticing
 
@@ -83,6 +97,8 @@ class Inquest(Share):
         receipt = self.surface.taker.receipt
         if receipt is not None and receipt.held and self._may_ask(receipt.giver):
             self._watch_giver(receipt)
+        if self.orphans:
+            self._adopt(now_us)
 
     def owners_next_us(self, now_us: int) -> int:
         """Before this time no owner whose estate we hold can have been silent for too long.
@@ -116,6 +132,26 @@ class Inquest(Share):
         elif receipt.taken_us >= 0 or not (surface.heirs or surface.plot.firm):
             surface.taker.accept(receipt)
 
+    def bury(self, peer: Address, estate: Estate | None) -> None:
+        """A peer is certainly dead: its heirs take over in turn, and what it was giving to us is ours."""
+        self.inquiries.pop(peer, None)
+        receipt, now_us = self.surface.taker.receipt, self.host.now_us
+        if estate is not None and not estate.awaited and self.address in estate.heirs:
+            rank = estate.heirs.index(self.address)
+            self.orphans[peer] = Orphan(estate, rank, now_us + rank * self.timers.rank_us)
+            self._adopt(now_us)
+        elif receipt is not None and receipt.held and receipt.giver == peer:
+            self.inquire(peer, self.timers.heirs + 1, False, BURIED)
+
+    def _adopt(self, now_us: int) -> None:
+        """Inquire about the dead whose turn has come."""
+        for peer, orphan in list(self.orphans.items()):
+            if orphan.due_us <= now_us:
+                del self.orphans[peer]
+                self.inquire(peer, orphan.rank, True, BURIED, orphan.estate)
+            else:
+                self.surface.upkeep.stir(orphan.due_us)
+
     def _may_ask(self, owner: Address) -> bool:
         return owner not in self.inquiries and self.look_us.get(owner, 0) <= self.host.now_us
 
@@ -134,23 +170,24 @@ class Inquest(Share):
 
     # --- asking
 
-    def inquire(self, suspect: Address, rank: int, seizes: bool, round_: int = 0) -> None:
-        surface, estate = self.surface, self.surface.estates.held.get(suspect)
+    def inquire(self, suspect: Address, rank: int, seizes: bool, round_: int = 0, buried: Estate | None = None) -> None:
+        surface, estate = self.surface, buried or self.surface.estates.held.get(suspect)
         pieces = {each.low: each for each in (estate.titles if estate is not None else ())}
-        pieces.update({each.low: each for each in surface.plot.atlas.of(suspect)})
+        if round_ < BURIED:
+            pieces.update({each.low: each for each in surface.plot.atlas.of(suspect)})
         receipt = surface.taker.receipt
         claims = surface.plot.of_status(PROVISIONAL) if receipt is not None and receipt.giver == suspect else []
         serial = NO_ESTATE if estate is None or estate.awaited else estate.serial
-        message = Inquire(suspect, tuple(pieces.values()), rank, tuple(claims), serial)
-        asked = dict.fromkeys(self._witnesses(suspect))
-        self.inquiries[suspect] = Inquiry(rank, seizes, asked, message, round_)
+        message = Inquire(suspect, tuple(pieces.values()), rank, tuple(claims), serial, round_ >= BURIED)
+        asked = dict.fromkeys(self._witnesses(suspect, estate))
+        self.inquiries[suspect] = Inquiry(rank, seizes, asked, message, estate, round_)
         for peer in asked:
             self.host.send(peer, message)
         self.host.after(self.timers.ask_us // 2, Verdict(suspect, 2 * round_))
 
-    def _witnesses(self, suspect: Address) -> list[Address]:
+    def _witnesses(self, suspect: Address, estate: Estate | None) -> list[Address]:
         """The suspect's heirs and neighbours, our neighbours, and the heirs of those among them that are silent too."""
-        surface, circle, estate = self.surface, self.surface.circle, self.surface.estates.held.get(suspect)
+        surface, circle = self.surface, self.surface.circle
         found = dict.fromkeys(surface.heirs_of(suspect))
         if estate is not None:
             found.update(dict.fromkeys(estate.heirs))
@@ -174,18 +211,28 @@ class Inquest(Share):
             surface.greetings.hail([sender])
             return
         news = surface.circle.news.get(suspect)
-        ago_us = -1 if news is None or news.heard_us < 0 else self.host.now_us - news.heard_us
+        unknown = inquire.certain or news is None or news.heard_us < 0
+        ago_us = -1 if unknown or news is None else self.host.now_us - news.heard_us
         if ago_us < 0 or ago_us > timers.self_us:
             surface.hear(inquire.claims)
-        if suspect in surface.estates.held and not 0 <= ago_us < timers.known_us:
-            surface.circle.concern(suspect).mute(self.host.now_us + timers.patience_us)
-        if self._rank_of(suspect)[0] >= inquire.rank:
-            self.put_off(suspect, timers.rank_us)
+        if inquire.certain:
+            self._wait_for(suspect, inquire.rank)
+        else:
+            if suspect in surface.estates.held and not 0 <= ago_us < timers.known_us:
+                surface.circle.concern(suspect).mute(self.host.now_us + timers.patience_us)
+            if self._rank_of(suspect)[0] >= inquire.rank:
+                self.put_off(suspect, timers.rank_us)
         spoken_of = (*inquire.pieces, *inquire.claims)
         better = [title for each in spoken_of for title in surface.plot.atlas.better_than(each)]
         granted = surface.plot.of_status(PROVISIONAL)
         titles = tuple(each for each in better if each not in granted)
         self.host.send(sender, Witness(suspect, ago_us, titles, *self._bequest(inquire), self._held_for(suspect)))
+
+    def _wait_for(self, suspect: Address, rank: int) -> None:
+        """An heir before us takes the place of the dead."""
+        orphan = self.orphans.get(suspect)
+        if orphan is not None and orphan.rank > rank:
+            self.orphans[suspect] = orphan._replace(due_us=self.host.now_us + self.timers.rank_us)
 
     def _held_for(self, suspect: Address) -> tuple[Title, ...]:
         """What we are giving to a suspect is not its own yet: nobody is to seize it, nor to believe it ours again.
@@ -204,7 +251,8 @@ class Inquest(Share):
 
         An heir that was cut off does not know that it is an heir no more: those who replaced it have the later word.
         """
-        estate = self.surface.estates.held.get(inquire.suspect)
+        orphan = self.orphans.get(inquire.suspect)
+        estate = self.surface.estates.held.get(inquire.suspect) if orphan is None else orphan.estate
         if estate is None or estate.awaited or estate.serial <= inquire.serial:
             return (), False
         parts = in_parts(estate.within(tract_of(inquire.pieces)), self.timers.part_bytes)
@@ -236,6 +284,9 @@ class Inquest(Share):
     def _judge(self, suspect: Address, inquiry: Inquiry) -> None:
         surface, timers = self.surface, self.timers
         del self.inquiries[suspect]
+        if inquiry.message.certain:
+            surface.seizures.declare_dead(suspect, inquiry)
+            return
         if surface.circle.silence_us(suspect) < timers.self_us:
             return
         if 0 <= inquiry.ago_us < timers.known_us:

@@ -17,7 +17,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from implicast.overlay.ice.asking import Question
-from implicast.overlay.ice.estate import Way
+from implicast.overlay.ice.estate import Way, check_tract
 from implicast.overlay.ice.geometry import FARTHEST, box_of, rank_of, target_rows
 from implicast.overlay.ice.messages import Enter, Passed, Title, Titles, Who
 from implicast.overlay.ice.share import Share
@@ -93,6 +93,8 @@ class Routes(Share):
             return
         self.host.send(sender, Passed(way.number))
         surface.circle.heard(sender)
+        if not surface.entry.joined:
+            surface.greetings.hail([sender])  # it takes us for the one that was here before
         if not self._is_repeat(sender, way.number):
             surface.greetings.check_mark(sender, way.mark)
             self.route(sender, message)
@@ -181,6 +183,7 @@ class Routes(Share):
             found = self._to_code(way)
             if found is not None:
                 return found
+        check_tract(tract)
         own = intersect(tract, plot.firm)
         rest = subtract(tract, plot.firm) if own else tract
         waiting = intersect(rest, plot.unsettled) if rest and plot.unsettled else EMPTY

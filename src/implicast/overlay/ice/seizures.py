@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from implicast.overlay.ice.atlas import Atlas, tract_of
+from implicast.overlay.ice.atlas import Atlas, overlap, tract_of
 from implicast.overlay.ice.estate import Way
 from implicast.overlay.ice.estates import Estate
 from implicast.overlay.ice.inquest import Inquiry
@@ -36,6 +36,11 @@ class Seizure:
     rested: bool = False
     """Rivals have had time to meet us."""
 
+    def settle(self, backed_up: bool, rested: bool) -> bool:
+        """What has happened to it; does it answer now?"""
+        self.backed_up, self.rested = self.backed_up or backed_up, self.rested or rested
+        return self.backed_up and self.rested
+
 
 class Seizures(Share):
     """Takes what the dead held."""
@@ -50,8 +55,9 @@ class Seizures(Share):
     def declare_dead(self, suspect: Address, inquiry: Inquiry) -> None:
         """Nobody has heard the suspect."""
         surface = self.surface
-        surface.circle.suspect(suspect)
-        surface.inquest.put_off(suspect, self.timers.rank_us)
+        if not inquiry.message.certain:
+            surface.circle.suspect(suspect)
+            surface.inquest.put_off(suspect, self.timers.rank_us)
         surface.hear(inquiry.titles)
         receipt = surface.taker.receipt
         if receipt is not None and receipt.held and receipt.giver == suspect:
@@ -64,14 +70,17 @@ class Seizures(Share):
     def seize(self, suspect: Address, inquiry: Inquiry) -> None:
         """Take every piece of the dead whose best title is still the dead's."""
         surface, plot, held = self.surface, self.surface.plot, self.surface.estates.held
-        before, estate = {*plot.neighbours(), suspect}, held.get(suspect)
+        before, certain = {*plot.neighbours(), suspect}, inquiry.message.certain
+        estate = inquiry.estate if certain else held.get(suspect)
         best = _best((*inquiry.message.pieces, *inquiry.titles, *inquiry.held, *plot.atlas.titles.values()))
         spans = tract_of(inquiry.message.pieces)
         titles = [each for each in best.of(suspect) if intersect((each.low, each.high), spans)]
+        if certain:  # the life that is there now may have got ground of the old one already
+            titles = [each for each in titles if any(_is_of(each, piece) for piece in inquiry.message.pieces)]
         if estate is not None:
             self._hand_on(suspect, estate, best, spans)
-        if estate is not None and not inquiry.held:
-            del held[suspect]  # else it may yet be the dead's: looked at again when the give has ended
+        if not (certain or inquiry.held):
+            held.pop(suspect, None)  # else it may yet be the dead's: looked at again when the give has ended
         if not titles:
             return
         tract = tract_of(titles)
@@ -135,20 +144,16 @@ class Seizures(Share):
 
     def _backed_up(self, number: int) -> None:
         seizure = self.open.get(number)
-        if seizure is not None:
-            seizure.backed_up = True
+        if seizure is not None and seizure.settle(backed_up=True, rested=False):
             self.firm_up(number, seizure)
 
     @handles(Firm)
     def on_firm(self, alarm: Firm) -> None:
         seizure = self.open.get(alarm.number)
-        if seizure is not None:
-            seizure.rested = True
+        if seizure is not None and seizure.settle(backed_up=False, rested=True):
             self.firm_up(alarm.number, seizure)
 
     def firm_up(self, number: int, seizure: Seizure) -> None:
-        if not seizure.backed_up or not seizure.rested:
-            return
         del self.open[number]
         surface, plot = self.surface, self.surface.plot
         before = plot.neighbours()
@@ -165,6 +170,11 @@ class Seizures(Share):
     def end(self) -> None:
         """All is lost to others."""
         self.open.clear()
+
+
+def _is_of(title: Title, piece: Title) -> bool:
+    """Is it the same title, or what is left of it?"""
+    return title.epoch == piece.epoch and overlap(title, piece)
 
 
 def _best(titles: Iterable[Title]) -> Atlas:

@@ -41,6 +41,12 @@ class Copying:
     serial: int
     at: int = 0
 
+    def next_part(self) -> bool:
+        """Is there one more part to be sent? Then it is that one's turn."""
+        more = self.at + 1 < len(self.parts)
+        self.at += more
+        return more
+
 
 class Succession(Share):
     """Who our heirs are, and what they have been told."""
@@ -157,6 +163,12 @@ class Succession(Share):
             self.surface.announce([heir])
             self._count_batches()
 
+    def bury(self, peer: Address) -> None:
+        """The peer that we knew at this address is dead, and what it held of ours with it."""
+        if peer == self.syncing:
+            self._end_copying()
+        self.drop_heir(peer)
+
     def _excuse(self, peer: Address) -> None:
         """Batches wait for it no more."""
         for number, batch in self.batches.items():
@@ -201,8 +213,7 @@ class Succession(Share):
         if copying is None or copying.number != copied.number or copying.at != copied.part or sender != self.syncing:
             return
         self.surface.asker.answered("copy", copied.number, sender)
-        copying.at += 1
-        if copying.at < len(copying.parts):
+        if copying.next_part():
             self._send_copy()
         else:
             self.become_heir(sender, copied.stamp_us)

@@ -8,7 +8,7 @@ needed, so that a peer at rest on an assembled surface costs little more than it
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from implicast.overlay.ice.asking import Questions
+from implicast.overlay.ice.asking import Correspondence
 from implicast.overlay.ice.atlas import Atlas, overlap, tract_of
 from implicast.overlay.ice.circle import Circle
 from implicast.overlay.ice.departure import Departure
@@ -18,7 +18,7 @@ from implicast.overlay.ice.estates import Estates
 from implicast.overlay.ice.giver import Giver
 from implicast.overlay.ice.greetings import Greetings
 from implicast.overlay.ice.inquest import Inquest
-from implicast.overlay.ice.messages import Neighbour, Title
+from implicast.overlay.ice.messages import TITLES_MAX, KeptSurface, Neighbour, Title
 from implicast.overlay.ice.plot import Plot
 from implicast.overlay.ice.routes import Onward, Routed, Routes
 from implicast.overlay.ice.seizures import Seizures
@@ -33,17 +33,17 @@ from implicast.space.tract import Tract, contains, subtract
 
 Thing = TypeVar("Thing")
 PARTS: dict[str, type[Part]] = {
-    "asker": Questions, "plot": Plot, "circle": Circle, "greetings": Greetings, "routes": Routes, "estates": Estates,
-    "succession": Succession, "giver": Giver, "taker": Taker, "entry": Entry, "departure": Departure,
-    "tidying": Tidying, "inquest": Inquest, "seizures": Seizures, "upkeep": Upkeep,
+    "asker": Correspondence, "plot": Plot, "circle": Circle, "greetings": Greetings, "routes": Routes,
+    "estates": Estates, "succession": Succession, "giver": Giver, "taker": Taker, "entry": Entry,
+    "departure": Departure, "tidying": Tidying, "inquest": Inquest, "seizures": Seizures, "upkeep": Upkeep,
 }  # fmt: skip
 
 
 class Surface(Part, parts=PARTS):
     """One peer's share of the surface."""
 
-    __slots__ = ("_number", "tenant", "terms", *PARTS)
-    asker: Questions
+    __slots__ = ("_number", "born_us", "kept_before", "tenant", "terms", *PARTS)
+    asker: Correspondence
     plot: Plot
     circle: Circle
     greetings: Greetings
@@ -59,9 +59,13 @@ class Surface(Part, parts=PARTS):
     seizures: Seizures
     upkeep: Upkeep
 
-    def __init__(self, address: Address, host: Host, tenant: Tenant, terms: Terms) -> None:
+    def __init__(
+        self, address: Address, host: Host, tenant: Tenant, terms: Terms, kept: KeptSurface | None = None
+    ) -> None:
         super().__init__(address, host)
-        self.tenant, self.terms = tenant, terms
+        self.tenant, self.terms, self.kept_before = tenant, terms, kept
+        self.born_us = host.now_us if kept is None else max(host.now_us, kept.born_us + 1)
+        """When this life began: later than any before it at this address."""
         self._number = 0
         """Names transfers, hops and backups; it starts anywhere, so that a second life is not taken for the first."""
         if terms.assured:
@@ -86,7 +90,13 @@ class Surface(Part, parts=PARTS):
 
     def join(self, introducers: tuple[Address, ...]) -> None:
         """Ask for a place, by way of peers already there; the first peer owns the whole surface."""
-        self.entry.join(introducers)
+        kept = self.kept_before
+        self.entry.join(introducers, kept.contacts if kept is not None and self.terms.assured else ())
+
+    def kept(self) -> KeptSurface:
+        """What is to be written down, so that the next life is soon where this one was."""
+        contacts = dict.fromkeys((*self.plot.neighbours(), *self.heirs, *self.estates.held))
+        return KeptSurface(self.born_us, tuple(contacts)[:TITLES_MAX])
 
     def leave(self) -> None:
         """Give every piece away, stay a while for strays, go."""
@@ -234,6 +244,18 @@ class Surface(Part, parts=PARTS):
             if news is not None and not news.heirs:
                 news.take_heirs(heirs)
                 self.greetings.forget_around()
+
+    def met(self, peer: Address, born_us: int) -> None:
+        """A life that began then is at a peer's address. If we knew one before it, that is dead: heirs take over."""
+        if not self.circle.is_new_life(peer, born_us):
+            return
+        estate = self.estates.held.pop(peer, None)
+        self.circle.begin_anew(peer, born_us)
+        self.asker.drop("hail", peer)
+        self.plot.atlas.drop(self.plot.atlas.of(peer))
+        self.plot.survey()
+        self.succession.bury(peer)
+        self.inquest.bury(peer, estate)
 
     def lost(self, tract: Tract, neighbours: list[Address], winners: list[Title]) -> None:
         """Better titles took ground from us. What we kept there is offered by the tenant to whoever has it now."""

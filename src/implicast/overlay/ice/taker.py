@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 from implicast.overlay.ice.asking import Question
 from implicast.overlay.ice.atlas import tract_of
-from implicast.overlay.ice.estate import Item
+from implicast.overlay.ice.estate import Item, check_items
 from implicast.overlay.ice.messages import Accepted, Declined, Done, HandOver, Neighbour, Taking, Title
 from implicast.overlay.ice.plot import PROVISIONAL
 from implicast.overlay.ice.share import Share
 from implicast.peer.contract import Address, handles
+from implicast.peer.errors import RemoteError
 from implicast.space.tract import Tract
 
 if TYPE_CHECKING:
@@ -36,6 +37,17 @@ class Receipt:
     taken_us: int = -1
     """When we first said that we have it; -1: not yet."""
 
+    def put(self, give: HandOver, now_us: int) -> bool:
+        """A part has come; is it all?"""
+        self.items[give.part], self.last_us = give.items, now_us
+        return len(self.items) == give.parts
+
+    def hold(self) -> None:
+        self.held = True
+
+    def take(self, now_us: int) -> None:
+        self.taken_us = now_us if self.taken_us < 0 else self.taken_us
+
 
 class Taker(Share):
     """Takes, one piece at a time."""
@@ -51,6 +63,9 @@ class Taker(Share):
 
     @handles(HandOver)
     def on_hand_over(self, sender: Address, give: HandOver) -> None:
+        if give.part >= give.parts or give.title.owner != self.address:
+            raise RemoteError(f"part {give.part} of {give.parts}, for {give.title.owner}")
+        check_items(give.items)
         surface, giver = self.surface, self.surface.giver
         surface.circle.concern(sender)
         surface.circle.heard(sender)
@@ -79,9 +94,7 @@ class Taker(Share):
         self.host.send(receipt.giver, Taking(give.number, give.part))
         if receipt.held or give.part in receipt.items:
             return
-        receipt.items[give.part] = give.items
-        receipt.last_us = self.host.now_us
-        if len(receipt.items) == give.parts:
+        if receipt.put(give, self.host.now_us):
             self._take(receipt)
 
     def _take(self, receipt: Receipt) -> None:
@@ -91,7 +104,7 @@ class Taker(Share):
             self._end(receipt, "declined")
             self.host.send(receipt.giver, Declined(receipt.number))
             return
-        receipt.held = True
+        receipt.hold()
         tract = (title.low, title.high)
         plot.atlas.learn(title)
         plot.hold(title.low, PROVISIONAL, receipt.giver, receipt.number)
@@ -117,7 +130,7 @@ class Taker(Share):
     def accept(self, receipt: Receipt) -> None:
         surface = self.surface
         if self.receipt is receipt and not surface.asker.open("took", receipt.number):
-            receipt.taken_us = self.host.now_us if receipt.taken_us < 0 else receipt.taken_us
+            receipt.take(self.host.now_us)
             heirs = surface.heirs or ((receipt.giver,) if surface.terms.assured else ())
             message = Accepted(receipt.number, receipt.title, heirs, receipt.taken_us)
             surface.asker.ask("took", receipt.number, receipt.giver, message)

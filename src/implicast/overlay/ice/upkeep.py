@@ -62,6 +62,10 @@ class Upkeep(Share):
         if by_us < self._quiet_us:
             self._quiet_us = by_us
 
+    def look_up(self) -> None:
+        """What is known of a neighbour is no longer what it was."""
+        self._near_version = -1
+
     def beware(self) -> None:
         """A neighbour is suspect, or its greeting awaited."""
         self._wary = True
@@ -124,8 +128,7 @@ class Upkeep(Share):
     def _attend(self) -> None:
         """What only some peers have to see to."""
         surface = self.surface
-        if surface.plot.gap is not None:
-            surface.seizures.mend_gap()
+        surface.seizures.mend_gap()
         if surface.leaving:
             surface.departure.step()
         elif len(surface.plot.pieces) > 1:
