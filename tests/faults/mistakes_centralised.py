@@ -3,7 +3,7 @@
 from mistake import Mistake
 
 from implicast.casting import inbox, served, telling
-from implicast.casting.centralised import Client, Server
+from implicast.casting.centralised import Server
 from implicast.casting.service import Register, Stored
 from implicast.peer.asking import Patience
 
