@@ -88,13 +88,46 @@ def handles(kind: type) -> Callable[[Handler], Handler]:
     return mark
 
 
+def _marked(owner: type) -> dict[type, Callable[..., None]]:
+    found: dict[type, Callable[..., None]] = {}
+    for base in reversed(owner.__mro__):
+        for method in vars(base).values():
+            if hasattr(method, "handles"):
+                found[method.handles] = method
+    return found
+
+
+def _through(name: str, method: Callable[..., None]) -> Callable[..., None]:
+    """Each with as many arguments as it takes: at every message and alarm, half the price of passing on any number."""
+
+    def receive(peer: Any, sender: Address, message: Message) -> None:
+        method(getattr(peer, name), sender, message)
+
+    def wake(peer: Any, alarm: Message) -> None:
+        method(getattr(peer, name), alarm)
+
+    through: Callable[..., None] = receive if method.__code__.co_argcount == MESSAGE_ARGUMENTS else wake
+    through.passes_on = (method, name)  # type: ignore[attr-defined]
+    return through
+
+
 class Part:
-    """A share of a peer, such as its overlay: it has the host and handles some kinds of messages itself."""
+    """A share of a peer, such as its overlay: it has the host and handles some kinds of messages itself.
+
+    It may have parts of its own and names them in its class line, as a peer does.
+    """
 
     __slots__ = ("address", "host")
+    _handlers: ClassVar[dict[type, Callable[..., None]]] = {}
 
     def __init__(self, address: Address, host: Host) -> None:
         self.address, self.host = address, host
+
+    def __init_subclass__(cls, parts: Mapping[str, type["Part"]] | None = None) -> None:
+        super().__init_subclass__()
+        for name, part in (parts or {}).items():
+            cls._handlers = {**cls._handlers, **{kind: _through(name, of) for kind, of in part._handlers.items()}}
+        cls._handlers = {**cls._handlers, **_marked(cls)}
 
 
 class Peer(Part):
@@ -105,12 +138,6 @@ class Peer(Part):
     """
 
     __slots__ = ()
-    _handlers: ClassVar[dict[type, Callable[..., None]]] = {}
-
-    def __init_subclass__(cls, parts: Mapping[str, type[Part]] | None = None) -> None:
-        for name, part in (parts or {}).items():
-            cls._handlers = {**cls._handlers, **{kind: _through(name, of) for kind, of in _marked(part).items()}}
-        cls._handlers = {**cls._handlers, **_marked(cls)}
 
     @classmethod
     def kinds(cls) -> list[type]:
@@ -128,8 +155,11 @@ class Peer(Part):
     def bound(self, kind: type) -> Callable[..., None]:
         """The method that decides on a kind, bound to the part it belongs to, for those who keep it at hand."""
         handler = self._handlers[kind]
-        method, name = getattr(handler, "passes_on", (handler, ""))
-        bound: Callable[..., None] = method.__get__(getattr(self, name) if name else self)
+        owner: Any = self
+        while hasattr(handler, "passes_on"):
+            handler, name = handler.passes_on
+            owner = getattr(owner, name)
+        bound: Callable[..., None] = handler.__get__(owner)
         return bound
 
     def receive(self, sender: Address, message: Message) -> None:
@@ -152,26 +182,3 @@ class Bound(dict[type, Callable[..., None]]):
     def __missing__(self, kind: type) -> Callable[..., None]:
         bound = self[kind] = self._peer.bound(kind)
         return bound
-
-
-def _marked(owner: type) -> dict[type, Callable[..., None]]:
-    found: dict[type, Callable[..., None]] = {}
-    for base in reversed(owner.__mro__):
-        for method in vars(base).values():
-            if hasattr(method, "handles"):
-                found[method.handles] = method
-    return found
-
-
-def _through(name: str, method: Callable[..., None]) -> Callable[..., None]:
-    """Each with as many arguments as it takes: at every message and alarm, half the price of passing on any number."""
-
-    def receive(peer: Any, sender: Address, message: Message) -> None:
-        method(getattr(peer, name), sender, message)
-
-    def wake(peer: Any, alarm: Message) -> None:
-        method(getattr(peer, name), alarm)
-
-    through: Callable[..., None] = receive if method.__code__.co_argcount == MESSAGE_ARGUMENTS else wake
-    through.passes_on = (method, name)  # type: ignore[attr-defined]
-    return through

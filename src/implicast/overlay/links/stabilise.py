@@ -90,9 +90,13 @@ class Stabilise(Part):
         if not introducers:
             self.found_ring()
             return
-        self.introducers = introducers
+        self.seek_through(introducers)
         self._begin()
         self._seek()
+
+    def seek_through(self, introducers: tuple[Address, ...]) -> None:
+        """These may know the way."""
+        self.introducers = introducers
 
     def leave(self) -> None:
         if self.state == IN and not self.settings.cured:
