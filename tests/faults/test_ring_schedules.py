@@ -17,7 +17,7 @@ from implicast.overlay.links.refs import FIRST, Number, Ref, lies_between
 from implicast.overlay.links.seeking import Seeking
 from implicast.overlay.links.state import IN
 from implicast.overlay.links.walks import Walks
-from implicast.world.ring_schedules import LIVING, RingVerdict, run_schedule
+from implicast.trials.ring_schedules import LIVING, RingVerdict, run_schedule
 
 
 def assert_closed(verdict: RingVerdict) -> None:

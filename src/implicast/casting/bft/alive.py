@@ -14,7 +14,7 @@ from implicast.casting.bft.settler import CLEARING, JOINING, PRESENT, RENEWING, 
 from implicast.language.target import Target
 from implicast.overlay.detector import Detector, Ping
 from implicast.overlay.skip_graph.living import LivingGraph
-from implicast.peer.contract import Address, Bound, CastId, Host, Message, handles
+from implicast.peer.contract import Address, CastId, Host, Message, handles
 from implicast.peer.events import Left
 from implicast.peer.signatures import Signer
 
@@ -95,7 +95,7 @@ class LivingBft(
 ):
     """One participant that trusts nobody but the authority, in a world that fails."""
 
-    __slots__ = ("_bound", "carriage", "detector")
+    __slots__ = ("carriage", "detector")
 
     graph: LivingGraph
 
@@ -107,16 +107,11 @@ class LivingBft(
         self.detector = graph.detector
         self.carriage = Carriage(address, host, graph.watch, graph.is_there, self._recast)
         graph.gone = self.carriage.drop
-        self._bound = Bound(self)
 
     def receive(self, sender: Address, message: Message) -> None:
         self.graph.heard(sender)
-        kind = type(message)
-        if kind is not Ping or not self.graph.has_left(sender):
-            self._bound[kind](sender, message)
-
-    def wake(self, alarm: Message) -> None:
-        self._bound[type(alarm)](alarm)
+        if type(message) is not Ping or not self.graph.has_left(sender):
+            super().receive(sender, message)
 
     def leave(self) -> None:
         self.description = None

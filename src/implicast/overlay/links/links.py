@@ -25,7 +25,7 @@ from implicast.overlay.links.seeking import Seeking
 from implicast.overlay.links.settings import LinkSettings
 from implicast.overlay.links.state import IN, OUT, Operation
 from implicast.overlay.links.walks import Walks
-from implicast.peer.contract import Address, Host, Message, Part
+from implicast.peer.contract import Address, Host, Message, Part, decisions
 from implicast.space.ring import Key
 
 __all__ = ["Above", "Links"]
@@ -134,7 +134,7 @@ class Links(
 
     def hear(self, sender: Address, message: Message) -> None:
         """Decide on a message of the ring."""
-        self._handlers[type(message)](self, sender, message)
+        _DECIDES[type(message)](self, sender, message)
 
     def list_for(self, owner: Ref) -> tuple[Ref, ...]:
         """This node and those on its left, as `owner` may list them."""
@@ -181,3 +181,6 @@ class Links(
         """A number that beats all before."""
         self.gen = max(self.gen, self.lnum[0]) + 1
         return self.gen, 0
+
+
+_DECIDES, _ = decisions(Links)
