@@ -108,10 +108,10 @@ class Design:
     """Where it is described."""
     assemble: Callable[[Plan], list[Peer]]
     """The converged network at once: members first, then infrastructure, index = address."""
-    newcomer: Callable[[Plan, int], Member]
-    """A member that has yet to join by messages."""
     kinds: tuple[type, ...]
     """Every kind of message its peers send, for the codec."""
+    newcomer: Callable[[Plan, int], Member] | None = None
+    """A member that has yet to join by messages, in designs that have no `member` yet."""
     parameters: tuple[Parameter, ...] = ()
     languages: tuple[str, ...] = ("tags",)
     """Of `tags`, `attributes` (peers hold values, casts hold predicates), `subscriptions` (the other way round)."""
@@ -155,6 +155,7 @@ class Design:
     ) -> Member:
         """A simulated member that has yet to join, anew or again with what it had kept."""
         if self.member is None:
+            assert self.newcomer is not None, f"{self.name} has no members"
             return self.newcomer(plan, address)
         return self.member(plan.site(address, "member", previous, again, kept, starts))
 
