@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from implicast.overlay.detector import Detector
+from implicast.peer.liveness import Detector
 from implicast.overlay.links.company import Company
 from implicast.overlay.links.holder import Holder
 from implicast.overlay.links.links import Links

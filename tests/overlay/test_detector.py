@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from implicast.overlay.detector import Detector, DetectorSettings, Overdue, Ping, Pong
+from implicast.peer.liveness import Detector, DetectorSettings, Overdue, Ping, Pong
 from implicast.peer.contract import Message
 from implicast.peer.ledger import Ledger
 

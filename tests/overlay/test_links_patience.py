@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from implicast.casting.designs import designs
-from implicast.overlay.detector import Detector, DetectorSettings
+from implicast.peer.liveness import Detector, DetectorSettings
 from implicast.overlay.links import Above, Links, LinkSettings, Ref, assemble_ring, ring_objections
 from implicast.overlay.links.messages import Check, Found
 from implicast.peer.contract import Address, Host, Peer

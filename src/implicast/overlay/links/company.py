@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from implicast.overlay.detector import Detector, DetectorSettings
+from implicast.peer.liveness import Detector, DetectorSettings
 from implicast.overlay.links.refs import Ref
 from implicast.overlay.links.settings import LinkSettings
 from implicast.peer.contract import Address, Host

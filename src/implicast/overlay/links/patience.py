@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from implicast.overlay.detector import Detector
+from implicast.peer.liveness import Detector
 from implicast.overlay.links.refs import Ref
 from implicast.overlay.links.settings import LinkSettings
 from implicast.peer.contract import Host, Message
