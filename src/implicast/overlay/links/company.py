@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from implicast.peer.liveness import Detector, DetectorSettings
 from implicast.overlay.links.refs import Ref
 from implicast.overlay.links.settings import LinkSettings
 from implicast.peer.contract import Address, Host
+from implicast.peer.liveness import Detector, DetectorSettings
 
 
 class Company:

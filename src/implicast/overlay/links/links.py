@@ -25,8 +25,7 @@ from implicast.overlay.links.seeking import Seeking
 from implicast.overlay.links.settings import LinkSettings
 from implicast.overlay.links.state import IN, OUT, Operation
 from implicast.overlay.links.walks import Walks
-from implicast.peer.contract import Address, Host, Message, Part, decisions
-from implicast.space.ring import Key
+from implicast.peer.contract import Address, Host, Life, Message, Part, decisions
 
 __all__ = ["Above", "Links"]
 
@@ -39,7 +38,11 @@ class Links(
     __slots__ = ("above", "company", "conf", "detector", "gen", "holder", "key", "left", "lefts", "lnum", "me",
                  "membership", "patience", "right", "rnum", "seeking", "settings", "state", "walks")  # fmt: skip
 
-    def __init__(self, address: Address, host: Host, key: Key, settings: LinkSettings) -> None:
+    def __init__(
+        self, address: Address, host: Host, key: int, settings: LinkSettings, life: Life | None = None,
+        neighbours: tuple[Ref, ...] = (),
+    ) -> None:  # fmt: skip
+        """`life`: the peer's; without one, the clock tells lives apart. `neighbours`: those of an earlier life."""
         super().__init__(address, host)
         self.key, self.settings, self.state = key, settings, OUT
         self.above = Above()
@@ -47,7 +50,7 @@ class Links(
         self.detector = self.company.detector
         self.patience = Patience(host, settings, self.detector)
         self.holder, self.walks = Holder(self), Walks(self)
-        self.seeking, self.membership = Seeking(self), Membership(self)
+        self.seeking, self.membership = Seeking(self), Membership(self, life, neighbours)
         self.me = Ref(key, address, 0)
         self.begin(0)
 
@@ -68,6 +71,15 @@ class Links(
         self.membership.begin()
 
     # --- verbs
+
+    def carry(self, above: Above) -> None:
+        """This overlay stands on the ring."""
+        self.above = above
+
+    def move(self, key: int) -> None:
+        """Off the ring: stand elsewhere from now on."""
+        assert self.state == OUT, f"{self.address} is {self.state} and cannot move"
+        self.key = key
 
     def found_ring(self) -> None:
         """Be the first."""

@@ -20,23 +20,27 @@ from implicast.overlay.links.messages import (
 )
 from implicast.overlay.links.refs import Number, Ref, after, lies_between
 from implicast.overlay.links.state import DEL, IN, INS, OUT, Operation
-from implicast.peer.contract import Address, Part, handles
+from implicast.peer.contract import Address, Life, Part, handles
 
 if TYPE_CHECKING:
     from implicast.overlay.links.links import Links
 
 INTRODUCERS_MAX = 8
 """Members through whom a newcomer seeks its place."""
+ENTRIES_BITS = 16
+"""So often a peer may join and leave within one life, in bits."""
+BURIED_US = 400_000
+"""About how long neighbours take to close the gap that an earlier life has left, once they know."""
 
 
 class Membership(Part):
     """One request at a time is under way."""
 
-    __slots__ = ("_leave_by_us", "_links", "_op", "_wish_to_leave", "introducers", "pend")
+    __slots__ = ("_leave_by_us", "_life", "_links", "_neighbours", "_op", "_wish_to_leave", "introducers", "pend")
 
-    def __init__(self, links: "Links") -> None:
+    def __init__(self, links: "Links", life: Life | None, neighbours: tuple[Ref, ...]) -> None:
         super().__init__(links.address, links.host)
-        self._links = links
+        self._links, self._life, self._neighbours = links, life, neighbours
         self.introducers: tuple[Address, ...] = ()
         self.pend: Operation | None = None
         self._op = self._leave_by_us = 0
@@ -67,7 +71,9 @@ class Membership(Part):
         self.introducers = introducers[:INTRODUCERS_MAX]
 
     def _new_life(self) -> None:
-        self._links.begin(max(self.host.now_us, self._links.me.life + 1))
+        """A life of the peer has room for many on the ring: it may leave and join again, or give up and join anew."""
+        first = self.host.now_us if self._life is None else self._life << ENTRIES_BITS
+        self._links.begin(max(first, self._links.me.life + 1))
 
     def _seek(self) -> None:
         links = self._links
@@ -86,7 +92,10 @@ class Membership(Part):
         if found.to != links.me:
             return
         if links.state == OUT and self.introducers and self.pend is None:
-            self.insert(found.left, found.right, found.num)
+            if found.right.place == links.me.place:
+                self._bury(found.right)
+            else:
+                self.insert(found.left, found.right, found.num)
         elif links.state == IN and found.left != links.me:
             speaks = sender == found.left.address
             if speaks:
@@ -94,11 +103,20 @@ class Membership(Part):
             if found.left != links.left or (links.detector is not None and found.right != links.me):
                 links.walks.look_from(found.left, speaks)
 
+    def _bury(self, former: Ref) -> None:
+        """An earlier life of this peer is still linked where it wants to stand. Its right neighbour has to close the
+        gap, and would notice in a while; the peer says so at once to those who were its neighbours then."""
+        links = self._links
+        for ref in self._neighbours:
+            if ref.address != self.address:
+                self.host.send(ref.address, Gone(ref, former, 0))
+        links.patience.later(BURIED_US, SeekAgain(links.me.life, links.seeking.turn))
+
     def insert(self, left: Ref, right: Ref, num: Number) -> None:
         """Ask `left` to put this node before `right`."""
         links = self._links
         if not lies_between(left, links.me, right):
-            return  # an earlier life of this peer is still linked there
+            return  # the ring is being mended there
         links.become(INS)
         links.expect(left, right)
         self.request(INSERT, left, links.me, right, num, links.lnum)

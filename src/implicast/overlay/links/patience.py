@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from implicast.peer.liveness import Detector
 from implicast.overlay.links.refs import Ref
 from implicast.overlay.links.settings import LinkSettings
 from implicast.peer.contract import Host, Message
+from implicast.peer.liveness import Detector
 
 
 @dataclass(slots=True, kw_only=True)
