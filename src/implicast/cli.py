@@ -29,6 +29,9 @@ LATER = {
     "compare": "implicast.front.cli:compare_command",
     "explain": "implicast.front.cli:explain_command",
     "try": "implicast.front.cli:try_command",
+    **{each: f"implicast.net.cli:{each}_command" for each in (
+        "authority", "cast", "describe", "inbox", "leave", "local", "node", "peers", "receipts", "status"
+    )},
     "campaign": "implicast.campaign_cli:campaign_command",
     "lab": "implicast.lab.cli:lab",
     "picture": "implicast.lab.picture:picture",

@@ -68,7 +68,7 @@ class Served(Member, parts={"asker": Asker, "hearing": Hearing}):
         self.leaving = False
         self._complete = 0
         self._estimates = 0
-        self._checking, self._checked_us, self._in_vain = False, 0, 0
+        self._checking, self._checked_us, self._in_vain = False, -self.check_us, 0
 
     def leave(self) -> None:
         self.leaving = True

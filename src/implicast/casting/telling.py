@@ -90,28 +90,40 @@ class Teller(Part):
         super().__init__(address, host)
         self._asker, self._assured, self._ended = asker, assured, ended
         self._asking = 0
-        self._waiting: deque[tuple[Contact, Word]] = deque()
+        self._waiting: deque[tuple[Contact, CastId, Message]] = deque()
         self.casts: dict[CastId, Told] = {}
         asker.topic(TELLING, PATIENCE, self._lost)
 
-    def tell(self, notify: Word, members: Sequence[Contact]) -> None:
-        """Tell these members of a cast; each once, whatever happens."""
-        if not self._assured:
-            for member in members:
-                self.host.send(member.address, notify)
+    def tell(self, word: Word, members: Sequence[Contact], here: Outcome | None = None) -> None:
+        """Tell these members of a cast; each once, whatever happens. `here`: what became of it at this peer itself."""
+        if self._assured:
+            self.tell_each(word.cast, [(member, word) for member in members], here)
             return
-        self.casts[notify.cast] = told = Told(len(members))
         for member in members:
-            self._ask(member, notify)
-        if not members:
-            self._end(notify.cast, told)
+            self.host.send(member.address, word)
 
-    def _ask(self, member: Contact, notify: Word) -> None:
-        key = (notify.cast, member.name)
-        if self._asking < AT_ONCE_MAX and self._asker.ask(TELLING, key, member.address, notify):
+    def tell_each(
+        self, cast: CastId, messages: Sequence[tuple[Contact, Message]], here: Outcome | None = None
+    ) -> None:
+        """The same with words of its own for each."""
+        if not self._assured:
+            for member, message in messages:
+                self.host.send(member.address, message)
+            return
+        self.casts[cast] = told = Told(len(messages) + (here is not None))
+        for member, message in messages:
+            self._ask(member, cast, message)
+        if here is not None:
+            told.count(here)
+        if not told.open:
+            self._end(cast, told)
+
+    def _ask(self, member: Contact, cast: CastId, message: Message) -> None:
+        key = (cast, member.name)
+        if self._asking < AT_ONCE_MAX and self._asker.ask(TELLING, key, member.address, message):
             self._asking += 1
         else:
-            self._waiting.append((member, notify))
+            self._waiting.append((member, cast, message))
 
     @handles(Got)
     def on_got(self, sender: Address, got: Got) -> None:

@@ -51,21 +51,32 @@ class NetHost:
 class Driver:
     """Runs one peer."""
 
-    def __init__(self, address: Address, codec: Codec, own: Codec, counters: Counters, seed: int, safe: Safe) -> None:
-        """`codec` encodes what the design says, `own` decodes what this role understands."""
+    def __init__(
+        self, address: Address, codec: Codec, counters: Counters, seed: int, safe: Safe, careful: bool
+    ) -> None:
+        """`codec` is for all that the design says. `careful`: nothing leaves before what led to it is safe."""
         self.host = NetHost(self, address, seed)
         self.peer: Peer | None = None
+        self.careful = careful
         self.carrier: Carrier | None = None
         self.out: list[tuple[Address, Message]] = []
         self.events: list[Message] = []
         self.record: BinaryIO | None = None
-        self._codec, self._own, self._counters, self._safe = codec, own, counters, safe
+        self._codec = self._own = codec
+        self._counters, self._safe = counters, safe
         self._loop = asyncio.get_running_loop()
         self._epoch_us = time.time_ns() // 1000 - int(self._loop.time() * 1e6)
         self._serial = 0
         self._seed = seed
         self._stopped = False
         self._held: set[asyncio.Task[None]] = set()
+
+    def run(self, peer: Peer) -> None:
+        """From now on inputs go to this peer; what its role does not understand is refused while it is decoded."""
+        self.peer = peer
+        understood = set(type(peer).kinds())
+        self._own = Codec(kind for kind in self._codec.kinds if kind in understood)
+        self._outputs()
 
     # --- inputs
 
@@ -118,7 +129,7 @@ class Driver:
     def _outputs(self) -> None:
         out, events = self.out, self.events
         self.out, self.events = [], []
-        safe = self._safe(events) if events else None
+        safe = self._safe(events) if events or (self.careful and out) else None
         if safe is None:
             self._send(out)
         elif out:

@@ -61,6 +61,7 @@ class Store:
         self.full = False
         """The disk is full: nothing is confirmed until there is room."""
         self.commits = 0
+        self._touched = self._abandoned = False
         self.before: Callable[[], None] = lambda: None
         """Called before every commit, to add what changes all the time and is worth writing once per commit only."""
         try:
@@ -130,18 +131,26 @@ class Store:
 
     @property
     def dirty(self) -> bool:
-        return bool(self._writes) or self._commit is not None
+        return bool(self._writes) or self._touched or self._commit is not None
+
+    def touch(self) -> None:
+        """Something may have changed that `before` writes."""
+        self._touched = True
 
     async def committed(self) -> None:
         """When all that was written so far is safe. Whoever comes while a commit is under way shares the next one."""
-        while self._writes or self._commit is not None:
+        while self._writes or self._touched or self._commit is not None:
             if self._commit is None:
                 self._commit = asyncio.ensure_future(self._work_off())
             await asyncio.shield(self._commit)
 
     async def _work_off(self) -> None:
         self.before()
+        self._touched = False
         writes, self._writes = self._writes, []
+        if not writes:
+            self._commit = None
+            return
         try:
             await asyncio.get_running_loop().run_in_executor(self._thread, self._transact, writes)
             self.full = False
@@ -213,9 +222,15 @@ class Store:
             "where done_us is not null order by arrived_us limit max(0, (select count(*) from notices) - ?))", (keep,),
         )  # fmt: skip
 
+    def abandon(self) -> None:
+        """For trials of crashes: what is not committed yet is lost."""
+        self._writes.clear()
+        self.before = lambda: None
+        self._abandoned = True
+
     def close(self) -> None:
         """What is not committed yet is, unless there is no room."""
-        writes, self._writes = self._writes, []
+        writes, self._writes = [] if self._abandoned else self._writes, []
         deadline = time.monotonic() + 5
         while writes:
             try:

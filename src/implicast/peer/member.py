@@ -115,7 +115,7 @@ class Member(Peer):
         """How the next cast will be called."""
         return self._resumed or CastId(self.name, self.life, self.serial + 1)
 
-    def resume(self, cast: CastId, target: Target, payload: bytes) -> None:
+    def carry_on(self, cast: CastId, target: Target, payload: bytes) -> None:
         """Carry on with a cast of an earlier life, under its old name: those who have it drop it as a repeat."""
         self._resumed = cast
         self.cast(target, payload)

@@ -36,7 +36,7 @@ Follow = Callable[[View], None]
 class Views(Part, parts={"detector": Detector, "spans": Spans}):
     """A broker's share in agreeing; `follow` is told of each view that it follows."""
 
-    __slots__ = ("_asked_us", "_brokers", "_follow", "_lost", "_members", "_met", "_others", "_rank", "_room",
+    __slots__ = ("_asked_us", "_brokers", "_follow", "_lost", "_made", "_members", "_met", "_others", "_rank", "_room",
                  "_stale", "_surveys", "_watch_us", "detector", "epoch", "followed", "highest", "spans")  # fmt: skip
 
     def __init__(
@@ -63,6 +63,8 @@ class Views(Part, parts={"detector": Detector, "spans": Spans}):
         """Who has been heard at all; of the others it is not known yet whether they are there."""
         self._stale = False
         self._surveys = 0
+        self._made: dict[Address, View] = {}
+        """At the root: what it tells each broker of its view, however often; later measures are for the next one."""
 
     def stand(self, watched: bool = True) -> None:
         """All brokers are there and follow the first view; `watched`: that may change."""
@@ -147,17 +149,15 @@ class Views(Part, parts={"detector": Detector, "spans": Spans}):
         self.epoch = (((self.highest >> RANK_BITS) + 1) << RANK_BITS) + self._rank
         self.highest = self.epoch
         self.followed = {}
+        tree, room = spanning_tree(members, self.spans.round_trip_us), self._room()
+        self._made = {broker: View(self.epoch, self.address, beside, room) for broker, beside in tree.items()}
         self._tell(members)
-        self._follow(View(self.epoch, self.address, self._tree()[self.address], self._room()))
+        self._follow(self._made[self.address])
 
     def _tell(self, brokers: Sequence[Address]) -> None:
-        others = [broker for broker in brokers if broker != self.address]
-        tree = self._tree() if others else {}
-        for broker in others:
-            self.host.send(broker, View(self.epoch, self.address, tree[broker], self._room()))
-
-    def _tree(self) -> dict[Address, tuple[Address, ...]]:
-        return spanning_tree(self._members, self.spans.round_trip_us)
+        for broker in brokers:
+            if broker != self.address:
+                self.host.send(broker, self._made[broker])
 
     # --- hearing
 

@@ -7,7 +7,7 @@ for that now tells its arc. One that is told twice tells those whom the second w
 - *Lack*: a node inherits keys of which it has no copies, for their keeper and all its copies died together. Those who
   were in these lists lay them again. Said three times over, for a node that dies meanwhile takes those behind it along.
 - *Death*: a node has repaired the ring where its left neighbour fell silent. It may be wrong, so nobody believes it:
-  whoever keeps entries of that one asks it itself (`mourning.py`), and whoever has it for a finger.
+  whoever keeps entries of that one asks it itself (`doubts.py`), and whoever has it for a finger.
   Whoever has entries with it lays them again, in case its copies were lost in the same upheaval.
 """
 
@@ -16,10 +16,10 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from implicast.casting.keeping.messages import Death, Lack, LackHeard, LackLate
-from implicast.overlay.chord import LivingChord
-from implicast.overlay.links import Ref
+from implicast.overlay.chord import Chord
 from implicast.overlay.links.state import IN
 from implicast.peer.contract import Address, Host, Part, handles
+from implicast.peer.memory import Recent
 from implicast.space.digest import digest_bits
 from implicast.space.ring import from_on
 
@@ -37,26 +37,26 @@ UNHEARD_MAX = 1024
 """Words that await confirmation; further ones are said once."""
 
 
-class Lacking(Part):
+class Rumours(Part):
     """One peer's part in telling all."""
 
     __slots__ = ("_armed", "_known", "_sayings", "_serial", "_unheard", "chord", "heed", "mourn")
 
     def __init__(
-        self, address: Address, host: Host, chord: LivingChord, heed: Callable[[int, int], None],
+        self, address: Address, host: Host, chord: Chord, heed: Callable[[int, int], None],
         mourn: Callable[[Address], None],
     ) -> None:  # fmt: skip
         """`heed(low, high)`: lay again what this peer has there. `mourn(who)`: it may be dead."""
         super().__init__(address, host)
         self.chord, self.heed, self.mourn = chord, heed, mourn
-        self._known: dict[tuple[int, object, int], int] = {}
+        self._known: Recent[tuple[int, object, int], int] = Recent(KNOWN_MAX)
         """Words that were heard, and how far to the right they have been told."""
         self._unheard: dict[tuple[int, int, int], tuple[Lack | Death, int]] = {}
         self._sayings: list[tuple[int, int, int, int]] = []
         self._serial = 0
         self._armed = False
 
-    def announce(self, low: int, high: int) -> None:
+    def announce_lack(self, low: int, high: int) -> None:
         self._say(low, high)
         if len(self._sayings) < SAYINGS_MAX:
             self._sayings.append((self.host.now_us + SAYING_US, low, high, SAYINGS - 1))
@@ -79,8 +79,6 @@ class Lacking(Part):
         about = (word.serial, word.low, word.high) if isinstance(word, Lack) else (word.serial, word.who, 0)
         known, reach = self._known.pop(about, None), self._reach(word)
         self._known[about] = max(reach, known or 0)
-        if len(self._known) > KNOWN_MAX:
-            del self._known[next(iter(self._known))]
         if known is None and isinstance(word, Lack):
             self.heed(word.low, word.high)
         elif known is None and isinstance(word, Death):
@@ -97,7 +95,7 @@ class Lacking(Part):
     def _tell_others(self, word: Lack | Death, reach: int, known: int) -> None:
         """Each finger within reach is told to tell those up to the next, as far as they have not been told."""
         table = self.chord.table
-        told = [_key(ref) for ref in table.fingers() if table.far(ref) <= reach]
+        told = [table.key_of(ref) for ref in table.fingers() if table.far(ref) <= reach]
         for key, limit in zip(told, [*told[1:], word.limit], strict=False):
             if (limit - table.own - 1) & table.mask > known:
                 self._tell(replace(word, key=key, limit=limit, by=self.address))
@@ -155,8 +153,3 @@ class Lacking(Part):
                 self._say(low, high)
             if left > 1:
                 self._sayings.append((now_us + 2 * SAYING_US, low, high, left - 1))
-
-
-def _key(ref: Ref) -> int:
-    assert isinstance(ref.key, int), "Chord's keys are identifiers"
-    return ref.key

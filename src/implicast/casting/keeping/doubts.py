@@ -10,12 +10,15 @@ forgotten are asked for an hour, ever more rarely, and all at once when one of t
 from collections.abc import Callable
 from typing import NamedTuple
 
-from implicast.casting.keeping.keeper import Keeper
-from implicast.casting.keeping.messages import DoubtRound, Here, Rouse, Row, Still
-from implicast.peer.contract import Address, Host, Part, handles
+from implicast.casting.keeping.messages import DoubtRound, Here, Rouse, Still
+from implicast.casting.keeping.share import ABSENT_MAX, Share
+from implicast.peer.asking import Asker, Patience, Question
+from implicast.peer.contract import Address, Contact, Host, Name, Part, handles
+from implicast.peer.memory import Recent
 
+DOUBTING = "doubting"
 ASK_US = 5_000_000
-ASKS_MAX = 8
+ASKS_MAX = 9
 """Questions to one who is said to be dead, over 30 s at least: longer than links are cut and peers stand still."""
 RECALLS_MAX = 16
 """Further questions to one that was forgotten, over two minutes: what a long partition parted finds itself again.
@@ -32,64 +35,50 @@ ROUSED_US = 15_000_000
 """Between two times that the own entries are laid again for such a cause."""
 ABSENT_US = 30_000_000
 """For so long entries of the dead are not taken back."""
-DOUBTED_MAX = 1024
-"""Peers that are being asked; further ones are left to their leases."""
-ABSENT_MAX = 1024
-"""Peers remembered as dead."""
 
 
 class Forgotten(NamedTuple):
-    """Somebody whose entries were dropped: since when, where they were, when it is asked next, how often it was."""
+    """A peer whose entries were dropped: where it was, since when, their keys, when it is asked next, how often it
+    was."""
 
+    address: Address
     since_us: int
     keys: tuple[int, ...]
     due_us: int
     asked: int = 0
 
 
-class Mourning(Part):
-    """One keeper's doubts."""
+class Doubts(Part):
+    """One keeper's doubts, and its answer to those of others."""
 
-    __slots__ = (
-        "_doubted", "_due_us", "_forgotten", "_roused_us", "_rousing", "absent", "keeper", "lay_again", "owner_of",
-    )  # fmt: skip
+    __slots__ = ("_asker", "_due_us", "_forgotten", "_lay_again", "_name", "_roused_us", "_rousing", "_share")
 
-    def __init__(
-        self, address: Address, host: Host, keeper: Keeper, owner_of: Callable[[Row], Address],
-        lay_again: Callable[[], None],
-    ) -> None:  # fmt: skip
-        """`owner_of(row)`: whose entry it is; `lay_again()` lays the own ones."""
-        super().__init__(address, host)
-        self.keeper, self.owner_of, self.lay_again = keeper, owner_of, lay_again
+    def __init__(self, contact: Contact, host: Host, asker: Asker, share: Share, lay_again: Callable[[], None]) -> None:
+        """`lay_again()` lays the own entries."""
+        super().__init__(contact.address, host)
+        self._name, self._asker, self._share, self._lay_again = contact.name, asker, share, lay_again
+        asker.topic(DOUBTING, Patience(ASK_US, ASKS_MAX), self._forget)
         self._roused_us = -ROUSED_US
-        self._doubted: dict[Address, int] = {}
-        self._forgotten: dict[Address, Forgotten] = {}
-        self.absent: dict[Address, int] = {}
-        """Who is taken for dead, and until when nothing of it is taken."""
+        self._forgotten: Recent[Name, Forgotten] = Recent(ABSENT_MAX)
         self._due_us = 0
         """When the next round of doubts rings; 0: there is none."""
         self._rousing = False
-        keeper.takes, keeper.lives, keeper.rows.owner_of = self.takes, self.lives, owner_of
 
-    def takes(self, row: Row) -> bool:
-        """Whether a copy may be taken: not of somebody who has just been found dead."""
-        return not self.absent or not row.packed or self.owner_of(row) not in self.absent
-
-    def doubt(self, who: Address) -> None:
-        if who == self.address or who in self._doubted or len(self._doubted) >= DOUBTED_MAX:
+    def doubt(self, where: Address) -> None:
+        """Whoever is at this address may be dead: ask all owners of entries that were there."""
+        if where == self.address:
             return
-        if who in self.keeper.rows.owned:
-            self._doubted[who] = ASKS_MAX
-            self.host.send(who, Still())
-            self._arm()
+        for owner in [owner for owner in self._share.rows.owned if owner.address == where]:
+            if self._asker.open(DOUBTING, owner.name) is None:
+                self._asker.ask(DOUBTING, owner.name, where, Still(owner.name), owner)
 
     def _arm(self) -> None:
-        """Rounds come every few seconds while anybody is doubted, later only when somebody is to be asked."""
-        if not (self._doubted or self.absent or self._forgotten):
+        """Rounds come every few seconds while entries of anybody are not taken, later when somebody is to be asked."""
+        if not (self._share.absent or self._forgotten):
             return
         wait_us = int(ASK_US * (0.75 + self.host.rng.random() / 2))
         due_us = self.host.now_us + wait_us
-        if not self._doubted and not self.absent:
+        if not self._share.absent:
             due_us = max(due_us, min(one.due_us for one in self._forgotten.values()))
         if not self._due_us or due_us + ASK_US < self._due_us:
             self._due_us = due_us
@@ -97,34 +86,38 @@ class Mourning(Part):
 
     @handles(Still)
     def on_still(self, sender: Address, still: Still) -> None:
-        self.host.send(sender, Here())
+        if still.name != self._name:
+            return  # another peer was at this address before
+        self.host.send(sender, Here(self._name))
         wait_us = self._roused_us + ROUSED_US - self.host.now_us
         if wait_us <= 0:
-            self._lay_again()
-        elif not self._rousing:  # whoever asks may have forgotten us after we laid them
+            self._rouse()
+        elif not self._rousing:  # whoever asks may have forgotten this peer after it laid them
             self._rousing = True
             self.host.after(wait_us, Rouse())
 
     @handles(Rouse)
     def on_rouse(self, alarm: Rouse) -> None:
         self._rousing = False
-        self._lay_again()
+        self._rouse()
 
-    def _lay_again(self) -> None:
+    def _rouse(self) -> None:
         self._roused_us = self.host.now_us
-        self.lay_again()
+        self._lay_again()
 
     @handles(Here)
     def on_here(self, sender: Address, here: Here) -> None:
-        self.lives(sender)
+        self.lives(here.name)
 
-    def lives(self, who: Address) -> None:
+    def lives(self, who: Name) -> None:
         """A word from it. Where one who was forgotten speaks, others may be back too."""
-        self._doubted.pop(who, None)
-        self.absent.pop(who, None)
-        if self._forgotten.pop(who, None) is not None and self._forgotten:
+        self._asker.drop(DOUBTING, who)
+        if self._share.absent:
+            self._share.let_in(who)
+        if self._forgotten and self._forgotten.pop(who, None) is not None:
             now_us = self.host.now_us
-            self._forgotten = {each: one._replace(due_us=now_us) for each, one in self._forgotten.items()}
+            for each, one in self._forgotten.items():
+                self._forgotten[each] = one._replace(due_us=now_us)
             self._recall()
 
     @handles(DoubtRound)
@@ -132,22 +125,13 @@ class Mourning(Part):
         if alarm.due_us != self._due_us:
             return  # another comes sooner, or came
         self._due_us = 0
-        now_us = self.host.now_us
-        for who in [who for who, until_us in self.absent.items() if until_us <= now_us]:
-            del self.absent[who]
+        self._share.let_in_again()
         self._recall()
-        for who, left in list(self._doubted.items()):
-            if left:
-                self._doubted[who] = left - 1
-                self.host.send(who, Still())
-            else:
-                del self._doubted[who]
-                self._forget(who)
         self._arm()
 
     def _recall(self) -> None:
         """Ask those who were forgotten and whose turn it is: often at first, then ever more rarely."""
-        owns, now_us = self.keeper.chord.owns, self.host.now_us
+        owns, now_us = self._share.chord.owns, self.host.now_us
         for who, one in list(self._forgotten.items()):
             if one.since_us + RECALLED_US < now_us:
                 del self._forgotten[who]
@@ -155,16 +139,16 @@ class Mourning(Part):
                 often = one.asked < RECALLS_MAX
                 pause_us = min(RECALL_US, ASK_US << one.asked) if often else (now_us - one.since_us) // RECALLS_GROW
                 self._forgotten[who] = one._replace(due_us=now_us + pause_us, asked=one.asked + 1)
-                if who in self.absent or any(owns(key) for key in one.keys):
-                    self.host.send(who, Still())
+                if who in self._share.absent or any(owns(key) for key in one.keys):
+                    self.host.send(one.address, Still(who))
 
-    def _forget(self, who: Address) -> None:
-        self.absent[who] = self.host.now_us + ABSENT_US
-        if len(self.absent) > ABSENT_MAX:
-            del self.absent[next(iter(self.absent))]
-        theirs = [entry.row for entry in self.keeper.rows.entries() if entry.owner == who]
-        self.keeper.rows.drop(theirs)
+    def _forget(self, name: Name, question: Question) -> None:
+        """It never answered."""
+        who: Contact = question.about
+        now_us, rows = self.host.now_us, self._share.rows
+        self._share.shut_out(who.name, now_us + ABSENT_US)
+        theirs = [entry.row for entry in rows.entries() if entry.row.packed and entry.row.owner == who]
+        rows.drop(theirs)
         keys = tuple(dict.fromkeys(row.key for row in theirs))
-        self._forgotten[who] = Forgotten(self.host.now_us, keys, self.host.now_us)
-        if len(self._forgotten) > ABSENT_MAX:
-            del self._forgotten[next(iter(self._forgotten))]
+        self._forgotten[who.name] = Forgotten(who.address, now_us, keys, now_us)
+        self._arm()
