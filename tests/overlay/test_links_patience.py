@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from implicast.casting.designs import designs
-from implicast.peer.liveness import Detector, DetectorSettings
 from implicast.overlay.links import Above, Links, LinkSettings, Ref, assemble_ring, ring_objections
 from implicast.overlay.links.messages import Check, Found
 from implicast.peer.contract import Address, Host, Peer
 from implicast.peer.ledger import Ledger
+from implicast.peer.liveness import Detector, DetectorSettings
 from implicast.world.faults import Faults, FaultStream
 from implicast.world.journal import UPKEEP
 from implicast.world.world import World

@@ -24,7 +24,7 @@ PARAMETERS = (
         "they rest and changes are broadcast; flows: aggregates start unknown and are kept by the paper's update flows",
         choices=("assembled", "flows"),
     ),
-    Parameter("round_s", 24.0, "time from one refresh of all tables to the next", 0.5, 3_600, unit="s"),
+    Parameter("round_s", 22.0, "time from one refresh of all tables to the next", 0.5, 3_600, unit="s"),
     Parameter(
         "slack_s", 8.0, "what a refresh may take: an aggregate older than round_s + slack_s is not used", 0.5, 600,
         unit="s",
