@@ -1,10 +1,10 @@
 """Sentences and figures of "Content-based publish/subscribe over Chord", and where its hops come from."""
 
 import pytest
+from implicast.casting.pubsub.publishing import matching
 
 from implicast.casting.pubsub import PubSub
 from implicast.casting.pubsub.placing import Hashing, spans_of
-from implicast.casting.pubsub.publishing import matching
 from implicast.casting.pubsub.subid import SubIdLayout
 from implicast.language.attributes import Schema
 from implicast.language.parse import describe, parse

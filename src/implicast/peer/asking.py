@@ -111,6 +111,13 @@ class Asker(Part):
             self.round_trip_us(question.to, self.host.now_us - question.begun_us)
         return question
 
+    def postpone(self, topic: str, key: Hashable, wait_us: int) -> None:
+        """The one who is asked works on it: ask no more until then, and then as patiently as in the beginning."""
+        question = self._open.get((topic, key))
+        if question is not None:
+            question.asked, question.due_us = 0, self.host.now_us + wait_us
+            self._note(question.due_us, (topic, key))
+
     def drop(self, topic: str, key: Hashable) -> None:
         """It need not be answered any more."""
         self._open.pop((topic, key), None)

@@ -1,10 +1,11 @@
-"""Carries casts until every arc of their range is covered.
+"""Carries casts to every arc of their range.
 
-Whoever is asked to carry a cast over some arcs owes an answer: *covered*, when it has told itself, if it is meant, and
-all to whom it passed pieces have said the same. So responsibility never ends at a peer that may die with it: who asked
-keeps asking until the answer comes.
+Without receipts a cast is passed on once, to where aggregates say that somebody may match, and that is all. With them
+it is carried until every arc is covered: a peer that is asked to carry a cast over some arcs owes an answer: *covered*,
+when it has told itself, if it is meant, and all to whom it passed pieces have said the same. So responsibility never
+ends at a peer that may die with it: whoever asked keeps asking until the answer comes.
 
-- Not answered: said again every second. One that works on it says so, and is asked less and less often.
+- Not answered: said again every second. A peer that works on it says so, and is asked less and less often.
 - Silent for long: suspected (the ring's own detector), and its arcs are split anew, around it. Those who had the cast
   already are told again and say so; nobody is notified twice, for each recognises repeats.
 - Beyond a dead right neighbour nobody can be reached until the ring has closed over it: such arcs wait, and go on as
@@ -18,65 +19,101 @@ were told (`Settled`).
 from collections.abc import Callable
 
 from implicast.casting.condcast.around import split_around
-from implicast.casting.condcast.errands import TRIES, Errand, Name, Task, remember
-from implicast.casting.condcast.living_messages import Astray, Carry, Covered, Unanswered, Working
-from implicast.casting.condcast.messages import Query
+from implicast.casting.condcast.errands import Errand, Given, Task, remember
+from implicast.casting.condcast.messages import Astray, Carry, Covered, Query, StuckAgain, Working
 from implicast.casting.condcast.split import Match, Onward, split
+from implicast.casting.inbox import Outcome
 from implicast.language.portrait import Sought
-from implicast.overlay.chord_sharp import LivingSharp
+from implicast.overlay.chord_sharp import ChordSharp
 from implicast.overlay.links import Ref
 from implicast.overlay.links.state import INS, OUT
+from implicast.peer.asking import Asker, Patience, Question
 from implicast.peer.contract import Address, CastId, Host, Part, handles
-from implicast.peer.pending import Pending
 from implicast.space.ring import Arc
 
-REPEAT_US = 1_000_000
-ERRANDS_MAX = 65_536
-"""Pieces under way from one peer; more are given up at once."""
+CARRY = "carry"
+PATIENCE = Patience(1_000_000, times=5)
+"""Five questions in vain, a second apart, before the silent one is suspected."""
+STUCK_US = 1_000_000
+
+Tell = Callable[[CastId, Query, bytes], Outcome]
+"""Notify this peer if the query selects it; what became of it."""
 
 
-Tell = Callable[[CastId, Query, bytes], bool]
-"""Notify this peer if the query selects it; whether it does."""
-
-
-class Carrier(Part):
+class Carrier(Part, parts={"asker": Asker}):
     """One peer's share in the casts under way. `settled` is told how the own casts ended."""
 
-    __slots__ = ("errands", "ring", "settled", "stuck", "tasks", "tell", "token", "waiting")
+    __slots__ = ("_asker", "_sound", "_stuck", "_tell", "_token", "errands", "ring", "settled", "tasks")
 
     def __init__(
-        self, address: Address, host: Host, ring: LivingSharp, tell: Tell, settled: Callable[[CastId, int, int], None]
-    ) -> None:
+        self, address: Address, host: Host, ring: ChordSharp, assured: bool, tell: Tell,
+        settled: Callable[[CastId, int, int], None], sound: Callable[[Query], bool],
+    ) -> None:  # fmt: skip
         super().__init__(address, host)
-        self.ring, self.tell, self.settled = ring, tell, settled
-        self.tasks: dict[Name, Task] = {}
+        self.ring, self._tell, self.settled, self._sound = ring, tell, settled, sound
+        self.tasks: dict[Given, Task] = {}
         self.errands: dict[int, Errand] = {}
-        self.waiting: Pending[int, Task | None] = Pending(host, Unanswered(), REPEAT_US, ERRANDS_MAX)
-        """Tokens of errands, and of tasks that are stuck."""
-        self.stuck: dict[int, Task] = {}
-        self.token = 0
+        self._stuck: dict[int, Task] = {}
+        self._token = 0
+        self._asker = self._new_asker() if assured else None
+
+    def _new_asker(self) -> Asker:
+        asker = Asker(self.address, self.host)
+        asker.topic(CARRY, PATIENCE, self._unanswered)
+        return asker
+
+    @property
+    def asker(self) -> Asker:
+        """A peer that was asked for receipts gives them, though it wants none for its own casts."""
+        if self._asker is None:
+            self._asker = self._new_asker()
+        return self._asker
 
     # --- beginning
 
     def cast(self, cast: CastId, arc: Arc, query: Query, payload: bytes) -> None:
         """A cast of one's own."""
-        self._begin((arc,), Task(cast, query, payload, None, self.host.now_us))
+        if self._asker is None:
+            self._pass_on(Carry(cast, 0, (arc,), query, payload))
+        else:
+            self._begin((arc,), Task(cast, query, payload, None, self.host.now_us))
 
     @handles(Carry)
     def on_carry(self, sender: Address, carry: Carry) -> None:
+        if not self._is_sound(carry):
+            return
+        if not carry.token:
+            self._pass_on(carry)
+            return
         state = self.ring.links.state
         if state == INS:
             return  # a member in a moment, perhaps: it will be said again
-        name = sender, carry.cast, carry.token
-        task = self.tasks.get(name)
+        given = sender, carry.cast, carry.token
+        task = self.tasks.get(given)
         if task is not None:
             self._answer(task)
         elif state == OUT:
             self.host.send(sender, Astray(carry.cast, carry.token))
         else:
             task = Task(carry.cast, carry.query, carry.payload, (sender, carry.token), self.host.now_us)
-            remember(self.tasks, name, task)
+            remember(self.tasks, given, task)
             self._begin(carry.arcs, task)
+
+    def _is_sound(self, carry: Carry) -> bool:
+        """Whether its arcs lie on this ring, and its query is one that can be asked here."""
+        for arc in carry.arcs:
+            if type(arc.start) is not int or type(arc.end) is not int:
+                return False
+        return self._sound(carry.query)
+
+    def _pass_on(self, carry: Carry) -> None:
+        """Once, and nobody answers."""
+        query = carry.query
+        here, onward, _ = self._split(carry.arcs, query)
+        if here:
+            self._tell(carry.cast, query, carry.payload)
+        for node, pieces in onward:
+            self.host.send(node.address, Carry(carry.cast, 0, pieces, query, carry.payload))
 
     def _begin(self, arcs: tuple[Arc, ...], task: Task) -> None:
         self._spread(arcs, task)
@@ -86,8 +123,10 @@ class Carrier(Part):
         """Split and send; pieces of which this peer is no part, when they were in vain, again."""
         assert task.query is not None, "a task that is done spreads nothing"
         here, onward, stuck = self._split(arcs, task.query)
-        if here and self.tell(task.cast, task.query, task.payload):
-            task.told += 1
+        if here:
+            outcome = self._tell(task.cast, task.query, task.payload)
+            task.told += outcome in (Outcome.TAKEN, Outcome.REPEAT)
+            task.lost += outcome == Outcome.FULL
         for ref, pieces in onward:
             self._send(task, ref, pieces)
         if stuck:
@@ -102,23 +141,20 @@ class Carrier(Part):
         return *split(ring.table, arcs, match), ()
 
     def _send(self, task: Task, ref: Ref, arcs: tuple[Arc, ...]) -> None:
-        self.token += 1
-        if not self.waiting.ask(self.token, None):
+        self._token += 1
+        errand = Errand(task, ref, arcs)
+        if self.asker.ask(CARRY, self._token, ref.address, errand.carry(self._token)):
+            self.errands[self._token] = task.open[self._token] = errand
+        else:
             task.lost += len(arcs)
-            return
-        self.errands[self.token] = task.open[self.token] = Errand(task, ref, arcs)
-        self._say(self.token)
-
-    def _say(self, token: int) -> None:
-        errand = self.errands[token]
-        self.host.send(errand.to.address, errand.carry(token))
 
     # --- answers
 
     @handles(Covered)
     def on_covered(self, sender: Address, covered: Covered) -> None:
-        errand = self._close(covered.token)
+        errand = self._errand(sender, covered.token, covered.cast)
         if errand is not None:
+            self._close(covered.token)
             self.ring.links.heard(errand.to)
             errand.task.told += covered.told
             errand.task.lost += covered.lost
@@ -126,24 +162,32 @@ class Carrier(Part):
 
     @handles(Working)
     def on_working(self, sender: Address, working: Working) -> None:
-        errand = self.errands.get(working.token)
+        errand = self._errand(sender, working.token, working.cast)
         if errand is not None:
             self.ring.links.heard(errand.to)
-            errand.goes_on()
+            if errand.task.is_over(self.host.now_us):
+                self._give_up(errand.task)
+            else:
+                self.asker.postpone(CARRY, working.token, errand.goes_on())
 
     @handles(Astray)
     def on_astray(self, sender: Address, astray: Astray) -> None:
-        errand = self.errands.get(astray.token)
+        errand = self._errand(sender, astray.token, astray.cast)
         if errand is not None:
             self.ring.lost(errand.to)
             if not self.ring.is_lost(errand.to):  # still the right neighbour, until the ring has closed over it
-                self._suspect(errand.to)
+                self.ring.suspect(errand.to)
             self._again(astray.token)
+
+    def _errand(self, sender: Address, token: int, cast: CastId) -> Errand | None:
+        """The errand that this answers."""
+        errand = self.errands.get(token)
+        return errand if errand is not None and errand.to.address == sender and errand.task.cast == cast else None
 
     def _close(self, token: int) -> Errand | None:
         errand = self.errands.pop(token, None)
         if errand is not None:
-            self.waiting.answer(token)
+            self.asker.answered(CARRY, token)
             errand.task.open.pop(token, None)
         return errand
 
@@ -151,7 +195,7 @@ class Carrier(Part):
         """Nothing is open any more: say so to whoever asked."""
         if task.open or task.stuck or task.query is None:
             return
-        task.query, task.payload = None, b""
+        task.end()
         if task.asker is None:
             self.settled(task.cast, task.told, task.lost)
         else:
@@ -164,33 +208,15 @@ class Carrier(Part):
 
     # --- silence
 
-    @handles(Unanswered)
-    def on_unanswered(self, alarm: Unanswered) -> None:
-        for token, task in self.waiting.due():
-            if task is not None:
-                self._try_stuck(token)
-            elif token in self.errands:
-                self._repeat(token)
-
-    def _repeat(self, token: int) -> None:
-        errand = self.errands[token]
+    def _unanswered(self, token: int, question: Question) -> None:
+        errand = self.errands.get(token)
+        if errand is None:
+            return
         if errand.task.is_over(self.host.now_us):
             self._give_up(errand.task)
-        elif errand.waited < errand.wait:
-            errand.waited += 1
-            self.waiting.ask(token, None)
-        elif errand.silent < TRIES:
-            errand.silent += 1
-            self.waiting.ask(token, None)
-            self._say(token)
         else:
-            self._suspect(errand.to)
+            self.ring.suspect(errand.to)  # comes back as `silent`, for all errands to it, if it is news
             self._again(token)
-
-    def _suspect(self, ref: Ref) -> None:
-        """Comes back as `silent`, for all errands to it, if it is news."""
-        assert self.ring.links.detector is not None, "in a living ring somebody watches"
-        self.ring.links.detector.suspect(ref)
 
     def silent(self, ref: Ref) -> None:
         """A node is suspected: what it has not covered goes another way."""
@@ -199,27 +225,34 @@ class Carrier(Part):
 
     def _again(self, token: int) -> None:
         errand = self._close(token)
-        if errand is not None:
-            self._spread(errand.arcs, errand.task)
-            self._finish(errand.task)
+        if errand is None or errand.task.query is None:
+            return
+        if errand.task.is_over(self.host.now_us):
+            errand.task.lost += len(errand.arcs)
+            self._give_up(errand.task)
+            return
+        self._spread(errand.arcs, errand.task)
+        self._finish(errand.task)
 
     def _wait(self, task: Task, arcs: tuple[Arc, ...]) -> None:
         """These arcs lie beyond a lost neighbour."""
-        self.token += 1
-        if self.waiting.ask(self.token, task):
-            task.stuck += arcs
-            self.stuck[self.token] = task
-        else:
-            task.lost += len(arcs)
+        task.stuck += arcs
+        if task not in self._stuck.values():
+            self._token += 1
+            self._stuck[self._token] = task
+            self.host.after(STUCK_US, StuckAgain(self._token))
 
     def moved(self) -> None:
         """A neighbour has changed: what was stuck may go on."""
-        for token in list(self.stuck):
-            self.waiting.answer(token)
+        for token in list(self._stuck):
             self._try_stuck(token)
 
+    @handles(StuckAgain)
+    def on_stuck_again(self, alarm: StuckAgain) -> None:
+        self._try_stuck(alarm.token)
+
     def _try_stuck(self, token: int) -> None:
-        task = self.stuck.pop(token, None)
+        task = self._stuck.pop(token, None)
         if task is None or task.query is None:
             return
         if task.is_over(self.host.now_us):
@@ -239,11 +272,11 @@ class Carrier(Part):
 
     def hand_back(self) -> None:
         """This peer leaves: whoever asked it has to find another way. Its own casts it still looks after."""
-        for name, task in list(self.tasks.items()):
+        for given, task in list(self.tasks.items()):
             if task.query is None or task.asker is None:
                 continue
-            del self.tasks[name]
+            del self.tasks[given]
             for token in list(task.open):
                 self._close(token)
-            task.query, task.stuck = None, ()
+            task.end()
             self.host.send(task.asker[0], Astray(task.cast, task.asker[1]))
