@@ -24,7 +24,7 @@ from implicast.casting.service import (
 )
 from implicast.casting.telling import Got, Notify
 from implicast.language.target import Description, Predicate, Target, Term, Value
-from implicast.overlay.backbone.messages import EPOCH_SHIFT, Beating, Covered, Speak, Tell, View
+from implicast.overlay.backbone.messages import EPOCH_SHIFT, Covered, Speak, Tell, View
 from implicast.overlay.backbone.views import FIRST
 from implicast.peer.asking import Late
 from implicast.peer.contract import CastId
@@ -156,6 +156,19 @@ def test_a_client_drops_what_its_newest_description_does_not_fit_and_what_it_has
     client.receive(B, Notify(casts[2], JAZZ, b""))
 
     assert events(ledger) == [Notice(casts[0], b""), Notice(casts[1], b"")]
+
+
+def test_a_client_counts_where_it_is_served():
+    client, ledger = a_client()
+    client.register(FAN)
+    ledger.take()
+    for broker in (B, A):
+        client.receive(broker, Notify(CAST, JAZZ, b""))
+    entries = ledger.take()
+
+    assert [event for verb, _, event in entries if verb == "deliver"] == [Notice(CAST, b"")]
+    answers = {to: message.outcome for verb, to, message in entries if verb == "send"}
+    assert answers == {B: Outcome.ELSEWHERE, A: Outcome.REPEAT}
 
 
 def silence(client: Client, ledger: Ledger) -> None:
@@ -302,16 +315,15 @@ def test_a_client_that_vanished_is_forgotten_after_its_lease():
 
 
 def test_a_broker_without_a_view_answers_no_client_and_confirms_nothing():
-    broker, ledger = a_broker(None)
+    broker = Broker(site(name_of(b"", 12), C))
+    ledger = broker.host
+    ledger.take()
     for message in (Probe(), registered(), PUBLISH):
         broker.receive(1, message)
     broker.receive(B, passed())
     assert ledger.sent() == []
-    broker.receive(B, Beating(0))
-    broker.receive(B, View(3 * FIRST, B, (B,), 64))
-    sent = ledger.sent()
-
-    assert {to for to, message in sent} == {B}, "B must know of it before"
+    broker.receive(A, View(3 * FIRST, A, (B,), 64))
+    assert {to for to, message in ledger.sent()} == {A, B}, "B must know of the client before the client hears of it"
     broker.receive(1, Probe())
     assert ledger.sent() == [(1, Here())]
 

@@ -7,7 +7,9 @@ old one does no harm: the old one's notifications are recognised as repeats, and
 from typing import Any
 
 from implicast.casting.broker.messages import Here, Probe
+from implicast.casting.inbox import Outcome
 from implicast.casting.served import KeptServed, Served
+from implicast.casting.telling import Got, Notify
 from implicast.overlay.backbone.tree import by_rank
 from implicast.peer.contract import Address, Message, handles
 from implicast.peer.events import Joined
@@ -66,6 +68,14 @@ class Client(Served):
         if not self._joined:
             self._joined = True
             self.host.deliver(Joined())
+
+    @handles(Notify)
+    def on_notify(self, sender: Address, notify: Notify) -> None:
+        """A broker that served this client before may tell it too: the client counts where it is served now."""
+        outcome = self.hearing.inbox.take(notify.cast, notify.target, notify.payload)
+        if self.assured:
+            moved = self.station not in (sender, None) and outcome in (Outcome.TAKEN, Outcome.REPEAT)
+            self.host.send(sender, Got(notify.cast, self.name, Outcome.ELSEWHERE if moved else outcome))
 
     def check(self, in_vain: int) -> None:
         """Few tries: a client that is wrong about its broker loses nothing by going to another."""
