@@ -11,8 +11,8 @@ from implicast.world.simulate import Outcome, simulate
 LABORATORY = {"peers": 4096, "casts": 1024, "network": "laboratory"}
 
 
-def run(design: str, seed: int = 1, **options) -> Outcome:
-    outcome = simulate(Scenario(design, seed=seed, **options))
+def run(design: str, seed: int = 1, parameters=None, **options) -> Outcome:
+    outcome = simulate(Scenario(design, seed=seed, parameters={"assurance": "none", **(parameters or {})}, **options))
     assert outcome.contract.clean, outcome.scenario.command()
     assert outcome.objections == []
     return outcome
