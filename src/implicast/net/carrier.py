@@ -226,6 +226,14 @@ class Carrier:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    def abort(self) -> None:
+        """Break all connections at once, and accept no more."""
+        self._closing = True
+        if self._server is not None:
+            self._server.close()
+        for link in [*self._links.values(), *self._young]:
+            link.abort()
+
     def ban(self, names: set[Name]) -> None:
         """Close the connections of these names, and accept them no more."""
         self.banned |= names

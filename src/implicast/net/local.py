@@ -237,32 +237,38 @@ class Tasks:
     def __init__(self, local: Local) -> None:
         self._local = local
         self.nodes: dict[str, Node] = {}
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: dict[str, asyncio.Task[None]] = {}
 
     async def start_all(self, progress: Callable[[int, int], None] = lambda done, of: None) -> float:
         begun = time.monotonic()
         for folder in self._local.fixtures():
-            await self._start(folder, None)
+            await self.start(folder.name, None)
         for done, (folder, someone) in enumerate(zip(self._local.folders(), self._local.members, strict=True), 1):
-            await self._start(folder, someone.text)
+            await self.start(folder.name, someone.text)
             progress(done, len(self._local.members))
         return time.monotonic() - begun
 
-    async def _start(self, folder: Path, said: str | None) -> None:
+    async def start(self, name: str, said: str | None) -> None:
+        """Start a node, or start it again; returns when it is in and registered."""
         ready: asyncio.Future[Node] = asyncio.get_running_loop().create_future()
-        task = asyncio.create_task(attend(folder, said, ready.set_result))
-        self._tasks.append(task)
+        task = asyncio.create_task(attend(self._local.directory / name, said, ready.set_result))
+        self._tasks[name] = task
         task.add_done_callback(lambda _: ready.cancel())
         with contextlib.suppress(asyncio.CancelledError):
             await ready
         if ready.cancelled():
             await task
-        self.nodes[folder.name] = ready.result()
+        self.nodes[name] = ready.result()
+
+    def crash(self, name: str) -> None:
+        """As if the process had been killed: nothing is written any more, connections break."""
+        self.nodes.pop(name).crash()
+        self._tasks.pop(name).cancel()
 
     async def stop(self) -> None:
-        for task in self._tasks:
+        for task in self._tasks.values():
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
 
 def is_running(directory: Path) -> bool:

@@ -139,6 +139,7 @@ class Node:
         self._tasks: set[asyncio.Task[None]] = set()
         self._kept = b""
         self._near: list[str] = []
+        self._crashed = False
         self._allowance, self._refilled = config.casts_burst, time.monotonic()
 
     # --- beginning and ending
@@ -221,12 +222,20 @@ class Node:
             raise NodeError(f"nobody let this node in within {JOIN_S:.0f} s: tried "
                             f"{', '.join(map(text_of, addresses)) or 'nobody'}{parted}") from None  # fmt: skip
 
+    def crash(self) -> None:
+        """For trials: from now on nothing is written, and nothing is said."""
+        self._crashed = True
+        self.driver.stop()
+        self.store.abandon()
+        self.carrier.abort()
+
     async def stop(self) -> None:
         """As a crash, but what there is to write is written."""
         for task in list(self._tasks):
             task.cancel()
-        self._note_neighbours()
-        self._keep()
+        if not self._crashed:
+            self._note_neighbours()
+            self._keep()
         self.driver.stop()
         await self.carrier.close()
         self.store.close()
@@ -249,8 +258,11 @@ class Node:
         self.registered.clear()
         self.said = said
         self.driver.ask(lambda: self._register(member, said))
+        self._keep()
         try:
             await asyncio.wait_for(self.registered.wait(), wait)
+            self._keep()
+            await self.store.committed()
         except TimeoutError:
             raise NodeError(f"the description was not complete within {wait:.0f} s; it goes on") from None
 

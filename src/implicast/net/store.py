@@ -61,7 +61,7 @@ class Store:
         self.full = False
         """The disk is full: nothing is confirmed until there is room."""
         self.commits = 0
-        self._touched = False
+        self._touched = self._abandoned = False
         self.before: Callable[[], None] = lambda: None
         """Called before every commit, to add what changes all the time and is worth writing once per commit only."""
         try:
@@ -222,9 +222,15 @@ class Store:
             "where done_us is not null order by arrived_us limit max(0, (select count(*) from notices) - ?))", (keep,),
         )  # fmt: skip
 
+    def abandon(self) -> None:
+        """For trials of crashes: what is not committed yet is lost."""
+        self._writes.clear()
+        self.before = lambda: None
+        self._abandoned = True
+
     def close(self) -> None:
         """What is not committed yet is, unless there is no room."""
-        writes, self._writes = self._writes, []
+        writes, self._writes = [] if self._abandoned else self._writes, []
         deadline = time.monotonic() + 5
         while writes:
             try:

@@ -64,7 +64,7 @@ class Views(Part, parts={"detector": Detector, "spans": Spans}):
         self._stale = False
         self._surveys = 0
         self._made: dict[Address, View] = {}
-        """At the root: what it tells each broker of its view, however often; what it measures meanwhile is for later."""
+        """At the root: what it tells each broker of its view, however often; later measures are for the next one."""
 
     def stand(self, watched: bool = True) -> None:
         """All brokers are there and follow the first view; `watched`: that may change."""
