@@ -1,13 +1,13 @@
 """Mistakes of the designs on hashed rings: DHT and publish/subscribe, and of the ring beneath them."""
 
+from implicast.casting.dht.alive import LivingDht
+from implicast.casting.pubsub.alive import LivingPubSub
 from mistake import Mistake
 
 from implicast.casting import inbox, reliable
-from implicast.casting.dht.alive import LivingDht
 from implicast.casting.keeping import LivingMember
 from implicast.casting.keeping.keeper import Keeper
 from implicast.casting.keeping.messages import LaidAt
-from implicast.casting.pubsub.alive import LivingPubSub
 from implicast.overlay.detector import Detector
 from implicast.overlay.links.looking import Looking
 from implicast.overlay.links.messages import INSERT, REPLACE

@@ -6,7 +6,7 @@ old one does no harm: the old one's notifications are recognised as repeats, and
 
 from typing import Any
 
-from implicast.casting.broker.messages import Here, Probe
+from implicast.casting.broker.messages import Probe, Serving
 from implicast.casting.inbox import Outcome
 from implicast.casting.served import KeptServed, Served
 from implicast.casting.telling import Got, Notify
@@ -22,7 +22,7 @@ class ProbeAgain(Message):
     """Rings when no broker has answered for a while."""
 
 
-class Client(Served):
+class BrokerClient(Served):
     """Knows the addresses of all brokers and, once it has joined, which of them serves it."""
 
     __slots__ = ("_joined", "_network", "_probing", "_tries", "brokers")
@@ -60,8 +60,8 @@ class Client(Served):
         if self.station is None:
             self._probe()
 
-    @handles(Here)
-    def on_here(self, sender: Address, here: Here) -> None:
+    @handles(Serving)
+    def on_here(self, sender: Address, here: Serving) -> None:
         if self.station is not None or sender not in self.brokers:
             return
         self.meet(sender)
