@@ -222,6 +222,7 @@ def test_strangers_leave_nothing_behind():
     for number in range(200):
         server.receive(5, Check(name_of(b"", number), 0))
         server.receive(5, registered(name_of(b"", number)))
+        server.receive(5, registered(name_of(b"", number + 1000), version=0))
 
     assert len(server.roster.entries) == 16
     assert len(server.roster.leases) == 16

@@ -107,7 +107,7 @@ class Broker(Peer, parts={"asker": Asker, "routes": Routes, "backbone": Backbone
         name, known = register.name, self.roster.version(register.name)
         if register.version < known:
             self.host.send(sender, Outdated(known))
-        elif self.roster.has_room(name):
+        elif register.version and self.roster.has_room(name):
             if register.version > known or self.roster.entries[name].contact.address != sender:
                 self._store(Entry(Contact(name, sender), register.version, register.description))
             else:

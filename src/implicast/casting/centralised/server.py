@@ -80,7 +80,7 @@ class Server(Peer, parts={"asker": Asker, "routes": Routes, "subscriptions": Sub
         name, known = register.name, self.roster.version(register.name)
         if register.version < known:
             self.host.send(sender, Outdated(known))
-        elif self.roster.has_room(name):
+        elif register.version and self.roster.has_room(name):
             if register.version > known or self.roster.entries[name].contact.address != sender:
                 self.roster.keep(Entry(Contact(name, sender), register.version, register.description), self.host.now_us)
             self._heard(name)
