@@ -16,9 +16,8 @@ from typing import Any
 
 import click
 
-from implicast.front.cli import pairs
+from implicast.front.pairs import pairs
 from implicast.front.people import read_people
-from implicast.language.parameters import Setting
 from implicast.net import control, places, trial
 from implicast.net.authority import CertificateAuthority
 from implicast.net.config import read_config, write_config
@@ -238,7 +237,7 @@ def _configure(directory: Path, given: dict[str, Any]) -> None:
         if given[name] is not None:
             setattr(config, name, given[name])
     config.join = list(given["join"]) or config.join
-    config.parameters = {**config.parameters, **_settings(given["settings"])}
+    config.parameters = {**config.parameters, **pairs(given["settings"])}
     for word in given["serves"]:
         role, equals, where = word.partition("=")
         if not equals:
@@ -247,10 +246,6 @@ def _configure(directory: Path, given: dict[str, Any]) -> None:
         if where not in config.infrastructure[role]:
             config.infrastructure[role].append(where)
     write_config(directory, config)
-
-
-def _settings(words: tuple[str, ...]) -> dict[str, Setting]:
-    return pairs(words)
 
 
 async def _attended(directory: Path, said: str | None, record: Path | None) -> None:
