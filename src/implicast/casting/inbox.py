@@ -36,7 +36,7 @@ class Outcome(IntEnum):
     FULL = 5
     """The member has no room: say it again later."""
     ELSEWHERE = 6
-    """The member is served by another station now, and counts there."""
+    """The member took it from another station, and counts there."""
 
 
 class Seen:
