@@ -1,7 +1,7 @@
 """What a broker has said to each neighbour, and who waits until everybody beyond knows it.
 
 A registration is complete when no broker can fail to route to it. A broker that hears news from one side passes them
-on to its other sides and answers `Covered` when those have answered; what a neighbour has been told before but has not
+on to its other sides and answers `Routed` when those have answered; what a neighbour has been told before but has not
 covered yet is waited for as well. Messages may be lost, repeated or overtaken: unanswered ones are sent again, and all
 are safe to hear twice.
 """
@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from implicast.overlay.backbone.messages import EPOCH_SHIFT, TAGS_MAX, Covered, Renew, Speak, Summary, Tell
+from implicast.overlay.backbone.messages import EPOCH_SHIFT, TAGS_MAX, FiltersAnew, Routed, Speak, Tell, WholeFilter
 from implicast.peer.asking import Asker, Patience
 from implicast.peer.contract import Address, Host, Part, handles
 
@@ -27,11 +27,24 @@ WAITERS_MAX = 65_536
 class Waiter:
     """A source that is told when all that is under way to other neighbours has been covered."""
 
-    __slots__ = ("left", "source", "token")
+    __slots__ = ("_left", "source", "token")
 
     def __init__(self, source: Address, token: Any) -> None:
         self.source, self.token = source, token
-        self.left = 0
+        self._left = 0
+
+    def need(self) -> None:
+        """One neighbour more is to be waited for."""
+        self._left += 1
+
+    def met(self) -> bool:
+        """One neighbour less; is there none left?"""
+        self._left -= 1
+        return self.ready
+
+    @property
+    def ready(self) -> bool:
+        return not self._left
 
 
 class Edge:
@@ -44,6 +57,11 @@ class Edge:
         self.unsaid: dict[str, None] = {}
         self.under_way: dict[int, None] = {}
         self.waiters: deque[tuple[int, Waiter]] = deque()
+
+    def to_be_said(self) -> tuple[str, ...]:
+        """What is unsaid; it counts as said from now on."""
+        tags, self.unsaid = tuple(self.unsaid), {}
+        return tags
 
     def next_serial(self) -> int:
         self.newest += 1
@@ -66,7 +84,7 @@ class Edge:
         return released
 
 
-class News(Part):
+class Edges(Part):
     """A broker's edges. `generation` gives its newest; `covered(token)` hears what was said here and is covered."""
 
     __slots__ = ("_asker", "_covered", "_edges", "_epoch", "_gathering", "_generation", "_waiting")
@@ -106,7 +124,7 @@ class News(Part):
     def speak(self) -> None:
         """Tell all neighbours what is unsaid; what comes in the next moments is gathered."""
         for neighbour, edge in self._edges.items():
-            tags, edge.unsaid = tuple(edge.unsaid), {}
+            tags = edge.to_be_said()
             for first in range(0, len(tags), TAGS_MAX):
                 self._send(neighbour, Tell(edge.next_serial(), self._generation(), tags[first : first + TAGS_MAX]))
             if tags and not self._gathering:
@@ -120,14 +138,14 @@ class News(Part):
 
     def announce(self, neighbour: Address, generation: int, capacity: int) -> None:
         """Tell a neighbour of a new generation."""
-        self._send(neighbour, Renew(self._edges[neighbour].next_serial(), generation, capacity))
+        self._send(neighbour, FiltersAnew(self._edges[neighbour].next_serial(), generation, capacity))
 
     def summarise(self, neighbour: Address, generation: int, capacity: int, field: bytes) -> None:
         """Send a neighbour the whole filter of this side; what is unsaid goes first, for waiters count on that."""
         self.speak()
-        self._send(neighbour, Summary(self._edges[neighbour].next_serial(), generation, capacity, field))
+        self._send(neighbour, WholeFilter(self._edges[neighbour].next_serial(), generation, capacity, field))
 
-    def _send(self, neighbour: Address, message: Tell | Renew | Summary) -> None:
+    def _send(self, neighbour: Address, message: Tell | FiltersAnew | WholeFilter) -> None:
         self._asker.ask(NEWS, (neighbour, message.serial), neighbour, message)
 
     def wait(self, source: Address, token: Any) -> None:
@@ -137,10 +155,10 @@ class News(Part):
         waiter = Waiter(source, token)
         for neighbour, edge in self._edges.items():
             if neighbour != source and (needed := edge.needed()):
-                waiter.left += 1
+                waiter.need()
                 edge.waiters.append((needed, waiter))
         self._waiting.add((source, token))
-        if not waiter.left:
+        if waiter.ready:
             self._release(waiter)
 
     def _release(self, waiter: Waiter) -> None:
@@ -148,14 +166,13 @@ class News(Part):
         if waiter.source == self.address:
             self._covered(waiter.token)
         else:
-            self.host.send(waiter.source, Covered(waiter.token))
+            self.host.send(waiter.source, Routed(waiter.token))
 
-    @handles(Covered)
-    def on_covered(self, sender: Address, covered: Covered) -> None:
+    @handles(Routed)
+    def on_covered(self, sender: Address, covered: Routed) -> None:
         if not self.among_us(sender, covered.serial):
             return
         self._asker.answered(NEWS, (sender, covered.serial))
         for waiter in self._edges[sender].covered(covered.serial):
-            waiter.left -= 1
-            if not waiter.left:
+            if waiter.met():
                 self._release(waiter)
