@@ -12,6 +12,7 @@ truly frozen, and encode without further code.
 """
 
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from random import Random
 from typing import Any, ClassVar, Protocol, TypeVar, dataclass_transform
 
@@ -92,6 +93,11 @@ class Part:
     """A share of a peer, such as its overlay: it has the host and handles some kinds of messages itself."""
 
     __slots__ = ("address", "host")
+    _inner: ClassVar[Mapping[str, type["Part"]]] = {}
+
+    def __init_subclass__(cls, parts: Mapping[str, type["Part"]] | None = None) -> None:
+        super().__init_subclass__()
+        cls._inner = {**cls._inner, **(parts or {})}
 
     def __init__(self, address: Address, host: Host) -> None:
         self.address, self.host = address, host
@@ -109,7 +115,8 @@ class Peer(Part):
 
     def __init_subclass__(cls, parts: Mapping[str, type[Part]] | None = None) -> None:
         for name, part in (parts or {}).items():
-            cls._handlers = {**cls._handlers, **{kind: _through(name, of) for kind, of in _marked(part).items()}}
+            found = {kind: _through(path, of) for kind, (path, of) in _reached(name, part).items()}
+            cls._handlers = {**cls._handlers, **found}
         cls._handlers = {**cls._handlers, **_marked(cls)}
 
     @classmethod
@@ -129,7 +136,7 @@ class Peer(Part):
         """The method that decides on a kind, bound to the part it belongs to, for those who keep it at hand."""
         handler = self._handlers[kind]
         method, name = getattr(handler, "passes_on", (handler, ""))
-        bound: Callable[..., None] = method.__get__(getattr(self, name) if name else self)
+        bound: Callable[..., None] = method.__get__(attrgetter(name)(self) if name else self)
         return bound
 
     def receive(self, sender: Address, message: Message) -> None:
@@ -163,14 +170,24 @@ def _marked(owner: type) -> dict[type, Callable[..., None]]:
     return found
 
 
+def _reached(name: str, part: type[Part]) -> dict[type, tuple[str, Callable[..., None]]]:
+    """What a part and its own parts handle, each with the path that leads to it."""
+    found: dict[type, tuple[str, Callable[..., None]]] = {}
+    for inner, each in part._inner.items():
+        found |= _reached(f"{name}.{inner}", each)
+    return found | {kind: (name, method) for kind, method in _marked(part).items()}
+
+
 def _through(name: str, method: Callable[..., None]) -> Callable[..., None]:
     """Each with as many arguments as it takes: at every message and alarm, half the price of passing on any number."""
 
+    reach = attrgetter(name)
+
     def receive(peer: Any, sender: Address, message: Message) -> None:
-        method(getattr(peer, name), sender, message)
+        method(reach(peer), sender, message)
 
     def wake(peer: Any, alarm: Message) -> None:
-        method(getattr(peer, name), alarm)
+        method(reach(peer), alarm)
 
     through: Callable[..., None] = receive if method.__code__.co_argcount == MESSAGE_ARGUMENTS else wake
     through.passes_on = (method, name)  # type: ignore[attr-defined]

@@ -147,12 +147,6 @@ class Agree(Message):
     upkeep: ClassVar[bool] = True
 
 
-class Refresh(Message):
-    """Rings when every place is to ask the next of its entries: whether it is there, and whom it lists."""
-
-    upkeep: ClassVar[bool] = True
-
-
 class Watch(Message):
     """Rings when the nearest are to be looked for if they were silent, and the lost are to be called."""
 
@@ -173,12 +167,6 @@ class Accusing(Message):
 
 class Insist(Message):
     """Rings when farewells have not been confirmed for a while."""
-
-
-class Look(Message):
-    """Rings when the lists of a place from which somebody has gone are to be looked at."""
-
-    key: bytes
 
 
 class Waiting(Message):

@@ -14,23 +14,20 @@ Where two places of one peer are neighbours they compare by a look, for others s
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from implicast.overlay.skip_graph.agreement import agrees, beside, contrast, neighbour
-from implicast.overlay.skip_graph.greeting import GreetingGraph
+from implicast.overlay.skip_graph.absentees import Absentees
+from implicast.overlay.skip_graph.agreement import agrees, beside, contrast
+from implicast.overlay.skip_graph.farewells import Farewells
+from implicast.overlay.skip_graph.greetings import Greetings
 from implicast.overlay.skip_graph.messages import Agree, Compare, Compared, Difference, Span
 from implicast.overlay.skip_graph.place import Place
-from implicast.overlay.skip_graph.searching import NEIGHBOURS_MAX
+from implicast.overlay.skip_graph.places import Places
+from implicast.overlay.skip_graph.search import NEIGHBOURS_MAX, Search
 from implicast.overlay.skip_graph.table import Table
-from implicast.peer.contract import Address, Host, handles
-from implicast.peer.identity import Certificate, Trust
-from implicast.peer.signatures import Signer
-from implicast.space.vector import Vectors
+from implicast.peer.contract import Address, Host, Part, handles
+from implicast.peer.identity import Certificate
 
 SPANS_MAX = 64
 """Lists in one message; more wait for the next round."""
-EAGER = 4
-"""Rounds in which a list that stays as it is is shown though the neighbour does not agree; then every fourth."""
-SIDES = (True, False)
-"""Left, right."""
 
 
 class Own(NamedTuple):
@@ -40,60 +37,46 @@ class Own(NamedTuple):
     beside: tuple[tuple[int, bytes], ...]
 
 
-class ComparingGraph(GreetingGraph):
-    """The places of one peer that compare their lists with those of their neighbours."""
+class Comparison(Part):
+    """The rounds in which the places of one peer compare their lists with those of their neighbours."""
 
-    __slots__ = ("_own",)
+    __slots__ = ("_absentees", "_farewells", "_greetings", "_look_us", "_own", "_places", "_search")
 
-    def __init__(self, address: Address, host: Host, k: int, vectors: Vectors, trust: Trust, signer: Signer) -> None:
-        super().__init__(address, host, k, vectors, trust, signer)
+    def __init__(
+        self, address: Address, host: Host, places: Places, absentees: Absentees, greetings: Greetings, search: Search,
+        farewells: Farewells, look_us: int,
+    ) -> None:  # fmt: skip
+        super().__init__(address, host)
+        self._places, self._absentees, self._greetings = places, absentees, greetings
+        self._search, self._farewells, self._look_us = search, farewells, look_us
         self._own: dict[bytes, Own] = {}  # our places, as they were when last compared with each other
 
-    def is_agreed(self, key: bytes, number: int) -> bool:
-        """When somebody has gone a ring may seem to be all there is because few of it are left in sight."""
-        place = self.places[key]
-        level = place.wide.levels[number]
-        return all(
-            place.agreed.get((number, is_left)) == level.nodes or neighbour(level, self.address, is_left) is None
-            for is_left in SIDES
-        )
+    def begin(self) -> None:
+        """Compare from now on."""
+        self.host.after(int(self._look_us * self.host.rng.random()), Agree())
+
+    # --- showing
 
     @handles(Agree)
     def on_agree(self, alarm: Agree) -> None:
-        self.host.after(self.look_us, alarm)
+        self.host.after(self._look_us, alarm)
+        held = self._places.held
+        if all(place.is_at_rest for place in held.values()):
+            return
         self._compare_own()
         shown: dict[Address, list[Span]] = {}
-        for place in self.places.values():
-            if not place.searching and place.compared is not place.wide and is_due(place):
-                self._offer(place, shown)
+        for place in held.values():
+            if not place.is_searching and place.accord.is_due(place.wide):
+                for address, span in place.accord.offers(place.wide, self.address):
+                    shown.setdefault(address, []).append(span)
         for address, spans in shown.items():
-            self._put_to(address, Compare(tuple(spans[:SPANS_MAX])))
-
-    def _offer(self, place: Place, shown: dict[Address, list[Span]]) -> None:
-        """What a place has to show, to whom; if nothing, it need not be looked at until it changes."""
-        me, held_by, agreed = place.certificate, place.agreed, True
-        before = place.compared.levels if place.compared is not None else ()
-        for number, level in enumerate(place.wide.levels):
-            if number < len(before) and before[number] is level:  # six in ten
-                continue
-            for is_left in SIDES:
-                held = held_by.get((number, is_left))
-                if held is level.nodes or held == level.nodes:  # seven in ten
-                    continue
-                other = neighbour(level, self.address, is_left)
-                if other is None:
-                    continue
-                agreed = False
-                place.offered[number, is_left] = (other.key, level.nodes)
-                shown.setdefault(other.address, []).append(Span(other.key, me, number, level.keys, level.full))
-        if agreed:
-            place.compared = place.wide
+            self._greetings.put_to(address, Compare(tuple(spans[:SPANS_MAX])))
 
     def _compare_own(self) -> None:
         """Places of our own that stand side by side compare too, by a look: others show theirs to the nearest of ours
         only. Lists of a level that are what they were have nothing new for each other: four in five."""
-        before = self._own
-        own = {key: self._looked_at(place) for key, place in self.places.items() if not place.searching}
+        before, held = self._own, self._places.held
+        own = {key: self._looked_at(place) for key, place in held.items() if not place.is_searching}
         changed = {key for key, each in own.items() if before.get(key) is not each}
         if not changed:
             return
@@ -101,7 +84,7 @@ class ComparingGraph(GreetingGraph):
         for key, each in own.items():
             for number, other in each.beside:
                 if (key in changed or other in changed) and is_new(before, own, number, key, other):
-                    self._take_in(self.places[key], own[other].table.levels[number].nodes)
+                    self._search.take_in(held[key], own[other].table.levels[number].nodes)
 
     def _looked_at(self, place: Place) -> Own:
         """The same as before if its lists are."""
@@ -111,77 +94,66 @@ class ComparingGraph(GreetingGraph):
         met = [(number, node) for number, level in enumerate(table.levels) for node in beside(level)]
         return Own(table, tuple([(number, node.key) for number, node in met if node.address == self.address]))
 
+    # --- being shown
+
     @handles(Compare)
     def on_compare(self, sender: Address, compare: Compare) -> None:
-        if not self.places:
-            self.has_left(sender)
+        if not self._places.held:
+            self._farewells.has_left(sender)
             return
         spans = compare.spans[:SPANS_MAX]
-        self._say_left(sender, [span.place for span in spans])
+        self._farewells.say_left(sender, [span.place for span in spans])
         found = [self._contrast(sender, span) for span in spans]
         self.host.send(sender, Compared(tuple([each for each in found if each is not None])))
 
     def _contrast(self, sender: Address, span: Span) -> Difference | None:
-        place, other = self.places.get(span.place), span.owner
+        place, other = self._places.held.get(span.place), span.owner
         if place is None or other.address != sender or not 0 <= span.level <= self._shared(place, other):
             return None
-        is_known = place.known.get(other.key) is other
-        if not is_known and not self._may_list(other):
+        lists, is_known = place.lists, place.known.get(other.key) is other
+        if not is_known and not self._absentees.may_list(other):
             return None
-        if (is_known or other.key in place.known) and agrees(place, span):
-            self._agreed(place, span.level, other.key)
+        if (is_known or other.key in lists.known) and agrees(lists, span):
+            place.accord.found_same(lists.wide, span.level, other.key, self.address)
             return Difference(other.key, place.key, span.level)
-        lacking, unknown = contrast(place, span)
-        if other.key not in place.known:
-            self._take_in(place, (other,))
+        lacking, unknown = contrast(lists, span)
+        if other.key not in lists.known:
+            self._search.take_in(place, (other,))
         elif not lacking and not unknown:
-            self._agreed(place, span.level, other.key)
-        self._ask_for_life(place, lacking)
-        named = self._vouched(place, lacking)
+            place.accord.found_same(lists.wide, span.level, other.key, self.address)
+        self._greetings.ask_for_life(place, lacking)
+        named = lists.vouched(lacking, self._absentees.was_heard_since)
         if lacking and not named and not unknown:  # without a word it comes again, and by then we shall have heard them
             return None
         return Difference(other.key, place.key, span.level, named, tuple(unknown))
 
     def _shared(self, place: Place, other: Certificate) -> int:
-        return self.vectors.common(place.certificate.vector, other.vector)
+        return self._places.vectors.common(place.certificate.vector, other.vector)
 
-    def _agreed(self, place: Place, number: int, whom: bytes) -> None:
-        """The other came to us: what it found to be the same need not be shown to it."""
-        levels = place.wide.levels
-        for is_left in SIDES if number < len(levels) else ():
-            other = neighbour(levels[number], self.address, is_left)
-            if other is not None and other.key == whom:
-                place.agreed[number, is_left] = levels[number].nodes
+    # --- being answered
 
     @handles(Compared)
     def on_compared(self, sender: Address, compared: Compared) -> None:
-        self._unheard.answer((sender, Compare))
+        self._greetings.answered(sender, Compare)
         told: list[Difference] = []
         for difference in compared.differences[:SPANS_MAX]:
-            place = self.places.get(difference.owner)
+            place = self._places.held.get(difference.owner)
             other = place.known.get(difference.place) if place is not None else None
             if place is None or other is None or other.address != sender:
-                self.belief.refusals["unasked_answer"] += 1
+                self._places.belief.refusals["unasked_answer"] += 1
             elif not difference.lacking and not difference.unknown:
-                self._note_agreed(place, difference)
+                place.accord.answered_same(difference.level, difference.place)
             else:
                 told += self._even_out(place, difference)
         if told:
             self.host.send(sender, Compared(tuple(told)))
 
-    def _note_agreed(self, place: Place, difference: Difference) -> None:
-        for is_left in SIDES:
-            to, nodes = place.offered.get((difference.level, is_left), (b"", ()))
-            if to == difference.place:
-                place.agreed[difference.level, is_left] = nodes
-                del place.offered[difference.level, is_left]
-
     def _even_out(self, place: Place, difference: Difference) -> list[Difference]:
         """Take in what we lack; look for those whom the other lacks, and name them to it."""
         unknown = [place.known[key] for key in difference.unknown if key in place.known]
-        self._ask_for_life(place, unknown)
-        self._take_in(place, difference.lacking[:NEIGHBOURS_MAX])
-        named = self._vouched(place, unknown)
+        self._greetings.ask_for_life(place, unknown)
+        self._search.take_in(place, difference.lacking[:NEIGHBOURS_MAX])
+        named = place.lists.vouched(unknown, self._absentees.was_heard_since)
         return [Difference(difference.place, place.key, difference.level, named)] if named else []
 
 
@@ -194,10 +166,3 @@ def is_new(before: Mapping[bytes, Own], own: Mapping[bytes, Own], number: int, k
         if number >= len(old) or old[number] is not own[each].table.levels[number]:
             return True
     return False
-
-
-def is_due(place: Place) -> bool:
-    """Whether to show its lists once more, if they are as they were in the round before."""
-    table, rounds = place.shown
-    place.shown = (place.wide, rounds + 1 if table is place.wide else 0)
-    return place.shown[1] < EAGER or place.shown[1] % EAGER == 0

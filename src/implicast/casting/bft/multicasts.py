@@ -1,0 +1,218 @@
+"""The multicasts of one member: those it casts, and what its places do with those of others.
+
+A message that reaches an address is looked at for every place there that it concerns; each such place then serves
+others as the procedures of `multicast.py` say. Steps are confirmed and repeated by `carriage.py`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from implicast.casting.bft.carriage import Carriage
+from implicast.casting.bft.gate import Gate
+from implicast.casting.bft.keys import handles_of
+from implicast.casting.bft.messages import Hop, Source, hop_body
+from implicast.casting.bft.multicast import Arc, Leg, concerned, first_leg, inside, legs, start_level
+from implicast.casting.bft.seen import SeenTable
+from implicast.language.target import Target
+from implicast.overlay.skip_graph.graph import SkipGraph
+from implicast.peer.contract import Address, CastId, Host, Part, handles
+from implicast.peer.identity import Certificate
+from implicast.peer.signatures import Signer
+
+QUERY_BITS = 63
+
+
+@dataclass(slots=True)
+class Met:
+    """A multicast under way here: its source part, and which of our places have yet to hold it."""
+
+    source: Source
+    arc: Arc
+    open: list[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How a member multicasts."""
+
+    through: bool = True
+    sparse: bool = False
+    window_us: int = 60_000_000
+
+
+class Multicasts(Part, parts={"carriage": Carriage}):
+    """Every multicast that this member has met. `deliver(source, arc)` is called where one of our places is in range.
+    """
+
+    __slots__ = ("_deliver", "_graph", "_signer", "carriage", "gate", "manner", "seen")
+
+    def __init__(
+        self, address: Address, host: Host, graph: SkipGraph, gate: Gate, signer: Signer, manner: Manner,
+        deliver: Callable[[Source, Arc], None],
+    ) -> None:  # fmt: skip
+        super().__init__(address, host)
+        self._graph, self.gate, self._signer, self.manner, self._deliver = graph, gate, signer, manner, deliver
+        self.seen: SeenTable[Met] = SeenTable(manner.window_us)
+        absentees = graph.absentees
+        self.carriage = Carriage(address, host, absentees.watch, absentees.is_there, self._recast)
+
+    # --- casting
+
+    def cast(self, cast: CastId, target: Target, payload: bytes) -> None:
+        """One multicast for each handle of the target."""
+        self.carriage.begin(cast)
+        chosen = tuple(self._choose(handles_of(term)) for term in target.terms)
+        arcs = [handles_of(term)[index] for term, index in zip(target.terms, chosen, strict=True)]
+        for arc in dict.fromkeys(arcs):
+            self._multicast(self.source(cast, target, chosen, payload, arc))
+        self.carriage.made(cast)
+
+    def _choose(self, arcs: list[Arc]) -> int:
+        """Which handle stands for a term: the first, or the one with the fewest known nodes in it."""
+        if not self.manner.sparse or len(arcs) == 1:
+            return 0
+        home = self._graph.table(next(iter(self._graph.places.held)))
+        counts = [[sum(inside(level, arc)) for level in reversed(home.levels)] for arc in arcs]
+        return min(range(len(arcs)), key=lambda index: counts[index])
+
+    def source(self, cast: CastId, target: Target, chosen: tuple[int, ...], payload: bytes, arc: Arc) -> Source:
+        """The source part, from the place with the lowest start level; from one whose neighbours agree with it, if
+        there is one."""
+        graph, halves = self._graph, self.gate.halves
+        starts = {key: start_level(graph.table(key), arc, halves) for key in sorted(graph.settled())}
+        sure = [key for key, level in starts.items() if graph.is_agreed(key, level)]
+        key = min(sure or starts, key=lambda each: starts[each])
+        query = self.host.rng.getrandbits(QUERY_BITS)
+        certificate = graph.places.held[key].certificate
+        bare = Source(
+            cast, query, arc.low, arc.high, starts[key], self.host.now_us, target, chosen, payload, certificate, b""
+        )
+        return msgspec.structs.replace(bare, signature=self._signer.sign(bare.body()))
+
+    def _multicast(self, source: Source) -> None:
+        key = source.certificate.key
+        met = self._meet(source, self.concerned(source))
+        leg, takes_part = first_leg(self._graph.table(key), source.start, source.arc, self.gate.halves)
+        if takes_part and key in met.open:
+            self.hold(met, key, source.start)
+        self._send(met, source.certificate, leg)
+
+    def _recast(self, source: Source) -> None:
+        if self._graph.places.held:
+            self._multicast(self.source(source.cast, source.target, source.handles, source.payload, source.arc))
+
+    # --- receiving
+
+    @handles(Hop)
+    def on_hop(self, sender: Address, hop: Hop) -> None:
+        if self._judge(hop):
+            self.carriage.confirm(sender, hop)
+
+    def _judge(self, hop: Hop) -> bool:
+        """Take a step or refuse it. True if our places that it is for have it now, or had it before."""
+        met = self._known(hop.source)
+        if met is not None:
+            if met.open:
+                met.open = [key for key in met.open if key in self._graph.places.held]  # some may have been left since
+            if not met.open:  # two in three
+                self.gate.refuse("repeated")
+                return True
+        flaw = self.gate.hop_flaw(hop, self.host.now_us)
+        if flaw is None and met is None:
+            flaw = self._source_flaw(hop.source)
+        elif flaw is None and met is not None and met.source is not hop.source and met.source != hop.source:
+            flaw = self.gate.source_flaw(hop.source, self.host.now_us) or "equivocation"
+        if flaw is not None:
+            self.gate.refuse(flaw)
+            return False
+        return self._take(hop, met)
+
+    def _known(self, source: Source) -> Met | None:
+        return self.seen.get((source.query, source.certificate.key)) if 6 in self.gate.checks else None
+
+    def _source_flaw(self, source: Source) -> str | None:
+        now_us = self.host.now_us
+        flaw = self.seen.flaw(source.name, source.sent_us, now_us) if 6 in self.gate.checks else None
+        return flaw or self.gate.source_flaw(source, now_us)
+
+    def _take(self, hop: Hop, met: Met | None) -> bool:
+        """Let each of our places that may hold it do so. A message no place may hold is refused and not remembered."""
+        candidates = met.open if met is not None else self.concerned(hop.source)
+        passed = [key for key in candidates if self.gate.place_flaw(hop, self._graph.table(key)) is None]
+        if not passed:
+            flaw = self._why_not(hop)
+            self.gate.refuse(flaw)
+            return flaw == "repeated"
+        met = met or self._meet(hop.source, candidates)
+        for key in passed:
+            if key in met.open:
+                self.hold(met, key, hop.level)
+        return True
+
+    def _why_not(self, hop: Hop) -> str:
+        """One name for a message that none of our places may hold: of the check that it got furthest to."""
+        flaws = [self.gate.place_flaw(hop, place.table) for place in self._graph.places.held.values()]
+        order = ("unconcerned", "too_high", "out_of_step", "wrong_level")
+        if None in flaws:
+            return "repeated"
+        return next((name for name in order if name in flaws), "no_place")
+
+    def _meet(self, source: Source, places: list[bytes]) -> Met:
+        """Remember a multicast, and which of our places have yet to hold it."""
+        met = Met(source, source.arc, places)
+        if 6 in self.gate.checks:
+            self.seen.record(source.name, source.sent_us, self.host.now_us, met)
+        return met
+
+    def concerned(self, source: Source) -> list[bytes]:
+        """Our places that must get it, each at the level that follows from its vector and the source's. One in range
+        whose lists do not reach that level yet waits for another copy."""
+        held = self._graph.places.held
+        if not {3, 5} <= self.gate.checks:
+            return list(held)
+        arc, vector, vectors, halves = source.arc, source.certificate.vector, self.gate.vectors, self.gate.halves
+        found = []
+        start, checks_top = source.start, 4 in self.gate.checks
+        apart = vectors.limits[1] if start else 0
+        for key, place in held.items():
+            mine = place.certificate.vector
+            if vector ^ mine >= apart:  # half of all places: no list need be looked at
+                if arc.holds(key):
+                    found.append(key)
+                continue
+            level, table = min(vectors.common(vector, mine), start), place.table
+            if checks_top and level > table.top:
+                found += [key] if arc.holds(key) else []
+            elif concerned(table, level, arc, halves):
+                found.append(key)
+        return found
+
+    # --- holding and serving
+
+    def hold(self, met: Met, key: bytes, level: int) -> None:
+        """One of our places has the message at a level: deliver, and serve those below."""
+        met.open.remove(key)
+        arc = met.arc
+        if arc.holds(key):
+            self._deliver(met.source, arc)
+        place = self._graph.places.held[key]
+        table = place.table
+        level = min(level, table.top)  # a place beside the one that passed it on may have lists that are still short
+        for leg in legs(table, level, arc, self.gate.halves, self.manner.through):
+            self._send(met, place.certificate, leg)
+
+    def _send(self, met: Met, place: Certificate, leg: Leg[Certificate]) -> None:
+        """One signed message for the whole leg; our own places are served by a plain call."""
+        hop: Hop | None = None
+        for address in dict.fromkeys([node.address for node in leg.receivers]):
+            if address != self.address:
+                hop = hop or self.signed_hop(met.source, leg.level, place)
+                self.carriage.send(address, hop)
+        for node in leg.receivers:
+            if node.address == self.address and node.key in met.open:
+                self.hold(met, node.key, leg.level)
+
+    def signed_hop(self, source: Source, level: int, place: Certificate) -> Hop:
+        return Hop(source, level, place, self._signer.sign(hop_body(source, level)))
