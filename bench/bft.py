@@ -3,11 +3,11 @@
 import sys
 from time import process_time
 
-from implicast.casting.bft.trials import Overlay, spread
 from implicast.language.target import Description, Target, Term
 from implicast.peer.signatures import SCHEMES, scheme
 from implicast.space.digest import stream
-from implicast.world.attacks import Assault
+from implicast.trials.attacks import Assault
+from implicast.trials.bft import Overlay, spread
 
 EVERYONE = Target((Term(lacks=("nobody",)),))
 

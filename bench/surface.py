@@ -6,12 +6,12 @@ python bench/surface.py
 from math import pi, sqrt
 from time import process_time
 
-from implicast.overlay.ice.trials import Ground, random_tract, uniform_ground
 from implicast.space.angle import centre, clusters, cosine_of
 from implicast.space.digest import stream
 from implicast.space.morton import BITS, box
 from implicast.space.surface import Surface
 from implicast.space.tract import Tract, subtract
+from implicast.trials.ice import Ground, random_tract, uniform_ground
 
 CALLS = 20_000
 

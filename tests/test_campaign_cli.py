@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from implicast.campaign_cli import Tally
 from implicast.casting import reliable
 from implicast.cli import main
-from implicast.world.campaign import Finding
+from implicast.trials.campaign import Finding
 from implicast.world.scenario import Scenario
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "implicast"
-LAYERS = ("language", "space", "workload", "peer", "overlay", "casting", "world", "lab")
+LAYERS = ("language", "space", "workload", "peer", "overlay", "casting", "world", "trials", "lab")
 MAY = {
     "language": {"language", "space"},
     "space": {"space"},
@@ -17,6 +17,7 @@ MAY = {
     "overlay": {"overlay", "peer", "language", "space"},
     "casting": {"casting", "overlay", "peer", "language", "space"},
     "world": {"world", "casting", "overlay", "peer", "workload", "language", "space"},
+    "trials": {"trials", "world", "casting", "overlay", "peer", "workload", "language", "space"},
     "lab": set(LAYERS),
 }
 FORBIDDEN = {"asyncio", "socket", "pyspark", "time", "random", "uuid", "secrets", "datetime", "threading"}

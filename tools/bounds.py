@@ -16,7 +16,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "implicast"
 PAGE = ROOT / "docs" / "reference" / "bounds.md"
-ROOMS = ("language", "peer", "overlay", "casting", "world")
+ROOMS = ("language", "peer", "overlay", "casting", "world", "trials")
 
 HEAD = """# Bounds
 

@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from implicast.casting.designs import Design, design, designs
-from implicast.world.campaign import Finding, Mapper, campaign, shrink
+from implicast.trials.campaign import Finding, Mapper, campaign, shrink
 
 
 @click.command("campaign")

@@ -8,11 +8,11 @@ from bft_network import EVERYONE, Network, tagged
 from implicast.casting.bft.keys import HOME, tag_realm
 from implicast.casting.bft.messages import Again, Apply, Denied, Granted
 from implicast.casting.bft.settler import GRACE_US, RETRY_US, Vacate
-from implicast.casting.bft.trials import Overlay, Spot, spread
 from implicast.language.target import Description, Predicate, Target, Term, Value
 from implicast.overlay.skip_graph.standing import Standing
 from implicast.peer.events import Registered, Withdrawn
-from implicast.world.attacks import Assault
+from implicast.trials.attacks import Assault
+from implicast.trials.bft import Overlay, Spot, spread
 from implicast.world.scenario import Scenario
 from implicast.world.simulate import Outcome, simulate
 

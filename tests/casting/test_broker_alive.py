@@ -28,7 +28,7 @@ from implicast.overlay.detector import Overdue
 from implicast.peer.contract import CastId
 from implicast.peer.events import Joined, Left, Notice, Refused, Registered
 from implicast.peer.ledger import Ledger
-from implicast.world.campaign import check, scenario_of
+from implicast.trials.campaign import check, scenario_of
 from implicast.world.churn import Churn
 from implicast.world.faults import Faults
 from implicast.world.scenario import Scenario

@@ -25,8 +25,8 @@ from implicast.peer.events import Joined, Left, Notice, Registered, Settled
 from implicast.peer.wire import Codec
 from implicast.space.digest import stream
 from implicast.space.ring import Arc
+from implicast.trials.campaign import check, scenario_of
 from implicast.workload.stated import CASTS, REGISTRATIONS
-from implicast.world.campaign import check, scenario_of
 from implicast.world.churn import Churn
 from implicast.world.faults import Faults
 from implicast.world.frozen import freeze, thaw

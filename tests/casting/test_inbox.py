@@ -1,41 +1,95 @@
-"""At most once per cast, only what fits, in bounded memory."""
+"""At most once per cast, only what fits, in bounded memory that no publisher can move."""
 
 from random import Random
 
-from implicast.casting.inbox import PUBLISHERS_MAX, WINDOW, Seen
+from implicast.casting.inbox import HORIZON_US, Inbox, Outcome, Seen
+from implicast.language.parse import description, parse
 from implicast.peer.contract import CastId
+from implicast.peer.ledger import Ledger
+from implicast.peer.member import KeptMember, Member
+from implicast.peer.name import name_of
+from implicast.peer.wire import pack
+
+ANN, BOB = name_of(b"net", 1), name_of(b"net", 2)
 
 
 def test_the_first_meeting_counts_and_no_other():
     seen = Seen()
 
-    assert seen.first(CastId(1, 5))
-    assert not seen.first(CastId(1, 5))
-    assert seen.first(CastId(2, 5))
+    assert seen.first(CastId(ANN, 1, 5))
+    assert not seen.first(CastId(ANN, 1, 5))
+    assert seen.first(CastId(BOB, 1, 5))
+    assert seen.first(CastId(ANN, 2, 5)), "another life counts from the beginning"
 
 
-def test_casts_may_overtake_each_other_within_the_window():
+def test_casts_may_overtake_each_other_however_far():
     rng = Random(4)
     seen, met = Seen(), set()
-    for start in range(0, 2000, 50):
-        serials = [rng.randrange(start, start + 200) for _ in range(100)]
-        for serial in serials:
-            assert seen.first(CastId(1, serial)) == (serial not in met)
-            met.add(serial)
+    for _ in range(5000):
+        serial = rng.randrange(4000)
+        assert seen.first(CastId(ANN, 1, serial)) == (serial not in met)
+        met.add(serial)
 
 
-def test_what_lies_below_the_window_counts_as_heard():
+def test_a_forged_serial_mutes_nobody():
     seen = Seen()
-    seen.first(CastId(1, 1000))
+    assert seen.first(CastId(ANN, 1, 2**48 - 1))
 
-    assert not seen.first(CastId(1, 1000 - WINDOW))
-    assert seen.first(CastId(1, 1000 - WINDOW + 1))
+    assert all(seen.first(CastId(ANN, 1, serial)) for serial in range(1000))
 
 
-def test_the_publisher_idle_for_longest_is_forgotten_first():
+def test_a_cast_is_remembered_for_a_horizon_and_forgotten_after_two():
+    seen, cast = Seen(), CastId(ANN, 1, 1)
+    seen.first(cast, HORIZON_US)
+
+    assert not seen.first(cast, 2 * HORIZON_US), "the younger generation has just become the older one"
+    assert seen.first(CastId(ANN, 1, 2), 3 * HORIZON_US)
+    assert seen.first(cast, 3 * HORIZON_US + 1)
+
+
+def test_a_full_memory_refuses_and_forgets_nothing():
+    seen = Seen(bound=3)
+    heard = [CastId(name_of(b"net", number), 1, 1) for number in range(3)]
+    assert all(map(seen.first, heard))
+
+    assert not seen.first(CastId(BOB, 9, 1))
+    assert not seen.met(CastId(BOB, 9, 1))
+    assert all(map(seen.met, heard))
+
+
+def test_what_was_heard_outlives_a_crash_as_a_value():
     seen = Seen()
-    for publisher in range(PUBLISHERS_MAX + 1):
-        seen.first(CastId(publisher, 1))
+    casts = [CastId(ANN, 1, serial) for serial in (1, 63, 64, 1000)]
+    for cast in casts:
+        seen.first(cast)
 
-    assert not seen.first(CastId(1, 1))
-    assert seen.first(CastId(0, 1))
+    again = Seen(seen.heard())
+
+    assert all(map(again.met, casts))
+    assert again.first(CastId(ANN, 1, 2))
+    assert len(pack(KeptMember(1, 1, 1, None, seen.heard()))) < 200
+
+
+class Plain(Member):
+    """A member of no design."""
+
+    def join(self, introducers):
+        pass
+
+    leave = withdraw = register = cast = join
+
+
+def test_a_member_says_what_became_of_a_notification():
+    ledger = Ledger()
+    member = Plain(1, ledger)
+    inbox, cast, jazz = Inbox(member), CastId(BOB, 1, 1), parse("jazz")
+
+    assert inbox.take(cast, jazz, b"x") == Outcome.UNFIT
+    member.description = description("jazz")
+    assert inbox.take(cast, jazz, b"x") == Outcome.TAKEN
+    assert inbox.take(cast, jazz, b"x") == Outcome.REPEAT
+    inbox.seen.bound = 0
+    assert inbox.take(CastId(ANN, 1, 1), jazz, b"x") == Outcome.FULL
+    member.description = None
+    assert inbox.take(cast, jazz, b"x") == Outcome.REPEAT, "it was taken before the member changed"
+    assert len(ledger.take()) == 1

@@ -5,7 +5,7 @@ import pytest
 from implicast.casting.designs import design
 from implicast.casting.spice.alive.objections import OBJECTIONS_MAX, record_objections
 from implicast.casting.spice.alive.watching import Watch
-from implicast.world.campaign import scenario_of
+from implicast.trials.campaign import scenario_of
 from implicast.world.simulate import simulate
 from implicast.world.upheaval import Upheaval
 

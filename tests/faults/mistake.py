@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from implicast.casting.designs import design
-from implicast.world.campaign import scenario_of
+from implicast.trials.campaign import scenario_of
 from implicast.world.churn import Churn
 from implicast.world.scenario import Scenario
 

@@ -15,8 +15,8 @@ from implicast.casting.spice.alive.spice import LivingSpice
 from implicast.overlay.ice.alive.ice import LivingIce
 from implicast.overlay.ice.alive.objections import doubles
 from implicast.space.digest import stream
+from implicast.trials.campaign import Finding, check
 from implicast.world import simulate as simulating
-from implicast.world.campaign import Finding, check
 from implicast.world.churn import Churn
 from implicast.world.deeds import Deed
 from implicast.world.faults import Faults

@@ -11,7 +11,7 @@ from implicast.casting.designs import design
 from implicast.overlay.skip_graph.agreement import contrast, covers
 from implicast.overlay.skip_graph.messages import Agree, Compare, Compared, Difference, Span
 from implicast.overlay.skip_graph.place import Place
-from implicast.world.campaign import check, scenario_of
+from implicast.trials.campaign import check, scenario_of
 from implicast.world.journal import UPKEEP
 
 BFT = design("bft")

@@ -18,7 +18,7 @@ from implicast.overlay.skip_graph.messages import ALL_GONE, Accuse, Leaving, cla
 from implicast.peer.contract import Message
 from implicast.peer.events import Joined, Left, Notice, Registered, Settled
 from implicast.peer.wire import Codec
-from implicast.world.campaign import check, scenario_of
+from implicast.trials.campaign import check, scenario_of
 from implicast.world.churn import Churn
 from implicast.world.frozen import freeze, thaw
 from implicast.world.journal import JOIN, LEAVE, REGISTER, UPKEEP

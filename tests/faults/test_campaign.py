@@ -14,7 +14,7 @@ from implicast.casting.centralised import LivingServer
 from implicast.casting.designs import SURVIVABLE, design, designs
 from implicast.cli import main
 from implicast.peer.errors import ScenarioError
-from implicast.world.campaign import Finding, campaign, check, scenario_of, shrink
+from implicast.trials.campaign import Finding, campaign, check, scenario_of, shrink
 from implicast.world.churn import Churn
 
 ALIVE = [name for name, each in designs().items() if each.survives]
@@ -117,7 +117,7 @@ def test_only_what_a_design_survives_is_drawn():
 @pytest.mark.parametrize("name", ALIVE)
 def test_change_is_the_same_under_any_hash_seed(name):
     code = (
-        "import json; from implicast.casting.designs import design; from implicast.world.campaign import *;"
+        "import json; from implicast.casting.designs import design; from implicast.trials.campaign import *;"
         f"print(json.dumps(check(scenario_of(design({name!r}), 5, {small(name, 5, among=60)[0]})).outcome.described()))"
     )
     said = [

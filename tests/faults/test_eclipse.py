@@ -5,7 +5,6 @@ from random import Random
 
 import pytest
 
-from implicast.casting.bft.eclipse import eclipse_row
 from implicast.overlay.skip_graph.graph import SkipGraph
 from implicast.overlay.skip_graph.messages import Announce, Ask, Farewell, Heard, Neighbours
 from implicast.overlay.skip_graph.objections import rule
@@ -15,6 +14,7 @@ from implicast.peer.identity import Authority, Certificate, Declined, Trust
 from implicast.peer.signatures import scheme
 from implicast.peer.wire import Codec
 from implicast.space.vector import Vectors
+from implicast.trials.bft_eclipse import eclipse_row
 from implicast.world.journal import JOIN
 from implicast.world.world import World
 

@@ -28,7 +28,7 @@ from weight import weight
 
 from implicast.casting import inbox
 from implicast.casting.designs import Design, designs
-from implicast.world.campaign import FEW_TAGS
+from implicast.trials.campaign import FEW_TAGS
 from implicast.world.churn import Churn
 from implicast.world.deeds import Deed
 from implicast.world.faults import Faults

@@ -6,7 +6,7 @@ What each of them showed is tested by itself elsewhere; here it meets everything
 import pytest
 
 from implicast.casting.designs import designs
-from implicast.world.campaign import check, scenario_of
+from implicast.trials.campaign import check, scenario_of
 
 FOUND = {
     ("dht", 2026, 6): "a dead finger swallowed its arc of a word to all",

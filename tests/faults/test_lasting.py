@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from implicast.casting.designs import design, designs
-from implicast.world.campaign import CUT_S, FREEZE_S, SPLIT_S, campaign, check, scenario_of
+from implicast.trials.campaign import CUT_S, FREEZE_S, SPLIT_S, campaign, check, scenario_of
 
 ALIVE = [name for name, each in designs().items() if each.survives]
 LONG = 200

@@ -7,8 +7,8 @@ from implicast.language.target import Description, Target, Term
 from implicast.peer.contract import CastId, Message
 from implicast.peer.errors import ParameterError
 from implicast.peer.ledger import Ledger
-from implicast.world.attacks import Assault, attack_row
-from implicast.world.liars import ATTACKS, FORGED, LyingHost, forged, gang, hosts
+from implicast.trials.attacks import Assault, attack_row
+from implicast.trials.liars import ATTACKS, FORGED, LyingHost, forged, gang, hosts
 
 EVERYONE = Target((Term(lacks=("nobody",)),))
 

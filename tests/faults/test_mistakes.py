@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from mistake import Mistake
 
-from implicast.world.campaign import check
+from implicast.trials.campaign import check
 
 FILES = sorted(Path(__file__).parent.glob("mistakes_*.py"))
 MISTAKES: list[Mistake] = [each for file in FILES for each in importlib.import_module(file.stem).MISTAKES]

@@ -4,7 +4,7 @@ import pytest
 
 from implicast.casting.bft import carriage
 from implicast.casting.designs import design, designs
-from implicast.world.campaign import FEW_TAGS
+from implicast.trials.campaign import FEW_TAGS
 from implicast.world.churn import Churn
 from implicast.world.scenario import Scenario
 from implicast.world.simulate import simulate

@@ -15,7 +15,7 @@ from implicast.overlay.links.merging import Merging
 from implicast.overlay.links.messages import INSERT, REPLACE
 from implicast.overlay.links.refs import FIRST, Number, Ref, lies_between
 from implicast.overlay.links.state import IN, LinkState
-from implicast.world.ring_schedules import LIVING, RingVerdict, run_schedule
+from implicast.trials.ring_schedules import LIVING, RingVerdict, run_schedule
 
 
 def assert_closed(verdict: RingVerdict) -> None:

@@ -6,7 +6,7 @@ import pytest
 from spice_scenes import Spite, cut_links, draws, nothing, play, scenario, twins
 
 from implicast.casting.designs import design
-from implicast.world.campaign import check, scenario_of
+from implicast.trials.campaign import check, scenario_of
 
 SCENES = {
     "calm": ("drift=0.001", nothing),

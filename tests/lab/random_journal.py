@@ -97,7 +97,7 @@ def _write_change(journal: Journal, seed: int, peers: int, made: Made) -> None:
     last_us = max(100_000_000 + int(deed.to_s * 1e6) for deed in deeds)
     end_us = 160_000_000 + seed % 2 * 30_000_000  # one in two rests for a minute
     made.course = Course(100_000_000, last_us, last_us + rng.randrange(9_000_000), end_us)
-    course_tables(journal, made.course, tuple(deeds), lives, looks)
+    course_tables(journal, made.course, tuple(deeds), lives.items(), looks)
     if seed == IN_PEACE:  # where leaving is no excuse
         made.gone_us = {peer: life.to_us for peer, life in lives.items() if life.end == "crashed" and life.to_us}
     made.lives = lives

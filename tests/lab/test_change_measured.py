@@ -18,7 +18,7 @@ from implicast.lab.measures.all import measure
 from implicast.lab.measures.summary import summary
 from implicast.lab.run import changes, disagreements, run
 from implicast.world.change import change
-from implicast.world.invariants import Judge
+from implicast.world.invariants import Judge, for_good
 from implicast.world.simulate import notices
 
 pytestmark = pytest.mark.spark
@@ -47,7 +47,7 @@ def test_only_runs_in_which_something_changed_have_measures_of_change(found, mad
 
 def test_every_measure_of_change_equals_the_worlds_on_journals_made_at_random(found, made):
     for each in (one for one in made if one.course is not None):
-        judge = Judge(each.casts, each.registrations, notices(each.directory), each.gone_us)
+        judge = Judge(each.casts, each.registrations, notices(each.directory), for_good(each.gone_us))
         own = change(each.directory, each.course, judge, [])
         row = found[each.directory.name.removeprefix("run=")]
         for name in ("repair_s_median", "repair_s_max", "sudden", "settle_s_max", "unrepaired", "calm_s", "allowed_s",
@@ -66,7 +66,7 @@ def test_in_peace_leaving_is_no_excuse(made):
     peaceful = next(each for each in made if each.directory.name == f"run=r{IN_PEACE}")
     leaving_us = {peer: life.leaving_us for peer, life in peaceful.lives.items() if life.leaving_us is not None}
     judged = [
-        Judge(peaceful.casts, peaceful.registrations, notices(peaceful.directory), gone_us).verdict().excused
+        Judge(peaceful.casts, peaceful.registrations, notices(peaceful.directory), for_good(gone_us)).verdict().excused
         for gone_us in (peaceful.gone_us, leaving_us | peaceful.gone_us)
     ]
 

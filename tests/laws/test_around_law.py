@@ -5,11 +5,11 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from implicast.casting.bft.trials import Spot, key_of
 from implicast.overlay.skip_graph.around import Around
 from implicast.overlay.skip_graph.standing import Standing
 from implicast.overlay.skip_graph.table import Table, every_class, table_of
 from implicast.space.vector import Vectors
+from implicast.trials.bft import Spot, key_of
 
 
 def population(rng: Random, n: int, vectors: Vectors) -> list[Spot]:

@@ -11,7 +11,6 @@ from implicast.overlay.ice.ice import Ice
 from implicast.overlay.ice.invariants import surface_objections, tables_of
 from implicast.overlay.ice.landmarks import landmark_bits, landmark_order, landmark_points
 from implicast.overlay.ice.messages import Done, Give, Hello, Join, Title, Took
-from implicast.overlay.ice.trials import Ground, random_tract, spread, uniform_ground
 from implicast.peer.contract import Address, Message
 from implicast.peer.contract import Peer as BasePeer
 from implicast.peer.ledger import Ledger
@@ -20,6 +19,7 @@ from implicast.space.digest import stream
 from implicast.space.morton import BITS, CODES, box
 from implicast.space.surface import Surface
 from implicast.space.tract import Tract, intersect, union, volume
+from implicast.trials.ice import Ground, random_tract, spread, uniform_ground
 
 
 class Walker(BasePeer, parts={"surface": Ice}):

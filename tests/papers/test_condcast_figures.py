@@ -6,11 +6,11 @@ import pytest
 
 from implicast.casting.condcast.formulas import Steady, flows_needed, surplus_delta
 from implicast.casting.condcast.messages import Update
-from implicast.casting.condcast.trials import REFERENCE_PER_NODE, ages_and_calls, traffic_by_width
 from implicast.language.values import Categories
 from implicast.overlay.chord_sharp import Ent, Table, upkeep
 from implicast.space.digest import stream
-from implicast.world.flow_trials import FlowRing, ages, calls, calls_until_everywhere, flows_over_time, steady_state
+from implicast.trials.condcast import REFERENCE_PER_NODE, ages_and_calls, traffic_by_width
+from implicast.trials.condcast_flows import FlowRing, ages, calls, calls_until_everywhere, flows_over_time, steady_state
 
 
 @pytest.mark.parametrize("by_key", [False, True])

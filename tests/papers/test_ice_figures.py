@@ -4,8 +4,8 @@ from math import pi
 
 import pytest
 
-from implicast.overlay.ice.trials import multipoint, point_to_point
-from implicast.world.ice_trials import landmarks_trial
+from implicast.trials.ice import multipoint, point_to_point
+from implicast.trials.ice_landmarks import landmarks_trial
 
 
 @pytest.mark.parametrize("dimensions", [2, 3, 4])

@@ -8,7 +8,7 @@ from implicast.casting.pubsub.publishing import matching
 from implicast.casting.pubsub.subid import SubIdLayout
 from implicast.language.attributes import Schema
 from implicast.language.parse import describe, parse
-from implicast.world.pubsub_trials import PubSubRing, event_trial, storage_trial
+from implicast.trials.pubsub import PubSubRing, event_trial, storage_trial
 
 FIGURE_1 = Schema.read(
     "exchange: text; symbol: text; price: 0.0..20.0 by 0.01; high: 0.0..20.0 by 0.01; low: 0.0..20.0 by 0.01"

@@ -69,5 +69,44 @@ def test_a_subclass_decides_in_place_of_its_base():
     assert peer.ticks == 2
 
 
-def test_kinds_are_listed_by_name():
-    assert [kind.__name__ for kind in Counting.kinds()] == ["Ping", "Tick"]
+def test_the_kinds_of_messages_are_listed_and_alarms_are_not_among_them():
+    assert [kind.__name__ for kind in Counting.kinds()] == ["Ping"]
+
+
+def test_a_kind_that_is_not_for_this_role_is_counted_and_dropped():
+    ledger = Ledger()
+    peer = Counting(1, ledger)
+
+    peer.receive(2, Pong(1))
+    peer.receive(2, Tick())
+
+    assert (peer.strays, peer.ticks) == (2, 0), "an alarm that comes as a message rings nothing"
+    assert ledger.take() == []
+
+
+class Bell(Part):
+    @handles(Pong)
+    def on_pong(self, sender: Address, pong: Pong) -> None:
+        self.host.send(sender, Ping(pong.number))
+
+
+class Tower(Part, parts={"bell": Bell}):
+    def __init__(self, address: Address, host: Host) -> None:
+        super().__init__(address, host)
+        self.bell = Bell(address, host)
+
+
+class Church(Counting, parts={"tower": Tower}):
+    def __init__(self, address: Address, host: Host) -> None:
+        super().__init__(address, host)
+        self.tower = Tower(address, host)
+
+
+def test_a_part_of_a_part_is_reached_too():
+    ledger = Ledger()
+    peer = Church(1, ledger)
+
+    peer.receive(2, Pong(5))
+    peer.receive(2, Ping(6))
+
+    assert ledger.sent() == [(2, Ping(5)), (2, Pong(6))]

@@ -1,12 +1,17 @@
 """Messages survive the wire; nonsense raises RemoteError and nothing else."""
 
+from typing import Annotated
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Meta
 
 from implicast.peer.contract import CastId, Message
 from implicast.peer.errors import RemoteError
 from implicast.peer.wire import MESSAGE_BYTES_MAX, Codec, size
+
+NAME = b"n" * 16
 
 
 class Find(Message):
@@ -16,23 +21,52 @@ class Find(Message):
 
 
 class Carry(Message):
+    wire = 0x7001
+
     cast: CastId
-    payload: bytes
+    payload: Annotated[bytes, Meta(max_length=8)]
 
 
 CODEC = Codec([Find, Carry])
 
 
-@given(st.integers(-(2**63), 2**63 - 1), st.tuples(st.text(), st.integers(0, 65535)), st.lists(st.text()))
+@given(st.integers(-(2**63), 2**63 - 1), st.tuples(st.text(max_size=50), st.integers(0, 65535)), st.lists(st.text()))
 def test_what_is_encoded_comes_back(key, origin, path):
     message = Find(key, origin, tuple(path))
 
     assert CODEC.decode(CODEC.encode(message)) == message
 
 
-def test_the_code_of_a_kind_follows_the_order_of_names():
-    assert CODEC.encode(Carry(CastId(1, 2), b""))[0] == 0
-    assert CODEC.encode(Find(1, 2))[0] == 1
+def test_a_kind_is_called_by_its_number_whatever_others_there_are():
+    carry = Carry(CastId(NAME, 1, 2), b"")
+
+    assert CODEC.encode(carry)[:2] == Codec([Carry]).encode(carry)[:2] == b"\x70\x01"
+
+
+def test_a_field_beyond_its_bound_is_refused():
+    long = CODEC.encode(Carry(CastId(NAME, 1, 2), b"123456789"))
+
+    with pytest.raises(RemoteError, match="Carry"):
+        CODEC.decode(long)
+    with pytest.raises(RemoteError, match="Carry"):
+        CODEC.decode(CODEC.encode(Carry(CastId(NAME, 1, 2**62), b"")))
+
+
+def test_a_role_refuses_what_is_not_for_it():
+    with pytest.raises(RemoteError, match="unknown kind"):
+        Codec([Carry]).decode(CODEC.encode(Find(1, 2)))
+
+
+def test_the_digest_tells_designs_kinds_fields_and_parameters_apart():
+    class Find(Message):
+        key: str
+
+    one = CODEC.digest("dht", {"k": 3})
+    changed = Codec([Find, Carry]).digest("dht", {"k": 3})
+    others = [CODEC.digest("dht", {"k": 4}), CODEC.digest("spice", {"k": 3}), changed]
+
+    assert one == Codec([Carry, *CODEC.kinds]).digest("dht", {"k": 3})
+    assert len({one, *others}) == 4
 
 
 @given(st.binary(max_size=64))

@@ -8,7 +8,7 @@ from implicast.language.target import Description, Target, Term
 from implicast.world.application import Cast, Registration
 from implicast.world.change import Course, Life, change, course_tables, repair_times_s, storm, upkeep_per_peer_minute
 from implicast.world.deeds import LASTING, Deed
-from implicast.world.invariants import FLIGHT_US, LATE_US, Judge, Notices
+from implicast.world.invariants import FLIGHT_US, LATE_US, Judge, Notices, for_good
 from implicast.world.journal import JOIN, UPKEEP, Journal, read
 
 S = 1_000_000
@@ -23,7 +23,7 @@ def journal(tmp_path, sends=(), deeds=(), lives=None, samples=((20 * S, []),)):
     written.kinds.append("Word")
     for serial, (second, purpose) in enumerate(sends):
         written.send(serial, 0, int(second * S), int(second * S) + 1, 0, 1, purpose, 1, 5, 0)
-    course_tables(written, COURSE, tuple(deeds), lives or {}, list(samples))
+    course_tables(written, COURSE, tuple(deeds), (lives or {}).items(), list(samples))
     written.finish()
     written.close()
     return tmp_path / "run"
@@ -157,7 +157,7 @@ def test_who_crashed_within_the_flight_is_not_expected():
     cast = Cast(0, 9, 10 * S, TO_SAMBA)
 
     for crashed_us, expected in ((5 * S, 0), (20 * S, 0), (10 * S + FLIGHT_US + 1, 1)):
-        verdict = Judge([cast], [registered(1)], Notices.of([]), {1: crashed_us}).verdict()
+        verdict = Judge([cast], [registered(1)], Notices.of([]), for_good({1: crashed_us})).verdict()
         assert verdict.expected == verdict.missing == expected
 
 
@@ -165,7 +165,7 @@ def test_a_cast_is_excused_when_its_publisher_was_gone_before_it_was_finished():
     def judged(gone_us, settled_us=None):
         cast = Cast(0, 9, 10 * S, TO_SAMBA, settled_us)
         told = Notices.of([(0, 1, 11 * S)])
-        return Judge([cast], [registered(1), registered(2)], told, {9: gone_us}).verdict()
+        return Judge([cast], [registered(1), registered(2)], told, for_good({9: gone_us})).verdict()
 
     assert (judged(12 * S).missing, judged(12 * S).excused, judged(12 * S).expected) == (0, 1, 1)
     assert judged(12 * S, settled_us=11 * S).missing == 1, "it knew how the cast ended, so nothing excuses it"
@@ -176,7 +176,8 @@ def test_a_cast_is_excused_when_its_publisher_was_gone_before_it_was_finished():
 def test_nothing_excuses_a_repeat():
     cast = Cast(0, 9, 10 * S, TO_SAMBA)
 
-    assert Judge([cast], [registered(1)], Notices.of([(0, 1, 11 * S)] * 2), {9: 10 * S}).verdict().repeated == 1
+    twice = Notices.of([(0, 1, 11 * S)] * 2)
+    assert Judge([cast], [registered(1)], twice, for_good({9: 10 * S})).verdict().repeated == 1
 
 
 def test_late_is_counted():
@@ -190,5 +191,5 @@ def test_who_has_left_must_not_be_told():
     left = [registered(1), registered(1, 2, completed=9 * S, description=None, begun=8 * S)]
     cast = Cast(0, 9, 10 * S, TO_SAMBA)
 
-    assert Judge([cast], left, Notices.of([(0, 1, 11 * S)]), {1: 8 * S}).verdict().uninvited == 1
-    assert Judge([cast], left, Notices.of([]), {1: 8 * S}).verdict().clean
+    assert Judge([cast], left, Notices.of([(0, 1, 11 * S)]), for_good({1: 8 * S})).verdict().uninvited == 1
+    assert Judge([cast], left, Notices.of([]), for_good({1: 8 * S})).verdict().clean

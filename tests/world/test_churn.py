@@ -14,7 +14,8 @@ from implicast.world.churn import Churn
 from implicast.world.deeds import KINDS, Deed
 
 MUCH = Churn.parse(
-    "joins=20,leaves=10,crashes=9,group=3,restarts=2,freezes=5,slow=3,cuts=4,flaps=4,splits=2,drift=0.01,over_s=300"
+    "joins=20,leaves=10,crashes=9,group=3,restarts=2,freezes=5,slow=3,cuts=4,flaps=4,splits=2,drift=0.01,over_s=300,"
+    "returns=4,disk=any,bursts=2,anew=12"
 )
 COUNTS = st.integers(0, 9)
 
@@ -54,7 +55,11 @@ def test_whoever_is_drawn_is_there_by_the_script(seed):
 def test_as_many_deeds_as_asked_for():
     found = Counter(deed.kind for deed in MUCH.script(1, 40, 2))
 
-    assert found == Counter(join=20, leave=10, crash=3, restart=2, freeze=5, slow=3, cut=4, flap=4, split=2)
+    said = {kind: found.pop(kind) for kind in ("register", "describe", "withdraw")}
+    assert sum(said.values()) == 12
+    assert all(said.values())
+    once = {"return": 4, "burst": 2, "restart": 2, "split": 2}
+    assert found == Counter(join=20, leave=10, crash=3, freeze=5, slow=3, cut=4, flap=4, **once)
     assert all(len(deed.who) == 3 for deed in MUCH.script(1, 40, 2) if deed.kind == "crash")
 
 
@@ -72,7 +77,23 @@ def test_one_kind_does_not_move_the_moments_of_another():
 
 
 @pytest.mark.parametrize(
-    "text", ["5:crash:7+8", "9..20:freeze:3", "12..30:cut:3>4", "5..60:slow~300:9", "1..2:flap~0.5:3>4", "0:join:70"]
+    "text",
+    [
+        "5:crash:7+8",
+        "9..20:freeze:3",
+        "12..30:cut:3>4",
+        "5..60:slow~300:9",
+        "1..2:flap~0.5:3>4",
+        "0:join:70",
+        "4..9:return:3",
+        "4..9:return:3:old",
+        "4..9:return:3+4:empty",
+        "5..6:burst~300:2",
+        "5:register:3",
+        "5:describe:3",
+        "5:describe:3:jazz+samba",
+        "6:withdraw:3",
+    ],
 )
 def test_a_deed_reads_back_as_the_same_deed(text):
     assert Deed.parse(text).text() == text

@@ -12,16 +12,19 @@ from typing import Any
 
 from implicast.language.parameters import Parameter, Parameters, settle
 from implicast.language.target import Description, Target
-from implicast.peer.contract import Host, Peer
+from implicast.peer.contract import Host, Life, Message, Name, Peer
 from implicast.peer.errors import ParameterError
 from implicast.peer.member import Member
+from implicast.peer.name import name_of, network_of, next_life
+from implicast.peer.site import Site
+from implicast.space.digest import stream
 
 MODULES = ("centralised", "broker", "spice", "condcast", "dht", "bft", "pubsub")
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All that a design may know when its population is set up."""
+    """The laboratory's bird's-eye view of a population that is set up at once; no peer ever sees it."""
 
     peers: int
     """Members, at addresses 0 to peers - 1. Infrastructure (a server, brokers) follows at `peers` and beyond."""
@@ -40,11 +43,50 @@ class Plan:
     """What members will say of themselves, by address: for places chosen by it and for states that settled before."""
     start: str = "assembled"
     """`joined`: members are newcomers yet to join by messages, so infrastructure must not take them for present."""
+    roles: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """By role, the addresses of the infrastructure."""
+    resting: bool = False
+    """Nothing will change in this run (`Site.resting`)."""
+    credentials: "Callable[[Plan, Name, str], Any] | None" = None
+    """Stands for enrolment (`Design.credentials`)."""
+
+    @property
+    def network(self) -> bytes:
+        return network_of(self.seed)
+
+    def site(
+        self, address: int, role: str = "member", previous: Life = 0, again: int = 0, kept: Any = None, starts: int = 0
+    ) -> Site:
+        """What the node at an address knows when it begins, or begins again.
+
+        `previous` is the life before, as its disk says; `again` counts how often it began with an empty disk. `starts`
+        tells two starts from the same disk apart: no two lives are the same.
+        """
+        name = name_of(self.network, address, again)
+        life = next_life(previous, stream(self.seed, "life", address, again, previous, starts))
+        credentials = self.credentials(self, name, role) if self.credentials is not None else None
+        return Site(
+            name, life, address, self.host(address), self.parameters, self.network, self.roles, credentials, kept,
+            self.resting,
+        )  # fmt: skip
 
 
-SURVIVABLE = ("joins", "leaves", "crashes", "loss", "partitions", "freezes", "restarts", "fails")
-"""Peers come; go by their own wish; die. Messages are lost, repeated, overtaken. Nothing crosses between two sides for
-a while. Peers stand still and wake. Servers or brokers go down and come back; or never do."""
+SURVIVABLE = ("joins", "leaves", "crashes", "returns", "loss", "partitions", "freezes", "restarts", "fails")
+"""Peers come; go by their own wish; die; die and come back at their address. Messages are lost, repeated, overtaken.
+Nothing crosses between two sides for a while. Peers stand still and wake. Servers or brokers go down and come back; or
+never do."""
+
+ASSURANCE = Parameter(
+    "assurance", "receipts",
+    "receipts: steps are confirmed and repeated, what is kept for others is kept more than once, upkeep runs; "
+    "none: every message is sent once, as the papers measure it, in a world where nothing fails",
+    choices=("none", "receipts"),
+)  # fmt: skip
+"""The one parameter that every design has."""
+
+
+def no_roles(plan: Plan) -> Mapping[str, tuple[int, ...]]:
+    return {}
 
 
 def no_objections(population: Sequence[Peer]) -> list[str]:
@@ -92,9 +134,35 @@ class Design:
     """On top of `alive`: further points of the curve of upkeep against repair time, beside the defaults and `quick`."""
     few_tags: bool = False
     """Each tag of each peer is a place of its own on the overlay: trials give its peers a few tags, not dozens."""
+    member: Callable[[Site], Member] | None = None
+    """One member that has yet to join by messages, anew or again with what it had kept."""
+    fixture: Callable[[Site, str], Peer] | None = None
+    """One piece of infrastructure, by role; anew or again with what it had kept."""
+    roles: Callable[[Plan], Mapping[str, tuple[int, ...]]] = no_roles
+    """Where the infrastructure of a simulated population is, by role."""
+    kept: Mapping[str, type[Message]] = field(default_factory=dict)
+    """By role (`member`, `server`, ...), the type of what outlives a crash."""
+    credentials: Callable[[Plan, Name, str], Any] | None = None
+    """The laboratory's stand-in for enrolment: keys and certificates by name and role, for designs that have them."""
+    audience: bool = False
+    """Can its members estimate how many a target selects?"""
     revive: Callable[[Plan, int, Any], Peer] | None = None
     """A piece of infrastructure that comes back at its address, with what it had written down (`Peer.disk`)."""
     aliases: tuple[str, ...] = field(default=())
+
+    def begin(
+        self, plan: Plan, address: int, previous: Life = 0, again: int = 0, kept: Any = None, starts: int = 0
+    ) -> Member:
+        """A simulated member that has yet to join, anew or again with what it had kept."""
+        if self.member is None:
+            return self.newcomer(plan, address)
+        return self.member(plan.site(address, "member", previous, again, kept, starts))
+
+    def stand(self, plan: Plan, address: int, previous: Life = 0, kept: Any = None) -> Peer:
+        """A simulated piece of infrastructure, anew or again with what it had kept."""
+        role = next(role for role, addresses in plan.roles.items() if address in addresses)
+        assert self.fixture is not None, f"{self.name} has no infrastructure"
+        return self.fixture(plan.site(address, role, previous, 0, kept), role)
 
     def settle(self, given: Mapping[str, str | int | float | bool]) -> Parameters:
         """Defaults with the given values checked and put in; `ParameterError` says what is wrong.

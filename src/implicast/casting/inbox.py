@@ -1,72 +1,97 @@
 """What every member does with a notification, whatever the design: at most once, and only what fits.
 
-A repeat is recognised by publisher and serial. Per publisher the inbox keeps the largest serial and a bitmap of the
-window below it, so its memory does not grow with the number of casts; what lies below the window counts as heard.
+A cast is remembered by publisher, life and serial for `HORIZON_US` at least, longer than anybody repeats it; the memory
+is two generations, and the older one is dropped when the younger has lasted for a horizon. Within a generation a bit
+stands for a serial, so that thousands of casts of a quick publisher cost a few bytes each, and no serial, however
+large, can push others out. A generation that is full refuses (`FULL`): the sender is not told that it was taken, and
+says it again later.
 """
 
-from implicast.language.target import Target
-from implicast.peer.contract import Address, CastId
-from implicast.peer.events import Notice
-from implicast.peer.member import Member
+from collections.abc import Iterable
+from enum import IntEnum
 
-WINDOW = 256
-"""How many casts of one publisher may overtake each other."""
-PUBLISHERS_MAX = 65_536
-"""Publishers remembered; the one not heard from for longest is forgotten first."""
+from implicast.language.target import Target
+from implicast.peer.contract import CastId, Life, Name, Serial
+from implicast.peer.events import Notice
+from implicast.peer.member import HEARD_BITS, Heard, Member
+
+HORIZON_US = 900_000_000
+"""Longer than a cast is repeated after the longest partition and the longest absence of a server."""
+BLOCKS_MAX = 65_536
+"""Blocks of one generation."""
+
+Block = tuple[Name, Life, Serial]
+
+
+class Outcome(IntEnum):
+    """What became of a notification at a member."""
+
+    TAKEN = 1
+    REPEAT = 2
+    """It was taken before."""
+    UNFIT = 3
+    """The member has described itself anew, and the target does not select it any more."""
+    BLOCKED = 4
+    """The member does not want to hear from this publisher."""
+    FULL = 5
+    """The member has no room: say it again later."""
 
 
 class Seen:
-    """Which casts have been met: exact within the window of each publisher."""
+    """Which casts have been met."""
 
-    __slots__ = ("_publishers",)
+    __slots__ = ("_old", "_turned_us", "_young", "bound")
 
-    def __init__(self) -> None:
-        self._publishers: dict[Address, int | tuple[int, int]] = {}
-        # Newest serial and bitmap; the serial alone while it is the only one, as with most publishers.
+    def __init__(self, heard: Iterable[Heard] = (), bound: int = BLOCKS_MAX) -> None:
+        self._young: dict[Block, int] = {(each.publisher, each.life, each.block): each.bits for each in heard}
+        self._old: dict[Block, int] = {}
+        self._turned_us = 0
+        self.bound = bound
 
-    def first(self, cast: CastId) -> bool:
-        """True for the first meeting with this cast."""
-        publishers = self._publishers
-        entry = publishers.get(cast.publisher)
-        if entry is None:
-            publishers[cast.publisher] = cast.serial
-            if len(publishers) > PUBLISHERS_MAX:
-                del publishers[next(iter(publishers))]
-            return True
-        newest, bitmap = (entry, 1) if isinstance(entry, int) else entry
-        new, entry = _met(newest, bitmap, cast.serial)
-        if len(publishers) > PUBLISHERS_MAX // 2:
-            # Only now does it matter who was heard last: dicts keep the order in which keys were entered.
-            del publishers[cast.publisher]
-        publishers[cast.publisher] = entry
-        return new
+    def met(self, cast: CastId) -> bool:
+        """Was this cast met before?"""
+        block, bit = _place(cast)
+        return bool((self._young.get(block, 0) | self._old.get(block, 0)) & bit)
+
+    def first(self, cast: CastId, now_us: int = 0) -> bool:
+        """Meet a cast: True for the first time, and if there is room to remember it."""
+        young = self._young
+        if now_us - self._turned_us >= HORIZON_US:
+            self._old, self._young, self._turned_us = young, {}, now_us
+            young = self._young
+        block, bit = _place(cast)
+        bits = young.get(block, 0)
+        if (bits | self._old.get(block, 0)) & bit or (not bits and len(young) >= self.bound):
+            return False
+        young[block] = bits | bit
+        return True
+
+    def heard(self) -> tuple[Heard, ...]:
+        """All that is remembered, as values."""
+        both = {block: bits | self._old.get(block, 0) for block, bits in self._young.items()}
+        return tuple(Heard(*block, bits) for block, bits in {**self._old, **both}.items())
 
 
-def _met(newest: int, bitmap: int, serial: int) -> tuple[bool, tuple[int, int]]:
-    """Is this serial new, and what is known after it. Bit i of the map stands for serial `newest - i`."""
-    ahead = serial - newest
-    if ahead > 0:
-        bitmap = ((bitmap << ahead) | 1) & ((1 << WINDOW) - 1) if ahead < WINDOW else 1
-        return True, (serial, bitmap)
-    bit = 1 << -ahead if -ahead < WINDOW else 0
-    return bool(bit & ~bitmap), (newest, bitmap | bit)
+def _place(cast: CastId) -> tuple[Block, int]:
+    serial = cast.serial
+    return (cast.publisher, cast.life, serial >> HEARD_BITS), 1 << (serial & (1 << HEARD_BITS) - 1)
 
 
 class Inbox:
     """Guards a member's notices."""
 
-    __slots__ = ("_member", "_seen")
+    __slots__ = ("_member", "seen")
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: Member, heard: Iterable[Heard] = ()) -> None:
         self._member = member
-        self._seen = Seen()
+        self.seen = Seen(heard)
 
-    def take(self, cast: CastId, target: Target, payload: bytes) -> bool:
+    def take(self, cast: CastId, target: Target, payload: bytes) -> Outcome:
         """Deliver a notice unless it has been delivered before or the member's newest description does not fit."""
         member = self._member
         if member.description is None or not target.selects(member.description):
-            return False
-        if not self._seen.first(cast):
-            return False
+            return Outcome.REPEAT if self.seen.met(cast) else Outcome.UNFIT
+        if not self.seen.first(cast, member.host.now_us):
+            return Outcome.REPEAT if self.seen.met(cast) else Outcome.FULL
         member.host.deliver(Notice(cast, payload))
-        return True
+        return Outcome.TAKEN

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from statistics import fmean
 from typing import Any
 
-from implicast.casting.condcast.trials import traffic_by_width
-from implicast.world.attacks import attack_row
-from implicast.world.flow_trials import ages
+from implicast.trials.attacks import attack_row
+from implicast.trials.condcast import traffic_by_width
+from implicast.trials.condcast_flows import ages
 
 Row = dict[str, float]
 

@@ -11,15 +11,30 @@ half of a slots dataclass to make and a sixth of a frozen one (`bench/values.py`
 truly frozen, and encode without further code.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter
 from random import Random
-from typing import Any, ClassVar, Protocol, TypeVar, dataclass_transform
+from typing import Annotated, Any, ClassVar, Protocol, TypeVar, dataclass_transform
 
 import msgspec
+from msgspec import Meta
 
-Address = int | tuple[str, int]
-"""Where a peer can be reached. Opaque to engines: a small integer in the world, (host, port) on a network."""
+NAME_BYTES = 16
+Name = Annotated[bytes, Meta(min_length=NAME_BYTES, max_length=NAME_BYTES)]
+"""Who a peer is, for ever: the digest of its public key on a network, of seed and number in the world."""
+
+Port = Annotated[int, Meta(ge=0, le=(1 << 16) - 1)]
+Address = int | tuple[Annotated[str, Meta(max_length=255)], Port]
+"""Where a peer can be reached. Opaque to engines: a small integer in the world, (host, port) on a network.
+It says nothing of who is there: a peer may fall and another rise at the same address. (The integer bears no bound of
+its own: msgspec 0.22 breaks down over a bounded scalar beside a tuple of fixed length in one union.)"""
+
+LIFE_BITS, NUMBER_BITS = 40, 20
+Life = Annotated[int, Meta(ge=0, le=(1 << LIFE_BITS) - 1)]
+"""One stretch of a peer's time, from a start to a crash; each is above those before it (`name.py`)."""
+Version = Annotated[int, Meta(ge=0, le=(1 << LIFE_BITS + NUMBER_BITS) - 1)]
+"""Which of its descriptions a member speaks of: its life, then the number within that life; 0 comes before all."""
+Serial = Annotated[int, Meta(ge=0, le=(1 << 48) - 1)]
 
 Handler = TypeVar("Handler", bound=Callable[..., None])
 
@@ -36,15 +51,25 @@ class Message(msgspec.Struct, metaclass=_Frozen, frozen=True, array_like=True, g
     Fields are ints, floats, strings, bytes, booleans, None, tuples of these, and other structs: what can travel.
     """
 
+    wire: ClassVar[int] = 0
+    """How this kind is called on a wire, for ever (`wire.py`); alarms have none and cannot travel."""
     upkeep: ClassVar[bool] = False
     """True for alarms of standing upkeep: what they cause counts as upkeep, not as part of the verb that armed them."""
 
 
 class CastId(Message, order=True):
-    """Names one cast for ever: who published it, and which of the publisher's casts it was."""
+    """Names one cast for ever: who published it, in which of its lives, and which of that life's casts it was."""
 
-    publisher: Address
-    serial: int
+    publisher: Name
+    life: Life
+    serial: Serial
+
+
+class Contact(Message, order=True):
+    """Who and where: what is kept of a member by those who may have to tell it something."""
+
+    name: Name
+    address: Address
 
 
 class Host(Protocol):
@@ -56,7 +81,8 @@ class Host(Protocol):
 
     @property
     def now_us(self) -> int:
-        """Microseconds. Holds still while one input is handled."""
+        """Microseconds since 1970 on a network, since the beginning in the world. Holds still while one input is
+        handled, and never goes backwards within a life."""
 
     @property
     def rng(self) -> Random:
@@ -90,105 +116,87 @@ def handles(kind: type) -> Callable[[Handler], Handler]:
 
 
 class Part:
-    """A share of a peer, such as its overlay: it has the host and handles some kinds of messages itself."""
+    """A share of a peer, such as its overlay: it owns some of the state and handles some kinds of messages itself.
+
+    A part made of parts names them in its class line, `class Surface(Part, parts={"heirs": Succession})`, and sets an
+    attribute of each name; messages that a part handles go straight to it, however deep it lies.
+    """
 
     __slots__ = ("address", "host")
-    _inner: ClassVar[Mapping[str, type["Part"]]] = {}
+    parts: ClassVar[Mapping[str, "type[Part]"]] = {}
 
-    def __init_subclass__(cls, parts: Mapping[str, type["Part"]] | None = None) -> None:
+    def __init_subclass__(cls, parts: "Mapping[str, type[Part]] | None" = None) -> None:
         super().__init_subclass__()
-        cls._inner = {**cls._inner, **(parts or {})}
+        cls.parts = {**cls.parts, **(parts or {})}
 
     def __init__(self, address: Address, host: Host) -> None:
         self.address, self.host = address, host
 
 
 class Peer(Part):
-    """One participant. Its life is a function of its seed and its inputs.
+    """One participant. Its life is a function of its seed and its inputs."""
 
-    A peer made of parts names them in its class line, `class Spice(Peer, parts={"surface": Ice})`, and sets an
-    attribute of each name; messages that a part handles go straight to it.
-    """
-
-    __slots__ = ()
-    _handlers: ClassVar[dict[type, Callable[..., None]]] = {}
+    __slots__ = ("strays",)
+    _messages: ClassVar[dict[type, Callable[..., None]]] = {}
+    _alarms: ClassVar[dict[type, Callable[..., None]]] = {}
 
     def __init_subclass__(cls, parts: Mapping[str, type[Part]] | None = None) -> None:
-        for name, part in (parts or {}).items():
-            found = {kind: _through(path, of) for kind, (path, of) in _reached(name, part).items()}
-            cls._handlers = {**cls._handlers, **found}
-        cls._handlers = {**cls._handlers, **_marked(cls)}
+        super().__init_subclass__(parts)
+        cls._messages, cls._alarms = {}, {}
+        for path, method in _marked(cls):
+            takes_message = method.__code__.co_argcount == MESSAGE_ARGUMENTS
+            (cls._messages if takes_message else cls._alarms)[method.handles] = _through(path, method, takes_message)  # type: ignore[attr-defined]
+
+    def __init__(self, address: Address, host: Host) -> None:
+        super().__init__(address, host)
+        self.strays = 0
+        """Messages that came and are not for a peer of this role: dropped."""
 
     @classmethod
     def kinds(cls) -> list[type]:
-        """The kinds of messages and alarms this peer decides on, by name."""
-        return sorted(cls._handlers, key=lambda kind: kind.__name__)
+        """The kinds of messages that a peer of this role decides on, by name."""
+        return sorted(cls._messages, key=lambda kind: kind.__name__)
 
     def holdings(self) -> Any:
         """The state held for the system or for others, as values that can be encoded: the measure of storage (STOR)."""
         return ()
 
-    def disk(self) -> Any:
-        """What was written down and outlives a crash of this peer, as a value; most peers write nothing down."""
+    def kept(self) -> Message | None:
+        """What was written down and outlives a crash of this peer, as one typed value; None: nothing."""
         return None
 
-    def bound(self, kind: type) -> Callable[..., None]:
-        """The method that decides on a kind, bound to the part it belongs to, for those who keep it at hand."""
-        handler = self._handlers[kind]
-        method, name = getattr(handler, "passes_on", (handler, ""))
-        bound: Callable[..., None] = method.__get__(attrgetter(name)(self) if name else self)
-        return bound
-
     def receive(self, sender: Address, message: Message) -> None:
-        self._handlers[type(message)](self, sender, message)
+        handler = self._messages.get(type(message))
+        if handler is None:
+            self.strays += 1
+        else:
+            handler(self, sender, message)
 
     def wake(self, alarm: Message) -> None:
-        self._handlers[type(alarm)](self, alarm)
+        self._alarms[type(alarm)](self, alarm)
 
 
-class Bound(dict[type, Callable[..., None]]):
-    """The methods by which one peer decides, each bound when it is first needed: for peers to whom much comes, who save
-    two calls for each message by it (`receive` and `wake` ask here), at a kilobyte for each peer."""
-
-    __slots__ = ("_peer",)
-
-    def __init__(self, peer: Peer) -> None:
-        super().__init__()
-        self._peer = peer
-
-    def __missing__(self, kind: type) -> Callable[..., None]:
-        bound = self[kind] = self._peer.bound(kind)
-        return bound
-
-
-def _marked(owner: type) -> dict[type, Callable[..., None]]:
-    found: dict[type, Callable[..., None]] = {}
+def _marked(owner: type[Part], path: str = "") -> Iterator[tuple[str, Callable[..., None]]]:
+    """The marked methods of an owner and its parts, with the path that leads to each; the nearest comes last."""
+    for name, part in owner.parts.items():
+        yield from _marked(part, f"{path}.{name}" if path else name)
     for base in reversed(owner.__mro__):
         for method in vars(base).values():
             if hasattr(method, "handles"):
-                found[method.handles] = method
-    return found
+                yield path, method
 
 
-def _reached(name: str, part: type[Part]) -> dict[type, tuple[str, Callable[..., None]]]:
-    """What a part and its own parts handle, each with the path that leads to it."""
-    found: dict[type, tuple[str, Callable[..., None]]] = {}
-    for inner, each in part._inner.items():
-        found |= _reached(f"{name}.{inner}", each)
-    return found | {kind: (name, method) for kind, method in _marked(part).items()}
-
-
-def _through(name: str, method: Callable[..., None]) -> Callable[..., None]:
-    """Each with as many arguments as it takes: at every message and alarm, half the price of passing on any number."""
-
-    reach = attrgetter(name)
+def _through(path: str, method: Callable[..., None], takes_message: bool) -> Callable[..., None]:
+    """A function of the peer that calls the method of the part. Each with as many arguments as it takes: at every
+    message and alarm, half the price of passing on any number."""
+    if not path:
+        return method
+    part = attrgetter(path)
 
     def receive(peer: Any, sender: Address, message: Message) -> None:
-        method(reach(peer), sender, message)
+        method(part(peer), sender, message)
 
     def wake(peer: Any, alarm: Message) -> None:
-        method(reach(peer), alarm)
+        method(part(peer), alarm)
 
-    through: Callable[..., None] = receive if method.__code__.co_argcount == MESSAGE_ARGUMENTS else wake
-    through.passes_on = (method, name)  # type: ignore[attr-defined]
-    return through
+    return receive if takes_message else wake

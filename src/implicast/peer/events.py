@@ -3,7 +3,8 @@
 The world turns these into rows of the journal; a live node hands them to its user.
 """
 
-from implicast.peer.contract import CastId, Message
+from implicast.peer.contract import CastId, Life, Message, Name, Version
+from implicast.peer.fields import Count, Text, Token
 
 
 class Notice(Message):
@@ -16,13 +17,24 @@ class Notice(Message):
 class Registered(Message):
     """Version `version` of this peer's description is complete: every later cast that selects it will arrive."""
 
-    version: int
+    version: Version
 
 
 class Withdrawn(Message):
     """The withdrawal with this version is complete: the system has forgotten the peer."""
 
-    version: int
+    version: Version
+
+
+class Outlived(Message):
+    """The system knows a later life of this peer than its disk did: it goes on in `life`, above that.
+
+    What was asked for under the version `before` goes on under `version`. The node writes the life down.
+    """
+
+    life: Life
+    before: Version
+    version: Version
 
 
 class Joined(Message):
@@ -34,15 +46,36 @@ class Left(Message):
 
 
 class Settled(Message):
-    """The publisher knows how its cast ended (in designs that can tell): how many were told, how many silent."""
+    """What the publisher knows of its cast: final when none is open, told again until then."""
 
     cast: CastId
-    notified: int
-    unreachable: int = 0
+    notified: Count
+    """Members that took it."""
+    unreachable: Count = 0
+    """Members that were selected and never answered."""
+    declined: Count = 0
+    """Members that answered that it is not for them: they have described themselves anew, or blocked the publisher."""
+    open: Count = 0
+    """Members, or those who keep members, that may still answer."""
+    silent: tuple[Name, ...] = ()
+    """Some of the unreachable, by name."""
+
+    @property
+    def expected(self) -> int:
+        """Members that were selected."""
+        return self.notified + self.declined + self.unreachable + self.open
+
+
+class Estimated(Message):
+    """Answers `estimate`: about how many members a target selects, and how many messages a cast to it would take."""
+
+    token: Token
+    members: Count
+    messages: Count
 
 
 class Refused(Message):
     """The system declined what the application asked, with a sentence saying why."""
 
-    verb: str
-    reason: str
+    verb: Text
+    reason: Text

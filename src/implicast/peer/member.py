@@ -3,22 +3,66 @@
 from abc import abstractmethod
 
 from implicast.language.target import Description, Target
-from implicast.peer.contract import Address, CastId, Host, Peer
+from implicast.peer.contract import (
+    NUMBER_BITS,
+    Address,
+    CastId,
+    Contact,
+    Host,
+    Life,
+    Message,
+    Name,
+    Peer,
+    Serial,
+    Version,
+)
+from implicast.peer.events import Outlived, Refused
+from implicast.peer.name import NUMBERS, life_of, name_of, next_life, version_of
+from implicast.peer.site import Site
+
+HEARD_BITS = 6
+"""Casts are remembered in blocks of 2^6 serials."""
+
+
+class Heard(Message):
+    """Which of one publisher's casts were heard: bit i stands for serial `block * 64 + i`."""
+
+    publisher: Name
+    life: Life
+    block: Serial
+    bits: int
+
+
+class KeptMember(Message):
+    """What outlives a crash of a member, whatever the design."""
+
+    life: Life
+    version: Version
+    serial: Serial
+    description: Description | None
+    heard: tuple[Heard, ...] = ()
 
 
 class Member(Peer):
     """A participant that describes itself and casts to descriptions.
 
     Every `register` and every `withdraw` takes the next `version`, so that news of different ages can be told
-    apart; every `cast` takes the next `serial`.
+    apart; every `cast` takes the next `serial`. Both begin anew with every life.
     """
 
-    __slots__ = ("description", "serial", "version")
+    __slots__ = ("assured", "contact", "description", "life", "name", "serial", "version")
 
-    def __init__(self, address: Address, host: Host) -> None:
-        super().__init__(address, host)
+    def __init__(self, site: Site | Address, host: Host | None = None) -> None:
+        if not isinstance(site, Site):
+            assert host is not None, "who is not given a site is given a host"
+            number = site if isinstance(site, int) else site[1]
+            site = Site(name_of(b"", number), 1, site, host, {}, b"")
+        super().__init__(site.address, site.host)
+        self.name, self.life = site.name, site.life
+        self.contact = Contact(site.name, site.address)
+        self.assured = site.assured
         self.description: Description | None = None
-        self.version = 0
+        self.version: Version = 0
         self.serial = 0
 
     @abstractmethod
@@ -41,15 +85,43 @@ class Member(Peer):
     def cast(self, target: Target, payload: bytes) -> CastId:
         """Send a message to whoever the target describes."""
 
-    def next_version(self) -> int:
-        self.version += 1
+    def estimate(self, target: Target) -> int:
+        """Ask about how many a cast would reach, at what cost: `Estimated` with the token that this returns follows,
+        or `Refused` in designs that cannot tell."""
+        self.host.deliver(Refused("estimate", "this design cannot tell how many a target selects before it is cast"))
+        return 0
+
+    def upcoming_version(self) -> Version:
+        """How the next description will be numbered."""
+        if self.version and (self.version + 1) & (NUMBERS - 1):
+            return self.version + 1
+        return version_of(self.life if not self.version else self.life + 1, 1)
+
+    def next_version(self) -> Version:
+        self.version = self.upcoming_version()
+        self.life = max(self.life, life_of(self.version))
         return self.version
 
     def next_cast(self) -> CastId:
         """Take the next name for a cast; each `cast` does so once."""
         self.serial += 1
-        return CastId(self.address, self.serial)
+        return CastId(self.name, self.life, self.serial)
 
     def upcoming_cast(self) -> CastId:
         """How the next cast will be called."""
-        return CastId(self.address, self.serial + 1)
+        return CastId(self.name, self.life, self.serial + 1)
+
+    def outlive(self, told: Version) -> Version:
+        """Somebody knows a later version of this member than its own: take a life above that one.
+
+        Returns the version under which the present description has to be said again.
+        """
+        before = self.version
+        self.life = next_life(max(self.life, told >> NUMBER_BITS), self.host.rng)
+        self.version = version_of(self.life, 1)
+        self.serial = 0
+        self.host.deliver(Outlived(self.life, before, self.version))
+        return self.version
+
+    def kept_member(self, heard: tuple[Heard, ...] = ()) -> KeptMember:
+        return KeptMember(self.life, self.version, self.serial, self.description, heard)

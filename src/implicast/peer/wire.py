@@ -1,10 +1,12 @@
-"""Messages to bytes and back: one small code for the kind, then the fields in MessagePack.
+"""Messages to bytes and back: two bytes for the kind, then the fields in MessagePack.
 
-The codes of a codec follow the order of the kinds' names, so both ends agree when they speak the same design.
-Nonsense from outside raises `RemoteError` and nothing else.
+A kind is called by the number that it declares (`Message.wire`), the same for ever: a message that is added does
+not rename the others. Two nodes that meet compare a digest of all that must agree: design, kinds with their fields,
+and the parameters that both ends reckon with. Nonsense from outside raises `RemoteError` and nothing else.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
 
 import msgspec
 
@@ -13,6 +15,9 @@ from implicast.peer.errors import RemoteError
 
 MESSAGE_BYTES_MAX = 1 << 20
 """The longest message anybody needs to accept; a guard against memory attacks, not a design limit."""
+KIND_BYTES = 2
+DIGEST_BYTES = 16
+UNNUMBERED = 0xF000
 
 pack = msgspec.msgpack.Encoder().encode
 """A value as it would be encoded."""
@@ -24,27 +29,38 @@ def size(value: object) -> int:
 
 
 class Codec:
-    """Encodes and decodes a closed set of message kinds."""
+    """Encodes and decodes a closed set of message kinds: all of a design, or those that one role understands."""
 
     __slots__ = ("_codes", "_decoders", "kinds")
 
-    def __init__(self, kinds: Iterable[type]) -> None:
-        self.kinds: list[type] = sorted(set(kinds), key=lambda kind: kind.__name__)
-        names = [kind.__name__ for kind in self.kinds]
-        assert len(set(names)) == len(names), f"two kinds of message share a name: {names}"
-        assert len(names) < 256, "the code of a kind is one byte"
-        self._codes = {kind: bytes([code]) for code, kind in enumerate(self.kinds)}
-        self._decoders: list[msgspec.msgpack.Decoder[Message]] = [msgspec.msgpack.Decoder(kind) for kind in self.kinds]
+    def __init__(self, kinds: Iterable[type[Message]]) -> None:
+        self.kinds: list[type[Message]] = sorted(set(kinds), key=lambda kind: (kind.wire, kind.__name__))
+        numbers = {kind: kind.wire or UNNUMBERED + rank for rank, kind in enumerate(self.kinds)}
+        assert len(set(numbers.values())) == len(numbers), f"two kinds of message share a number: {numbers}"
+        self._codes = {kind: number.to_bytes(KIND_BYTES, "big") for kind, number in numbers.items()}
+        self._decoders = {code: (kind, msgspec.msgpack.Decoder(kind)) for kind, code in self._codes.items()}
 
     def encode(self, message: Message) -> bytes:
         return self._codes[type(message)] + pack(message)
 
     def decode(self, data: bytes) -> Message:
-        if not data or len(data) > MESSAGE_BYTES_MAX:
-            raise RemoteError(f"a message of {len(data)} bytes; 1 to {MESSAGE_BYTES_MAX} are accepted")
-        if data[0] >= len(self._decoders):
-            raise RemoteError(f"unknown kind of message {data[0]}; this design has {len(self._decoders)}")
+        if not KIND_BYTES <= len(data) <= MESSAGE_BYTES_MAX:
+            raise RemoteError(f"a message of {len(data)} bytes; {KIND_BYTES} to {MESSAGE_BYTES_MAX} are accepted")
+        found = self._decoders.get(data[:KIND_BYTES])
+        if found is None:
+            raise RemoteError(f"unknown kind of message {data[:KIND_BYTES].hex()}; this role has {len(self.kinds)}")
+        kind, decoder = found
         try:
-            return self._decoders[data[0]].decode(data[1:])
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise RemoteError(f"a {self.kinds[data[0]].__name__} that cannot be read: {error}") from None
+            return decoder.decode(memoryview(data)[KIND_BYTES:])
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError, OverflowError) as error:
+            raise RemoteError(f"a {kind.__name__} that cannot be read: {error}") from None
+
+    def digest(self, design: str, parameters: Mapping[str, object]) -> bytes:
+        """What two nodes compare when they meet: equal if they understand each other."""
+        kinds = [(self._codes[kind].hex(), kind.__name__, _fields(kind)) for kind in self.kinds]
+        agreed = msgspec.json.encode([design, kinds, sorted((name, str(value)) for name, value in parameters.items())])
+        return blake2b(agreed, digest_size=DIGEST_BYTES).digest()
+
+
+def _fields(kind: type[Message]) -> list[tuple[str, str]]:
+    return [(each.encode_name, str(each.type)) for each in msgspec.structs.fields(kind)]

@@ -4,13 +4,13 @@ What was asked and when it was complete is the other half of the contract's trac
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from implicast.language.render import render
 from implicast.language.target import Description, Target, scalar_text
 from implicast.peer.contract import Message
-from implicast.peer.events import Joined, Left, Refused, Registered, Settled, Withdrawn
+from implicast.peer.events import Joined, Left, Outlived, Refused, Registered, Settled, Withdrawn
 from implicast.peer.member import Member
 from implicast.world.journal import JOIN, LEAVE, REGISTER, WITHDRAW, Journal
 from implicast.world.world import World
@@ -18,14 +18,24 @@ from implicast.world.world import World
 
 @dataclass(slots=True)
 class Registration:
-    """One version of a peer's description: from when it was asked for, and since when it was complete."""
+    """One description of a member: from when it was asked for, and since when it was complete."""
 
     peer: int
     version: int
+    """Which of this member's it was, from 1, through all its lives."""
     begun_us: int
     description: Description | None
     """None: withdrawn."""
     completed_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What a publisher was told of its cast when nothing was open any more."""
+
+    notified: int
+    declined: int
+    unreachable: int
 
 
 @dataclass(slots=True)
@@ -37,13 +47,20 @@ class Cast:
     time_us: int
     target: Target
     settled_us: int | None = None
+    receipt: Receipt | None = None
+    warm_up: bool = False
+    """Made before those that are measured."""
 
 
 class Application:
-    """Stands for the applications of all members of one world."""
+    """Stands for the applications of all members of one world.
 
-    def __init__(self, world: World, payload: bytes = b"") -> None:
-        self.world, self.payload = world, payload
+    Members are told apart by number: their address or, where one came back without its disk, a number of its own
+    (`World.numbers`).
+    """
+
+    def __init__(self, world: World, payload_bytes: int = 0, warm_up: int = 0) -> None:
+        self.world, self.payload_bytes, self.warm_up = world, payload_bytes, warm_up
         self.registrations: list[Registration] = []
         self.casts: list[Cast] = []
         self.joined: dict[int, int] = {}
@@ -61,7 +78,12 @@ class Application:
         """Casts that were not made, for nobody was there who could; the others are numbered without them."""
         self.refused: list[tuple[int, int, str]] = []
         self._open: dict[tuple[int, int], Registration] = {}
-        world.heard = self.hear
+        """By member and the version by which the member knows it."""
+        self.latest: dict[int, Registration] = {}
+        """What each member asked for last."""
+        self.registered: Callable[[int], None] = lambda peer: None
+        """Told of every member whose registration, or withdrawal, is complete."""
+        world.heard, world.payload_of = self.hear, self.payload_of
 
     # --- verbs
 
@@ -85,13 +107,13 @@ class Application:
     def hear(self, address: int, event: Message) -> None:
         now_us = self.world.now_us
         if isinstance(event, Registered | Withdrawn):
-            registration = self._open.pop((address, event.version), None)
-            if registration is not None:
-                registration.completed_us = now_us
+            self._complete(self.number(address), event.version)
+        elif isinstance(event, Outlived):
+            self._rename(self.number(address), event)
         elif isinstance(event, Settled):
-            self.casts[self.world.casts[event.cast]].settled_us = now_us
+            self._settle(self.casts[self.world.casts[event.cast]], event)
         elif isinstance(event, Joined):
-            self.joined[address] = now_us
+            self.joined[self.number(address)] = now_us
             self.welcome(address)
         elif isinstance(event, Left):
             self._note_left(address)
@@ -105,6 +127,14 @@ class Application:
 
     # --- inside
 
+    def number(self, address: int) -> int:
+        """Which member is at an address."""
+        return self.world.numbers.get(address, address)
+
+    def payload_of(self, number: int) -> bytes:
+        """What this cast says: no two say the same, where they say anything."""
+        return (number.to_bytes(8, "little") * (self.payload_bytes // 8 + 1))[: self.payload_bytes]
+
     def awake(self, address: int) -> bool:
         """Is there a member that can be asked for anything?"""
         return isinstance(self.world.peers.get(address), Member)
@@ -114,52 +144,79 @@ class Application:
         assert isinstance(peer, Member), f"{address} is infrastructure: it has no application"
         return peer
 
-    def _register(self, peer: int, description: Description) -> None:
-        if peer in self.leaving or not self.awake(peer):
-            return
-        member = self._member(peer)
-        self._note(Registration(peer, member.version + 1, self.world.now_us, description))
-        member.register(description)
+    def _able(self, address: int) -> Member | None:
+        """The member at an address, if it can be asked for anything and does not leave."""
+        if self.number(address) in self.leaving or not self.awake(address):
+            return None
+        return self._member(address)
 
-    def _withdraw(self, peer: int) -> None:
-        if peer in self.leaving or not self.awake(peer):
-            return
-        member = self._member(peer)
-        self._note(Registration(peer, member.version + 1, self.world.now_us, None))
-        member.withdraw()
+    def _register(self, address: int, description: Description) -> None:
+        member = self._able(address)
+        if member is not None:
+            self._note(address, member, description)
+            member.register(description)
 
-    def _leave(self, peer: int) -> None:
+    def _withdraw(self, address: int) -> None:
+        member = self._able(address)
+        if member is not None:
+            self._note(address, member, None)
+            member.withdraw()
+
+    def _leave(self, address: int) -> None:
         """Whoever leaves withdraws: from now on nothing is owed to it, and nothing may reach it once it has left."""
-        if peer in self.leaving or not self.awake(peer):
-            return
-        member = self._member(peer)
-        self.leaving[peer] = Registration(peer, member.version + 1, self.world.now_us, None)
-        self._note(self.leaving[peer])
-        member.leave()
+        member = self._able(address)
+        if member is not None:
+            self.leaving[self.number(address)] = self._note(address, member, None)
+            member.leave()
 
-    def _note_left(self, peer: int) -> None:
+    def _note_left(self, address: int) -> None:
+        peer = self.number(address)
         self.left[peer] = self.world.now_us
         withdrawal = self.leaving.get(peer)
         if withdrawal is not None and withdrawal.completed_us is None:
             withdrawal.completed_us = self.world.now_us
-        self.farewell(peer)
+        self.farewell(address)
 
-    def _note(self, registration: Registration) -> None:
-        self.registrations.append(registration)
-        self._open[registration.peer, registration.version] = registration
+    def _note(self, address: int, member: Member, description: Description | None) -> Registration:
+        peer = self.number(address)
+        version = self.latest[peer].version + 1 if peer in self.latest else 1
+        noted = Registration(peer, version, self.world.now_us, description)
+        self.registrations.append(noted)
+        self.latest[peer] = self._open[peer, member.upcoming_version()] = noted
+        return noted
+
+    def _complete(self, peer: int, version: int) -> None:
+        registration = self._open.pop((peer, version), None)
+        if registration is not None:
+            registration.completed_us = self.world.now_us
+            self.registered(peer)
+
+    def _rename(self, peer: int, event: Outlived) -> None:
+        """What a member asked for in a life that others knew to be over goes on under another version."""
+        registration = self._open.pop((peer, event.before), None)
+        if registration is not None:
+            self._open[peer, event.version] = registration
+
+    def _settle(self, cast: Cast, event: Settled) -> None:
+        """A receipt may come several times while something is open; the last of them counts."""
+        if not event.open:
+            cast.settled_us = self.world.now_us
+            cast.receipt = Receipt(event.notified, event.declined, event.unreachable)
 
     def _cast(self, number: int, publisher: int, target: Target) -> None:
-        assert number == len(self.casts) + self.unmade, "casts are made in the order of their numbers"
         caster = self.publisher(publisher)
         if caster is None:
             self.unmade += 1
-            return
-        number = len(self.casts)
-        member = self._member(caster)
-        self.casts.append(Cast(number, caster, self.world.now_us, target))
+        else:
+            self.cast_now(caster, target)
+
+    def cast_now(self, address: int, target: Target) -> None:
+        """Casts are numbered in the order in which they are made."""
+        number, member = len(self.casts), self._member(address)
+        self.casts.append(Cast(number, self.number(address), self.world.now_us, target, warm_up=number < self.warm_up))
         # The name is known before the verb runs, so that what it sends is counted for this cast.
         self.world.announce(member.upcoming_cast(), number)
-        member.cast(target, self.payload)
+        member.cast(target, self.payload_of(number))
 
 
 def _cast_row(cast: Cast) -> dict[str, Any]:
@@ -169,6 +226,8 @@ def _cast_row(cast: Cast) -> dict[str, Any]:
         "time_us": cast.time_us,
         "target": render(cast.target),
         "settled_us": cast.settled_us,
+        "warm_up": cast.warm_up,
+        **(asdict(cast.receipt) if cast.receipt is not None else {}),
     }
 
 

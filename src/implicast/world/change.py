@@ -6,15 +6,17 @@ outside). The laboratory computes the same from the same tables (`lab/measures/c
 
 - during, after: the contract over the casts made while things changed and within the design's repair time, and later.
 - repair: from the end of a deed to the first look that found nothing wrong, or to the end if none did. Of deeds without
-  a word: crashes, fails, restarts, sleepers, troubles of the network. Joins and leaves are told to others, and are in
-  order within a look or two; in one figure with the others they would hide those, so they are measured apart
-  (`settle_s_max`). The resolution is one look, a second: what takes less counts as one.
+  a word: crashes, returns, fails, restarts, sleepers, troubles of the network. Joins, leaves and what members say of
+  themselves are told to others, and are in order within a look or two; in one figure with the others they would hide
+  those, so they are measured apart (`settle_s_max`). The resolution is one look, a second: what takes less counts as
+  one.
+- return: from the moment when a member comes back to the completion of its first registration (`return_s_max`).
 - upkeep: messages of standing upkeep per peer and minute, over the time that each was there; at rest: once all was
   quiet, and only if that lasted for a minute at least.
 - storm: messages in the busiest second over the mean of all seconds.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from itertools import compress
 from math import isnan, nan
@@ -31,7 +33,7 @@ from implicast.world.tally import Ints
 
 _S = 1_000_000
 _MINUTE_US = 60 * _S
-ANNOUNCED = ("join", "leave")
+ANNOUNCED = ("join", "leave", "register", "describe", "withdraw", "burst")
 """Deeds that those concerned are told of; all others come without a word."""
 REST_US = _MINUTE_US
 """A shorter rest says nothing about upkeep: most of it comes every few seconds, some once in half a minute."""
@@ -58,6 +60,10 @@ class Life:
     """When it asked to leave."""
     to_us: int | None = None
     end: str = "stayed"
+    returned: bool = False
+    """It began where somebody had crashed: at the address, with what was left on the disk."""
+    back_us: int | None = None
+    """When the first registration of a life that began so was complete; None: never."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +91,10 @@ class Change:
     upkeep_at_rest: float
     """The same once all was quiet; not a number where that lasted less than a minute."""
     storm: float
+    returns: int = 0
+    """Members that came back."""
+    return_s_max: float = 0.0
+    """From coming back to being registered, the longest of those that were."""
 
     @property
     def kept(self) -> bool:
@@ -100,7 +110,7 @@ class Change:
 
 
 def course_tables(
-    journal: Journal, course: Course, script: tuple[Deed, ...], lives: Mapping[int, Life],
+    journal: Journal, course: Course, script: tuple[Deed, ...], lives: Iterable[tuple[int, Life]],
     samples: list[tuple[int, list[str]]],
 ) -> None:  # fmt: skip
     """Write the four tables."""
@@ -109,11 +119,11 @@ def course_tables(
         "deeds",
         [
             {"from_us": course.from_us + int(deed.from_s * _S), "to_us": course.from_us + int(deed.to_s * _S),
-             "kind": deed.kind, "peers": list(deed.who), "amount": deed.amount}
+             "kind": deed.kind, "peers": list(deed.who), "amount": deed.amount, "detail": deed.detail}
             for deed in script
         ],
     )  # fmt: skip
-    journal.table("lives", [{"peer": peer, **asdict(life)} for peer, life in lives.items()])
+    journal.table("lives", [{"peer": peer, **asdict(life)} for peer, life in lives])
     journal.table(
         "health",
         [{"time_us": time_us, "wrong": len(wrong), "first": wrong[0] if wrong else None} for time_us, wrong in samples],
@@ -143,7 +153,17 @@ def change(journal: Path, course: Course, judge: Judge, complaints: list[str]) -
         upkeep_per_peer_minute=upkeep_per_peer_minute(journal, course.from_us, course.end_us),
         upkeep_at_rest=upkeep_at_rest(journal, course),
         storm=storm(journal, course),
+        **returns(journal),
     )
+
+
+def returns(journal: Path) -> dict[str, Any]:
+    """How many came back, and how long it took at most until they were registered again."""
+    lives = read(journal, "lives", ["from_us", "returned", "back_us"])
+    came = lives.filter(lives["returned"])
+    times_us = zip(came["from_us"].to_pylist(), came["back_us"].to_pylist(), strict=True)
+    waited_us = [back_us - from_us for from_us, back_us in times_us if back_us is not None]
+    return {"returns": len(came), "return_s_max": max(waited_us, default=0) / _S}
 
 
 def repair_times_s(journal: Path, ends_us: Ints, over_us: int) -> tuple[list[float], int]:

@@ -5,20 +5,23 @@
 
 A `Churn` is a value, part of a scenario. It says how many deeds of each kind are drawn, or names single deeds, or both;
 `deeds` spells all of them out, so that a drawn script can be replayed, and shortened, deed by deed. Times are seconds
-after the first cast. Newcomers have addresses of their own beyond the first population; two lives are two peers. How
-deeds are drawn is in `drawing.py`, how a single one is written in `deeds.py`.
+after the first cast. Newcomers have addresses of their own beyond the first population; whoever returns does so at its
+address. How deeds are drawn is in `drawing.py`, how a single one is written in `deeds.py`.
 """
 
 from dataclasses import dataclass, fields
 
 from implicast.peer.errors import ParameterError, ScenarioError
-from implicast.world.deeds import Deed, Range, number, span, words
+from implicast.world.deeds import DISKS, Deed, Range, number, span, words
 from implicast.world.drawing import Drawing
 
 DEEDS_MAX = 100_000
 """Of one kind in one script; more is a typing error."""
 FREE_MAX = 1_000
 """Addresses left out below the last newcomer that is named; each of them costs a host. More is a typing error."""
+
+
+ANY_DISK = "any"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,18 @@ class Churn:
     down_s: Range = (2.0, 15.0)
     fails: int = 0
     """Servers or brokers that never come back."""
+    returns: int = 0
+    """Members that crash and come back at their address."""
+    away_s: Range = (2.0, 15.0)
+    disk: str = "kept"
+    """With what they come back: kept, old or empty; `any`: drawn for each."""
+    bursts: int = 0
+    """Publishers that cast many times a second for a while."""
+    burst_s: Range = (0.5, 2.0)
+    burst_rate: Range = (100.0, 400.0)
+    """Casts a second."""
+    anew: int = 0
+    """Members that register again, describe themselves anew, or withdraw."""
     freezes: int = 0
     """Peers that stand still for a while and wake, not knowing that they slept."""
     freeze_s: Range = (1.0, 14.0)
@@ -77,6 +92,8 @@ class Churn:
             _between(name, getattr(self, name), 0, 1e6, "a number per minute, 0 or more")
         _between("share", self.share, 0, 1, "a share from 0 to 1")
         _between("drift", self.drift, 0, 0.5, "a share from 0 to 0.5")
+        if self.disk not in (*DISKS, ANY_DISK):
+            raise ParameterError(f"churn: disk={self.disk} is unknown; it takes {', '.join((*DISKS, ANY_DISK))}")
         _between("over_s", self.over_s, 0.001, 1e7, "seconds, more than none")
         for name in _RANGES:
             low, high = getattr(self, name)
@@ -86,7 +103,7 @@ class Churn:
     @classmethod
     def parse(cls, text: str) -> "Churn":
         """Read `name=value,name=value`; `deed` may come several times; `@FILE` reads the same from a file."""
-        values: dict[str, int | float | Range] = {}
+        values: dict[str, int | float | str | Range] = {}
         deeds: list[Deed] = []
         for part in filter(None, (part.strip() for part in words(text))):
             name, equals, value = part.partition("=")
@@ -111,7 +128,7 @@ class Churn:
         for name in _NAMES[:-1]:
             value = self.group * self.groups() if name == "crashes" else getattr(self, name)
             if value != getattr(still, name):
-                told.append(f"{name}={value[0]!r}..{value[1]!r}" if isinstance(value, tuple) else f"{name}={value!r}")
+                told.append(f"{name}={_text(value)}")
         return ",".join(told + [f"deed={deed.text()}" for deed in self.deeds])
 
     def groups(self) -> int:
@@ -146,8 +163,8 @@ class Churn:
         for join in (deed for deed in self.deeds if deed.kind == "join"):
             for who in join.who:
                 if who in came:
-                    raise ScenarioError(f"churn: {join.text()}: {who} joins already by {came[who].text()}; two lives "
-                                        "are two peers, at two addresses")  # fmt: skip
+                    raise ScenarioError(f"churn: {join.text()}: {who} joins already by {came[who].text()}; each "
+                                        "newcomer has an address of its own")  # fmt: skip
                 came[who] = join
         last = first + max(len(came), self.guests) + FREE_MAX
         for who in came:
@@ -164,16 +181,27 @@ def _refuse_strangers(deed: Deed, first: int, guests: int, came: dict[int, Deed]
         if who >= first + guests and who not in came:
             raise ScenarioError(f"churn: {deed.text()}: there is no {who}; addresses are 0 to {first - 1}, and those "
                                 "of newcomers that join by a deed")  # fmt: skip
-        if deed.kind in ("leave", "crash", "freeze") and who in came and deed < came[who]:
+        if deed.kind in ("leave", "crash", "freeze", "return") and who in came and deed < came[who]:
             raise ScenarioError(f"churn: {deed.text()}: {who} comes only by {came[who].text()}; it takes a later time")
 
 
 _NAMES = (*(each.name for each in fields(Churn) if each.name != "deeds"), "deed")
-_COUNTS = ("joins", "leaves", "crashes", "restarts", "fails", "freezes", "slow", "cuts", "flaps", "splits")
-_RANGES = ("down_s", "freeze_s", "slow_ms", "cut_s", "flap_s", "split_s")
+_COUNTS = (
+    "joins", "leaves", "crashes", "returns", "restarts", "fails", "freezes", "slow", "cuts", "flaps", "splits",
+    "bursts", "anew",
+)  # fmt: skip
+_RANGES = ("down_s", "away_s", "freeze_s", "slow_ms", "cut_s", "flap_s", "split_s", "burst_s", "burst_rate")
 
 
-def _value(name: str, text: str) -> int | float | Range:
+def _text(value: int | float | str | Range) -> str:
+    if isinstance(value, tuple):
+        return f"{value[0]!r}..{value[1]!r}"
+    return value if isinstance(value, str) else repr(value)
+
+
+def _value(name: str, text: str) -> int | float | str | Range:
+    if name == "disk":
+        return text
     if name in _RANGES:
         return span("churn", name, text)
     value = number("churn", name, text)

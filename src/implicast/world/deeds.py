@@ -1,10 +1,13 @@
-"""One change by name: `5:crash:7+8`, `9..20:freeze:3`, `12..30:cut:3>4`, `5..60:slow~300:9`.
+"""One change by name: `5:crash:7+8`, `9..20:freeze:3`, `12..30:cut:3>4`, `5..60:slow~300:9`, `4..9:return:3:old`.
 
-    join leave crash            from one moment on
-    restart freeze split        for a while; `restart` is of servers and brokers
-    fail                        a server or broker that never comes back
-    cut flap                    of the link from the first to the second: dead, or dead and alive in turns of ~seconds
-    slow                        everything to and from these takes ~milliseconds longer
+join leave crash            from one moment on
+restart freeze split        for a while; `restart` is of servers and brokers
+return                      a member that crashes, and comes back at its address with its disk: kept, old or empty
+fail                        a server or broker that never comes back
+register describe withdraw  says again what it said last; says something else, or tags that follow; says nothing
+burst                       casts ~ times a second for a while
+cut flap                    of the link from the first to the second: dead, or dead and alive in turns of ~seconds
+slow                        everything to and from these takes ~milliseconds longer
 """
 
 from dataclasses import dataclass
@@ -16,10 +19,16 @@ from implicast.peer.errors import ParameterError
 Range = tuple[float, float]
 """From the lower to the higher."""
 
-KINDS = ("join", "leave", "crash", "restart", "fail", "freeze", "slow", "cut", "flap", "split")
-LASTING = ("restart", "freeze", "slow", "cut", "flap", "split")
+KINDS = (
+    "join", "leave", "crash", "return", "restart", "fail", "freeze", "slow", "cut", "flap", "split", "burst",
+    "register", "describe", "withdraw",
+)  # fmt: skip
+LASTING = ("return", "restart", "freeze", "slow", "cut", "flap", "split", "burst")
 PAIRED = ("cut", "flap")
-AMOUNTED = ("slow", "flap")
+AMOUNTED = ("slow", "flap", "burst")
+DETAILED = ("return", "describe")
+DISKS = ("kept", "old", "empty")
+"""With what a member comes back: all that it had written down; what it had when it was first registered; nothing."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -31,7 +40,9 @@ class Deed:
     kind: str
     who: tuple[int, ...]
     amount: float = 0.0
-    """Milliseconds of `slow`, seconds of `flap`."""
+    """Milliseconds of `slow`, seconds of `flap`, casts per second of `burst`."""
+    detail: str = ""
+    """The disk of `return`, empty for `kept`; the tags of `describe` as `jazz+samba`, empty for any."""
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -49,25 +60,38 @@ class Deed:
             raise ParameterError(f"churn: deed {self.text()}: a {self.kind} takes {takes}")
         if (self.amount > 0) != (self.kind in AMOUNTED):
             raise ParameterError(f"churn: deed {self.text()}: an amount ~ belongs to {' and '.join(AMOUNTED)}")
+        self._refuse_detail()
+
+    def _refuse_detail(self) -> None:
+        if self.detail and self.kind not in DETAILED:
+            raise ParameterError(f"churn: deed {self.text()}: a further word belongs to {' and '.join(DETAILED)}")
+        if self.kind == "return" and self.disk not in DISKS:
+            raise ParameterError(f"churn: deed {self.text()}: a disk is one of {', '.join(DISKS)}")
+
+    @property
+    def disk(self) -> str:
+        """With what somebody returns."""
+        return self.detail or "kept"
 
     @classmethod
     def parse(cls, text: str) -> "Deed":
-        parts = text.split(":")
-        if len(parts) != 3:
+        parts = text.split(":", 3)
+        if len(parts) < 3:
             raise ParameterError(f"churn: deed {text!r} is not understood; it takes TIME:KIND:WHO such as 5:crash:7")
-        times, what, whom = parts
+        times, what, whom, detail = parts if len(parts) == 4 else (*parts, "")
         kind, tilde, amount = what.partition("~")
         from_s, to_s = span("churn", "deed", times) if ".." in times else (number("churn", "deed", times),) * 2
         names = whom.split(">" if kind in PAIRED else "+")
         if not all(name.isdecimal() for name in names):
             raise ParameterError(f"churn: deed {text!r} names {whom!r}; it takes addresses as 3+4+5, or 3>4 for links")
-        return cls(from_s, to_s, kind, tuple(map(int, names)), number("churn", "deed", amount) if tilde else 0.0)
+        many = number("churn", "deed", amount) if tilde else 0.0
+        return cls(from_s, to_s, kind, tuple(map(int, names)), many, "" if detail == "kept" else detail)
 
     def text(self) -> str:
         times = _short(self.from_s) + (f"..{_short(self.to_s)}" if self.to_s != self.from_s else "")
         amount = f"~{_short(self.amount)}" if self.amount else ""
         whom = (">" if self.kind in PAIRED else "+").join(map(str, self.who))
-        return f"{times}:{self.kind}{amount}:{whom}"
+        return f"{times}:{self.kind}{amount}:{whom}" + (f":{self.detail}" if self.detail else "")
 
 
 def _short(value: float) -> str:

@@ -9,7 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from implicast.space.digest import stream
-from implicast.world.deeds import Deed, Range
+from implicast.world.deeds import DISKS, Deed, Range
 
 if TYPE_CHECKING:
     from implicast.world.churn import Churn
@@ -83,9 +83,11 @@ class Drawing:
         present = self._present(time_s)
         return tuple(sorted(self.chance.sample(present, min(count, len(present)))))
 
-    def _lasting(self, time_s: float, lasts_s: Range, kind: str, who: tuple[int, ...], amount: float = 0) -> Deed:
+    def _lasting(
+        self, time_s: float, lasts_s: Range, kind: str, who: tuple[int, ...], amount: float = 0, detail: str = ""
+    ) -> Deed:
         until_s = round(time_s + _uniform(self.chance, lasts_s), 3)
-        return Deed(time_s, until_s, kind, who, round(amount, 3))
+        return Deed(time_s, until_s, kind, who, round(amount, 3), detail)
 
     def join(self, time_s: float) -> Deed:
         self.members[self.fresh] = time_s
@@ -103,6 +105,24 @@ class Drawing:
         for each in who:
             del self.members[each]
         return Deed(time_s, time_s, kind, who) if who else None
+
+    def come_back(self, time_s: float) -> Deed | None:
+        """Who is away is not drawn for anything else until it has settled again."""
+        churn = self.churn
+        if len(self._present(time_s)) <= self.least:
+            return None
+        disk = churn.disk if churn.disk in DISKS else self.chance.choice(DISKS)
+        who = self._some(time_s)
+        away = self._lasting(time_s, churn.away_s, "return", who, detail="" if disk == "kept" else disk)
+        self.members[who[0]] = away.to_s
+        return away
+
+    def burst(self, time_s: float) -> Deed:
+        rate = _uniform(self.chance, self.churn.burst_rate)
+        return self._lasting(time_s, self.churn.burst_s, "burst", self._some(time_s), rate)
+
+    def say(self, time_s: float) -> Deed:
+        return Deed(time_s, time_s, self.chance.choice(_SAYINGS), self._some(time_s))
 
     def restart(self, time_s: float) -> Deed | None:
         who = (self.chance.choice(self.fixed),) if self.fixed else ()
@@ -140,6 +160,9 @@ _DRAW: dict[str, Callable[[Drawing, float], Deed | None]] = {
     "joins": Drawing.join,
     "leaves": Drawing.leave,
     "crashes": Drawing.crash,
+    "returns": Drawing.come_back,
+    "bursts": Drawing.burst,
+    "anew": Drawing.say,
     "restarts": Drawing.restart,
     "fails": Drawing.fail,
     "freezes": Drawing.freeze,
@@ -148,12 +171,14 @@ _DRAW: dict[str, Callable[[Drawing, float], Deed | None]] = {
     "flaps": Drawing.flap,
     "splits": Drawing.split,
 }
+_SAYINGS = ("register", "describe", "describe", "withdraw")
 _RATES = {"joins": ("join_rate", 1.0), "leaves": ("leave_rate", 0.5), "crashes": ("crash_rate", 0.5)}
 """The rate of each kind, and its share of a turnover."""
 _STAY = f"{STAYING:g} of the first number of peers, and at least two, are always there"
 _WHY = {
     "leaves": _STAY,
     "crashes": _STAY,
+    "returns": _STAY,
     "restarts": "there are no servers or brokers",
     "fails": "the last server or broker stays",
 }

@@ -1,23 +1,31 @@
-"""The five laws of the contract, checked from outside over the trace of a run.
+"""The laws of the contract, checked from outside over the trace of a run.
 
     liveness             once a registration is complete, every later cast that selects it is notified
     at most once         no peer is notified twice of one cast
     no invention         a notified cast was cast by someone, before
     only the selected    the target selects the registration of whoever is notified
     only the registered  a notified peer had registered
+    unaltered            what a notified peer was told is what was cast
+    true receipts        what a publisher is told of its cast when it has ended is so
 
 A version of a description is *possibly in force* from when it was asked for until its successor is complete. A peer
 must be notified of a cast when something was complete at the time of the cast and every version possibly in force
 during the cast's flight is selected; it may be notified when one of them is. The selection is computed here from the
 posting lists of all versions ever registered; it shares no code with any design.
 
-Where peers come and go: whoever crashed within a cast's flight need not be notified (who left has withdrawn); what a
-cast owes is *excused* when its publisher was gone before it knew how the cast ended: dead, or on its way out in a world
-in which worse happens than coming and going. Nothing excuses a repeated, uninvited or invented notification.
+Where peers come and go: whoever crashed within a cast's flight need not be notified (who left has withdrawn). A member
+that comes back is *away* from its crash until its first registration of the new life is complete: until then what its
+last description says may still reach it, and nothing is owed. A member that comes back without its disk is another
+member, with a number of its own. What a cast owes is *excused* when its publisher was gone before it knew how the cast
+ended: dead, or on its way out in a world in which worse happens than coming and going. Nothing excuses a repeated,
+uninvited, invented or altered notification.
+
+A receipt is final when nothing is open. It never says that more were notified than were; where nobody comes or goes and
+nobody was out of reach, it says exactly how many.
 """
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
 
@@ -25,7 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from implicast.language.target import Description, Target, Term
-from implicast.world.application import Cast, Registration
+from implicast.world.application import Cast, Receipt, Registration
 
 FLIGHT_US = 60_000_000
 """How long a cast may be under way: a change of description within this time excuses both outcomes."""
@@ -34,21 +42,31 @@ LATE_US = 10_000_000
 NEVER_US = 1 << 62
 
 Ints = npt.NDArray[np.int64]
+Away = Mapping[int, Sequence[tuple[int, int]]]
+"""By member, when it was away: from when to when; `NEVER_US` for those who stay away."""
+
+
+def for_good(gone_us: Mapping[int, int]) -> Away:
+    """Of members that go and do not come back."""
+    return {peer: ((at_us, NEVER_US),) for peer, at_us in gone_us.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Notices:
-    """Who was told of which cast (-1: of nobody's), and when: columns of equal length."""
+    """Who was told of which cast (-1: of nobody's), when, and whether of something else: columns of equal length."""
 
     cast: Ints
     peer: Ints
     time_us: Ints
+    altered: npt.NDArray[np.bool_]
 
     @classmethod
-    def of(cls, rows: Iterable[tuple[int, int, int]]) -> "Notices":
-        """From (cast, peer, time_us)."""
+    def of(cls, rows: Iterable[tuple[int, int, int]], altered: Sequence[int] = ()) -> "Notices":
+        """From (cast, peer, time_us); and which of them came with another payload."""
         columns = np.array(list(rows), np.int64).reshape(-1, 3)
-        return cls(columns[:, 0], columns[:, 1], columns[:, 2])
+        other = np.zeros(len(columns), bool)
+        other[list(altered)] = True
+        return cls(columns[:, 0], columns[:, 1], columns[:, 2], other)
 
     def __len__(self) -> int:
         return len(self.cast)
@@ -60,6 +78,11 @@ class Notices:
             part = order[start:end]
             yield self.peer[part].tolist(), self.time_us[part].tolist()
 
+    def otherwise(self, casts: Collection[int]) -> int:
+        """How many are of something else than these casts said; what nobody cast has no payload to compare."""
+        numbers = self.cast[self.altered].tolist()
+        return sum(number in casts for number in numbers)
+
     def stray(self, casts: int) -> int:
         """How many are of casts that nobody made."""
         return int(np.count_nonzero((self.cast < 0) | (self.cast >= casts)))
@@ -67,7 +90,7 @@ class Notices:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How a run kept the contract. Clean when missing, repeated, uninvited and invented are zero."""
+    """How a run kept the contract. Clean when everything but expected, notified, excused and late is zero."""
 
     expected: int
     notified: int
@@ -78,6 +101,10 @@ class Verdict:
     excused: int = 0
     """Not notified, of casts whose publisher was gone before they were finished; neither expected nor missing."""
     late: int = 0
+    altered: int = 0
+    """Notified of something else than was cast."""
+    misreported: int = 0
+    """Casts whose publisher was told in the end what is not so."""
 
     @property
     def delivery_ratio(self) -> float:
@@ -87,11 +114,11 @@ class Verdict:
     @property
     def harmless(self) -> bool:
         """Whatever is missing, nobody was told what it should not have been: that must hold during change too."""
-        return not (self.repeated or self.uninvited or self.invented)
+        return not (self.repeated or self.uninvited or self.invented or self.altered or self.misreported)
 
     @property
     def clean(self) -> bool:
-        return not (self.missing or self.repeated or self.uninvited or self.invented)
+        return self.harmless and not self.missing
 
 
 @dataclass(slots=True)
@@ -163,30 +190,44 @@ def _bound(versions: list[Version]) -> None:
 
 def judge(
     casts: Sequence[Cast], registrations: Iterable[Registration], notices: Notices,
-    gone_us: Mapping[int, int] | None = None,
+    away: Away | None = None, exact: bool = True,
 ) -> Verdict:  # fmt: skip
-    """Compare what was notified with what had to be. `gone_us`: peers that crashed or were leaving, since when."""
-    return Judge(casts, registrations, notices, gone_us or {}).verdict()
+    """Compare what was notified with what had to be. `away`: who crashed or was leaving, from when to when."""
+    return Judge(casts, registrations, notices, away or {}, exact).verdict()
 
 
 class Judge:
-    """Weighs the casts of a run, all or those of one period."""
+    """Weighs the casts of a run, all or those of one period. `exact`: nobody comes or goes, so receipts are exact."""
 
     def __init__(
-        self, casts: Sequence[Cast], registrations: Iterable[Registration], notices: Notices, gone_us: Mapping[int, int]
-    ) -> None:
-        self.casts, self.versions, self.gone_us = casts, Versions(registrations), gone_us
-        self.notices = notices
+        self, casts: Sequence[Cast], registrations: Iterable[Registration], notices: Notices, away: Away,
+        exact: bool = False,
+    ) -> None:  # fmt: skip
+        self.casts, self.versions, self.away = casts, Versions(registrations), away
+        self.notices, self.exact = notices, exact
 
     def verdict(self, from_us: int = 0, to_us: int = NEVER_US) -> Verdict:
         """Of the casts made in [from_us, to_us); notices of casts that nobody made count in every period."""
         stray = self.notices.stray(len(self.casts))
         count: Counter[str] = Counter(invented=stray, notified=stray)
+        count["altered"] = self.notices.otherwise(self._made(from_us, to_us))
         for cast, (peers, times_us) in zip(self.casts, self.notices.by_cast(len(self.casts)), strict=True):
             if from_us <= cast.time_us < to_us:
                 count["notified"] += len(peers)
-                self._weigh(cast, _first(cast, peers, times_us, count), count)
+                told = _first(cast, peers, times_us, count)
+                self._weigh(cast, told, count)
+                count["misreported"] += cast.receipt is not None and self._misreported(cast, cast.receipt, told)
         return Verdict(**{each.name: count[each.name] for each in fields(Verdict)})
+
+    def _made(self, from_us: int, to_us: int) -> set[int]:
+        return {cast.number for cast in self.casts if from_us <= cast.time_us < to_us}
+
+    def _misreported(self, cast: Cast, receipt: Receipt, told: dict[int, int]) -> bool:
+        assert cast.settled_us is not None, "a receipt comes when a cast has ended"
+        knew = sum(time_us <= cast.settled_us for time_us in told.values())
+        if receipt.notified > knew:
+            return True
+        return self.exact and not receipt.unreachable and receipt.notified < knew
 
     def missed(self, publishers: Container[int]) -> dict[int, int]:
         """How many were missed by each cast of these publishers that missed anybody."""
@@ -204,7 +245,7 @@ class Judge:
         must = steady | {
             peer
             for peer, indices in possible.items()
-            if self.gone_us.get(peer, NEVER_US) > end_us
+            if not self._is_away(peer, cast.time_us, end_us)
             and _must(self.versions, peer, set(indices), cast.time_us, end_us)
         }
         missing = must - told.keys()
@@ -230,11 +271,11 @@ class Judge:
         if cast.time_us < versions.settled_us:
             lasting = {index for index in lasting if versions.settled(index, cast.time_us)}
         steady = {versions.peers[index] for index in lasting}
-        if self.gone_us:
+        if self.away:
             end_us = cast.time_us + FLIGHT_US
-            steady -= {peer for peer, gone_us in self.gone_us.items() if gone_us <= end_us}
+            steady -= {peer for peer in self.away if self._is_away(peer, cast.time_us, end_us)}
         possible: dict[int, list[int]] = {}
-        for index in selected - lasting if not self.gone_us else selected:
+        for index in selected - lasting if not self.away else selected:
             peer = versions.peers[index]
             if peer not in steady:
                 possible.setdefault(peer, []).append(index)
@@ -243,7 +284,11 @@ class Judge:
     def _abandoned(self, cast: Cast) -> bool:
         """Was the publisher gone before it could know how its cast ended?"""
         finished_us = cast.settled_us if cast.settled_us is not None else cast.time_us + FLIGHT_US
-        return self.gone_us.get(cast.publisher, NEVER_US) < finished_us
+        return any(cast.time_us <= from_us < finished_us for from_us, _ in self.away.get(cast.publisher, ()))
+
+    def _is_away(self, peer: int, start_us: int, end_us: int) -> bool:
+        """At some time of a cast's flight?"""
+        return any(from_us <= end_us and start_us < to_us for from_us, to_us in self.away.get(peer, ()))
 
 
 def _first(cast: Cast, peers: list[int], times_us: list[int], count: Counter[str]) -> dict[int, int]:

@@ -22,15 +22,16 @@ import pyarrow.parquet as pq
 
 from implicast.peer.errors import ScenarioError
 
-PHASES = ("cast", "upkeep", "join", "register", "withdraw", "leave")
-"""Index = code. A purpose >= 0 is the number of a cast; a purpose < 0 is minus the code of its phase."""
+PHASES = ("cast", "upkeep", "join", "register", "withdraw", "leave", "warm-up")
+"""Index = code. A purpose >= 0 is the number of a cast; a purpose < 0 is minus the code of its phase. Casts made
+before those that are measured are of the phase `warm-up`, and what is sent for them names no cast."""
 UPKEEP, JOIN, REGISTER, WITHDRAW, LEAVE = -1, -2, -3, -4, -5
 
 CHUNK_ROWS = 1 << 16
 """Rows buffered before they are written."""
 
 _SENDS = struct.Struct("<qqqqiiiiih")
-_NOTICES = struct.Struct("<qqiii")
+_NOTICES = struct.Struct("<qqiii?")
 pack_send = _SENDS.pack
 """One row of `Journal.sends`: the world packs it itself, at half the price of a call of `Journal.send`."""
 
@@ -38,7 +39,9 @@ _SENDS_DTYPE = np.dtype(
     [("serial", "<i8"), ("cause", "<i8"), ("sent_us", "<i8"), ("arrived_us", "<i8"), ("sender", "<i4"),
      ("receiver", "<i4"), ("purpose", "<i4"), ("depth", "<i4"), ("bytes", "<i4"), ("kind", "<i2")]
 )  # fmt: skip
-_NOTICES_DTYPE = np.dtype([("cause", "<i8"), ("time_us", "<i8"), ("peer", "<i4"), ("cast", "<i4"), ("depth", "<i4")])
+_NOTICES_DTYPE = np.dtype(
+    [("cause", "<i8"), ("time_us", "<i8"), ("peer", "<i4"), ("cast", "<i4"), ("depth", "<i4"), ("altered", "?")]
+)
 
 _WORD = pa.dictionary(pa.int16(), pa.string())
 SCHEMAS: dict[str, pa.Schema] = {
@@ -49,11 +52,12 @@ SCHEMAS: dict[str, pa.Schema] = {
     ),
     "notices": pa.schema(
         [("cause", pa.int64()), ("time_us", pa.int64()), ("peer", pa.int32()), ("cast", pa.int32()),
-         ("depth", pa.int32())]
+         ("depth", pa.int32()), ("altered", pa.bool_())]
     ),
     "casts": pa.schema(
         [("cast", pa.int32()), ("publisher", pa.int32()), ("time_us", pa.int64()), ("target", pa.string()),
-         ("settled_us", pa.int64())]
+         ("settled_us", pa.int64()), ("warm_up", pa.bool_()), ("notified", pa.int64()), ("declined", pa.int64()),
+          ("unreachable", pa.int64())]
     ),
     "registrations": pa.schema(
         [("peer", pa.int32()), ("version", pa.int32()), ("begun_us", pa.int64()), ("completed_us", pa.int64()),
@@ -77,11 +81,11 @@ CHANGE_SCHEMAS: dict[str, pa.Schema] = {
     ),
     "deeds": pa.schema(
         [("from_us", pa.int64()), ("to_us", pa.int64()), ("kind", pa.string()), ("peers", pa.list_(pa.int32())),
-         ("amount", pa.float64())]
+         ("amount", pa.float64()), ("detail", pa.string())]
     ),
     "lives": pa.schema(
         [("peer", pa.int32()), ("from_us", pa.int64()), ("joined_us", pa.int64()), ("leaving_us", pa.int64()),
-         ("to_us", pa.int64()), ("end", pa.string())]
+         ("to_us", pa.int64()), ("end", pa.string()), ("returned", pa.bool_()), ("back_us", pa.int64())]
     ),
     "health": pa.schema([("time_us", pa.int64()), ("wrong", pa.int32()), ("first", pa.string())]),
 }  # fmt: skip
@@ -91,10 +95,11 @@ CHANGE_SCHEMAS: dict[str, pa.Schema] = {
 class Journal:
     """Writes one run. `close` renames the directory into place; `discard` removes what was written."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, warm_up: int = 0) -> None:
+        """`warm_up`: so many casts come before those that are measured."""
         if directory.exists():
             raise ScenarioError(f"the journal directory {directory} exists already; name a new one or remove it")
-        self.directory = directory
+        self.directory, self._warm_up = directory, warm_up
         self._aside = directory.with_name(directory.name + ".part")
         shutil.rmtree(self._aside, ignore_errors=True)
         self._aside.mkdir(parents=True)
@@ -114,9 +119,9 @@ class Journal:
         if len(self.sends) >= CHUNK_ROWS:
             self.flush_sends()
 
-    def notice(self, cause: int, time_us: int, peer: int, cast: int, depth: int) -> None:
-        """One notification of a cast."""
-        self._notices.append(_NOTICES.pack(cause, time_us, peer, cast, depth))
+    def notice(self, cause: int, time_us: int, peer: int, cast: int, depth: int, altered: bool = False) -> None:
+        """One notification of a cast; `altered`: with another payload than was cast."""
+        self._notices.append(_NOTICES.pack(cause, time_us, peer, cast, depth, altered))
         if len(self._notices) >= CHUNK_ROWS:
             self._flush_notices()
 
@@ -167,7 +172,7 @@ class Journal:
     def flush_sends(self) -> None:
         if self.sends:
             rows = np.frombuffer(b"".join(self.sends), _SENDS_DTYPE)
-            self._writers["sends"].write_batch(_sends_batch(rows, self.kinds))
+            self._writers["sends"].write_batch(_sends_batch(rows, self.kinds, self._warm_up))
             self.sends.clear()
 
     def _flush_notices(self) -> None:
@@ -178,14 +183,15 @@ class Journal:
             self._notices.clear()
 
 
-def _sends_batch(rows: np.ndarray[Any, Any], kinds: list[str]) -> pa.RecordBatch:
-    purpose = rows["purpose"]
+def _sends_batch(rows: np.ndarray[Any, Any], kinds: list[str], warm_up: int) -> pa.RecordBatch:
+    purpose = rows["purpose"].copy()
+    purpose[(purpose >= 0) & (purpose < warm_up)] = -PHASES.index("warm-up")
     phase = np.where(purpose >= 0, 0, -purpose).astype(np.int16)
     made = {
         "arrived_us": pa.array(rows["arrived_us"].copy(), mask=rows["arrived_us"] < 0),
         "kind": pa.DictionaryArray.from_arrays(pa.array(rows["kind"].copy()), pa.array(kinds, pa.string())),
         "phase": pa.DictionaryArray.from_arrays(pa.array(phase), pa.array(PHASES, pa.string())),
-        "cast": pa.array(purpose.copy(), mask=purpose < 0),
+        "cast": pa.array(purpose, mask=purpose < 0),
     }
     arrays = [made[name] if name in made else pa.array(rows[name].copy()) for name in SCHEMAS["sends"].names]
     return pa.record_batch(arrays, schema=SCHEMAS["sends"])

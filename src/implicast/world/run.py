@@ -1,6 +1,7 @@
 """The parts of one run, set up and driven through its phases: join, register, cast, and change meanwhile."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from implicast.peer.wire import Codec, size
 from implicast.space.digest import stream
 from implicast.workload.workload import Workload, workload
 from implicast.world.application import Application
-from implicast.world.change import Course, Life, course_tables
+from implicast.world.change import Course, course_tables
 from implicast.world.faults import FaultStream
 from implicast.world.invariants import FLIGHT_US
 from implicast.world.journal import Journal
@@ -45,29 +46,34 @@ class Run:
     def __init__(self, scenario: Scenario, design: Design, parameters: Parameters, directory: Path) -> None:
         self.scenario, self.design = scenario, design
         seed, peers = scenario.seed, scenario.peers
+        casts = scenario.casts + scenario.warm_up
         self.workload: Workload = workload(
-            scenario.workload, seed=seed, peers=peers, casts=scenario.casts, **scenario.workload_parameters
+            scenario.workload, seed=seed, peers=peers, casts=casts, **scenario.workload_parameters
         )
         infrastructure = design.infrastructure(peers, parameters)
         script = scenario.churn.script(seed, peers, infrastructure)
         refuse_the_impossible(script, design, peers, infrastructure)
         newcomers = scenario.churn.newcomers(seed, peers, infrastructure)
         self.network: Network = build(scenario.network, peers, infrastructure, seed, newcomers)
-        self.journal = Journal(directory)
+        self.journal = Journal(directory, scenario.warm_up)
         faults: Fate | None = FaultStream(scenario.faults, seed) if scenario.faults.text() else None
         trouble = Trouble(faults)
         codec = Codec(design.kinds) if scenario.strict else None
         self.world = World(self.network, seed, self.journal, trouble if scenario.churn else faults, codec)
         self.world.rates = drift_rates(scenario.churn, seed, self.network.hosts)
-        self.application = Application(self.world)
-        self.targets = self.workload.targeted()
+        self.application = Application(self.world, scenario.payload_bytes, scenario.warm_up)
+        every = self.workload.targeted()
+        self.targets, self.warming = every[: scenario.casts], every[scenario.casts :]
+        """Casts that are measured, the same whether there is a warm-up or not; and those that are made before them."""
         self.descriptions = self.workload.described()
         greetings = self._greetings(infrastructure, newcomers)
         known = [*self.descriptions, *[Description()] * infrastructure, *greetings.values()]
         self.plan = Plan(
             peers, infrastructure, parameters, seed, self.world.host, self.network.latency_us, self.targets,
             scenario.interval_ms * 1000, known if newcomers else self.descriptions, scenario.start,
+            resting=not (scenario.churn or faults or scenario.changes), credentials=design.credentials,
         )  # fmt: skip
+        self.plan = replace(self.plan, roles=design.roles(self.plan))
         self.population: list[Peer] = []
         self.upheaval = (
             Upheaval(script, self.world, self.application, trouble, design, self.plan, greetings)
@@ -100,11 +106,13 @@ class Run:
         self.world.run(self.world.now_us + self.design.settling_us)
 
     def cast(self, progress: Progress) -> None:
-        interval_us = self.plan.interval_us
-        start_us = self.world.now_us + QUIET_US
-        publishers = self.workload.publishers(0, self.scenario.casts).tolist()
-        for number, (publisher, target) in enumerate(zip(publishers, self.targets, strict=True)):
-            self.application.cast(start_us + number * interval_us, number, publisher, target)
+        interval_us, warm_up = self.plan.interval_us, self.scenario.warm_up
+        begin_us = self.world.now_us + QUIET_US
+        publishers = self.workload.publishers(0, self.scenario.casts + warm_up).tolist()
+        publishers = publishers[self.scenario.casts :] + publishers[: self.scenario.casts]
+        for number, (publisher, target) in enumerate(zip(publishers, [*self.warming, *self.targets], strict=True)):
+            self.application.cast(begin_us + number * interval_us, number, publisher, target)
+        start_us = begin_us + warm_up * interval_us
         span_us = max(1, self.scenario.casts) * interval_us
         if self.upheaval is not None:
             self._set_course(self.upheaval, start_us, span_us)
@@ -117,17 +125,22 @@ class Run:
         links = self.network.links
         self.journal.columns("links", _links_columns(links.source, links.target, links.latency_us))
         if self.upheaval is not None:
-            course_tables(self.journal, self.course, self.upheaval.script, self._lives(), self.upheaval.samples)
+            course_tables(
+                self.journal, self.course, self.upheaval.script, self.upheaval.lives.all(), self.upheaval.samples
+            )
         self.journal.finish()
         self.journal.columns("paths", _paths_columns(*self.network.paths(self._router_pairs())))
         self.journal.scenario(self.scenario.described())
         self.journal.close()
 
     def _grow(self) -> list[Peer]:
-        members: list[Peer] = [self.design.newcomer(self.plan, address) for address in range(self.scenario.peers)]
-        if not self.plan.infrastructure:
+        plan, design = self.plan, self.design
+        members: list[Peer] = [design.begin(plan, address) for address in range(self.scenario.peers)]
+        if design.fixture is not None:
+            return members + [design.stand(plan, plan.peers + number) for number in range(plan.infrastructure)]
+        if not plan.infrastructure:
             return members  # assembling would arm alarms for other peers at the same addresses
-        return members + self.design.assemble(self.plan)[self.scenario.peers :]
+        return members + design.assemble(plan)[self.scenario.peers :]
 
     def _join_all(self, progress: Progress) -> None:
         rng = stream(self.scenario.seed, "introducers")
@@ -172,36 +185,19 @@ class Run:
         upheaval.schedule(start_us)
         upheaval.watch(start_us, end_us)
 
-    def _lives(self) -> dict[int, Life]:
-        """When each member was there, and how that ended."""
-        assert self.upheaval is not None, "without change everybody stays"
-        application, came_us = self.application, self.upheaval.came_us
-        ends = {peer: (time_us, "crashed") for peer, time_us in application.crashed.items()}
-        ends |= {peer: (time_us, "left") for peer, time_us in application.left.items()}
-        leaving_us = {peer: each.begun_us for peer, each in application.leaving.items()}
-        born_us = dict.fromkeys(range(self.scenario.peers), 0) | came_us
-        return {
-            peer: Life(
-                from_us,
-                application.joined.get(peer) if peer in came_us else 0,
-                leaving_us.get(peer),
-                *ends.get(peer, (None, "stayed")),
-            )
-            for peer, from_us in born_us.items()
-        }
-
     def _peers_columns(self, storage: list[int]) -> dict[str, Any]:
         count = self.network.hosts
         roles = [getattr(peer, "role", "peer") for peer in self.population]
-        newcomers = count - len(self.population)
-        storage = storage + [0] * newcomers
+        renamed = {} if self.upheaval is None else self.upheaval.returns.places
+        places = [*range(count), *(renamed[number] for number in sorted(renamed))]
+        later = len(places) - len(self.population)
         return {
-            "peer": np.arange(count, dtype=np.int32),
-            "role": roles + ["peer"] * newcomers,
-            "router": np.asarray(self.network.router[:count], np.int32),
-            "access_us": np.asarray(self.network.access_us[:count], np.int64),
-            "storage_bytes": np.asarray(storage, np.int64),
-            "capacity": np.ones(count),
+            "peer": np.arange(len(places), dtype=np.int32),
+            "role": roles + ["peer"] * later,
+            "router": np.asarray(self.network.router, np.int32)[places],
+            "access_us": np.asarray(self.network.access_us, np.int64)[places],
+            "storage_bytes": np.asarray(storage + [0] * later, np.int64),
+            "capacity": np.ones(len(places)),
         }
 
     def _router_pairs(self) -> Iterable[tuple[int, int]]:

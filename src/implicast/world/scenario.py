@@ -14,6 +14,8 @@ from implicast.world.faults import Faults
 PEERS_MAX = 4_000_000
 CASTS_MAX = 10_000_000
 """More would not fit any machine this runs on; a typing error is likelier."""
+PAYLOAD_MAX = 32 * 1024
+"""What travels inside a cast; more would be fetched, not sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,10 @@ class Scenario:
     """`flat`, `national`, `laboratory`, `worldwide`, or the path of a map."""
     interval_ms: int = 1000
     """Time between two casts."""
+    warm_up: int = 0
+    """Casts before those that are measured: made and judged like them, but in no measure of load, cost or latency."""
+    payload_bytes: int = 0
+    """What each cast carries; compared with what arrives."""
     start: Literal["assembled", "joined"] = "assembled"
     """The converged overlay at once, or grown peer by peer through messages."""
     changes: int = 0
@@ -50,6 +56,8 @@ class Scenario:
         _within("peers", self.peers, 1, PEERS_MAX)
         _within("casts", self.casts, 0, CASTS_MAX)
         _within("interval_ms", self.interval_ms, 1, 86_400_000)
+        _within("warm_up", self.warm_up, 0, CASTS_MAX)
+        _within("payload_bytes", self.payload_bytes, 0, PAYLOAD_MAX)
         _within("changes", self.changes, 0, CASTS_MAX)
         if self.start not in ("assembled", "joined"):
             raise ScenarioError(f"start={self.start!r}; it takes assembled or joined")
@@ -103,6 +111,8 @@ class Scenario:
         words += [f"--set {name}={value}" for name, value in self.parameters.items()]
         words += [f"--with {name}={value}" for name, value in self.workload_parameters.items()]
         words += [f"--interval-ms {self.interval_ms}"] * (self.interval_ms != 1000)
+        words += [f"--warm-up {self.warm_up}"] * bool(self.warm_up)
+        words += [f"--payload-bytes {self.payload_bytes}"] * bool(self.payload_bytes)
         words += [f"--start {self.start}"] * (self.start != "assembled")
         words += [f"--changes {self.changes}"] * bool(self.changes)
         words += [f"--faults {self.faults.text()}"] * bool(self.faults.text())

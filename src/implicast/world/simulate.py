@@ -15,7 +15,7 @@ from implicast.language.parameters import Parameters
 from implicast.peer.errors import ImplicastError
 from implicast.world import journal as journals
 from implicast.world.change import ANNOUNCED, Change, change
-from implicast.world.invariants import Judge, Notices, Verdict
+from implicast.world.invariants import NEVER_US, Away, Judge, Notices, Verdict
 from implicast.world.run import Progress, Run, silent
 from implicast.world.scenario import Scenario
 from implicast.world.tally import Measures, messages, tally
@@ -97,7 +97,7 @@ def _simulate(
         raise DesignCrash(f"{place}: {error!r}{advice}\nreplay: {scenario.command()} --debug") from error
     counted = messages(directory)
     application, upheaval = run.application, run.upheaval
-    judge = Judge(application.casts, application.registrations, notices(directory), _gone_us(run))
+    judge = Judge(application.casts, application.registrations, notices(directory), _away(run), exact=upheaval is None)
     return Outcome(
         scenario,
         dict(parameters),  # a plain value, so that an outcome can be sent to another process
@@ -117,11 +117,24 @@ def _in_peace(run: Run) -> bool:
     return not run.scenario.faults.text() and all(deed.kind in ANNOUNCED for deed in script)
 
 
-def _gone_us(run: Run) -> dict[int, int]:
-    """Whose casts are excused from when on. In peace a leaver has all the time it needs to see to its own."""
-    application = run.application
-    leaving_us = {peer: each.begun_us for peer, each in application.leaving.items()}
-    return application.crashed | ({} if _in_peace(run) else leaving_us)
+def _away(run: Run) -> Away:
+    """Who was away, from when to when; leavers from when on their casts are excused.
+
+    In peace a leaver has all the time it needs to see to its own casts. Who comes back is away until it is registered.
+    """
+    if run.upheaval is None:
+        return {}
+    peace, lives = _in_peace(run), run.upheaval.lives.all()
+    away: dict[int, list[tuple[int, int]]] = {}
+    for number, life in lives:
+        if life.returned and number in away:
+            from_us, _ = away[number].pop()
+            away[number].append((from_us, NEVER_US if life.back_us is None else life.back_us))
+        crashed_us = life.to_us if life.end == "crashed" else None
+        gone_us = crashed_us if peace or life.leaving_us is None else life.leaving_us
+        if gone_us is not None:
+            away.setdefault(number, []).append((gone_us, NEVER_US))
+    return away
 
 
 def _complaints(run: Run, upheaval: Upheaval, judge: Judge) -> list[str]:
@@ -156,5 +169,6 @@ def _rarely_collecting() -> Iterator[None]:
 
 def notices(directory: Path) -> Notices:
     """Who was told of what, from a journal."""
-    table = journals.read(directory, "notices", ["cast", "peer", "time_us"])
-    return Notices(*(np.asarray(table[name].to_numpy(), np.int64) for name in ("cast", "peer", "time_us")))
+    table = journals.read(directory, "notices", ["cast", "peer", "time_us", "altered"])
+    cast, peer, time_us = (np.asarray(table[name].to_numpy(), np.int64) for name in ("cast", "peer", "time_us"))
+    return Notices(cast, peer, time_us, np.asarray(table["altered"].to_numpy(), bool))

@@ -57,14 +57,16 @@ def load(journal: Path) -> Trace:
             columns.append(_ints(kept[name].fill_null(-1)))
     sends = {name: np.concatenate(columns) if columns else np.empty(0, np.int64) for name, columns in parts.items()}
     notices, casts, peers = read(journal, "notices"), read(journal, "casts"), read(journal, "peers")
-    # What nobody cast has neither load nor latency; the contract counts it.
-    notices = notices.filter((_ints(notices["cast"]) >= 0) & (_ints(notices["cast"]) < len(casts)))
+    # What nobody cast has neither load nor latency, nor has what was cast to warm up; the contract counts it.
+    first = int(np.count_nonzero(casts["warm_up"]))
+    notices = notices.filter((_ints(notices["cast"]) >= first) & (_ints(notices["cast"]) < len(casts)))
+    casts = casts.slice(first)
     return Trace(
-        cast=sends["cast"],
+        cast=sends["cast"] - first,
         sender=sends["sender"],
         receiver=sends["receiver"],
         lost=sends["arrived_us"] < 0,
-        notice_cast=_ints(notices["cast"]),
+        notice_cast=_ints(notices["cast"]) - first,
         notice_peer=_ints(notices["peer"]),
         notice_depth=_ints(notices["depth"]),
         notice_us=_ints(notices["time_us"]),

@@ -1,6 +1,7 @@
 """Carries out the deeds of a script in a running world: newcomers, leavers, crashes, troubles.
 
-A newcomer is introduced to live members and registers when it has joined; a leaver stays in the world for a while after
+A newcomer is introduced to live members and registers when it has joined, and so is a member that comes back
+(`returns.py`); a leaver stays in the world for a while after
 it has left, as a process does that closes its connections; whoever is asked to leave before it has joined, or while it
 stands still, leaves as soon as it can. Casts are made by whoever is there.
 
@@ -9,10 +10,13 @@ who is gone for good stays so.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from itertools import compress, repeat
+from typing import Any
 
 from implicast.casting.designs import Design, Plan
+from implicast.language.parse import describe
 from implicast.language.target import Description
 from implicast.peer.contract import Peer
 from implicast.peer.errors import ScenarioError
@@ -23,6 +27,7 @@ from implicast.world.churn import Churn
 from implicast.world.deeds import Deed
 from implicast.world.frozen import awake, freeze, thaw
 from implicast.world.journal import JOIN, UPKEEP
+from implicast.world.returns import Lives, Returns
 from implicast.world.trouble import Trouble
 from implicast.world.world import World
 
@@ -47,14 +52,16 @@ class Upheaval:
     ) -> None:  # fmt: skip
         self.script, self.world, self.application, self.trouble = script, world, application, trouble
         self.design, self.plan, self.greetings = design, plan, greetings
-        self.came_us: dict[int, int] = {}
-        """Newcomers, and when they asked to join."""
+        self.lives = Lives(application, plan.peers)
+        hosts = max([plan.peers + plan.infrastructure - 1, *greetings]) + 1
+        self.returns = Returns(script, world, application, design, plan, self.lives, hosts, self._introduce)
         self._objections = design.objections if design.watcher is None else design.watcher()
         self.samples: list[tuple[int, list[str]]] = []
         """When the invariants were looked at, and what was wrong."""
         self._look_at_us = self._end_us = 0
         self._pause_us = LOOK_US
-        self._greeted: set[int] = set()
+        self._greeted: set[tuple[int, int]] = set()
+        """Members that have registered, and the life in which they did."""
         self._disks: dict[int, object] = {}
         """Of those that are down, and will come back."""
         self._down: dict[int, list[Deed]] = {}
@@ -63,7 +70,7 @@ class Upheaval:
         self._failed: set[int] = set()
         self._chance = stream(plan.seed, "introducers of newcomers")
         application.welcome, application.farewell = self._welcome, self._farewell
-        application.publisher = self._publisher
+        application.publisher, application.registered = self._publisher, self.returns.registered
 
     def schedule(self, start_us: int) -> None:
         """Put all deeds on the agenda."""
@@ -108,34 +115,38 @@ class Upheaval:
 
     def present(self) -> list[Peer]:
         """Whoever is in the world and has not left, by address; also those who stand still."""
-        left, peers = self.application.left, self.world.peers
-        return [awake(peers[address]) for address in sorted(peers) if address not in left]
+        left, peers, number = self.application.left, self.world.peers, self.application.number
+        return [awake(peers[address]) for address in sorted(peers) if number(address) not in left]
 
     def able(self) -> list[int]:
         """Members that have joined, are awake and do not leave."""
-        application, peers = self.application, self.world.peers
-        joining = self.came_us.keys() - application.joined.keys()
-        staying = sorted(peers.keys() - application.leaving.keys() - joining)
+        peers, staying = self.world.peers, self._staying()
         # Asked at every cast: without a step for each peer, a fifth of the price.
         return list(compress(staying, map(isinstance, map(peers.__getitem__, staying), repeat(Member))))
 
+    def _staying(self) -> list[int]:
+        """Addresses of whoever has joined and does not leave."""
+        out = self.application.leaving.keys() | self.lives.joining()
+        renamed = self.world.numbers
+        if renamed:
+            return [each for each in sorted(self.world.peers) if renamed.get(each, each) not in out]
+        return sorted(self.world.peers.keys() - out)
+
     def _sleepers(self) -> list[int]:
         """Members that stand still and do not leave: where nobody is awake, a newcomer knocks at their doors."""
-        application, peers = self.application, self.world.peers
-        joining = self.came_us.keys() - application.joined.keys()
-        staying = sorted(peers.keys() - application.leaving.keys() - joining)
-        return [address for address in staying if isinstance(awake(peers[address]), Member)]
+        peers = self.world.peers
+        return [address for address in self._staying() if isinstance(awake(peers[address]), Member)]
 
     def complaints(self) -> list[str]:
         """Newcomers that never joined, leavers that never left, registrations never complete; for those that live."""
-        application, here = self.application, self.world.peers
-        open_ = {each.peer: each.version for each in application.registrations if each.completed_us is None}
-        found = [f"{who} never joined" for who in self.came_us if who in here and who not in application.joined]
+        application = self.application
+        here = {application.number(address) for address in self.world.peers}
+        found = [f"{who} never joined" for who in self.lives.joining() if who in here]
         found += [f"{who} never left" for who in application.leaving if who in here and who not in application.left]
         found += [
-            f"version {version} of {who}'s description was never complete"
-            for who, version in open_.items()
-            if who in here and who not in application.leaving and version == getattr(awake(here[who]), "version", 0)
+            f"version {last.version} of {who}'s description was never complete"
+            for who, last in application.latest.items()
+            if last.completed_us is None and who in here and who not in application.leaving
         ]
         return found
 
@@ -146,12 +157,14 @@ class Upheaval:
 
     def _join(self, deed: Deed) -> None:
         for address in deed.who:
-            able = self.able() or self._sleepers()
-            known = tuple(self._chance.sample(able, min(INTRODUCERS, len(able))))
-            newcomer = self.design.newcomer(self.plan, address)
-            self.world.place(address, newcomer)
-            self.came_us[address] = self.world.now_us
-            self.world.at(self.world.now_us, JOIN, partial(self._knock, address, known))
+            self.world.place(address, self.design.begin(self.plan, address))
+            self.lives.begin(address, self.world.now_us)
+            self._introduce(address)
+
+    def _introduce(self, address: int) -> None:
+        able = [each for each in self.able() or self._sleepers() if each != address]
+        known = tuple(self._chance.sample(able, min(INTRODUCERS, len(able))))
+        self.world.at(self.world.now_us, JOIN, partial(self._knock, address, known))
 
     def _knock(self, address: int, introducers: tuple[int, ...]) -> None:
         if self.application.awake(address):
@@ -159,16 +172,20 @@ class Upheaval:
 
     def _welcome(self, address: int) -> None:
         """A newcomer registers when it has joined; one that lost its place and joined again has done so before."""
-        if address in self.came_us and address not in self._greeted:
-            self._greeted.add(address)
-            self.application.register(self.world.now_us, address, self.greetings[address])
+        number = self.application.number(address)
+        life = (number, self.lives.born_us.get(number, 0))
+        said = self.returns.descriptions.get(number, self.greetings.get(number))
+        if number in self.lives.came_us and life not in self._greeted:
+            self._greeted.add(life)
+            if said is not None:
+                self.application.register(self.world.now_us, address, said)
 
     def _leave(self, deed: Deed) -> None:
         able = self.able()
         for address in deed.who:
             if address in able:
                 self.application.leave(self.world.now_us, address)
-            elif address in self.world.peers and address not in self.application.leaving:
+            elif address in self.world.peers and self.application.number(address) not in self.application.leaving:
                 self._at(self.world.now_us + LEAVE_AGAIN_US, partial(self._leave, _only(deed, address)))
 
     def _farewell(self, address: int) -> None:
@@ -176,8 +193,10 @@ class Upheaval:
 
     def _crash(self, deed: Deed) -> None:
         for address in deed.who:
-            if address in self.world.peers and address not in self.application.left:
-                self.application.crashed[address] = self.world.now_us
+            self.returns.forget(address)
+            number = self.application.number(address)
+            if address in self.world.peers and number not in self.application.left:
+                self.application.crashed[number] = self.world.now_us
                 self.world.crash(address)
 
     def _fail(self, deed: Deed) -> None:
@@ -189,7 +208,7 @@ class Upheaval:
         for address in deed.who:
             peer = self.world.peers.get(address)
             if peer is not None:
-                self._disks[address] = awake(peer).disk()
+                self._disks[address] = awake(peer).kept()
                 self._down[address] = [deed]
                 self._stop(address)
             elif address in self._down:
@@ -200,10 +219,62 @@ class Upheaval:
         self.world.crash(address)
 
     def _come_back(self, deed: Deed) -> None:
-        assert self.design.revive is not None, "a design that cannot revive is refused beforehand"
         for address in deed.who:
             if _ended(self._down, address, deed) and address not in self._failed:
-                self.world.place(address, self.design.revive(self.plan, address, self._disks.pop(address)))
+                self.world.place(address, self._revived(address, self._disks.pop(address)))
+
+    def _revived(self, address: int, kept: Any) -> Peer:
+        if self.design.fixture is not None:
+            return self.design.stand(self.plan, address, kept.life if kept is not None else 0, kept)
+        assert self.design.revive is not None, "a design that cannot revive is refused beforehand"
+        return self.design.revive(self.plan, address, kept)
+
+    def _go_away(self, deed: Deed) -> None:
+        for address in deed.who:
+            self._still.pop(address, None)
+        self.returns.go(deed)
+
+    def _return(self, deed: Deed) -> None:
+        self.returns.come(deed)
+
+    def _register(self, deed: Deed) -> None:
+        """Say again what was said last."""
+        for address in deed.who:
+            said = self.application.latest.get(self.application.number(address))
+            described = said.description if said is not None else None
+            self._say(deed, address, described or self._other(deed, address))
+
+    def _describe(self, deed: Deed) -> None:
+        for address in deed.who:
+            tags = deed.detail.split("+") if deed.detail else []
+            self._say(deed, address, describe(*tags) if tags else self._other(deed, address))
+
+    def _say(self, deed: Deed, address: int, description: Description) -> None:
+        if address in self.able():
+            self.application.register(self.world.now_us, address, description)
+
+    def _other(self, deed: Deed, address: int) -> Description:
+        """What some member says of itself."""
+        known = self.plan.descriptions[: self.plan.peers]
+        return known[digest_bits(48, self.plan.seed, "described anew", deed.text(), address) % len(known)]
+
+    def _withdraw(self, deed: Deed) -> None:
+        for address in set(deed.who) & set(self.able()):
+            self.application.withdraw(self.world.now_us, address)
+
+    def _burst(self, deed: Deed) -> None:
+        """Many casts, one after the other; what they say to whom is drawn from the casts of the run."""
+        spacing_us = max(1, int(_S / deed.amount))
+        end_us = self.world.now_us + int((deed.to_s - deed.from_s) * _S)
+        for address in deed.who:
+            for at_us in range(self.world.now_us, end_us, spacing_us):
+                self._at(at_us, partial(self._cast, address))
+
+    def _cast(self, address: int) -> None:
+        targets = self.plan.targets
+        if targets and address in self.able():
+            drawn = digest_bits(48, self.plan.seed, "burst", len(self.application.casts))
+            self.application.cast_now(address, targets[drawn % len(targets)])
 
     def _freeze(self, deed: Deed) -> None:
         for address in deed.who:
@@ -249,6 +320,11 @@ _DEEDS: dict[str, tuple[Act, Act | None]] = {
     "leave": (Upheaval._leave, None),
     "crash": (Upheaval._crash, None),
     "fail": (Upheaval._fail, None),
+    "return": (Upheaval._go_away, Upheaval._return),
+    "register": (Upheaval._register, None),
+    "describe": (Upheaval._describe, None),
+    "withdraw": (Upheaval._withdraw, None),
+    "burst": (Upheaval._burst, None),
     "restart": (Upheaval._go_down, Upheaval._come_back),
     "freeze": (Upheaval._freeze, Upheaval._thaw),
     "slow": (Upheaval._slow, Upheaval._hurry),
@@ -278,7 +354,10 @@ def _ended(reasons: dict[int, list[Deed]], address: int, deed: Deed) -> bool:
 
 
 def _only(deed: Deed, address: int) -> Deed:
-    return Deed(deed.from_s, deed.to_s, deed.kind, (address,), deed.amount)
+    return replace(deed, who=(address,))
+
+
+_OF_MEMBERS = ("join", "leave", "crash", "return", "register", "describe", "withdraw", "burst")
 
 
 def refuse_the_impossible(script: tuple[Deed, ...], design: Design, peers: int, infrastructure: int) -> None:
@@ -289,9 +368,11 @@ def refuse_the_impossible(script: tuple[Deed, ...], design: Design, peers: int, 
         if deed.kind in ("restart", "fail") and len(named) < len(deed.who):
             have = f"they are {list(fixed)}" if fixed else f"{design.name} has none"
             raise ScenarioError(f"churn: {deed.text()}: only servers and brokers restart or fail; {have}")
-        if deed.kind == "restart" and design.revive is None:
+        if deed.kind == "restart" and design.revive is None and design.fixture is None:
             raise ScenarioError(f"churn: {deed.text()}: {design.name} has nothing that can come back")
-        if deed.kind in ("join", "leave", "crash") and named:
+        if deed.kind == "return" and design.member is None:
+            raise ScenarioError(f"churn: {deed.text()}: members of {design.name} do not come back")
+        if deed.kind in _OF_MEMBERS and named:
             raise ScenarioError(f"churn: {deed.text()}: {named[0]} is no peer; it takes restart or fail")
         if deed.kind == "join" and min(deed.who) < fixed.stop:
             raise ScenarioError(f"churn: {deed.text()}: newcomers have addresses from {fixed.stop} on")

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from implicast.peer.contract import CastId, Message, Peer
 from implicast.peer.events import Notice
-from implicast.peer.wire import Codec, pack
+from implicast.peer.wire import KIND_BYTES, Codec, pack
 from implicast.space.digest import stream
 from implicast.world.agenda import SLOT_BITS, SPARSE_BITS, Agenda, Entry
 from implicast.world.journal import CHUNK_ROWS, UPKEEP, Journal, pack_send
@@ -54,6 +54,10 @@ class World:
         self.rates: dict[int, float] = {}
         """How much longer a second takes by the clock of an address; 1 where nothing is said."""
         self.casts: dict[CastId, int] = {}
+        self.numbers: dict[int, int] = {}
+        """Who is at an address, where it is not the one who was there first: one that came back without its disk."""
+        self.payload_of: Callable[[int], bytes] = lambda number: b""
+        """What each cast says, to be compared with what is notified."""
         self.events: list[Event] = []
         self.heard: Callable[[int, Message], None] = lambda address, event: self.events.append(
             (self.now_us, address, event)
@@ -166,7 +170,9 @@ class World:
     def deliver(self, address: int, event: Message) -> None:
         if type(event) is Notice and self.journal is not None:
             number = self.casts.get(event.cast, -1)
-            self.journal.notice(self.cause, self.now_us, address, number, self.depth)
+            altered = number >= 0 and event.payload != self.payload_of(number)
+            who = self.numbers.get(address, address)
+            self.journal.notice(self.cause, self.now_us, who, number, self.depth, altered)
         else:
             self.heard(address, event)
 
@@ -202,7 +208,7 @@ class World:
         self._last = message
         kind, names_cast = self._kinds.get(type(message)) or self._learn(type(message))
         purpose = self.casts.get(message.cast, self.purpose) if names_cast else self.purpose  # type: ignore[attr-defined]
-        self.facts = (purpose, 1 + len(pack(message)) if self.journal is not None else 0, kind)
+        self.facts = (purpose, KIND_BYTES + len(pack(message)) if self.journal is not None else 0, kind)
 
     def _pack(self, sender: int, to: int, message: Message) -> tuple[Message, bytes]:
         assert self.codec is not None

@@ -33,5 +33,5 @@ def pictures(made: Experiment, out: Path) -> list[Drawn]:
 
 def _on_the_surface(made: Experiment) -> bool:
     if made.trial:
-        return made.trial.startswith(("implicast.overlay.ice.", "implicast.world.ice_trials"))
+        return made.trial.startswith("implicast.trials.ice")
     return bool({DESIGN, "spice"} & {*made.chosen()})

@@ -10,7 +10,6 @@ from functools import lru_cache
 
 import msgspec
 
-from implicast.casting.inbox import WINDOW
 from implicast.casting.spice.alive.keeper import arrives
 from implicast.casting.spice.alive.messages import CastTo, Notified, Patience
 from implicast.casting.spice.alive.registry import Held, Registry, fits
@@ -32,6 +31,8 @@ from implicast.peer.contract import Address, CastId, Host, handles
 from implicast.peer.events import Refused, Settled
 from implicast.space.morton import Place, box
 from implicast.space.tract import EMPTY, Tract, prefixes
+
+WINDOW = 256
 
 TELLING_MAX = 65_536
 """Notifications that await confirmation at one peer; further ones are sent once and not waited for."""

@@ -34,7 +34,7 @@ from implicast.casting.spice.alive.settings import LivingSettings
 from implicast.casting.spice.homes import address_of
 from implicast.overlay.ice.alive.estate import Item
 from implicast.overlay.ice.alive.ice import LivingIce
-from implicast.peer.contract import Address, Bound, Host, Message, handles
+from implicast.peer.contract import Address, Host, Message, handles
 from implicast.peer.member import Member
 from implicast.space.tract import Tract, contains, intersect, subtract, unite
 
@@ -56,12 +56,11 @@ class Packed(NamedTuple):
 class Keeper(Member, parts={"surface": LivingIce}):
     """Registries by tag, root and notch; headers and states of roots; and what is put off."""
 
-    __slots__ = ("_bound", "_originals", "_packed", "_wheel", "_whole", "aims", "closing", "headers", "inbox",
+    __slots__ = ("_originals", "_packed", "_wheel", "_whole", "aims", "closing", "headers", "inbox",
                  "registries", "roots", "settings", "stock", "surface", "tokens")  # fmt: skip
 
     def __init__(self, address: Address, host: Host, settings: LivingSettings) -> None:
         super().__init__(address, host)
-        self._bound = Bound(self)
         self.settings = settings
         self.surface = LivingIce(
             address, host, keeper=self, life=settings.life, dimensions=settings.dimensions, cosine=settings.cosine,
@@ -82,12 +81,6 @@ class Keeper(Member, parts={"surface": LivingIce}):
         self.roots: dict[tuple[str, int], RootState] = {}
         self.tokens = 0
         self._wheel: dict[int, list[Callable[[], None]]] = {}
-
-    def receive(self, sender: Address, message: Message) -> None:
-        self._bound[type(message)](sender, message)
-
-    def wake(self, alarm: Message) -> None:
-        self._bound[type(alarm)](alarm)
 
     def registry(self, key: Key) -> Registry:
         """The registry of this name, made when it is first needed."""

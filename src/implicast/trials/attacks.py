@@ -16,9 +16,9 @@ from implicast.peer.contract import CastId, Message, Peer
 from implicast.peer.errors import RemoteError
 from implicast.peer.events import Notice
 from implicast.peer.member import Member
+from implicast.trials.liars import ATTACKS, Gang, gang, hosts
 from implicast.workload.workload import workload
 from implicast.world.journal import REGISTER
-from implicast.world.liars import ATTACKS, Gang, gang, hosts
 from implicast.world.network import build
 from implicast.world.world import World
 

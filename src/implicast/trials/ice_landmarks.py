@@ -2,11 +2,11 @@
 
     landmarks_trial(landmarks=64, network="national", peers=2000, seed=1)
 
-The surface and the routes are those of `overlay/ice/trials.py`; the network says how long a hop takes and how many
+The surface and the routes are those of `trials/ice.py`; the network says how long a hop takes and how many
 links it crosses. No messages are simulated.
 """
 
-from implicast.overlay.ice.trials import Row, landmark_packets
+from implicast.trials.ice import Row, landmark_packets
 from implicast.world.network import build
 
 

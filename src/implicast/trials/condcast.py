@@ -1,6 +1,6 @@
 """The paper's experiments on standing tables, as plain rows for the laboratory: traffic by width, ages, calls.
 
-Experiments in which time passes (update flows, ages measured) are in `world/flow_trials.py`.
+Experiments in which time passes (update flows, ages measured) are in `trials/condcast_flows.py`.
 """
 
 from collections.abc import Sequence

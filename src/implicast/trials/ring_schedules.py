@@ -113,7 +113,7 @@ class RingVerdict:
         return not (self.open_events or self.objections)
 
     def replay(self) -> str:
-        return f"from implicast.world.ring_schedules import run_schedule; print(run_schedule({self.seed}))"
+        return f"from implicast.trials.ring_schedules import run_schedule; print(run_schedule({self.seed}))"
 
 
 class Schedule:

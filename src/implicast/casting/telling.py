@@ -1,0 +1,149 @@
+"""Tells members of a cast, one by one, and counts what became of it.
+
+Whoever has found out whom a target selects (a server, a broker, a publisher with lists in its hands, the keeper of a
+registry) hands the members to a `Teller`. With receipts each member confirms with what became of it; a member that
+says nothing is told again for 40 s, longer than the freezes and partitions that are to be outlived, then it counts as
+unreachable. Without receipts each is told once, and nothing is counted.
+
+The member's side is `Hearing`.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from implicast.casting.inbox import Inbox, Outcome
+from implicast.language.target import Target
+from implicast.peer.asking import Asker, Patience, Question
+from implicast.peer.contract import Address, CastId, Contact, Host, Message, Name, Part, handles
+from implicast.peer.fields import Payload
+from implicast.peer.member import Heard, Member
+
+TELLING = "telling"
+PATIENCE = Patience(2_000_000, times=21)
+"""40 s, a word every two."""
+AT_ONCE_MAX = 4_096
+"""Members that are being told at the same time; the others of large groups wait for their turn."""
+SILENT_MAX = 64
+"""Unreachable members that are named."""
+
+
+class Notify(Message):
+    """A member is told of a cast that selects it."""
+
+    wire = 0x0101
+
+    cast: CastId
+    target: Target
+    payload: Payload
+
+
+class Got(Message):
+    """The member `by` confirms a notification, with what became of it."""
+
+    wire = 0x0102
+
+    cast: CastId
+    by: Name
+    outcome: Outcome
+
+
+@dataclass(slots=True)
+class Told:
+    """How far telling one cast has come."""
+
+    open: int
+    notified: int = 0
+    declined: int = 0
+    unreachable: int = 0
+    silent: list[Name] = field(default_factory=list)
+
+    def count(self, outcome: Outcome) -> None:
+        self.open -= 1
+        if outcome in (Outcome.TAKEN, Outcome.REPEAT):
+            self.notified += 1
+        else:
+            self.declined += 1
+
+    def give_up(self, name: Name) -> None:
+        self.open -= 1
+        self.unreachable += 1
+        if len(self.silent) < SILENT_MAX:
+            self.silent.append(name)
+
+
+Ended = Callable[[CastId, Told], None]
+
+
+class Teller(Part):
+    """The notifications of one peer that are under way."""
+
+    __slots__ = ("_asker", "_assured", "_ended", "_waiting", "casts")
+
+    def __init__(self, address: Address, host: Host, asker: Asker, assured: bool, ended: Ended) -> None:
+        """`ended` is told once of every cast, when nothing is open any more; never without receipts."""
+        super().__init__(address, host)
+        self._asker, self._assured, self._ended = asker, assured, ended
+        self._waiting: deque[tuple[Contact, Notify]] = deque()
+        self.casts: dict[CastId, Told] = {}
+        asker.topic(TELLING, PATIENCE, self._lost)
+
+    def tell(self, notify: Notify, members: Sequence[Contact]) -> None:
+        """Tell these members of a cast; each once, whatever happens."""
+        if not self._assured:
+            for member in members:
+                self.host.send(member.address, notify)
+            return
+        self.casts[notify.cast] = told = Told(len(members))
+        for member in members:
+            self._ask(member, notify)
+        if not members:
+            self._end(notify.cast, told)
+
+    def _ask(self, member: Contact, notify: Notify) -> None:
+        if len(self._asker) >= AT_ONCE_MAX:
+            self._waiting.append((member, notify))
+        else:
+            self._asker.ask(TELLING, (notify.cast, member.name), member.address, notify)
+
+    @handles(Got)
+    def on_got(self, sender: Address, got: Got) -> None:
+        """A member that is full is told again; a stranger at the address of a member does not speak for it."""
+        key = (got.cast, got.by)
+        question = self._asker.open(TELLING, key)
+        if question is None or question.to != sender or got.outcome == Outcome.FULL:
+            return
+        self._asker.answered(TELLING, key)
+        self._count(got.cast, lambda told: told.count(got.outcome))
+
+    def _lost(self, key: tuple[CastId, Name], question: Question) -> None:
+        self._count(key[0], lambda told: told.give_up(key[1]))
+
+    def _count(self, cast: CastId, count: Callable[[Told], None]) -> None:
+        told = self.casts.get(cast)
+        if told is not None:
+            count(told)
+            if not told.open:
+                self._end(cast, told)
+        if self._waiting:
+            self._ask(*self._waiting.popleft())
+
+    def _end(self, cast: CastId, told: Told) -> None:
+        del self.casts[cast]
+        self._ended(cast, told)
+
+
+class Hearing(Part):
+    """A member's side: takes what fits, once, and confirms it where receipts are wanted."""
+
+    __slots__ = ("inbox", "member")
+
+    def __init__(self, member: Member, heard: tuple[Heard, ...] = ()) -> None:
+        super().__init__(member.address, member.host)
+        self.member, self.inbox = member, Inbox(member, heard)
+
+    @handles(Notify)
+    def on_notify(self, sender: Address, notify: Notify) -> None:
+        outcome = self.inbox.take(notify.cast, notify.target, notify.payload)
+        if self.member.assured:
+            self.host.send(sender, Got(notify.cast, self.member.name, outcome))

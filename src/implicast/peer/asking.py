@@ -1,0 +1,160 @@
+"""Asks, waits, asks again, gives up: the one place where a peer repeats itself.
+
+    self.asker = Asker(address, host)
+    self.asker.topic("claim", Patience(500_000, times=5), lost=self._claim_lost)
+    self.asker.ask("claim", neighbour.name, neighbour.address, Claim(me))
+    ...
+    if self.asker.answered("claim", neighbour.name) is not None: ...        # in the handler of the answer
+
+A question is a value: topic, key, where to, message, how often it was asked, when it is due again. Questions that are
+answered are dropped; those that were asked `times` times and never answered are lost, and the owner of the topic is
+told. One alarm serves all questions; it cannot be cancelled, and one that rings too early finds nothing due.
+"""
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Any, NamedTuple
+
+from implicast.peer.contract import Address, Host, Message, Part, handles
+
+QUESTIONS_MAX = 65_536
+"""Questions open at one peer; more are refused, and whoever would ask has to come again later."""
+
+
+class Patience(NamedTuple):
+    """How long one waits for an answer, and how often one asks."""
+
+    first_us: int
+    times: int
+    """Asked so many times in all; then the question is lost."""
+    factor: float = 1.0
+    """Each wait is so many times as long as the one before."""
+
+    def wait_us(self, asked: int) -> int:
+        """How long to wait after asking for the so-manieth time, 1 being the first."""
+        return self.first_us if self.factor == 1.0 else int(self.first_us * self.factor ** (asked - 1))
+
+
+class Late(Message):
+    """Rings when some question may have waited long enough."""
+
+
+@dataclass(slots=True)
+class Question:
+    """One question under way."""
+
+    to: Address
+    message: Message
+    about: Any
+    asked: int
+    due_us: int
+    begun_us: int
+
+
+Lost = Callable[[Any, Question], None]
+"""Told of a key and a question that nobody answered."""
+Asked = tuple[str, Hashable]
+
+
+def _nothing(key: Any, question: Question) -> None:
+    """Nobody wants to know."""
+
+
+class Asker(Part):
+    """The open questions of one peer."""
+
+    __slots__ = ("_alarm_us", "_due", "_open", "_serial", "_topics", "bound", "round_trip_us")
+
+    def __init__(self, address: Address, host: Host, bound: int = QUESTIONS_MAX) -> None:
+        super().__init__(address, host)
+        self.bound = bound
+        self.round_trip_us: Callable[[Address, int], None] = _no_matter
+        """Told how long an answer took that came after one question (liveness learns from it)."""
+        self._topics: dict[str, tuple[Patience, Lost]] = {}
+        self._open: dict[Asked, Question] = {}
+        self._due: list[tuple[int, int, Asked]] = []
+        self._serial = 0
+        self._alarm_us = -1
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def topic(self, topic: str, patience: Patience, lost: Lost = _nothing) -> None:
+        """Declare what is asked about: how patiently, and who is told when nobody answers."""
+        self._topics[topic] = patience, lost
+
+    def ask(self, topic: str, key: Hashable, to: Address, message: Message, about: Any = None) -> bool:
+        """Ask until it is answered, in the place of what was asked under this key. False when too much is open."""
+        asked = (topic, key)
+        if len(self._open) >= self.bound and asked not in self._open:
+            return False
+        now_us = self.host.now_us
+        due_us = now_us + self._topics[topic][0].wait_us(1)
+        self._open[asked] = Question(to, message, about, 1, due_us, now_us)
+        self._note(due_us, asked)
+        self.host.send(to, message)
+        return True
+
+    def open(self, topic: str, key: Hashable) -> Question | None:
+        """The question that awaits an answer under this key."""
+        return self._open.get((topic, key))
+
+    def topics(self, topic: str) -> list[Any]:
+        """The keys under which this is being asked, in the order of asking."""
+        return [key for about, key in self._open if about == topic]
+
+    def answered(self, topic: str, key: Hashable) -> Question | None:
+        """The question that this answers, or None if nobody asks it (any more)."""
+        question = self._open.pop((topic, key), None)
+        if question is not None and question.asked == 1:
+            self.round_trip_us(question.to, self.host.now_us - question.begun_us)
+        return question
+
+    def drop(self, topic: str, key: Hashable) -> None:
+        """It need not be answered any more."""
+        self._open.pop((topic, key), None)
+
+    @handles(Late)
+    def on_late(self, alarm: Late) -> None:
+        now_us, due = self.host.now_us, self._due
+        if now_us >= self._alarm_us:
+            self._alarm_us = -1
+        while due and due[0][0] <= now_us:
+            due_us, _, asked = heappop(due)
+            question = self._open.get(asked)
+            if question is not None and question.due_us == due_us:
+                self._again(asked, question)
+        self._arm()
+
+    def _again(self, asked: Asked, question: Question) -> None:
+        patience, lost = self._topics[asked[0]]
+        if question.asked >= patience.times:
+            del self._open[asked]
+            lost(asked[1], question)
+            return
+        question.asked += 1
+        question.due_us = self.host.now_us + patience.wait_us(question.asked)
+        self._note(question.due_us, asked)
+        self.host.send(question.to, question.message)
+
+    def _note(self, due_us: int, asked: Asked) -> None:
+        self._serial += 1
+        heappush(self._due, (due_us, self._serial, asked))
+        self._arm()
+
+    def _arm(self) -> None:
+        due = self._due
+        while due and self._is_stale(*due[0]):
+            heappop(due)
+        if due and (self._alarm_us < 0 or due[0][0] < self._alarm_us):
+            self._alarm_us = due[0][0]
+            self.host.after(max(0, self._alarm_us - self.host.now_us), Late())
+
+    def _is_stale(self, due_us: int, serial: int, asked: Asked) -> bool:
+        question = self._open.get(asked)
+        return question is None or question.due_us != due_us
+
+
+def _no_matter(to: Address, took_us: int) -> None:
+    """Nobody wants to know."""

@@ -1,0 +1,118 @@
+"""Asks, waits, asks again, gives up."""
+
+import pytest
+
+from implicast.peer.asking import Asker, Late, Patience
+from implicast.peer.contract import Message
+from implicast.peer.ledger import Ledger
+
+
+class Claim(Message):
+    what: int
+
+
+@pytest.fixture
+def made():
+    ledger = Ledger()
+    asker, lost = Asker(1, ledger), []
+    asker.topic("claim", Patience(100, times=3), lambda key, question: lost.append((key, question.about)))
+    asker.topic("slow", Patience(1_000, times=2, factor=2.0), lambda key, question: lost.append((key, "slow")))
+    return asker, ledger, lost
+
+
+def drive(asker, ledger, until_us):
+    """Ring the alarms as a world would; what was sent, with times."""
+    sent, alarms = [], []
+
+    def sort():
+        for verb, what, message in ledger.take():
+            if verb == "after":
+                alarms.append(ledger.now_us + what)
+            else:
+                sent.append((ledger.now_us, what, message))
+
+    sort()
+    while alarms and min(alarms) <= until_us:
+        ledger.now_us = min(alarms)
+        alarms.remove(ledger.now_us)
+        asker.on_late(Late())
+        sort()
+    ledger.now_us = until_us
+    return sent
+
+
+def test_a_question_is_asked_again_until_the_patience_is_over_then_it_is_lost(made):
+    asker, ledger, lost = made
+    asker.ask("claim", "k", 7, Claim(1), about="mine")
+
+    sent = drive(asker, ledger, 1_000)
+
+    assert sent == [(0, 7, Claim(1)), (100, 7, Claim(1)), (200, 7, Claim(1))]
+    assert lost == [("k", "mine")]
+    assert len(asker) == 0
+
+
+def test_an_answer_ends_it_and_its_alarm_finds_nothing(made):
+    asker, ledger, lost = made
+    asker.ask("claim", "k", 7, Claim(1), about="mine")
+
+    assert asker.answered("claim", "k").about == "mine"
+    assert asker.answered("claim", "k") is None
+    assert drive(asker, ledger, 1_000) == [(0, 7, Claim(1))]
+    assert not lost
+
+
+def test_topics_have_patience_of_their_own_and_one_alarm_serves_all(made):
+    asker, ledger, lost = made
+    asker.ask("slow", "s", 8, Claim(2))
+    asker.ask("claim", "k", 7, Claim(1))
+
+    sent = drive(asker, ledger, 10_000)
+
+    assert [(when, to) for when, to, _ in sent] == [(0, 8), (0, 7), (100, 7), (200, 7), (1_000, 8)]
+    assert lost == [("k", None), ("s", "slow")]
+
+
+def test_asked_anew_under_a_key_it_begins_again(made):
+    asker, ledger, _ = made
+    asker.ask("claim", "k", 7, Claim(1))
+    ledger.now_us = 50
+    asker.ask("claim", "k", 9, Claim(2))
+
+    sent = drive(asker, ledger, 151)
+
+    assert sent[2:] == [(150, 9, Claim(2))]
+    assert len(asker) == 1
+
+
+def test_beyond_the_bound_it_is_refused():
+    asker = Asker(1, Ledger(), bound=2)
+    asker.topic("claim", Patience(100, 3))
+
+    assert [asker.ask("claim", key, 7, Claim(key)) for key in (1, 2, 3, 1)] == [True, True, False, True]
+
+
+def test_a_thousand_questions_answered_at_once_arm_few_alarms():
+    ledger = Ledger()
+    asker = Asker(1, ledger)
+    asker.topic("claim", Patience(2_000_000, 3))
+    for key in range(1_000):
+        asker.ask("claim", key, 7, Claim(key))
+        asker.answered("claim", key)
+
+    assert sum(verb == "after" for verb, _, _ in ledger.take()) == 1
+
+
+def test_round_trips_are_told_where_one_question_had_one_answer(made):
+    asker, ledger, _ = made
+    took = []
+    asker.round_trip_us = lambda to, us: took.append((to, us))
+    asker.ask("claim", "a", 7, Claim(1))
+    asker.ask("claim", "b", 8, Claim(1))
+    ledger.now_us = 30
+    asker.answered("claim", "a")
+    ledger.now_us = 100
+    asker.on_late(Late())
+    asker.answered("claim", "b")
+
+    assert took == [(7, 30)]

@@ -1,0 +1,106 @@
+"""Names and lives, leases, bounded memory."""
+
+from random import Random
+
+import pytest
+
+from implicast.language.target import Description
+from implicast.peer.events import Outlived
+from implicast.peer.lease import Leases, renewal_us
+from implicast.peer.ledger import Ledger
+from implicast.peer.member import Member
+from implicast.peer.memory import Recent
+from implicast.peer.name import NUMBERS, life_of, name_of, network_of, next_life, version_of
+
+
+def test_names_differ_by_network_number_and_beginning():
+    nets = [network_of(seed) for seed in range(3)]
+    names = {name_of(net, number, again) for net in nets for number in range(50) for again in range(2)}
+
+    assert len(names) == 300
+    assert {len(name) for name in names} == {16}
+
+
+def test_each_life_is_above_the_one_before_and_an_old_disk_does_not_repeat_one():
+    chance = Random(1)
+    lives = [0]
+    for _ in range(20):
+        lives.append(next_life(lives[-1], chance))
+
+    assert lives == sorted(set(lives))
+    assert next_life(lives[3], chance) not in lives, "from a copy of the third disk"
+
+
+def test_versions_of_a_later_life_are_above_all_of_an_earlier_one():
+    assert version_of(1, NUMBERS - 1) < version_of(2, 1)
+    assert life_of(version_of(77, 5)) == 77
+
+
+class Plain(Member):
+    def join(self, introducers):
+        pass
+
+    leave = withdraw = register = cast = join
+
+
+def test_a_member_that_is_told_of_a_later_life_goes_on_above_it():
+    ledger = Ledger()
+    member = Plain(1, ledger)
+    asked = member.next_version()
+
+    again = member.outlive(version_of(5 << 16, 9))
+
+    assert again == member.version > version_of(5 << 16, NUMBERS - 1)
+    assert member.upcoming_cast().life == member.life == life_of(again)
+    assert ledger.take() == [("deliver", None, Outlived(member.life, asked, again))]
+
+
+def test_a_life_that_has_used_up_its_numbers_leads_to_the_next():
+    member = Plain(1, Ledger())
+    member.version = version_of(member.life, NUMBERS - 1)
+
+    version = member.next_version()
+
+    assert version == version_of(member.life, 1) > version_of(1, NUMBERS - 1)
+
+
+def test_a_member_keeps_what_every_design_needs():
+    member = Plain(1, Ledger())
+    member.description = Description(("jazz",))
+    member.next_version()
+
+    kept = member.kept_member()
+
+    assert (kept.life, kept.version, kept.description) == (member.life, member.version, member.description)
+
+
+def test_the_oldest_goes_when_there_is_one_too_many():
+    table = Recent(2)
+    table["a"] = 1
+    table["b"] = 2
+    table["a"] = 3
+    table["c"] = 4
+    assert list(table) == ["b", "c"]
+
+    table.put("b", 5)
+    table["d"] = 6
+    assert table == {"b": 5, "d": 6}
+    assert not table.once("b", 7)
+    assert table["b"] == 5
+
+
+def test_a_lease_lapses_when_it_is_not_renewed():
+    leases = Leases(lease_us=90)
+    leases.renew("a", 0)
+    leases.renew("b", 10)
+    leases.renew("a", 50)
+
+    assert leases.lapsed(100) == []
+    assert leases.lapsed(101) == ["b"]
+    assert "b" not in leases
+    assert leases.lapsed(141) == ["a"]
+
+
+@pytest.mark.parametrize("lease_us", [3, 90, 1_000_003])
+def test_two_renewals_may_be_lost(lease_us):
+    assert 3 * renewal_us(lease_us) <= lease_us
