@@ -111,6 +111,12 @@ class Asker(Part):
             self.round_trip_us(question.to, self.host.now_us - question.begun_us)
         return question
 
+    def encourage(self, topic: str, key: Hashable) -> None:
+        """The other says that it works on the answer: it is asked on as if for the first time."""
+        question = self._open.get((topic, key))
+        if question is not None:
+            question.asked = 1
+
     def drop(self, topic: str, key: Hashable) -> None:
         """It need not be answered any more."""
         self._open.pop((topic, key), None)

@@ -7,57 +7,95 @@ several places that a target reaches, the one of the least selecting term's hand
 
 from typing import Any
 
-from implicast.casting.bft.gate import Gate
+from implicast.casting.bft.audience import audience
+from implicast.casting.bft.credentials import MemberKeys
+from implicast.casting.bft.gate import ALL_CHECKS, Gate
 from implicast.casting.bft.keys import handles_of
-from implicast.casting.bft.messages import Source
+from implicast.casting.bft.messages import Hop, Source
 from implicast.casting.bft.multicast import Arc
-from implicast.casting.bft.multicasts import Manner, Multicasts
+from implicast.casting.bft.multicasts import Multicasts
+from implicast.casting.bft.settings import BftSettings
 from implicast.casting.bft.settler import Settler
-from implicast.casting.inbox import Inbox
+from implicast.casting.inbox import Inbox, Outcome
 from implicast.language.target import Description, Target
 from implicast.overlay.detector import Ping
 from implicast.overlay.skip_graph.graph import SkipGraph
-from implicast.overlay.skip_graph.upkeep import Upkeep
-from implicast.peer.contract import Address, Bound, CastId, Host, Message, handles
-from implicast.peer.events import Refused
-from implicast.peer.identity import Revocation, Trust
-from implicast.peer.member import Member
-from implicast.peer.signatures import Signer
+from implicast.overlay.skip_graph.standing import Standing
+from implicast.peer.asking import Asker
+from implicast.peer.contract import Address, CastId, Life, Message, handles
+from implicast.peer.events import Estimated, Refused
+from implicast.peer.identity import Certificate, Revocation, Trust
+from implicast.peer.member import KeptMember, Member
+from implicast.peer.site import Site
+
+CONTACTS_KEPT = 16
+"""Neighbours of the home place that are written down, for when the member comes back."""
 
 
-class Bft(Member, parts={"graph": SkipGraph, "settler": Settler, "multicasts": Multicasts}):
+class KeptBft(Message):
+    """What outlives a crash of a member."""
+
+    member: KeptMember
+    certificates: tuple[Certificate, ...]
+    contacts: tuple[Address, ...]
+
+    @property
+    def life(self) -> Life:
+        return self.member.life
+
+
+class Bft(Member, parts={"asker": Asker, "graph": SkipGraph, "settler": Settler, "multicasts": Multicasts}):
     """One participant that trusts nobody but the authority."""
 
-    __slots__ = ("_bound", "_signer", "graph", "inbox", "multicasts", "settler")
+    __slots__ = ("_estimates", "_kept", "_keys", "asker", "graph", "inbox", "multicasts", "settler")
 
-    def __init__(
-        self, address: Address, host: Host, gate: Gate, k: int, trust: Trust, signer: Signer, upkeep: Upkeep,
-        office: Address, manner: Manner,
-    ) -> None:  # fmt: skip
-        super().__init__(address, host)
-        self._signer = signer
+    def __init__(self, site: Site, checks: frozenset[int] = ALL_CHECKS) -> None:
+        super().__init__(site)
+        keys, settings, at = site.credentials, BftSettings.of(site.parameters), (site.address, site.host)
+        assert isinstance(keys, MemberKeys), "a member is enrolled and has keys"
+        self._keys = keys
+        self._kept = site.kept if isinstance(site.kept, KeptBft) else None
+        trust = Trust(keys.scheme, keys.authority, settings.vectors, keys.checked)
+        gate = Gate(trust, settings.vectors, settings.halves, checks)
+        self.asker = Asker(*at)
         self.graph = SkipGraph(
-            address, host, k, gate.vectors, trust, signer, upkeep, self._lonely, lambda gone: self._forget(gone)
-        )
-        self.settler = Settler(address, host, self.graph, signer, office)
-        self.multicasts = Multicasts(address, host, self.graph, gate, signer, manner, self._take)
-        self.inbox = Inbox(self)
-        self._bound = Bound(self)
+            *at, self.asker, settings.k, settings.vectors, trust, keys.signer, settings.upkeep, self._arrived,
+            self._lonely, self._gone,
+        )  # fmt: skip
+        kept = self._kept.certificates if self._kept is not None else ()
+        self.settler = Settler(*at, self.asker, self.graph, keys, site.infrastructure["authority"][0], kept)
+        self.multicasts = Multicasts(
+            *at, self.asker, self.graph, gate, keys.signer, settings, self.assured, self._take
+        )  # fmt: skip
+        self.inbox = Inbox(self, self._kept.member.heard if self._kept is not None else ())
+        self._estimates = 0
+        if self.assured and not site.resting:
+            self.graph.begin()
+            self.settler.start()
 
     @property
     def public(self) -> bytes:
-        return self._signer.public
+        return self._keys.signer.public
 
-    def _lonely(self, key: bytes) -> None:
+    def stand(self, certificate: Certificate, standing: Standing[Certificate]) -> None:
+        """A place of an assembled world is there already, among all who belong into its lists."""
+        self.settler.stand(certificate)
+        self.graph.stand(certificate, standing)
+
+    def _arrived(self, key: bytes) -> None:
+        self.settler.arrived(key)
+
+    def _lonely(self) -> None:
         self.settler.find_introducers()
 
-    def _forget(self, address: Address) -> None:
+    def _gone(self, address: Address) -> None:
         self.multicasts.carriage.drop(address)
 
     # --- verbs
 
     def join(self, introducers: tuple[Address, ...]) -> None:
-        self.settler.begin(introducers)
+        known = self._kept.contacts if self._kept is not None else ()
+        self.settler.begin(tuple(dict.fromkeys((*introducers, *known))))
 
     def leave(self) -> None:
         self.description = None
@@ -73,43 +111,63 @@ class Bft(Member, parts={"graph": SkipGraph, "settler": Settler, "multicasts": M
 
     def cast(self, target: Target, payload: bytes) -> CastId:
         cast = self.next_cast()
-        if self.graph.places.held:
-            self.multicasts.cast(cast, target, payload)
-        else:
+        if not self.graph.places.held:
             self.host.deliver(Refused("cast", "this peer has no place in the graph yet"))
+        elif self.multicasts.seen.is_full(self.name, self.host.now_us):
+            self.host.deliver(Refused("cast", "this peer has cast so much of late that others would refuse it"))
+        else:
+            self.multicasts.cast(cast, target, payload)
         return cast
 
+    def estimate(self, target: Target) -> int:
+        """Told at once, from how many of one's own ring are in range."""
+        self._estimates += 1
+        home = self.graph.places.home
+        if home is None:
+            self.host.deliver(Refused("estimate", "this peer has no place in the graph yet"))
+        else:
+            members, messages = audience(home.table, target, home.vectors.alpha, home.k, self.assured)
+            self.host.deliver(Estimated(self._estimates, members, messages))
+        return self._estimates
+
     def holdings(self) -> Any:
-        """Every contact once, however many lists it is in."""
+        """Every contact once, however many lists it is in; the wider lists where they are kept up."""
         held = self.graph.places.held.values()
-        contacts = {node.key: node for place in held for node in place.contacts(wide=True)}
+        contacts = {node.key: node for place in held for node in place.contacts(wide=self.assured)}
         return [self.graph.certificates(), [contacts[key] for key in sorted(contacts)], self.description]
+
+    def kept(self) -> KeptBft:
+        home = self.graph.places.home
+        near = [node.address for node in home.table.levels[0].nodes] if home is not None else []
+        contacts = tuple(each for each in dict.fromkeys(near) if each != self.address)[:CONTACTS_KEPT]
+        return KeptBft(self.kept_member(self.inbox.seen.heard()), tuple(self.graph.certificates()), contacts)
 
     # --- what comes in
 
     def receive(self, sender: Address, message: Message) -> None:
-        self.graph.heard(sender)
         kind = type(message)
+        if self.assured or kind is not Hop:
+            self.graph.heard(sender)
         if kind is not Ping or not self.graph.has_left(sender):
-            self._bound[kind](sender, message)
-
-    def wake(self, alarm: Message) -> None:
-        self._bound[type(alarm)](alarm)
+            super().receive(sender, message)
 
     @handles(Revocation)
     def on_revocation(self, sender: Address, revocation: Revocation) -> None:
         if not self.graph.learn(revocation):
             self.multicasts.gate.refuse("old_or_forged_revocation")
 
-    def _take(self, source: Source, arc: Arc) -> None:
+    def _take(self, source: Source, arc: Arc) -> Outcome | None:
         """The least-term rule: of all arcs that reach this peer, that of the least selecting term notifies.
 
         While places come and go any arc that reaches it will do: the inbox lets nothing pass twice.
         """
-        if self.description is None:
-            return
-        if self.settler.moving or _least_arc(source, self.description) == arc:
-            self.inbox.take(source.cast, source.target, source.payload)
+        description = self.description
+        if description is None:
+            return None
+        least = _least_arc(source, description)
+        if least is None or not (self.settler.moving or least == arc):
+            return None
+        return self.inbox.take(source.cast, source.target, source.payload)
 
 
 def _least_arc(source: Source, description: Description) -> Arc | None:

@@ -5,58 +5,60 @@ others as the procedures of `multicast.py` say. Steps are confirmed and repeated
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
-from implicast.casting.bft.carriage import Carriage
+from implicast.casting.bft.carriage import Carriage, Task
 from implicast.casting.bft.gate import Gate
 from implicast.casting.bft.keys import handles_of
 from implicast.casting.bft.messages import Hop, Source, hop_body
 from implicast.casting.bft.multicast import Arc, Leg, concerned, first_leg, inside, legs, start_level
 from implicast.casting.bft.seen import SeenTable
+from implicast.casting.bft.settings import BftSettings
+from implicast.casting.inbox import Outcome
 from implicast.language.target import Target
 from implicast.overlay.skip_graph.graph import SkipGraph
-from implicast.peer.contract import Address, CastId, Host, Part, handles
+from implicast.peer.asking import Asker
+from implicast.peer.contract import Address, CastId, Host, Name, Part, handles
 from implicast.peer.identity import Certificate
+from implicast.peer.memory import Recent
 from implicast.peer.signatures import Signer
 
 QUERY_BITS = 63
+COUNTED_MAX = 4_096
+"""Casts of which this member remembers under which multicast it was counted."""
+
+Door = tuple[Address, int, bytes]
+"""By which a multicast came: sender, level, key of the place that forwarded it."""
 
 
 @dataclass(slots=True)
 class Met:
-    """A multicast under way here: its source part, and which of our places have yet to hold it."""
+    """A multicast under way here: its source part, which of our places have yet to hold it, and whom we report to."""
 
     source: Source
     arc: Arc
     open: list[bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class Manner:
-    """How a member multicasts."""
-
-    through: bool = True
-    sparse: bool = False
-    window_us: int = 60_000_000
+    tasks: dict[Door, Task] = field(default_factory=dict)
 
 
 class Multicasts(Part, parts={"carriage": Carriage}):
-    """Every multicast that this member has met. `deliver(source, arc)` is called where one of our places is in range.
-    """
+    """Every multicast that this member has met. `deliver(source, arc)` is called where one of our places is in range,
+    and says what became of it; None if the cast is not for this member, or not under this arc."""
 
-    __slots__ = ("_deliver", "_graph", "_signer", "carriage", "gate", "manner", "seen")
+    __slots__ = ("_counted", "_deliver", "_graph", "_settings", "_signer", "carriage", "gate", "seen")
 
     def __init__(
-        self, address: Address, host: Host, graph: SkipGraph, gate: Gate, signer: Signer, manner: Manner,
-        deliver: Callable[[Source, Arc], None],
+        self, address: Address, host: Host, asker: Asker, graph: SkipGraph, gate: Gate, signer: Signer,
+        settings: BftSettings, assured: bool, deliver: Callable[[Source, Arc], Outcome | None],
     ) -> None:  # fmt: skip
         super().__init__(address, host)
-        self._graph, self.gate, self._signer, self.manner, self._deliver = graph, gate, signer, manner, deliver
-        self.seen: SeenTable[Met] = SeenTable(manner.window_us)
+        self._graph, self.gate, self._signer, self._settings, self._deliver = graph, gate, signer, settings, deliver
+        self.seen: SeenTable[Met] = SeenTable(settings.window_us)
+        self._counted: Recent[CastId, tuple[Arc, int]] = Recent(COUNTED_MAX)
         absentees = graph.absentees
-        self.carriage = Carriage(address, host, absentees.watch, absentees.is_there, self._recast)
+        self.carriage = Carriage(address, host, asker, assured, absentees.watch, absentees.is_there, self._recast)
 
     # --- casting
 
@@ -71,7 +73,7 @@ class Multicasts(Part, parts={"carriage": Carriage}):
 
     def _choose(self, arcs: list[Arc]) -> int:
         """Which handle stands for a term: the first, or the one with the fewest known nodes in it."""
-        if not self.manner.sparse or len(arcs) == 1:
+        if not self._settings.sparse or len(arcs) == 1:
             return 0
         home = self._graph.table(next(iter(self._graph.places.held)))
         counts = [[sum(inside(level, arc)) for level in reversed(home.levels)] for arc in arcs]
@@ -93,11 +95,11 @@ class Multicasts(Part, parts={"carriage": Carriage}):
 
     def _multicast(self, source: Source) -> None:
         key = source.certificate.key
-        met = self._meet(source, self.concerned(source))
+        met, task = self._meet(source, self.concerned(source)), self.carriage.task(source)
         leg, takes_part = first_leg(self._graph.table(key), source.start, source.arc, self.gate.halves)
         if takes_part and key in met.open:
-            self.hold(met, key, source.start)
-        self._send(met, source.certificate, leg)
+            self.hold(met, key, source.start, task)
+        self._send(met, source.certificate, leg, task)
 
     def _recast(self, source: Source) -> None:
         if self._graph.places.held:
@@ -107,12 +109,16 @@ class Multicasts(Part, parts={"carriage": Carriage}):
 
     @handles(Hop)
     def on_hop(self, sender: Address, hop: Hop) -> None:
-        if self._judge(hop):
-            self.carriage.confirm(sender, hop)
+        met, door = self._known(hop.source), (sender, hop.level, hop.forwarder.key)
+        is_repeat = met is not None and door in met.tasks
+        if self._judge(sender, hop, met) and self.carriage.assured:
+            met = met or self._known(hop.source)
+            task = met.tasks.get(door) if met is not None else None
+            if is_repeat or task is None or not task.open:  # else it is confirmed with what becomes of it
+                self.carriage.confirm(sender, hop, task)
 
-    def _judge(self, hop: Hop) -> bool:
+    def _judge(self, sender: Address, hop: Hop, met: Met | None) -> bool:
         """Take a step or refuse it. True if our places that it is for have it now, or had it before."""
-        met = self._known(hop.source)
         if met is not None:
             if met.open:
                 met.open = [key for key in met.open if key in self._graph.places.held]  # some may have been left since
@@ -127,17 +133,17 @@ class Multicasts(Part, parts={"carriage": Carriage}):
         if flaw is not None:
             self.gate.refuse(flaw)
             return False
-        return self._take(hop, met)
+        return self._take(sender, hop, met)
 
     def _known(self, source: Source) -> Met | None:
         return self.seen.get((source.query, source.certificate.key)) if 6 in self.gate.checks else None
 
     def _source_flaw(self, source: Source) -> str | None:
         now_us = self.host.now_us
-        flaw = self.seen.flaw(source.name, source.sent_us, now_us) if 6 in self.gate.checks else None
+        flaw = self.seen.flaw(source.cast.publisher, source.sent_us, now_us) if 6 in self.gate.checks else None
         return flaw or self.gate.source_flaw(source, now_us)
 
-    def _take(self, hop: Hop, met: Met | None) -> bool:
+    def _take(self, sender: Address, hop: Hop, met: Met | None) -> bool:
         """Let each of our places that may hold it do so. A message no place may hold is refused and not remembered."""
         candidates = met.open if met is not None else self.concerned(hop.source)
         passed = [key for key in candidates if self.gate.place_flaw(hop, self._graph.table(key)) is None]
@@ -146,9 +152,11 @@ class Multicasts(Part, parts={"carriage": Carriage}):
             self.gate.refuse(flaw)
             return flaw == "repeated"
         met = met or self._meet(hop.source, candidates)
+        door = (sender, hop.level, hop.forwarder.key)
+        task = met.tasks[door] = self.carriage.task(hop.source, (sender, hop.source.query, *door[1:]))
         for key in passed:
             if key in met.open:
-                self.hold(met, key, hop.level)
+                self.hold(met, key, hop.level, task)
         return True
 
     def _why_not(self, hop: Hop) -> str:
@@ -163,7 +171,7 @@ class Multicasts(Part, parts={"carriage": Carriage}):
         """Remember a multicast, and which of our places have yet to hold it."""
         met = Met(source, source.arc, places)
         if 6 in self.gate.checks:
-            self.seen.record(source.name, source.sent_us, self.host.now_us, met)
+            self.seen.record(source.name, source.cast.publisher, source.sent_us, self.host.now_us, met)
         return met
 
     def concerned(self, source: Source) -> list[bytes]:
@@ -191,28 +199,46 @@ class Multicasts(Part, parts={"carriage": Carriage}):
 
     # --- holding and serving
 
-    def hold(self, met: Met, key: bytes, level: int) -> None:
+    def hold(self, met: Met, key: bytes, level: int, task: Task) -> None:
         """One of our places has the message at a level: deliver, and serve those below."""
         met.open.remove(key)
         arc = met.arc
         if arc.holds(key):
-            self._deliver(met.source, arc)
+            self._count(met, self._deliver(met.source, arc), task)
         place = self._graph.places.held[key]
         table = place.table
         level = min(level, table.top)  # a place beside the one that passed it on may have lists that are still short
-        for leg in legs(table, level, arc, self.gate.halves, self.manner.through):
-            self._send(met, place.certificate, leg)
+        for leg in legs(table, level, arc, self.gate.halves, self._settings.through):
+            self._send(met, place.certificate, leg, task)
 
-    def _send(self, met: Met, place: Certificate, leg: Leg[Certificate]) -> None:
+    def _count(self, met: Met, outcome: Outcome | None, task: Task) -> None:
+        """Say once per cast what became of it here; when the publisher casts anew, once more under the same arc."""
+        cast, here = met.source.cast, (met.arc, met.source.query)
+        if outcome is None or not self.carriage.assured:
+            return
+        before = self._counted.get(cast)
+        if outcome is Outcome.TAKEN or (before is not None and before[0] == here[0] and before[1] != here[1]):
+            self._counted[cast] = here
+            task.tally.add(1, 0, 0, ())
+        elif outcome is not Outcome.REPEAT:
+            task.tally.add(0, 1, 0, ())
+
+    def _send(self, met: Met, place: Certificate, leg: Leg[Certificate], task: Task) -> None:
         """One signed message for the whole leg; our own places are served by a plain call."""
         hop: Hop | None = None
-        for address in dict.fromkeys([node.address for node in leg.receivers]):
+        wanted: dict[Address, Name | None] = {}
+        for node in leg.receivers:
+            if met.arc.holds(node.key):
+                wanted[node.address] = node.name
+            else:
+                wanted.setdefault(node.address, None)
+        for address, name in wanted.items():
             if address != self.address:
                 hop = hop or self.signed_hop(met.source, leg.level, place)
-                self.carriage.send(address, hop)
+                self.carriage.send(address, hop, task, name)
         for node in leg.receivers:
             if node.address == self.address and node.key in met.open:
-                self.hold(met, node.key, leg.level)
+                self.hold(met, node.key, leg.level, task)
 
     def signed_hop(self, source: Source, level: int, place: Certificate) -> Hop:
         return Hop(source, level, place, self._signer.sign(hop_body(source, level)))

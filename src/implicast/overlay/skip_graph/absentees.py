@@ -13,6 +13,7 @@ from implicast.overlay.skip_graph.places import Places
 from implicast.overlay.skip_graph.upkeep import Lost, Upkeep
 from implicast.peer.contract import Address, Host, Message, Part
 from implicast.peer.identity import Certificate
+from implicast.peer.memory import Recent
 
 QUIET_US = 2_000_000
 """Who was heard so lately is not looked for, whoever misses it."""
@@ -41,17 +42,19 @@ LOST_PLACES_MAX = 256
 
 
 class Absentees(Part, parts={"detector": Detector}):
-    """Those lost to one peer, and the detector that finds them out. `lose(address)` is called when one falls silent."""
+    """Those lost to one peer, and the detector that finds them out. `lose(address)` is called when one falls silent,
+    `changed()` when somebody went out of our lists."""
 
-    __slots__ = ("_places", "_upkeep", "detector", "lost")
+    __slots__ = ("_changed", "_places", "_upkeep", "detector", "lost")
 
     def __init__(
-        self, address: Address, host: Host, places: Places, upkeep: Upkeep, lose: Callable[[Address], None]
-    ) -> None:
+        self, address: Address, host: Host, places: Places, upkeep: Upkeep, lose: Callable[[Address], None],
+        changed: Callable[[], None],
+    ) -> None:  # fmt: skip
         super().__init__(address, host)
-        self._places, self._upkeep = places, upkeep
+        self._places, self._upkeep, self._changed = places, upkeep, changed
         self.detector: Detector[Address] = Detector(address, host, upkeep.detector, lose)
-        self.lost: dict[Address, Lost] = {}
+        self.lost: Recent[Address, Lost] = Recent(LOST_MAX)
 
     # --- who is there
 
@@ -117,9 +120,8 @@ class Absentees(Part, parts={"detector": Detector}):
         """It is silent towards us, and had these places."""
         now_us = self.host.now_us
         wait_us = min(CALL_US, self._upkeep.watch_us)
-        lost = self.lost.setdefault(address, Lost(now_us, now_us + wait_us, wait_us))
-        if len(self.lost) > LOST_MAX:
-            del self.lost[next(iter(self.lost))]
+        lost = self.lost.get(address) or Lost(now_us, now_us + wait_us, wait_us)
+        self.lost[address] = lost
         lost.nodes.update(places)
 
     def take_back(self, address: Address) -> Lost:
@@ -140,6 +142,7 @@ class Absentees(Part, parts={"detector": Detector}):
         """Take entries out of a place. Who asked lately may belong where somebody has gone: it knew before us, and will
         not ask again."""
         place.drop(gone)
+        self._changed()
         for node in list(place.passers.values()):
             if node.key not in gone and self.is_about(node) and place.enter(node):
                 place.lists.note_hearsay(node.key, self.host.now_us)  # as long as it does not speak again

@@ -11,6 +11,7 @@ from implicast.overlay.skip_graph.absentees import Absentees
 from implicast.overlay.skip_graph.messages import Accuse, Accusing
 from implicast.overlay.skip_graph.places import Places
 from implicast.peer.contract import Address, Host, Part, handles
+from implicast.peer.memory import Recent
 
 TELL_US = 500_000
 """Accusations of so long go together in one message."""
@@ -36,9 +37,9 @@ class Accusations(Part):
     ) -> None:
         super().__init__(address, host)
         self._places, self._absentees, self._catch_up = places, absentees, catch_up
-        self.accused: dict[Address, tuple[int, tuple[Address, ...]]] = {}  # since when, by whom
+        self.accused: Recent[Address, tuple[int, tuple[Address, ...]]] = Recent(ACCUSED_MAX)  # since when, by whom
         self._tell: list[Address] = []
-        self._found_us: dict[Address, int] = {}  # who was lost and spoke again, and when
+        self._found_us: Recent[Address, int] = Recent(FOUND_MAX)  # who was lost and spoke again, and when
 
     def acquit(self, address: Address) -> None:
         """Whoever speaks is accused by nobody any more."""
@@ -46,10 +47,7 @@ class Accusations(Part):
 
     def found(self, address: Address) -> None:
         """One of the lost spoke. It hears that it was lost."""
-        self._found_us.pop(address, None)
-        self._found_us[address] = self.host.now_us
-        if len(self._found_us) > FOUND_MAX:
-            del self._found_us[next(iter(self._found_us))]
+        self._found_us.put(address, self.host.now_us)
         self.host.send(address, Accuse((address,)))
 
     def pass_on(self, address: Address) -> None:
@@ -91,8 +89,6 @@ class Accusations(Part):
         if sender not in accusers and len(accusers) < ACCUSERS_ENOUGH:
             accusers = (*accusers, sender)
         self.accused[address] = (since_us, accusers)
-        if len(self.accused) > ACCUSED_MAX:
-            del self.accused[next(iter(self.accused))]
 
     def is_told_of(self, address: Address) -> bool:
         """Whether enough have accused it lately."""

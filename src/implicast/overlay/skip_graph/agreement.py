@@ -4,8 +4,8 @@ That nobody is missing anywhere once all agree is a law in `tests/laws`: with wh
 also where several places of one peer stand in a row.
 """
 
-from implicast.overlay.skip_graph.messages import Span
 from implicast.overlay.skip_graph.lists import Lists
+from implicast.overlay.skip_graph.messages import Span
 from implicast.overlay.skip_graph.table import Level
 from implicast.peer.contract import Address
 from implicast.peer.identity import Certificate

@@ -2,7 +2,6 @@
 
 from implicast.overlay.skip_graph.absentees import Absentees
 from implicast.overlay.skip_graph.farewells import Farewells
-from implicast.overlay.skip_graph.greetings import GREETED_MAX
 from implicast.overlay.skip_graph.messages import PRESENT, Announce, Ask, Greet, Greeted, Heard, Neighbours
 from implicast.overlay.skip_graph.places import Places
 from implicast.peer.contract import Address, Host, Part, handles
@@ -49,13 +48,12 @@ class Answers(Part):
         if not self._places.held:
             self._farewells.has_left(sender)
             return
-        asked = greet.asked[:GREETED_MAX]
-        greeted = [self._places.held[key] for key in asked if key in self._places.held]
-        for said in greet.claims[:GREETED_MAX]:
+        greeted = [self._places.held[key] for key in greet.asked if key in self._places.held]
+        for said in greet.claims:
             if self._places.belief.credible(PRESENT, said):
                 for place in greeted:
                     place.enter(said.certificate)
                     place.asked_by(said.certificate.address)
-        self._farewells.say_left(sender, asked)
+        self._farewells.say_left(sender, greet.asked)
         self.host.send(sender, Greeted())
         self._farewells.tell_late(sender)

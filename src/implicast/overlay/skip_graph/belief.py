@@ -7,9 +7,10 @@ the holder's own farewell, or its silence towards this peer (`absentees.py`).
 from collections import Counter
 from collections.abc import Collection
 
-from implicast.overlay.skip_graph.messages import Claim, Disown, disown_body
+from implicast.overlay.skip_graph.messages import Claim, Disown
 from implicast.peer.contract import Host
 from implicast.peer.identity import Certificate, Trust
+from implicast.peer.memory import Recent
 
 CLAIM_WINDOW_US = 30_000_000
 """A claim older than this proves nothing about the present."""
@@ -24,8 +25,8 @@ class Belief:
 
     def __init__(self, host: Host, trust: Trust) -> None:
         self._host, self.trust = host, trust
-        self._gone: dict[int, int] = {}  # serial of a certificate -> when its holder said farewell
-        self._gone_holders: dict[bytes, int] = {}  # public key of whoever left for good -> when it said so
+        self._gone: Recent[int, int] = Recent(GONE_MAX)  # serial of a certificate -> when its holder said farewell
+        self._gone_holders: Recent[bytes, int] = Recent(GONE_MAX)  # public key of who left -> when it said so
         self.refusals: Counter[str] = Counter()
 
     def sound(self, certificate: Certificate) -> bool:
@@ -74,32 +75,24 @@ class Belief:
         return self._gone_holders.get(certificate.public, -1) >= certificate.since_us
 
     def disowns(self, certificate: Certificate, said: Disown) -> bool:
-        """Whether the holder of a certificate said this just now, and after it was given."""
-        body = disown_body(said.places, said.sent_us)
-        flaw = self._word_flaw(certificate, body, said.sent_us, said.signature)
-        if certificate.since_us > said.sent_us:
-            flaw = "stale_claim"
-        if flaw is not None:
-            self.refusals[flaw] += 1
-        return flaw is None
+        """Whether whoever is at the address of a certificate has said, just now, that the place is none of its.
+
+        It says so by a certificate of its own for that address: the same key, or one that was admitted there later.
+        """
+        other = said.claim.certificate
+        if other.address != certificate.address or certificate.since_us > said.claim.sent_us:
+            return False
+        return other.public == certificate.public or other.serial > certificate.serial
 
     def departed(self, certificate: Certificate, said_us: int) -> None:
         """Its holder said so."""
-        self._gone.pop(certificate.serial, None)
-        self._gone[certificate.serial] = said_us
-        if len(self._gone) > GONE_MAX:
-            del self._gone[next(iter(self._gone))]
+        self._gone.put(certificate.serial, said_us)
 
     def departed_with_all(self, farewell: Claim) -> None:
         """Its holder left with all places, also those that we have yet to hear of."""
-        self._gone_holders[farewell.certificate.public] = farewell.sent_us
-        if len(self._gone_holders) > GONE_MAX:
-            del self._gone_holders[next(iter(self._gone_holders))]
+        self._gone_holders.put(farewell.certificate.public, farewell.sent_us)
 
     def _claim_flaw(self, verb: bytes, said: Claim) -> str | None:
-        return self._word_flaw(said.certificate, said.body(verb), said.sent_us, said.signature)
-
-    def _word_flaw(self, certificate: Certificate, body: bytes, sent_us: int, signature: bytes) -> str | None:
-        if abs(self._host.now_us - sent_us) > CLAIM_WINDOW_US:
+        if abs(self._host.now_us - said.sent_us) > CLAIM_WINDOW_US:
             return "stale_claim"
-        return None if self.trust.signed(certificate, body, signature) else "forged_claim"
+        return None if self.trust.signed(said.certificate, said.body(verb), said.signature) else "forged_claim"

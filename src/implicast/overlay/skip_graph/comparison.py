@@ -18,16 +18,13 @@ from implicast.overlay.skip_graph.absentees import Absentees
 from implicast.overlay.skip_graph.agreement import agrees, beside, contrast
 from implicast.overlay.skip_graph.farewells import Farewells
 from implicast.overlay.skip_graph.greetings import Greetings
-from implicast.overlay.skip_graph.messages import Agree, Compare, Compared, Difference, Span
+from implicast.overlay.skip_graph.messages import SPANS_MAX, Agree, Compare, Compared, Difference, Span
 from implicast.overlay.skip_graph.place import Place
 from implicast.overlay.skip_graph.places import Places
-from implicast.overlay.skip_graph.search import NEIGHBOURS_MAX, Search
+from implicast.overlay.skip_graph.search import Search
 from implicast.overlay.skip_graph.table import Table
 from implicast.peer.contract import Address, Host, Part, handles
 from implicast.peer.identity import Certificate
-
-SPANS_MAX = 64
-"""Lists in one message; more wait for the next round."""
 
 
 class Own(NamedTuple):
@@ -38,9 +35,14 @@ class Own(NamedTuple):
 
 
 class Comparison(Part):
-    """The rounds in which the places of one peer compare their lists with those of their neighbours."""
+    """The rounds in which the places of one peer compare their lists with those of their neighbours.
 
-    __slots__ = ("_absentees", "_farewells", "_greetings", "_look_us", "_own", "_places", "_search")
+    One that has begun to does so for ever; else rounds go on from a change until all agree.
+    """
+
+    __slots__ = (
+        "_absentees", "_armed", "_farewells", "_for_ever", "_greetings", "_look_us", "_own", "_places", "_search",
+    )  # fmt: skip
 
     def __init__(
         self, address: Address, host: Host, places: Places, absentees: Absentees, greetings: Greetings, search: Search,
@@ -49,18 +51,27 @@ class Comparison(Part):
         super().__init__(address, host)
         self._places, self._absentees, self._greetings = places, absentees, greetings
         self._search, self._farewells, self._look_us = search, farewells, look_us
+        self._armed = self._for_ever = False
         self._own: dict[bytes, Own] = {}  # our places, as they were when last compared with each other
 
     def begin(self) -> None:
         """Compare from now on."""
+        self._armed = self._for_ever = True
         self.host.after(int(self._look_us * self.host.rng.random()), Agree())
+
+    def rouse(self) -> None:
+        """Our lists have changed."""
+        if not self._armed:
+            self._armed = True
+            self.host.after(self._look_us, Agree())
 
     # --- showing
 
     @handles(Agree)
     def on_agree(self, alarm: Agree) -> None:
-        self.host.after(self._look_us, alarm)
-        held = self._places.held
+        held, self._armed = self._places.held, False
+        if self._for_ever:
+            self.rouse()
         if all(place.is_at_rest for place in held.values()):
             return
         self._compare_own()
@@ -71,6 +82,8 @@ class Comparison(Part):
                     shown.setdefault(address, []).append(span)
         for address, spans in shown.items():
             self._greetings.put_to(address, Compare(tuple(spans[:SPANS_MAX])))
+        if shown and any(place.accord.is_eager for place in held.values()):
+            self.rouse()
 
     def _compare_own(self) -> None:
         """Places of our own that stand side by side compare too, by a look: others show theirs to the nearest of ours
@@ -101,9 +114,8 @@ class Comparison(Part):
         if not self._places.held:
             self._farewells.has_left(sender)
             return
-        spans = compare.spans[:SPANS_MAX]
-        self._farewells.say_left(sender, [span.place for span in spans])
-        found = [self._contrast(sender, span) for span in spans]
+        self._farewells.say_left(sender, [span.place for span in compare.spans])
+        found = [self._contrast(sender, span) for span in compare.spans]
         self.host.send(sender, Compared(tuple([each for each in found if each is not None])))
 
     def _contrast(self, sender: Address, span: Span) -> Difference | None:
@@ -136,7 +148,7 @@ class Comparison(Part):
     def on_compared(self, sender: Address, compared: Compared) -> None:
         self._greetings.answered(sender, Compare)
         told: list[Difference] = []
-        for difference in compared.differences[:SPANS_MAX]:
+        for difference in compared.differences:
             place = self._places.held.get(difference.owner)
             other = place.known.get(difference.place) if place is not None else None
             if place is None or other is None or other.address != sender:
@@ -152,7 +164,7 @@ class Comparison(Part):
         """Take in what we lack; look for those whom the other lacks, and name them to it."""
         unknown = [place.known[key] for key in difference.unknown if key in place.known]
         self._greetings.ask_for_life(place, unknown)
-        self._search.take_in(place, difference.lacking[:NEIGHBOURS_MAX])
+        self._search.take_in(place, difference.lacking)
         named = place.lists.vouched(unknown, self._absentees.was_heard_since)
         return [Difference(difference.place, place.key, difference.level, named)] if named else []
 

@@ -11,65 +11,68 @@ from implicast.overlay.skip_graph.absentees import Absentees
 from implicast.overlay.skip_graph.lists import answer
 from implicast.overlay.skip_graph.messages import (
     ALL_GONE,
+    DISOWNED_MAX,
     GONE,
     Ask,
     Disown,
     Farewell,
     Heard,
-    Insist,
     Leaving,
     Neighbours,
+    disowning,
 )
 from implicast.overlay.skip_graph.place import Place
 from implicast.overlay.skip_graph.places import Places
-from implicast.overlay.skip_graph.search import PATIENCE_US, Search
+from implicast.overlay.skip_graph.search import Search
 from implicast.overlay.skip_graph.table import Table
+from implicast.peer.asking import Asker, Patience, Question
 from implicast.peer.contract import Address, Host, Part, handles
 from implicast.peer.identity import Certificate
-from implicast.peer.pending import Pending
+from implicast.peer.memory import Recent
 
 LEFT_MAX = 64
 """Places that were left, kept at hand for those who ask after them: old answers of others still name them."""
-DISOWNED_MAX = 256
-"""Places in one word that they are none of the sender's."""
-AFTERWARDS = 30
-"""Who was silent may have slept or been cut off: so many further farewells, as long as the leaver is still there."""
+FAREWELL, AFTERWARDS = "farewell", "afterwards"
+PATIENCE_US = 1_000_000
+AFTERWARDS_PATIENCE = Patience(PATIENCE_US, times=10)
+AGAIN = 3
+"""Who was silent may have slept or been cut off: it hears so many further rounds of farewells, each signed anew."""
+
+
+Confirmed = tuple[Address, bytes]
+"""Who is to confirm a farewell, and for which place."""
 
 
 class Farewells(Part):
     """What one peer says of places that it left, and hears of those that others left. `forget(leaver)` is called when a
     peer has left with all its places."""
 
-    __slots__ = (
-        "_absentees", "_forget", "_home", "_left", "_left_all", "_places", "_search", "_tries", "_unconfirmed",
-    )  # fmt: skip
+    __slots__ = ("_absentees", "_asker", "_forget", "_home", "_left", "_left_all", "_places", "_search")
 
     def __init__(
-        self, address: Address, host: Host, places: Places, absentees: Absentees, search: Search, tries: int,
-        forget: Callable[[Certificate], None],
+        self, address: Address, host: Host, asker: Asker, places: Places, absentees: Absentees, search: Search,
+        tries: int, forget: Callable[[Certificate], None],
     ) -> None:  # fmt: skip
         super().__init__(address, host)
-        self._places, self._absentees, self._search, self._tries, self._forget = (
-            places, absentees, search, tries, forget,
-        )  # fmt: skip
-        self._left: dict[bytes, Table[Certificate]] = {}
+        self._asker, self._places, self._absentees, self._search = asker, places, absentees, search
+        self._forget = forget
+        self._left: Recent[bytes, Table[Certificate]] = Recent(LEFT_MAX)
         self._left_all: Callable[[], None] | None = None
         self._home: Certificate | None = None
-        self._unconfirmed: Pending[tuple[Address, bytes], tuple[Leaving | Farewell, int]] = Pending(
-            host, Insist(), PATIENCE_US
-        )
+        asker.topic(FAREWELL, Patience(PATIENCE_US, 1 + tries), self._unconfirmed)
+        asker.topic(AFTERWARDS, AFTERWARDS_PATIENCE, self._unheard)
 
     # --- leaving
 
     def quit(self, key: bytes) -> None:
         """Leave a place: tell everyone who may list it."""
-        place = self._places.held.pop(key)
         self._search.forget(key)
+        place = self._places.held.pop(key)
         farewell = self._remember(place)
         self.on_farewell(self.address, farewell)  # always: others who do not know yet may name it to our other places
         for address in place.acquaintances():
             if address != self.address:
-                self._insist(address, farewell, self._tries)
+                self._insist(address, farewell)
 
     def leave(self, left: Callable[[], None]) -> None:
         """Say farewell for all places at once; `left` is called when everyone has confirmed or is silent."""
@@ -82,47 +85,47 @@ class Farewells(Part):
         if home is not None:
             farewell = self._places.leaving(home.certificate)
             for address in told:
-                self._insist(address, farewell, self._tries)
+                self._insist(address, farewell)
         self._maybe_left()
 
     def _remember(self, place: Place) -> Farewell:
         """Who asks after a place that was left gets its farewell, and is told whom it knew."""
-        self._left[place.key] = place.wide
-        if len(self._left) > LEFT_MAX:
-            del self._left[next(iter(self._left))]
+        self._left.put(place.key, place.wide)
         return self._places.farewell(place.certificate)
 
-    def _insist(self, address: Address, farewell: Leaving | Farewell, tries: int) -> None:
-        self._unconfirmed.ask((address, farewell.claim.certificate.key), (farewell, tries))
-        self.host.send(address, farewell)
+    def _insist(self, address: Address, farewell: Leaving | Farewell) -> None:
+        self._asker.ask(FAREWELL, (address, farewell.claim.certificate.key), address, farewell)
 
-    @handles(Insist)
-    def on_insist(self, alarm: Insist) -> None:
-        for (address, _), (farewell, left) in self._unconfirmed.due():
-            if left > -AFTERWARDS:
-                self._insist(address, self._signed_anew(farewell), left - 1)
+    def _unconfirmed(self, key: Confirmed, question: Question) -> None:
+        """It is silent, and may hear the farewell later."""
+        self._say_again(key, question, AGAIN)
         self._maybe_left()
 
-    def _signed_anew(self, farewell: Leaving | Farewell) -> Leaving | Farewell:
-        certificate, places = farewell.claim.certificate, self._places
-        return places.leaving(certificate) if isinstance(farewell, Leaving) else places.farewell(certificate)
+    def _unheard(self, key: Confirmed, question: Question) -> None:
+        self._say_again(key, question, question.about)
+
+    def _say_again(self, key: Confirmed, question: Question, rounds: int) -> None:
+        farewell, places = question.message, self._places
+        if rounds and isinstance(farewell, Leaving | Farewell):
+            certificate = farewell.claim.certificate
+            anew = places.leaving(certificate) if isinstance(farewell, Leaving) else places.farewell(certificate)
+            self._asker.ask(AFTERWARDS, key, question.to, anew, rounds - 1)
 
     def _maybe_left(self) -> None:
-        if self._left_all is None:
-            return
-        open_ = (self._unconfirmed.get(each) for each in self._unconfirmed.awaited())
-        if not any(each[1] > 0 for each in open_ if each is not None):
+        if self._left_all is not None and not self._asker.topics(FAREWELL):
             left, self._left_all = self._left_all, None
             for key in list(self._places.held):
+                self._search.forget(key)
                 self._remember(self._places.held.pop(key))
             left()
 
     @handles(Heard)
     def on_heard(self, sender: Address, heard: Heard) -> None:
         """Somebody has heard a farewell, or an announcement."""
-        if self._unconfirmed.answer((sender, heard.claimant)) is not None:
+        key = (sender, heard.claimant)
+        if self._asker.answered(FAREWELL, key) is not None:
             self._maybe_left()
-        else:
+        elif self._asker.answered(AFTERWARDS, key) is None:
             self._search.heard_by(sender, heard.claimant)
 
     # --- what those are told who still ask
@@ -137,8 +140,8 @@ class Farewells(Part):
     def tell_late(self, sender: Address) -> None:
         """Who learns of us while we are leaving was not among those told: without this it would list us for ever."""
         home = self._home if self._left_all is not None else None
-        if home is not None and (sender, home.key) not in self._unconfirmed:
-            self._insist(sender, self._places.leaving(home), self._tries)
+        if home is not None and self._asker.open(FAREWELL, (sender, home.key)) is None:
+            self._insist(sender, self._places.leaving(home))
 
     def say_left(self, sender: Address, asked: Iterable[bytes]) -> None:
         """Of places for whose holder somebody takes us it gets the farewells, or hears that they are none of ours."""
@@ -173,7 +176,10 @@ class Farewells(Part):
         """Farewells are kept for so many places only: who lists one that was left long ago would not be rid of it, and
         take us for silent."""
         self._places.belief.refusals["unknown_place"] += 1
-        self.host.send(sender, self._places.disown(places))
+        home = self._places.home
+        certificate = home.certificate if home is not None else self._home
+        if certificate is not None:
+            self.host.send(sender, self._places.disown(certificate, places[:DISOWNED_MAX]))
 
     # --- what others say of theirs
 
@@ -201,13 +207,16 @@ class Farewells(Part):
 
     @handles(Disown)
     def on_disown(self, sender: Address, said: Disown) -> None:
-        """Counts for places that we list or asked on that address, by the signature of their holder."""
-        asked, held = frozenset(said.places[:DISOWNED_MAX]), self._places.held.values()
+        """Counts for places that we list or asked on that address, by the word of whoever is there."""
+        belief, held = self._places.belief, self._places.held.values()
+        if not belief.credible_from_the_departed(disowning(said.places), said.claim):
+            return
+        asked = frozenset(said.places)
         met = (node for place in held for node in (*place.known.values(), *place.quest.asked.values()))
         found = {node.serial: node for node in met if node.key in asked and node.address == sender}
         for node in found.values():
-            if self._places.belief.disowns(node, said):
-                self._departed(node, said.sent_us)
+            if belief.disowns(node, said):
+                self._departed(node, said.claim.sent_us)
 
     def _departed(self, leaver: Certificate, said_us: int) -> None:
         """Its holder says that a place was left: out of all lists."""

@@ -8,8 +8,8 @@
 - `accusations`: who was found silent is named to others, who look for themselves.
 
 Every peer watches the nearest few on either side of its home place and asks one entry of one place per turn for its
-lists: what slipped through all else is found. An address lives and dies as a whole, so it is watched as a whole, however
-many places it has. Ring upkeep, parts D and E.
+lists: what slipped through all else is found. An address lives and dies as a whole, so it is watched as a whole,
+however many places it has. Ring upkeep, parts D and E.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +26,7 @@ from implicast.overlay.skip_graph.search import Search, whoever
 from implicast.overlay.skip_graph.standing import Standing
 from implicast.overlay.skip_graph.table import Table
 from implicast.overlay.skip_graph.upkeep import Upkeep
+from implicast.peer.asking import Asker
 from implicast.peer.contract import Address, Host, Part, handles
 from implicast.peer.identity import Certificate, Revocation, Trust
 from implicast.peer.signatures import Signer
@@ -43,6 +44,10 @@ def _ignore(who: object) -> None:
     """Nobody wants to know."""
 
 
+def _do_nothing() -> None:
+    """Nobody wants to know."""
+
+
 class SkipGraph(
     Part,
     parts={
@@ -52,8 +57,8 @@ class SkipGraph(
 ):  # fmt: skip
     """The places of one peer and all that keeps them listed where they belong.
 
-    `lonely(key)` is called when a newcomer's introducers were all silent, `gone(address)` when a peer has said
-    farewell.
+    `arrived(key)` is called when all who must know a place that was taken have been told, `lonely()` when a newcomer's
+    introducers were all silent, `gone(address)` when a peer has said farewell.
     """
 
     __slots__ = (
@@ -62,17 +67,18 @@ class SkipGraph(
     )  # fmt: skip
 
     def __init__(
-        self, address: Address, host: Host, k: int, vectors: Vectors, trust: Trust, signer: Signer, upkeep: Upkeep,
-        lonely: Callable[[bytes], None] = _ignore, gone: Callable[[Address], None] = _ignore,
+        self, address: Address, host: Host, asker: Asker, k: int, vectors: Vectors, trust: Trust, signer: Signer,
+        upkeep: Upkeep, arrived: Callable[[bytes], None] = _ignore, lonely: Callable[[], None] = _do_nothing,
+        gone: Callable[[Address], None] = _ignore,
     ) -> None:  # fmt: skip
         super().__init__(address, host)
         self._upkeep, self._gone = upkeep, gone
         at, places = (address, host), Places(address, host, k, vectors, trust, signer)
         self.places = places
-        self.absentees = absent = Absentees(*at, places, upkeep, self._lose)
-        self.greetings = greetings = Greetings(*at, places, absent, upkeep.look_us)
-        self.search = search = Search(*at, places, absent, greetings, upkeep, self._lose, lonely)
-        self.farewells = farewells = Farewells(*at, places, absent, search, upkeep.asks, self._forget)
+        self.absentees = absent = Absentees(*at, places, upkeep, self._lose, self._changed)
+        self.greetings = greetings = Greetings(*at, asker, places, absent, upkeep.look_us, self._changed)
+        self.search = search = Search(*at, asker, places, absent, greetings, upkeep, self._lose, arrived, lonely)
+        self.farewells = farewells = Farewells(*at, asker, places, absent, search, upkeep.asks, self._forget)
         self.answers = Answers(*at, places, absent, farewells)
         self.comparison = Comparison(*at, places, absent, greetings, search, farewells, upkeep.look_us)
         self.accusations = Accusations(*at, places, absent, self._catch_up)
@@ -108,9 +114,13 @@ class SkipGraph(
         """A place that is there already, among all who belong into its lists."""
         self.places.add(certificate, standing)
 
-    def take(self, certificate: Certificate, introducers: Sequence[Address], arrived: Callable[[], None]) -> None:
+    def take(self, certificate: Certificate, introducers: Sequence[Address]) -> None:
         """Take the certified place; `arrived` is called once all who must know it have been told."""
-        self.search.take(certificate, introducers, arrived)
+        self.search.take(certificate, introducers)
+
+    def has_arrived(self, key: bytes) -> bool:
+        """Whether a place is ours, and all who must know it have been told."""
+        return key in self.places.held and not self.search.is_taking(key)
 
     def quit(self, key: bytes) -> None:
         """Leave a place: tell everyone who may list it."""
@@ -154,6 +164,9 @@ class SkipGraph(
             if gone:
                 self.absentees.drop(place, gone)
         return True
+
+    def _changed(self) -> None:
+        self.comparison.rouse()
 
     # --- who speaks, who is silent, who has gone
 

@@ -8,21 +8,21 @@ of it, when it compares its own lists. Greetings of all our places to all places
 Asking each of them, from each place, for all its lists took a third of the processor time of a run with change.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from implicast.overlay.skip_graph.absentees import LIFE_US, Absentees
-from implicast.overlay.skip_graph.messages import Greet, Greeted, Greeting, Unheard
+from implicast.overlay.skip_graph.messages import GREETED_MAX, Greet, Greeted, Greeting
 from implicast.overlay.skip_graph.place import Place
 from implicast.overlay.skip_graph.places import Places
+from implicast.peer.asking import Asker, Patience, Question
 from implicast.peer.contract import Address, Host, Message, Part, handles
 from implicast.peer.identity import Certificate
-from implicast.peer.pending import Pending
 
-PATIENCE_US = 1_000_000
+SHOWN = "shown"
+PATIENCE = Patience(1_000_000, times=1)
+"""Then it is looked for."""
 GREET_US = 200_000
 """Greetings of so long go together."""
-GREETED_MAX = 256
-"""Claims, and places asked after, in one greeting."""
 GREETINGS_MAX = 4_096
 """Places to be greeted that are remembered at a time; the others are met when lists are compared again."""
 DOUBTED_MAX = 512
@@ -30,20 +30,27 @@ DOUBTED_MAX = 512
 
 
 class Greetings(Part):
-    """Whom the places of one peer are to greet, and who has not answered yet."""
+    """Whom the places of one peer are to greet, and who has not answered yet. `changed()` is called when our lists
+    have."""
 
-    __slots__ = ("_absentees", "_doubted", "_look_us", "_places", "_planned", "_unheard")
+    __slots__ = ("_absentees", "_asker", "_changed", "_doubted", "_look_us", "_places", "_planned")
 
-    def __init__(self, address: Address, host: Host, places: Places, absentees: Absentees, look_us: int) -> None:
+    def __init__(
+        self, address: Address, host: Host, asker: Asker, places: Places, absentees: Absentees, look_us: int,
+        changed: Callable[[], None],
+    ) -> None:  # fmt: skip
         super().__init__(address, host)
-        self._places, self._absentees, self._look_us = places, absentees, look_us
+        self._asker, self._places, self._absentees = asker, places, absentees
+        self._look_us, self._changed = look_us, changed
         self._doubted: dict[bytes, tuple[int, bool]] = {}  # whom others do not know: since when; asked?
         self._planned: dict[tuple[bytes, bytes], bool] = {}  # our place, known place; whether it is to know of us
-        self._unheard: Pending[tuple[Address, type], Message] = Pending(host, Unheard(), PATIENCE_US)
+        asker.topic(SHOWN, PATIENCE, self._unanswered)
 
     def learn(self, place: Place, named: Sequence[Certificate]) -> None:
         """Take in whom another named. Who searches asks them; else they are greeted."""
         news, lists = place.learn(named), place.lists
+        if news:
+            self._changed()
         for node in news:
             if node.address != self.address and not self._absentees.was_heard(node.address):
                 lists.note_hearsay(node.key, self.host.now_us)
@@ -57,13 +64,15 @@ class Greetings(Part):
                 self._plan(place, node, is_new=False)
 
     def put_to(self, address: Address, message: Message) -> None:
-        """Send it, and look for the receiver if it does not answer. One alarm serves all."""
-        self._unheard.ask((address, type(message)), message)
-        self.host.send(address, message)
+        """Send it, and look for the receiver if it does not answer."""
+        self._asker.ask(SHOWN, (address, type(message).wire), address, message)
 
-    def answered(self, address: Address, kind: type) -> None:
+    def answered(self, address: Address, kind: type[Message]) -> None:
         """The answer to what it was sent."""
-        self._unheard.answer((address, kind))
+        self._asker.answered(SHOWN, (address, kind.wire))
+
+    def _unanswered(self, shown: object, question: Question) -> None:
+        self._absentees.look_for(question.to, question.message)
 
     def _plan(self, place: Place, node: Certificate, is_new: bool) -> None:
         if node.address == self.address or len(self._planned) >= GREETINGS_MAX:
@@ -106,11 +115,6 @@ class Greetings(Part):
         for address, asked in theirs.items():
             claims = [self._places.claim(held[key]) for key in ours.get(address, ())]
             self.put_to(address, Greet(tuple(claims[:GREETED_MAX]), tuple(asked)[:GREETED_MAX]))
-
-    @handles(Unheard)
-    def on_unheard(self, alarm: Unheard) -> None:
-        for (address, _), message in self._unheard.due():
-            self._absentees.look_for(address, message)
 
     @handles(Greeted)
     def on_greeted(self, sender: Address, greeted: Greeted) -> None:

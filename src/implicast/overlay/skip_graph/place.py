@@ -13,6 +13,7 @@ from implicast.overlay.skip_graph.standing import Standing
 from implicast.overlay.skip_graph.table import Table
 from implicast.peer.contract import Address
 from implicast.peer.identity import Certificate
+from implicast.peer.memory import Recent
 from implicast.space.vector import Vectors
 
 ASKERS_MAX = 128
@@ -34,8 +35,9 @@ class Place:
         self._lists: Lists | None = None
         self._quest: Quest | None = None
         self._accord: Accord | None = None
-        self._askers: dict[Address, None] = {}  # the latest, oldest first
-        self.passers: dict[bytes, Certificate] = {}  # the latest who asked and are in no list
+        self._askers: Recent[Address, None] = Recent(ASKERS_MAX)
+        self.passers: Recent[bytes, Certificate] = Recent(PASSERS_MAX)
+        """The latest who asked and are in no list."""
 
     # --- its parts, each made when it is first needed
 
@@ -136,13 +138,8 @@ class Place:
 
     def asked_by(self, asker: Address) -> None:
         self._askers[asker] = None
-        if len(self._askers) > ASKERS_MAX:
-            del self._askers[next(iter(self._askers))]
 
     def pass_by(self, other: Certificate) -> None:
         """Somebody asked who is in no list: it may have heard sooner than we that another has gone."""
         if other.key not in self.known and other.key != self.key:
-            self.passers.pop(other.key, None)
-            self.passers[other.key] = other
-            if len(self.passers) > PASSERS_MAX:
-                del self.passers[next(iter(self.passers))]
+            self.passers.put(other.key, other)

@@ -1,7 +1,5 @@
 """The places of one peer, whom it believes, and what it signs for its places."""
 
-from collections.abc import Iterable
-
 from implicast.overlay.skip_graph.belief import Belief
 from implicast.overlay.skip_graph.messages import (
     ALL_GONE,
@@ -12,12 +10,13 @@ from implicast.overlay.skip_graph.messages import (
     Farewell,
     Leaving,
     claim,
-    disown,
+    disowning,
 )
 from implicast.overlay.skip_graph.place import Place
 from implicast.overlay.skip_graph.standing import Standing
 from implicast.peer.contract import Address, Host
 from implicast.peer.identity import Certificate, Trust
+from implicast.peer.memory import Recent
 from implicast.peer.signatures import Signer
 from implicast.space.vector import Vectors
 
@@ -36,7 +35,7 @@ class Places:
         self.address, self._host, self.k, self.vectors, self._signer = address, host, k, vectors, signer
         self.belief = Belief(host, trust)
         self.held: dict[bytes, Place] = {}
-        self._claims: dict[bytes, Claim] = {}
+        self._claims: Recent[bytes, Claim] = Recent(CLAIMS_MAX)
 
     def add(self, certificate: Certificate, standing: Standing[Certificate] | None = None) -> Place:
         """Hold a place; in an assembled world it stands among the others already."""
@@ -82,8 +81,6 @@ class Places:
         held, now_us = self._claims.get(place.key), self._host.now_us
         if held is None or held.certificate is not place.certificate or held.sent_us < now_us - CLAIM_US:
             held = self._claims[place.key] = claim(self._signer, PRESENT, place.certificate, now_us)
-            if len(self._claims) > CLAIMS_MAX:
-                del self._claims[next(iter(self._claims))]
         return held
 
     def farewell(self, certificate: Certificate) -> Farewell:
@@ -94,6 +91,6 @@ class Places:
         """That all our places are left."""
         return Leaving(claim(self._signer, ALL_GONE, home, self._host.now_us))
 
-    def disown(self, places: Iterable[bytes]) -> Disown:
+    def disown(self, home: Certificate, places: tuple[bytes, ...]) -> Disown:
         """That places are none of ours."""
-        return disown(self._signer, tuple(places), self._host.now_us)
+        return Disown(places, claim(self._signer, disowning(places), home, self._host.now_us))

@@ -18,6 +18,9 @@ ASKED_MAX = 2_048
 """An end to searching, whatever others answer: many times the 100 that a join needs."""
 
 
+_NOTHING = object()
+
+
 class Quest:
     """Whom a place has asked, whom it is going to ask, and whose answer it awaits."""
 
@@ -27,7 +30,7 @@ class Quest:
         self._key = key
         self.asked: dict[bytes, Certificate] = {}
         self._queue: dict[bytes, Certificate] = {}
-        self.waiting: dict[bytes, int] = {}  # whom, how often asked
+        self.waiting: dict[bytes, None] = {}  # whose answer is awaited
 
     def begin(self) -> None:
         """Everybody is to be asked anew."""
@@ -66,11 +69,11 @@ class Quest:
         self._queue.pop(whom, None)
 
     def await_answer(self, whom: bytes) -> None:
-        self.waiting[whom] = self.waiting.get(whom, 0) + 1
+        self.waiting[whom] = None
 
-    def answered(self, whom: bytes) -> int | None:
-        """Nothing is awaited of it any more. How often it had been asked, if something was."""
-        return self.waiting.pop(whom, None)
+    def answered(self, whom: bytes) -> bool:
+        """Nothing is awaited of it any more. Whether something was."""
+        return self.waiting.pop(whom, _NOTHING) is not _NOTHING
 
 
 def nearest(key: bytes, nodes: Sequence[Certificate], count: int) -> list[Certificate]:

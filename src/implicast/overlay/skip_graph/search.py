@@ -9,56 +9,54 @@ from collections.abc import Callable, Iterable, Sequence
 
 from implicast.overlay.skip_graph.absentees import Absentees
 from implicast.overlay.skip_graph.greetings import Greetings
-from implicast.overlay.skip_graph.messages import Announce, Ask, Neighbours, Waiting
+from implicast.overlay.skip_graph.messages import Announce, Ask, Neighbours
 from implicast.overlay.skip_graph.place import Place
 from implicast.overlay.skip_graph.places import Places
 from implicast.overlay.skip_graph.quest import nearest
 from implicast.overlay.skip_graph.upkeep import Lost, Upkeep
+from implicast.peer.asking import Asker, Patience, Question
 from implicast.peer.contract import Address, Host, Part, handles
 from implicast.peer.identity import Certificate
-from implicast.peer.pending import Pending
 
 PARALLEL = 5
 """Questions under way at a time, per place."""
+QUESTION = "question"
 PATIENCE_US = 1_000_000
-NEIGHBOURS_MAX = 1_024
-"""Named in one answer; honest ones name 50 to 200. A liar must not keep us checking certificates."""
 SEEK_US = 60_000_000
 """How often one seeks all own places anew at most."""
 
-Question = tuple[bytes, bytes]
+Asked = tuple[bytes, bytes]
 """Our place, and whom it waits for: the key of a place, or an address whose places need not be known."""
-Request = tuple[Address, Ask | Announce]
 
 
 class Search(Part):
     """The questions that the places of one peer have put to others. `lose(address)` is called of one that answers none
-    of them, `lonely(key)` of a newcomer whose introducers were all silent."""
+    of them, `arrived(key)` when all who must know a place have been told, `lonely()` when all introducers of a newcomer
+    were silent."""
 
     __slots__ = (
-        "_absentees", "_arrived", "_greetings", "_introduced", "_lonely", "_lose", "_places", "_sought_us", "_tries",
-        "_unanswered",
+        "_absentees", "_arrived", "_asker", "_greetings", "_lonely", "_lose", "_places", "_sought_us", "_taking",
     )  # fmt: skip
 
     def __init__(
-        self, address: Address, host: Host, places: Places, absentees: Absentees, greetings: Greetings, upkeep: Upkeep,
-        lose: Callable[[Address], None], lonely: Callable[[bytes], None],
+        self, address: Address, host: Host, asker: Asker, places: Places, absentees: Absentees, greetings: Greetings,
+        upkeep: Upkeep, lose: Callable[[Address], None], arrived: Callable[[bytes], None], lonely: Callable[[], None],
     ) -> None:  # fmt: skip
         super().__init__(address, host)
-        self._places, self._absentees, self._greetings = places, absentees, greetings
-        self._tries, self._lose, self._lonely = upkeep.asks, lose, lonely
-        self._unanswered: Pending[Question, Request] = Pending(host, Waiting(), PATIENCE_US)
-        self._arrived: dict[bytes, Callable[[], None]] = {}
-        self._introduced: dict[bytes, Sequence[Address]] = {}
+        self._asker, self._places, self._absentees, self._greetings = asker, places, absentees, greetings
+        self._lose, self._arrived, self._lonely = lose, arrived, lonely
+        self._taking: dict[bytes, Sequence[Address]] = {}  # places where we have yet to arrive, and who introduces them
         self._sought_us = -SEEK_US
+        asker.topic(QUESTION, Patience(PATIENCE_US, upkeep.asks), self._unanswered)
 
     # --- taking a place
 
-    def take(self, certificate: Certificate, introducers: Sequence[Address], arrived: Callable[[], None]) -> None:
-        """Take the certified place; `arrived` is called once all who must know it have been told."""
+    def take(self, certificate: Certificate, introducers: Sequence[Address]) -> None:
+        """Take the certified place."""
+        self.forget(certificate.key)
         place = self._places.add(certificate)
-        self._arrived[place.key], self._introduced[place.key] = arrived, introducers
-        self._begin(place)
+        self._taking[place.key] = introducers
+        place.search(nearest(place.key, self._places.near(), place.k))
         question = Ask(b"", self._places.claim(place))
         for introducer in introducers:
             if introducer != self.address:
@@ -66,23 +64,22 @@ class Search(Part):
         self.go_on(place)
 
     def forget(self, key: bytes) -> None:
-        """A place is being left."""
-        self._arrived.pop(key, None)
+        """A place is being left, or taken anew: its questions lapse."""
+        self._taking.pop(key, None)
+        place = self._places.held.get(key)
+        for whom in place.quest.waiting if place is not None else ():
+            self._asker.drop(QUESTION, (key, whom))
 
     def is_taking(self, key: bytes) -> bool:
         """Whether a place has just been taken: it knows nobody yet, and takes itself for all there is."""
-        return key in self._arrived
-
-    def _begin(self, place: Place) -> None:
-        place.search(nearest(place.key, self._places.near(), place.k))
+        return key in self._taking
 
     # --- asking and telling
 
     def request(self, place: Place, whom: bytes, to: Address, message: Ask | Announce) -> None:
         """Send something that wants an answer."""
-        place.quest.await_answer(whom)
-        self._unanswered.ask((place.key, whom), (to, message))
-        self.host.send(to, message)
+        if self._asker.ask(QUESTION, (place.key, whom), to, message):
+            place.quest.await_answer(whom)
 
     def go_on(self, place: Place) -> None:
         """Ask on, five at a time, until nobody is left; then tell those who were not asked; then be there."""
@@ -96,15 +93,14 @@ class Search(Part):
             return
         if place.is_searching:
             self._tell_rest(place)
-        if not quest.waiting and place.key in self._arrived:
-            self._introduced.pop(place.key, None)
-            self._arrived.pop(place.key)()
+        if not quest.waiting and self._taking.pop(place.key, None) is not None:
+            self._arrived(place.key)
 
     def _is_lonely(self, place: Place) -> bool:
         """A newcomer that found nobody though there is somebody must not take itself for the whole network."""
-        if place.known or place.key not in self._arrived or not self._introduced.get(place.key):
+        if place.known or not self._taking.get(place.key):
             return False
-        self._lonely(place.key)
+        self._lonely()
         return True
 
     def _ask_myself(self, place: Place, node: Certificate) -> None:
@@ -117,7 +113,7 @@ class Search(Part):
     def _tell_rest(self, place: Place) -> None:
         """The search is over. Who was asked has entered the newcomer; the others of the every-class lists are told."""
         place.lists.close()
-        if place.key not in self._arrived:
+        if place.key not in self._taking:
             return
         announce, asked = Announce(self._places.claim(place)), place.quest.asked
         for address in dict.fromkeys(node.address for node in place.wide.contacts() if node.key not in asked):
@@ -138,14 +134,13 @@ class Search(Part):
     @handles(Neighbours)
     def on_neighbours(self, sender: Address, told: Neighbours) -> None:
         place = self._places.held.get(told.claimant)
-        whom = told.place
-        if (told.claimant, whom) not in self._unanswered:
-            whom = whoever(sender)
-        if place is None or (told.claimant, whom) not in self._unanswered:
+        answered = place is not None and (
+            self._answered(place, told.place, sender) or self._answered(place, whoever(sender), sender)
+        )
+        if place is None or not answered:
             self._places.belief.refusals["unasked_answer"] += 1
             return
-        self._answered(place, whom)
-        self._greetings.learn(place, self._absentees.believed(place, told.nodes[:NEIGHBOURS_MAX]))
+        self._greetings.learn(place, self._absentees.believed(place, told.nodes))
         self.go_on(place)
 
     def take_in(self, place: Place, named: Iterable[Certificate]) -> None:
@@ -157,8 +152,7 @@ class Search(Part):
     def heard_by(self, sender: Address, claimant: bytes) -> None:
         """Somebody has heard our announcement."""
         place = self._places.held.get(claimant)
-        if self._unanswered.answer((claimant, whoever(sender))) is not None and place is not None:
-            place.quest.answered(whoever(sender))
+        if place is not None and self._answered(place, whoever(sender), sender):
             self.go_on(place)
 
     def meet_again(self, address: Address, lost: Lost) -> None:
@@ -187,24 +181,16 @@ class Search(Part):
 
     # --- those who do not answer
 
-    @handles(Waiting)
-    def on_waiting(self, alarm: Waiting) -> None:
-        for (ours, whom), (to, message) in self._unanswered.due():
-            place = self._places.held.get(ours)
-            if place is None:
-                continue
-            if place.quest.waiting.get(whom, self._tries) < self._tries:
-                self.request(place, whom, to, message)
-            else:
-                place.quest.answered(whom)
-                self._silent(to)
-                self.go_on(place)
-
-    def _silent(self, address: Address) -> None:
+    def _unanswered(self, asked: Asked, question: Question) -> None:
         """Somebody left a question unanswered as often as it was asked."""
-        self._absentees.detector.suspect(address)
-        if address not in self._absentees.lost:
-            self._lose(address)
+        place = self._places.held.get(asked[0])
+        if place is None:
+            return
+        place.quest.answered(asked[1])
+        self._absentees.detector.suspect(question.to)
+        if question.to not in self._absentees.lost:
+            self._lose(question.to)
+        self.go_on(place)
 
     def give_up_on(self, address: Address) -> None:
         """Nothing is expected of it any more."""
@@ -218,15 +204,18 @@ class Search(Part):
     def depart(self, place: Place, key: bytes) -> bool:
         """A place of another was left: it is not asked any more. Whether its answer was awaited."""
         place.quest.skip(key)
-        return bool(self._answered(place, key))
+        return self._answered(place, key)
 
-    def _answered(self, place: Place, whom: bytes) -> int | None:
-        self._unanswered.answer((place.key, whom))
+    def _answered(self, place: Place, whom: bytes, by: Address | None = None) -> bool:
+        """An answer, or nothing more to wait for. Whether it was awaited, and from there if that is said."""
+        if whom not in place.quest.waiting or (by is not None and self._asked_address(place, whom) != by):
+            return False
+        self._asker.answered(QUESTION, (place.key, whom))
         return place.quest.answered(whom)
 
     def _asked_address(self, place: Place, whom: bytes) -> Address | None:
-        request = self._unanswered.get((place.key, whom))
-        return request[0] if request is not None else None
+        question = self._asker.open(QUESTION, (place.key, whom))
+        return question.to if question is not None else None
 
 
 def whoever(address: Address) -> bytes:
