@@ -63,7 +63,7 @@ class Bft(Member, parts={"asker": Asker, "graph": SkipGraph, "settler": Settler,
             self._lonely, self._gone,
         )  # fmt: skip
         kept = self._kept.certificates if self._kept is not None else ()
-        self.settler = Settler(*at, self.asker, self.graph, keys, site.infrastructure["authority"][0], kept)
+        self.settler = Settler(*at, self.asker, self.graph, keys, site.infrastructure["authority"][0], site.life, kept)
         self.multicasts = Multicasts(
             *at, self.asker, self.graph, gate, keys.signer, settings, self.assured, self._take
         )  # fmt: skip

@@ -101,6 +101,8 @@ class Apply(Message):
     wire = 0x0C04
 
     errand: Version
+    stamp: Version
+    """Later applications of a peer have higher ones: a copy that comes late takes nothing away."""
     enrolment: Enrolment
     wanted: Annotated[tuple[Key, ...], Meta(max_length=REALMS_MAX)]
     given_up: Annotated[tuple[Key, ...], Meta(max_length=REALMS_MAX)]
@@ -112,7 +114,8 @@ class Apply(Message):
 
     def body(self, address: Address) -> bytes:
         serial = self.newest.serial if self.newest is not None else 0
-        return b"apply" + _encode((self.errand, self.enrolment, self.wanted, self.given_up, serial, address))
+        fields = (self.errand, self.stamp, self.enrolment, self.wanted, self.given_up)
+        return b"apply" + _encode((fields, serial, address))
 
 
 class Granted(Message):

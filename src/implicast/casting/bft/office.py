@@ -13,8 +13,9 @@ from implicast.casting.bft.credentials import AuthorityKeys
 from implicast.casting.bft.keys import HOME, is_realm
 from implicast.casting.bft.messages import Apply, Denied, Granted, Outstripped
 from implicast.casting.bft.settler import JOINING, PRESENT_US
-from implicast.peer.contract import Address, Life, Message, Name, Peer, handles
+from implicast.peer.contract import Address, Life, Message, Name, Peer, Version, handles
 from implicast.peer.identity import Authority, Certificate, Declined, Roll
+from implicast.peer.memory import Recent
 from implicast.peer.site import Site
 from implicast.space.vector import Vectors
 
@@ -23,6 +24,8 @@ INTRODUCERS = 3
 LEASE_US = 3 * PRESENT_US
 """Who has not told the authority for so long that it is there introduces nobody any more."""
 FOR_EVER_US = 1 << 60
+STAMPS_MAX = 1 << 20
+"""Places of which it is remembered when they were last spoken of."""
 
 
 class KeptOffice(Message):
@@ -37,7 +40,7 @@ class KeptOffice(Message):
 class Office(Peer):
     """Where places are applied for."""
 
-    __slots__ = ("_holders", "_lease_us", "_life", "_scheme", "authority", "refusals")
+    __slots__ = ("_holders", "_lease_us", "_life", "_scheme", "_stamps", "authority", "refusals")
     role = "authority"
 
     def __init__(self, site: Site) -> None:
@@ -53,6 +56,7 @@ class Office(Peer):
         self._lease_us = LEASE_US if site.assured else FOR_EVER_US
         present, now_us = kept.present if kept is not None else (), site.host.now_us
         self._holders: dict[Address, tuple[Name, int]] = {address: (name, now_us) for address, name in present}
+        self._stamps: Recent[tuple[Name, bytes], Version] = Recent(STAMPS_MAX)  # when a place was last spoken of
         self.refusals: Counter[str] = Counter()
 
     def kept(self) -> KeptOffice:
@@ -73,20 +77,31 @@ class Office(Peer):
         name, now_us = application.enrolment.name, self.host.now_us
         if application.newest is not None:
             self.authority.count_on_from(application.newest, now_us)
+        if any(self._stamps.get((name, realm), 0) > application.stamp for realm in application.wanted):
+            return  # a copy of what was given up since
         self._settle_at(sender, name)
         given_up = application.given_up
         if application.errand == JOINING:  # a new life: what an older one held is not held any more
             given_up = tuple(each.realm for each in self.authority.held(name) if each.realm not in application.wanted)
         for realm in given_up:
-            self.give_up(sender, name, realm)
+            if self._is_news(name, realm, application.stamp):
+                self.give_up(sender, name, realm)
         try:
             certificates = tuple(self.grant(sender, name, application.wanted, application.enrolment.public))
         except Declined as declined:
             self._deny(sender, application, "declined", str(declined))
             return
+        for realm in application.wanted:
+            self._is_news(name, realm, application.stamp)
         revoked = self.authority.revocation(now_us) if self.authority.has_revoked else None
         news = revoked if revoked is not None and revoked.number != application.listed else None
         self.host.send(sender, Granted(application.errand, certificates, self._introducers(sender), news))
+
+    def _is_news(self, name: Name, realm: bytes, stamp: Version) -> bool:
+        """Whether nothing later was said of a place."""
+        before = self._stamps.get((name, realm), 0)
+        self._stamps[name, realm] = max(before, stamp)
+        return stamp > before
 
     def _flaw(self, sender: Address, application: Apply) -> str | None:
         enrolment = application.enrolment

@@ -19,9 +19,10 @@ from implicast.casting.bft.messages import Alone, Apply, Denied, Granted, Outstr
 from implicast.language.target import Description
 from implicast.overlay.skip_graph.graph import SkipGraph
 from implicast.peer.asking import Asker, Patience, Question
-from implicast.peer.contract import Address, Host, Part, Version, handles
+from implicast.peer.contract import Address, Host, Life, Part, Version, handles
 from implicast.peer.events import Joined, Left, Refused, Registered, Withdrawn
 from implicast.peer.identity import Certificate, Revocation
+from implicast.peer.name import version_of
 
 ERRAND, RETURNING = "errand", "returning"
 FOR_EVER = 1 << 30
@@ -43,12 +44,12 @@ class Settler(Part):
 
     __slots__ = (
         "_arriving", "_asker", "_clearings", "_departed", "_described", "_errands", "_given", "_graph", "_held",
-        "_introducers", "_joining", "_kept", "_keys", "_office", "_superfluous", "_wish",
+        "_introducers", "_joining", "_kept", "_keys", "_office", "_stamp", "_superfluous", "_wish",
     )  # fmt: skip
 
     def __init__(
         self, address: Address, host: Host, asker: Asker, graph: SkipGraph, keys: MemberKeys, office: Address,
-        kept: Sequence[Certificate] = (),
+        life: Life, kept: Sequence[Certificate] = (),
     ) -> None:  # fmt: skip
         super().__init__(address, host)
         self._asker, self._graph, self._keys, self._office = asker, graph, keys, office
@@ -59,7 +60,7 @@ class Settler(Part):
         self._introducers: tuple[Address, ...] = ()
         self._departed = self._joining = False
         self._errands: set[Version] = set()  # what the authority has not answered, and what waits for its answer
-        self._clearings = CLEARING
+        self._clearings, self._stamp = CLEARING, version_of(life, 0)
         self._arriving: dict[Version, set[bytes]] = {}  # errand -> keys of places not yet arrived
         self._described: dict[Version, bool] = {}  # version -> whether anything was said (else: withdrawn)
         self._wish: tuple[Version, Description | None] | None = None
@@ -125,7 +126,8 @@ class Settler(Part):
         listed = trust.revocation.number if trust.revocation is not None else 0
         certificates = [*self._kept.values(), *(place.certificate for place in held.values())]
         newest = max(certificates, key=_serial, default=None)
-        bare = Apply(errand, self._keys.enrolment, tuple(wanted), tuple(given_up), newest, listed, b"")
+        self._stamp += 1
+        bare = Apply(errand, self._stamp, self._keys.enrolment, tuple(wanted), tuple(given_up), newest, listed, b"")
         signature = self._keys.signer.sign(bare.body(self.address))
         if errand != STAYING:
             self._errands.add(errand)
