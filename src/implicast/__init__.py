@@ -1,17 +1,45 @@
 """Address a message to a description, not to a list.
 
-    from implicast import Scenario, simulate
+    from implicast import Network
 
-    outcome = simulate(Scenario(design="broker", peers=512, casts=64))
-    outcome.contract.clean, outcome.measures["TOUT_G"]
+    net = Network("dht")
+    ann, bob = net.peer("samba, football"), net.peer("jazz, football")
+    net.cast("(samba | jazz) & football", b"hi", by=ann).reached
 
-Peers register what they are; a publisher casts to an expression; whoever it describes receives the message, once. The
-designs run as simulated peers here; the laboratory (`implicast.lab`) compares them on Spark. Start reading at
-`peer/contract.py`.
+Peers register what they are; a publisher casts to an expression; whoever it describes receives the message, once. A
+`Network` runs peers of a design in one process; `simulate` measures whole populations; the laboratory
+(`implicast.lab`) compares designs on Spark. Start reading at `peer/contract.py`.
 """
 
-from implicast.language.parse import parse
-from implicast.world.scenario import Scenario
-from implicast.world.simulate import Outcome, simulate
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Outcome", "Scenario", "parse", "simulate"]
+if TYPE_CHECKING:
+    from implicast.front.network import Network
+    from implicast.language.parse import parse
+    from implicast.world.scenario import Scenario
+    from implicast.world.simulate import Outcome, simulate
+
+__version__: str
+__all__ = ["Network", "Outcome", "Scenario", "parse", "simulate"]
+
+_HOMES = {
+    "Network": "implicast.front.network",
+    "Outcome": "implicast.world.simulate",
+    "Scenario": "implicast.world.scenario",
+    "parse": "implicast.language.parse",
+    "simulate": "implicast.world.simulate",
+}
+"""Loaded when they are first asked for: who only parses an expression does not wait for the simulator."""
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return import_module("importlib.metadata").version("implicast")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

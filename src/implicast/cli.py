@@ -26,6 +26,12 @@ from implicast.world.scenario import Scenario
 from implicast.world.simulate import Outcome, Progress, silent, simulate
 
 LATER = {
+    "compare": "implicast.front.cli:compare_command",
+    "explain": "implicast.front.cli:explain_command",
+    "try": "implicast.front.cli:try_command",
+    **{each: f"implicast.net.cli:{each}_command" for each in (
+        "authority", "cast", "describe", "inbox", "leave", "local", "node", "peers", "receipts", "status"
+    )},
     "campaign": "implicast.campaign_cli:campaign_command",
     "lab": "implicast.lab.cli:lab",
     "picture": "implicast.lab.picture:picture",
@@ -63,6 +69,9 @@ def main(debug: bool) -> None:
     """Address a message to a description, not to a list.
 
     \b
+    implicast try "(samba | jazz) & football" --peers-from people.csv
+    implicast explain "gpu & !beta"      what it means, whom it reaches, at what cost
+    implicast compare                    all designs on one workload, one table
     implicast designs                    what there is, with every parameter
     implicast simulate broker            one run: contract, load, fairness, latency
     implicast campaign broker            random scenarios of change, judged from outside
@@ -99,6 +108,8 @@ def designs_command(name: str | None, as_json: bool) -> None:
 )  # fmt: skip
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Parameters of the design.")
 @click.option("--interval-ms", default=1000, show_default=True, help="Time between two casts.")
+@click.option("--warm-up", default=0, show_default=True, help="Casts before those that are measured.")
+@click.option("--payload-bytes", default=0, show_default=True, help="What each cast carries.")
 @click.option("--start", type=click.Choice(["assembled", "joined"]), default="assembled", show_default=True,
               help="The converged overlay at once, or grown by joining through messages.")  # fmt: skip
 @click.option("--changes", default=0, show_default=True, help="Re-registrations and withdrawals while casts go on.")
@@ -137,7 +148,7 @@ def simulate_command(
         click.echo(json.dumps({**outcome.described(), **cost}, indent=2))
     else:
         click.echo(_outcome_text(outcome, cost, journal))
-    if not outcome.kept and (scenario.churn or not scenario.faults.text()):
+    if not outcome.kept and scenario.promised():
         raise SystemExit(1)
 
 
@@ -147,6 +158,8 @@ def _pairs(option: str, words: tuple[str, ...]) -> dict[str, Setting]:
         key, equals, value = word.partition("=")
         if not equals or not key or not value:
             raise ParameterError(f"{option} {word}: expected NAME=VALUE")
+        if key.strip() in found:
+            raise ParameterError(f"{option} {word}: {key.strip()} is given already as {found[key.strip()]}")
         found[key.strip()] = value.strip()
     return found
 
@@ -155,6 +168,11 @@ def _refuse_options(name: str, parameters: Mapping[str, Setting]) -> None:
     """Say so when `--set` is used for what is an option of its own."""
     options = {option.removeprefix("--") for each in simulate_command.params for option in each.opts}
     known = {each.name for each in design(name).parameters}
+    if "alive" in parameters and "alive" not in known:
+        raise ParameterError(
+            f"{name} has no parameter 'alive': there is one {name}, and it survives unless told otherwise; "
+            "--set assurance=receipts (the default) confirms and repeats, --set assurance=none does not"
+        )
     for key, value in parameters.items():
         option = key.replace("_", "-")
         if key not in known and option in options:
@@ -215,13 +233,13 @@ def _design_text(each: Design) -> str:
 
 def _outcome_text(outcome: Outcome, cost: dict[str, float], journal: Path | None) -> str:
     scenario, contract, measures = outcome.scenario, outcome.contract, outcome.measures
-    verdict = "kept" if contract.clean else "BROKEN"
+    verdict = "kept" if contract.clean else "BROKEN" if scenario.promised() else "not promised, and not kept"
     lines = [
         f"{scenario.design}: {scenario.peers} peers, {scenario.casts} casts, {scenario.workload} on "
-        f"{scenario.network}, seed {scenario.seed}",
+        f"{scenario.network}, seed {scenario.seed}" + _assurance(outcome),
         f"  contract {verdict}: expected {contract.expected}, notified {contract.notified}, "
         f"missing {contract.missing}, repeated {contract.repeated}, uninvited {contract.uninvited}, "
-        f"invented {contract.invented}",
+        f"invented {contract.invented}, altered {contract.altered}, misreported {contract.misreported}",
     ]
     lines += [f"  {label:42} {_figures(measures, names)}" for label, names in _GROUPS]
     lines.append(f"  {'messages':42} " + "  ".join(f"{phase} {count:,}" for phase, count in outcome.messages.items()))
@@ -233,16 +251,25 @@ def _outcome_text(outcome: Outcome, cost: dict[str, float], journal: Path | None
     return "\n".join(lines)
 
 
+def _assurance(outcome: Outcome) -> str:
+    """Every table says whether steps were confirmed."""
+    warm = f", after {outcome.scenario.warm_up} to warm up" if outcome.scenario.warm_up else ""
+    told = outcome.parameters.get("assurance")
+    return warm + (f", assurance {told}" if told is not None else "")
+
+
 def _change_lines(change: Change) -> list[str]:
     during = change.during
     return [
         f"  {'reached during change / after':42} {_reached(during)}, {during.excused} excused, {during.late} late  /  "
         f"{_reached(change.after)}",
         f"  {'told wrongly during change':42} repeated {during.repeated}  uninvited {during.uninvited}  "
-        f"invented {during.invented}",
+        f"invented {during.invented}  altered {during.altered}  misreported {during.misreported}",
         f"  {'repair, seconds':42} median {change.repair_s_median:.1f}  longest {change.repair_s_max:.1f}  "
         f"never {change.unrepaired}",
         f"  {'upkeep per peer and minute, storm':42} {change.upkeep_per_peer_minute:.2f}  {change.storm:.1f}",
+        *[f"  {'back and registered, seconds':42} longest {change.return_s_max:.1f}, {change.returns} members"]
+        * bool(change.returns),
         *(f"  complaint: {complaint}" for complaint in change.complaints),
     ]
 

@@ -263,7 +263,9 @@ def test_centralised_speaks_of_values_too() -> None:
     central = design("centralised")
     network = build("flat", hosts=count, infrastructure=1, seed=1)
     world = CountingWorld(network, 1, codec=Codec(central.kinds))
-    population = central.assemble(Plan(count, 1, central.settle({}), 1, world.host, network.latency_us))
+    roles = {"server": (count,)}
+    plan = Plan(count, 1, central.settle({}), 1, world.host, network.latency_us, roles=roles)
+    population = central.assemble(plan)
     members = [peer for peer in population if isinstance(peer, Subscriber)]
     for address, peer in enumerate(population):
         world.place(address, peer)

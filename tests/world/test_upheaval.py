@@ -62,7 +62,7 @@ def two(rates: dict[int, float] | None = None, **options) -> tuple[World, Listen
 
 
 def run(churn: str, directory: Path | None = None, **more):
-    base = Scenario("centralised", peers=24, casts=60, seed=5, workload="groups", parameters={"alive": True})
+    base = Scenario("centralised", peers=24, casts=60, seed=5, workload="groups")
     return simulate(replace(base, churn=Churn.parse(churn), **more), directory)
 
 
@@ -112,8 +112,8 @@ def test_a_frozen_peer_can_die():
 class Stayer(Listener):
     """Keeps nothing on disk, and comes back when it is revived."""
 
-    def disk(self) -> str:
-        return "a disk"
+    def kept(self) -> Word:
+        return Word(7)
 
 
 def upheaval(script: str) -> tuple[World, Listener]:
@@ -123,12 +123,13 @@ def upheaval(script: str) -> tuple[World, Listener]:
         world.place(address, Stayer(address, world.host(address)))
     listener, heard = world.peers[1], world.peers[1].heard
 
-    def revive(plan, address, disk):
+    def revive(plan, address, kept):
+        assert kept == Word(7)
         revived = Stayer(address, world.host(address))
         revived.heard = heard
         return revived
 
-    design = replace(designs()["centralised"], revive=revive, objections=lambda population: [])
+    design = replace(designs()["centralised"], fixture=None, revive=revive, objections=lambda population: [])
     plan = Plan(2, 0, {}, 1, world.host, lambda a, b: 10)
     deeds = tuple(sorted(Churn.parse(script).deeds))
     Upheaval(deeds, world, Application(world), Trouble(None), design, plan, {}).schedule(0)

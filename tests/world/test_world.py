@@ -7,7 +7,7 @@ import pytest
 
 from implicast.peer.contract import Address, CastId, Host, Message, Peer, handles
 from implicast.peer.events import Notice
-from implicast.peer.wire import Codec
+from implicast.peer.wire import KIND_BYTES, Codec
 from implicast.world.faults import Faults, FaultStream
 from implicast.world.journal import JOIN, REGISTER, Journal
 from implicast.world.world import World
@@ -104,13 +104,13 @@ def test_each_message_knows_its_cause_its_purpose_and_its_depth(tmp_path):
     assert [row["depth"] for row in rows] == [1, 2, 3]
     assert {row["phase"] for row in rows} == {"register"}
     assert [row["cause"] for row in rows[1:]] == [row["serial"] for row in rows[:-1]]
-    assert all(row["bytes"] == 1 + 2 for row in rows)
+    assert all(row["bytes"] == KIND_BYTES + 2 for row in rows)
 
 
 def test_a_message_that_names_its_cast_belongs_to_it_whatever_caused_it(tmp_path):
     journal = Journal(tmp_path / "run")
     world, peers = world_of(2, journal=journal)
-    cast = CastId(0, 1)
+    cast = CastId(bytes(16), 1, 1)
     world.announce(cast, 7)
 
     world.at(0, REGISTER, lambda: peers[0].host.send(1, Named(cast, 0)))

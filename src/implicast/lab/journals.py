@@ -48,6 +48,10 @@ class Journals:
         """Whether any run has this table."""
         return any((each / f"{name}.parquet").is_file() for each in self.directories)
 
+    def changed(self) -> list[str]:
+        """Runs in which peers may come and go."""
+        return [run_name(each) for each in self.directories if (each / "lives.parquet").is_file()]
+
     def undisturbed(self) -> list[str]:
         """Runs of which it is known that the network did nothing to messages."""
         return [run_name(each) for each in self.directories if _is_undisturbed(each / "scenario.json")]

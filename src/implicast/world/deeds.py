@@ -1,13 +1,13 @@
 """One change by name: `5:crash:7+8`, `9..20:freeze:3`, `12..30:cut:3>4`, `5..60:slow~300:9`, `4..9:return:3:old`.
 
-join leave crash            from one moment on
-restart freeze split        for a while; `restart` is of servers and brokers
-return                      a member that crashes, and comes back at its address with its disk: kept, old or empty
-fail                        a server or broker that never comes back
-register describe withdraw  says again what it said last; says something else, or tags that follow; says nothing
-burst                       casts ~ times a second for a while
-cut flap                    of the link from the first to the second: dead, or dead and alive in turns of ~seconds
-slow                        everything to and from these takes ~milliseconds longer
+    join leave crash            from one moment on
+    restart freeze split        for a while; `restart` is of servers and brokers
+    return                      a member that crashes, and comes back at its address with its disk: kept, old or empty
+    fail                        a server or broker that never comes back
+    register describe withdraw  says again what it said last; says something else, or tags that follow; says nothing
+    burst                       casts ~ times a second for a while
+    cut flap                    of the link from the first to the second: dead, or dead and alive in turns of ~seconds
+    slow                        everything to and from these takes ~milliseconds longer
 """
 
 from dataclasses import dataclass

@@ -35,7 +35,7 @@ _NOTICES = struct.Struct("<qqiii?")
 pack_send = _SENDS.pack
 """One row of `Journal.sends`: the world packs it itself, at half the price of a call of `Journal.send`."""
 
-_SENDS_DTYPE = np.dtype(
+SENDS_DTYPE = np.dtype(
     [("serial", "<i8"), ("cause", "<i8"), ("sent_us", "<i8"), ("arrived_us", "<i8"), ("sender", "<i4"),
      ("receiver", "<i4"), ("purpose", "<i4"), ("depth", "<i4"), ("bytes", "<i4"), ("kind", "<i2")]
 )  # fmt: skip
@@ -171,7 +171,7 @@ class Journal:
 
     def flush_sends(self) -> None:
         if self.sends:
-            rows = np.frombuffer(b"".join(self.sends), _SENDS_DTYPE)
+            rows = np.frombuffer(b"".join(self.sends), SENDS_DTYPE)
             self._writers["sends"].write_batch(_sends_batch(rows, self.kinds, self._warm_up))
             self.sends.clear()
 

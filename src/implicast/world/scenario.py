@@ -78,14 +78,27 @@ class Scenario:
             if asked and not possible:
                 raise ScenarioError(f"churn: {name}={asked}: {found.name} {have}; leave it out")
 
-    def advice(self) -> str:
-        """What would help a design through change, where it was asked for and that was not set; else empty."""
+    def promised(self) -> bool:
+        """Does the design promise the contract in such a world? Everyone does where nothing fails; where something
+        does, with receipts alone; and nobody while the network is parted, unless what follows is judged too."""
         found, parameters = self.settled()
-        lacking = [f"--set {name}={str(value).lower()}" for name, value in found.alive.items()
-                   if parameters[name] != value]  # fmt: skip
-        if not self.churn or not lacking:
+        if not self.churn and not self.faults.text():
+            return True
+        if parameters.get("assurance") == "none" or (self._lacking() and not self.churn):
+            return False
+        return bool(self.churn) or (not self.faults.partitions and "loss" in found.survives)
+
+    def advice(self) -> str:
+        """What would help a design where something fails, if that was not set; else empty."""
+        lacking = self._lacking()
+        if not lacking or not (self.churn or self.faults.text()):
             return ""
-        return f"{found.name} survives change only with {' '.join(lacking)}"
+        return f"{self.design} survives change only with {' '.join(lacking)}"
+
+    def _lacking(self) -> list[str]:
+        found, parameters = self.settled()
+        wanted = {**({"assurance": "receipts"} if "assurance" in parameters else {}), **found.alive}
+        return [f"--set {name}={str(value).lower()}" for name, value in wanted.items() if parameters[name] != value]
 
     def _schema(self, found: Design) -> dict[str, Setting]:
         """Designs that have to know what values there are learn it from the workload, unless they are told."""

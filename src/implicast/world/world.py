@@ -19,7 +19,7 @@ from implicast.peer.events import Notice
 from implicast.peer.wire import KIND_BYTES, Codec, pack
 from implicast.space.digest import stream
 from implicast.world.agenda import SLOT_BITS, SPARSE_BITS, Agenda, Entry
-from implicast.world.journal import CHUNK_ROWS, UPKEEP, Journal, pack_send
+from implicast.world.journal import CHUNK_ROWS, UPKEEP, pack_send
 
 Event = tuple[int, int, Message]
 """time_us, address, what was delivered."""
@@ -37,11 +37,22 @@ class Fate(Protocol):
     def fate(self, now_us: int, sender: int, receiver: int, latency_us: int) -> tuple[int, ...]: ...
 
 
+class Book(Protocol):
+    """What the world writes into: a journal on disk, or a trace in memory."""
+
+    sends: list[bytes]
+    kinds: list[str]
+
+    def flush_sends(self) -> None: ...
+
+    def notice(self, cause: int, time_us: int, peer: int, cast: int, depth: int, altered: bool) -> None: ...
+
+
 class World:
     """Peers, their time and their network. Nothing in it is global: many worlds live in one process."""
 
     def __init__(
-        self, network: Carrier, seed: int = 0, journal: Journal | None = None, faults: Fate | None = None,
+        self, network: Carrier, seed: int = 0, journal: Book | None = None, faults: Fate | None = None,
         codec: Codec | None = None,
     ) -> None:  # fmt: skip
         # Who lives in an unkind world has standing alarms: few messages among many of them.

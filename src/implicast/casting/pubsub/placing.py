@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from implicast.language.attributes import Number, Schema
 from implicast.language.target import Scalar, Term
+from implicast.peer.errors import RemoteError
 from implicast.space.ring import hashed, order_preserving
 
 TAG = ""
@@ -72,7 +73,10 @@ class Hashing:
 
     def key(self, attribute: str, value: Scalar) -> int:
         if self.ordered and isinstance(value, int):
-            return order_preserving(value, 0, self._domains[attribute], attribute)
+            steps = self._domains.get(attribute, -1)
+            if not 0 <= value <= steps:
+                raise RemoteError(f"{value} is no value of {attribute!r}")
+            return order_preserving(value, 0, steps, attribute)
         return hashed(value)
 
     def pieces(self, span: Span) -> list[Span]:

@@ -46,7 +46,7 @@ def _measure(journals: Journals, out: Path, scratch: Path, said: Said) -> None:
     gone = None
     if journals.has("lives"):
         gone = contract.departures(table("lives"), table("deeds"), journals.undisturbed())
-    verdicts = contract.verdicts(table("registrations"), table("casts"), table("notices"), gone)
+    verdicts = contract.verdicts(table("registrations"), table("casts"), table("notices"), gone, journals.changed())
     tables.write(verdicts, out / "contract", tables.RUN_CONTRACT)
     if gone is not None and journals.has("course"):
         said("change")
@@ -55,7 +55,8 @@ def _measure(journals: Journals, out: Path, scratch: Path, said: Said) -> None:
     everybody = peer.population(table("peers"))
     tables.write(costs.by_phase(table("sends"), everybody), out / "costs", tables.RUN_COSTS)
     said("load of peers")
-    pairs = peer.pair_loads(peer.load_matrix(table("sends"), table("notices")), table("casts"))
+    measured = table("casts").where("not warm_up")  # what is sent for the others names no cast
+    pairs = peer.pair_loads(peer.load_matrix(table("sends"), table("notices")), measured)
     tables.write(peer.bearings(pairs), scratch / "peers", _BEARINGS)
     borne = tables.read(spark, scratch / "peers", _BEARINGS)
     said("load of links")
@@ -68,8 +69,8 @@ def _measure(journals: Journals, out: Path, scratch: Path, said: Said) -> None:
         peer.facet(peer.of_kind(borne, "in"), everybody, "IN"),
         peer.storage(table("peers")),
         peer.facet(carried, network.link_population(table("links"), everybody), "INK"),
-        cast.hops(cast.per_cast(table("sends"), table("notices"), table("casts"))),
-        cast.latency(table("notices"), table("casts")),
+        cast.hops(cast.per_cast(table("sends"), table("notices"), measured)),
+        cast.latency(table("notices"), measured),
         peer.by_capacity(peer.of_kind(borne, "out"), table("peers")),
     ]
     joined = reduce(lambda left, right: left.join(right, "run", "left"), facets, everybody.select("run"))
@@ -81,12 +82,14 @@ def _measure(journals: Journals, out: Path, scratch: Path, said: Said) -> None:
 def _change(journals: Journals, out: Path, gone: DataFrame) -> None:
     table = journals.table
     course = table("course")
-    judged = change.verdicts(table("registrations"), table("casts"), table("notices"), gone, course)
+    changed = journals.changed()
+    judged = change.verdicts(table("registrations"), table("casts"), table("notices"), gone, course, changed)
     found = change.change(
         judged,
         change.repairs(table("deeds"), table("health"), course),
         change.traffic(table("sends"), table("lives"), course),
         change.complaints(table("lives"), table("registrations")),
+        change.returns(table("lives")),
         course,
     )
     tables.write(found, out / "change", tables.RUN_CHANGE)

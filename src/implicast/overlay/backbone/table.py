@@ -77,6 +77,10 @@ class Table:
         """The filter of all sources but this one: what the neighbour should know of us."""
         return self._union(self._everyone & ~self._bit[neighbour]).to_bytes()
 
+    def fits(self, field: bytes) -> bool:
+        """Has a filter from elsewhere the size of those of this generation?"""
+        return len(field) == (self.bits + 7) // 8
+
     def replace(self, neighbour: Address, field: bytes) -> None:
         """Take over a neighbour's whole filter, beside what it has said since it was sent."""
         number = self._bit[neighbour].bit_length() - 1

@@ -1,0 +1,1 @@
+"""The same peers over real sockets: `node.py` is the API, `driver.py` the host of one peer, `carrier.py` its links."""
