@@ -64,11 +64,12 @@ def _nothing(key: Any, question: Question) -> None:
 class Asker(Part):
     """The open questions of one peer."""
 
-    __slots__ = ("_alarm_us", "_due", "_open", "_serial", "_topics", "bound", "round_trip_us")
+    __slots__ = ("_alarm", "_alarm_us", "_due", "_open", "_serial", "_topics", "bound", "round_trip_us")
 
-    def __init__(self, address: Address, host: Host, bound: int = QUESTIONS_MAX) -> None:
+    def __init__(self, address: Address, host: Host, bound: int = QUESTIONS_MAX, alarm: Message | None = None) -> None:
+        """`alarm` is the one that rings; a part with an asker of its own has another kind, and handles it."""
         super().__init__(address, host)
-        self.bound = bound
+        self.bound, self._alarm = bound, alarm if alarm is not None else Late()
         self.round_trip_us: Callable[[Address, int], None] = _no_matter
         """Told how long an answer took that came after one question (liveness learns from it)."""
         self._topics: dict[str, tuple[Patience, Lost]] = {}
@@ -123,6 +124,10 @@ class Asker(Part):
 
     @handles(Late)
     def on_late(self, alarm: Late) -> None:
+        self.ask_again()
+
+    def ask_again(self) -> None:
+        """The alarm rang: repeat what is due."""
         now_us, due = self.host.now_us, self._due
         if now_us >= self._alarm_us:
             self._alarm_us = -1
@@ -155,7 +160,7 @@ class Asker(Part):
             heappop(due)
         if due and (self._alarm_us < 0 or due[0][0] < self._alarm_us):
             self._alarm_us = due[0][0]
-            self.host.after(max(0, self._alarm_us - self.host.now_us), Late())
+            self.host.after(max(0, self._alarm_us - self.host.now_us), self._alarm)
 
     def _is_stale(self, due_us: int, serial: int, asked: Asked) -> bool:
         question = self._open.get(asked)

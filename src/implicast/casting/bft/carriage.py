@@ -16,7 +16,7 @@ are then; whoever was reached by the first attempt recognises the cast.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from implicast.casting.bft.messages import SILENT_MAX, Held, Hop, Source
+from implicast.casting.bft.messages import SILENT_MAX, Hop, HopHeld, Source
 from implicast.peer.asking import Asker, Patience, Question
 from implicast.peer.contract import Address, CastId, Host, Name, Part, handles
 from implicast.peer.events import Settled
@@ -52,7 +52,7 @@ class Tally:
 
 
 @dataclass(slots=True)
-class Task:
+class Duty:
     """The service that one step asks of us: the steps below it that are open, and what the others reported."""
 
     cast: CastId
@@ -62,14 +62,32 @@ class Task:
     open: int = 0
     tally: Tally = field(default_factory=Tally)
 
+    def begin_step(self) -> None:
+        self.open += 1
+
+    def end_step(self) -> None:
+        self.open -= 1
+
 
 @dataclass(slots=True)
 class Ending:
     """How a cast of our own is ending: its multicasts by query."""
 
-    tasks: dict[int, Task] = field(default_factory=dict)
+    duties: dict[int, Duty] = field(default_factory=dict)
     made: bool = False
     recasts: int = 0
+
+    def make(self) -> None:
+        """All multicasts have begun."""
+        self.made = True
+
+    def make_anew(self, query: int) -> bool:
+        """A multicast is to be made anew. False if that was done too often, or it has ended."""
+        if self.recasts == RECASTS_MAX or query not in self.duties:
+            return False
+        self.recasts += 1
+        del self.duties[query]
+        return True
 
 
 class Carriage(Part):
@@ -98,31 +116,31 @@ class Carriage(Part):
         if self.assured:
             self._endings[cast] = Ending()
 
-    def task(self, source: Source, parent: Step | None = None) -> Task:
+    def duty(self, source: Source, parent: Step | None = None) -> Duty:
         """The service that begins with a step, or with a multicast of our own."""
-        task = Task(source.cast, source.query, parent)
+        duty = Duty(source.cast, source.query, parent)
         if parent is None and source.cast in self._endings:
-            self._endings[source.cast].tasks[source.query] = task
-        return task
+            self._endings[source.cast].duties[source.query] = duty
+        return duty
 
     def made(self, cast: CastId) -> None:
         """Everything was sent that the publisher sends."""
         ending = self._endings.get(cast)
         if ending is not None:
-            ending.made = True
+            ending.make()
             self._maybe_settled(cast)
 
     # --- sending
 
-    def send(self, to: Address, hop: Hop, task: Task, wanted: Name | None) -> None:
+    def send(self, to: Address, hop: Hop, duty: Duty, wanted: Name | None) -> None:
         """Send a step. `wanted` is the member there, if it is in range: it counts when it is out of reach."""
         if not self.assured:
             self.host.send(to, hop)
             return
-        task.open += 1
-        if not self._asker.ask(STEP, _step(to, hop), to, hop, (task, wanted)):
+        duty.begin_step()
+        if not self._asker.ask(STEP, _step(to, hop), to, hop, (duty, wanted)):
             self.host.send(to, hop)  # too much is open: this once, and nobody will know
-            self._close(task, wanted)
+            self._close(duty, wanted)
 
     def drop(self, address: Address) -> None:
         """It has left: nothing need be confirmed any more."""
@@ -132,8 +150,8 @@ class Carriage(Part):
                 if question is not None:
                     self._close(question.about[0], None)
 
-    @handles(Held)
-    def on_held(self, sender: Address, held: Held) -> None:
+    @handles(HopHeld)
+    def on_held(self, sender: Address, held: HopHeld) -> None:
         step = (sender, held.query, held.level, held.place)
         topic = next((each for each in (STEP, REPEATED, INSISTED) if self._asker.open(each, step) is not None), None)
         if topic is None:
@@ -143,9 +161,9 @@ class Carriage(Part):
             return
         question = self._asker.answered(topic, step)
         if question is not None:
-            task = question.about[0]
-            task.tally.add(held.taken, held.declined, held.missed, held.silent)
-            self._close(task, None)
+            duty = question.about[0]
+            duty.tally.add(held.taken, held.declined, held.missed, held.silent)
+            self._close(duty, None)
 
     def _unconfirmed(self, step: Step, question: Question) -> None:
         self._silent(step[0])
@@ -165,10 +183,8 @@ class Carriage(Part):
     def _cast_anew(self, source: Source) -> None:
         """What is still open of a cast of our own is made anew; what the first attempt counted, the next counts too."""
         ending = self._endings.get(source.cast)
-        if ending is None or ending.recasts == RECASTS_MAX or source.query not in ending.tasks:
+        if ending is None or not ending.make_anew(source.query):
             return
-        ending.recasts += 1
-        del ending.tasks[source.query]
         for topic in (STEP, REPEATED, INSISTED):
             for step in [each for each in self._asker.topics(topic) if each[1] == source.query]:
                 self._asker.drop(topic, step)
@@ -177,42 +193,42 @@ class Carriage(Part):
 
     # --- confirming
 
-    def confirm(self, sender: Address, hop: Hop, task: Task | None) -> None:
-        """Tell a sender that we have it. Its task, if it is our parent: then with what became of it, or that work goes
+    def confirm(self, sender: Address, hop: Hop, duty: Duty | None) -> None:
+        """Tell a sender that we have it. Its duty, if it is our parent: then with what became of it, or that work goes
         on."""
-        task = task or Task(hop.source.cast, hop.source.query, None)
-        self.host.send(sender, self._report(task, hop.level, hop.forwarder.key))
+        duty = duty or Duty(hop.source.cast, hop.source.query, None)
+        self.host.send(sender, self._report(duty, hop.level, hop.forwarder.key))
 
-    def done(self, task: Task) -> None:
-        """All steps of a task may have been sent, or have ended."""
-        if task.open:
+    def done(self, duty: Duty) -> None:
+        """All steps of a duty may have been sent, or have ended."""
+        if duty.open:
             return
-        if task.parent is None:
-            self._maybe_settled(task.cast)
+        if duty.parent is None:
+            self._maybe_settled(duty.cast)
         else:
-            to, _, level, place = task.parent
-            self.host.send(to, self._report(task, level, place))
+            to, _, level, place = duty.parent
+            self.host.send(to, self._report(duty, level, place))
 
-    def _report(self, task: Task, level: int, place: bytes) -> Held:
-        tally = task.tally
+    def _report(self, duty: Duty, level: int, place: bytes) -> HopHeld:
+        tally = duty.tally
         taken, declined, missed = (min(each, COUNT_MAX) for each in (tally.taken, tally.declined, tally.missed))
-        return Held(task.cast, task.query, level, place, bool(task.open), taken, declined, missed, tally.silent)
+        return HopHeld(duty.cast, duty.query, level, place, bool(duty.open), taken, declined, missed, tally.silent)
 
-    def _close(self, task: Task, missed: Name | None) -> None:
-        """One step of a task has ended."""
-        task.open -= 1
+    def _close(self, duty: Duty, missed: Name | None) -> None:
+        """One step of a duty has ended."""
+        duty.end_step()
         if missed is not None:
-            task.tally.add(0, 0, 0, (missed,))
-        self.done(task)
+            duty.tally.add(0, 0, 0, (missed,))
+        self.done(duty)
 
     def _maybe_settled(self, cast: CastId) -> None:
         ending = self._endings.get(cast)
-        if ending is None or not ending.made or any(task.open for task in ending.tasks.values()):
+        if ending is None or not ending.made or any(duty.open for duty in ending.duties.values()):
             return
         del self._endings[cast]
         total = Tally()
-        for task in ending.tasks.values():
-            tally = task.tally
+        for duty in ending.duties.values():
+            tally = duty.tally
             total.add(tally.taken, tally.declined, tally.missed, tally.silent)
         unreachable = total.missed + len(total.silent)
         self.host.deliver(Settled(cast, total.taken, unreachable, total.declined, 0, total.silent))

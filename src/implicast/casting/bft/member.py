@@ -59,7 +59,7 @@ class Bft(Member, parts={"asker": Asker, "graph": SkipGraph, "settler": Settler,
         gate = Gate(trust, settings.vectors, settings.halves, checks)
         self.asker = Asker(*at)
         self.graph = SkipGraph(
-            *at, self.asker, settings.k, settings.vectors, trust, keys.signer, settings.upkeep, self._arrived,
+            *at, settings.k, settings.vectors, trust, keys.signer, settings.upkeep, self._arrived,
             self._lonely, self._gone,
         )  # fmt: skip
         kept = self._kept.certificates if self._kept is not None else ()

@@ -76,7 +76,7 @@ def hop_body(source: Source, level: int) -> bytes:
     return b"hop" + source.signature + level.to_bytes(8, "big", signed=True)
 
 
-class Held(Message):
+class HopHeld(Message):
     """Confirms a step: all places of the receiver that it is for have it. To its parent also what became of the cast at
     the receiver and below."""
 

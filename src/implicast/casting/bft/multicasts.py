@@ -4,12 +4,12 @@ A message that reaches an address is looked at for every place there that it con
 others as the procedures of `multicast.py` say. Steps are confirmed and repeated by `carriage.py`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 
 import msgspec
 
-from implicast.casting.bft.carriage import Carriage, Task
+from implicast.casting.bft.carriage import Carriage, Duty
 from implicast.casting.bft.gate import Gate
 from implicast.casting.bft.keys import handles_of
 from implicast.casting.bft.messages import Hop, Source, hop_body
@@ -40,7 +40,11 @@ class Met:
     source: Source
     arc: Arc
     open: list[bytes]
-    tasks: dict[Door, Task] = field(default_factory=dict)
+    duties: dict[Door, Duty] = field(default_factory=dict)
+
+    def keep_open(self, held: Container[bytes]) -> None:
+        """Some of the places may have been left since."""
+        self.open = [key for key in self.open if key in held]
 
 
 class Multicasts(Part, parts={"carriage": Carriage}):
@@ -95,11 +99,11 @@ class Multicasts(Part, parts={"carriage": Carriage}):
 
     def _multicast(self, source: Source) -> None:
         key = source.certificate.key
-        met, task = self._meet(source, self.concerned(source)), self.carriage.task(source)
+        met, duty = self._meet(source, self.concerned(source)), self.carriage.duty(source)
         leg, takes_part = first_leg(self._graph.table(key), source.start, source.arc, self.gate.halves)
         if takes_part and key in met.open:
-            self.hold(met, key, source.start, task)
-        self._send(met, source.certificate, leg, task)
+            self.hold(met, key, source.start, duty)
+        self._send(met, source.certificate, leg, duty)
 
     def _recast(self, source: Source) -> None:
         if self._graph.places.held:
@@ -110,18 +114,18 @@ class Multicasts(Part, parts={"carriage": Carriage}):
     @handles(Hop)
     def on_hop(self, sender: Address, hop: Hop) -> None:
         met, door = self._known(hop.source), (sender, hop.level, hop.forwarder.key)
-        is_repeat = met is not None and door in met.tasks
+        is_repeat = met is not None and door in met.duties
         if self._judge(sender, hop, met) and self.carriage.assured:
             met = met or self._known(hop.source)
-            task = met.tasks.get(door) if met is not None else None
-            if is_repeat or task is None or not task.open:  # else it is confirmed with what becomes of it
-                self.carriage.confirm(sender, hop, task)
+            duty = met.duties.get(door) if met is not None else None
+            if is_repeat or duty is None or not duty.open:  # else it is confirmed with what becomes of it
+                self.carriage.confirm(sender, hop, duty)
 
     def _judge(self, sender: Address, hop: Hop, met: Met | None) -> bool:
         """Take a step or refuse it. True if our places that it is for have it now, or had it before."""
         if met is not None:
             if met.open:
-                met.open = [key for key in met.open if key in self._graph.places.held]  # some may have been left since
+                met.keep_open(self._graph.places.held)
             if not met.open:  # two in three
                 self.gate.refuse("repeated")
                 return True
@@ -153,10 +157,10 @@ class Multicasts(Part, parts={"carriage": Carriage}):
             return flaw == "repeated"
         met = met or self._meet(hop.source, candidates)
         door = (sender, hop.level, hop.forwarder.key)
-        task = met.tasks[door] = self.carriage.task(hop.source, (sender, hop.source.query, *door[1:]))
+        duty = met.duties[door] = self.carriage.duty(hop.source, (sender, hop.source.query, *door[1:]))
         for key in passed:
             if key in met.open:
-                self.hold(met, key, hop.level, task)
+                self.hold(met, key, hop.level, duty)
         return True
 
     def _why_not(self, hop: Hop) -> str:
@@ -199,19 +203,19 @@ class Multicasts(Part, parts={"carriage": Carriage}):
 
     # --- holding and serving
 
-    def hold(self, met: Met, key: bytes, level: int, task: Task) -> None:
+    def hold(self, met: Met, key: bytes, level: int, duty: Duty) -> None:
         """One of our places has the message at a level: deliver, and serve those below."""
         met.open.remove(key)
         arc = met.arc
         if arc.holds(key):
-            self._count(met, self._deliver(met.source, arc), task)
+            self._count(met, self._deliver(met.source, arc), duty)
         place = self._graph.places.held[key]
         table = place.table
         level = min(level, table.top)  # a place beside the one that passed it on may have lists that are still short
         for leg in legs(table, level, arc, self.gate.halves, self._settings.through):
-            self._send(met, place.certificate, leg, task)
+            self._send(met, place.certificate, leg, duty)
 
-    def _count(self, met: Met, outcome: Outcome | None, task: Task) -> None:
+    def _count(self, met: Met, outcome: Outcome | None, duty: Duty) -> None:
         """Say once per cast what became of it here; when the publisher casts anew, once more under the same arc."""
         cast, here = met.source.cast, (met.arc, met.source.query)
         if outcome is None or not self.carriage.assured:
@@ -219,11 +223,11 @@ class Multicasts(Part, parts={"carriage": Carriage}):
         before = self._counted.get(cast)
         if outcome is Outcome.TAKEN or (before is not None and before[0] == here[0] and before[1] != here[1]):
             self._counted[cast] = here
-            task.tally.add(1, 0, 0, ())
+            duty.tally.add(1, 0, 0, ())
         elif outcome is not Outcome.REPEAT:
-            task.tally.add(0, 1, 0, ())
+            duty.tally.add(0, 1, 0, ())
 
-    def _send(self, met: Met, place: Certificate, leg: Leg[Certificate], task: Task) -> None:
+    def _send(self, met: Met, place: Certificate, leg: Leg[Certificate], duty: Duty) -> None:
         """One signed message for the whole leg; our own places are served by a plain call."""
         hop: Hop | None = None
         wanted: dict[Address, Name | None] = {}
@@ -235,10 +239,10 @@ class Multicasts(Part, parts={"carriage": Carriage}):
         for address, name in wanted.items():
             if address != self.address:
                 hop = hop or self.signed_hop(met.source, leg.level, place)
-                self.carriage.send(address, hop, task, name)
+                self.carriage.send(address, hop, duty, name)
         for node in leg.receivers:
             if node.address == self.address and node.key in met.open:
-                self.hold(met, node.key, leg.level, task)
+                self.hold(met, node.key, leg.level, duty)
 
     def signed_hop(self, source: Source, level: int, place: Certificate) -> Hop:
         return Hop(source, level, place, self._signer.sign(hop_body(source, level)))

@@ -156,7 +156,7 @@ class Absentees(Part, parts={"detector": Detector}):
                 del self.lost[address]
             elif lost.call_us <= now_us:
                 if not self.may_return(lost):
-                    lost.nodes = {}
+                    lost.nodes.clear()
                 self._call(address, lost)
 
     def called(self) -> list[Address]:
@@ -166,8 +166,7 @@ class Absentees(Part, parts={"detector": Detector}):
     def _call(self, address: Address, lost: Lost) -> None:
         now_us = self.host.now_us
         often = self.may_return(lost)
-        lost.wait_us = min(2 * lost.wait_us, CALL_CAP_US) if often else (now_us - lost.since_us) // CALLS_GROW
-        lost.called_us, lost.call_us = now_us, now_us + lost.wait_us
+        lost.call(now_us, min(2 * lost.wait_us, CALL_CAP_US) if often else (now_us - lost.since_us) // CALLS_GROW)
         self.host.send(address, Ping(0))
 
     def may_return(self, lost: Lost) -> bool:

@@ -1,7 +1,7 @@
 """What one place knows of whether its neighbours have the same lists. Pure of messages."""
 
 from implicast.overlay.skip_graph.agreement import neighbour
-from implicast.overlay.skip_graph.messages import Span
+from implicast.overlay.skip_graph.messages import ListSpan
 from implicast.overlay.skip_graph.table import Table
 from implicast.peer.contract import Address
 from implicast.peer.identity import Certificate
@@ -59,9 +59,9 @@ class Accord:
             for is_left in SIDES
         )
 
-    def offers(self, lists: Table[Certificate], me: Address) -> list[tuple[Address, Span]]:
+    def offers(self, lists: Table[Certificate], me: Address) -> list[tuple[Address, ListSpan]]:
         """Which lists to show to whom; if none, they need not be looked at until they change."""
-        found: list[tuple[Address, Span]] = []
+        found: list[tuple[Address, ListSpan]] = []
         before = self.compared.levels if self.compared is not None else ()
         for number, level in enumerate(lists.levels):
             if number < len(before) and before[number] is level:  # six in ten
@@ -73,7 +73,7 @@ class Accord:
                 other = neighbour(level, me, is_left)
                 if other is not None:
                     self._offered[number, is_left] = (other.key, level.nodes)
-                    span = Span(other.key, lists.owner, number, level.keys, level.full)
+                    span = ListSpan(other.key, lists.owner, number, level.keys, level.full)
                     found.append((other.address, span))
         if not found:
             self.compared = lists

@@ -2,7 +2,7 @@
 
 from implicast.overlay.skip_graph.absentees import Absentees
 from implicast.overlay.skip_graph.farewells import Farewells
-from implicast.overlay.skip_graph.messages import PRESENT, Announce, Ask, Greet, Greeted, Heard, Neighbours
+from implicast.overlay.skip_graph.messages import PRESENT, AnnouncePlace, Ask, Greet, Greeted, Heard, Neighbours
 from implicast.overlay.skip_graph.places import Places
 from implicast.peer.contract import Address, Host, Part, handles
 
@@ -36,8 +36,8 @@ class Answers(Part):
         asked.asked_by(about.address)
         self.host.send(sender, Neighbours(asked.key, about.key, told))
 
-    @handles(Announce)
-    def on_announce(self, sender: Address, announce: Announce) -> None:
+    @handles(AnnouncePlace)
+    def on_announce(self, sender: Address, announce: AnnouncePlace) -> None:
         if self._places.belief.credible(PRESENT, announce.claim):
             self._places.enter(announce.claim.certificate)
             self.host.send(sender, Heard(announce.claim.certificate.key))

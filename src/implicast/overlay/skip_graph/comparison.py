@@ -18,7 +18,7 @@ from implicast.overlay.skip_graph.absentees import Absentees
 from implicast.overlay.skip_graph.agreement import agrees, beside, contrast
 from implicast.overlay.skip_graph.farewells import Farewells
 from implicast.overlay.skip_graph.greetings import Greetings
-from implicast.overlay.skip_graph.messages import SPANS_MAX, Agree, Compare, Compared, Difference, Span
+from implicast.overlay.skip_graph.messages import SPANS_MAX, Agree, Compared, CompareLists, Difference, ListSpan
 from implicast.overlay.skip_graph.place import Place
 from implicast.overlay.skip_graph.places import Places
 from implicast.overlay.skip_graph.search import Search
@@ -55,7 +55,7 @@ class Comparison(Part):
         self._own: dict[bytes, Own] = {}  # our places, as they were when last compared with each other
 
     def begin(self) -> None:
-        """Compare from now on."""
+        """CompareLists from now on."""
         self._armed = self._for_ever = True
         self.host.after(int(self._look_us * self.host.rng.random()), Agree())
 
@@ -75,13 +75,13 @@ class Comparison(Part):
         if all(place.is_at_rest for place in held.values()):
             return
         self._compare_own()
-        shown: dict[Address, list[Span]] = {}
+        shown: dict[Address, list[ListSpan]] = {}
         for place in held.values():
             if not place.is_searching and place.accord.is_due(place.wide):
                 for address, span in place.accord.offers(place.wide, self.address):
                     shown.setdefault(address, []).append(span)
         for address, spans in shown.items():
-            self._greetings.put_to(address, Compare(tuple(spans[:SPANS_MAX])))
+            self._greetings.put_to(address, CompareLists(tuple(spans[:SPANS_MAX])))
         if shown and any(place.accord.is_eager for place in held.values()):
             self.rouse()
 
@@ -109,8 +109,8 @@ class Comparison(Part):
 
     # --- being shown
 
-    @handles(Compare)
-    def on_compare(self, sender: Address, compare: Compare) -> None:
+    @handles(CompareLists)
+    def on_compare(self, sender: Address, compare: CompareLists) -> None:
         if not self._places.held:
             self._farewells.has_left(sender)
             return
@@ -118,7 +118,7 @@ class Comparison(Part):
         found = [self._contrast(sender, span) for span in compare.spans]
         self.host.send(sender, Compared(tuple([each for each in found if each is not None])))
 
-    def _contrast(self, sender: Address, span: Span) -> Difference | None:
+    def _contrast(self, sender: Address, span: ListSpan) -> Difference | None:
         place, other = self._places.held.get(span.place), span.owner
         if place is None or other.address != sender or not 0 <= span.level <= self._shared(place, other):
             return None
@@ -146,7 +146,7 @@ class Comparison(Part):
 
     @handles(Compared)
     def on_compared(self, sender: Address, compared: Compared) -> None:
-        self._greetings.answered(sender, Compare)
+        self._greetings.answered(sender, CompareLists)
         told: list[Difference] = []
         for difference in compared.differences:
             place = self._places.held.get(difference.owner)

@@ -20,7 +20,7 @@ from implicast.overlay.skip_graph.answers import Answers
 from implicast.overlay.skip_graph.comparison import Comparison
 from implicast.overlay.skip_graph.farewells import Farewells
 from implicast.overlay.skip_graph.greetings import Greetings
-from implicast.overlay.skip_graph.messages import Ask, Turn, Watch
+from implicast.overlay.skip_graph.messages import Ask, GraphLate, Turn, Watch
 from implicast.overlay.skip_graph.places import Places
 from implicast.overlay.skip_graph.search import Search, whoever
 from implicast.overlay.skip_graph.standing import Standing
@@ -62,17 +62,18 @@ class SkipGraph(
     """
 
     __slots__ = (
-        "_caught_up_us", "_gone", "_turn", "_upkeep", "_watch_us", "absentees", "accusations", "answers", "comparison",
-        "farewells", "greetings", "places", "search",
+        "_asker", "_caught_up_us", "_gone", "_turn", "_upkeep", "_watch_us", "absentees", "accusations", "answers",
+        "comparison", "farewells", "greetings", "places", "search",
     )  # fmt: skip
 
     def __init__(
-        self, address: Address, host: Host, asker: Asker, k: int, vectors: Vectors, trust: Trust, signer: Signer,
+        self, address: Address, host: Host, k: int, vectors: Vectors, trust: Trust, signer: Signer,
         upkeep: Upkeep, arrived: Callable[[bytes], None] = _ignore, lonely: Callable[[], None] = _do_nothing,
         gone: Callable[[Address], None] = _ignore,
     ) -> None:  # fmt: skip
         super().__init__(address, host)
         self._upkeep, self._gone = upkeep, gone
+        self._asker = asker = Asker(address, host, alarm=GraphLate())
         at, places = (address, host), Places(address, host, k, vectors, trust, signer)
         self.places = places
         self.absentees = absent = Absentees(*at, places, upkeep, self._lose, self._changed)
@@ -212,6 +213,10 @@ class SkipGraph(
             self.absentees.watch(address)
         for place in self.places.held.values():
             place.accord.forget()
+
+    @handles(GraphLate)
+    def on_unanswered(self, alarm: GraphLate) -> None:
+        self._asker.ask_again()
 
     # --- watching and turning
 

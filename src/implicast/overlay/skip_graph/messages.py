@@ -1,6 +1,6 @@
 """What the places of a skip graph say to each other. Every claim about a place carries its certificate.
 
-`Ask` and `Announce` are signed by the newcomer itself with a time, so nobody can enter a third party that is not
+`Ask` and `AnnouncePlace` are signed by the newcomer itself with a time, so nobody can enter a third party that is not
 there, and a recorded claim is worthless soon after. `Farewell` likewise: nobody can say it for another.
 """
 
@@ -61,7 +61,7 @@ class Neighbours(Message):
     nodes: Named
 
 
-class Announce(Message):
+class AnnouncePlace(Message):
     """This claimant has taken its place; enter it where it fits."""
 
     wire = 0x0B03
@@ -125,7 +125,7 @@ class Greeted(Message):
     wire = 0x0B0A
 
 
-class Span(Message):
+class ListSpan(Message):
     """A list of one place, as keys clockwise, shown to another place of the same ring."""
 
     place: Key
@@ -136,12 +136,12 @@ class Span(Message):
     full: bool
 
 
-class Compare(Message):
+class CompareLists(Message):
     """What of these is different with you?"""
 
     wire = 0x0B0B
 
-    spans: Annotated[tuple[Span, ...], Meta(max_length=SPANS_MAX)]
+    spans: Annotated[tuple[ListSpan, ...], Meta(max_length=SPANS_MAX)]
 
 
 class Difference(Message):
@@ -163,9 +163,14 @@ class Compared(Message):
 
 
 GRAPH_KINDS: tuple[type[Message], ...] = (
-    Ask, Neighbours, Announce, Heard, Farewell, Leaving, Disown, Accuse, Greet, Greeted, Compare, Compared,
+    Ask, Neighbours, AnnouncePlace, Heard, Farewell, Leaving, Disown, Accuse, Greet, Greeted, CompareLists, Compared,
 )  # fmt: skip
 """What travels, for the codec of a design."""
+
+
+class GraphLate(Message):
+    """Rings when some question of the graph may have waited long enough. Upkeep asks too: on the alarm of what a verb
+    asks, the verb's repeats would pass for upkeep."""
 
 
 class Greeting(Message):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from implicast.overlay.skip_graph.absentees import Absentees
 from implicast.overlay.skip_graph.greetings import Greetings
-from implicast.overlay.skip_graph.messages import Announce, Ask, Neighbours
+from implicast.overlay.skip_graph.messages import AnnouncePlace, Ask, Neighbours
 from implicast.overlay.skip_graph.place import Place
 from implicast.overlay.skip_graph.places import Places
 from implicast.overlay.skip_graph.quest import nearest
@@ -76,7 +76,7 @@ class Search(Part):
 
     # --- asking and telling
 
-    def request(self, place: Place, whom: bytes, to: Address, message: Ask | Announce) -> None:
+    def request(self, place: Place, whom: bytes, to: Address, message: Ask | AnnouncePlace) -> None:
         """Send something that wants an answer."""
         if self._asker.ask(QUESTION, (place.key, whom), to, message):
             place.quest.await_answer(whom)
@@ -115,7 +115,7 @@ class Search(Part):
         place.lists.close()
         if place.key not in self._taking:
             return
-        announce, asked = Announce(self._places.claim(place)), place.quest.asked
+        announce, asked = AnnouncePlace(self._places.claim(place)), place.quest.asked
         for address in dict.fromkeys(node.address for node in place.wide.contacts() if node.key not in asked):
             if address == self.address:
                 self._places.enter(place.certificate)
@@ -124,7 +124,7 @@ class Search(Part):
 
     def announce(self, place: Place) -> None:
         """A place goes on under a newer certificate: all who may list it are told."""
-        announce = Announce(self._places.claim(place))
+        announce = AnnouncePlace(self._places.claim(place))
         for address in place.acquaintances():
             if address != self.address:
                 self.request(place, whoever(address), address, announce)
