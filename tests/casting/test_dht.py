@@ -1,10 +1,10 @@
 """The two DHT designs: who is asked, what comes back, and what they cost beside each other."""
 
 import pytest
-
-from implicast.casting.designs import Plan, design
 from implicast.casting.dht.kind import filtered, intersected
 from implicast.casting.dht.messages import Registration
+
+from implicast.casting.designs import Plan, design
 from implicast.language.parse import parse
 from implicast.language.target import Term
 from implicast.peer.events import Refused

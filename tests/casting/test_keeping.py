@@ -7,15 +7,15 @@ from itertools import permutations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from implicast.casting.designs import Plan, design
-from implicast.casting.keeping import lacking
 from implicast.casting.keeping.asking import Question
 from implicast.casting.keeping.comparing import Comparing
 from implicast.casting.keeping.laying import Layings
+from implicast.casting.keeping.returning import in_rows
+
+from implicast.casting.designs import Plan, design
+from implicast.casting.keeping import lacking
 from implicast.casting.keeping.messages import Lack, Returned, Row
 from implicast.casting.keeping.pieces import Piece, _without
-from implicast.casting.keeping.returning import in_rows
 from implicast.casting.keeping.rows import REMEMBERED_US, KeptRows
 from implicast.language.target import Description, Predicate, Target, Term, Value
 from implicast.peer.events import Left, Notice, Registered

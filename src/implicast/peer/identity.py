@@ -47,6 +47,7 @@ CHECKED_MAX = 2_048
 EARLY_US = 300_000_000
 """A certificate counts so long before it was issued: clocks differ."""
 VALIDITY_US = 365 * 86_400 * 1_000_000
+FOR_EVER_US = 1 << 62
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -150,6 +151,7 @@ class Authority:
         self._revoked = dict(roll.revoked if roll is not None else ())  # serial -> until_us; then it need not be
         self._crowded = REVOKED_LOOKED_AT
         self._list: Revocation | None = None
+        self._fresh_until_us = FOR_EVER_US  # then something on the list has expired
 
     @property
     def public(self) -> bytes:
@@ -238,8 +240,9 @@ class Authority:
 
     def revocation(self, now_us: int) -> Revocation:
         """The signed list of what counts no more, under a new number if it has changed."""
-        if self._list is None:
+        if self._list is None or now_us >= self._fresh_until_us:
             self._forget_expired(now_us)
+            self._fresh_until_us = min(self._revoked.values(), default=FOR_EVER_US)
             bare = Revocation(self._next_number(), tuple(sorted(self._revoked)[-ITEMS_MAX:]), b"")
             self._list = msgspec.structs.replace(bare, signature=self._signer.sign(bare.body()))
         return self._list
@@ -250,13 +253,13 @@ class Authority:
 
     def count_on_from(self, newest: Certificate | Revocation, now_us: int) -> None:
         """An applicant shows what this authority has signed: it must not count from below that again."""
-        number = newest.number if isinstance(newest, Revocation) else newest.serial
-        if number > self._number and self._scheme.verify(self.public, newest.body(), newest.signature):
-            self._number = number
-            self._list = None
-            if isinstance(newest, Revocation):
-                until_us = now_us + self._validity_us
-                self._revoked = dict.fromkeys(newest.serials, until_us) | self._revoked
+        number, revoked = (newest.number, newest.serials) if isinstance(newest, Revocation) else (newest.serial, ())
+        if number <= self._number and not revoked:  # as a rule
+            return
+        if self._scheme.verify(self.public, newest.body(), newest.signature):
+            self._number, self._list = max(self._number, number), None
+            until_us = now_us + self._validity_us
+            self._revoked = dict.fromkeys(revoked, until_us) | self._revoked
 
     def _forget_expired(self, now_us: int) -> None:
         """Whoever gives places up and asks for others adds to the revoked for ever, though nobody publishes a list."""
