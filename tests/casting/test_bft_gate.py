@@ -145,10 +145,8 @@ def test_revoked_entries_leave_the_lists() -> None:
     revocation = network.office.authority.revoke(NOW_US, outcast)
 
     def listing() -> list[Bft]:
-        everyone = network.members
-        return [
-            each for each in everyone if any(outcast.key in place.known for place in each.graph.places.held.values())
-        ]
+        held = {each: each.graph.places.held.values() for each in network.members}
+        return [each for each, places in held.items() if any(outcast.key in place.known for place in places)]
 
     assert listing()
     for member in listing():
@@ -250,10 +248,8 @@ def test_a_source_that_floods_is_refused_beyond_its_share() -> None:
     network = Network(30)
     to, first = a_hop(network)
     base = first.source
-    flood = [
-        network.resigned(0, replace(base, query=each, cast=forged_cast(0))) for each in range(PER_PUBLISHER_MAX + 5)
-    ]
-    for source in flood:
+    for each in range(PER_PUBLISHER_MAX + 5):
+        source = network.resigned(0, replace(base, query=each, cast=forged_cast(0)))
         network.members[to].receive(0, network.members[0].multicasts.signed_hop(source, first.level, first.forwarder))
 
     assert network.members[to].multicasts.gate.refusals["flooding"] == 5

@@ -126,7 +126,8 @@ class Bft(Member, parts={"asker": Asker, "graph": SkipGraph, "settler": Settler,
         if home is None:
             self.host.deliver(Refused("estimate", "this peer has no place in the graph yet"))
         else:
-            members, messages = audience(home.table, target, home.vectors.alpha, home.k, self.assured)
+            tables = [place.table for place in self.graph.places.held.values()]
+            members, messages = audience(tables, target, home.vectors.alpha, home.k, self.assured)
             self.host.deliver(Estimated(self._estimates, members, messages))
         return self._estimates
 

@@ -108,7 +108,7 @@ class Settler(Part):
             self._complete(version)
 
     def depart(self) -> None:
-        """Give up everything, also what is yet to be granted; the places serve until everyone who may list them knows."""
+        """Give up everything, also what is yet to be granted; places serve until everyone who may list them knows."""
         self._departed, self._wish = True, None
         self._graph.leave(self._left)
 
@@ -182,7 +182,7 @@ class Settler(Part):
         self._next_wish()
 
     def _unanswered(self, errand: Version, question: Question) -> None:
-        """We are back and the authority is not there: our old certificates will do, and we go on asking for new ones."""
+        """We are back and the authority is not there: our old certificates will do; we go on asking for new ones."""
         now_us, trust = self.host.now_us, self._graph.places.belief.trust
         sound = [each for each in self._kept.values() if each.address == self.address and not trust.flaw(each, now_us)]
         self._asker.ask(ERRAND, errand, self._office, question.message)
