@@ -318,15 +318,22 @@ class Trust:
             return "expired_certificate"
         if certificate.serial in self._revoked:
             return "revoked_certificate"
+        return None if self._is_genuine(certificate) else "forged_certificate"
+
+    def is_void(self, certificate: Certificate) -> bool:
+        """Whether the authority gave this certificate and took it back."""
+        return certificate.serial in self._revoked and self._is_genuine(certificate)
+
+    def _is_genuine(self, certificate: Certificate) -> bool:
         known = self._checked.get(certificate.signature)
         if known is certificate or (known is not None and known == certificate):
-            return None
+            return True
         if not self._vectors.valid(certificate.vector):
-            return "forged_certificate"
+            return False
         if not self._scheme.verify(self._authority, certificate.body(), certificate.signature):
-            return "forged_certificate"
+            return False
         self._checked[certificate.signature] = certificate
-        return None
+        return True
 
     def signed(self, certificate: Certificate, data: bytes, signature: bytes) -> bool:
         """Whether the holder of this certificate signed the data."""

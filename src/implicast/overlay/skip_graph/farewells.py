@@ -186,7 +186,8 @@ class Farewells(Part):
     @handles(Farewell)
     def on_farewell(self, sender: Address, farewell: Farewell) -> None:
         leaver, belief = farewell.claim.certificate, self._places.belief
-        if not belief.has_left(leaver) and belief.credible(GONE, farewell.claim):
+        is_gone = belief.has_left(leaver)
+        if not is_gone and (belief.trust.is_void(leaver) or belief.credible(GONE, farewell.claim)):
             self._departed(leaver, farewell.claim.sent_us)
         if belief.has_left(leaver) and sender != self.address:
             self.host.send(sender, Heard(leaver.key))
