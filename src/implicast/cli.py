@@ -32,6 +32,7 @@ LATER = {
     **{each: f"implicast.net.cli:{each}_command" for each in (
         "authority", "cast", "describe", "inbox", "leave", "local", "node", "peers", "receipts", "status"
     )},
+    "replay-node": "implicast.net.cli:replay_node_command",
     "campaign": "implicast.campaign_cli:campaign_command",
     "lab": "implicast.lab.cli:lab",
     "picture": "implicast.lab.picture:picture",

@@ -157,6 +157,11 @@ class Peer(Part):
         """The kinds of messages that a peer of this role decides on, by name."""
         return sorted(cls._messages, key=lambda kind: kind.__name__)
 
+    @classmethod
+    def alarm_kinds(cls) -> list[type]:
+        """The kinds of alarms that a peer of this role decides on, by name."""
+        return sorted(cls._alarms, key=lambda kind: kind.__name__)
+
     def holdings(self) -> Any:
         """The state held for the system or for others, as values that can be encoded: the measure of storage (STOR)."""
         return ()
