@@ -17,10 +17,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from implicast.casting.bft.messages import SILENT_MAX, Hop, HopHeld, Source
+from implicast.language.target import Target
 from implicast.peer.asking import Asker, Patience, Question
-from implicast.peer.contract import Address, CastId, Host, Name, Part, handles
+from implicast.peer.contract import Address, CastId, Host, Message, Name, Part, handles
 from implicast.peer.events import Settled
-from implicast.peer.fields import COUNT_MAX
+from implicast.peer.fields import COUNT_MAX, Payload
 
 STEP, REPEATED, INSISTED = "step", "repeated step", "insisted step"
 REPEAT_US = 2_000_000
@@ -69,10 +70,19 @@ class Duty:
         self.open -= 1
 
 
+class OpenCast(Message):
+    """A cast of which its publisher does not know yet how it ended: what has to be said again after a crash."""
+
+    cast: CastId
+    target: Target
+    payload: Payload
+
+
 @dataclass(slots=True)
 class Ending:
     """How a cast of our own is ending: its multicasts by query."""
 
+    told: OpenCast
     duties: dict[int, Duty] = field(default_factory=dict)
     made: bool = False
     recasts: int = 0
@@ -111,10 +121,14 @@ class Carriage(Part):
 
     # --- casts of our own
 
-    def begin(self, cast: CastId) -> None:
+    def begin(self, told: OpenCast) -> None:
         """A cast of our own: what is sent for it from now on decides how it ends."""
         if self.assured:
-            self._endings[cast] = Ending()
+            self._endings[told.cast] = Ending(told)
+
+    def unfinished(self) -> tuple[OpenCast, ...]:
+        """Casts of our own that have not ended."""
+        return tuple(ending.told for ending in self._endings.values())
 
     def duty(self, source: Source, parent: Step | None = None) -> Duty:
         """The service that begins with a step, or with a multicast of our own."""

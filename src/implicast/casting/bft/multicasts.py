@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from implicast.casting.bft.carriage import Carriage, Duty
+from implicast.casting.bft.carriage import Carriage, Duty, OpenCast
 from implicast.casting.bft.gate import Gate
 from implicast.casting.bft.keys import handles_of
 from implicast.casting.bft.messages import Hop, Source, hop_body
@@ -68,7 +68,7 @@ class Multicasts(Part, parts={"carriage": Carriage}):
 
     def cast(self, cast: CastId, target: Target, payload: bytes) -> None:
         """One multicast for each handle of the target."""
-        self.carriage.begin(cast)
+        self.carriage.begin(OpenCast(cast, target, payload))
         chosen = tuple(self._choose(handles_of(term)) for term in target.terms)
         arcs = [handles_of(term)[index] for term, index in zip(target.terms, chosen, strict=True)]
         for arc in dict.fromkeys(arcs):
@@ -221,7 +221,9 @@ class Multicasts(Part, parts={"carriage": Carriage}):
         if outcome is None or not self.carriage.assured:
             return
         before = self._counted.get(cast)
-        if outcome is Outcome.TAKEN or (before is not None and before[0] == here[0] and before[1] != here[1]):
+        is_anew = before is not None and before[0] == here[0] and before[1] != here[1]
+        is_ours = before is None and duty.parent is None  # carried on with after a crash
+        if outcome is Outcome.TAKEN or is_anew or (is_ours and outcome is Outcome.REPEAT):
             self._counted[cast] = here
             duty.tally.add(1, 0, 0, ())
         elif outcome is not Outcome.REPEAT:

@@ -68,6 +68,11 @@ class Settler(Part):
         asker.topic(RETURNING, IMPATIENCE, self._unanswered)
 
     @property
+    def is_in(self) -> bool:
+        """Whether this member has joined, and has not left."""
+        return bool(self._held) and not self._joining and not self._departed
+
+    @property
     def moving(self) -> bool:
         """Whether the places are not exactly those of the newest description."""
         return bool(self._superfluous or self._arriving or self._errands)
@@ -105,7 +110,7 @@ class Settler(Part):
         if lacking:
             self._send(ERRAND, version, lacking, [])
         else:
-            self._complete(version)
+            self._await_arrival(version)
 
     def depart(self) -> None:
         """Give up everything, also what is yet to be granted; places serve until everyone who may list them knows."""
@@ -218,16 +223,19 @@ class Settler(Part):
 
     def _move_in(self, errand: Version, certificates: Sequence[Certificate]) -> None:
         """Take the places of these certificates; a place where we have arrived goes on under its newer certificate."""
-        graph = self._graph
-        arriving = self._arriving[errand] = {each.key for each in certificates if not graph.has_arrived(each.key)}
         self._kept = {}
         for certificate in certificates:
             self._held[certificate.realm] = certificate.key
-            if certificate.key in arriving:
-                graph.take(certificate, self._introducers)
+            if self._graph.has_arrived(certificate.key):
+                self._graph.renew(certificate)
             else:
-                graph.renew(certificate)
-        if not arriving:
+                self._graph.take(certificate, self._introducers)
+        self._await_arrival(errand)
+
+    def _await_arrival(self, errand: Version) -> None:
+        """An errand is complete when we have arrived at all our places."""
+        self._arriving[errand] = {key for key in self._held.values() if not self._graph.has_arrived(key)}
+        if not self._arriving[errand]:
             self._complete(errand)
 
     def arrived(self, key: bytes) -> None:
