@@ -222,7 +222,7 @@ class Multicasts(Part, parts={"carriage": Carriage}):
             return
         before = self._counted.get(cast)
         is_anew = before is not None and before[0] == here[0] and before[1] != here[1]
-        is_ours = before is None and duty.parent is None  # carried on with after a crash
+        is_ours = before is None and met.source.certificate.public == self._signer.public  # carried on after a crash
         if outcome is Outcome.TAKEN or is_anew or (is_ours and outcome is Outcome.REPEAT):
             self._counted[cast] = here
             duty.tally.add(1, 0, 0, ())
