@@ -5,13 +5,13 @@ evidence is passed on, and only while few have passed it on: a liar's accusation
 is told that it was lost: it may have slept, and looks at everything anew.
 """
 
-from implicast.overlay.skip_graph.losing import LosingGraph
+from collections.abc import Callable
+
+from implicast.overlay.skip_graph.absentees import Absentees
 from implicast.overlay.skip_graph.messages import Accuse, Accusing
-from implicast.overlay.skip_graph.upkeep import Upkeep
-from implicast.peer.contract import Address, Host, handles
-from implicast.peer.identity import Trust
-from implicast.peer.signatures import Signer
-from implicast.space.vector import Vectors
+from implicast.overlay.skip_graph.places import Places
+from implicast.peer.contract import Address, Host, Part, handles
+from implicast.peer.memory import Recent
 
 TELL_US = 500_000
 """Accusations of so long go together in one message."""
@@ -27,49 +27,45 @@ FOUND_MAX = 1_024
 """Addresses found again that are remembered; the first found are forgotten first."""
 
 
-class AccusingGraph(LosingGraph):
-    """The places of one peer that says whom it lost, and looks for whom others have lost."""
+class Accusations(Part):
+    """Whom one peer is going to accuse, and whom others accuse. `catch_up()` is called when somebody had lost us."""
 
-    __slots__ = ("_accused", "_found_us", "_tell")
+    __slots__ = ("_absentees", "_catch_up", "_found_us", "_places", "_tell", "accused")
 
     def __init__(
-        self, address: Address, host: Host, k: int, vectors: Vectors, trust: Trust, signer: Signer, upkeep: Upkeep
+        self, address: Address, host: Host, places: Places, absentees: Absentees, catch_up: Callable[[], None]
     ) -> None:
-        super().__init__(address, host, k, vectors, trust, signer, upkeep)
-        self._accused: dict[Address, tuple[int, tuple[Address, ...]]] = {}  # since when, by whom
+        super().__init__(address, host)
+        self._places, self._absentees, self._catch_up = places, absentees, catch_up
+        self.accused: Recent[Address, tuple[int, tuple[Address, ...]]] = Recent(ACCUSED_MAX)  # since when, by whom
         self._tell: list[Address] = []
-        self._found_us: dict[Address, int] = {}  # who was lost and spoke again, and when
+        self._found_us: Recent[Address, int] = Recent(FOUND_MAX)  # who was lost and spoke again, and when
 
-    def heard(self, sender: Address) -> None:
+    def acquit(self, address: Address) -> None:
         """Whoever speaks is accused by nobody any more."""
-        if self._accused:
-            self._accused.pop(sender, None)
-        super().heard(sender)
+        self.accused.pop(address, None)
 
-    def _find_again(self, address: Address) -> None:
-        """It hears that it was lost."""
-        self._found_us.pop(address, None)
-        self._found_us[address] = self.host.now_us
-        if len(self._found_us) > FOUND_MAX:
-            del self._found_us[next(iter(self._found_us))]
+    def found(self, address: Address) -> None:
+        """One of the lost spoke. It hears that it was lost."""
+        self._found_us.put(address, self.host.now_us)
         self.host.send(address, Accuse((address,)))
-        super()._find_again(address)
 
-    def _pass_on(self, address: Address) -> None:
-        """Tell them, unless enough have."""
-        if not self._is_told_of(address):
+    def pass_on(self, address: Address) -> None:
+        """Somebody is gone from our lists: tell others, unless enough have."""
+        if not self.is_told_of(address):
             if not self._tell:
                 self.host.after(int(TELL_US * (1 + self.host.rng.random())), Accusing())
             self._tell.append(address)
 
     @handles(Accusing)
     def on_accusing(self, alarm: Accusing) -> None:
-        few = [address for address in self._tell if not self._is_told_of(address)]
-        told = tuple(address for address in few if address in self._lost or address in self.detector.gone)
+        lost, gone = self._absentees.lost, self._absentees.detector.gone
+        few = [address for address in self._tell if not self.is_told_of(address)]
+        told = tuple(address for address in few if address in lost or address in gone)
         self._tell = []
         if told:
-            for address in self._contact_addresses():
-                if address not in self._lost and address not in told:
+            for address in self._places.contact_addresses():
+                if address not in lost and address not in told:
                     self.host.send(address, Accuse(told))
 
     @handles(Accuse)
@@ -80,28 +76,27 @@ class AccusingGraph(LosingGraph):
         for address in accuse.addresses:
             if address == self.address:
                 continue
-            lists_it = address in self._tell or self.detector.is_probing(address)  # most have been looked for already
-            if lists_it or self._lists(address):
+            is_sought = address in self._tell or self._absentees.detector.is_probing(address)  # most are already
+            if is_sought or self._lists(address):
                 self._note_accuser(address, sender)
-                self.watch(address)
+                self._absentees.watch(address)
 
     def _note_accuser(self, address: Address, sender: Address) -> None:
         now_us = self.host.now_us
-        since_us, accusers = self._accused.pop(address, (now_us, ()))
+        since_us, accusers = self.accused.pop(address, (now_us, ()))
         if since_us + ACCUSED_US < now_us:
             since_us, accusers = now_us, ()
         if sender not in accusers and len(accusers) < ACCUSERS_ENOUGH:
             accusers = (*accusers, sender)
-        self._accused[address] = (since_us, accusers)
-        if len(self._accused) > ACCUSED_MAX:
-            del self._accused[next(iter(self._accused))]
+        self.accused[address] = (since_us, accusers)
 
-    def _is_told_of(self, address: Address) -> bool:
+    def is_told_of(self, address: Address) -> bool:
         """Whether enough have accused it lately."""
-        since_us, accusers = self._accused.get(address, (0, ()))
+        since_us, accusers = self.accused.get(address, (0, ()))
         return len(accusers) >= ACCUSERS_ENOUGH and since_us + ACCUSED_US >= self.host.now_us
 
     def _lists(self, address: Address) -> bool:
-        if address in self._lost or address in self.detector.gone:
+        if address in self._absentees.lost or address in self._absentees.detector.gone:
             return False
-        return any(address in {node.address for node in place.known.values()} for place in self.places.values())
+        held = self._places.held.values()
+        return any(node.address == address for place in held for node in place.known.values())
