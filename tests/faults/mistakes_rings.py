@@ -11,10 +11,10 @@ from implicast.casting.keeping.messages import LaidAt
 from implicast.casting.keeping.tenure import Tenure
 from implicast.casting.pubsub import PubSub
 from implicast.overlay.detector import Detector
-from implicast.overlay.links.looking import Looking
+from implicast.overlay.links.company import Company
 from implicast.overlay.links.messages import INSERT, REPLACE
 from implicast.overlay.links.refs import FIRST, lies_between
-from implicast.overlay.links.state import LinkState
+from implicast.overlay.links.walks import Walks
 from implicast.world.faults import Faults
 
 SMALL = {"peers": 24, "faults": Faults(), "strict": False}
@@ -59,9 +59,10 @@ def ever_suspected(self, who, *within):
 
 
 def repair_without_a_number(self, holder, cur, cur_num):
-    beyond = cur != self.me and not lies_between(holder, cur, self.me)
-    kind = INSERT if beyond and not lies_between(self.me, self.right, cur) else REPLACE
-    self.request(kind, holder, self.me, cur, cur_num, FIRST)
+    links = self._links
+    beyond = cur != links.me and not lies_between(holder, cur, links.me)
+    kind = INSERT if beyond and not lies_between(links.me, links.right, cur) else REPLACE
+    links.membership.request(kind, holder, links.me, cur, cur_num, FIRST)
 
 
 def leave_and_forget(self):
@@ -131,7 +132,7 @@ MISTAKES = (
         "dht",
         rule="a suspicion ends at the first word from the suspect, and after a while (overlay/detector.py)",
         put=several(
-            (LinkState, "heard", lambda self, ref: None),
+            (Company, "heard", lambda self, ref: None),
             (Detector, "is_suspect", ever_suspected),
             (Detector, "suspected_within", ever_suspected),
         ),
@@ -142,8 +143,8 @@ MISTAKES = (
     Mistake(
         "a repair takes no number of its own",
         "chord-pubsub",
-        rule="the number of a repair beats all that was before it (overlay/links/looking.py)",
-        put=several((Looking, "settle", repair_without_a_number)),
+        rule="the number of a repair beats all that was before it (overlay/links/walks.py)",
+        put=several((Walks, "settle", repair_without_a_number)),
         says="as its left neighbour",
         churn="deed=5:crash:3",
         changes=SMALL,

@@ -103,9 +103,7 @@ class Teller(Part):
         for member in members:
             self.host.send(member.address, word)
 
-    def tell_each(
-        self, cast: CastId, messages: Sequence[tuple[Contact, Message]], here: Outcome | None = None
-    ) -> None:
+    def tell_each(self, cast: CastId, messages: Sequence[tuple[Contact, Message]], here: Outcome | None = None) -> None:
         """The same with words of its own for each."""
         if not self._assured:
             for member, message in messages:

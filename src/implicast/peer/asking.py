@@ -72,11 +72,12 @@ class Asking(Part):
 
     alarm: ClassVar[Message]
 
-    __slots__ = ("_alarm_us", "_due", "_open", "_serial", "_topics", "bound", "round_trip_us")
+    __slots__ = ("_alarm", "_alarm_us", "_due", "_open", "_serial", "_topics", "bound", "round_trip_us")
 
-    def __init__(self, address: Address, host: Host, bound: int = QUESTIONS_MAX) -> None:
+    def __init__(self, address: Address, host: Host, bound: int = QUESTIONS_MAX, alarm: Message | None = None) -> None:
+        """`alarm` is the one that rings; a part with an asker of its own has another kind, and handles it."""
         super().__init__(address, host)
-        self.bound = bound
+        self.bound, self._alarm = bound, alarm if alarm is not None else self.alarm
         self.round_trip_us: Callable[[Address, int], None] = _no_matter
         """Told how long an answer took that came after one question (liveness learns from it)."""
         self._topics: dict[str, tuple[Patience, Lost]] = {}
@@ -119,12 +120,25 @@ class Asking(Part):
             self.round_trip_us(question.to, self.host.now_us - question.begun_us)
         return question
 
+    def postpone(self, topic: str, key: Hashable, wait_us: int) -> None:
+        """The one who is asked works on it: ask no more until then, and then as patiently as in the beginning."""
+        question = self._open.get((topic, key))
+        if question is not None:
+            question.asked, question.due_us = 0, self.host.now_us + wait_us
+            self._note(question.due_us, (topic, key))
+
+    def encourage(self, topic: str, key: Hashable) -> None:
+        """The other says that it works on the answer: it is asked on as if for the first time."""
+        question = self._open.get((topic, key))
+        if question is not None:
+            question.asked = 1
+
     def drop(self, topic: str, key: Hashable) -> None:
         """It need not be answered any more."""
         self._open.pop((topic, key), None)
 
     def ask_again(self) -> None:
-        """The alarm rings."""
+        """The alarm rang: repeat what is due."""
         now_us, due = self.host.now_us, self._due
         if now_us >= self._alarm_us:
             self._alarm_us = -1
@@ -157,7 +171,7 @@ class Asking(Part):
             heappop(due)
         if due and (self._alarm_us < 0 or due[0][0] < self._alarm_us):
             self._alarm_us = due[0][0]
-            self.host.after(max(0, self._alarm_us - self.host.now_us), self.alarm)
+            self.host.after(max(0, self._alarm_us - self.host.now_us), self._alarm)
 
     def _is_stale(self, due_us: int, serial: int, asked: Asked) -> bool:
         question = self._open.get(asked)
