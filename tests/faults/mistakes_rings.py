@@ -5,7 +5,7 @@ from mistake import Mistake
 from implicast.casting import inbox, telling
 from implicast.casting.dht.member import Dht
 from implicast.casting.keeping import RingMember
-from implicast.casting.keeping.copies import Copies
+from implicast.casting.keeping.copies import Comparisons
 from implicast.casting.keeping.keeper import Keeper
 from implicast.casting.keeping.messages import LaidAt
 from implicast.casting.keeping.tenure import Tenure
@@ -77,7 +77,7 @@ MISTAKES = (
         "no copies",
         "dht",
         rule="an entry counts as laid when it is copied, and copies are compared (casting/keeping/keeper.py)",
-        put=several((Keeper, "_copy_on", confirm_without_copies), (Copies, "_sync", lambda self: None)),
+        put=several((Keeper, "_copy_on", confirm_without_copies), (Comparisons, "_sync", lambda self: None)),
         says="does not keep what",
         churn="deed=5:crash:3",
         changes=SMALL,
