@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from implicast.overlay.ice.messages import Hail
 from implicast.overlay.ice.settings import Timers
-from implicast.overlay.ice.share import Share
+from implicast.overlay.ice.share import SurfacePart
 from implicast.overlay.ice.table import UNKNOWN_US
 from implicast.peer.contract import Address
 
@@ -125,7 +125,7 @@ class News:
         self.mute_us = until_us
 
 
-class Circle(Share):
+class Circle(SurfacePart):
     """Knows peers by their words and their silence."""
 
     __slots__ = ("_back_us", "missed", "news")

@@ -14,7 +14,7 @@ from implicast.overlay.ice.atlas import overlap
 from implicast.overlay.ice.circle import NOTHING
 from implicast.overlay.ice.messages import Echo, Hail, More, Neighbour, Title, Titles
 from implicast.overlay.ice.plot import PROVISIONAL
-from implicast.overlay.ice.share import Share
+from implicast.overlay.ice.share import SurfacePart
 from implicast.peer.contract import Address, handles
 from implicast.space.tract import subtract
 
@@ -25,7 +25,7 @@ TITLES_MAX = 64
 """Better titles in one answer."""
 
 
-class Greetings(Share):
+class Greetings(SurfacePart):
     """Keeps the atlas true, here and at the neighbours."""
 
     __slots__ = ("_around", "_around_version", "gifts", "mark")

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from implicast.overlay.ice.atlas import tract_of
 from implicast.overlay.ice.estate import Item
-from implicast.overlay.ice.estates import Estate, in_parts
+from implicast.overlay.ice.estates import Legacy, in_parts
 from implicast.overlay.ice.messages import Inquire, More, Title, Verdict, Witness
 from implicast.overlay.ice.plot import GIVING, PROVISIONAL
-from implicast.overlay.ice.share import Share
+from implicast.overlay.ice.share import SurfacePart
 from implicast.overlay.ice.taker import Receipt
 from implicast.peer.contract import Address, handles
 from implicast.space.digest import digest_bits
@@ -31,7 +31,7 @@ BURIED = 16
 class Orphan(NamedTuple):
     """The estate of a peer that is certainly dead, since another life has begun at its address."""
 
-    estate: Estate
+    estate: Legacy
     rank: int
     due_us: int
     """When it is our turn to take its place."""
@@ -46,7 +46,7 @@ class Inquiry:
     """False: we only want to know whether a giver is dead."""
     awaited: dict[Address, None]
     message: Inquire
-    estate: Estate | None = None
+    estate: Legacy | None = None
     """What we hold of the suspect's."""
     round: int = 0
     answers: int = 0
@@ -69,7 +69,7 @@ class Inquiry:
         self.whole = self.whole or witness.whole
 
 
-class Inquest(Share):
+class Inquest(SurfacePart):
     """The silence rule."""
 
     __slots__ = ("_owners_us", "inquiries", "look_us", "orphans")
@@ -132,7 +132,7 @@ class Inquest(Share):
         elif receipt.taken_us >= 0 or not (surface.heirs or surface.plot.firm):
             surface.taker.accept(receipt)
 
-    def bury(self, peer: Address, estate: Estate | None) -> None:
+    def bury(self, peer: Address, estate: Legacy | None) -> None:
         """A peer is certainly dead: its heirs take over in turn, and what it was giving to us is ours."""
         self.inquiries.pop(peer, None)
         receipt, now_us = self.surface.taker.receipt, self.host.now_us
@@ -170,7 +170,7 @@ class Inquest(Share):
 
     # --- asking
 
-    def inquire(self, suspect: Address, rank: int, seizes: bool, round_: int = 0, buried: Estate | None = None) -> None:
+    def inquire(self, suspect: Address, rank: int, seizes: bool, round_: int = 0, buried: Legacy | None = None) -> None:
         surface, estate = self.surface, buried or self.surface.estates.held.get(suspect)
         pieces = {each.low: each for each in (estate.titles if estate is not None else ())}
         if round_ < BURIED:
@@ -185,7 +185,7 @@ class Inquest(Share):
             self.host.send(peer, message)
         self.host.after(self.timers.ask_us // 2, Verdict(suspect, 2 * round_))
 
-    def _witnesses(self, suspect: Address, estate: Estate | None) -> list[Address]:
+    def _witnesses(self, suspect: Address, estate: Legacy | None) -> list[Address]:
         """The suspect's heirs and neighbours, our neighbours, and the heirs of those among them that are silent too."""
         surface, circle = self.surface, self.surface.circle
         found = dict.fromkeys(surface.heirs_of(suspect))

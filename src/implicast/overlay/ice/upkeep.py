@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from implicast.overlay.ice.circle import News
 from implicast.overlay.ice.messages import Tick
 from implicast.overlay.ice.settings import CALM_TICKS
-from implicast.overlay.ice.share import Share
+from implicast.overlay.ice.share import SurfacePart
 from implicast.peer.contract import Address, handles
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ LATE = 3
 _next_us, _heard_us = attrgetter("next_us"), attrgetter("heard_us")
 
 
-class Upkeep(Share):
+class Rounds(SurfacePart):
     """Finds the silent, and knows for how long nobody can be."""
 
     __slots__ = (
