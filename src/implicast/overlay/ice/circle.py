@@ -163,7 +163,6 @@ class Circle(SurfacePart):
             now_us, born_us, now_us, ended_us=born_us, trip_us=before.trip_us, deviation_us=before.deviation_us
         )
         self.missed.pop(peer, None)
-        self.surface.upkeep.look_up()
         self.surface.routes.redraw()
 
     def heirs_of(self, owner: Address) -> tuple[Address, ...]:
@@ -188,7 +187,6 @@ class Circle(SurfacePart):
         now_us = self.host.now_us
         if self.missed:
             self.missed = {each: (since, min(due_us, now_us)) for each, (since, due_us) in self.missed.items()}
-            self.surface.upkeep.stir()
         if now_us - since_us > self.timers.dead_us:
             if now_us - self._back_us < REUNION_US:
                 self.surface.tenant.reunited()
@@ -227,7 +225,6 @@ class Circle(SurfacePart):
         news = self.concern(peer)
         if news.suspect_us < 0:
             news.suspect(self.host.now_us)
-            self.surface.upkeep.beware()
             self.surface.routes.redraw()
         self._miss(peer)
 
@@ -236,11 +233,13 @@ class Circle(SurfacePart):
             if len(self.missed) >= self.timers.missed_max:
                 del self.missed[next(iter(self.missed))]
             self.missed[peer] = (self.host.now_us, self.host.now_us + self.timers.meet_us)
-            self.surface.upkeep.stir()
 
     def meet_again(self, peer: Address, due_us: int) -> None:
         """A missed peer has been greeted, and is again at this time."""
         self.missed[peer] = (self.missed[peer][0], due_us)
+
+    def give_up(self, peer: Address) -> None:
+        del self.missed[peer]
 
     def wake_late(self) -> None:
         """We slept: nobody's silence counts from before now."""

@@ -73,7 +73,6 @@ class Greetings(SurfacePart):
 
     def hail(self, peers: Iterable[Address]) -> None:
         surface, next_us = self.surface, self.host.now_us + self.timers.hello_us
-        surface.upkeep.stir(next_us)
         plain: Hail | None = None  # the very same to all but heirs: what is known of it is found out once
         hails: list[tuple[Address, Hail]] = []
         known, concern, is_told = surface.circle.news, surface.circle.concern, surface.succession.is_told
@@ -111,8 +110,6 @@ class Greetings(SurfacePart):
         news.greet_at(now_us + self.timers.turn_us)
         own_us, mark = now_us if sender in surface.succession.heirs else 0, hail.mark
         if mark >= news.mark:
-            if hail.leaving is not news.leaving:
-                surface.upkeep.stir()  # it may be an heir, and is to be replaced
             if hail.heirs != news.heirs:
                 self._around = None
             news.take_hail(hail)
@@ -184,8 +181,6 @@ class Greetings(SurfacePart):
 
     def ask_more(self, peer: Address) -> None:
         """Ask for a greeting, and at each tick again until it comes."""
-        self.surface.upkeep.beware()
-        self.surface.upkeep.stir()
         if self.surface.circle.concern(peer).ask_more(self.host.now_us, self.timers.rto_us):
             self.host.send(peer, More())
 

@@ -72,12 +72,11 @@ class Inquiry:
 class Inquest(SurfacePart):
     """The silence rule."""
 
-    __slots__ = ("_owners_us", "inquiries", "look_us", "orphans")
+    __slots__ = ("inquiries", "look_us", "orphans")
 
     def __init__(self, surface: "Surface") -> None:
         super().__init__(surface)
         self.inquiries: dict[Address, Inquiry] = {}
-        self._owners_us = 0
         self.look_us: dict[Address, int] = {}
         """Suspects that are not to be asked about before a time."""
         self.orphans: dict[Address, Orphan] = {}
@@ -85,44 +84,19 @@ class Inquest(SurfacePart):
     # --- noticing
 
     def watch(self, troubled: bool = True) -> None:
-        """At each tick: has anybody whose place we would have to take been silent for too long?
-
-        Without trouble no neighbour has (`upkeep.py`), and only owners whose estates we hold from afar may have been.
-        """
-        now_us, held = self.host.now_us, self.surface.estates.held
-        owners_us = self.owners_next_us(now_us)
-        self.surface.upkeep.stir(owners_us)
-        if troubled or owners_us <= now_us:
-            self._watch_owners(now_us, (*self.surface.plot.neighbours(), *held) if troubled else tuple(held))
-        receipt = self.surface.taker.receipt
-        if receipt is not None and receipt.held and self._may_ask(receipt.giver):
-            self._watch_giver(receipt)
-        if self.orphans:
-            self._adopt(now_us)
-
-    def owners_next_us(self, now_us: int) -> int:
-        """Before this time no owner whose estate we hold can have been silent for too long.
-
-        Not looked for again until then: words only put it off, and estates that come are of those just heard.
-        """
-        if now_us >= self._owners_us:
-            concern, since_us = self.surface.circle.concern, now_us
-            for owner in self.surface.estates.held:
-                news = concern(owner)
-                since_us = min(since_us, max(news.heard_us, news.since_us))
-            self._owners_us = since_us + self.timers.dead_us
-        return self._owners_us
-
-    def _watch_owners(self, now_us: int, owners: tuple[Address, ...]) -> None:
-        surface, circle, dead_us = self.surface, self.surface.circle, self.timers.dead_us
-        for owner in owners:
-            news = circle.concern(owner)
-            until_us = max(news.heard_us, news.since_us) + dead_us
-            surface.upkeep.stir(until_us)
-            if until_us < now_us and self._may_ask(owner):
+        """At each tick: has anybody whose place we would have to take been silent for too long? Without trouble only
+        owners whose estates we hold from afar may have been."""
+        surface, circle = self.surface, self.surface.circle
+        for owner in (*(surface.plot.neighbours() if troubled else ()), *surface.estates.held):
+            if circle.silence_us(owner) > self.timers.dead_us and self._may_ask(owner):
                 rank, wait_us = self._rank_of(owner)
                 if circle.silence_us(owner) > wait_us and (surface.plot.pieces or owner in surface.estates.held):
                     self.inquire(owner, rank, seizes=True)
+        receipt = surface.taker.receipt
+        if receipt is not None and receipt.held and self._may_ask(receipt.giver):
+            self._watch_giver(receipt)
+        if self.orphans:
+            self._adopt(self.host.now_us)
 
     def _watch_giver(self, receipt: Receipt) -> None:
         """Dead givers cannot take back."""
@@ -149,8 +123,6 @@ class Inquest(SurfacePart):
             if orphan.due_us <= now_us:
                 del self.orphans[peer]
                 self.inquire(peer, orphan.rank, True, BURIED, orphan.estate)
-            else:
-                self.surface.upkeep.stir(orphan.due_us)
 
     def _may_ask(self, owner: Address) -> bool:
         return owner not in self.inquiries and self.look_us.get(owner, 0) <= self.host.now_us
