@@ -36,6 +36,8 @@ SHORT_PATIENCE = asking.Patience(500_000, times=3, factor=2.0)
 """With a member that was silent through all of it lately."""
 SILENT_MAX = 4_096
 """Members that did not answer lately, remembered; the one noted first is forgiven first."""
+PATIENCE_US = 3_000_000
+"""How often a publisher looks whether a cast has lived too long."""
 PUBLISHING_MAX = 65_536
 """Casts of one publisher that have not ended; further ones are refused."""
 TAGS_MAX = 64
@@ -94,15 +96,18 @@ class Casts(Part):
 
     def _open(self, first: CastTo) -> Work:
         work = self.publishing[first.cast] = Work(first, EMPTY, self.host.now_us)
-        if self._settings.assured:
-            self.host.after(CAST_US, Patience(first.cast.serial))
+        self.host.after(PATIENCE_US, Patience(first.cast.serial))
         return work
 
     @handles(Patience)
     def on_patience(self, alarm: Patience) -> None:
         for cast, work in list(self.publishing.items()):
-            if cast.serial == alarm.serial and self.host.now_us - work.begun_us >= CAST_US:
+            if cast.serial != alarm.serial:
+                continue
+            if self.host.now_us - work.begun_us >= CAST_US:
                 self._walks.give_up(work)
+            else:
+                self.host.after(PATIENCE_US, alarm)
 
     def finished(self, work: Work) -> None:
         if not self._end(work):

@@ -9,7 +9,7 @@ from implicast.casting.designs import ASSURANCE, Design, Plan
 from implicast.casting.spice import messages
 from implicast.casting.spice.objections import objections
 from implicast.casting.spice.settings import COLLECT_US, NO_LIMIT, Settings, levels_for
-from implicast.casting.spice.spice import Spice
+from implicast.casting.spice.spice import KeptSpice, Spice
 from implicast.casting.spice.watch import Watch
 from implicast.language.parameters import Parameter, Parameters, Setting
 from implicast.overlay.ice import messages as ice_messages
@@ -117,7 +117,7 @@ LIFE = (
               600, unit="s"),
     Parameter("lease_s", 600.0, "a registration that is not renewed for so long is forgotten", 10, 1e6, unit="s"),
 )  # fmt: skip
-SURVIVES = frozenset({"joins", "leaves", "crashes", "loss", "partitions", "freezes"})
+SURVIVES = frozenset({"joins", "leaves", "crashes", "returns", "loss", "partitions", "freezes"})
 KINDS = (*messages.KINDS, telling.Notify, telling.Got, *ice_messages.KINDS)
 QUICK = {"hello_s": 1.2}
 PATIENCE = ({"hello_s": 30.0}, {"hello_s": 6.0}, {"hello_s": 3.0})
@@ -154,6 +154,7 @@ DESIGNS = (
         newcomer=newcomer,
         member=member,
         audience=True,
+        kept={"member": KeptSpice},
         kinds=KINDS,
         parameters=SURFACE + LIFE,
         objections=objections,
@@ -170,6 +171,7 @@ DESIGNS = (
         newcomer=newcomer,
         member=member,
         audience=True,
+        kept={"member": KeptSpice},
         kinds=KINDS,
         parameters=SURFACE + LIFE + RELIEF,
         objections=objections,

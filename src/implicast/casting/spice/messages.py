@@ -267,7 +267,7 @@ class Renew(Message):
 
 
 class Patience(Message):
-    """Rings when a publisher's cast has been under way for as long as a cast lives."""
+    """Rings now and then until a publisher's cast has ended."""
 
     serial: int
 

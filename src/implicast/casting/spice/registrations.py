@@ -15,7 +15,7 @@ from implicast.overlay.ice.estate import Way
 from implicast.overlay.ice.surface import Surface
 from implicast.peer.contract import Address, Part, Version, handles
 from implicast.peer.events import Registered, Withdrawn
-from implicast.peer.member import Member
+from implicast.peer.member import KeptMember, Member
 from implicast.space.tract import WHOLE, Tract, contains
 
 RENEWALS = 3
@@ -33,10 +33,14 @@ REUNION_PAUSE_US = 300_000
 class Registrations(Part):
     """A consumer's part."""
 
-    __slots__ = ("_before", "_doors", "_due", "_homeless", "_later", "_member", "_reunited_us", "_said", "_settings",
+    __slots__ = ("_before", "_doors", "_due", "_homeless", "_later", "_member", "_returning", "_reunited_us", "_said", "_settings",
                  "_surface", "_unsaid", "_wait_us", "awaited", "going", "told")  # fmt: skip
 
-    def __init__(self, member: Member, settings: Settings, surface: Surface, later: Later) -> None:
+    def __init__(
+        self, member: Member, settings: Settings, surface: Surface, later: Later, kept: KeptMember | None,
+        tags: tuple[str, ...],
+    ) -> None:  # fmt: skip
+        """`tags`: under which something of an earlier life may be stored."""
         super().__init__(member.address, member.host)
         self._member, self._settings, self._surface, self._later = member, settings, surface, later
         self.told: dict[str, Entry] = {}
@@ -55,6 +59,10 @@ class Registrations(Part):
         self._homeless = False
         """Did we lose all our ground to others, and have none yet?"""
         self._reunited_us = -REUNITED_US
+        self._returning = kept is not None and kept.description is not None
+        """Has the member a description from an earlier life, and no place yet to say it from?"""
+        for tag in tags:
+            self.told[tag] = Entry(member.contact, 0, spot_of(member.name, tag), None)
         self.going = False
         """Is the peer to leave when it has withdrawn?"""
 
@@ -62,7 +70,7 @@ class Registrations(Part):
 
     def say(self, version: Version, before: Description | None) -> None:
         """The member is something else now, or nothing any more; what it was before is answered from for a while."""
-        self._before = before
+        self._before, self._returning = before, False
         self._say(version)
 
     def leave(self) -> None:
@@ -163,6 +171,8 @@ class Registrations(Part):
         self._homeless = self._homeless or not self._surface.pieces
 
     def settled(self) -> None:
+        if self._returning and self._surface.ground:
+            self.say(self._member.next_version(), None)
         if self._homeless and self._surface.ground:
             self._homeless = False
             self.register_again(WHOLE)

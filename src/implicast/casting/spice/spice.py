@@ -1,6 +1,8 @@
 """A peer of SPICE: the surface below, registries and casts on it, and the verbs of the application."""
 
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from implicast.casting.spice.calls import Calls
 from implicast.casting.spice.casts import Casts
@@ -20,6 +22,7 @@ from implicast.casting.spice.messages import (
     SayAgain,
     StoreAt,
     StoredAt,
+    Tag,
     Taken,
 )
 from implicast.casting.spice.offers import Offers
@@ -32,10 +35,11 @@ from implicast.casting.spice.stores import OWN, RISING, Stores
 from implicast.casting.spice.walks import Walks, Work
 from implicast.language.target import Description, Target
 from implicast.overlay.ice.estate import Item
+from implicast.overlay.ice.messages import KeptSurface
 from implicast.overlay.ice.surface import Surface
 from implicast.peer.asking import Asker
 from implicast.peer.contract import Address, CastId, Message, handles
-from implicast.peer.member import Member
+from implicast.peer.member import KeptMember, Member
 from implicast.peer.site import Site
 from implicast.space.tract import Tract, intersect
 
@@ -44,8 +48,22 @@ PARTS = {
     "offers": Offers, "walks": Walks, "casts": Casts, "gatherings": Gatherings, "copies": Copies, "calls": Calls,
     "replicas": Replicas, "registrations": Registrations,
 }  # fmt: skip
+TAGS_MAX = 4_096
+"""Tags of one member that are written down."""
 LIFE_SHIFT, LIFE_MASK = 24, 0xFFFF
 """Tokens of different lives differ: what answers an earlier life is not taken for an answer to this one."""
+
+
+class KeptSpice(Message):
+    """What outlives a crash: who we were, whom we knew on the surface, and the tags under which we are listed."""
+
+    member: KeptMember
+    surface: KeptSurface
+    tags: Annotated[tuple[Tag, ...], Meta(max_length=TAGS_MAX)] = ()
+
+    @property
+    def life(self) -> int:
+        return self.member.life
 
 
 class Spice(Member, parts=PARTS):
@@ -55,14 +73,24 @@ class Spice(Member, parts=PARTS):
 
     def __init__(self, site: Site, settings: Settings) -> None:
         super().__init__(site)
+        kept: KeptSpice | None = site.kept
         self.settings, self.stock = settings, Stock()
+        if kept is not None:
+            self.description = kept.member.description
         self._packed: tuple[int, Tract, tuple[Item, ...]] = (-1, (), ())
-        self.surface = Surface(site.address, site.host, self, settings.terms)
-        self._furnish(settings)
+        self.surface = Surface(
+            site.address, site.host, self, settings.terms, kept.surface if kept is not None else None
+        )
+        self._furnish(settings, kept)
 
-    def _furnish(self, settings: Settings) -> None:
+    def _furnish(self, settings: Settings, kept: KeptSpice | None) -> None:
+        before, tags = (kept.member, kept.tags) if kept is not None else (None, ())
         at, surface = (self.address, self.host), self.surface
-        self.asker, self.ears, self.later = Asker(*at), Ears(self), Later(*at, self.wake)
+        self.asker, self.ears, self.later = (
+            Asker(*at),
+            Ears(self, before.heard if before else ()),
+            Later(*at, self.wake),
+        )
         later, assured = self.later, settings.assured
         self.shelf = shelf = Shelf(self.host, settings, self.stock)
         self.levels = levels = Levels(settings, self.stock)
@@ -76,12 +104,16 @@ class Spice(Member, parts=PARTS):
         self.copies = Copies(*at, settings, surface, levels, stores, walks, later)
         self.calls = Calls(*at, surface, later)
         self.replicas = Replicas(*at, settings, surface, levels, stores, self.copies, walks, self.calls, later)
-        self.registrations = Registrations(self, settings, surface, later)
+        self.registrations = Registrations(self, settings, surface, later, before, tags)
         stores.meet(self.copies, (self.containers, self.gatherings), self.on_stored)
         self.containers.meet(self.replicas)
         walks.meet(self.casts, self.gatherings, self.replicas)
         self.casts.meet(self)
         self.calls.meet(self.replicas)
+
+    def kept(self) -> KeptSpice:
+        heard = self.ears.inbox.seen.heard()
+        return KeptSpice(self.kept_member(heard), self.surface.kept(), tuple(self.registrations.told)[:TAGS_MAX])
 
     # --- the verbs
 
