@@ -45,7 +45,7 @@ class Item(Message):
 class Way(Message):
     """Where a routed message goes. Every kind that is routed has a field `way` of this type."""
 
-    tract: Annotated[tuple[Code, ...], Meta(min_length=2, max_length=ENDS_MAX)]
+    tract: Annotated[tuple[Code, ...], Meta(max_length=ENDS_MAX)]
     """The part of the destination still to be visited."""
     number: Number = 0
     """Names this hop, for its acknowledgement. The surface fills it in, and all below."""
