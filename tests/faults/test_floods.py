@@ -53,7 +53,7 @@ LOWERED = {
     "implicast.casting.keeping.lacking:KNOWN_MAX": 32,
     "implicast.casting.keeping.comparing:VOUCHED_MAX": 16,
     "implicast.overlay.chord.living:SENDERS_MAX": 32,
-    "implicast.overlay.ice.alive.settings:Life.seen_max": 32,
+    "implicast.overlay.ice.settings:Timers.seen_max": 32,
     "implicast.overlay.links.settings:LinkSettings.passed_max": 16,
     "implicast.overlay.chord.living:PASSED_MAX": 16,
     "implicast.overlay.skip_graph.listing:PASSERS_MAX": 2,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from implicast.overlay.ice.share import Share
+from implicast.overlay.ice.share import SurfacePart
 from implicast.peer.contract import Address, Message, handles
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ Asked = tuple[str, Hashable]
 """The topic of a question, and what tells it from others on that topic."""
 
 
-class Unanswered(Message):
+class StillOpen(Message):
     """Rings when questions, by their names, have not been answered for their wait."""
 
     keys: tuple[Asked, ...]
@@ -52,7 +52,7 @@ Lost = Callable[[Question], None]
 """What is done about a question that nobody answered."""
 
 
-class Correspondence(Share):
+class Correspondence(SurfacePart):
     """Repeats questions and measures round trips."""
 
     __slots__ = ("_open", "_topics")
@@ -78,7 +78,7 @@ class Correspondence(Share):
         self.host.send(to, message)
         wait_us = self._pose((topic, key), to, message)
         if wait_us:
-            self.host.after(wait_us, Unanswered(((topic, key),), self.host.now_us + wait_us))
+            self.host.after(wait_us, StillOpen(((topic, key),), self.host.now_us + wait_us))
 
     def ask_all(self, topic: str, questions: Iterable[tuple[Address, Message]]) -> None:
         """`ask` of several at once, by their addresses: those that wait equally long share an alarm."""
@@ -92,7 +92,7 @@ class Correspondence(Share):
         now_us = self.host.now_us
         for wait_us, keys in waits.items():
             if wait_us:
-                self.host.after(wait_us, Unanswered(keys, now_us + wait_us))
+                self.host.after(wait_us, StillOpen(keys, now_us + wait_us))
 
     def _pose(self, asked: Asked, to: Address, message: Message) -> int:
         """Note a question that was sent; how long it waits, or 0: there is no room for it."""
@@ -123,8 +123,8 @@ class Correspondence(Share):
         if question is not None and question.to == sender:
             question.renew(self._topics[topic][0])
 
-    @handles(Unanswered)
-    def on_unanswered(self, alarm: Unanswered) -> None:
+    @handles(StillOpen)
+    def on_still_open(self, alarm: StillOpen) -> None:
         questions = self._open
         for asked in alarm.keys:
             question = questions.get(asked)
@@ -138,4 +138,4 @@ class Correspondence(Share):
             return
         question.repeat(self.host.now_us, self.timers.cap_us, late)
         self.host.send(question.to, question.message)
-        self.host.after(question.wait_us, Unanswered((question.asked,), question.sent_us + question.wait_us))
+        self.host.after(question.wait_us, StillOpen((question.asked,), question.sent_us + question.wait_us))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from implicast.overlay.ice.messages import Hail
 from implicast.overlay.ice.settings import Timers
-from implicast.overlay.ice.share import Share
+from implicast.overlay.ice.share import SurfacePart
 from implicast.overlay.ice.table import UNKNOWN_US
 from implicast.peer.contract import Address
 
@@ -125,7 +125,7 @@ class News:
         self.mute_us = until_us
 
 
-class Circle(Share):
+class Circle(SurfacePart):
     """Knows peers by their words and their silence."""
 
     __slots__ = ("_back_us", "missed", "news")
@@ -163,7 +163,6 @@ class Circle(Share):
             now_us, born_us, now_us, ended_us=born_us, trip_us=before.trip_us, deviation_us=before.deviation_us
         )
         self.missed.pop(peer, None)
-        self.surface.upkeep.look_up()
         self.surface.routes.redraw()
 
     def heirs_of(self, owner: Address) -> tuple[Address, ...]:
@@ -188,7 +187,6 @@ class Circle(Share):
         now_us = self.host.now_us
         if self.missed:
             self.missed = {each: (since, min(due_us, now_us)) for each, (since, due_us) in self.missed.items()}
-            self.surface.upkeep.stir()
         if now_us - since_us > self.timers.dead_us:
             if now_us - self._back_us < REUNION_US:
                 self.surface.tenant.reunited()
@@ -227,7 +225,6 @@ class Circle(Share):
         news = self.concern(peer)
         if news.suspect_us < 0:
             news.suspect(self.host.now_us)
-            self.surface.upkeep.beware()
             self.surface.routes.redraw()
         self._miss(peer)
 
@@ -236,11 +233,13 @@ class Circle(Share):
             if len(self.missed) >= self.timers.missed_max:
                 del self.missed[next(iter(self.missed))]
             self.missed[peer] = (self.host.now_us, self.host.now_us + self.timers.meet_us)
-            self.surface.upkeep.stir()
 
     def meet_again(self, peer: Address, due_us: int) -> None:
         """A missed peer has been greeted, and is again at this time."""
         self.missed[peer] = (self.missed[peer][0], due_us)
+
+    def give_up(self, peer: Address) -> None:
+        del self.missed[peer]
 
     def wake_late(self) -> None:
         """We slept: nobody's silence counts from before now."""

@@ -15,7 +15,7 @@ from implicast.overlay.ice.estate import Item
 from implicast.overlay.ice.estates import in_parts
 from implicast.overlay.ice.messages import Accepted, Declined, Done, HandOver, Neighbour, Taking, Title
 from implicast.overlay.ice.plot import GIVING, PROVISIONAL
-from implicast.overlay.ice.share import Share
+from implicast.overlay.ice.share import SurfacePart
 from implicast.peer.contract import Address, handles
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Gift:
         return more
 
 
-class Giver(Share):
+class Giver(SurfacePart):
     """Parts with pieces, one at a time."""
 
     __slots__ = ("declined", "done", "gift")

@@ -14,7 +14,7 @@ from implicast.overlay.ice.atlas import overlap
 from implicast.overlay.ice.circle import NOTHING
 from implicast.overlay.ice.messages import Echo, Hail, More, Neighbour, Title, Titles
 from implicast.overlay.ice.plot import PROVISIONAL
-from implicast.overlay.ice.share import Share
+from implicast.overlay.ice.share import SurfacePart
 from implicast.peer.contract import Address, handles
 from implicast.space.tract import subtract
 
@@ -25,7 +25,7 @@ TITLES_MAX = 64
 """Better titles in one answer."""
 
 
-class Greetings(Share):
+class Greetings(SurfacePart):
     """Keeps the atlas true, here and at the neighbours."""
 
     __slots__ = ("_around", "_around_version", "gifts", "mark")
@@ -73,7 +73,6 @@ class Greetings(Share):
 
     def hail(self, peers: Iterable[Address]) -> None:
         surface, next_us = self.surface, self.host.now_us + self.timers.hello_us
-        surface.upkeep.stir(next_us)
         plain: Hail | None = None  # the very same to all but heirs: what is known of it is found out once
         hails: list[tuple[Address, Hail]] = []
         known, concern, is_told = surface.circle.news, surface.circle.concern, surface.succession.is_told
@@ -111,8 +110,6 @@ class Greetings(Share):
         news.greet_at(now_us + self.timers.turn_us)
         own_us, mark = now_us if sender in surface.succession.heirs else 0, hail.mark
         if mark >= news.mark:
-            if hail.leaving is not news.leaving:
-                surface.upkeep.stir()  # it may be an heir, and is to be replaced
             if hail.heirs != news.heirs:
                 self._around = None
             news.take_hail(hail)
@@ -184,8 +181,6 @@ class Greetings(Share):
 
     def ask_more(self, peer: Address) -> None:
         """Ask for a greeting, and at each tick again until it comes."""
-        self.surface.upkeep.beware()
-        self.surface.upkeep.stir()
         if self.surface.circle.concern(peer).ask_more(self.host.now_us, self.timers.rto_us):
             self.host.send(peer, More())
 

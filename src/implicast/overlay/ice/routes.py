@@ -20,7 +20,7 @@ from implicast.overlay.ice.asking import Question
 from implicast.overlay.ice.estate import Way, check_tract
 from implicast.overlay.ice.geometry import FARTHEST, box_of, rank_of, target_rows
 from implicast.overlay.ice.messages import Enter, Passed, Title, Titles, Who
-from implicast.overlay.ice.share import Share
+from implicast.overlay.ice.share import SurfacePart
 from implicast.overlay.ice.table import Rows, Table
 from implicast.peer.contract import Address, handles
 from implicast.space.tract import EMPTY, Tract, contains, intersect, subtract, unite
@@ -47,8 +47,8 @@ class Onward(NamedTuple):
     """Ground in transit, in doubt or of the dead: nobody answers for it now."""
 
 
-class Routes(Share):
-    """Routes."""
+class Paths(SurfacePart):
+    """Finds next hops, confirms what came, and keeps what has to wait."""
 
     __slots__ = ("_table", "parked", "seen")
 

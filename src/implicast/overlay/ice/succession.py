@@ -16,7 +16,7 @@ from implicast.overlay.ice.estate import Item
 from implicast.overlay.ice.estates import in_parts
 from implicast.overlay.ice.messages import BackedUp, Backup, Copied, CopyEstate, NoEstate
 from implicast.overlay.ice.plot import SEIZED
-from implicast.overlay.ice.share import Share
+from implicast.overlay.ice.share import SurfacePart
 from implicast.peer.contract import Address, handles
 from implicast.space.tract import volume
 
@@ -48,7 +48,7 @@ class Copying:
         return more
 
 
-class Succession(Share):
+class Succession(SurfacePart):
     """Who our heirs are, and what they have been told."""
 
     __slots__ = ("_copying", "batches", "echoed_us", "heirs", "serial", "syncing")

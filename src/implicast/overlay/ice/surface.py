@@ -12,7 +12,7 @@ from implicast.overlay.ice.asking import Correspondence
 from implicast.overlay.ice.atlas import Atlas, overlap, tract_of
 from implicast.overlay.ice.circle import Circle
 from implicast.overlay.ice.departure import Departure
-from implicast.overlay.ice.entry import Entry
+from implicast.overlay.ice.entry import Admission
 from implicast.overlay.ice.estate import Item, Tenant, Way
 from implicast.overlay.ice.estates import Estates
 from implicast.overlay.ice.giver import Giver
@@ -20,22 +20,22 @@ from implicast.overlay.ice.greetings import Greetings
 from implicast.overlay.ice.inquest import Inquest
 from implicast.overlay.ice.messages import TITLES_MAX, KeptSurface, Neighbour, Title
 from implicast.overlay.ice.plot import Plot
-from implicast.overlay.ice.routes import Onward, Routed, Routes
+from implicast.overlay.ice.routes import Onward, Paths, Routed
 from implicast.overlay.ice.seizures import Seizures
 from implicast.overlay.ice.settings import Terms
 from implicast.overlay.ice.succession import Succession
 from implicast.overlay.ice.table import Table
 from implicast.overlay.ice.taker import Taker
 from implicast.overlay.ice.tidying import Tidying
-from implicast.overlay.ice.upkeep import Upkeep
+from implicast.overlay.ice.upkeep import Rounds
 from implicast.peer.contract import Address, Host, Part
 from implicast.space.tract import Tract, contains, subtract
 
 Thing = TypeVar("Thing")
 PARTS: dict[str, type[Part]] = {
-    "asker": Correspondence, "plot": Plot, "circle": Circle, "greetings": Greetings, "routes": Routes,
-    "estates": Estates, "succession": Succession, "giver": Giver, "taker": Taker, "entry": Entry,
-    "departure": Departure, "tidying": Tidying, "inquest": Inquest, "seizures": Seizures, "upkeep": Upkeep,
+    "asker": Correspondence, "plot": Plot, "circle": Circle, "greetings": Greetings, "routes": Paths,
+    "estates": Estates, "succession": Succession, "giver": Giver, "taker": Taker, "entry": Admission,
+    "departure": Departure, "tidying": Tidying, "inquest": Inquest, "seizures": Seizures, "upkeep": Rounds,
 }  # fmt: skip
 
 
@@ -47,17 +47,17 @@ class Surface(Part, parts=PARTS):
     plot: Plot
     circle: Circle
     greetings: Greetings
-    routes: Routes
+    routes: Paths
     estates: Estates
     succession: Succession
     giver: Giver
     taker: Taker
-    entry: Entry
+    entry: Admission
     departure: Departure
     tidying: Tidying
     inquest: Inquest
     seizures: Seizures
-    upkeep: Upkeep
+    upkeep: Rounds
 
     def __init__(
         self, address: Address, host: Host, tenant: Tenant, terms: Terms, kept: KeptSurface | None = None

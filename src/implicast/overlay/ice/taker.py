@@ -12,7 +12,7 @@ from implicast.overlay.ice.atlas import tract_of
 from implicast.overlay.ice.estate import Item, check_items
 from implicast.overlay.ice.messages import Accepted, Declined, Done, HandOver, Neighbour, Taking, Title
 from implicast.overlay.ice.plot import PROVISIONAL
-from implicast.overlay.ice.share import Share
+from implicast.overlay.ice.share import SurfacePart
 from implicast.peer.contract import Address, handles
 from implicast.peer.errors import RemoteError
 from implicast.space.tract import Tract
@@ -49,7 +49,7 @@ class Receipt:
         self.taken_us = now_us if self.taken_us < 0 else self.taken_us
 
 
-class Taker(Share):
+class Taker(SurfacePart):
     """Takes, one piece at a time."""
 
     __slots__ = ("receipt",)
