@@ -20,7 +20,7 @@ from collections.abc import Callable
 
 from implicast.casting.condcast.around import split_around
 from implicast.casting.condcast.errands import Errand, Given, Task, remember
-from implicast.casting.condcast.messages import Astray, Carry, Covered, Query, StuckAgain, Working
+from implicast.casting.condcast.messages import Astray, Carry, Covered, Query, StillCarrying, StuckAgain
 from implicast.casting.condcast.split import Match, Onward, split
 from implicast.casting.inbox import Outcome
 from implicast.language.portrait import Sought
@@ -125,8 +125,7 @@ class Carrier(Part, parts={"asker": Asker}):
         here, onward, stuck = self._split(arcs, task.query)
         if here:
             outcome = self._tell(task.cast, task.query, task.payload)
-            task.told += outcome in (Outcome.TAKEN, Outcome.REPEAT)
-            task.lost += outcome == Outcome.FULL
+            task.count(outcome in (Outcome.TAKEN, Outcome.REPEAT), outcome == Outcome.FULL)
         for ref, pieces in onward:
             self._send(task, ref, pieces)
         if stuck:
@@ -146,7 +145,7 @@ class Carrier(Part, parts={"asker": Asker}):
         if self.asker.ask(CARRY, self._token, ref.address, errand.carry(self._token)):
             self.errands[self._token] = task.open[self._token] = errand
         else:
-            task.lost += len(arcs)
+            task.count(0, len(arcs))
 
     # --- answers
 
@@ -156,12 +155,11 @@ class Carrier(Part, parts={"asker": Asker}):
         if errand is not None:
             self._close(covered.token)
             self.ring.links.heard(errand.to)
-            errand.task.told += covered.told
-            errand.task.lost += covered.lost
+            errand.task.count(covered.told, covered.lost)
             self._finish(errand.task)
 
-    @handles(Working)
-    def on_working(self, sender: Address, working: Working) -> None:
+    @handles(StillCarrying)
+    def on_working(self, sender: Address, working: StillCarrying) -> None:
         errand = self._errand(sender, working.token, working.cast)
         if errand is not None:
             self.ring.links.heard(errand.to)
@@ -228,7 +226,7 @@ class Carrier(Part, parts={"asker": Asker}):
         if errand is None or errand.task.query is None:
             return
         if errand.task.is_over(self.host.now_us):
-            errand.task.lost += len(errand.arcs)
+            errand.task.count(0, len(errand.arcs))
             self._give_up(errand.task)
             return
         self._spread(errand.arcs, errand.task)
@@ -236,7 +234,7 @@ class Carrier(Part, parts={"asker": Asker}):
 
     def _wait(self, task: Task, arcs: tuple[Arc, ...]) -> None:
         """These arcs lie beyond a lost neighbour."""
-        task.stuck += arcs
+        task.wait(arcs)
         if task not in self._stuck.values():
             self._token += 1
             self._stuck[self._token] = task
@@ -258,16 +256,14 @@ class Carrier(Part, parts={"asker": Asker}):
         if task.is_over(self.host.now_us):
             self._give_up(task)
             return
-        arcs, task.stuck = task.stuck, ()
-        self._spread(arcs, task)
+        self._spread(task.take_stuck(), task)
         self._finish(task)
 
     def _give_up(self, task: Task) -> None:
         for token in list(task.open):
             errand = self._close(token)
-            task.lost += len(errand.arcs) if errand is not None else 0
-        task.lost += len(task.stuck)
-        task.stuck = ()
+            task.count(0, len(errand.arcs) if errand is not None else 0)
+        task.count(0, len(task.take_stuck()))
         self._finish(task)
 
     def hand_back(self) -> None:

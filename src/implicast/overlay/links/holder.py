@@ -12,7 +12,7 @@ from implicast.overlay.links.messages import (
     INSERT,
     MOVED,
     REPLACE,
-    Check,
+    CheckLink,
     Confirm,
     Gone,
     GraceOver,
@@ -174,8 +174,8 @@ class Holder(Part):
         patience = links.patience
         patience.later(patience.backoff_us(alarm.tried), Confirm(alarm.right, alarm.num, alarm.tried + 1))
 
-    @handles(Check)
-    def on_check(self, sender: Address, check: Check) -> None:
+    @handles(CheckLink)
+    def on_check(self, sender: Address, check: CheckLink) -> None:
         links = self._links
         if check.to != links.me or links.state == OUT:
             links.say(check.by, Gone(check.by, check.to, 0))

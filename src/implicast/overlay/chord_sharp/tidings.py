@@ -7,7 +7,7 @@ begins, and what is learnt in it, is for `rounds.py`.
 
 from typing import TYPE_CHECKING
 
-from implicast.overlay.chord_sharp.messages import AskLevel, Enough, Farewell, LevelIs, TellAgain
+from implicast.overlay.chord_sharp.messages import AskLevel, Enough, FingerGone, LevelIs, TellAgain
 from implicast.overlay.chord_sharp.settings import RENEWAL
 from implicast.overlay.links.state import INS, OUT
 from implicast.peer.contract import Address, Part, handles
@@ -21,7 +21,7 @@ ASKERS_MAX = 8
 Askers = dict[int, dict[Address, tuple[int, int]]]
 
 
-class Telling(Part):
+class Tidings(Part):
     """Tells those who asked."""
 
     __slots__ = ("_news", "askers", "ready", "ring", "told_round")
@@ -57,7 +57,7 @@ class Telling(Part):
         if links.state == INS:
             return
         if links.state == OUT or ask.to != links.me:
-            self.host.send(sender, Farewell(ask.to, ring.heir(ask.to)))
+            self.host.send(sender, FingerGone(ask.to, ring.heir(ask.to)))
             return
         links.heard(ask.by)
         ring.rounds.catch(ask.round)
