@@ -26,6 +26,7 @@ from implicast.overlay.links.messages import (
 from implicast.overlay.links.refs import Ref, after, cut_list, lies_between
 from implicast.overlay.links.state import DEL, IN, INS, OUT, Answered, Grace
 from implicast.peer.contract import Address, Part, handles
+from implicast.peer.memory import Recent
 
 if TYPE_CHECKING:
     from implicast.overlay.links.links import Links
@@ -43,7 +44,7 @@ class Holder(Part):
         super().__init__(links.address, links.host)
         self._links = links
         self._answered: Answered = {}
-        self.graces: dict[Ref, Grace] = {}
+        self.graces: Recent[Ref, Grace] = Recent(GRACES_MAX)
         """What former lives still know, for operations under way depend on it."""
 
     def begin(self) -> None:
@@ -54,8 +55,6 @@ class Holder(Part):
         """This life has left: it still gives the answers it gave."""
         links = self._links
         self.graces[links.me] = Grace(self._answered, links.left, links.right)
-        if len(self.graces) > GRACES_MAX:
-            del self.graces[next(iter(self.graces))]
         self.host.after(links.settings.grace_us, GraceOver(links.me))
 
     @handles(GraceOver)
