@@ -16,12 +16,12 @@ from implicast.casting.bft.office import KeptOffice, Office
 from implicast.casting.bft.settings import BftSettings
 from implicast.casting.designs import ASSURANCE, Design, Plan
 from implicast.language.parameters import Parameter, Parameters
-from implicast.overlay.detector import DETECTOR_KINDS
 from implicast.overlay.skip_graph.messages import GRAPH_KINDS
-from implicast.overlay.skip_graph.objections import quick_objections
+from implicast.overlay.skip_graph.objections import objections as list_objections
 from implicast.overlay.skip_graph.standing import Standing
 from implicast.peer.contract import Peer
 from implicast.peer.identity import Certificate, Declined, Revocation
+from implicast.peer.liveness import DETECTOR_KINDS
 from implicast.peer.member import Member
 from implicast.peer.site import Site
 
@@ -75,7 +75,7 @@ def objections(population: Sequence[Peer]) -> list[str]:
     own = [place for member in members for _, place in sorted(member.graph.places.held.items())]
     if not own:
         return []
-    return quick_objections(
+    return list_objections(
         tuple([place.certificate for place in own]),
         lambda index: own[index].table,
         own[0].k,
