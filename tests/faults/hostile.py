@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from traceback import extract_tb
 from typing import Any
 
@@ -235,3 +236,21 @@ def _least(info: inspect.Type, depth: int) -> Any:
         return next(iter(info.cls)).value
     simple = {inspect.StrType: "", inspect.BoolType: False, inspect.FloatType: 0.0, inspect.NoneType: None}
     return simple.get(type(info), [])
+
+
+def main(names: list[str], messages: int) -> None:
+    """Attack designs and say what harm was done: `python tests/faults/hostile.py 2000 dht bft`."""
+    for name in names:
+        with TemporaryDirectory() as directory:
+            scene = Scene(name, Path(directory))
+        for role in scene.roles():
+            scene.attack(role, messages)
+        print(name, dict(scene.counts))
+        for wrong, after in scene.harm.items():
+            print(f"  {wrong}\n      after {after[:300]}")
+
+
+if __name__ == "__main__":
+    import sys
+
+    main(sys.argv[2:], int(sys.argv[1]))

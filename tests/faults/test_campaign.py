@@ -14,7 +14,7 @@ from implicast.casting.centralised import Server
 from implicast.casting.designs import SURVIVABLE, design, designs
 from implicast.cli import main
 from implicast.peer.errors import ScenarioError
-from implicast.trials.campaign import Finding, campaign, check, scenario_of, shrink
+from implicast.trials.campaign import Bent, Finding, campaign, check, scenario_of, shrink
 from implicast.world.churn import Churn
 
 ALIVE = [name for name, each in designs().items() if each.survives]
@@ -83,7 +83,7 @@ def test_peers_may_describe_themselves_anew_through_random_change(name):
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("name", ALIVE)
 def test_peers_may_describe_themselves_anew_through_a_hundred_scenarios(name):
-    failed = [each for each in campaign(design(name), 100, 8, changing=True) if each.reasons]
+    failed = [each for each in campaign(design(name), 100, 8, bent=Bent(changing=True)) if each.reasons]
 
     assert not failed, "\n".join(f"{each.reasons[:3]} {each.scenario.command()}" for each in failed)
 

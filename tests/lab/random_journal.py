@@ -14,7 +14,7 @@ from implicast.world.application import Cast, Receipt, Registration, _cast_row, 
 from implicast.world.change import Course, Life, course_tables
 from implicast.world.deeds import LASTING, Deed
 from implicast.world.faults import Faults
-from implicast.world.invariants import NEVER_US, Away
+from implicast.world.invariants import NEVER_US, Away, Forgotten
 from implicast.world.journal import REGISTER, UPKEEP, Journal
 
 TAGS = ("jazz", "samba", "go", "football", "naïve", "c++", "machine learning", "rare")
@@ -46,6 +46,10 @@ class Made:
         """As the world says it (`world/simulate.py`), in other words: a crash lasts until the peer is back."""
         back_us = {peer: life.back_us or NEVER_US for peer, life in self.lives if life.returned}
         return {peer: ((at_us, back_us.get(peer, NEVER_US)),) for peer, at_us in self.gone_us.items()}
+
+    @property
+    def forgotten(self) -> Forgotten:
+        return {peer: (life.copied_us, [life.from_us]) for peer, life in self.lives if life.copied_us is not None}
 
 
 def random_journal(directory: Path, seed: int, peers: int = 40, casts: int = 25, sends: int = 1500) -> Made:
@@ -107,7 +111,8 @@ def _write_change(journal: Journal, seed: int, peers: int, made: Made) -> None:
         lives[peer] = Life(0, 0, leaving_us, to_us, end.rpartition(" ")[2])
     again = [
         (peer, Life(life.to_us + 5_000_000, rng.choice((None, life.to_us + 6_000_000)), None, None, "stayed", True,
-                    rng.choice((None, life.to_us + rng.randrange(6_000_000, 30_000_000)))))
+                    rng.choice((None, life.to_us + rng.randrange(6_000_000, 30_000_000))),
+                    rng.choice((None, 101_000_000))))
         for peer, life in lives.items()
         if life.end == "crashed" and life.leaving_us is None and life.to_us is not None and rng.random() < 0.5
     ]  # fmt: skip

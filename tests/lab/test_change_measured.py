@@ -47,7 +47,7 @@ def test_only_runs_in_which_something_changed_have_measures_of_change(found, mad
 
 def test_every_measure_of_change_equals_the_worlds_on_journals_made_at_random(found, made):
     for each in (one for one in made if one.course is not None):
-        judge = Judge(each.casts, each.registrations, notices(each.directory), each.away)
+        judge = Judge(each.casts, each.registrations, notices(each.directory), each.away, forgotten=each.forgotten)
         own = change(each.directory, each.course, judge, [])
         row = found[each.directory.name.removeprefix("run=")]
         for name in ("repair_s_median", "repair_s_max", "sudden", "settle_s_max", "unrepaired", "calm_s", "allowed_s",

@@ -11,7 +11,7 @@ from random_journal import Made, random_journal
 from implicast.lab import tables
 from implicast.lab.journals import Journals
 from implicast.lab.measures.all import measure
-from implicast.world.invariants import judge
+from implicast.world.invariants import Judge
 from implicast.world.simulate import notices
 from implicast.world.tally import messages, tally
 
@@ -61,7 +61,9 @@ def test_the_contract_is_judged_as_the_world_judges_it(measured: Path, made: lis
     found = rows(measured, "contract")
 
     for each in made:
-        verdict = judge(each.casts, each.registrations, notices(each.directory), each.away, each.course is None)
+        verdict = Judge(
+            each.casts, each.registrations, notices(each.directory), each.away, each.course is None, each.forgotten
+        ).verdict()
         run = found[each.directory.name.removeprefix("run=")]
         assert {name: run[name] for name in tables.CONTRACT} == {
             name: getattr(verdict, name) for name in tables.CONTRACT

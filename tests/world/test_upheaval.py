@@ -8,8 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from implicast.casting.designs import Plan, designs
-from implicast.casting.dht.alive import LivingDht
-from implicast.casting.keeping import LivingMember
+from implicast.casting.dht.member import Dht
 from implicast.peer.contract import Address, Host, Message, Peer, handles
 from implicast.peer.errors import ScenarioError
 from implicast.peer.wire import Codec
@@ -353,7 +352,7 @@ def test_where_nobody_is_there_no_cast_is_made_and_that_is_said(deed, unmade, tm
 
 
 def test_a_newcomer_that_finds_everybody_asleep_joins_when_they_wake():
-    base = Scenario("dht", peers=16, casts=40, seed=5, workload="groups", parameters={"alive": True})
+    base = Scenario("dht", peers=16, casts=40, seed=5, workload="groups")
     everybody = "+".join(map(str, range(16)))
     outcome = simulate(replace(base, churn=Churn.parse(f"deed=5..9:freeze:{everybody},deed=7:join:16")))
 
@@ -376,16 +375,18 @@ def test_where_no_cast_came_after_all_was_quiet_that_is_said():
 
 
 def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
-    def leave(self):
-        self.asking._questions.clear()
-        LivingMember.leave(self)
+    leave = Dht.leave
 
-    monkeypatch.setattr(LivingDht, "leave", leave)
+    def forget_and_leave(self):
+        self.questions._open.clear()
+        leave(self)
+
+    monkeypatch.setattr(Dht, "leave", forget_and_leave)
 
 
 @pytest.mark.parametrize("loss", [0.0, 0.01])
 def test_a_leaver_in_peace_owes_its_casts_and_is_excused_in_hardship(monkeypatch, loss, tmp_path):
-    base = Scenario("dht", peers=24, casts=20, seed=5, workload="groups", parameters={"alive": True})
+    base = Scenario("dht", peers=24, casts=20, seed=5, workload="groups")
     base = replace(base, faults=Faults(loss=loss))
     simulate(replace(base, churn=Churn.parse("deed=19:leave:1")), tmp_path / "run")
     caster = rows(tmp_path / "run", "casts")[6]["publisher"]

@@ -41,7 +41,8 @@ def verdicts(
     block = F.shiftright("peer", BLOCK_BITS)
     timed, asked = _with_departures(registrations, casts, gone)
     held = timed.select(
-        "run", block.alias("block"), "peer", "version", "begun_us", "completed_us", "away", "tags", "values"
+        "run", block.alias("block"), "peer", "version", "begun_us", "completed_us", "away", "forgot", "tags",
+        "values",
     )
     told = notices.select("run", block.alias("there"), "cast", "peer", "time_us", "altered")
     blocks = held.select("run", F.col("block").alias("there")).unionByName(told.select("run", "there")).distinct()
@@ -76,9 +77,11 @@ def misreported(casts: DataFrame, notices: DataFrame, changed: Sequence[str]) ->
 def _with_departures(registrations: DataFrame, casts: DataFrame, gone: DataFrame | None) -> tuple[DataFrame, DataFrame]:
     none = F.expr("cast(array() as array<struct<from_us:bigint,to_us:bigint>>)")
     if gone is None:
-        timed, asked = (each.withColumn("away", none) for each in (registrations, casts))
+        timed = registrations.withColumn("away", none).withColumn("forgot", none)
+        asked = casts.withColumn("away", none)
     else:
-        timed = registrations.join(gone, ["run", "peer"], "left").withColumn("away", F.coalesce("away", none))
+        joined = registrations.join(gone, ["run", "peer"], "left")
+        timed = joined.withColumn("away", F.coalesce("away", none)).withColumn("forgot", F.coalesce("forgot", none))
         leaver = gone.select("run", F.col("peer").alias("publisher"), "away")
         asked = casts.join(leaver, ["run", "publisher"], "left").withColumn("away", F.coalesce("away", none))
     finished_us = F.coalesce("settled_us", F.col("time_us") + FLIGHT_US)
@@ -87,7 +90,8 @@ def _with_departures(registrations: DataFrame, casts: DataFrame, gone: DataFrame
 
 
 def departures(lives: DataFrame, deeds: DataFrame, undisturbed: Sequence[str]) -> DataFrame:
-    """(run, peer, away): who crashed, and when; who left or tried to, and when it began to withdraw; until when.
+    """(run, peer, away, forgot): who crashed, and when; who left or tried to, and when it began to withdraw; until
+    when. And who came back with an old copy of its disk: from when the copy was made, to the return.
 
     Not leavers in peace, where peers only come and go by their own wish and the network was `undisturbed`: they have
     all the time they need to see to their casts. Who comes back is away until it is registered again.
@@ -99,8 +103,12 @@ def departures(lives: DataFrame, deeds: DataFrame, undisturbed: Sequence[str]) -
     gone_us = F.when(peace, crashed_us).otherwise(F.coalesce("leaving_us", crashed_us))
     later = Window.partitionBy("run", "peer").orderBy("from_us")
     back_us = F.coalesce(F.lead("back_us").over(later), F.lit(NEVER_US))
-    each = told.select("run", "peer", gone_us.alias("from_us"), back_us.alias("to_us")).where("from_us is not null")
-    return each.groupBy("run", "peer").agg(F.collect_list(F.struct("from_us", "to_us")).alias("away"))
+    absent = F.when(gone_us.isNotNull(), F.struct(gone_us.alias("from_us"), back_us.alias("to_us")))
+    old = F.struct(F.col("copied_us").alias("from_us"), F.col("from_us").alias("to_us"))
+    forgot = F.when(F.col("copied_us").isNotNull(), old)
+    each = told.select("run", "peer", absent.alias("away"), forgot.alias("forgot"))
+    lists = [F.collect_list(name).alias(name) for name in ("away", "forgot")]  # without those that are null
+    return each.where("away is not null or forgot is not null").groupBy("run", "peer").agg(*lists)
 
 
 def _judge(registrations: pa.Table, put: pa.Table) -> pa.Table:
@@ -109,13 +117,24 @@ def _judge(registrations: pa.Table, put: pa.Table) -> pa.Table:
         return tables.RUN_CONTRACT.empty_table()
     is_cast = matching.column(put, "target").is_valid()
     casts, told = put.filter(is_cast).sort_by("cast"), put.filter(_not(is_cast))
-    count = _compare(_Invited(registrations, casts), _Told(told, casts))
+    count = _compare(_Invited(registrations, casts), _Told(told, casts, _forgotten(registrations)))
     count["notified"] = len(told)
     return pa.Table.from_pylist([{"run": put["run"][0].as_py(), **count}], schema=tables.RUN_CONTRACT)
 
 
 def _not(mask: Any) -> Any:
     return pa.array(~mask.to_numpy(zero_copy_only=False))
+
+
+def _forgotten(registrations: pa.Table) -> dict[int, list[tuple[int, int]]]:
+    """By peer, from when to when it forgot what it heard; of hardly anybody."""
+    forgot = matching.column(registrations, "forgot")
+    some = np.flatnonzero(np.asarray(pc.list_value_length(forgot).to_numpy(zero_copy_only=False)) > 0)
+    peers = matching.ints(registrations, "peer")
+    return {
+        int(peers[row]): sorted((one["from_us"], one["to_us"]) for one in forgot[int(row)].as_py())
+        for row in some.tolist()
+    }
 
 
 def _compare(invited: "_Invited", told: "_Told") -> dict[str, int]:
@@ -143,7 +162,7 @@ def _compare(invited: "_Invited", told: "_Told") -> dict[str, int]:
 class _Told:
     """Distinct pairs that were notified, in ascending order of key, with the time of the first notification."""
 
-    def __init__(self, told: pa.Table, casts: pa.Table) -> None:
+    def __init__(self, told: pa.Table, casts: pa.Table, forgotten: dict[int, list[tuple[int, int]]]) -> None:
         numbers, made_us = matching.ints(casts, "cast"), matching.ints(casts, "time_us")
         cast, peer, time_us = (matching.ints(told, name) for name in ("cast", "peer", "time_us"))
         place = np.minimum(np.searchsorted(numbers, cast), max(0, len(numbers) - 1))
@@ -158,6 +177,17 @@ class _Told:
         self.wait_us = self.time_us - made_us[self.key // WIDTH]
         self.invented = int((~real).sum())
         self.repeated = len(key) - len(self.key)
+        if self.repeated and forgotten:
+            self.repeated = len(key) - _distinct(key, peer[real], time_us[real], forgotten)
+
+
+def _distinct(key: Any, peer: Any, time_us: Any, forgotten: dict[int, list[tuple[int, int]]]) -> int:
+    """Distinct pairs, where what a peer forgot with one of its returns counts apart from what it heard else."""
+    memory = np.zeros(len(key), np.int64)
+    for who, spans in forgotten.items():
+        for number, (from_us, to_us) in reversed(list(enumerate(spans, 1))):  # the first return takes the most
+            memory[(peer == who) & (time_us > from_us) & (time_us < to_us)] = number
+    return len(np.unique(np.stack([key, memory]), axis=1).T)
 
 
 class _Invited:
