@@ -170,7 +170,7 @@ def free_port() -> int:
 
 
 def await_port(port: int) -> None:
-    for _ in range(600):
+    for _ in range(1800):
         with socket.socket() as knock:
             if knock.connect_ex(("127.0.0.1", port)) == 0:
                 return

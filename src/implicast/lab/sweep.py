@@ -51,8 +51,8 @@ class Course:
     folder: Folder
     workloads: Mapping[str, str]
     shown: Progress
+    origin: dict[str, str]
     errors: dict[str, str] = field(default_factory=dict)
-    origin: dict[str, str] = field(default_factory=origin)
 
     def unsettled(self, runs: Sequence[Planned]) -> list[Planned]:
         """Those that have neither been finished nor failed; two listings, however many there are."""
@@ -89,7 +89,7 @@ def sweep(
     for each in open_runs:
         (folder.failures / f"{each.run}.json").remove()
     before = len(planned) - len(open_runs)
-    course = Course(spark, folder, workloads or {}, Progress(open_runs, cores(spark), before))
+    course = Course(spark, folder, workloads or {}, Progress(open_runs, cores(spark), before), origin())
     _carry_on(course, open_runs)
     failed = {each.run for each in open_runs} & (folder.failed() | set(course.errors))
     return Tally(len(open_runs) - len(failed), before, tuple(sorted(failed)))
