@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from implicast.campaign_cli import Tally
-from implicast.casting import reliable
+from implicast.casting.inbox import Seen
 from implicast.cli import main
 from implicast.trials.campaign import Finding
 from implicast.world.scenario import Scenario
@@ -43,7 +43,7 @@ def test_casts_to_ranges_of_values_can_be_tried_too():
 
 
 def test_a_failure_is_shown_with_the_command_that_replays_it(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(reliable, "REPEATS_MAX", 0)
+    monkeypatch.setattr(Seen, "first", lambda self, cast, now_us=0: True)
     told = ran("centralised", "--scenarios", "6", "--whole", code=1)
 
     assert told["failed"] == len(told["failures"]) > 0

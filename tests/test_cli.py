@@ -49,7 +49,7 @@ def test_simulate_prints_a_summary_for_people(tmp_path):
     ("words", "says"),
     [
         (("simulate", "telepathy"), "there is no design 'telepathy'; choose one of: centralised"),
-        (("simulate", "broker", "--set", "brokrs=3"), "has no parameter 'brokrs'; it takes: brokers"),
+        (("simulate", "broker", "--set", "brokrs=3"), "has no parameter 'brokrs'; it takes: assurance, brokers"),
         (("simulate", "broker", "--set", "routing_error=2"), "out of range"),
         (("simulate", "broker", "--set", "routing_error=lots"), "is not a number"),
         (("simulate", "broker", "--set", "routing_error"), "expected NAME=VALUE"),
@@ -95,7 +95,7 @@ def test_a_crash_in_a_design_names_design_seed_and_replay(monkeypatch):
     def broken(self, sender, notify):
         raise AssertionError("a bug")
 
-    monkeypatch.setitem(centralised.Client._handlers, centralised.Notify, broken)
+    monkeypatch.setitem(centralised.Client._messages, centralised.Notify, broken)
     ran = call("simulate", "centralised", "--peers", "64", "--casts", "64", "--seed", "5")
 
     assert ran.exit_code == 1
@@ -108,13 +108,15 @@ def changed(design: str, churn: str, *words: str):
     return call("simulate", design, "--peers", "16", "--workload", "groups", "--churn", churn, *words)
 
 
-HINT = "hint: dht survives change only with --set alive=true"
+HINT = "hint: broker survives change only with --set assurance=receipts"
 
 
-def test_a_design_that_was_not_told_to_live_gets_a_hint_when_change_broke_it():
-    broken, living = changed("dht", "crashes=2"), changed("dht", "crashes=2,over_s=10", "--set", "alive=true")
+def test_a_design_without_receipts_promises_nothing_in_change_and_says_so():
+    none = ("--set", "assurance=none")
+    broken, living = changed("broker", "fails=2,restarts=2", *none), changed("broker", "crashes=2,over_s=10")
 
-    assert (broken.exit_code, living.exit_code) == (1, 0)
+    assert (broken.exit_code, living.exit_code) == (0, 0)
+    assert "not promised, and not kept" in broken.output
     assert broken.output.count(HINT) == 1
     assert "hint" not in living.output
 
@@ -123,14 +125,15 @@ def test_a_design_that_broke_down_in_change_gets_the_hint_too(monkeypatch):
     def broken(self, sender, notify):
         raise AssertionError("a bug")
 
-    monkeypatch.setitem(centralised.Client._handlers, centralised.Notify, broken)
+    monkeypatch.setitem(centralised.Client._messages, centralised.Notify, broken)
 
-    assert "hint: centralised survives change only with --set alive=true" in changed("centralised", "crashes=2").stderr
+    ran = changed("centralised", "crashes=2", "--set", "assurance=none")
+    assert "hint: centralised survives change only with --set assurance=receipts" in ran.stderr
 
 
 def test_after_change_says_how_many_and_says_when_there_was_nothing_to_judge():
-    few = changed("centralised", "deed=5:crash:3", "--casts", "20", "--set", "alive=true")
-    many = changed("centralised", "deed=5:crash:3", "--casts", "120", "--set", "alive=true")
+    few = changed("centralised", "deed=5:crash:3", "--casts", "20")
+    many = changed("centralised", "deed=5:crash:3", "--casts", "120")
 
     assert "late  /  nobody was to be reached" in few.output
     assert "note: no cast came after all was quiet, 35 s after the first" in few.output
@@ -138,7 +141,7 @@ def test_after_change_says_how_many_and_says_when_there_was_nothing_to_judge():
 
 
 def test_less_change_than_was_asked_for_is_said():
-    ran = changed("centralised", "leaves=100,over_s=20", "--casts", "20", "--set", "alive=true")
+    ran = changed("centralised", "leaves=100,over_s=20", "--casts", "20")
 
     assert "note: churn: 12 of 100 leaves: 0.25 of the first number of peers, and at least two" in ran.output
 

@@ -11,7 +11,7 @@ Peers register what they are; a publisher casts to an expression; whoever it des
 (`implicast.lab`) compares designs on Spark. Start reading at `peer/contract.py`.
 """
 
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from implicast.world.scenario import Scenario
     from implicast.world.simulate import Outcome, simulate
 
-__version__ = metadata.version("implicast")
+__version__: str
 __all__ = ["Network", "Outcome", "Scenario", "parse", "simulate"]
 
 _HOMES = {
@@ -34,6 +34,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return import_module("importlib.metadata").version("implicast")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from implicast.casting.designs import Design, design, designs
-from implicast.trials.campaign import Finding, Mapper, campaign, shrink
+from implicast.trials.campaign import MIXED, Bent, Finding, Mapper, campaign, shrink
 
 
 @click.command("campaign")
@@ -25,23 +25,24 @@ from implicast.trials.campaign import Finding, Mapper, campaign, shrink
 @click.option("--seed", default=1, show_default=True, help="All scenarios follow from it.")
 @click.option("--first", default=0, show_default=True, type=click.IntRange(min=0), help="Number of the first scenario.")
 @click.option("--jobs", default=1, show_default=True, type=click.IntRange(1, 1024), help="Processes that share them.")
-@click.option("--language", default="tags", show_default=True, type=click.Choice(["tags", "attributes"]),
-              help="Casts to tags, or to ranges of values.")  # fmt: skip
+@click.option("--language", default=MIXED, show_default=True, type=click.Choice([MIXED, "tags", "attributes"]),
+              help="Casts to tags, to ranges of values, or now these and now those.")  # fmt: skip
 @click.option("--lasting", is_flag=True, help="Freezes, cuts, partitions of up to seven minutes, not twenty seconds.")
 @click.option("--changing", is_flag=True, help="Half the peers describe themselves anew, or withdraw, meanwhile.")
+@click.option("--returns", "returning", is_flag=True, help="An eighth of the peers crash and come back, every time.")
 @click.option("--whole", is_flag=True, help="Show failing scenarios as they are, without making them small.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each design.")
 def campaign_command(
-    name: str, scenarios: int, seed: int, first: int, jobs: int, language: str, lasting: bool, changing: bool,
-    whole: bool, as_json: bool,
-) -> None:  # fmt: skip
+    name: str, scenarios: int, seed: int, first: int, jobs: int, whole: bool, as_json: bool, **bent: Any
+) -> None:
     """Try random scenarios of change on DESIGN (or on `all`) and judge each from outside."""
-    chosen = [each for each in designs().values() if _meant(each, language)] if name == "all" else [design(name)]
+    meant = [each for each in designs().values() if _meant(each, bent["language"])]
+    chosen = meant if name == "all" else [design(name)]
     failures = 0
     with mapper(jobs) as mapped:
         for each in chosen:
             tally = Tally(each.name, scenarios)
-            failed = campaign(each, scenarios, seed, first, tally.see, mapped, language, lasting, changing)
+            failed = campaign(each, scenarios, seed, first, tally.see, mapped, Bent(**bent))
             small = failed if whole else [shrink(one, partial(_infrastructure, each)) for one in failed]
             failures += len(failed)
             tally.finish()
@@ -51,7 +52,7 @@ def campaign_command(
 
 
 def _meant(each: Design, language: str) -> bool:
-    return bool(each.survives) and language in each.languages
+    return bool(each.survives) and (language == MIXED or language in each.languages)
 
 
 @contextmanager
@@ -78,6 +79,7 @@ class Tally:
         self.count: Counter[str] = Counter()
         self.repairs_s: list[float] = []
         self.upkeep: list[float] = []
+        self.returns_s: list[float] = []
         self.begun = time.perf_counter()
 
     def see(self, finding: Finding) -> None:
@@ -92,6 +94,8 @@ class Tally:
             count["missing"] += change.during.missing
             count["late"] += change.during.late
             count["expected_after"] += change.after.expected
+            count["returns"] += change.returns
+            self.returns_s.append(change.return_s_max)
             self.repairs_s.append(change.repair_s_max)
             self.upkeep.append(change.upkeep_per_peer_minute)
         if self.show:
@@ -117,6 +121,7 @@ class Tally:
             **self.count,
             "delivery_ratio_during_change": self.ratio(),
             "repair_s_max": max(self.repairs_s, default=0.0),
+            "return_s_max": max(self.returns_s, default=0.0),
             "upkeep_per_peer_minute_mean": sum(self.upkeep) / len(self.upkeep) if self.upkeep else 0.0,
             "seconds": round(time.perf_counter() - self.begun, 1),
             "failures": [{"reasons": list(one.reasons), "replay": one.scenario.command()} for one in failed],
@@ -127,7 +132,8 @@ class Tally:
         lines = [
             f"{self.name}: {count['scenarios']} scenarios, {count['failed']} failed; reached during change "
             f"{self.ratio():.4f} of {count['expected']:,}, after it {count['expected_after']:,} expected; "
-            f"longest repair {max(self.repairs_s, default=0.0):.1f} s; {time.perf_counter() - self.begun:.0f} s"
+            f"longest repair {max(self.repairs_s, default=0.0):.1f} s, {count['returns']} came back, registered within "
+            f"{max(self.returns_s, default=0.0):.1f} s; {time.perf_counter() - self.begun:.0f} s"
         ]
         for one in failed:
             lines += [f"  failed: {reason}" for reason in one.reasons[:5]]

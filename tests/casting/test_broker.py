@@ -1,188 +1,522 @@
-"""BROKER: clients find their broker, brokers serve them, and casts go where filters let them."""
+"""BROKER: clients find their broker and another when it dies, brokers serve them, casts go where filters let them."""
+
+from dataclasses import replace
 
 import pytest
 
-from implicast.casting.broker import (
-    REPEAT_US,
-    REPEATS_MAX,
-    Again,
-    Broker,
-    Client,
-    Forward,
-    Got,
-    Here,
-    Notify,
-    Probe,
+from implicast.casting.broker import Broker, BrokerClient, brokers_wanted
+from implicast.casting.broker.client import ProbeAgain
+from implicast.casting.broker.messages import Probe, Serving
+from implicast.casting.designs import Plan, design
+from implicast.casting.inbox import Outcome
+from implicast.casting.routes import ROUTES_MAX, Hold, Pass
+from implicast.casting.served import REQUESTS_MAX
+from implicast.casting.service import (
+    Carried,
+    Check,
+    CheckRound,
+    Known,
+    Outdated,
     Publish,
     Register,
-    Repeat,
     Stored,
-    brokers_wanted,
+    Sweep,
 )
-from implicast.casting.designs import Plan, design
+from implicast.casting.telling import Got, Notify
 from implicast.language.target import Description, Predicate, Target, Term, Value
-from implicast.overlay.backbone.messages import Covered, Speak, Tell
+from implicast.overlay.backbone.messages import EPOCH_SHIFT, Routed, Speak, Tell, View
+from implicast.overlay.backbone.views import FIRST
+from implicast.peer.asking import Late
 from implicast.peer.contract import CastId
 from implicast.peer.errors import ParameterError
-from implicast.peer.events import Joined, Left, Notice, Registered, Withdrawn
+from implicast.peer.events import Estimated, Joined, Left, Notice, Refused, Registered, Withdrawn
 from implicast.peer.ledger import Ledger
+from implicast.peer.name import name_of, version_of
+from implicast.peer.site import Site
 from implicast.world.network import build
 from implicast.world.scenario import Scenario
 from implicast.world.simulate import simulate
 from implicast.world.world import World
 
+S = 1_000_000
 JAZZ = Target((Term(has=("jazz",)),))
-JAZZ_FAN = Description(("jazz",))
+FAN = Description(("jazz",))
+ONE, TWO = name_of(b"", 1), name_of(b"", 2)
+CAST = CastId(name_of(b"", 4), 1, 1)
+V1 = version_of(1, 1)
+A, B, C = (("broker.example", port) for port in (10, 11, 12))
+BASE = FIRST << EPOCH_SHIFT
 
 
-def a_client(broker: int | None = 9, acknowledge: bool = False) -> tuple[Client, Ledger]:
-    ledger = Ledger()
-    return Client(1, ledger, [8, 9], broker, acknowledge), ledger
+def site(name: bytes, address, kept=None, life=1, **given) -> Site:
+    settled = design("broker").settle(given)
+    return Site(name, life, address, Ledger(), settled, b"", {"broker": (A, B, C)}, kept=kept)
 
 
-def a_broker(neighbours: tuple[int, ...] = (), **given) -> tuple[Broker, Ledger]:
-    ledger = Ledger()
-    return Broker(9, ledger, neighbours, 9, design("broker").settle(given)), ledger
+def a_broker(neighbours=(B, C), kept=None, tags=("jazz",), **given) -> tuple[Broker, Ledger]:
+    """The broker at A between B and C, beyond both of which a client likes jazz."""
+    broker = Broker(site(name_of(b"", 10), A, kept, **given), neighbours)
+    for neighbour in neighbours or ():
+        broker.backbone.table.put(neighbour, tags)
+    broker.host.take()
+    return broker, broker.host
 
 
-# --- clients
+def a_client(broker=A, kept=None, life=1, **given) -> tuple[BrokerClient, Ledger]:
+    client = BrokerClient(site(ONE, ("one.example", 1), kept, life, **given), broker)
+    return client, client.host
+
+
+def events(ledger: Ledger) -> list:
+    return [event for verb, _, event in ledger.take() if verb == "deliver"]
+
+
+def registered(name=ONE, version=V1, description=FAN) -> Register:
+    return Register(name, version, description)
+
+
+def passed(cast=CAST, epoch=FIRST) -> Pass:
+    return Pass(cast, epoch, JAZZ, b"x")
+
+
+def carried(epoch=FIRST, notified=0, unreachable=0, declined=0, open=0, cast=CAST) -> Carried:
+    return Carried(cast, epoch, notified, unreachable, declined, open)
+
+
+PUBLISH = Publish(CAST, JAZZ, b"x")
+
+
+# --- clients and their brokers
 
 
 def test_the_first_broker_to_answer_is_the_nearest():
     client, ledger = a_client(broker=None)
     client.join(())
-    assert ledger.sent() == [(8, Probe()), (9, Probe())]
-    client.on_here(9, Here())
-    client.on_here(8, Here())
+    assert {to for to, message in ledger.sent() if message == Probe()} == {A, B, C}
+    client.receive(("liar.example", 1), Serving())
+    client.receive(B, Serving())
+    client.receive(A, Serving())
 
-    assert client.broker == 9
+    assert client.station == B
     assert ledger.take() == [("deliver", None, Joined())]
 
 
-def test_what_is_asked_before_a_broker_is_known_is_sent_when_it_is():
+def test_a_client_that_hears_of_no_broker_asks_again():
     client, ledger = a_client(broker=None)
-    client.register(JAZZ_FAN)
-    client.cast(JAZZ, b"hello")
-    assert ledger.sent() == []
-    client.on_here(9, Here())
+    client.join(())
+    ledger.take()
+    client.wake(ProbeAgain())
+    assert len([message for _, message in ledger.sent() if message == Probe()]) == 3
+    client.receive(B, Serving())
+    ledger.take()
+    client.wake(ProbeAgain())
+    assert ledger.take() == []
 
-    assert ledger.sent() == [(9, Register(1, JAZZ_FAN)), (9, Publish(CastId(1, 1), JAZZ, b"hello"))]
+
+@pytest.mark.parametrize("assurance", ["none", "receipts"])
+def test_what_is_asked_before_a_broker_is_known_is_sent_when_it_is(assurance):
+    client, ledger = a_client(broker=None, assurance=assurance)
+    client.register(FAN)
+    cast = client.cast(JAZZ, b"hello")
+    assert ledger.sent() == []
+    client.receive(B, Serving())
+
+    assert ledger.sent() == [(B, registered()), (B, Publish(cast, JAZZ, b"hello"))]
 
 
 def test_silence_makes_a_client_ask_again_but_only_for_what_still_counts():
     client, ledger = a_client()
-    client.register(JAZZ_FAN)
+    client.register(FAN)
     client.withdraw()
     ledger.take()
     ledger.now_us += 10**8
-    client.on_again(Again())
+    client.wake(Late())
 
-    assert ledger.sent() == [(9, Register(2, None))]
+    assert ledger.sent() == [(A, registered(version=V1 + 1, description=None))]
 
 
 def test_a_client_that_leaves_has_left_when_it_is_forgotten():
     client, ledger = a_client()
-    client.register(JAZZ_FAN)
-    client.on_stored(9, Stored(1))
+    client.register(FAN)
+    client.receive(A, Stored(V1))
     client.leave()
-    client.on_stored(9, Stored(2))
+    client.receive(A, Stored(V1 + 1))
 
-    events = [event for verb, _, event in ledger.take() if verb == "deliver"]
-    assert events == [Registered(1), Withdrawn(2), Left()]
+    assert events(ledger) == [Registered(V1), Withdrawn(V1 + 1), Left()]
 
 
 def test_a_client_drops_what_its_newest_description_does_not_fit_and_what_it_has_heard():
     client, ledger = a_client()
-    client.register(JAZZ_FAN)
+    client.register(FAN)
     ledger.take()
-    for serial in (1, 1, 2):
-        client.on_notify(9, Notify(CastId(3, serial), JAZZ, b""))
+    casts = [CastId(TWO, 1, serial) for serial in (1, 2, 3)]
+    for cast in (casts[0], casts[0], casts[1]):
+        client.receive(A, Notify(cast, JAZZ, b""))
     client.register(Description(("football",)))
-    client.on_notify(9, Notify(CastId(3, 3), JAZZ, b""))
+    client.receive(B, Notify(casts[2], JAZZ, b""))
 
-    heard = [event for verb, _, event in ledger.take() if verb == "deliver"]
-    assert heard == [Notice(CastId(3, 1), b""), Notice(CastId(3, 2), b"")]
+    assert events(ledger) == [Notice(casts[0], b""), Notice(casts[1], b"")]
 
 
-# --- brokers
+def test_a_client_counts_where_it_took_a_cast():
+    client, ledger = a_client()
+    client.register(FAN)
+    ledger.take()
+    for broker in (B, A, B):
+        client.receive(broker, Notify(CAST, JAZZ, b""))
+    entries = ledger.take()
+
+    assert [event for verb, _, event in entries if verb == "deliver"] == [Notice(CAST, b"")]
+    answers = [(to, message.outcome) for verb, to, message in entries if verb == "send"]
+    assert answers == [(B, Outcome.TAKEN), (A, Outcome.ELSEWHERE), (B, Outcome.REPEAT)]
+
+
+def silence(client: BrokerClient, ledger: Ledger) -> None:
+    """Let the client remind its broker in vain until it gives up."""
+    for _ in range(int(client._tries) + 1):
+        ledger.now_us += 20 * S
+        client.wake(CheckRound())
+
+
+def test_a_client_whose_broker_is_silent_asks_all_and_tells_the_first_that_answers():
+    client, ledger = a_client()
+    client.register(FAN)
+    client.receive(A, Stored(V1))
+    cast = client.cast(JAZZ, b"x")
+    ledger.take()
+    silence(client, ledger)
+
+    assert {to for to, message in ledger.sent() if message == Probe()} == {A, B, C}
+    client.receive(C, Serving())
+    client.receive(B, Serving())
+    assert ledger.sent() == [(C, registered()), (C, Publish(cast, JAZZ, b"x"))]
+
+
+def test_a_client_joins_once_however_often_it_changes_its_broker():
+    client, ledger = a_client(broker=None)
+    client.join(())
+    client.receive(B, Serving())
+    client.register(FAN)
+    silence(client, ledger)
+    client.receive(C, Serving())
+
+    assert events(ledger) == [Joined()]
+
+
+def test_a_broker_that_lost_its_memory_is_told_again():
+    client, ledger = a_client()
+    client.register(FAN)
+    client.receive(A, Stored(V1))
+    ledger.take()
+    client.receive(A, Known(0))
+    assert ledger.sent() == [(A, registered())]
+    client.receive(A, Stored(V1))
+    client.receive(A, Known(V1))
+    assert ledger.take() == []
+
+
+def test_casts_that_no_broker_takes_are_kept_up_to_a_bound_and_then_refused():
+    client, ledger = a_client(broker=None)
+    for _ in range(REQUESTS_MAX + 3):
+        client.cast(JAZZ, b"x")
+
+    assert len(client.requests) == REQUESTS_MAX
+    assert sum(isinstance(event, Refused) for event in events(ledger)) == 3
+    client.receive(B, Serving())
+    assert len([message for _, message in ledger.sent() if isinstance(message, Publish)]) == REQUESTS_MAX
+
+
+def test_an_answer_of_a_former_broker_completes_nothing():
+    client, ledger = a_client()
+    client.register(FAN)
+    silence(client, ledger)
+    client.receive(B, Serving())
+    ledger.take()
+    client.receive(A, Stored(V1))
+    assert ledger.take() == []
+    client.receive(B, Stored(V1))
+
+    assert ledger.take() == [("deliver", None, Registered(V1))]
+
+
+def test_a_leaver_whose_broker_died_leaves_through_another():
+    client, ledger = a_client()
+    client.register(FAN)
+    client.receive(A, Stored(V1))
+    client.leave()
+    silence(client, ledger)
+    ledger.take()
+    client.receive(B, Serving())
+    assert (B, registered(version=V1 + 1, description=None)) in ledger.sent()
+    client.receive(B, Stored(V1 + 1))
+
+    assert events(ledger)[-1] == Left()
+
+
+def test_a_client_that_begins_again_looks_for_a_broker_and_says_what_it_was():
+    client, _ = a_client()
+    client.register(FAN)
+    cast = client.cast(JAZZ, b"x")
+
+    again, ledger = a_client(None, client.kept(), life=2)
+    again.join(())
+    ledger.take()
+    again.receive(C, Serving())
+    assert ledger.sent() == [(C, registered(version=version_of(2, 1))), (C, Publish(cast, JAZZ, b"x"))]
+
+
+# --- brokers and their clients
 
 
 def test_a_description_is_stored_when_the_backbone_routes_by_it():
-    broker, ledger = a_broker((8,))
-    broker.on_register(1, Register(1, JAZZ_FAN))
-    assert ledger.sent() == [(8, Tell(1, 1, ("jazz",)))]
-    broker.on_register(1, Register(1, JAZZ_FAN))
+    broker, ledger = a_broker((B,), tags=())
+    broker.receive(1, registered())
+    assert ledger.sent() == [(B, Tell(BASE + 1, BASE, ("jazz",)))]
+    broker.receive(1, registered())
     assert ledger.sent() == [], "a repeat is answered when the first is"
-    broker.receive(8, Covered(1))
-    assert ledger.sent() == [(1, Stored(1))]
-    broker.on_register(1, Register(1, JAZZ_FAN))
-    assert ledger.sent() == [(1, Stored(1))]
+    broker.receive(B, Routed(BASE + 1))
+    assert ledger.sent() == [(1, Stored(V1))]
+    broker.receive(1, registered())
+    assert ledger.sent() == [(1, Stored(V1))]
 
 
-def test_an_older_version_that_comes_late_changes_nothing():
-    broker, ledger = a_broker()
-    broker.on_register(1, Register(2, None))
-    broker.on_register(1, Register(1, JAZZ_FAN))
+def test_an_older_version_that_comes_late_is_said_to_be_outdated():
+    broker, ledger = a_broker(())
+    broker.receive(1, registered(version=V1 + 1, description=None))
+    broker.receive(1, registered())
 
-    assert ledger.sent() == [(1, Stored(2))]
-    assert 1 not in broker.index
+    assert ledger.sent() == [(1, Stored(V1 + 1)), (1, Outdated(V1 + 1))]
+    assert ONE not in broker.roster.index
 
 
 def test_a_replaced_description_is_never_said_to_be_complete():
-    broker, ledger = a_broker((8,))
-    broker.on_register(1, Register(1, JAZZ_FAN))
-    broker.on_register(1, Register(2, Description(("football",))))
-    broker.receive(8, Covered(1))
+    broker, ledger = a_broker((B,), tags=())
+    broker.receive(1, registered())
+    broker.receive(1, registered(version=V1 + 1, description=Description(("football",))))
+    broker.receive(B, Routed(BASE + 1))
     broker.wake(Speak())
-    broker.receive(8, Covered(2))
+    broker.receive(B, Routed(BASE + 2))
 
-    assert [message for to, message in ledger.sent() if to == 1] == [Stored(2)]
+    assert [message for to, message in ledger.sent() if to == 1] == [Stored(V1 + 1)]
+
+
+def test_a_client_that_vanished_is_forgotten_after_its_lease():
+    broker, ledger = a_broker(())
+    lease_us = broker.roster.leases.lease_us
+    for address, name in ((1, ONE), (2, TWO)):
+        broker.receive(address, registered(name))
+    ledger.now_us = lease_us
+    broker.receive(2, Check(TWO, V1))
+    ledger.now_us = lease_us + 1
+    broker.wake(Sweep())
+
+    assert set(broker.roster.index) == {TWO}
+    assert (2, Known(V1)) in ledger.sent()
+
+
+def test_a_broker_without_a_view_answers_no_client_and_confirms_nothing():
+    broker = Broker(site(name_of(b"", 12), C))
+    ledger = broker.host
+    ledger.take()
+    for message in (Probe(), registered(), PUBLISH):
+        broker.receive(1, message)
+    broker.receive(B, passed())
+    assert ledger.sent() == []
+    broker.receive(A, View(3 * FIRST, A, (B,), 64))
+    assert {to for to, message in ledger.sent()} == {A, B}, "B must know of the client before the client hears of it"
+    broker.receive(1, Probe())
+    assert ledger.sent() == [(1, Serving())]
+
+
+# --- casts, without receipts
 
 
 def test_a_cast_goes_to_own_clients_and_through_filters_but_never_back():
-    broker, ledger = a_broker((6, 7, 8))
-    broker.on_register(1, Register(1, JAZZ_FAN))
-    broker.on_register(2, Register(1, Description(("football",))))
-    broker.receive(6, Tell(1, 1, ("jazz",)))
-    broker.receive(7, Tell(1, 1, ("jazz", "samba")))
-    broker.receive(8, Tell(1, 1, ("chess",)))
+    broker, ledger = a_broker(assurance="none", tags=("jazz", "samba"))
+    broker.receive(1, registered())
+    broker.receive(2, registered(TWO, description=Description(("football",))))
     ledger.take()
-    cast = CastId(4, 1)
-    broker.on_forward(6, Forward(cast, JAZZ, b"x"))
-    assert ledger.sent() == [(1, Notify(cast, JAZZ, b"x")), (7, Forward(cast, JAZZ, b"x"))]
-    broker.on_forward(6, Forward(cast, JAZZ, b"x"))
+    broker.receive(B, passed())
+    assert ledger.sent() == [(1, Notify(CAST, JAZZ, b"x")), (C, passed())]
+    broker.receive(B, passed())
     assert ledger.sent() == [], "a repeat is not carried again"
 
 
-def test_confirmed_hops_are_repeated_until_they_are_confirmed_or_hopeless():
-    broker, ledger = a_broker(acknowledge=True)
-    broker.on_register(1, Register(1, JAZZ_FAN))
+def test_predicates_are_left_to_the_index():
+    broker, ledger = a_broker((B,), assurance="none")
+    for address, name, price in ((1, ONE, 5), (2, TWO, 50)):
+        broker.receive(address, registered(name, description=Description(("stock",), (Value("price", price),))))
     ledger.take()
-    notify = Notify(CastId(4, 1), JAZZ, b"")
-    broker.on_publish(4, Publish(CastId(4, 1), JAZZ, b""))
-    assert ledger.sent() == [(4, Got(CastId(4, 1))), (1, notify)]
-    for _ in range(REPEATS_MAX + 3):
-        ledger.now_us += REPEAT_US
-        broker.wake(Repeat())
+    target = Target((Term(where=(Predicate("price", 1, 9),)),))
+    broker.receive(1, Publish(CAST, target, b""))
 
-    assert ledger.sent() == [(1, notify)] * REPEATS_MAX
-    broker.on_publish(4, Publish(CastId(4, 2), JAZZ, b""))
-    broker.receive(1, Got(CastId(4, 2)))
+    assert [to for to, _ in ledger.sent()] == [1, B], "a filter cannot rule a predicate out, so it goes on"
+
+
+# --- casts, with receipts
+
+
+def test_a_publisher_is_told_when_all_members_of_all_brokers_have_confirmed():
+    broker, ledger = a_broker()
+    broker.receive(1, registered())
     ledger.take()
-    ledger.now_us += REPEAT_US
-    broker.wake(Repeat())
+    broker.receive(9, PUBLISH)
+    assert ledger.sent() == [(1, Notify(CAST, JAZZ, b"x")), (B, passed()), (C, passed())]
+    broker.receive(B, carried(notified=2))
+    broker.receive(C, carried(declined=1, unreachable=1))
+    assert ledger.sent() == []
+    broker.receive(1, Got(CAST, ONE, Outcome.TAKEN))
+
+    assert ledger.sent() == [(9, carried(0, notified=3, declined=1, unreachable=1))]
+    assert len(broker.routes) == 0
+
+
+def test_after_a_second_what_is_known_is_told_if_all_brokers_have_the_cast():
+    broker, ledger = a_broker()
+    broker.receive(9, PUBLISH)
+    ledger.take()
+    broker.wake(Hold(CAST, FIRST))
+    assert ledger.sent() == [], "whether the others have it is not known"
+    broker.receive(B, carried(notified=1))
+    broker.receive(C, carried(open=2))
+    assert ledger.sent() == [(9, carried(0, notified=1, open=2))]
+    broker.receive(C, carried(notified=2))
+
+    assert ledger.sent() == [(9, carried(0, notified=3))]
+
+
+def test_a_neighbour_is_asked_until_nothing_is_open():
+    broker, ledger = a_broker((B,))
+    broker.receive(9, PUBLISH)
+    broker.receive(B, carried(open=1))
+    ledger.take()
+    ledger.now_us += 3 * S
+    broker.wake(Late())
+    assert (B, passed()) in ledger.sent()
+    broker.receive(B, carried(notified=1))
+    ledger.now_us += 99 * S
+    broker.wake(Late())
+
+    assert (B, passed()) not in ledger.sent()
+
+
+def test_a_neighbour_vouches_for_its_own_side():
+    broker, ledger = a_broker()
+    broker.receive(B, passed())
+    assert ledger.sent() == [(C, passed())]
+    broker.receive(C, carried(notified=1))
+
+    assert ledger.sent() == [(B, carried(notified=1))]
+
+
+def test_a_cast_that_entered_at_two_places_meets_and_neither_waits_for_the_other():
+    broker, ledger = a_broker()
+    broker.receive(9, PUBLISH)
+    ledger.take()
+    broker.receive(B, passed())
+    broker.receive(C, carried(notified=1))
+    assert ledger.sent() == [(B, carried(notified=1))], "B need not wait for itself"
+    broker.receive(B, carried(notified=2))
+
+    assert ledger.sent() == [(9, carried(0, notified=3))]
+
+
+def test_a_client_that_asks_a_second_broker_reaches_the_side_the_cast_came_from():
+    """The first broker may have died before it told its other neighbours."""
+    broker, ledger = a_broker()
+    broker.receive(B, passed())
+    broker.receive(C, carried())
+    ledger.take()
+    broker.receive(9, PUBLISH)
+
+    assert (B, passed()) in ledger.sent()
+
+
+def test_what_was_carried_in_an_older_view_does_not_count():
+    broker, ledger = a_broker()
+    broker.receive(9, PUBLISH)
+    broker._follow(View(3 * FIRST, A, (B, C), 64))
+    ledger.take()
+    for neighbour in (B, C):
+        broker.receive(neighbour, carried())
+    assert not [message for _, message in ledger.sent() if isinstance(message, Carried)]
+    broker.receive(9, PUBLISH)
+
+    assert {to for to, message in ledger.sent() if isinstance(message, Pass)} == {B, C}
+
+
+def test_own_members_are_told_once_whatever_the_view():
+    broker, ledger = a_broker(())
+    broker.receive(1, registered())
+    broker.receive(9, PUBLISH)
+    broker._follow(View(3 * FIRST, A, (), 64))
+    ledger.take()
+    broker.receive(9, PUBLISH)
+    broker.receive(1, Got(CAST, ONE, Outcome.TAKEN))
+
+    assert ledger.sent() == [(9, carried(0, notified=1))]
+
+
+def test_a_pass_of_an_older_view_is_carried_through_the_whole_present_tree():
+    broker, ledger = a_broker()
+    broker._follow(View(3 * FIRST, A, (B, C), 64))
+    ledger.take()
+    broker.receive(B, passed())
+
+    assert {to for to, message in ledger.sent() if isinstance(message, Pass)} == {B, C}
+    for neighbour in (B, C):
+        broker.receive(neighbour, carried(3 * FIRST))
+    assert (B, carried(FIRST)) in ledger.sent()
+
+
+def test_a_pass_of_a_view_to_come_waits_for_it():
+    broker, ledger = a_broker()
+    broker.receive(B, passed(epoch=5 * FIRST))
+
     assert ledger.sent() == []
 
 
-def test_predicates_are_left_to_the_index():
-    broker, ledger = a_broker((8,))
-    broker.on_register(1, Register(1, Description(("stock",), (Value("price", 5),))))
-    broker.on_register(2, Register(1, Description(("stock",), (Value("price", 50),))))
+def test_a_broker_with_its_hands_full_takes_no_more():
+    broker, ledger = a_broker()
+    for serial in range(ROUTES_MAX + 50):
+        broker.receive(B, passed(CastId(ONE, 1, serial)))
+    assert len(broker.routes) == ROUTES_MAX
     ledger.take()
-    target = Target((Term(where=(Predicate("price", 1, 9),)),))
-    broker.on_publish(1, Publish(CastId(1, 1), target, b""))
+    for serial in range(ROUTES_MAX):
+        broker.receive(C, carried(cast=CastId(ONE, 1, serial)))
 
-    assert [to for to, _ in ledger.sent()] == [1, 8], "a filter cannot rule a predicate out, so it goes on"
+    assert len(broker.routes) == 0
+    assert len(broker.asker) == 0
+    assert {to for to, _ in ledger.sent()} == {B}
+
+
+def test_a_neighbour_that_never_answers_is_left_to_the_next_view():
+    broker, ledger = a_broker((B,))
+    broker.receive(9, PUBLISH)
+    for _ in range(60):
+        ledger.now_us += 6 * S
+        broker.wake(Late())
+
+    assert len(broker.routes) == 0
+
+
+def test_brokers_count_together_whom_a_target_selects():
+    for given in ({}, {"assurance": "none"}):
+        broker, ledger = a_broker(**given)
+        broker.receive(1, registered())
+        ledger.take()
+        client, own = a_client(**given)
+        token = client.estimate(JAZZ)
+        ((_, asked),) = own.sent()
+        broker.receive(client.address, asked)
+        sent = ledger.sent()
+        assert [(to, message.dry) for to, message in sent] == [(B, True), (C, True)]
+        for neighbour in (B, C):
+            broker.receive(neighbour, Carried(asked.cast, FIRST, 4, 0, 0, 0))
+        ((_, answer),) = ledger.sent()
+        client.receive(A, answer)
+
+        assert events(own) == [Estimated(token, 9, 10 if given else 20)]
 
 
 # --- set up
@@ -207,28 +541,41 @@ def test_joining_finds_the_same_brokers_as_assembling(kind):
     found = design("broker")
     network = build(kind, 60, 7, seed=4)
     world = World(network, 4)
-    plan = Plan(60, 7, found.settle({"brokers": 7}), 4, world.host, network.latency_us)
+    plan = Plan(60, 7, found.settle({"brokers": 7, "assurance": "none"}), 4, world.host, network.latency_us)
+    plan = replace(plan, roles=found.roles(plan))
     assembled = found.assemble(plan)
-    newcomers = [found.newcomer(plan, address) for address in range(60)]
+    newcomers = [found.begin(plan, address) for address in range(60)]
     for address, peer in enumerate(newcomers + assembled[60:]):
         world.place(address, peer)
     for address, peer in enumerate(newcomers):
         world.at(address, 0, lambda peer=peer: peer.join(()))
     world.run()
 
-    assert [peer.broker for peer in newcomers] == [peer.broker for peer in assembled[:60]]
+    assert [peer.station for peer in newcomers] == [peer.station for peer in assembled[:60]]
 
 
-def test_a_whole_run_with_filters_that_must_grow():
-    outcome = simulate(
-        Scenario(
-            "broker", 200, 100, 5, {"brokers": 12, "expected_tags": 8}, network="laboratory", changes=100, strict=True
-        )
-    )
+# --- whole runs
+
+
+@pytest.mark.parametrize("assurance", ["none", "receipts"])
+def test_a_whole_run_with_filters_that_must_grow(assurance):
+    given = {"brokers": 12, "expected_tags": 8, "assurance": assurance}
+    outcome = simulate(Scenario("broker", 200, 100, 5, given, network="laboratory", changes=100, strict=True))
 
     assert outcome.contract.clean, outcome.scenario.command()
     assert outcome.objections == []
-    assert outcome.measures["PIN_M"] == 1
+    if assurance == "none":
+        assert outcome.measures["PIN_M"] == 1
+
+
+def test_receipts_double_the_messages_of_a_cast_and_cost_no_time():
+    once, assured = (
+        simulate(Scenario("broker", peers=300, casts=40, seed=4, parameters={"brokers": 6, "assurance": assurance}))
+        for assurance in ("none", "receipts")
+    )
+
+    assert assured.messages["cast"] == 2 * once.messages["cast"]
+    assert assured.measures["latency_ms_mean"] == once.measures["latency_ms_mean"]
 
 
 def test_filters_keep_casts_from_going_everywhere():

@@ -2,26 +2,20 @@
 
 from mistake import Mistake
 
-from implicast.casting import reliable
-from implicast.casting.broker import LivingClient, routes
-from implicast.overlay.backbone.living import LivingBackbone
+from implicast.casting import routes, telling
+from implicast.casting.broker import BrokerClient
+from implicast.overlay.backbone.backbone import Backbone
 from implicast.overlay.backbone.views import Views
+from implicast.peer.asking import Patience
 
 SPLIT = "deed=5..35:split:24+25+26+0+1+2+3"
 SMALL = {"peers": 24}
 
 
-def stand(self, view):
-    """After a change of tree, brokers believe empty filters."""
-    self.epoch, self.root, self.neighbours = view.epoch, view.root, view.neighbours
-    self.table = self._new_table(view.epoch << 24, view.room)
-    self._edges = {neighbour: self._edge() for neighbour in view.neighbours}
-
-
 def silence(patch):
     """Neither hops nor notifications are said again."""
-    patch.setattr(reliable, "REPEATS_MAX", 0)
-    patch.setattr(routes, "REPEATS_MAX", 0)
+    for module in (telling, routes):
+        patch.setattr(module, "PATIENCE", Patience(2_000_000, times=1))
 
 
 MISTAKES = (
@@ -46,8 +40,8 @@ MISTAKES = (
     Mistake(
         "filters not rebuilt",
         "broker",
-        rule="with each new tree filters are built anew, and casts flood meanwhile (overlay/backbone/living.py)",
-        put=lambda patch: patch.setattr(LivingBackbone, "follow", stand),
+        rule="with each new tree filters are built anew, and casts flood meanwhile (overlay/backbone/backbone.py)",
+        put=lambda patch: patch.setattr(Backbone, "follow", Backbone.stand),
         says="missing",
         churn="deed=5:fail:26",
         changes=SMALL,
@@ -55,8 +49,8 @@ MISTAKES = (
     Mistake(
         "clients that stay",
         "broker",
-        rule="a client whose broker is lost goes to another (casting/broker/alive_client.py)",
-        put=lambda patch: patch.setattr(LivingClient, "_lose", lambda self, broker: None),
+        rule="a client whose broker is lost goes to another (casting/broker/client.py)",
+        put=lambda patch: patch.setattr(BrokerClient, "check", lambda self, in_vain: None),
         says="does not know what its client",
         churn="deed=5:fail:26",
         changes=SMALL,
@@ -64,7 +58,7 @@ MISTAKES = (
     Mistake(
         "hops sent once",
         "broker",
-        rule="a hop of a cast is repeated until the neighbour answers (casting/broker/routes.py)",
+        rule="a hop of a cast is repeated until the neighbour answers (casting/routes.py)",
         put=silence,
         says="missing",
     ),

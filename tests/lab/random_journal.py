@@ -10,10 +10,11 @@ from random import Random
 from implicast.language.parse import parse
 from implicast.language.target import Description
 from implicast.space.digest import stream
-from implicast.world.application import Cast, Registration, _cast_row, _registration_row
+from implicast.world.application import Cast, Receipt, Registration, _cast_row, _registration_row
 from implicast.world.change import Course, Life, course_tables
 from implicast.world.deeds import LASTING, Deed
 from implicast.world.faults import Faults
+from implicast.world.invariants import NEVER_US, Away, Forgotten
 from implicast.world.journal import REGISTER, UPKEEP, Journal
 
 TAGS = ("jazz", "samba", "go", "football", "naïve", "c++", "machine learning", "rare")
@@ -37,7 +38,18 @@ class Made:
     gone_us: dict[int, int]
     course: Course | None = None
     """Of those in which something changed."""
-    lives: dict[int, Life] = field(default_factory=dict)
+    lives: list[tuple[int, Life]] = field(default_factory=list)
+    """Some peers crash, and have a second one."""
+
+    @property
+    def away(self) -> Away:
+        """As the world says it (`world/simulate.py`), in other words: a crash lasts until the peer is back."""
+        back_us = {peer: life.back_us or NEVER_US for peer, life in self.lives if life.returned}
+        return {peer: ((at_us, back_us.get(peer, NEVER_US)),) for peer, at_us in self.gone_us.items()}
+
+    @property
+    def forgotten(self) -> Forgotten:
+        return {peer: (life.copied_us, [life.from_us]) for peer, life in self.lives if life.copied_us is not None}
 
 
 def random_journal(directory: Path, seed: int, peers: int = 40, casts: int = 25, sends: int = 1500) -> Made:
@@ -48,7 +60,13 @@ def random_journal(directory: Path, seed: int, peers: int = 40, casts: int = 25,
         Cast(number, rng.randrange(peers), 100_000_000 + number * 1_000_000, parse(rng.choice(TARGETS)))
         for number in range(casts)
     ]
-    journal = Journal(directory)
+    warm_up = min(casts, seed % 4)
+    for cast in made.casts:
+        cast.warm_up = cast.number < warm_up
+        if rng.random() < 0.5:
+            cast.settled_us = cast.time_us + rng.randrange(60_000_000)
+            cast.receipt = Receipt(rng.randrange(6), rng.randrange(2), rng.randrange(2))
+    journal = Journal(directory, warm_up)
     journal.kinds += ["Cast", "Notify", "Probe"]
     for serial in range(sends):
         sender = rng.randrange(peers)
@@ -69,6 +87,7 @@ def random_journal(directory: Path, seed: int, peers: int = 40, casts: int = 25,
                 rng.randrange(peers),
                 cast.number,
                 rng.randrange(9),
+                rng.random() < 0.05,
             )
     journal.table("casts", [_cast_row(cast) for cast in made.casts])
     journal.table("registrations", [_registration_row(each) for each in made.registrations])
@@ -90,6 +109,13 @@ def _write_change(journal: Journal, seed: int, peers: int, made: Made) -> None:
         leaving_us = None if end == "crashed" else at_us
         to_us = None if end == "stayed" else at_us if end == "crashed" else at_us + rng.randrange(9_000_000)
         lives[peer] = Life(0, 0, leaving_us, to_us, end.rpartition(" ")[2])
+    again = [
+        (peer, Life(life.to_us + 5_000_000, rng.choice((None, life.to_us + 6_000_000)), None, None, "stayed", True,
+                    rng.choice((None, life.to_us + rng.randrange(6_000_000, 30_000_000))),
+                    rng.choice((None, 101_000_000))))
+        for peer, life in lives.items()
+        if life.end == "crashed" and life.leaving_us is None and life.to_us is not None and rng.random() < 0.5
+    ]  # fmt: skip
     deeds = [_deed(rng, "join" if seed % 4 == 2 else rng.choice(KINDS)) for _ in range(rng.randrange(1, 12))]
     well_us = 104_000_000 if seed % 5 == 0 else 160_000_000  # one in five is never well again
     moments_us = sorted(100_000_000 + rng.randrange(60_000_000) for _ in range(60))
@@ -97,10 +123,10 @@ def _write_change(journal: Journal, seed: int, peers: int, made: Made) -> None:
     last_us = max(100_000_000 + int(deed.to_s * 1e6) for deed in deeds)
     end_us = 160_000_000 + seed % 2 * 30_000_000  # one in two rests for a minute
     made.course = Course(100_000_000, last_us, last_us + rng.randrange(9_000_000), end_us)
-    course_tables(journal, made.course, tuple(deeds), lives.items(), looks)
+    course_tables(journal, made.course, tuple(deeds), [*lives.items(), *again], looks)
     if seed == IN_PEACE:  # where leaving is no excuse
         made.gone_us = {peer: life.to_us for peer, life in lives.items() if life.end == "crashed" and life.to_us}
-    made.lives = lives
+    made.lives = [*lives.items(), *again]
 
 
 def _deed(rng: Random, kind: str) -> Deed:

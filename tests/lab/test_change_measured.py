@@ -48,11 +48,11 @@ def test_only_runs_in_which_something_changed_have_measures_of_change(found, mad
 
 def test_every_measure_of_change_equals_the_worlds_on_journals_made_at_random(found, made):
     for each in (one for one in made if one.course is not None):
-        judge = Judge(each.casts, each.registrations, notices(each.directory), for_good(each.gone_us))
+        judge = Judge(each.casts, each.registrations, notices(each.directory), each.away, forgotten=each.forgotten)
         own = change(each.directory, each.course, judge, [])
         row = found[each.directory.name.removeprefix("run=")]
         for name in ("repair_s_median", "repair_s_max", "sudden", "settle_s_max", "unrepaired", "calm_s", "allowed_s",
-                     "upkeep_per_peer_minute", "storm"):  # fmt: skip
+                     "upkeep_per_peer_minute", "storm", "returns", "return_s_max"):  # fmt: skip
             assert row[name] == pytest.approx(getattr(own, name), rel=1e-9), name
         rest = own.described()["upkeep_at_rest"]
         assert row["upkeep_at_rest"] == (None if rest is None else pytest.approx(rest, rel=1e-9))
@@ -65,7 +65,7 @@ def test_every_measure_of_change_equals_the_worlds_on_journals_made_at_random(fo
 
 def test_in_peace_leaving_is_no_excuse(made):
     peaceful = next(each for each in made if each.directory.name == f"run=r{IN_PEACE}")
-    leaving_us = {peer: life.leaving_us for peer, life in peaceful.lives.items() if life.leaving_us is not None}
+    leaving_us = {peer: life.leaving_us for peer, life in peaceful.lives if life.leaving_us is not None}
     judged = [
         Judge(peaceful.casts, peaceful.registrations, notices(peaceful.directory), for_good(gone_us)).verdict().excused
         for gone_us in (peaceful.gone_us, leaving_us | peaceful.gone_us)
@@ -78,7 +78,7 @@ def test_complaints_are_about_those_who_live(found, made):
     for each in (one for one in made if one.course is not None):
         newest = {one.peer: one for one in sorted(each.registrations, key=lambda one: one.version)}
         expected = 0
-        for peer, life in each.lives.items():
+        for peer, life in each.lives:
             if life.end == "stayed":
                 opened = peer in newest and newest[peer].completed_us is None and life.leaving_us is None
                 expected += (life.joined_us is None) + (life.leaving_us is not None) + opened
@@ -134,7 +134,8 @@ def test_measures_of_change_equal_the_worlds_for_every_surviving_design(every: P
         own = Folder(Place.of(every), "every").outcome(each["run"])["change"]
         row = rows[each["run"]]
         for name in ("delivery_ratio", "delivery_ratio_after", "repair_s_median", "repair_s_max", "settle_s_max",
-                     "unrepaired", "upkeep_per_peer_minute", "upkeep_at_rest", "storm"):  # fmt: skip
+                     "unrepaired", "upkeep_per_peer_minute", "upkeep_at_rest", "storm", "returns",
+                     "return_s_max"):  # fmt: skip
             assert row[name] == pytest.approx(own[name], rel=1e-9), (each["run"], name)
         for name in tables.CONTRACT:
             assert (row[f"during_{name}"], row[f"after_{name}"]) == (own["during"][name], own["after"][name]), each

@@ -12,7 +12,7 @@ from implicast.lab import tables
 from implicast.lab.journals import Journals, Source
 from implicast.lab.measures.all import measured as measured_by_spark
 from implicast.lab.places import Place
-from implicast.world.invariants import for_good, judge
+from implicast.world.invariants import Judge
 from implicast.world.simulate import notices
 from implicast.world.tally import messages, tally
 
@@ -71,7 +71,9 @@ def test_the_contract_is_judged_as_the_world_judges_it(measured: Path, made: lis
     found = rows(measured, "contract")
 
     for each in made:
-        verdict = judge(each.casts, each.registrations, notices(each.directory), for_good(each.gone_us))
+        verdict = Judge(
+            each.casts, each.registrations, notices(each.directory), each.away, each.course is None, each.forgotten
+        ).verdict()
         run = found[each.directory.name.removeprefix("run=")]
         assert {name: run[name] for name in tables.CONTRACT} == {
             name: getattr(verdict, name) for name in tables.CONTRACT
@@ -81,6 +83,8 @@ def test_the_contract_is_judged_as_the_world_judges_it(measured: Path, made: lis
         assert verdict.repeated
         assert verdict.invented
         assert verdict.late
+        assert verdict.altered
+        assert verdict.misreported
     assert any(run["excused"] for run in found.values())
 
 

@@ -7,7 +7,7 @@ from random_journal import Made, random_journal
 
 from implicast.lab import tables
 from implicast.lab.measures import small
-from implicast.world.invariants import judge
+from implicast.world.invariants import Judge
 from implicast.world.simulate import notices
 from implicast.world.tally import messages, tally
 
@@ -32,13 +32,14 @@ def test_every_measure_equals_the_tally(made: list[Made]) -> None:
 
 def test_the_contract_is_judged_as_the_world_judges_it(made: list[Made]) -> None:
     for each in made:
-        verdict = judge(each.casts, each.registrations, notices(each.directory), each.gone_us)
+        verdict = Judge(each.casts, each.registrations, notices(each.directory), each.away, exact=True).verdict()
 
         found = small.measured(small.reader(each.directory))["contract"][0]
 
         assert found == {name: getattr(verdict, name) for name in tables.CONTRACT}
         assert verdict.missing
         assert verdict.uninvited
+        assert verdict.misreported
 
 
 def test_costs_are_those_of_each_phase(made: list[Made]) -> None:

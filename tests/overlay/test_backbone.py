@@ -11,11 +11,14 @@ from scipy.sparse.csgraph import minimum_spanning_tree
 
 from implicast.language.bloom import Bloom
 from implicast.language.target import Target, Term
-from implicast.overlay.backbone.backbone import GATHER_US, PATIENCE_US, Backbone
-from implicast.overlay.backbone.messages import Covered, Renew, Speak, Stale, Summary, Tell, Unheard
-from implicast.overlay.backbone.table import Table
+from implicast.overlay.backbone.backbone import Backbone
+from implicast.overlay.backbone.edges import GATHER_US, PATIENCE
+from implicast.overlay.backbone.messages import EPOCH_SHIFT, FiltersAnew, Routed, Speak, Stale, Tell, View, WholeFilter
+from implicast.overlay.backbone.table import FilterTable
 from implicast.overlay.backbone.tree import EASY_DEGREE, by_rank, nearest, spanning_tree
+from implicast.peer.asking import Asker, Late
 from implicast.peer.ledger import Ledger
+from implicast.peer.name import name_of
 from implicast.space.digest import digest_bits
 from implicast.world.network import build
 
@@ -28,7 +31,7 @@ def asking(*tags: str) -> Target:
 
 
 def assert_spanning_tree(brokers: list[int], latency_us: Callable[[int, int], int]) -> None:
-    neighbours = spanning_tree(brokers, latency_us)
+    neighbours = spanning_tree(brokers, lambda a, b: latency_us(a, b) + latency_us(b, a))
     links = {(a, b) for a in brokers for b in neighbours[a] if a < b}
     reached = [brokers[0]]
     for broker in reached:
@@ -72,23 +75,25 @@ def test_where_all_are_equally_far_the_tree_is_shallow_without_hubs():
 
 
 def test_a_client_takes_the_broker_with_the_shortest_round_trip():
-    latency_us = {1: 50, 2: 30, 3: 40}
+    round_trip_us = {1: 50, 2: 30, 3: 40}
 
-    assert nearest(0, [1, 2, 3], lambda a, b: latency_us[max(a, b)], seed=1) == 2
+    assert nearest(name_of(b"", 0), [1, 2, 3], round_trip_us.__getitem__, b"") == 2
 
 
 def test_clients_spread_over_brokers_that_are_equally_near():
-    chosen = [nearest(client, [1000, 1001, 1002, 1003], lambda a, b: 7, seed=1) for client in range(400)]
+    brokers = [("a.example", 1), ("b.example", 1), ("b.example", 2), ("c.example", 1)]
+    clients = [name_of(b"", number) for number in range(400)]
+    chosen = [nearest(client, brokers, lambda broker: 7, b"net") for client in clients]
 
-    assert all(70 <= chosen.count(broker) <= 130 for broker in (1000, 1001, 1002, 1003))
-    assert chosen[:9] == [by_rank(client, [1000, 1001, 1002, 1003], 1)[0] for client in range(9)]
+    assert all(70 <= chosen.count(broker) <= 130 for broker in brokers)
+    assert chosen[:9] == [by_rank(client, brokers, b"net")[0] for client in clients[:9]]
 
 
 # --- the table
 
 
 def test_a_tag_is_news_to_all_then_to_its_first_holder_then_to_nobody():
-    table = Table([0, 1, 2], generation=1, capacity=100, error=0.01)
+    table = FilterTable([0, 1, 2], generation=1, capacity=100, error=0.01)
 
     assert table.put(1, ["jazz"]) == {"jazz": None}
     assert table.put(1, ["jazz"]) == {"jazz": 1}, "news to 1 alone, who said it: nobody needs to be told"
@@ -98,7 +103,7 @@ def test_a_tag_is_news_to_all_then_to_its_first_holder_then_to_nobody():
 
 
 def test_a_filter_answers_for_the_side_it_belongs_to():
-    table = Table([0, 1, 2], generation=1, capacity=100, error=0.001)
+    table = FilterTable([0, 1, 2], generation=1, capacity=100, error=0.001)
     table.put(1, ["jazz", "samba"])
     table.put(2, ["football"])
 
@@ -109,7 +114,7 @@ def test_a_filter_answers_for_the_side_it_belongs_to():
 
 
 def test_distinct_tags_are_estimated_from_the_bits():
-    table = Table([0, 1], generation=1, capacity=2000, error=0.1)
+    table = FilterTable([0, 1], generation=1, capacity=2000, error=0.1)
     table.put(0, [f"a{i}" for i in range(700)])
     table.put(1, [f"b{i}" for i in range(800)])
     table.count()
@@ -124,7 +129,7 @@ def test_distinct_tags_are_estimated_from_the_bits():
 )
 def test_filters_side_by_side_are_the_filters_one_by_one(sources, puts, capacity):
     """The readable law: a Bloom filter for each source, and who holds a tag by asking each."""
-    table = Table(list(range(100, 100 + sources)), generation=1, capacity=capacity, error=0.1)
+    table = FilterTable(list(range(100, 100 + sources)), generation=1, capacity=capacity, error=0.1)
     alone = {source: Bloom.sized(capacity, 0.1) for source in table.sources}
     for number, tag in puts:
         source, name = 100 + number % sources, f"tag{tag}"
@@ -139,7 +144,7 @@ def test_filters_side_by_side_are_the_filters_one_by_one(sources, puts, capacity
     for tag in range(60):
         target = asking(f"tag{tag}")
         assert [table.passes(each, target) for each in alone] == [alone[each].passes(target) for each in alone]
-    copy = Table(table.sources, generation=1, capacity=capacity, error=0.1)
+    copy = FilterTable(table.sources, generation=1, capacity=capacity, error=0.1)
     copy.replace(100 + sources - 1, alone[100].to_bytes())
     assert copy.filter(100 + sources - 1) == alone[100]
     assert copy.filter(100).fill() == 0
@@ -148,12 +153,21 @@ def test_filters_side_by_side_are_the_filters_one_by_one(sources, puts, capacity
 # --- conversations, written down
 
 
+BASE = 1 << EPOCH_SHIFT
+"""Generations and serials of view 1 begin here."""
+
+
 class Scene:
-    """A broker at 5 with its ledger; `done` lists the tokens that were covered."""
+    """A broker at 5 with its ledger, in view 1; `done` lists the tokens that were covered."""
 
     def __init__(self, neighbours: tuple[int, ...], root: int = 9, capacity: int = 100) -> None:
         self.ledger, self.done, self.tags = Ledger(), [], []
-        self.backbone = Backbone(5, self.ledger, neighbours, root, capacity, 0.01, lambda: self.tags, self.done.append)
+        self.asker = Asker(5, self.ledger)
+        self.backbone = Backbone(
+            5, self.ledger, self.asker, capacity, 0.01, lambda: self.tags, lambda token: self.done.append(token)
+        )
+        self.edges = self.backbone.edges
+        self.backbone.stand(View(1, root, neighbours, capacity))
 
     def sent(self):
         return self.ledger.sent()
@@ -161,13 +175,13 @@ class Scene:
 
 def test_news_go_to_all_others_and_are_covered_when_they_have_answered():
     scene = Scene((6, 7, 8))
-    scene.backbone.on_tell(6, Tell(41, 1, ("jazz",)))
+    scene.backbone.on_tell(6, Tell(BASE + 41, BASE, ("jazz",)))
 
-    assert scene.sent() == [(7, Tell(1, 1, ("jazz",))), (8, Tell(1, 1, ("jazz",)))]
-    scene.backbone.on_covered(7, Covered(1))
+    assert scene.sent() == [(7, Tell(BASE + 1, BASE, ("jazz",))), (8, Tell(BASE + 1, BASE, ("jazz",)))]
+    scene.edges.on_covered(7, Routed(BASE + 1))
     assert scene.sent() == []
-    scene.backbone.on_covered(8, Covered(1))
-    assert scene.sent() == [(6, Covered(41))]
+    scene.edges.on_covered(8, Routed(BASE + 1))
+    assert scene.sent() == [(6, Routed(BASE + 41))]
 
 
 def test_what_is_known_is_not_said_again_but_waited_for_while_it_is_under_way():
@@ -175,10 +189,10 @@ def test_what_is_known_is_not_said_again_but_waited_for_while_it_is_under_way():
     scene.backbone.say(["jazz"], "first")
     scene.backbone.say(["jazz"], "second")
 
-    assert scene.sent() == [(6, Tell(1, 1, ("jazz",))), (7, Tell(1, 1, ("jazz",)))]
-    scene.backbone.on_covered(6, Covered(1))
+    assert scene.sent() == [(6, Tell(BASE + 1, BASE, ("jazz",))), (7, Tell(BASE + 1, BASE, ("jazz",)))]
+    scene.edges.on_covered(6, Routed(BASE + 1))
     assert scene.done == []
-    scene.backbone.on_covered(7, Covered(1))
+    scene.edges.on_covered(7, Routed(BASE + 1))
     assert scene.done == ["first", "second"]
     scene.backbone.say(["jazz"], "third")
     assert scene.sent() == []
@@ -189,12 +203,12 @@ def test_answers_may_come_in_any_order():
     scene = Scene((6,))
     for number in range(3):
         scene.backbone.say([f"tag{number}"], number)
-        scene.backbone.on_speak(Speak())
-    scene.backbone.on_covered(6, Covered(3))
-    scene.backbone.on_covered(6, Covered(2))
+        scene.edges.on_speak(Speak())
+    scene.edges.on_covered(6, Routed(BASE + 3))
+    scene.edges.on_covered(6, Routed(BASE + 2))
 
     assert scene.done == []
-    scene.backbone.on_covered(6, Covered(1))
+    scene.edges.on_covered(6, Routed(BASE + 1))
     assert scene.done == [0, 1, 2]
 
 
@@ -203,15 +217,15 @@ def test_news_that_come_in_quick_succession_are_told_together():
     for number in range(4):
         scene.backbone.say([f"tag{number}"], number)
     assert scene.ledger.take() == [
-        ("after", PATIENCE_US, Unheard()),
-        ("send", 6, Tell(1, 1, ("tag0",))),
+        ("after", PATIENCE.first_us, Late()),
+        ("send", 6, Tell(BASE + 1, BASE, ("tag0",))),
         ("after", GATHER_US, Speak()),
     ]
-    scene.backbone.on_covered(6, Covered(1))
+    scene.edges.on_covered(6, Routed(BASE + 1))
     assert scene.done == [0], "what is still unsaid is waited for"
-    scene.backbone.on_speak(Speak())
-    assert scene.sent() == [(6, Tell(2, 1, ("tag1", "tag2", "tag3")))]
-    scene.backbone.on_covered(6, Covered(2))
+    scene.edges.on_speak(Speak())
+    assert scene.sent() == [(6, Tell(BASE + 2, BASE, ("tag1", "tag2", "tag3")))]
+    scene.edges.on_covered(6, Routed(BASE + 2))
     assert scene.done == [0, 1, 2, 3]
 
 
@@ -219,28 +233,28 @@ def test_what_is_unsaid_goes_before_a_new_generation():
     scene = Scene((6,))
     scene.backbone.say(["jazz"], "first")
     scene.backbone.say(["samba"], "second")
-    scene.backbone.on_renew(6, Renew(1, 2, 500))
+    scene.backbone.on_renew(6, FiltersAnew(BASE + 1, BASE + 1, 500))
 
     kinds = [type(message) for _, message in scene.sent()]
-    assert kinds == [Tell, Tell, Summary, Covered]
+    assert kinds == [Tell, Tell, WholeFilter, Routed]
 
 
 def test_a_leaf_answers_at_once_and_a_repeat_again():
     scene = Scene((6,))
     for _ in range(2):
-        scene.backbone.on_tell(6, Tell(1, 1, ("jazz",)))
+        scene.backbone.on_tell(6, Tell(BASE + 1, BASE, ("jazz",)))
 
-    assert scene.sent() == [(6, Covered(1)), (6, Covered(1))]
+    assert scene.sent() == [(6, Routed(BASE + 1)), (6, Routed(BASE + 1))]
 
 
 def test_silence_is_answered_by_saying_it_again():
     scene = Scene((6,))
     scene.backbone.say(["jazz"], "first")
     scene.ledger.take()
-    scene.ledger.now_us += PATIENCE_US
-    scene.backbone.on_unheard(Unheard())
+    scene.ledger.now_us += PATIENCE.first_us
+    scene.asker.on_late(Late())
 
-    assert (6, Tell(1, 1, ("jazz",))) in scene.sent()
+    assert (6, Tell(BASE + 1, BASE, ("jazz",))) in scene.sent()
 
 
 def test_the_root_begins_a_larger_generation_when_tags_outgrow_the_filters():
@@ -248,47 +262,90 @@ def test_the_root_begins_a_larger_generation_when_tags_outgrow_the_filters():
     scene.tags = [f"tag{i}" for i in range(12)]
     scene.backbone.say(scene.tags, "many")
 
-    renewals = [(to, message) for to, message in scene.sent() if isinstance(message, Renew)]
-    assert [(to, message.generation) for to, message in renewals] == [(6, 2), (7, 2)]
+    renewals = [(to, message) for to, message in scene.sent() if isinstance(message, FiltersAnew)]
+    assert [(to, message.generation) for to, message in renewals] == [(6, BASE + 1), (7, BASE + 1)]
     assert all(message.capacity > 12 for _, message in renewals)
 
 
 def test_a_leaf_that_hears_of_a_generation_sends_its_whole_filter():
     scene = Scene((6,))
     scene.tags = ["jazz"]
-    scene.backbone.on_renew(6, Renew(1, 2, 500))
+    scene.backbone.on_renew(6, FiltersAnew(BASE + 1, BASE + 1, 500))
 
     (to, summary), *rest = scene.sent()
-    assert (to, type(summary), summary.generation, summary.capacity) == (6, Summary, 2, 500)
-    assert rest == [(6, Covered(1))]
-    assert scene.backbone.table.generation == 1, "until the other side's filter is here, the old one counts too"
-    scene.backbone.on_summary(6, Summary(2, 2, 500, bytes(len(summary.filter))))
-    assert scene.backbone.table.generation == 2
-    assert scene.sent() == [(6, Covered(2))]
+    assert (to, type(summary), summary.generation, summary.capacity) == (6, WholeFilter, BASE + 1, 500)
+    assert rest == [(6, Routed(BASE + 1))]
+    assert scene.backbone.table.generation == BASE, "until the other side's filter is here, the old one counts too"
+    scene.backbone.on_summary(6, WholeFilter(BASE + 2, BASE + 1, 500, bytes(len(summary.filter))))
+    assert scene.backbone.table.generation == BASE + 1
+    assert scene.sent() == [(6, Routed(BASE + 2))]
 
 
 def test_casts_follow_the_old_filters_until_the_new_ones_are_whole():
     scene = Scene((6,))
-    scene.backbone.on_tell(6, Tell(1, 1, ("jazz",)))
-    scene.backbone.on_renew(6, Renew(2, 2, 500))
+    scene.backbone.on_tell(6, Tell(BASE + 1, BASE, ("jazz",)))
+    scene.backbone.on_renew(6, FiltersAnew(BASE + 2, BASE + 1, 500))
     assert scene.backbone.leads(6, asking("jazz"))
     size = len(scene.backbone.next.filter(6).to_bytes())
-    scene.backbone.on_summary(6, Summary(3, 2, 500, bytes(size)))
+    scene.backbone.on_summary(6, WholeFilter(BASE + 3, BASE + 1, 500, bytes(size)))
 
     assert not scene.backbone.leads(6, asking("jazz")), "the new generation has forgotten it"
 
 
 def test_what_overtakes_the_beginning_of_its_generation_is_left_unanswered():
     scene = Scene((6,))
-    scene.backbone.on_tell(6, Tell(7, 2, ("jazz",)))
+    scene.backbone.on_tell(6, Tell(BASE + 7, BASE + 1, ("jazz",)))
 
     assert scene.sent() == []
 
 
 def test_only_the_root_begins_generations_and_only_for_the_present_one():
     scene, root = Scene((6,)), Scene((6,), root=5)
-    scene.backbone.on_stale(6, Stale(1))
-    root.backbone.on_stale(6, Stale(7))
+    scene.backbone.on_stale(6, Stale(BASE))
+    root.backbone.on_stale(6, Stale(BASE + 6))
     assert scene.sent() == root.sent() == []
-    root.backbone.on_stale(6, Stale(1))
-    assert isinstance(root.sent()[0][1], Summary)
+    root.backbone.on_stale(6, Stale(BASE))
+    assert isinstance(root.sent()[0][1], WholeFilter)
+
+
+# --- views
+
+
+def test_what_is_of_another_view_or_from_no_neighbour_is_left_unanswered():
+    scene = Scene((6,))
+    other = 2 << EPOCH_SHIFT
+    for sender, told in ((6, Tell(other, other, ("jazz",))), (7, Tell(BASE + 1, BASE, ("jazz",)))):
+        scene.backbone.on_tell(sender, told)
+    scene.backbone.on_renew(7, FiltersAnew(BASE + 1, BASE + 1, 500))
+    scene.backbone.on_summary(7, WholeFilter(BASE + 1, BASE + 1, 500, b""))
+    scene.edges.on_covered(7, Routed(BASE + 1))
+
+    assert scene.sent() == []
+
+
+def test_casts_flood_until_the_filters_of_a_new_tree_are_whole():
+    scene = Scene((6,))
+    assert not scene.backbone.leads(6, asking("polka"))
+    scene.backbone.follow(View(2, 9, (6,), 100))
+    assert scene.backbone.leads(6, asking("polka"))
+    base = 2 << EPOCH_SHIFT
+    empty = bytes(len(scene.backbone.next.filter(6).to_bytes()))
+    scene.backbone.on_summary(6, WholeFilter(base + 1, base + 1, 100, empty))
+
+    assert not scene.backbone.leads(6, asking("polka"))
+
+
+def test_a_filter_of_another_size_is_not_taken():
+    scene = Scene((6,))
+    scene.backbone.on_summary(6, WholeFilter(BASE + 1, BASE + 1, 500, b"x"))
+
+    assert scene.backbone.table.generation == BASE
+    assert not [message for _, message in scene.sent() if isinstance(message, Routed)]
+
+
+def test_repeats_do_not_pile_up():
+    scene = Scene((6, 7))
+    for _ in range(100):
+        scene.backbone.on_tell(6, Tell(BASE + 1, BASE, ("jazz",)))
+
+    assert len(scene.edges._edges[7].waiters) == 1

@@ -2,9 +2,11 @@
 
 import pytest
 
-from implicast.overlay.backbone.views import RANK_BITS, Beat, Beating, View, Views
-from implicast.overlay.detector import Detector, DetectorSettings
-from implicast.peer.contract import Address, Host, Message, Peer
+from implicast.overlay.backbone.messages import Beat, Beating, Gauged, Survey, Surveyed, View
+from implicast.overlay.backbone.spans import FAR_US
+from implicast.overlay.backbone.views import RANK_BITS, Views
+from implicast.overlay.detector import DetectorSettings
+from implicast.peer.contract import Host, Peer
 from implicast.peer.ledger import Ledger
 from implicast.space.digest import stream
 from implicast.world.faults import Faults, FaultStream
@@ -15,15 +17,14 @@ from implicast.world.world import World
 S = 1_000_000
 
 
-class Node(Peer, parts={"views": Views, "detector": Detector}):
+class Node(Peer, parts={"views": Views}):
     """A broker that is nothing but its share in agreeing."""
 
     def __init__(self, address: int, host: Host, brokers: list[int], standing: bool, highest: int = 0) -> None:
         super().__init__(address, host)
         self.view: View | None = None
         patient = DetectorSettings(tries=4)
-        self.views = Views(address, host, brokers, latency_us, 2 * S, self.follow, lambda: 64, patient)
-        self.detector = self.views.detector
+        self.views = Views(address, host, brokers, 2 * S, self.follow, lambda: 64, patient)
         if standing:
             self.views.stand()
         else:
@@ -32,10 +33,6 @@ class Node(Peer, parts={"views": Views, "detector": Detector}):
     def follow(self, view: View) -> None:
         assert self.view is None or view.epoch > self.view.epoch
         self.view = view
-
-    def receive(self, sender: Address, message: Message) -> None:
-        self.views.heard(sender)
-        super().receive(sender, message)
 
 
 def latency_us(a: int, b: int) -> int:
@@ -50,13 +47,13 @@ class Line:
 class Brokers:
     """A world of brokers, and what they should agree on."""
 
-    def __init__(self, count: int = 6, loss: float = 0.0, seed: int = 1) -> None:
+    def __init__(self, count: int = 6, loss: float = 0.0, seed: int = 1, standing: bool = True) -> None:
         self.trouble = Trouble(FaultStream(Faults(loss=loss, duplicate=loss), seed) if loss else None)
         self.world = World(Line(), seed, faults=self.trouble)
         self.all = list(range(count))
         self.written: dict[int, int] = {}
         for address in self.all:
-            self.rise(address, standing=True)
+            self.rise(address, standing)
 
     def rise(self, address: int, standing: bool = False) -> None:
         highest = self.written.get(address, 0)
@@ -205,19 +202,20 @@ def test_an_older_view_is_not_followed():
     assert [message for _, message in ledger.sent() if isinstance(message, Beating)] == [Beating(newer.epoch)] * 2
 
 
-def test_a_broker_that_forgets_the_highest_number_uses_one_twice():
-    """A mistake put in on purpose: the root comes back before it was missed, and its view is taken for the old one."""
+@pytest.mark.parametrize("forgets", [False, True])
+def test_a_broker_that_forgets_the_highest_number_uses_one_twice(forgets):
+    """A mistake put in on purpose: the root comes back before it was missed, hears nobody, and makes a view of its own
+    with the number of the one that the others follow."""
     brokers = Brokers(2)
     brokers.fall(0)
-    brokers.written.clear()
-    brokers.trouble.cut((0, 1))
+    if forgets:
+        brokers.written.clear()
+    brokers.trouble.cut((1, 0))
     brokers.rise(0)
-    brokers.go(4)
-    brokers.trouble.mend((0, 1))
-    brokers.go(60)
+    brokers.go(20)
 
-    assert len({view.epoch if view else 1 << RANK_BITS for view in brokers.views().values()}) == 1
-    assert brokers.views()[1] is None, "it never saw that there was a new view"
+    assert brokers.views()[0].neighbours == ()
+    assert (brokers.views()[0].epoch == 1 << RANK_BITS) == forgets
 
 
 def test_the_root_goes_above_every_view_it_hears_of():
@@ -225,5 +223,70 @@ def test_the_root_goes_above_every_view_it_hears_of():
     node = Node(0, ledger, [0, 1], standing=True)
     node.receive(1, Beat(7 << RANK_BITS))
     node.views._lead()
+    assert node.view is None, "it does not know yet how far the other is"
+    node.receive(1, Surveyed((5_000, 0)))
+    node.receive(1, Gauged(0))
 
     assert node.view.epoch > 7 << RANK_BITS
+
+
+# --- measuring
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.1])
+def test_a_fresh_set_of_brokers_measures_and_makes_the_tree_that_latencies_ask_for(loss):
+    brokers = Brokers(7, loss, standing=False)
+    brokers.go(6 if not loss else 60)
+
+    assert brokers.agreed()
+    if not loss:
+        assert {frozenset((a, b)) for a, view in brokers.views().items() for b in view.neighbours} == {
+            frozenset((a, a + 1)) for a in range(6)
+        }, "on a line everybody is nearest to those beside it"
+
+
+def test_brokers_that_start_one_after_the_other_end_in_one_tree():
+    brokers = Brokers(0)
+    brokers.all = list(range(5))
+    for address in (3, 1, 4, 0, 2):
+        brokers.rise(address)
+        brokers.go(7)
+    brokers.go(30)
+
+    assert brokers.agreed()
+
+
+def test_nobody_is_counted_in_before_it_is_heard():
+    brokers = Brokers(0)
+    brokers.all = [0, 1, 2]
+    brokers.rise(0)
+    brokers.go(1.9)
+    assert brokers.views() == {0: None}, "whether the others are there is not known yet"
+    brokers.go(60)
+
+    assert brokers.views()[0].neighbours == ()
+
+
+def test_a_member_that_dies_while_it_is_measured_holds_up_nobody():
+    brokers = Brokers(5)
+    brokers.fall(4)
+    brokers.world.run(brokers.world.now_us + 4 * S)
+    brokers.fall(3)
+    brokers.go(60)
+
+    assert brokers.agreed()
+
+
+def test_of_strangers_nothing_is_measured_and_nobody_is_told():
+    ledger = Ledger()
+    node = Node(0, ledger, [0, 1], standing=True)
+    ledger.take()
+    epoch = 9 << RANK_BITS
+    for message in (Survey((0, 1)), Surveyed((1, 1)), Gauged(0), Beat(epoch), View(epoch, 7, (7,), 4)):
+        node.receive(7, message)
+    node.receive(1, View(epoch, 1, (7,), 4))
+    node.receive(1, Surveyed((1, 1, 1)))
+
+    assert ledger.take() == []
+    assert node.view is None
+    assert node.views.spans.round_trip_us(0, 1) == FAR_US

@@ -8,8 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from implicast.casting.designs import Plan, designs
-from implicast.casting.dht.alive import LivingDht
-from implicast.casting.keeping import LivingMember
+from implicast.casting.dht.member import Dht
 from implicast.peer.contract import Address, Host, Message, Peer, handles
 from implicast.peer.errors import ScenarioError
 from implicast.peer.wire import Codec
@@ -62,7 +61,7 @@ def two(rates: dict[int, float] | None = None, **options) -> tuple[World, Listen
 
 
 def run(churn: str, directory: Path | None = None, **more):
-    base = Scenario("centralised", peers=24, casts=60, seed=5, workload="groups", parameters={"alive": True})
+    base = Scenario("centralised", peers=24, casts=60, seed=5, workload="groups")
     return simulate(replace(base, churn=Churn.parse(churn), **more), directory)
 
 
@@ -112,8 +111,8 @@ def test_a_frozen_peer_can_die():
 class Stayer(Listener):
     """Keeps nothing on disk, and comes back when it is revived."""
 
-    def disk(self) -> str:
-        return "a disk"
+    def kept(self) -> Word:
+        return Word(7)
 
 
 def upheaval(script: str) -> tuple[World, Listener]:
@@ -123,12 +122,13 @@ def upheaval(script: str) -> tuple[World, Listener]:
         world.place(address, Stayer(address, world.host(address)))
     listener, heard = world.peers[1], world.peers[1].heard
 
-    def revive(plan, address, disk):
+    def revive(plan, address, kept):
+        assert kept == Word(7)
         revived = Stayer(address, world.host(address))
         revived.heard = heard
         return revived
 
-    design = replace(designs()["centralised"], revive=revive, objections=lambda population: [])
+    design = replace(designs()["centralised"], fixture=None, revive=revive, objections=lambda population: [])
     plan = Plan(2, 0, {}, 1, world.host, lambda a, b: 10)
     deeds = tuple(sorted(Churn.parse(script).deeds))
     Upheaval(deeds, world, Application(world), Trouble(None), design, plan, {}).schedule(0)
@@ -352,7 +352,7 @@ def test_where_nobody_is_there_no_cast_is_made_and_that_is_said(deed, unmade, tm
 
 
 def test_a_newcomer_that_finds_everybody_asleep_joins_when_they_wake():
-    base = Scenario("dht", peers=16, casts=40, seed=5, workload="groups", parameters={"alive": True})
+    base = Scenario("dht", peers=16, casts=40, seed=5, workload="groups")
     everybody = "+".join(map(str, range(16)))
     outcome = simulate(replace(base, churn=Churn.parse(f"deed=5..9:freeze:{everybody},deed=7:join:16")))
 
@@ -375,16 +375,18 @@ def test_where_no_cast_came_after_all_was_quiet_that_is_said():
 
 
 def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
-    def leave(self):
-        self.asking._questions.clear()
-        LivingMember.leave(self)
+    leave = Dht.leave
 
-    monkeypatch.setattr(LivingDht, "leave", leave)
+    def forget_and_leave(self):
+        self.questions._open.clear()
+        leave(self)
+
+    monkeypatch.setattr(Dht, "leave", forget_and_leave)
 
 
 @pytest.mark.parametrize("loss", [0.0, 0.01])
 def test_a_leaver_in_peace_owes_its_casts_and_is_excused_in_hardship(monkeypatch, loss, tmp_path):
-    base = Scenario("dht", peers=24, casts=20, seed=5, workload="groups", parameters={"alive": True})
+    base = Scenario("dht", peers=24, casts=20, seed=5, workload="groups")
     base = replace(base, faults=Faults(loss=loss))
     simulate(replace(base, churn=Churn.parse("deed=19:leave:1")), tmp_path / "run")
     caster = rows(tmp_path / "run", "casts")[6]["publisher"]

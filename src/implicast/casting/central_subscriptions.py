@@ -1,150 +1,215 @@
 """Publish/subscribe through one server, as the yardstick: the server keeps every subscription, matches every event and
 sends one copy to each subscriber that matches.
 
-Two shares of peers, one for members and one for the server, so that `centralised.py` only has to name them.
+Two shares of peers, one for members and one for the server, so that `centralised` only has to name them. A subscription
+has a number, and each wording of it a version; both belong to a life of the member, so that what it said last counts,
+also after it began again.
 """
 
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
 
-from implicast.casting.inbox import Seen
+from implicast.casting.inbox import Outcome, Seen
 from implicast.casting.standing import StandingTargets
+from implicast.casting.telling import Got, Word
 from implicast.language.target import Description, Target
-from implicast.peer.contract import Address, CastId, Host, Message, Part, handles
+from implicast.peer.asking import Asker, Patience
+from implicast.peer.contract import Address, CastId, Contact, Host, Life, Message, Name, Part, handles
 from implicast.peer.events import Notice
-from implicast.peer.pending import Pending
+from implicast.peer.fields import Count, Payload
+from implicast.peer.member import Member
+from implicast.peer.name import version_of
 from implicast.peer.subscriber import Subscribed, Unsubscribed
 
-RETRY_US = 2_000_000
-"""Patience with the server before a request is sent again."""
+SUBSCRIBE = "subscribe"
+PATIENCE = Patience(2_000_000, times=1 << 30)
+SUBSCRIPTIONS_MAX = 1_024
+"""Subscriptions of one member; further ones are not answered."""
+
+SUBSCRIBERS_MAX = 1 << 20
+"""Members that subscribe at one server; while there are so many, no further subscription is answered."""
 
 
 class Subscribe(Message):
     """A member words a subscription, anew or for the first time; `None`: it wants it no more."""
 
-    number: int
-    version: int
+    wire = 0x0211
+
+    name: Name
+    life: Life
+    subscription: Count
+    version: Count
     target: Target | None
 
 
 class SubscriptionKept(Message):
-    """The server has this wording."""
+    """The server has this wording, or one of a later life."""
 
-    number: int
-    version: int
+    wire = 0x0212
+
+    life: Life
+    subscription: Count
+    version: Count
 
 
 class Announce(Message):
     """A member asks the server to tell whoever subscribed to things of this description."""
 
+    wire = 0x0213
+    dry: ClassVar[bool] = False
+
     cast: CastId
     description: Description
-    payload: bytes
+    payload: Payload
 
 
-class Matched(Message):
+class Happened(Word):
     """The server tells a subscriber."""
 
-    cast: CastId
+    wire = 0x0214
+
     description: Description
-    payload: bytes
+    payload: Payload
 
 
-class SubscribeLate(Message):
-    """Rings when the server has not answered for a while."""
+class Worded(Message):
+    """A subscription that the server keeps; `None`: taken back, and kept lest an older wording counts."""
+
+    contact: Contact
+    life: Life
+    subscription: Count
+    version: Count
+    target: Target | None
 
 
-SUBSCRIPTION_KINDS: tuple[type, ...] = (Subscribe, SubscriptionKept, Announce, Matched)
+class Wording(Message):
+    """A subscription that a member keeps."""
+
+    subscription: Count
+    version: Count
+    target: Target
+
+
+SUBSCRIPTION_KINDS: tuple[type[Message], ...] = (Subscribe, SubscriptionKept, Announce, Happened)
 
 
 class Desk(Part):
     """A member's own subscriptions."""
 
-    __slots__ = ("_last", "_seen", "_unanswered", "server", "subscriptions")
+    __slots__ = ("_asker", "_last", "_member", "_seen", "_server", "subscriptions")
 
-    def __init__(self, address: Address, host: Host, server: Address) -> None:
-        super().__init__(address, host)
-        self.server = server
-        self.subscriptions: dict[int, tuple[int, Target]] = {}
-        self._last = 0
-        self._seen: Seen | None = None
-        self._unanswered: Pending[int, Subscribe] = Pending(host, SubscribeLate(), RETRY_US)
+    def __init__(self, member: Member, server: Address, asker: Asker, seen: Seen, kept: Iterable[Wording]) -> None:
+        super().__init__(member.address, member.host)
+        self._member, self._server, self._asker, self._seen = member, server, asker, seen
+        self.subscriptions: dict[int, Wording] = {each.subscription: each for each in kept}
+        self._last = max(self.subscriptions, default=0)
+        asker.topic(SUBSCRIBE, PATIENCE)
 
     def subscribe(self, target: Target) -> int:
         self._last += 1
-        self._word(self._last, 1, target)
+        self._word(Wording(self._last, 1, target))
         return self._last
 
     def update(self, number: int, target: Target) -> None:
         if number in self.subscriptions:
-            self._word(number, self.subscriptions[number][0] + 1, target)
+            self._word(Wording(number, self.subscriptions[number].version + 1, target))
 
     def unsubscribe(self, number: int) -> None:
-        if number in self.subscriptions:
-            version, _ = self.subscriptions.pop(number)
-            self._ask(Subscribe(number, version + 1, None))
+        wording = self.subscriptions.pop(number, None)
+        if wording is not None:
+            self._say(number, wording.version + 1, None)
 
-    def _word(self, number: int, version: int, target: Target) -> None:
-        self.subscriptions[number] = (version, target)
-        self._ask(Subscribe(number, version, target))
+    def say_again(self) -> None:
+        """Tell the server all subscriptions: it does not know them, or only of an earlier life."""
+        for each in self.subscriptions.values():
+            self._say(each.subscription, each.version, each.target)
 
-    def _ask(self, request: Subscribe) -> None:
-        self._unanswered.ask(request.number, request)
-        self.host.send(self.server, request)
+    def _word(self, wording: Wording) -> None:
+        self.subscriptions[wording.subscription] = wording
+        self._say(wording.subscription, wording.version, wording.target)
+
+    def _say(self, number: int, version: int, target: Target | None) -> None:
+        member = self._member
+        self._asker.ask(SUBSCRIBE, number, self._server, Subscribe(member.name, member.life, number, version, target))
 
     @handles(SubscriptionKept)
     def on_kept(self, sender: Address, kept: SubscriptionKept) -> None:
-        request = self._unanswered.get(kept.number)
-        if request is None or request.version != kept.version:
+        question = self._asker.open(SUBSCRIBE, kept.subscription)
+        if question is None or sender != self._server:
             return
-        self._unanswered.answer(kept.number)
-        if request.target is None:
-            self.host.deliver(Unsubscribed(kept.number))
-        else:
-            self.host.deliver(Subscribed(kept.number, kept.version))
+        said = question.message
+        assert isinstance(said, Subscribe), "nothing else is asked on this topic"
+        if kept.life > self._member.life:
+            self._member.outlive(version_of(kept.life, 0))
+            self.say_again()
+        elif (kept.life, kept.version) == (said.life, said.version):
+            self._asker.answered(SUBSCRIBE, kept.subscription)
+            number, gone = said.subscription, said.target is None
+            self.host.deliver(Unsubscribed(number) if gone else Subscribed(number, said.version))
 
-    @handles(SubscribeLate)
-    def on_late(self, alarm: SubscribeLate) -> None:
-        for _, request in self._unanswered.due():
-            self._ask(request)
+    @handles(Happened)
+    def on_matched(self, sender: Address, matched: Happened) -> None:
+        outcome = self._take(matched)
+        if self._member.assured:
+            self.host.send(sender, Got(matched.cast, self._member.name, outcome))
 
-    @handles(Matched)
-    def on_matched(self, sender: Address, matched: Matched) -> None:
+    def _take(self, matched: Happened) -> Outcome:
         """At most once, and only what some subscription asks for now: it may have been reworded meanwhile."""
-        if not any(target.selects(matched.description) for _, target in self.subscriptions.values()):
-            return
-        if self._seen is None:
-            self._seen = Seen()
-        if self._seen.first(matched.cast):
-            self.host.deliver(Notice(matched.cast, matched.payload))
+        if not any(each.target.selects(matched.description) for each in self.subscriptions.values()):
+            return Outcome.REPEAT if self._seen.met(matched.cast) else Outcome.UNFIT
+        if not self._seen.first(matched.cast, self.host.now_us):
+            return Outcome.REPEAT if self._seen.met(matched.cast) else Outcome.FULL
+        self.host.deliver(Notice(matched.cast, matched.payload))
+        return Outcome.TAKEN
 
 
 class SubscriptionServer(Part):
-    """Everybody's subscriptions, at the server."""
+    """Everybody's subscriptions, at the server; `heard` is told of every member that says something."""
 
-    __slots__ = ("_standing", "_versions")
+    __slots__ = ("_heard", "_standing", "worded")
 
-    def __init__(self, address: Address, host: Host) -> None:
+    def __init__(self, address: Address, host: Host, heard: Callable[[Name], None], kept: Iterable[Worded]) -> None:
         super().__init__(address, host)
-        self._standing: StandingTargets[tuple[Address, int]] = StandingTargets()
-        self._versions: dict[tuple[Address, int], int] = {}
+        self._heard = heard
+        self._standing: StandingTargets[tuple[Name, int]] = StandingTargets()
+        self.worded: dict[Name, dict[int, Worded]] = {}
+        for each in kept:
+            self._keep(each)
+
+    def _keep(self, worded: Worded) -> None:
+        name = worded.contact.name
+        self._heard(name)
+        self.worded.setdefault(name, {})[worded.subscription] = worded
+        key = (name, worded.subscription)
+        if worded.target is None:
+            self._standing.remove(key)
+        else:
+            self._standing.put(key, worded.target)
 
     @handles(Subscribe)
-    def on_subscribe(self, sender: Address, subscribe: Subscribe) -> None:
-        key = (sender, subscribe.number)
-        if subscribe.version > self._versions.get(key, 0):
-            self._versions[key] = subscribe.version
-            if subscribe.target is None:
-                self._standing.remove(key)
-            else:
-                self._standing.put(key, subscribe.target)
-        self.host.send(sender, SubscriptionKept(subscribe.number, subscribe.version))
+    def on_subscribe(self, sender: Address, said: Subscribe) -> None:
+        own = self.worded.get(said.name, {})
+        known = own.get(said.subscription)
+        if known is None and (len(own) >= SUBSCRIPTIONS_MAX or len(self.worded) >= SUBSCRIBERS_MAX):
+            return
+        if known is None or (said.life, said.version) >= (known.life, known.version):
+            contact = Contact(said.name, sender)
+            known = Worded(contact, said.life, said.subscription, said.version, said.target)
+            self._keep(known)
+        self.host.send(sender, SubscriptionKept(known.life, said.subscription, known.version))
 
-    @handles(Announce)
-    def on_announce(self, sender: Address, announce: Announce) -> None:
-        matched = Matched(announce.cast, announce.description, announce.payload)
-        subscribers = dict.fromkeys(owner for owner, _ in self._standing.matching(announce.description))
-        for subscriber in subscribers:
-            self.host.send(subscriber, matched)
+    def forget(self, name: Name) -> None:
+        """The member's lease is over."""
+        for number in self.worded.pop(name, {}):
+            self._standing.remove((name, number))
+
+    def count(self, name: Name) -> int:
+        """How many subscriptions of a member stand."""
+        return sum(each.target is not None for each in self.worded.get(name, {}).values())
+
+    def matching(self, description: Description) -> list[Contact]:
+        found = dict.fromkeys(self._standing.matching(description))
+        return list(dict.fromkeys(self.worded[name][number].contact for name, number in found))
 
     def holdings(self) -> Any:
         return [(*key, target) for key, target in self._standing.items()]

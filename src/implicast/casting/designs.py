@@ -1,11 +1,12 @@
 """Designs by name: parameters with defaults and docs, and how to set up a population.
 
-A design module defines `DESIGNS`, a tuple of `Design` values, and is named once in `MODULES`. Nothing else in the
-project lists designs: the CLI, the laboratory and the tests ask here.
+A design module defines `DESIGNS`, a tuple of `Design` values, whose names are in `HOMES`. Nothing else in the project
+lists designs: the CLI, the laboratory and the tests ask here.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -19,7 +20,12 @@ from implicast.peer.name import name_of, network_of, next_life
 from implicast.peer.site import Site
 from implicast.space.digest import stream
 
-MODULES = ("centralised", "broker", "spice", "condcast", "dht", "bft", "pubsub")
+HOMES = {
+    "centralised": "centralised", "broker": "broker", "spice": "spice", "spice-unloaded": "spice",
+    "condcast": "condcast", "dht-naive": "dht", "dht": "dht", "bft": "bft", "chord-pubsub": "pubsub",
+    "opchord-pubsub": "pubsub",
+}  # fmt: skip
+"""The module of each design; it is loaded when the design is first asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +114,10 @@ class Design:
     """Where it is described."""
     assemble: Callable[[Plan], list[Peer]]
     """The converged network at once: members first, then infrastructure, index = address."""
-    newcomer: Callable[[Plan, int], Member]
-    """A member that has yet to join by messages."""
     kinds: tuple[type, ...]
     """Every kind of message its peers send, for the codec."""
+    newcomer: Callable[[Plan, int], Member] | None = None
+    """A member that has yet to join by messages, in designs that have no `member` yet."""
     parameters: tuple[Parameter, ...] = ()
     languages: tuple[str, ...] = ("tags",)
     """Of `tags`, `attributes` (peers hold values, casts hold predicates), `subscriptions` (the other way round)."""
@@ -155,6 +161,7 @@ class Design:
     ) -> Member:
         """A simulated member that has yet to join, anew or again with what it had kept."""
         if self.member is None:
+            assert self.newcomer is not None, f"{self.name} has no members"
             return self.newcomer(plan, address)
         return self.member(plan.site(address, "member", previous, again, kept, starts))
 
@@ -185,17 +192,19 @@ _NO_USE = {
 
 @cache
 def designs() -> dict[str, Design]:
-    """All designs, in the order of `MODULES`."""
-    found: dict[str, Design] = {}
-    for module in MODULES:
-        for design in import_module(f"implicast.casting.{module}").DESIGNS:
-            found[design.name] = design
-    return found
+    """All designs, in the order of `HOMES`."""
+    return {name: design(name) for name in HOMES}
+
+
+@cache
+def _module(module: str) -> dict[str, Design]:
+    return {each.name: each for each in import_module(f"implicast.casting.{module}").DESIGNS}
 
 
 def design(name: str) -> Design:
     """The design of this name, or a `ParameterError` that lists what there is."""
-    found = designs().get(name)
-    if found is None:
-        raise ParameterError(f"there is no design {name!r}; choose one of: {', '.join(designs())}")
-    return found
+    if name not in HOMES:
+        near = get_close_matches(name, HOMES, 1)
+        meant = f"did you mean {near[0]}?" if near else f"choose one of: {', '.join(HOMES)}"
+        raise ParameterError(f"there is no design {name!r}; {meant}")
+    return _module(HOMES[name])[name]

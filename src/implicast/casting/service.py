@@ -1,37 +1,100 @@
-"""What members and whoever serves them, a server or a broker, tell each other."""
+"""What members and the station that serves them, a server or a broker, tell each other."""
+
+from typing import Annotated
+
+from msgspec import Meta
 
 from implicast.language.target import Description, Target
-from implicast.peer.contract import CastId, Message
+from implicast.peer.contract import CastId, Message, Name, Version
+from implicast.peer.fields import Count, Payload, Token
+
+SILENT_MAX = 64
+"""Unreachable members that an answer names."""
 
 
 class Register(Message):
     """A member says what it is; `None`: nothing any more."""
 
-    version: int
+    wire = 0x0201
+
+    name: Name
+    version: Version
     description: Description | None
 
 
 class Stored(Message):
     """This version is kept, and every later cast will find it."""
 
-    version: int
+    wire = 0x0202
+
+    version: Version
+
+
+class Outdated(Message):
+    """The station knows this later version of the member: what the member said was not kept."""
+
+    wire = 0x0203
+
+    version: Version
+
+
+class Check(Message):
+    """A member reminds its station of itself."""
+
+    wire = 0x0204
+
+    name: Name
+    version: Version
+
+
+class Known(Message):
+    """The station knows this version of the member (0: none), and so many of its subscriptions."""
+
+    wire = 0x0205
+
+    version: Version
+    subscriptions: Count = 0
 
 
 class Publish(Message):
-    """A member asks to carry a cast."""
+    """A member asks to carry a cast. `dry`: only to count whom it would reach."""
+
+    wire = 0x0206
 
     cast: CastId
     target: Target
-    payload: bytes
+    payload: Payload
+    dry: bool = False
 
 
-class Notify(Message):
-    """A member is told of a cast that selects it."""
+class Carried(Message):
+    """How far a cast has come: final when none is open.
+
+    To a member: every broker has it. To a broker: every broker on my side of our link has it, in the view you named
+    or a newer one.
+    """
+
+    wire = 0x0207
 
     cast: CastId
-    target: Target
-    payload: bytes
+    epoch: Token
+    notified: Count
+    unreachable: Count
+    declined: Count
+    open: Count
+    silent: Annotated[tuple[Name, ...], Meta(max_length=SILENT_MAX)] = ()
 
 
-class Again(Message):
-    """Rings when a member's request has not been answered for a while."""
+class CheckRound(Message):
+    """Rings when a member should remind its station of itself, or should have been answered."""
+
+    upkeep = True
+
+
+class Sweep(Message):
+    """Rings when a station should forget members that have been silent for a lease."""
+
+    upkeep = True
+
+
+KINDS: tuple[type[Message], ...] = (Register, Stored, Outdated, Check, Known, Publish, Carried)

@@ -28,12 +28,17 @@ SILENT_MAX = 64
 """Unreachable members that are named."""
 
 
-class Notify(Message):
+class Word(Message):
+    """What a member is told of a cast: it confirms with `Got`."""
+
+    cast: CastId
+
+
+class Notify(Word):
     """A member is told of a cast that selects it."""
 
     wire = 0x0101
 
-    cast: CastId
     target: Target
     payload: Payload
 
@@ -78,33 +83,47 @@ Ended = Callable[[CastId, Told], None]
 class Teller(Part):
     """The notifications of one peer that are under way."""
 
-    __slots__ = ("_asker", "_assured", "_ended", "_waiting", "casts")
+    __slots__ = ("_asker", "_asking", "_assured", "_ended", "_waiting", "casts")
 
     def __init__(self, address: Address, host: Host, asker: Asker, assured: bool, ended: Ended) -> None:
         """`ended` is told once of every cast, when nothing is open any more; never without receipts."""
         super().__init__(address, host)
         self._asker, self._assured, self._ended = asker, assured, ended
-        self._waiting: deque[tuple[Contact, Notify]] = deque()
+        self._asking = 0
+        self._waiting: deque[tuple[Contact, CastId, Message]] | None = None
+        """Made when it is needed: most members never have so many to tell."""
         self.casts: dict[CastId, Told] = {}
         asker.topic(TELLING, PATIENCE, self._lost)
 
-    def tell(self, notify: Notify, members: Sequence[Contact]) -> None:
-        """Tell these members of a cast; each once, whatever happens."""
-        if not self._assured:
-            for member in members:
-                self.host.send(member.address, notify)
+    def tell(self, word: Word, members: Sequence[Contact], here: Outcome | None = None) -> None:
+        """Tell these members of a cast; each once, whatever happens. `here`: what became of it at this peer itself."""
+        if self._assured:
+            self.tell_each(word.cast, [(member, word) for member in members], here)
             return
-        self.casts[notify.cast] = told = Told(len(members))
         for member in members:
-            self._ask(member, notify)
-        if not members:
-            self._end(notify.cast, told)
+            self.host.send(member.address, word)
 
-    def _ask(self, member: Contact, notify: Notify) -> None:
-        if len(self._asker) >= AT_ONCE_MAX:
-            self._waiting.append((member, notify))
+    def tell_each(self, cast: CastId, messages: Sequence[tuple[Contact, Message]], here: Outcome | None = None) -> None:
+        """The same with words of its own for each."""
+        if not self._assured:
+            for member, message in messages:
+                self.host.send(member.address, message)
+            return
+        self.casts[cast] = told = Told(len(messages) + (here is not None))
+        for member, message in messages:
+            self._ask(member, cast, message)
+        if here is not None:
+            told.count(here)
+        if not told.open:
+            self._end(cast, told)
+
+    def _ask(self, member: Contact, cast: CastId, message: Message) -> None:
+        key = (cast, member.name)
+        if self._asking < AT_ONCE_MAX and self._asker.ask(TELLING, key, member.address, message):
+            self._asking += 1
         else:
-            self._asker.ask(TELLING, (notify.cast, member.name), member.address, notify)
+            self._waiting = self._waiting or deque()
+            self._waiting.append((member, cast, message))
 
     @handles(Got)
     def on_got(self, sender: Address, got: Got) -> None:
@@ -120,6 +139,7 @@ class Teller(Part):
         self._count(key[0], lambda told: told.give_up(key[1]))
 
     def _count(self, cast: CastId, count: Callable[[Told], None]) -> None:
+        self._asking -= 1
         told = self.casts.get(cast)
         if told is not None:
             count(told)

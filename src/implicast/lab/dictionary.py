@@ -34,7 +34,8 @@ MEASURES = {
 CHANGE = {
     "delivery_ratio": "share of the expected notifications that came, of casts made while things changed",
     "delivery_ratio_after": "the same, of casts made once repair time was over",
-    "wrong": "repeated, uninvited or invented notifications of casts made while things changed; must be 0",
+    "wrong": "repeated, uninvited, invented or altered notifications of casts made while things changed, and false "
+    "receipts; must be 0",
     "late": "first notified later than ten seconds after the cast, while things changed",
     "late_share": "the same as a share of the notifications",
     "repair_s_median": "seconds from the end of a deed without a word (a crash, a broker's fail or restart, a sleeper, "
@@ -45,6 +46,8 @@ CHANGE = {
     "upkeep_per_peer_minute": "messages of standing upkeep per peer and minute that it was there",
     "upkeep_at_rest": "the same once all was quiet, where that lasted for a minute at least",
     "storm": "messages in the busiest second over those in the mean second",
+    "returns": "members that crashed and came back at their address",
+    "return_s_max": "seconds from coming back to the completion of the first registration, longest",
     "complaints": "newcomers that never joined, leavers that never left, registrations never complete",
 }
 """Name -> meaning, of runs in which peers come, go or fail (`measures/change.py`)."""
@@ -58,6 +61,8 @@ CONTRACT = {
     "invented": "notifications of casts that nobody cast (no invention)",
     "excused": "not notified of a cast whose publisher was gone before it was finished; neither expected nor missing",
     "late": "first notified later than ten seconds after the cast",
+    "altered": "notified of something else than was cast (unaltered)",
+    "misreported": "casts whose publisher was told in the end what is not so (true receipts)",
 }
 
 Columns = dict[str, tuple[str, str]]

@@ -90,6 +90,10 @@ class Journals:
         """Whether any run has this table."""
         return any(name in there for there in self._there.values())
 
+    def changed(self) -> list[str]:
+        """Runs in which peers may come and go."""
+        return [each.run for each in self.sources if "lives" in self._there[each]]
+
     def undisturbed(self) -> list[str]:
         """Runs of which it is known that the network did nothing to messages."""
         return [each.run for each in self.sources if _is_undisturbed(each.scenario())]

@@ -20,7 +20,7 @@ from implicast.lab.dictionary import MEASURES as MEASURES
 from implicast.lab.dictionary import columns_of
 from implicast.lab.errors import TableError
 
-BROKEN = ("missing", "repeated", "uninvited", "invented")
+BROKEN = ("missing", "repeated", "uninvited", "invented", "altered", "misreported")
 """Counts of the contract that are zero in a clean run."""
 
 TAGS = pa.list_(pa.string())

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 from implicast.language.target import Description, Predicate, Scalar, Target, Term
 
-Key = TypeVar("Key", int, str, tuple[str, int], int | tuple[str, int])
+Key = TypeVar("Key", int, str, bytes, tuple[str, int], int | tuple[str, int])
 """Whoever holds a description: an address, or any other number or name. Keys of one index compare with each other."""
 
 

@@ -50,7 +50,7 @@ class Member(Peer):
     apart; every `cast` takes the next `serial`. Both begin anew with every life.
     """
 
-    __slots__ = ("assured", "contact", "description", "life", "name", "serial", "version")
+    __slots__ = ("_resumed", "assured", "contact", "description", "life", "name", "serial", "version")
 
     def __init__(self, site: Site | Address, host: Host | None = None) -> None:
         if not isinstance(site, Site):
@@ -61,9 +61,12 @@ class Member(Peer):
         self.name, self.life = site.name, site.life
         self.contact = Contact(site.name, site.address)
         self.assured = site.assured
-        self.description: Description | None = None
+        kept = getattr(site.kept, "member", None)
+        self.description: Description | None = kept.description if isinstance(kept, KeptMember) else None
+        """What it is; one that begins again is what it was, until it says otherwise."""
         self.version: Version = 0
         self.serial = 0
+        self._resumed: CastId | None = None
 
     @abstractmethod
     def join(self, introducers: tuple[Address, ...]) -> None:
@@ -102,14 +105,27 @@ class Member(Peer):
         self.life = max(self.life, life_of(self.version))
         return self.version
 
+    def describe(self, description: Description | None) -> Version:
+        """Be this from now on; `None`: nothing. Returns the version under which it is to be said."""
+        self.description = description
+        return self.next_version()
+
     def next_cast(self) -> CastId:
         """Take the next name for a cast; each `cast` does so once."""
-        self.serial += 1
-        return CastId(self.name, self.life, self.serial)
+        cast = self.upcoming_cast()
+        if self._resumed is None:
+            self.serial += 1
+        self._resumed = None
+        return cast
 
     def upcoming_cast(self) -> CastId:
         """How the next cast will be called."""
-        return CastId(self.name, self.life, self.serial + 1)
+        return self._resumed or CastId(self.name, self.life, self.serial + 1)
+
+    def carry_on(self, cast: CastId, target: Target, payload: bytes) -> None:
+        """Carry on with a cast of an earlier life, under its old name: those who have it drop it as a repeat."""
+        self._resumed = cast
+        self.cast(target, payload)
 
     def outlive(self, told: Version) -> Version:
         """Somebody knows a later version of this member than its own: take a life above that one.

@@ -1,10 +1,14 @@
 """Thousands of random scenarios for a design, each judged from outside; what fails is made small before it is shown.
 
 A scenario of a campaign is a function of design, seed and number alone. It draws what the design says it survives
-(`Design.survives`) and nothing else: newcomers, leavers, crashes, freezes, partitions, cut and flapping links, slow
-peers, drifting clocks, loss, repeats, reordering. Casts go on all the time. Afterwards
+(`Design.survives`) and nothing else: newcomers, leavers, crashes, members that come back with their disk, an old copy
+of it or none, freezes, partitions, cut and flapping links, slow peers, drifting clocks, loss, repeats, reordering.
+Members describe themselves anew and withdraw, publishers cast hundreds a second for a while, and payloads travel; casts
+are to tags or to ranges of values, where the design speaks both. Casts go on all the time. Afterwards
 
-- nobody may have been notified twice, wrongly, or of what nobody cast, at any time;
+- nobody may have been notified twice, wrongly, of something else than was cast or of what nobody cast, at any time;
+- no publisher may have been told in the end what is not so;
+- whoever came back must have been registered again within `RETURN_S`;
 - within the design's repair time after the last change its invariants must hold, and every later cast be clean;
 - every newcomer that lives must have joined, every leaver have left, every registration be complete.
 
@@ -14,13 +18,13 @@ A failing scenario is replayed by one command. `shrink` leaves out deeds, faults
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Protocol
+from typing import Any, Protocol
 
 from implicast.casting.designs import Design
 from implicast.casting.designs import design as by_name
 from implicast.peer.errors import ScenarioError
 from implicast.space.digest import digest_bits, stream
-from implicast.world.churn import Churn
+from implicast.world.churn import ANY_DISK, Churn
 from implicast.world.deeds import Deed
 from implicast.world.faults import Faults
 from implicast.world.scenario import Scenario
@@ -34,6 +38,12 @@ FREEZE_S, CUT_S, SPLIT_S = (14.0, 150.0), (20.0, 150.0), (20.0, 420.0)
 """How long these last in lasting scenarios."""
 WORKLOADS = {"tags": "groups", "attributes": "attributes"}
 """What is cast, in each language."""
+RETURN_S = 40.0
+"""Within this time after it came back a member is registered again, and that much later as the network was parted."""
+PAYLOADS = (0, 16, 300)
+"""Bytes that casts carry."""
+MIXED = "mixed"
+"""In whichever of its languages the scenario draws."""
 FEW_TAGS = {"tags": 12, "tags_per_peer": 4}
 """Parameters of `zipf` for designs whose overlay has a place for each tag of each peer (`Design.few_tags`)."""
 SHRINK_RUNS = 120
@@ -49,40 +59,58 @@ class Finding:
     outcome: Outcome | None = None
 
 
-def scenario_of(
-    design: Design, seed: int, number: int, language: str = "tags", lasting: bool = False, changing: bool = False
-) -> Scenario:
-    """The scenario of this number; in the language of attributes the same, with casts to ranges of values.
+@dataclass(frozen=True, slots=True)
+class Bent:
+    """What all scenarios of a campaign have in common."""
 
-    `lasting`: the same with freezes, cuts and partitions that outlast every patience that designs have.
-    `changing`: the same, and half the peers describe themselves anew, or withdraw, at some time.
-    """
-    if not design.survives:
-        raise ScenarioError(f"{design.name} does not say that it survives anything: it is meant for a kind world")
-    if language not in design.languages:
-        spoken = ", ".join(design.languages)
-        raise ScenarioError(f"{design.name} speaks {spoken}; casts to {language} mean nothing to it")
+    language: str = MIXED
+    lasting: bool = False
+    """Freezes, cuts and partitions outlast every patience that designs have."""
+    changing: bool = False
+    """Half the peers describe themselves anew, or withdraw, at some time."""
+    returning: bool = False
+    """An eighth of the peers at least crash and come back."""
+
+
+def scenario_of(design: Design, seed: int, number: int, bent: Bent | None = None, **more: Any) -> Scenario:
+    """The scenario of this number. In another language, or bent otherwise, it is the same but for that."""
+    bent = replace(bent or Bent(), **more)
+    language = _language(design, seed, number, bent.language)
     chance = stream(seed, "campaign", design.name, number)
     peers = int(PEERS[0] * (PEERS[1] / PEERS[0]) ** chance.random())
     churn = _churn(chance, design.survives, peers)
-    if lasting:
+    wider = stream(seed, "wider campaign", design.name, number)
+    churn = _wider(churn, wider, design.survives, peers, bent.returning)
+    if bent.lasting:
         churn = _lasting(churn, stream(seed, "lasting", design.name, number))
     few = design.few_tags and language == "tags"
-    last_s = churn.over_s + max(churn.freeze_s[1], churn.split_s[1], churn.cut_s[1], churn.down_s[1])
+    longest_s = max(each[1] for each in (churn.freeze_s, churn.split_s, churn.cut_s, churn.down_s, churn.away_s))
     return Scenario(
         design.name,
         peers=peers,
-        casts=int(last_s + design.repair_us / 1e6 + TAIL_S),
+        casts=int(churn.over_s + longest_s + design.repair_us / 1e6 + TAIL_S),
         seed=digest_bits(31, seed, "campaign", number),
         parameters=dict(design.alive),
         workload="zipf" if few else WORKLOADS[language],
         workload_parameters=dict(FEW_TAGS) if few else {},
-        changes=peers // 2 if changing else 0,
+        changes=peers // 2 if bent.changing else 0,
         network=chance.choice(("flat", "national")),
         faults=_faults(chance) if "loss" in design.survives else Faults(),
         churn=churn,
         strict=chance.random() < 0.25,
+        payload_bytes=wider.choice(PAYLOADS),
     )
+
+
+def _language(design: Design, seed: int, number: int, wanted: str) -> str:
+    if not design.survives:
+        raise ScenarioError(f"{design.name} does not say that it survives anything: it is meant for a kind world")
+    spoken = [each for each in WORKLOADS if each in design.languages]
+    if wanted == MIXED:
+        return stream(seed, "language", design.name, number).choice(spoken)
+    if wanted not in spoken:
+        raise ScenarioError(f"{design.name} speaks {', '.join(spoken)}; casts to {wanted} mean nothing to it")
+    return wanted
 
 
 def _churn(chance: Random, survives: frozenset[str], peers: int) -> Churn:
@@ -104,6 +132,14 @@ def _churn(chance: Random, survives: frozenset[str], peers: int) -> Churn:
         drift=chance.choice((0.0, 0.001, 0.01)),
         over_s=float(chance.randint(*OVER_S)),
     )
+
+
+def _wider(churn: Churn, chance: Random, survives: frozenset[str], peers: int, returning: bool) -> Churn:
+    """With returns, bursts of casts and words about oneself: drawn apart, so that all else is as it would be."""
+    most = max(1, peers // 8)
+    drawn, bursts, anew = chance.randint(0, most), chance.choice((0, 0, 1)), chance.randint(0, 4)
+    returns = most if returning else drawn
+    return replace(churn, returns=returns if "returns" in survives else 0, disk=ANY_DISK, bursts=bursts, anew=anew)
 
 
 def _lasting(churn: Churn, chance: Random) -> Churn:
@@ -138,7 +174,7 @@ def _reasons(outcome: Outcome) -> Iterator[str]:
     change = outcome.change
     assert change is not None, "a scenario of a campaign changes something"
     whole = outcome.contract
-    for wrong in ("repeated", "uninvited", "invented"):
+    for wrong in ("repeated", "uninvited", "invented", "altered", "misreported"):
         if getattr(whole, wrong):
             yield f"{wrong} {getattr(whole, wrong)}"
     if change.after.missing:
@@ -147,8 +183,19 @@ def _reasons(outcome: Outcome) -> Iterator[str]:
         yield f"invariants broken until the end after {change.unrepaired} deeds"
     elif change.calm_s > change.allowed_s:
         yield f"invariants held only {change.calm_s:.0f} s after the last deed; {change.allowed_s:.0f} s are allowed"
+    allowed_s = RETURN_S + _trouble_s(outcome.scenario)
+    if change.return_s_max > allowed_s:
+        yield f"back, and registered only after {change.return_s_max:.0f} s; {allowed_s:.0f} s are allowed"
     yield from change.complaints
     yield from outcome.objections
+
+
+def _trouble_s(scenario: Scenario) -> float:
+    """How long the network is parted, or somebody stands still, at most."""
+    churn = scenario.churn
+    drawn = ((churn.splits, churn.split_s), (churn.cuts + churn.flaps, churn.cut_s), (churn.freezes, churn.freeze_s))
+    lasting = [deed.to_s - deed.from_s for deed in churn.deeds if deed.kind in ("split", "cut", "flap", "freeze")]
+    return max([*lasting, *(longest_s for count, (_, longest_s) in drawn if count)], default=0.0)
 
 
 class Mapper(Protocol):
@@ -159,12 +206,12 @@ class Mapper(Protocol):
 
 def campaign(
     design: Design, scenarios: int, seed: int = 1, first: int = 0, seen: Callable[[Finding], None] = lambda one: None,
-    mapped: Mapper = map, language: str = "tags", lasting: bool = False, changing: bool = False,
+    mapped: Mapper = map, bent: Bent | None = None,
 ) -> list[Finding]:  # fmt: skip
     """Run so many scenarios from the first on; those that failed. `seen` is told of each, in the order of numbers."""
     failed: list[Finding] = []
-    scenario_of(design, seed, first, language)  # what is wrong with the call is said at once
-    numbered = Numbered(design.name, seed, language, lasting, changing)
+    scenario_of(design, seed, first, bent)  # what is wrong with the call is said at once
+    numbered = Numbered(design.name, seed, bent or Bent())
     for finding in mapped(numbered, range(first, first + scenarios)):
         seen(finding)
         failed += [finding] if finding.reasons else []
@@ -177,13 +224,10 @@ class Numbered:
 
     design: str
     seed: int
-    language: str
-    lasting: bool
-    changing: bool
+    bent: Bent
 
     def __call__(self, number: int) -> Finding:
-        design = by_name(self.design)
-        return check(scenario_of(design, self.seed, number, self.language, self.lasting, self.changing))
+        return check(scenario_of(by_name(self.design), self.seed, number, self.bent))
 
 
 def shrink(failed: Finding, infrastructure: Callable[[int], int], runs: int = SHRINK_RUNS) -> Finding:
@@ -220,7 +264,7 @@ class _Shrinking:
         return self.best
 
     def _fails(self, scenario: Scenario) -> bool:
-        if self.left <= 0:
+        if self.left <= 0 or not scenario.churn:
             return False
         self.left -= 1
         finding = check(scenario)
@@ -249,6 +293,8 @@ class _Shrinking:
             faults = kinder(self.best.scenario.faults)
             if faults != self.best.scenario.faults:
                 self._fails(replace(self.best.scenario, faults=faults))
+        if self.best.scenario.payload_bytes:
+            self._fails(replace(self.best.scenario, payload_bytes=0))
         if self.best.scenario.changes:
             self._fails(replace(self.best.scenario, changes=0))
         if self.best.scenario.churn.drift:

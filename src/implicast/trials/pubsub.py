@@ -61,7 +61,7 @@ def storage_trial(
         walk=walk,
         seed=seed,
         samples=samples,
-        hops=ring.world.kinds["Spread"] / samples,
+        hops=ring.world.kinds["Lay"] / samples,
         formula=values + half if ordered else values * half,
         formula_with_last_hop=values + half if ordered else values * (half + LAST_HOP),
     )
@@ -93,7 +93,7 @@ def event_trial(nodes: int, attributes: int, ordered: bool, seed: int = 1, sampl
         nodes=nodes,
         attributes=attributes,
         seed=seed,
-        hops=ring.world.kinds["FetchIds"] / samples,
+        hops=ring.world.kinds["Ask"] / samples,
         formula=attributes * log2(nodes) / 2,
     )
 
@@ -105,7 +105,7 @@ class PubSubRing:
         self.name = "opchord-pubsub" if ordered else "chord-pubsub"
         found = design(self.name)
         schema = "; ".join(f"a{index}: 0..{domain - 1}" for index in range(attributes))
-        parameters = found.settle({"schema": schema, "walk": walk, "values_max": max(domain, 1)})
+        parameters = found.settle({"assurance": "none", "schema": schema, "walk": walk, "values_max": max(domain, 1)})
         self.world = CountingWorld(build("flat", hosts=nodes, infrastructure=0, seed=seed), seed)
         plan = Plan(nodes, 0, parameters, seed, self.world.host, self.world.latency_us)
         self.peers: list[Subscriber] = []

@@ -185,6 +185,13 @@ class Application:
         self.latest[peer] = self._open[peer, member.upcoming_version()] = noted
         return noted
 
+    def imply(self, address: int, description: Description | None) -> None:
+        """A member begins with what its disk says of it, and may say so by itself before it is asked to."""
+        peer = self.number(address)
+        version = self.latest[peer].version + 1 if peer in self.latest else 1
+        self.registrations.append(Registration(peer, version, self.world.now_us, description))
+        self.latest[peer] = self.registrations[-1]
+
     def _complete(self, peer: int, version: int) -> None:
         registration = self._open.pop((peer, version), None)
         if registration is not None:

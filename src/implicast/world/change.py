@@ -64,6 +64,8 @@ class Life:
     """It began where somebody had crashed: at the address, with what was left on the disk."""
     back_us: int | None = None
     """When the first registration of a life that began so was complete; None: never."""
+    copied_us: int | None = None
+    """When the disk was copied with which it began, if that was an old copy: what came later is forgotten."""
 
 
 @dataclass(frozen=True, slots=True)

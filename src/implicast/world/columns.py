@@ -90,6 +90,7 @@ COLUMNS: dict[str, dict[str, tuple[str, str]]] = {
         "end": ("", "stayed, left or crashed"),
         "returned": ("", "it had been there before"),
         "back_us": (US, "when the first registration of a life that began with a return was complete"),
+        "copied_us": (US, "when the old copy of its disk was made with which it came back; null: it lost nothing"),
     },
     "health": {
         "time_us": (US, "when the invariants were looked at"),

@@ -9,7 +9,7 @@ Single casts to descriptions are simulated by `simulate`; this is the other dire
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from implicast.casting.designs import Plan, design
@@ -102,7 +102,7 @@ class EventRun:
         codec = Codec(self.design.kinds) if scenario.strict else None
         self.world = CountingWorld(network, scenario.seed, faults=faults, codec=codec)
         plan = Plan(scenario.peers, more, parameters, scenario.seed, self.world.host, network.latency_us)
-        self.population = self.design.assemble(plan)
+        self.population = self.design.assemble(replace(plan, roles=self.design.roles(plan)))
         for address, peer in enumerate(self.population):
             self.world.place(address, peer)
         self.standing: dict[int, tuple[int, int, Target]] = {}

@@ -16,14 +16,16 @@ posting lists of all versions ever registered; it shares no code with any design
 Where peers come and go: whoever crashed within a cast's flight need not be notified (who left has withdrawn). A member
 that comes back is *away* from its crash until its first registration of the new life is complete: until then what its
 last description says may still reach it, and nothing is owed. A member that comes back without its disk is another
-member, with a number of its own. What a cast owes is *excused* when its publisher was gone before it knew how the cast
-ended: dead, or on its way out in a world in which worse happens than coming and going. Nothing excuses a repeated,
+member, with a number of its own; one that comes back with an old copy of its disk has forgotten what it heard since the
+copy was made, and may hear it again. What a cast owes is *excused* when its publisher was gone before it knew how the
+cast ended: dead, or on its way out in a world in which worse happens than coming and going. Nothing excuses a repeated,
 uninvited, invented or altered notification.
 
 A receipt is final when nothing is open. It never says that more were notified than were; where nobody comes or goes and
 nobody was out of reach, it says exactly how many.
 """
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -44,6 +46,10 @@ NEVER_US = 1 << 62
 Ints = npt.NDArray[np.int64]
 Away = Mapping[int, Sequence[tuple[int, int]]]
 """By member, when it was away: from when to when; `NEVER_US` for those who stay away."""
+
+
+Forgotten = Mapping[int, tuple[int, Sequence[int]]]
+"""By member that came back with an old copy of its disk: when the copy was made, and when it came back, in order."""
 
 
 def for_good(gone_us: Mapping[int, int]) -> Away:
@@ -201,8 +207,9 @@ class Judge:
 
     def __init__(
         self, casts: Sequence[Cast], registrations: Iterable[Registration], notices: Notices, away: Away,
-        exact: bool = False,
+        exact: bool = False, forgotten: Forgotten | None = None,
     ) -> None:  # fmt: skip
+        self.forgotten = forgotten or {}
         self.casts, self.versions, self.away = casts, Versions(registrations), away
         self.notices, self.exact = notices, exact
 
@@ -214,7 +221,7 @@ class Judge:
         for cast, (peers, times_us) in zip(self.casts, self.notices.by_cast(len(self.casts)), strict=True):
             if from_us <= cast.time_us < to_us:
                 count["notified"] += len(peers)
-                told = _first(cast, peers, times_us, count)
+                told = self._first(cast, peers, times_us, count)
                 self._weigh(cast, told, count)
                 count["misreported"] += cast.receipt is not None and self._misreported(cast, cast.receipt, told)
         return Verdict(**{each.name: count[each.name] for each in fields(Verdict)})
@@ -235,7 +242,7 @@ class Judge:
         for cast, (peers, times_us) in zip(self.casts, self.notices.by_cast(len(self.casts)), strict=True):
             if cast.publisher in publishers:
                 count: Counter[str] = Counter()
-                self._weigh(cast, _first(cast, peers, times_us, count), count)
+                self._weigh(cast, self._first(cast, peers, times_us, count), count)
                 found[cast.number] = count["missing"]
         return {number: missing for number, missing in found.items() if missing}
 
@@ -259,6 +266,28 @@ class Judge:
         for peer in told.keys() - steady:
             versions = (self.versions.all[index] for index in possible.get(peer, ()))
             count["uninvited"] += not any(each.during(cast.time_us, told[peer]) for each in versions)
+
+    def _first(self, cast: Cast, peers: list[int], times_us: list[int], count: Counter[str]) -> dict[int, int]:
+        """When each peer was told first; what came before the cast, or again, is counted."""
+        first = dict(zip(peers, times_us, strict=True))
+        if len(first) == len(peers) and (not times_us or times_us[0] >= cast.time_us):
+            return first
+        first.clear()
+        met: set[tuple[int, int]] = set()
+        for peer, time_us in zip(peers, times_us, strict=True):
+            if time_us < cast.time_us:
+                count["invented"] += 1
+                continue
+            count["repeated"] += (peer, self._memory(peer, time_us)) in met
+            met.add((peer, self._memory(peer, time_us)))
+            first.setdefault(peer, time_us)
+        return first
+
+    def _memory(self, peer: int, time_us: int) -> int:
+        """0 for what a member never forgets; else which of its returns made it forget what it heard at this time."""
+        copied_us, returned_us = self.forgotten.get(peer, (0, ()))
+        after = bisect_right(returned_us, time_us)
+        return 0 if time_us <= copied_us or after == len(returned_us) else 1 + after
 
     def _selected(self, cast: Cast) -> tuple[set[int], dict[int, list[int]]]:
         """Peers with one version, complete before the cast and selected; and the selected versions of all others.
@@ -289,22 +318,6 @@ class Judge:
     def _is_away(self, peer: int, start_us: int, end_us: int) -> bool:
         """At some time of a cast's flight?"""
         return any(from_us <= end_us and start_us < to_us for from_us, to_us in self.away.get(peer, ()))
-
-
-def _first(cast: Cast, peers: list[int], times_us: list[int], count: Counter[str]) -> dict[int, int]:
-    """When each peer was told first; what came before the cast, or again, is counted."""
-    first = dict(zip(peers, times_us, strict=True))
-    if len(first) == len(peers) and (not times_us or times_us[0] >= cast.time_us):
-        return first
-    first.clear()
-    for peer, time_us in zip(peers, times_us, strict=True):
-        if time_us < cast.time_us:
-            count["invented"] += 1
-        elif peer in first:
-            count["repeated"] += 1
-        else:
-            first[peer] = time_us
-    return first
 
 
 def _must(versions: Versions, peer: int, selected: set[int], start_us: int, end_us: int) -> bool:

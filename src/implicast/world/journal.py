@@ -86,7 +86,8 @@ CHANGE_SCHEMAS: dict[str, pa.Schema] = {
     ),
     "lives": pa.schema(
         [("peer", pa.int32()), ("from_us", pa.int64()), ("joined_us", pa.int64()), ("leaving_us", pa.int64()),
-         ("to_us", pa.int64()), ("end", pa.string()), ("returned", pa.bool_()), ("back_us", pa.int64())]
+         ("to_us", pa.int64()), ("end", pa.string()), ("returned", pa.bool_()), ("back_us", pa.int64()),
+         ("copied_us", pa.int64())]
     ),
     "health": pa.schema([("time_us", pa.int64()), ("wrong", pa.int32()), ("first", pa.string())]),
 }  # fmt: skip

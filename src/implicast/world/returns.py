@@ -3,7 +3,10 @@
 The disk is what `Peer.kept` gave at the moment of the crash, the old copy what it gave when the member was first
 registered. With either the member keeps its name and begins its next life; without a disk it is a new member that
 happens to stand at the same address, with a name and a number of its own. Whoever comes back joins through live members
-and registers when it has joined, with what it had said last.
+and registers when it has joined, with what its disk says or, without one, with what was said last at its address.
+
+A member that comes back with an old copy of its disk is as it was when the copy was made: it has forgotten what it said
+and heard since then, and may hear it again.
 """
 
 from collections.abc import Callable
@@ -28,17 +31,18 @@ class Lives:
         self.came_us: dict[int, int] = {}
         """When members that were not there from the beginning asked to join: newcomers, and those that came back."""
         self._back_us: dict[int, int | None] = {}
+        self._copied_us: dict[int, int | None] = {}
         self._past: list[tuple[int, Life]] = []
 
-    def begin(self, number: int, now_us: int, returned: bool = False) -> None:
-        """A life of this member begins; one that was before it is over."""
+    def begin(self, number: int, now_us: int, returned: bool = False, copied_us: int | None = None) -> None:
+        """A life of this member begins; one that was before it is over. `copied_us`: with a disk as it was then."""
         if number in self.born_us:
             self._past.append((number, self._life(number)))
             for table in (self.application.crashed, self.application.joined, self.application.leaving):
                 table.pop(number, None)
         self.born_us[number] = self.came_us[number] = now_us
         if returned:
-            self._back_us[number] = None
+            self._back_us[number], self._copied_us[number] = None, copied_us
 
     def registered(self, number: int, now_us: int) -> None:
         if number in self._back_us and self._back_us[number] is None:
@@ -64,6 +68,7 @@ class Lives:
             end,
             number in self._back_us,
             self._back_us.get(number),
+            self._copied_us.get(number),
         )
 
 
@@ -88,18 +93,19 @@ class Returns:
         """Where each member stands that came back so, by number."""
         self._again: dict[int, int] = {}
         self._starts = 0
-        self._old: dict[int, Any] = {}
+        self._old: dict[int, tuple[int, Any]] = {}
+        """When the disk at an address was copied, and what was on it."""
         self._disks: dict[int, Any] = {}
         self._away: dict[int, list[Deed]] = {}
-        self.descriptions: dict[int, Description] = {}
-        """By address, what those who came back will say of themselves when they have joined."""
+        self.descriptions: dict[int, Description | None] = {}
+        """By number, what those who came back will say of themselves when they have joined."""
 
     def registered(self, number: int) -> None:
         """A disk is copied when its owner is first registered."""
         self.lives.registered(number, self.world.now_us)
         address = self.places.get(number, number)
         if address in self._named and address not in self._old:
-            self._old[address] = awake(self.world.peers[address]).kept()
+            self._old[address] = self.world.now_us, awake(self.world.peers[address]).kept()
 
     def go(self, deed: Deed) -> None:
         for address in deed.who:
@@ -127,17 +133,24 @@ class Returns:
 
     def _begin(self, address: int, disk: str) -> None:
         said = self.application.latest.get(self.application.number(address))
-        if disk == "empty":
-            self.world.numbers[address], self.places[self._fresh] = self._fresh, address
-            self._fresh += 1
-            self._again[address] = self._again.get(address, 0) + 1
-        kept = None if disk == "empty" else self._old.get(address) if disk == "old" else self._disks[address]
+        copied_us, kept = None, None if disk == "empty" else self._disks[address]
+        if disk == "old" and address in self._old:
+            copied_us, kept = self._old[address]
+        if kept is None:
+            self._rename(address)
         number = self.application.number(address)
-        self.lives.begin(number, self.world.now_us, returned=True)
+        self.lives.begin(number, self.world.now_us, True, copied_us)
         self.world.place(address, self._member(address, kept))
-        if said is not None and said.description is not None:
-            self.descriptions[number] = said.description
+        last = said.description if said is not None else None
+        self.descriptions[number] = last if kept is None else kept.member.description
+        if self.descriptions[number] != last:
+            self.application.imply(address, self.descriptions[number])
         self.knock(address)
+
+    def _rename(self, address: int) -> None:
+        self.world.numbers[address], self.places[self._fresh] = self._fresh, address
+        self._fresh += 1
+        self._again[address] = self._again.get(address, 0) + 1
 
     def _member(self, address: int, kept: Any) -> Member:
         self._starts += 1

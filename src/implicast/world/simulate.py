@@ -2,7 +2,7 @@
 
 import gc
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -14,8 +14,8 @@ from implicast.casting.designs import Design
 from implicast.language.parameters import Parameters
 from implicast.peer.errors import ImplicastError
 from implicast.world import journal as journals
-from implicast.world.change import ANNOUNCED, Change, change
-from implicast.world.invariants import NEVER_US, Away, Judge, Notices, Verdict
+from implicast.world.change import ANNOUNCED, Change, Life, change
+from implicast.world.invariants import NEVER_US, Away, Forgotten, Judge, Notices, Verdict
 from implicast.world.run import Progress, Run, silent
 from implicast.world.scenario import Scenario
 from implicast.world.tally import Measures, messages, tally
@@ -95,9 +95,13 @@ def _simulate(
         place = f"design {scenario.design} broke down at {run.world.now_us / 1e6:.6f} s with seed {scenario.seed}"
         advice = f"\nhint: {scenario.advice()}" if scenario.advice() else ""
         raise DesignCrash(f"{place}: {error!r}{advice}\nreplay: {scenario.command()} --debug") from error
+    finally:
+        run.world.close()
     counted = messages(directory)
     application, upheaval = run.application, run.upheaval
-    judge = Judge(application.casts, application.registrations, notices(directory), _away(run), exact=upheaval is None)
+    told, lives = notices(directory), () if upheaval is None else upheaval.lives.all()
+    away, forgotten = _away(lives, _in_peace(run)), _forgotten(lives)
+    judge = Judge(application.casts, application.registrations, told, away, upheaval is None, forgotten)
     return Outcome(
         scenario,
         dict(parameters),  # a plain value, so that an outcome can be sent to another process
@@ -117,14 +121,11 @@ def _in_peace(run: Run) -> bool:
     return not run.scenario.faults.text() and all(deed.kind in ANNOUNCED for deed in script)
 
 
-def _away(run: Run) -> Away:
+def _away(lives: Iterable[tuple[int, Life]], peace: bool) -> Away:
     """Who was away, from when to when; leavers from when on their casts are excused.
 
     In peace a leaver has all the time it needs to see to its own casts. Who comes back is away until it is registered.
     """
-    if run.upheaval is None:
-        return {}
-    peace, lives = _in_peace(run), run.upheaval.lives.all()
     away: dict[int, list[tuple[int, int]]] = {}
     for number, life in lives:
         if life.returned and number in away:
@@ -135,6 +136,14 @@ def _away(run: Run) -> Away:
         if gone_us is not None:
             away.setdefault(number, []).append((gone_us, NEVER_US))
     return away
+
+
+def _forgotten(lives: Iterable[tuple[int, Life]]) -> Forgotten:
+    found: dict[int, tuple[int, list[int]]] = {}
+    for number, life in lives:
+        if life.copied_us is not None:
+            found.setdefault(number, (life.copied_us, []))[1].append(life.from_us)
+    return found
 
 
 def _complaints(run: Run, upheaval: Upheaval, judge: Judge) -> list[str]:

@@ -174,7 +174,8 @@ class Upheaval:
         """A newcomer registers when it has joined; one that lost its place and joined again has done so before."""
         number = self.application.number(address)
         life = (number, self.lives.born_us.get(number, 0))
-        said = self.returns.descriptions.get(number, self.greetings.get(number))
+        returned = self.returns.descriptions
+        said = returned[number] if number in returned else self.greetings.get(number)
         if number in self.lives.came_us and life not in self._greeted:
             self._greeted.add(life)
             if said is not None:

@@ -7,32 +7,20 @@ In both the publisher itself notifies every selected consumer, so it needs no he
 for it: all intermediate data comes to it and all copies leave from it. Left out: the chained (recursive) alternative,
 which the thesis only mentions.
 
-`kind.py` is the listings' own world; `alive.py` is what it takes where peers crash (`--set alive=true`).
-
 Implicit group messaging, section 7.1, Listings 3 and 4.
 """
 
-from collections.abc import Callable
-
-from implicast.casting.designs import Design, Plan
-from implicast.casting.dht.alive import LivingDht
-from implicast.casting.dht.kind import Dht
-from implicast.casting.dht.messages import Drop, Fetch, Kept, Listed, Notify, Referred, Store
-from implicast.casting.ring_member import ring_design
-
-DHT_KINDS: tuple[type, ...] = (Store, Drop, Kept, Fetch, Listed, Referred, Notify)
+from implicast.casting.designs import Design
+from implicast.casting.dht.member import Dht
+from implicast.casting.keeping import ring_design
+from implicast.peer.site import Site
 
 
 def _design(name: str, naive: bool, summary: str, listing: int) -> Design:
-    def kind(plan: Plan) -> Callable[[int], Dht]:
-        return lambda address: Dht(plan, address, naive)
+    def member(site: Site) -> Dht:
+        return Dht(site, naive)
 
-    def living(plan: Plan) -> Callable[[int], LivingDht]:
-        return lambda address: LivingDht(plan, address, naive)
-
-    return ring_design(
-        name, summary, f"Implicit group messaging, section 7.1, Listing {listing}", kind, living, DHT_KINDS
-    )
+    return ring_design(name, summary, f"Implicit group messaging, section 7.1, Listing {listing}", member)
 
 
 DESIGNS = (

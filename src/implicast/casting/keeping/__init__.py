@@ -1,23 +1,12 @@
-"""Lists on a hashed ring that outlive their keepers: copies at right neighbours, compared, promoted, returned.
+"""Lists on a hashed ring, kept by the node of each key for all: with receipts they outlive their keepers.
 
-Shared by the designs on Chord when they live (`alive=true`). Read in this order: `rows.py` (what is kept), `keeper.py`
-(keeping), `laying.py` (one's own entries), `asking.py` (casts), `lacking.py` (when all copies died), `member.py`.
+Read in this order: `rows.py` (what is kept), `share.py` (where a node stands), `keeper.py` (keeping), `layings.py` (the
+own entries), `questions.py` (casts), `copies.py`, `tenure.py`, `rumours.py` (when all copies died), `member.py`.
 """
 
-from implicast.casting.keeping.asking import Question
-from implicast.casting.keeping.looking import living_trouble
-from implicast.casting.keeping.member import (
-    ALIVE_KINDS,
-    RING_ALIVE,
-    RING_PATIENCE,
-    RING_QUICK,
-    RING_SURVIVES,
-    LivingMember,
-    stand_up_alive,
-)
+from implicast.casting.keeping.design import ring_design
+from implicast.casting.keeping.member import RingMember
 from implicast.casting.keeping.pieces import Piece
+from implicast.casting.keeping.questions import Question
 
-__all__ = [
-    "ALIVE_KINDS", "RING_ALIVE", "RING_PATIENCE", "RING_QUICK", "RING_SURVIVES", "LivingMember", "Piece", "Question",
-    "living_trouble", "stand_up_alive",
-]  # fmt: skip
+__all__ = ["Piece", "Question", "RingMember", "ring_design"]

@@ -1,36 +1,41 @@
-"""A member of a living ring that keeps lists for others: what the designs on a hashed ring have in common with crashes.
+"""A member that stands on Chord and keeps lists for others: what the designs on a hashed ring have in common.
 
-`RING_ALIVE` are its parameters. A design says what it lays when it is described, which lists a cast needs, and whom
-they select; everything that makes that survive is here and in the rooms beside.
+A design says what it lays when it is described, which lists a cast needs, and whom they select; everything that makes
+that survive is in the rooms beside.
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import replace
+from math import log2
 from typing import Any
 
-from implicast.casting.inbox import Inbox
-from implicast.casting.keeping.asking import Asking, Question
+from implicast.casting.keeping.copies import Copies
+from implicast.casting.keeping.doubts import Doubts
 from implicast.casting.keeping.keeper import Keeper
-from implicast.casting.keeping.lacking import Lacking
-from implicast.casting.keeping.laying import Layings
-from implicast.casting.keeping.messages import KEEPING_KINDS, Deliver, LeaveLate, Row
-from implicast.casting.keeping.mourning import Mourning
-from implicast.casting.keeping.pieces import Piece
-from implicast.casting.keeping.settings import KeepingSettings
-from implicast.casting.reliable import Got, Hops
-from implicast.language.parameters import Parameter, Parameters
+from implicast.casting.keeping.layings import Layings
+from implicast.casting.keeping.messages import LaidAt, LeaveLate, Renew, Told
+from implicast.casting.keeping.pieces import KeptPiece, Piece
+from implicast.casting.keeping.questions import Question, Questions, Range
+from implicast.casting.keeping.renewals import Renewals
+from implicast.casting.keeping.rumours import Rumours
+from implicast.casting.keeping.settings import NONE, KeepingSettings
+from implicast.casting.keeping.share import Share
+from implicast.casting.keeping.strays import Strays
+from implicast.casting.keeping.tenure import Tenure
+from implicast.casting.telling import Hearing, Notify, Teller
+from implicast.casting.telling import Told as Counts
+from implicast.language.parameters import Parameters
 from implicast.language.target import Description, Scalar, Target
-from implicast.overlay.chord import LIVING_CHORD_KINDS, LivingChord, assemble_chord
-from implicast.overlay.detector import DETECTOR_KINDS, Detector
+from implicast.overlay.chord import Chord
+from implicast.overlay.detector import Detector
 from implicast.overlay.links import Links, LinkSettings
-from implicast.peer.contract import Address, CastId, Host, Peer, handles
-from implicast.peer.errors import ParameterError
-from implicast.peer.events import Joined, Left, Refused, Registered, Withdrawn
-from implicast.peer.member import Member
+from implicast.peer.asking import Asker, UpkeepAsker
+from implicast.peer.contract import Address, CastId, Contact, Life, Message, Name, handles
+from implicast.peer.events import Estimated, Joined, Left, Refused, Registered, Settled, Withdrawn
+from implicast.peer.member import KeptMember, Member
+from implicast.peer.name import version_of
+from implicast.peer.site import Site
 from implicast.space.ring import ID_BITS, hashed
-
-ALIVE_KINDS: tuple[type, ...] = (*LIVING_CHORD_KINDS, *DETECTOR_KINDS, *KEEPING_KINDS, Got)
 
 CHECK_US = 7_000_000
 """How often the left neighbour is looked at, unless `check_ms` says otherwise."""
@@ -45,77 +50,104 @@ OWN_CASTS_US, OWN_CASTS_LOOK_US = 20_000_000, 250_000
 RENEWALS = 2
 """Times that an entry is renewed within its lease: what is not answered is repeated at once, so twice is enough."""
 
-RING_ALIVE = (
-    Parameter("alive", False, "the ring heals, lists have copies, everything is confirmed and repeated; for networks "
-              "and machines that fail"),
-    Parameter("copies", 2, "right neighbours that keep copies of a list", 0, 3, only="alive"),
-    Parameter("tries", 7, "questions in vain before a neighbour is believed dead", 2, 20, only="alive"),
-    Parameter("sync_s", 12.0, "how often copies are compared", 0.2, 3600, unit="s", only="alive"),
-    Parameter("lease_s", 1800.0, "a peer that has not renewed its entries for so long is forgotten", 5.0,
-              86_400, unit="s", only="alive"),
-)  # fmt: skip
 
-RING_SURVIVES = frozenset({"joins", "leaves", "crashes", "loss", "partitions", "freezes"})
-RING_QUICK = {"check_ms": 1000, "tries": 6, "sync_s": 5.0}
-"""Repair within ten seconds."""
-RING_PATIENCE = ({"check_ms": 12_000, "sync_s": 20.0}, {"check_ms": 3000, "tries": 5, "sync_s": 5.0})
-"""Further points between patience and upkeep."""
+class KeptRing(Message):
+    """What outlives a crash of a member: also what it has in lists, so that it can take it out again."""
+
+    member: KeptMember
+    laid: tuple[KeptPiece, ...] = ()
+
+    @property
+    def life(self) -> Life:
+        return self.member.life
 
 
-class LivingMember(
+class RingMember(
     Member,
     parts={
-        "links": Links, "detector": Detector, "chord": LivingChord, "keeper": Keeper, "layings": Layings,
-        "asking": Asking, "hops": Hops, "lacking": Lacking,
-        "mourning": Mourning,
+        "links": Links, "detector": Detector, "chord": Chord, "stray_rows": Strays, "copies": Copies,
+        "rumours": Rumours, "tenure": Tenure, "doubts": Doubts, "keeper": Keeper, "layings": Layings,
+        "renewals": Renewals, "questions": Questions, "asker": Asker, "upkeep_asker": UpkeepAsker, "teller": Teller,
+        "hearing": Hearing,
     },
 ):  # fmt: skip
     """Ring, fingers, lists with copies; joining and leaving."""
 
     __slots__ = (
-        "_leave_by_us", "asking", "chord", "detector", "hops", "inbox", "keeper", "lacking", "layings", "links",
-        "mourning",
+        "_leave_by_us", "_said", "_token", "asker", "chord", "copies", "detector", "doubts", "hearing", "keeper",
+        "layings", "links", "questions", "renewals", "rumours", "share", "stray_rows", "teller", "tenure",
+        "upkeep_asker",
     )  # fmt: skip
 
-    def __init__(self, address: Address, host: Host, seed: int, parameters: Parameters) -> None:
-        super().__init__(address, host)
-        if parameters["upkeep"] != "links":
-            raise ParameterError("alive=true needs upkeep=links: stabilising loses peers while others come and go")
-        check_us = int(parameters["check_ms"]) * 1000 or CHECK_US
-        living = LinkSettings.living(check_us, int(parameters["tries"]), MERGE_US)
-        settings = replace(living, forget_us=FORGET_US, health_max=1)
-        lease_us = int(float(parameters["lease_s"]) * 1e6)
-        keeping = KeepingSettings(int(parameters["copies"]), int(float(parameters["sync_s"]) * 1e6), lease_us)
-        self.links = Links(address, host, hashed("peer", seed, address), settings)
+    def __init__(self, site: Site) -> None:
+        super().__init__(site)
+        address, host, contact = self.address, self.host, self.contact
+        keeping = _keeping_settings(site)
+        refresh_us = int(site.parameters["refresh_ms"]) * 1000 or (REFRESH_US if keeping.repeats else 0)
+        self.links = Links(address, host, hashed("peer", site.network, site.name), _ring_settings(site))
         self.detector = self.links.detector
-        refresh_us = int(parameters["refresh_ms"]) * 1000 or REFRESH_US
-        self.chord = LivingChord(address, host, self.links, ID_BITS, refresh_us)
-        self.keeper = Keeper(address, host, self.chord, self.key_of, keeping)
-        self.layings = Layings(address, host, self.keeper, lease_us // RENEWALS, self._laid)
-        self.asking = Asking(address, host, self.keeper, self.found)
-        self.hops = self.asking.hops
-        self.mourning = Mourning(address, host, self.keeper, self.owner_of, self.layings.lay_all_again)
-        self.lacking = Lacking(address, host, self.chord, self.layings.heed, self._mourn)
-        self.keeper.joined = lambda: host.deliver(Joined())
-        self.keeper.left_ring = lambda: host.deliver(Left())
-        self.keeper.lacks, self.keeper.died = self.lacking.announce, self.lacking.announce_death
-        self.keeper.came_back = self.layings.renew_all
-        self.inbox = Inbox(self)
-        self._leave_by_us = 0
+        self.chord = Chord(address, host, self.links, ID_BITS, refresh_us)
+        self.asker, self.upkeep_asker = Asker(address, host), UpkeepAsker(address, host)
+        self.share = Share(host, self.chord, self.key_of, keeping, self._compare_soon)
+        self.stray_rows = Strays(address, host, self.share)
+        self.copies = Copies(address, host, self.share, self.stray_rows, self._renew_all)
+        self.rumours = Rumours(address, host, self.chord, self._heed, self._mourn)
+        self.tenure = Tenure(address, host, self.share, self.copies, self.rumours, self._came_or_went)
+        self.doubts = Doubts(contact, host, self.upkeep_asker, self.share, self._lay_all_again)
+        self.keeper = Keeper(address, host, self.share, self.doubts, self._laid_here, self._told_here)
+        self.layings = Layings(contact, host, self.life, self.share, self.keeper, self._laid, self._outlived)
+        self.renewals = Renewals(
+            contact, host, self.upkeep_asker, keeping.lease_us // RENEWALS, self.layings.pieces, self._lost_here,
+            self.layings.lay_again,
+        )  # fmt: skip
+        self.questions = Questions(address, host, self.share, self.keeper, self._found)
+        self.teller = Teller(address, host, self.asker, self.assured, self._settled)
+        self.hearing = Hearing(self, site.kept.member.heard if site.kept is not None else ())
+        self._leave_by_us = self._token = 0
+        self._said: Description | None = None
+        """What the lists say of this peer, or will."""
+        if site.kept is not None:
+            self.description = self._said = site.kept.member.description
+            self.layings.restore(site.kept.laid)
 
-    def _mourn(self, who: Address) -> None:
-        self.layings.mourn(who)
-        self.mourning.doubt(who)
+    # What parts say to parts made after them
+
+    def _compare_soon(self) -> None:
+        self.copies.soon()
+
+    def _renew_all(self) -> None:
+        self.renewals.renew_all()
+
+    def _lay_all_again(self) -> None:
+        self.layings.lay_all_again()
+
+    def _heed(self, low: int, high: int) -> None:
+        self.layings.heed(low, high)
+
+    def _mourn(self, where: Address) -> None:
+        self.layings.mourn(where)
+        self.doubts.doubt(where)
+
+    def _laid_here(self, laid: LaidAt) -> None:
+        self.layings.on_laid(self.address, laid)
+
+    def _told_here(self, told: Told) -> None:
+        self.questions.on_told(self.address, told)
+
+    def _lost_here(self, renew: Renew) -> list[tuple[int, Scalar, Scalar]]:
+        return self.keeper.lost_of(renew)
+
+    def _came_or_went(self, came: bool) -> None:
+        self.host.deliver(Joined() if came else Left())
+        if came:
+            self.keeper.serve_those_who_wait()
+            self.came()
 
     # What a design says
 
     @abstractmethod
     def key_of(self, attribute: str, value: Scalar) -> int:
-        """Where the list of a value belongs."""
-
-    def owner_of(self, row: Row) -> Address:
-        """Whose entry this is."""
-        return row.name
+        """Where the list of a value belongs; `RemoteError` where it cannot belong anywhere."""
 
     @abstractmethod
     def entries(self, description: Description) -> list[Piece]:
@@ -126,8 +158,22 @@ class LivingMember(
         """Which lists a cast needs; or why it is refused."""
 
     @abstractmethod
+    def sizes(self, target: Target) -> list[list[list[Range]]]:
+        """For each term, for each of its constraints, the lists in which all are that satisfy it; or some of that."""
+
+    @abstractmethod
     def found(self, cast: CastId, question: Question) -> None:
         """All lists have come."""
+
+    def is_of_description(self, piece: Piece) -> bool:
+        """Whether a piece belongs to what the peer says of itself."""
+        return True
+
+    def laid(self, group: Any) -> None:
+        """A group of the design's own is laid."""
+
+    def came(self) -> None:
+        """This peer has become a member of the ring."""
 
     # Verbs
 
@@ -138,22 +184,34 @@ class LivingMember(
         """First nobody's audience any more; then see the own casts off, then hand over, then go."""
         self.description = None
         self._leave_by_us = self.host.now_us + OWN_CASTS_US
-        laid = [piece for piece in self.layings.pieces.values() if piece.packed]
+        laid, self._said = self.all_laid(), None
         self.layings.lay("leave", [self.layings.removal(piece) for piece in laid])
+
+    def _go(self) -> None:
+        is_busy = len(self.questions) or self.teller.casts
+        if is_busy and self.host.now_us < self._leave_by_us:
+            self.host.after(OWN_CASTS_LOOK_US, LeaveLate())
+        else:
+            self.tenure.leave()
+
+    @handles(LeaveLate)
+    def on_leave_late(self, alarm: LeaveLate) -> None:
+        self._go()
 
     def register(self, description: Description) -> None:
         self.description = description
-        self._restate(self.next_version(), self.entries(description))
+        self._restate(self.next_version())
 
     def withdraw(self) -> None:
         self.description = None
-        self._restate(self.next_version(), [])
+        self._restate(self.next_version())
 
-    def _restate(self, group: Any, wanted: list[Piece]) -> None:
+    def _restate(self, group: Any) -> None:
         """Lay what is wanted now; take out what was laid before and is not."""
+        wanted = [] if self.description is None else self.entries(self.description)
         kept = {(piece.shelf, piece.attribute, piece.low) for piece in wanted}
-        former = [piece for piece in self.layings.pieces.values() if piece.packed and self.is_of_description(piece)]
-        removals = []
+        former = [piece for piece in self.all_laid() if self.is_of_description(piece)]
+        self._said, removals = self.description, []
         for piece in former:
             if (piece.shelf, piece.attribute, piece.low) in kept:
                 self.layings.forget(piece)
@@ -161,65 +219,114 @@ class LivingMember(
                 removals.append(self.layings.removal(piece))
         self.layings.lay(group, [*wanted, *removals])
 
-    def is_of_description(self, piece: Piece) -> bool:
-        """Whether a piece belongs to what the peer says of itself."""
-        return True
+    def all_laid(self) -> list[Piece]:
+        """What this peer has in lists. Without leases pieces are not kept: it follows from what was said."""
+        if self.share.settings.lease_us:
+            return [piece for piece in self.layings.pieces.values() if piece.packed]
+        return [] if self._said is None else self.entries(self._said)
 
     def _laid(self, group: Any) -> None:
         if group == "leave":
             self._go()
-        elif isinstance(group, int):
-            if group == self.version:
-                done = Registered if self.description is not None else Withdrawn
-                self.host.deliver(done(self.version))
-        else:
+        elif not isinstance(group, int):
             self.laid(group)
+        elif group == self.version:
+            done = Registered if self.description is not None else Withdrawn
+            self.host.deliver(done(self.version))
 
-    def _go(self) -> None:
-        if self.asking.is_busy and self.host.now_us < self._leave_by_us:
-            self.host.after(OWN_CASTS_LOOK_US, LeaveLate())
-        else:
-            self.keeper.leave()
+    def _outlived(self, life: Life) -> None:
+        """Keepers know a later life of this peer than its disk did: say all again, above that."""
+        has_spoken = bool(self.version)
+        version = self.outlive(version_of(life, 0))
+        self.layings.begin(self.life)
+        if has_spoken:
+            self._restate(version)
+        self.layings.lay_all_again()
 
-    @handles(LeaveLate)
-    def on_leave_late(self, alarm: LeaveLate) -> None:
-        self._go()
+    def kept(self) -> KeptRing:
+        laid = tuple(piece.kept() for piece in self.all_laid())
+        return KeptRing(self.kept_member(self.hearing.inbox.seen.heard()), laid)
 
-    def laid(self, group: Any) -> None:
-        """A group of the design's own is laid."""
+    # Casting
 
     def cast(self, target: Target, payload: bytes) -> CastId:
         cast = self.next_cast()
         question = self.question(target, payload)
         if isinstance(question, str):
             self.host.deliver(Refused("cast", question))
-        elif not self.asking.ask(cast, question):
-            self.host.deliver(Refused("cast", "too many casts await their lists"))
+        else:
+            self.ask(cast, question, "cast")
         return cast
 
-    # Notices
+    def ask(self, cast: CastId, question: Question, verb: str) -> None:
+        if not self.questions.ask(cast, question):
+            self.host.deliver(Refused(verb, "too many await their lists"))
 
-    def tell_all(self, cast: CastId, target: Target, payload: bytes, consumers: Sequence[Address]) -> None:
+    def _found(self, cast: CastId, question: Question, is_whole: bool) -> None:
+        if question.counts:
+            self._estimated(question, is_whole)
+        elif is_whole:
+            self.found(cast, question)
+        else:
+            self.host.deliver(Settled(cast, 0, unreachable=sum(1 for _ in question.missing_ranges())))
+
+    def tell(self, notify: Notify, members: dict[Name, Contact]) -> None:
         """Tell everybody selected, and oneself by a call."""
-        tell = Deliver(cast, target, payload)
-        others = {consumer: tell for consumer in consumers if consumer != self.address}
-        if len(others) < len(consumers):
-            self.inbox.take(cast, target, payload)
-        self.asking.tell(cast, others, len(consumers) - len(others))
+        here = None
+        if members.pop(self.name, None) is not None:
+            here = self.hearing.inbox.take(notify.cast, notify.target, notify.payload)
+        self.teller.tell(notify, [members[name] for name in sorted(members)], here)
 
-    @handles(Deliver)
-    def on_tell(self, sender: Address, tell: Deliver) -> None:
-        self.hops.confirm(sender, tell.cast)
-        self.inbox.take(tell.cast, tell.target, tell.payload)
+    def _settled(self, cast: CastId, counts: Counts) -> None:
+        told = (counts.notified, counts.unreachable, counts.declined, counts.open)
+        self.host.deliver(Settled(cast, *told, tuple(counts.silent)))
+
+    # Estimating
+
+    def estimate(self, target: Target) -> int:
+        """From the sizes of lists: of each term, those of its rarest constraint."""
+        self._token += 1
+        question = self.question(target, b"")
+        if isinstance(question, str):
+            self.host.deliver(Refused("estimate", question))
+            return self._token
+        terms = self.sizes(target)
+        about = (self._token, terms, len(question.ranges))
+        ranges = [each for constraints in terms for constraint in constraints for each in constraint]
+        self.ask(CastId(self.name, 0, self._token), Question(about, ranges, counts=True), "estimate")
+        return self._token
+
+    def _estimated(self, question: Question, is_whole: bool) -> None:
+        token, terms, look_ups = question.about
+        if not is_whole:
+            self.host.deliver(Refused("estimate", "some lists do not answer"))
+            return
+        counted = iter(range(len(question.ranges)))
+        members = sum(
+            min(sum(question.counted(next(counted)) for _ in constraint) for constraint in constraints)
+            for constraints in terms
+        )
+        hops = log2(max(2.0, self.chord.nodes_estimate())) / 2 + 2
+        messages = int(look_ups * hops) + members * (2 if self.assured else 1)
+        self.host.deliver(Estimated(token, members, messages))
 
     def holdings(self) -> Any:
         neighbours = (self.links.left, self.links.right, self.links.lefts, self.chord.table.fingers())
-        return (neighbours, list(self.keeper.held()))
+        return (neighbours, list(self.share.held()))
 
 
-def stand_up_alive(population: list[LivingMember]) -> list[Peer]:
-    """The converged ring of these members at once."""
-    assemble_chord([member.chord for member in population])
-    for member in population:
-        member.keeper.stand()
-    return list(population)
+def _ring_settings(site: Site) -> LinkSettings:
+    parameters: Parameters = site.parameters
+    check_us = int(parameters["check_ms"]) * 1000
+    if not site.assured:
+        return LinkSettings(check_us=check_us)
+    living = LinkSettings.living(check_us or CHECK_US, int(parameters["tries"]), MERGE_US)
+    return replace(living, forget_us=FORGET_US, health_max=1)
+
+
+def _keeping_settings(site: Site) -> KeepingSettings:
+    if not site.assured:
+        return NONE
+    parameters = site.parameters
+    lease_us = int(float(parameters["lease_s"]) * 1e6)
+    return KeepingSettings(int(parameters["copies"]), int(float(parameters["sync_s"]) * 1e6), lease_us)

@@ -1,17 +1,27 @@
 """One entry for a range of values (one value where order is not kept), and which of them are confirmed by whom."""
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from implicast.casting.keeping.messages import Name, Renew
+from implicast.casting.keeping.messages import Renew
 from implicast.casting.keeping.rows import mark_of
 from implicast.language.target import Scalar
-from implicast.peer.contract import Address
+from implicast.peer.contract import Address, Name
 
 WAIT_US = 2_000_000
-"""Before a piece that is not confirmed is laid again; doubled each time (`laying.py`)."""
+"""Before a piece that is not confirmed is laid again; doubled each time."""
+WAIT_MAX_US = 3_000_000
+"""Waits double up to this."""
+HOP_US = 60_000
+"""Patience with each further value of a range, or node of the ring if there are fewer."""
 
 Stretch = tuple[Scalar, Scalar]
+KeptPiece = tuple[str, str, Scalar, Scalar, int, bytes, bool, int]
+"""A piece on a disk: shelf, attribute, low, high, number, packed, walks, serial."""
+Held = tuple[Address, int]
+"""Who confirmed a stretch, and the stamp it has there."""
+NOT_HELD: dict[Stretch, Held] = {}
+"""Shared by all pieces that are not held yet, and never changed."""
 
 
 @dataclass(slots=True)
@@ -25,44 +35,82 @@ class Piece:
     high: Scalar
     key: int
     """Of the lowest value."""
-    name: Name
+    number: int
+    """A subscription's id; 0 where a peer has only one entry in a list."""
     packed: bytes
     stamp: int
     walks: bool
-    group: Hashable | None
-    missing: list[Stretch]
-    held: dict[Stretch, Address] = field(default_factory=dict)
-    wait_us: int = WAIT_US
+    missing: tuple[Stretch, ...]
+    held: dict[Stretch, Held] = field(default_factory=lambda: NOT_HELD)
+    """Which stretches are confirmed by whom; empty where nobody is asked again."""
     due_us: int = 0
+    _wait_us: int = WAIT_US
     _mark: tuple[int, int] = (0, 0)
 
-    def mark(self) -> int:
+    def mark(self, owner: Name) -> int:
         """Of the entry of the lowest value, as its keepers compute it. Remembered, for one looks often from outside."""
-        if self._mark[0] != self.stamp:
+        stamp = self.lowest_stamp()
+        if self._mark[0] != stamp:
             slot = (self.shelf, self.attribute, self.low)
-            self._mark = self.stamp, mark_of(slot, self.name, self.stamp, bool(self.packed))
+            self._mark = stamp, mark_of(slot, self.number or owner, stamp, bool(self.packed))
         return self._mark[1]
 
-    def confirm(self, low: Scalar, high: Scalar, holder: Address) -> None:
-        self.missing = [left for each in self.missing for left in _without(each, low, high)]
-        self.held = {s: who for s, who in self.held.items() if not _without_any(s, low, high)}
-        self.held[low, high] = holder
+    def lowest_stamp(self) -> int:
+        """With which the entry of the lowest value is kept."""
+        return next((stamp for (low, _), (_, stamp) in self.held.items() if low == self.low), self.stamp)
 
-    def lose(self, low: Scalar, high: Scalar) -> None:
-        if (low, high) not in self.missing:
-            self.missing.append((low, high))
-        self.held.pop((low, high), None)
+    def kept(self) -> KeptPiece:
+        """As it is written down."""
+        return self.shelf, self.attribute, self.low, self.high, self.number, self.packed, self.walks, self.serial
+
+    def wait(self, now_us: int, nodes: float) -> None:
+        """It is sent out on a ring of so many nodes: there is patience with its longest stretch."""
+        self.due_us = now_us + self._wait_us + int(HOP_US * min(nodes, max(map(length, self.missing))))
+        self._wait_us = min(WAIT_MAX_US, 2 * self._wait_us)
+
+    def narrow(self, low: Scalar, high: Scalar, key: int) -> None:
+        """Only these values are wanted any more; `key` is that of the lowest."""
+        self.low, self.high, self.key, self._mark = low, high, key, (0, 0)
+        self.missing = tuple(left for each in self.missing if (left := overlap(each, (low, high))) is not None)
+        cut = ((overlap(each, (low, high)), who) for each, who in self.held.items())
+        self.held = {each: who for each, who in cut if each is not None}
+
+    def confirm(self, low: Scalar, high: Scalar, held: Held | None) -> None:
+        """These values are laid; `held`: who is to be asked for them later."""
+        wanted = overlap((low, high), (self.low, self.high))
+        if wanted is None:
+            return
+        low, high = wanted
+        is_all = self.missing == (wanted,)  # nearly always
+        self.missing = () if is_all else tuple(left for each in self.missing for left in without(each, low, high))
+        if held is not None:
+            self.held = {s: who for s, who in self.held.items() if without(s, low, high)}
+            self.held[low, high] = held
+        if not self.missing:
+            self._wait_us = WAIT_US
+
+    def lose(self, low: Scalar, high: Scalar, stamp: int, now_us: int) -> None:
+        """To be laid again, with a new stamp: what became of the old entry, a removal even, must not stand in the
+        way."""
+        wanted = overlap((low, high), (self.low, self.high))
+        if wanted is None:
+            return
+        self.stamp, self.due_us, self._wait_us = stamp, now_us, WAIT_MAX_US
+        if wanted not in self.missing:
+            self.missing += (wanted,)
+        self.held.pop(wanted, None)
 
 
-def renewal(held: Iterable[tuple[Piece, Stretch]]) -> Renew:
-    return Renew(
-        tuple(
-            (piece.serial, piece.shelf, piece.attribute, *stretch, piece.name, piece.stamp) for piece, stretch in held
-        )
+def renewal(owner: Name, turn: int, held: Iterable[tuple[Piece, Stretch]]) -> Renew:
+    each = (
+        (one.serial, one.shelf, one.attribute, *stretch, one.number, one.held[stretch][1])
+        for one, stretch in held
+        if stretch in one.held
     )
+    return Renew(owner, turn, tuple(each))
 
 
-def values(stretch: Stretch) -> Iterable[Scalar]:
+def values(stretch: Stretch) -> Sequence[Scalar]:
     low, high = stretch
     return range(low, high + 1) if isinstance(low, int) and isinstance(high, int) else (low,)
 
@@ -72,15 +120,18 @@ def length(stretch: Stretch) -> int:
     return high - low + 1 if isinstance(low, int) and isinstance(high, int) else 1
 
 
-def _without(stretch: Stretch, low: Scalar, high: Scalar) -> list[Stretch]:
+def overlap(one: Stretch, other: Stretch) -> Stretch | None:
+    """The values that both have."""
+    (low, high), (start, end) = one, other
+    if isinstance(low, str) or isinstance(high, str) or isinstance(start, str) or isinstance(end, str):
+        return one if low == start else None
+    return (max(low, start), min(high, end)) if max(low, start) <= min(high, end) else None
+
+
+def without(stretch: Stretch, low: Scalar, high: Scalar) -> list[Stretch]:
     """What is left of a stretch."""
     start, end = stretch
     if isinstance(start, str) or isinstance(end, str) or isinstance(low, str) or isinstance(high, str):
         return [] if start == low else [stretch]
     parts = [(start, min(end, low - 1)), (max(start, high + 1), end)]
     return [(first, last) for first, last in parts if first <= last]
-
-
-def _without_any(stretch: Stretch, low: Scalar, high: Scalar) -> bool:
-    """Whether one stretch lies within another."""
-    return not _without(stretch, low, high)

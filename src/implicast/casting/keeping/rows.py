@@ -6,19 +6,20 @@ removal is remembered for longer than freezes and partitions last.
 """
 
 from bisect import bisect_right, insort
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 
-from implicast.casting.keeping.messages import Name, Row, Slot
-from implicast.peer.contract import Address
+from implicast.casting.keeping.messages import Row, Slot
+from implicast.peer.contract import Contact, Name
 from implicast.space.digest import digest_bits
-from implicast.space.ring import up_to
+from implicast.space.ring import clockwise, up_to
 
 ROWS_MAX = 1_000_000
 """Entries that one node keeps; further ones are refused, and their owners ask again."""
-SUM_MASK = (1 << 64) - 1
+NO_ROOM = -1
+SUM_MASK = (1 << 63) - 1
 SUMMARIES_MAX = 12
 """Ranges whose sums are remembered."""
 MARKS_MAX = 65_536
@@ -30,75 +31,94 @@ old copy may come back. One that comes later is told of casts in vain, and forgo
 
 @dataclass(slots=True)
 class Entry:
-    """A row, when it was last vouched for, a digest of it, and whose it is (nobody's if it was taken out)."""
+    """A row, when it was last vouched for, and a digest of it."""
 
     row: Row
     heard_us: int
     mark: int
-    owner: Address | None
+
+    def vouch(self, now_us: int) -> None:
+        """Its owner, or whoever answers for it, says that it is so."""
+        self.heard_us = now_us
+
+
+Ident = Name | int
+"""What an entry is called within its list."""
 
 
 @lru_cache(MARKS_MAX)
-def mark_of(slot: Slot, name: Name, stamp: int, in_force: bool) -> int:
+def mark_of(slot: Slot, ident: Ident, stamp: int, in_force: bool) -> int:
     """A digest of one word about an entry."""
-    return digest_bits(64, *slot, name, stamp, in_force)
+    return digest_bits(63, *slot, ident, stamp, in_force)
 
 
 class KeptRows:
     """Lists of rows by slot, in order of their keys."""
 
     __slots__ = (
-        "_due_us", "_keys", "_places", "_slots", "_summaries", "changes", "count", "losses", "marks", "owned",
-        "owner_of",
+        "_compared", "_due_us", "_keys", "_places", "_slots", "_summaries", "changes", "count", "losses", "marks",
+        "owned",
     )  # fmt: skip
 
-    def __init__(self) -> None:
-        self._slots: dict[Slot, dict[Name, Entry]] = {}
+    def __init__(self, compared: bool = True) -> None:
+        """Rows that are never compared with copies need no marks and sums."""
+        self._compared = compared
+        self._slots: dict[Slot, dict[Ident, Entry]] = {}
         # In order of keys, so that a range costs what is in it: a fifth of a run in change was looking through all.
         self._keys: list[int] = []
-        self._places: dict[int, dict[Slot, dict[Name, Entry]]] = {}
+        self._places: dict[int, dict[Slot, dict[Ident, Entry]]] = {}
         self._summaries: dict[tuple[int, int], tuple[int, int]] = {}
         # At rest the same few ranges are summed up again and again: remembering took half of a run's time away,
         # keeping what is remembered up to date instead of forgetting it another twentieth.
-        self.marks: set[int] = set()
+        self.marks: set[int] | frozenset[int] = set() if compared else frozenset()
         """Of all entries in force: whether one is kept is seen at a glance. Never gone through."""
-        self.owner_of: Callable[[Row], Address] = lambda row: row.name
-        self.owned: dict[Address | None, int] = {}
+        self.owned: dict[Contact, int] = {}
         """Of whom entries are in force here, and how many."""
         self.count = self.changes = self.losses = 0
         self._due_us = 0
         """Nothing is over before this."""
 
-    def take(self, row: Row, now_us: int) -> bool:
-        """Keep a row unless a newer one is known. False: there is no room for it."""
+    def take(self, row: Row, now_us: int) -> int:
+        """Keep a row unless a newer one is known: then its stamp is the answer. `NO_ROOM`: it cannot be kept."""
         entries = self._slots.get(row.slot)
-        known = entries.get(row.name) if entries is not None else None
+        known = entries.get(row.ident) if entries is not None else None
         if known is not None and (known.row.stamp, not known.row.packed) >= (row.stamp, not row.packed):
-            if known.row.stamp == row.stamp and row.packed:
-                known.heard_us = now_us
-            return True
+            if known.row.stamp == row.stamp and bool(known.row.packed) == bool(row.packed):
+                known.vouch(now_us)
+                return 0
+            return known.row.stamp
         if known is None and self.count >= ROWS_MAX:
-            return False
+            return NO_ROOM
         if entries is None:
             entries = self._open(row)
         if known is None:
             self.count += 1
         else:
             self._uncount(known)
-        mark = mark_of(row.slot, row.name, row.stamp, bool(row.packed))
         self.changes += 1
-        entry = entries[row.name] = Entry(row, now_us, mark, self.owner_of(row) if row.packed else None)
-        if row.packed:
-            self.marks.add(mark)
-            self.owned[entry.owner] = self.owned.get(entry.owner, 0) + 1
-            self._add_up(row.key, 1, mark)
+        if self._compared:
+            entries[row.ident] = self._counted(row, now_us)
         else:
-            self._due_us = min(self._due_us, now_us + REMEMBERED_US)
-        return True
+            entries[row.ident] = Entry(row, now_us, 0)
+        return 0
 
-    def _open(self, row: Row) -> dict[Name, Entry]:
+    def _counted(self, row: Row, now_us: int) -> Entry:
+        """An entry with its mark, counted in all sums."""
+        mark = mark_of(row.slot, row.ident, row.stamp, bool(row.packed))
+        if not row.packed:
+            self._due_us = min(self._due_us, now_us + REMEMBERED_US)
+            return Entry(row, now_us, mark)
+        assert isinstance(self.marks, set), "rows that are compared have marks"
+        self.marks.add(mark)
+        self.owned[row.owner] = self.owned.get(row.owner, 0) + 1
+        self._add_up(row.key, 1, mark)
+        return Entry(row, now_us, mark)
+
+    def _open(self, row: Row) -> dict[Ident, Entry]:
         """A list for a slot that has none. All rows of a slot have one key."""
         entries = self._slots[row.slot] = {}
+        if not self._compared:
+            return entries
         if row.key not in self._places:
             insort(self._keys, row.key)
             self._places[row.key] = {}
@@ -107,6 +127,8 @@ class KeptRows:
 
     def _close(self, row: Row) -> None:
         del self._slots[row.slot]
+        if not self._compared:
+            return
         place = self._places[row.key]
         del place[row.slot]
         if not place:
@@ -114,12 +136,14 @@ class KeptRows:
             del self._keys[bisect_right(self._keys, row.key) - 1]
 
     def _uncount(self, entry: Entry) -> None:
-        if entry.row.packed:
+        if entry.row.packed and self._compared:
             self.losses += 1
+            assert isinstance(self.marks, set), "rows that are compared have marks"
             self.marks.discard(entry.mark)
-            self.owned[entry.owner] -= 1
-            if not self.owned[entry.owner]:
-                del self.owned[entry.owner]
+            owner = entry.row.owner
+            self.owned[owner] -= 1
+            if not self.owned[owner]:
+                del self.owned[owner]
             self._add_up(entry.row.key, -1, -entry.mark)
 
     def _add_up(self, key: int, count: int, mark: int) -> None:
@@ -128,8 +152,8 @@ class KeptRows:
             if up_to(arc[0], key, arc[1]):
                 self._summaries[arc] = counted + count, (total + mark) & SUM_MASK
 
-    def get(self, slot: Slot, name: Name) -> Entry | None:
-        return self._slots.get(slot, {}).get(name)
+    def get(self, slot: Slot, ident: Ident) -> Entry | None:
+        return self._slots.get(slot, {}).get(ident)
 
     def listed(self, slot: Slot) -> list[Row]:
         """The entries of a list that are in force."""
@@ -137,7 +161,7 @@ class KeptRows:
 
     def is_news(self, row: Row) -> bool:
         """Whether a row from a copy says something: a removal of what is not known does not."""
-        return bool(row.packed) or self.get(row.slot, row.name) is not None
+        return bool(row.packed) or self.get(row.slot, row.ident) is not None
 
     def entries(self) -> Iterator[Entry]:
         for entries in self._slots.values():
@@ -145,6 +169,9 @@ class KeptRows:
 
     def within(self, low: int, high: int) -> list[Entry]:
         """The entries of the keys (low, high], in order from low on; (a, a] is the whole circle."""
+        if not self._compared:
+            found = [each for each in self.entries() if up_to(low, each.row.key, high)]
+            return sorted(found, key=lambda each: clockwise(low + 1, each.row.key))
         keys = self._keys
         first, last = bisect_right(keys, low), bisect_right(keys, high)
         chosen = keys[first:last] if low < high else keys[first:] + keys[:last]
@@ -165,7 +192,7 @@ class KeptRows:
     def drop(self, rows: Iterable[Row]) -> None:
         for row in rows:
             entries = self._slots[row.slot]
-            self._uncount(entries.pop(row.name))
+            self._uncount(entries.pop(row.ident))
             self.count -= 1
             self.changes += 1
             if not entries:
@@ -179,7 +206,7 @@ class KeptRows:
         for entry in list(self.entries()):
             row = entry.row
             if row.packed and entry.heard_us < over_us:
-                self.take(Row(row.key, row.slot, row.name, row.stamp, b""), now_us)
+                self.take(Row(row.key, row.slot, row.owner, row.number, row.stamp, b""), now_us)
             elif not row.packed and entry.heard_us < forgotten_us:
                 self.drop([row])
         ends_us = (each.heard_us + (lease_us if each.row.packed else REMEMBERED_US) for each in self.entries())
@@ -188,6 +215,6 @@ class KeptRows:
 
     def clear(self) -> None:
         self._slots, self._places, self._keys, self.count = {}, {}, [], 0
-        self._summaries, self.marks, self.owned = {}, set(), {}
+        self._summaries, self.marks, self.owned = {}, set() if self._compared else frozenset(), {}
         self.changes += 1
         self.losses += 1

@@ -2,24 +2,18 @@
 
 `chord-pubsub` hashes values, so a range of r values costs r look-ups; `opchord-pubsub` keeps their order on the
 ring, so it costs one look-up and r steps. Matching fetches one list per attribute of the event, in both. The reverse
-direction, peers with values and casts with predicates, runs on the same lists (`profiles.py`).
+direction, peers with values and casts with predicates, runs on the same lists.
 
-Read in this order: `subid.py`, `placing.py`, `subscribing.py`, `publishing.py`, `profiles.py`; for a world with crashes
-(`alive=true`) `alive.py`.
+Read in this order: `subid.py`, `placing.py`, `arrangement.py`, `subscriptions.py`, `member.py`.
 """
 
-from collections.abc import Callable
-
-from implicast.casting.designs import Design, Plan
-from implicast.casting.pubsub.alive import LivingPubSub
-from implicast.casting.pubsub.laying import Arrangement
-from implicast.casting.pubsub.messages import PUBSUB_KINDS
-from implicast.casting.pubsub.placing import Hashing
-from implicast.casting.pubsub.profiles import Profiles
-from implicast.casting.pubsub.subid import SubIdLayout
-from implicast.casting.ring_member import ring_design
-from implicast.language.attributes import Schema
+from implicast.casting.designs import Design
+from implicast.casting.keeping import ring_design
+from implicast.casting.pubsub.arrangement import arranged
+from implicast.casting.pubsub.member import PubSub
+from implicast.casting.pubsub.messages import PUBSUB_KINDS, KeptPubSub
 from implicast.language.parameters import Parameter
+from implicast.peer.site import Site
 
 __all__ = ["DESIGNS", "PubSub"]
 
@@ -38,43 +32,14 @@ PUBSUB_PARAMETERS = (
 )  # fmt: skip
 
 
-class PubSub(Profiles):
-    """A member that subscribes, publishes, describes itself and casts."""
-
-    __slots__ = ()
-
-    def __init__(self, plan: Plan, address: int, arrangement: Arrangement) -> None:
-        super().__init__(plan, address, arrangement)
-        self.start_subscribing()
-        self.start_publishing()
-        self.start_describing()
-
-    def leave(self) -> None:
-        """Take the own subscriptions and values back, hand over what is kept for others, go."""
-        for number in list(self.subscriptions):
-            self.unsubscribe(number)
-        super().leave()
-
-
-def arrangement(plan: Plan, ordered: bool) -> Arrangement:
-    """What the peers of one population have in common."""
-    schema = Schema.read(str(plan.parameters["schema"]))
-    walk, values_max = str(plan.parameters["walk"]), int(plan.parameters["values_max"])
-    return Arrangement(schema, Hashing(schema, ordered), SubIdLayout(), walk, values_max)
-
-
 def _design(name: str, ordered: bool, summary: str, section: str) -> Design:
-    def kind(plan: Plan) -> Callable[[int], PubSub]:
-        common = arrangement(plan, ordered)
-        return lambda address: PubSub(plan, address, common)
-
-    def living(plan: Plan) -> Callable[[int], LivingPubSub]:
-        common = arrangement(plan, ordered)
-        return lambda address: LivingPubSub(plan, address, common)
+    def member(site: Site) -> PubSub:
+        parameters = site.parameters
+        return PubSub(site, arranged(parameters["schema"], parameters["walk"], parameters["values_max"], ordered))
 
     return ring_design(
-        name, summary, f"Content-based publish/subscribe over Chord, section {section}", kind, living, PUBSUB_KINDS,
-        PUBSUB_PARAMETERS, languages=("tags", "attributes", "subscriptions"),
+        name, summary, f"Content-based publish/subscribe over Chord, section {section}", member, PUBSUB_PARAMETERS,
+        languages=("tags", "attributes", "subscriptions"), kept=KeptPubSub, kinds=PUBSUB_KINDS,
     )  # fmt: skip
 
 

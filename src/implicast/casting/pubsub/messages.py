@@ -1,128 +1,48 @@
-"""What the nodes of the publish/subscribe designs say to each other."""
+"""What members of the publish/subscribe designs say to each other beside what all on a ring do, and what they keep."""
 
-from implicast.language.target import Description, Scalar, Target
-from implicast.peer.contract import Address, CastId, Message
+from typing import Annotated
+
+from msgspec import Meta
+
+from implicast.casting.keeping.member import KeptRing
+from implicast.language.target import Description, Term
+from implicast.peer.contract import CastId, Message
+from implicast.peer.fields import ITEMS_MAX, Payload, Token
 
 
-class Spread(Message):
-    """Put a subscription's id into the lists of the values low..high, or take it out. Routed to the lowest value;
-    from there it goes on to the node of each next value, `walking` by right neighbours or, if not, by fingers."""
+class Matched(Message):
+    """The publisher tells a peer whose subscriptions with these numbers seem to match."""
 
-    key: int
-    attribute: str
-    low: Scalar
-    high: Scalar
+    wire = 0x0701
+
+    cast: CastId
+    numbers: Annotated[tuple[Token, ...], Meta(max_length=ITEMS_MAX)]
+    description: Description
+    payload: Payload
+
+
+class KeptEntry(Message):
+    """One term of a subscription: its id, and the serials of what was laid for it."""
+
     sub_id: int
+    term: Term
+    pieces: tuple[int, ...]
+
+
+class KeptSubscription(Message):
+    """One subscription."""
+
+    number: int
     version: int
-    remove: bool
-    origin: Address
-    serial: int
-    walks: bool
-    walking: bool
+    entries: tuple[KeptEntry, ...]
 
 
-class Place(Message):
-    """Keep a peer's description in the list of one of its values; None: keep it no more. Routed."""
+class KeptPubSub(KeptRing):
+    """What outlives a crash of a member that may have subscribed."""
 
-    key: int
-    attribute: str
-    value: Scalar
-    owner: Address
-    version: int
-    description: Description | None
-    serial: int
+    last_number: int = 0
+    last_sub: int = 0
+    subscriptions: tuple[KeptSubscription, ...] = ()
 
 
-class Laid(Message):
-    """What was asked for under this serial has been done everywhere."""
-
-    serial: int
-
-
-class FetchIds(Message):
-    """Which subscriptions admit this value? Routed."""
-
-    key: int
-    attribute: str
-    value: Scalar
-    cast: CastId
-    origin: Address
-
-
-class Ids(Message):
-    """These do: one part of several."""
-
-    cast: CastId
-    attribute: str
-    value: Scalar
-    part: int
-    parts: int
-    ids: tuple[int, ...]
-
-
-class Inform(Message):
-    """A publication for subscriptions of one node: routed to the node whose id it is."""
-
-    key: int
-    cast: CastId
-    numbers: tuple[int, ...]
-    description: Description
-    payload: bytes
-
-
-class Profile(Message):
-    """A peer as it is listed under each of its values."""
-
-    owner: Address
-    version: int
-    description: Description
-
-
-class Collect(Message):
-    """Who has a value of low..high? Goes from node to node as `Spread` does; each answers for its own values.
-    `piece` numbers the ranges of one cast."""
-
-    key: int
-    piece: int
-    attribute: str
-    low: Scalar
-    high: Scalar
-    cast: CastId
-    origin: Address
-    walks: bool
-    walking: bool
-
-
-class Collected(Message):
-    """These have, among the values low..high: one part of several."""
-
-    cast: CastId
-    piece: int
-    low: Scalar
-    high: Scalar
-    part: int
-    parts: int
-    profiles: tuple[Profile, ...]
-
-
-class Tell(Message):
-    """The publisher tells a peer that its target selects."""
-
-    cast: CastId
-    target: Target
-    payload: bytes
-
-
-class LaidLate(Message):
-    """Rings when something should have been laid everywhere."""
-
-
-class FetchLate(Message):
-    """Rings when a list should have come."""
-
-
-class CollectLate(Message):
-    """Rings when the lists of a cast should have been collected."""
-
-
-PUBSUB_KINDS: tuple[type, ...] = (Spread, Place, Laid, FetchIds, Ids, Inform, Collect, Collected, Tell)
+PUBSUB_KINDS: tuple[type[Message], ...] = (Matched,)

@@ -6,10 +6,16 @@ Sections 3.1 and 4.1; Figure 4 with the bound `<=` (its own example of 39 nodes 
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from implicast.language.attributes import Number, Schema
 from implicast.language.target import Scalar, Term
+from implicast.peer.errors import RemoteError
 from implicast.space.ring import hashed, order_preserving
+
+KEYS_MAX = 16_384
+"""Values whose places are remembered: they are the same for all, and popular ones come again and again."""
+_key = lru_cache(KEYS_MAX)(hashed)
 
 TAG = ""
 """The name under which tags are listed: a tag is an attribute whose value is the tag itself."""
@@ -72,8 +78,11 @@ class Hashing:
 
     def key(self, attribute: str, value: Scalar) -> int:
         if self.ordered and isinstance(value, int):
-            return order_preserving(value, 0, self._domains[attribute], attribute)
-        return hashed(value)
+            steps = self._domains.get(attribute, -1)
+            if not 0 <= value <= steps:
+                raise RemoteError(f"{value} is no value of {attribute!r}")
+            return order_preserving(value, 0, steps, attribute)
+        return _key(value)
 
     def pieces(self, span: Span) -> list[Span]:
         """What is sent out as one request: the whole range where order is kept, else one value at a time."""

@@ -28,7 +28,7 @@ def measured(journals: Journals, said: Said = lambda stage: None) -> Measured:
     found: Measured = {}
     with _stage(journals.spark, "contract", said):
         gone = _gone(journals)
-        verdicts = contract.verdicts(*_told(journals), gone)
+        verdicts = contract.verdicts(*_told(journals), gone, journals.changed())
         found["contract"] = arrow(verdicts, tables.RUN_CONTRACT)
     if gone is not None and journals.has("course"):
         with _stage(journals.spark, "change", said):
@@ -80,12 +80,13 @@ def _facets(journals: Journals, parts: DataFrame, everybody: DataFrame) -> DataF
 def _change(journals: Journals, gone: DataFrame) -> DataFrame:
     table = journals.table
     course = table("course")
-    judged = change.verdicts(*_told(journals), gone, course)
+    judged = change.verdicts(*_told(journals), gone, course, journals.changed())
     return change.change(
         judged,
         change.repairs(table("deeds"), table("health"), course),
         change.traffic(table("sends"), table("lives"), course),
         change.complaints(table("lives"), table("registrations")),
+        change.returns(table("lives")),
         course,
     )
 

@@ -5,6 +5,8 @@ other code, and tests hold the two equal. The tables `course`, `deeds`, `lives` 
 which something changed.
 """
 
+from collections.abc import Sequence
+
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
@@ -14,13 +16,14 @@ from implicast.world.change import ANNOUNCED, REST_US
 
 _S = 1_000_000
 _MINUTE_US = 60 * _S
-WRONG = ("repeated", "uninvited", "invented")
+WRONG = ("repeated", "uninvited", "invented", "altered", "misreported")
 """What nobody may be told at any time."""
 
 
 def verdicts(
-    registrations: DataFrame, casts: DataFrame, notices: DataFrame, gone: DataFrame, course: DataFrame
-) -> DataFrame:
+    registrations: DataFrame, casts: DataFrame, notices: DataFrame, gone: DataFrame, course: DataFrame,
+    changed: Sequence[str],
+) -> DataFrame:  # fmt: skip
     """(run, during_expected, ..., after_expected, ...): the contract over the casts made during change, and later."""
     timed = casts.join(F.broadcast(course.select("run", "from_us", "calm_us")), "run")
     made = F.col("time_us")
@@ -29,7 +32,7 @@ def verdicts(
     for name, within in periods.items():
         chosen = timed.where(within).select(casts.columns)
         told = _told(notices, casts, chosen)
-        judged = contract.verdicts(registrations, chosen, told, gone)
+        judged = contract.verdicts(registrations, chosen, told, gone, changed)
         found = found.join(judged.select("run", *(F.col(each).alias(f"{name}_{each}") for each in tables.CONTRACT)),
                            "run", "left")  # fmt: skip
     return found.fillna(0)
@@ -120,6 +123,13 @@ def _minutes(lives: DataFrame, course: DataFrame) -> DataFrame:
     return timed.groupBy("run").agg(there("begin_us").alias("minutes"), there("calm_us").alias("minutes_at_rest"))
 
 
+def returns(lives: DataFrame) -> DataFrame:
+    """(run, returns, return_s_max): members that came back, and the longest time until one was registered."""
+    came = lives.where("returned").groupBy("run")
+    waited_s = F.max(F.col("back_us") - F.col("from_us")) / _S
+    return came.agg(F.count("*").alias("returns"), F.coalesce(waited_s, F.lit(0.0)).alias("return_s_max"))
+
+
 def complaints(lives: DataFrame, registrations: DataFrame) -> DataFrame:
     """(run, complaints): of peers that live, how many never joined, never left, or never were registered completely."""
     newest = registrations.groupBy("run", "peer").agg(
@@ -133,13 +143,14 @@ def complaints(lives: DataFrame, registrations: DataFrame) -> DataFrame:
 
 
 def change(
-    judged: DataFrame, repaired: DataFrame, moved: DataFrame, complained: DataFrame, course: DataFrame
-) -> DataFrame:
+    judged: DataFrame, repaired: DataFrame, moved: DataFrame, complained: DataFrame, returned: DataFrame,
+    course: DataFrame,
+) -> DataFrame:  # fmt: skip
     """Everything of change, a row for each run in which anything changed; `tables.RUN_CHANGE` has the columns."""
     joined = course.select("run")
-    for facet in (judged, repaired, moved, complained):
+    for facet in (judged, repaired, moved, complained, returned):
         joined = joined.join(facet, "run", "left")
-    joined = joined.fillna(0, ["complaints"])
+    joined = joined.fillna(0, ["complaints", "returns", "return_s_max"])
     told = {name: F.col(f"during_{name}") for name in tables.CONTRACT}
     later = {name: F.col(f"after_{name}") for name in tables.CONTRACT}
     ever: Column = sum((told[name] for name in WRONG), F.lit(0))

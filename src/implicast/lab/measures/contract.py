@@ -1,4 +1,4 @@
-"""The five laws of the contract at scale: what was notified against what had to be, and may be.
+"""The laws of the contract at scale: what was notified against what had to be, and may be.
 
 A version of a description is possibly in force from when it was asked for until a later one is complete. A peer *must*
 be notified of a cast when a registration of it was complete at the time of the cast and every version possibly in force
@@ -9,8 +9,9 @@ Peers are cut into blocks; a task has the registrations and notifications of one
 every cast by bitmaps and compares as sorted arrays. What comes out are counts: a row for every pair that was or
 should have been notified would cost more than twice the time (ten million of them: 80 s of processor time).
 
-Where peers come and go, whoever crashed within a cast's flight need not be notified, and what a cast owes is excused
-when its publisher was gone before it knew how the cast ended: dead, or leaving where worse happens than that.
+Where peers come and go, whoever was away within a cast's flight need not be notified: from its crash on or, where it
+came back, until it was registered again. What a cast owes is excused when its publisher was gone before it knew how the
+cast ended: dead, or leaving where worse happens than that.
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from implicast.lab import matching, tables
@@ -31,49 +33,82 @@ WIDTH = 1 << BLOCK_BITS
 
 
 def verdicts(
-    registrations: DataFrame, casts: DataFrame, notices: DataFrame, gone: DataFrame | None = None
-) -> DataFrame:
-    """(run, expected, notified, missing, ...), a row for every run with casts. `gone`: (run, peer, gone_us)."""
+    registrations: DataFrame, casts: DataFrame, notices: DataFrame, gone: DataFrame | None = None,
+    changed: Sequence[str] = (),
+) -> DataFrame:  # fmt: skip
+    """(run, expected, notified, missing, ...), a row for every run with casts. `gone`: (run, peer, away), `away` being
+    an array of from and to; `changed`: runs in which peers may come and go, where receipts need not be exact."""
     block = F.shiftright("peer", BLOCK_BITS)
     timed, asked = _with_departures(registrations, casts, gone)
     held = timed.select(
-        "run", block.alias("block"), "peer", "version", "begun_us", "completed_us", "gone_us", "tags", "values"
+        "run", block.alias("block"), "peer", "version", "begun_us", "completed_us", "away", "forgot", "tags",
+        "values",
     )
-    told = notices.select("run", block.alias("there"), "cast", "peer", "time_us")
+    told = notices.select("run", block.alias("there"), "cast", "peer", "time_us", "altered")
     blocks = held.select("run", F.col("block").alias("there")).unionByName(told.select("run", "there")).distinct()
     put = told.unionByName(asked.join(blocks, "run"), allowMissingColumns=True)
     counted = (
         held.groupBy("run", "block").cogroup(put.groupBy("run", "there"))
         .applyInArrow(_judge, tables.schema(tables.RUN_CONTRACT))
     )  # fmt: skip
-    summed = counted.groupBy("run").agg(*(F.sum(name).alias(name) for name in tables.CONTRACT))
-    return casts.select("run").distinct().join(summed, "run", "left").fillna(0)
+    by_blocks = [name for name in tables.CONTRACT if name != "misreported"]
+    summed = counted.groupBy("run").agg(*(F.sum(name).alias(name) for name in by_blocks))
+    false = misreported(casts, notices, changed)
+    return casts.select("run").distinct().join(summed, "run", "left").join(false, "run", "left").fillna(0)
+
+
+def misreported(casts: DataFrame, notices: DataFrame, changed: Sequence[str]) -> DataFrame:
+    """(run, misreported): casts whose final receipt says that more were notified than were by then; or fewer, where
+    nobody came or went and nobody was out of reach."""
+    ended = casts.where("notified is not null").select(
+        "run", "cast", F.col("time_us").alias("made_us"), "settled_us", "notified", "unreachable"
+    )
+    in_time = (F.col("time_us") >= F.col("made_us")) & (F.col("time_us") <= F.col("settled_us"))
+    knew = (
+        notices.join(F.broadcast(ended), ["run", "cast"]).where(in_time)
+        .groupBy("run", "cast").agg(F.countDistinct("peer").alias("knew"))
+    )  # fmt: skip
+    joined = ended.join(knew, ["run", "cast"], "left").fillna(0, ["knew"])
+    exact = ~F.col("run").isin(*changed) & (F.col("unreachable") == 0)
+    false = (F.col("notified") > F.col("knew")) | (exact & (F.col("notified") < F.col("knew")))
+    return joined.groupBy("run").agg(F.count_if(false).alias("misreported"))
 
 
 def _with_departures(registrations: DataFrame, casts: DataFrame, gone: DataFrame | None) -> tuple[DataFrame, DataFrame]:
-    """Registrations with the time their peer was gone; casts with whether they are excused for whom they missed."""
+    none = F.expr("cast(array() as array<struct<from_us:bigint,to_us:bigint>>)")
     if gone is None:
-        timed, asked = (each.withColumn("gone_us", F.lit(NEVER_US)) for each in (registrations, casts))
+        timed = registrations.withColumn("away", none).withColumn("forgot", none)
+        asked = casts.withColumn("away", none)
     else:
-        timed = registrations.join(gone, ["run", "peer"], "left").fillna(NEVER_US, ["gone_us"])
-        leaver = gone.select("run", F.col("peer").alias("publisher"), "gone_us")
-        asked = casts.join(leaver, ["run", "publisher"], "left").fillna(NEVER_US, ["gone_us"])
-    excused = F.col("gone_us") < F.coalesce("settled_us", F.col("time_us") + FLIGHT_US)
+        joined = registrations.join(gone, ["run", "peer"], "left")
+        timed = joined.withColumn("away", F.coalesce("away", none)).withColumn("forgot", F.coalesce("forgot", none))
+        leaver = gone.select("run", F.col("peer").alias("publisher"), "away")
+        asked = casts.join(leaver, ["run", "publisher"], "left").withColumn("away", F.coalesce("away", none))
+    finished_us = F.coalesce("settled_us", F.col("time_us") + FLIGHT_US)
+    excused = F.exists("away", lambda one: (one["from_us"] >= F.col("time_us")) & (one["from_us"] < finished_us))
     return timed, asked.select("run", "cast", "time_us", "target", excused.alias("excused"))
 
 
 def departures(lives: DataFrame, deeds: DataFrame, undisturbed: Sequence[str]) -> DataFrame:
-    """(run, peer, gone_us): who crashed, and when; who left or tried to, and when it began to withdraw.
+    """(run, peer, away, forgot): who crashed, and when; who left or tried to, and when it began to withdraw; until
+    when. And who came back with an old copy of its disk: from when the copy was made, to the return.
 
     Not leavers in peace, where peers only come and go by their own wish and the network was `undisturbed`: they have
-    all the time they need to see to their casts.
+    all the time they need to see to their casts. Who comes back is away until it is registered again.
     """
     alarmed = deeds.where(~F.col("kind").isin(*ANNOUNCED)).select("run").distinct().withColumn("alarmed", F.lit(True))
     told = lives.join(F.broadcast(alarmed), "run", "left")
     peace = F.col("run").isin(*undisturbed) & F.col("alarmed").isNull()
     crashed_us = F.when(F.col("end") == "crashed", F.col("to_us"))
     gone_us = F.when(peace, crashed_us).otherwise(F.coalesce("leaving_us", crashed_us))
-    return told.select("run", "peer", gone_us.alias("gone_us")).where("gone_us is not null")
+    later = Window.partitionBy("run", "peer").orderBy("from_us")
+    back_us = F.coalesce(F.lead("back_us").over(later), F.lit(NEVER_US))
+    absent = F.when(gone_us.isNotNull(), F.struct(gone_us.alias("from_us"), back_us.alias("to_us")))
+    old = F.struct(F.col("copied_us").alias("from_us"), F.col("from_us").alias("to_us"))
+    forgot = F.when(F.col("copied_us").isNotNull(), old)
+    each = told.select("run", "peer", absent.alias("away"), forgot.alias("forgot"))
+    lists = [F.collect_list(name).alias(name) for name in ("away", "forgot")]  # without those that are null
+    return each.where("away is not null or forgot is not null").groupBy("run", "peer").agg(*lists)
 
 
 def _judge(registrations: pa.Table, put: pa.Table) -> pa.Table:
@@ -90,9 +125,20 @@ def _not(mask: Any) -> Any:
     return pa.array(~mask.to_numpy(zero_copy_only=False))
 
 
+def _forgotten(registrations: pa.Table) -> dict[int, list[tuple[int, int]]]:
+    """By peer, from when to when it forgot what it heard; of hardly anybody."""
+    forgot = matching.column(registrations, "forgot")
+    some = np.flatnonzero(np.asarray(pc.list_value_length(forgot).to_numpy(zero_copy_only=False)) > 0)
+    peers = matching.ints(registrations, "peer")
+    return {
+        int(peers[row]): sorted((one["from_us"], one["to_us"]) for one in forgot[int(row)].as_py())
+        for row in some.tolist()
+    }
+
+
 def compare(registrations: pa.Table, notices: pa.Table, casts: pa.Table) -> dict[str, int]:
     """The counts of one block of peers, but for `notified`; casts in order of their numbers."""
-    invited, told = _Invited(registrations, casts), _Told(notices, casts)
+    invited, told = _Invited(registrations, casts), _Told(notices, casts, _forgotten(registrations))
     where = np.searchsorted(invited.key, told.key)
     known = where < len(invited.key)
     known[known] = invited.key[where[known]] == told.key[known]
@@ -109,16 +155,21 @@ def compare(registrations: pa.Table, notices: pa.Table, casts: pa.Table) -> dict
         "uninvited": int((~welcome).sum()),
         "invented": told.invented,
         "late": int((told.wait_us > LATE_US).sum()),
+        "altered": told.altered,
+        "misreported": 0,  # for which one has to know the notifications of all blocks
     }
 
 
 class _Told:
     """Distinct pairs that were notified, in ascending order of key, with the time of the first notification."""
 
-    def __init__(self, told: pa.Table, casts: pa.Table) -> None:
+    def __init__(self, told: pa.Table, casts: pa.Table, forgotten: dict[int, list[tuple[int, int]]]) -> None:
         numbers, made_us = matching.ints(casts, "cast"), matching.ints(casts, "time_us")
         cast, peer, time_us = (matching.ints(told, name) for name in ("cast", "peer", "time_us"))
         place = np.minimum(np.searchsorted(numbers, cast), max(0, len(numbers) - 1))
+        known = numbers[place] == cast if len(numbers) else np.zeros(len(cast), bool)
+        other = np.asarray(matching.column(told, "altered").to_numpy(zero_copy_only=False), bool)
+        self.altered = int((known & other).sum())
         real = (numbers[place] == cast) & (time_us >= made_us[place]) if len(numbers) else np.zeros(len(cast), bool)
         key = place[real] * WIDTH + peer[real] % WIDTH
         order = np.lexsort((time_us[real], key))
@@ -127,6 +178,17 @@ class _Told:
         self.wait_us = self.time_us - made_us[self.key // WIDTH]
         self.invented = int((~real).sum())
         self.repeated = len(key) - len(self.key)
+        if self.repeated and forgotten:
+            self.repeated = len(key) - _distinct(key, peer[real], time_us[real], forgotten)
+
+
+def _distinct(key: Any, peer: Any, time_us: Any, forgotten: dict[int, list[tuple[int, int]]]) -> int:
+    """Distinct pairs, where what a peer forgot with one of its returns counts apart from what it heard else."""
+    memory = np.zeros(len(key), np.int64)
+    for who, spans in forgotten.items():
+        for number, (from_us, to_us) in reversed(list(enumerate(spans, 1))):  # the first return takes the most
+            memory[(peer == who) & (time_us > from_us) & (time_us < to_us)] = number
+    return len(np.unique(np.stack([key, memory]), axis=1).T)
 
 
 class _Invited:
@@ -156,12 +218,26 @@ class _Versions:
         self.begun_us = matching.ints(table, "begun_us")
         completed = matching.column(table, "completed_us")
         self.completed_us = np.asarray(completed.fill_null(NEVER_US).to_numpy(zero_copy_only=False), np.int64)
-        self.gone_us = matching.ints(table, "gone_us")
         distinct, self.place = np.unique(self.peer, return_inverse=True)
+        self.absences = self._absences(matching.column(table, "away"))
         self.until_us = self._ends()
         self.first_us = np.full(len(distinct), NEVER_US)
         np.minimum.at(self.first_us, self.place, self.completed_us)
         self.several = len(distinct) < len(self.peer)
+
+    def _absences(self, away: Any) -> tuple[Any, Any, Any]:
+        """Place, from and to of every absence, once for each version of the peer: hardly anybody is ever away."""
+        lists = away.combine_chunks() if hasattr(away, "combine_chunks") else away
+        flat = lists.flatten()
+        owners = np.repeat(self.place, np.asarray(pc.list_value_length(lists).to_numpy(zero_copy_only=False), np.int64))
+        return owners, np.asarray(flat.field("from_us"), np.int64), np.asarray(flat.field("to_us"), np.int64)
+
+    def _away(self, time_us: int) -> Any:
+        """Whether each peer was away at some time of the flight."""
+        owners, from_us, to_us = self.absences
+        away = np.zeros(len(self.first_us), bool)
+        away[owners[(from_us <= time_us + FLIGHT_US) & (time_us < to_us)]] = True
+        return away
 
     def _ends(self) -> Any:
         """When some later version of the same peer is complete; never, for the last ones."""
@@ -179,7 +255,8 @@ class _Versions:
             return self.peer[selected], np.empty(0, bool), np.empty(0, np.int64)
         from_us = np.minimum.reduceat(self.begun_us[selected], first)
         must = (self.first_us[place] <= time_us) & (from_us <= time_us + FLIGHT_US)
-        must &= self.gone_us[selected[first]] > time_us + FLIGHT_US
+        if len(self.absences[0]):
+            must &= ~self._away(time_us)[place]
         if self.several:
             must &= self._unanimous(selected, place, time_us)
         return self.peer[selected[first]], must, from_us

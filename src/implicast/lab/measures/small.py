@@ -18,8 +18,9 @@ import pyarrow.parquet as pq
 from implicast.lab.measures import blocks, contract
 from implicast.lab.measures.blocks import Block, Ints, Ways, gini, ints
 from implicast.lab.measures.fairness import LORENZ_POINTS
-from implicast.world.invariants import NEVER_US
 
+SPANS = pa.list_(pa.struct([("from_us", pa.int64()), ("to_us", pa.int64())]))
+"""From when to when somebody was away, or forgot what it heard: nobody was, where nothing changed."""
 ROWS_MAX = 2_000_000
 """Messages and notifications of a journal that one task measures alone: some 300 MB while it does."""
 
@@ -120,14 +121,35 @@ def _contract(registrations: pa.Table, tables: dict[str, pa.Table]) -> dict[str,
     """Block of peers by block, as large journals are judged; nobody is ever gone, so nothing is excused."""
     casts, notices = tables["casts"].sort_by("cast"), tables["notices"]
     casts = casts.append_column("excused", pa.array(np.zeros(len(casts), bool)))
-    registrations = registrations.append_column("gone_us", pa.array(np.full(len(registrations), NEVER_US)))
+    for name in ("away", "forgot"):
+        registrations = registrations.append_column(name, pa.array([[]] * len(registrations), SPANS))
     held, told = (ints(each, "peer") >> contract.BLOCK_BITS for each in (registrations, notices))
-    total: dict[str, int] = {"notified": len(notices)}
+    total: dict[str, int] = {"notified": len(notices), "misreported": _misreported(casts, notices)}
     for number in np.union1d(held, told).tolist() if len(casts) else []:
         mine = registrations.filter(pa.array(held == number))
         count = contract.compare(mine, notices.filter(pa.array(told == number)), casts)
         total = {name: total.get(name, 0) + count.get(name, 0) for name in {*total, *count}}
     return total
+
+
+def _misreported(casts: pa.Table, notices: pa.Table) -> int:
+    """Receipts that say another number than were notified by then; of fewer than all where some were out of reach."""
+    columns = ["cast", "time_us", "settled_us", "notified", "unreachable"]
+    ended = casts.filter(pc.is_valid(casts["notified"])).select(columns)
+    if not len(ended):
+        return 0
+    told = notices.select(["cast", "peer", "time_us"]).rename_columns(["cast", "peer", "told_us"])
+    joined = told.join(ended, "cast", join_type="inner")
+    in_time = pc.and_(
+        pc.greater_equal(joined["told_us"], joined["time_us"]), pc.less_equal(joined["told_us"], joined["settled_us"])
+    )
+    knew = joined.filter(in_time).group_by("cast").aggregate([("peer", "count_distinct")])
+    rows = ended.join(knew, "cast").to_pylist()
+    return sum(_false(row["notified"], row["peer_count_distinct"] or 0, row["unreachable"]) for row in rows)
+
+
+def _false(notified: int, knew: int, unreachable: int) -> bool:
+    return notified > knew or (unreachable == 0 and notified < knew)
 
 
 def _costs(sends: pa.Table, population: int) -> Rows:

@@ -22,7 +22,7 @@ PLANE = 64
 """Sources in one array of numbers; a broker with more neighbours has several arrays."""
 
 
-class Table:
+class FilterTable:
     """The filters of one generation."""
 
     __slots__ = ("_bit", "_everyone", "_planes", "bits", "capacity", "distinct", "generation", "hashes", "whole")
@@ -76,6 +76,10 @@ class Table:
     def beside(self, neighbour: Address) -> bytes:
         """The filter of all sources but this one: what the neighbour should know of us."""
         return self._union(self._everyone & ~self._bit[neighbour]).to_bytes()
+
+    def fits(self, field: bytes) -> bool:
+        """Has a filter from elsewhere the size of those of this generation?"""
+        return len(field) == (self.bits + 7) // 8
 
     def replace(self, neighbour: Address, field: bytes) -> None:
         """Take over a neighbour's whole filter, beside what it has said since it was sent."""

@@ -7,68 +7,66 @@ spread clients evenly over brokers that are equally near.
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import TypeVar
 
+from implicast.peer.contract import Address, Name
 from implicast.space.digest import digest_bits
 
-Latency = Callable[[int, int], int]
-"""One way between two addresses, in microseconds."""
+Place = TypeVar("Place", int, Address)
 
+RoundTrip = Callable[[Place, Place], int]
+"""There and back between two addresses, in microseconds."""
 
 EASY_DEGREE = 16
 """A broker with this many neighbours gets no more of them by a tie."""
-
 
 SPREAD = 0x9E37_79B9_7F4A_7C15
 """An odd number without pattern: the low half of its product with a drawn number is as good as drawn again."""
 
 
 @lru_cache(maxsize=65_536)
-def rank(seed: int, address: int) -> int:
-    """A number of its own for each address, drawn by hash. Remembered, because every client asks for every broker's."""
-    return digest_bits(64, seed, "rank", address)
+def rank(network: bytes, who: Address | Name) -> int:
+    """A number of its own for each, drawn by hash. Remembered, because every client asks for every broker's."""
+    return digest_bits(64, network, "rank", who)
 
 
-def spanning_tree(brokers: Sequence[int], latency_us: Latency) -> dict[int, tuple[int, ...]]:
+def spanning_tree(brokers: Sequence[Place], round_trip_us: RoundTrip[Place]) -> dict[Place, tuple[Place, ...]]:
     """The neighbours of each broker: Prim's algorithm, from the broker that is nearest to all.
 
     Where several links are equally short, the new broker is joined to the one from which the centre is quickest to
     reach, as long as that has few neighbours: among all minimum trees a shallow one without hubs.
     """
-    newest = min(brokers, key=lambda broker: (sum(latency_us(broker, other) for other in brokers), broker))
-    neighbours: dict[int, list[int]] = {broker: [] for broker in brokers}
+    order = {broker: number for number, broker in enumerate(brokers)}
+    newest = min(brokers, key=lambda broker: sum(round_trip_us(broker, each) for each in brokers if each != broker))
+    neighbours: dict[Place, list[Place]] = {broker: [] for broker in brokers}
     depth_us = {newest: 0}
     # For each broker outside: the shortest round trip into the tree, and the brokers inside that have it.
-    outside: dict[int, tuple[int, list[int]]] = {broker: (1 << 62, []) for broker in brokers if broker != newest}
+    outside: dict[Place, tuple[int, list[Place]]] = {broker: (1 << 62, []) for broker in brokers if broker != newest}
     while outside:
         for broker, (least_us, inside) in outside.items():
-            round_trip_us = _round_trip_us(broker, newest, latency_us)
-            if round_trip_us < least_us:
-                outside[broker] = (round_trip_us, [newest])
-            elif round_trip_us == least_us:
+            time_us = round_trip_us(broker, newest)
+            if time_us < least_us:
+                outside[broker] = (time_us, [newest])
+            elif time_us == least_us:
                 inside.append(newest)
         newest = min(outside, key=lambda broker: outside[broker][0])
         least_us, inside = outside.pop(newest)
-        parent = min(inside, key=lambda broker: (len(neighbours[broker]) >= EASY_DEGREE, depth_us[broker], broker))
+        parent = min(inside, key=lambda each: (len(neighbours[each]) >= EASY_DEGREE, depth_us[each], order[each]))
         depth_us[newest] = depth_us[parent] + least_us
         neighbours[newest].append(parent)
         neighbours[parent].append(newest)
-    return {broker: tuple(sorted(beside)) for broker, beside in neighbours.items()}
+    return {broker: tuple(sorted(beside, key=order.__getitem__)) for broker, beside in neighbours.items()}
 
 
-def _round_trip_us(a: int, b: int, latency_us: Latency) -> int:
-    # Except on a measured matrix both ways take equally long, but nothing here relies on it.
-    return latency_us(a, b) + latency_us(b, a)
-
-
-def by_rank(client: int, brokers: Sequence[int], seed: int) -> list[int]:
+def by_rank(client: Name, brokers: Sequence[Place], network: bytes) -> list[Place]:
     """All brokers in the order in which this client prefers those that are equally near."""
-    own = rank(seed, client)
-    return sorted(brokers, key=lambda broker: (own ^ rank(seed, broker)) * SPREAD & 0xFFFF_FFFF_FFFF_FFFF)
+    own = rank(network, client)
+    return sorted(brokers, key=lambda broker: (own ^ rank(network, broker)) * SPREAD & 0xFFFF_FFFF_FFFF_FFFF)
 
 
-def nearest(client: int, brokers: Sequence[int], latency_us: Latency, seed: int) -> int:
-    """The broker with the shortest round trip."""
-    round_trips_us = [_round_trip_us(client, broker, latency_us) for broker in brokers]
+def nearest(client: Name, brokers: Sequence[Place], round_trip_us: Callable[[Place], int], network: bytes) -> Place:
+    """The broker with the shortest round trip from this client."""
+    round_trips_us = [round_trip_us(broker) for broker in brokers]
     least_us = min(round_trips_us)
     equals = [broker for broker, time_us in zip(brokers, round_trips_us, strict=True) if time_us == least_us]
-    return equals[0] if len(equals) == 1 else by_rank(client, equals, seed)[0]
+    return equals[0] if len(equals) == 1 else by_rank(client, equals, network)[0]

@@ -4,8 +4,10 @@ All brokers know the list of all brokers there could be. The *root* is the first
 lost. Everybody watches the root; the root watches everybody, and whoever it finds changed it counts out or in again, by
 a new *view*: a tree over those that are there, with a number above all that were heard of. A broker follows the newest
 view. Two roots, in a partition, lead two trees; when they hear each other the later one steps back and the other
-counts all in again. A broker that comes back says so by its number 0, and gets a new view; all that it must have
-written down is the highest number it knew (`highest`), lest it uses one twice.
+counts all in again. A broker that begins, or comes back, says so by its number 0, and gets a new view; all that it must
+have written down is the highest number it knew (`highest`), lest it uses one twice. So a set of brokers that begin
+together makes its first tree as it makes every other: once the root has heard of each whether it is there, and how far
+it is from the others (`spans.py`).
 
 Being lost is private and ends at any word (`detector.py`); the lost are asked again from time to time, because
 silence would otherwise last for ever between two who believe each other dead.
@@ -13,120 +15,103 @@ silence would otherwise last for ever between two who believe each other dead.
 
 from collections.abc import Callable, Sequence
 
-from implicast.overlay.backbone.tree import Latency, spanning_tree
-from implicast.overlay.detector import DETECTOR_KINDS, Detector, DetectorSettings
-from implicast.peer.contract import Address, Host, Message, Part, handles
+from implicast.overlay.backbone.messages import BROKERS_MAX, Beat, Beating, LookRound, View
+from implicast.overlay.backbone.spans import Spans
+from implicast.overlay.backbone.tree import spanning_tree
+from implicast.overlay.detector import Detector, DetectorSettings
+from implicast.peer.contract import Address, Host, Part, handles
 
 AGAIN_US = 8_000_000
 """How often those believed lost are asked again."""
+SURVEYS_MAX = 3
+"""How often the root asks for measurements before it makes do with what it has."""
 RANK_BITS = 17
 """Of a view's number: who made it. No two brokers make views of the same number."""
-
-
-class Beat(Message):
-    """Are you there? I follow this view."""
-
-    epoch: int
-
-
-class Beating(Message):
-    """I am, and follow this view; 0: I have just come and know of none."""
-
-    epoch: int
-
-
-class View(Message):
-    """From now on these are your neighbours."""
-
-    epoch: int
-    root: int
-    neighbours: tuple[int, ...]
-    room: int
-    """For how many tags filters are to be made: all brokers' filters must have one size."""
-
-
-class Watch(Message):
-    """Rings when it is time to look for the other brokers."""
-
-    upkeep = True
-
-
-VIEW_KINDS = (Beat, Beating, View, *DETECTOR_KINDS)
+FIRST = 1 << RANK_BITS
+"""The number of the view in which an assembled backbone begins."""
 
 Follow = Callable[[View], None]
 
 
-class Views(Part):
+class Views(Part, parts={"detector": Detector, "spans": Spans}):
     """A broker's share in agreeing; `follow` is told of each view that it follows."""
 
-    __slots__ = ("_asked_us", "_brokers", "_follow", "_latency_us", "_lost", "_members", "_number", "_room",
-                 "_stale", "_watch_us", "detector", "epoch", "followed",
-                 "highest")  # fmt: skip
+    __slots__ = ("_asked_us", "_brokers", "_follow", "_lost", "_made", "_members", "_met", "_others", "_rank", "_room",
+                 "_stale", "_surveys", "_watch_us", "detector", "epoch", "followed", "highest", "spans")  # fmt: skip
 
     def __init__(
-        self, address: int, host: Host, brokers: Sequence[int], latency_us: Latency, watch_us: int, follow: Follow,
+        self, address: Address, host: Host, brokers: Sequence[Address], watch_us: int, follow: Follow,
         room: Callable[[], int], patience: DetectorSettings,
     ) -> None:  # fmt: skip
         super().__init__(address, host)
-        self._number = address
-        self._brokers, self._latency_us, self._watch_us = sorted(brokers), latency_us, watch_us
-        self._follow, self._room = follow, room
+        assert len(brokers) <= BROKERS_MAX, f"a backbone has at most {BROKERS_MAX} brokers"
+        self._brokers = sorted(brokers)
+        self._others = {broker: None for broker in self._brokers if broker != address}
+        self._rank = self._brokers.index(address)
+        self._watch_us, self._follow, self._room = watch_us, follow, room
         self.detector: Detector[Address] = Detector(address, host, patience, self._on_suspicion)
+        self.spans = Spans(address, host, self._brokers, self._on_survey)
         self.epoch = 0
         self.highest = 0
         """No view that this broker has heard of has a higher number; the one thing to be written down."""
-        self._members: list[int] = []
+        self._members: list[Address] = []
         self._lost: dict[Address, None] = {}
         self._asked_us: dict[Address, int] = {}
         self.followed: dict[Address, int] = {}
         """At the root: the newest view that each broker said it follows."""
+        self._met: set[Address] = set()
+        """Who has been heard at all; of the others it is not known yet whether they are there."""
         self._stale = False
+        self._surveys = 0
+        self._made: dict[Address, View] = {}
+        """At the root: what it tells each broker of its view, however often; later measures are for the next one."""
 
-    def stand(self) -> None:
-        """All brokers are there and follow the first view."""
-        self.epoch = self.highest = 1 << RANK_BITS
+    def stand(self, watched: bool = True) -> None:
+        """All brokers are there and follow the first view; `watched`: that may change."""
+        self.epoch = self.highest = FIRST
         self._members = list(self._brokers)
-        self.followed = dict.fromkeys(self._others(), self.epoch)
-        self._watch_later()
+        self.followed = dict.fromkeys(self._others, self.epoch)
+        self._met = set(self._others)
+        if watched:
+            self._watch_later()
 
     def arrive(self, highest: int) -> None:
-        """This broker has come back, alone and without memory but for the highest number it knew."""
+        """This broker begins, alone and without memory but for the highest number it knew."""
         self.highest = highest
-        for other in self._others():
+        for other in self._others:
             self.host.send(other, Beating(0))
         self._watch_later()
 
     def heard(self, broker: Address) -> None:
         """Any word from another broker."""
-        self._lost.pop(broker, None)
-        self.detector.heard(broker)
+        if broker in self._others:
+            self._met.add(broker)
+            self._lost.pop(broker, None)
+            self.detector.heard(broker)
 
-    def root(self) -> int:
+    def root(self) -> Address:
         """The first broker that is not believed lost."""
         return next(broker for broker in self._brokers if broker == self.address or broker not in self._lost)
-
-    def _others(self) -> list[int]:
-        return [broker for broker in self._brokers if broker != self.address]
 
     def _on_suspicion(self, broker: Address) -> None:
         """If it was the root, all that might follow it are asked together: else each would cost a patience."""
         was_root = broker == self.root()
         self._lost[broker] = None
         if was_root:
-            for other in self._brokers[: self._brokers.index(self._number)]:
+            for other in self._brokers[: self._rank]:
                 if other not in self._lost:
                     self.detector.probe(other, Beat(self.epoch))
 
     # --- looking
 
     def _watch_later(self) -> None:
-        self.host.after(int(self._watch_us * (0.75 + 0.5 * self.host.rng.random())), Watch())
+        self.host.after(int(self._watch_us * (0.75 + 0.5 * self.host.rng.random())), LookRound())
 
-    @handles(Watch)
-    def on_watch(self, alarm: Watch) -> None:
+    @handles(LookRound)
+    def on_watch(self, alarm: LookRound) -> None:
         self._watch_later()
         root = self.root()
-        for other in self._others():
+        for other in self._others:
             if other in self._lost:
                 self._ask_again(other)
             elif root in (self.address, other):
@@ -141,41 +126,54 @@ class Views(Part):
 
     def _lead(self) -> None:
         """At the root: a new view if somebody has come or gone; the present one again to whoever missed it."""
-        members = [broker for broker in self._brokers if broker not in self._lost]
-        if members != self._members or self._stale:
-            self._stale = False
-            self._members = members
-            rank = self._brokers.index(self._number)
-            self.epoch = (((self.highest >> RANK_BITS) + 1) << RANK_BITS) + rank
-            self.highest = self.epoch
-            self.followed = {}
-            self._tell(members)
-            self._follow(View(self.epoch, self._number, self._tree()[self._number], self._room()))
-        else:
+        members = self._present()
+        if members == self._members and not self._stale:
             self._tell([broker for broker in members if self.followed.get(broker) != self.epoch])
+        elif self._met.issuperset(member for member in members if member != self.address):
+            self._surveys += 1
+            if self._surveys > SURVEYS_MAX or self.spans.know(members):
+                self._form(members)
+            else:
+                self.spans.survey(members)
 
-    def _tell(self, brokers: Sequence[int]) -> None:
-        others = [broker for broker in brokers if broker != self.address]
-        tree = self._tree() if others else {}
-        for broker in others:
-            self.host.send(broker, View(self.epoch, self._number, tree[broker], self._room()))
+    def _present(self) -> list[Address]:
+        return [broker for broker in self._brokers if broker not in self._lost]
 
-    def _tree(self) -> dict[int, tuple[int, ...]]:
-        return spanning_tree(self._members, self._latency_us)
+    def _on_survey(self) -> None:
+        """A broker has told how far it is from the others; perhaps that was all that a new view waited for."""
+        if self._surveys and self.root() == self.address and self.spans.know(members := self._present()):
+            self._form(members)
+
+    def _form(self, members: list[Address]) -> None:
+        self._surveys, self._stale, self._members = 0, False, members
+        self.epoch = (((self.highest >> RANK_BITS) + 1) << RANK_BITS) + self._rank
+        self.highest = self.epoch
+        self.followed = {}
+        tree, room = spanning_tree(members, self.spans.round_trip_us), self._room()
+        self._made = {broker: View(self.epoch, self.address, beside, room) for broker, beside in tree.items()}
+        self._tell(members)
+        self._follow(self._made[self.address])
+
+    def _tell(self, brokers: Sequence[Address]) -> None:
+        for broker in brokers:
+            if broker != self.address:
+                self.host.send(broker, self._made[broker])
 
     # --- hearing
 
     @handles(Beat)
     def on_beat(self, sender: Address, beat: Beat) -> None:
-        self.heard(sender)
-        self.host.send(sender, Beating(self.epoch))
-        self._note(sender, beat.epoch)
+        if sender in self._others:
+            self.heard(sender)
+            self.host.send(sender, Beating(self.epoch))
+            self._note(sender, beat.epoch)
 
     @handles(Beating)
     def on_beating(self, sender: Address, beating: Beating) -> None:
-        self.detector.answered(sender)
-        self.heard(sender)
-        self._note(sender, beating.epoch)
+        if sender in self._others:
+            self.detector.answered(sender)
+            self.heard(sender)
+            self._note(sender, beating.epoch)
 
     def _note(self, sender: Address, epoch: int) -> None:
         """The root must be above every view there is, and begin again for whoever has lost its memory."""
@@ -186,6 +184,8 @@ class Views(Part):
 
     @handles(View)
     def on_view(self, sender: Address, view: View) -> None:
+        if sender not in self._others or not {view.root, *view.neighbours} <= set(self._brokers):
+            return
         self.heard(sender)
         self.highest = max(self.highest, view.epoch)
         if self.root() == self.address:

@@ -1,9 +1,8 @@
 """Chord: hashed identifiers on a ring, fingers by distance, look-ups in half of log2 N hops."""
 
 from implicast.overlay.chord.assemble import assemble_chord, chord_objections
-from implicast.overlay.chord.chord import CHORD_KINDS, Chord, Tenant
-from implicast.overlay.chord.living import LIVING_CHORD_KINDS, LivingChord
+from implicast.overlay.chord.chord import Chord, Tenant
+from implicast.overlay.chord.fingers import Fingers
+from implicast.overlay.chord.messages import CHORD_KINDS
 
-__all__ = [
-    "CHORD_KINDS", "LIVING_CHORD_KINDS", "Chord", "LivingChord", "Tenant", "assemble_chord", "chord_objections",
-]  # fmt: skip
+__all__ = ["CHORD_KINDS", "Chord", "Fingers", "Tenant", "assemble_chord", "chord_objections"]

@@ -5,14 +5,12 @@ from collections.abc import Sequence
 
 from implicast.overlay.chord.chord import Chord
 from implicast.overlay.links.assemble import assemble_ring, members, opening, pair_objections
-from implicast.overlay.links.links import Links
 from implicast.overlay.links.refs import Ref
-from implicast.overlay.links.stabilise import Stabilise
 
 
 def assemble_chord(nodes: Sequence[Chord]) -> None:
     """Ring and fingers as they are when nothing has changed for long."""
-    _assemble_below([node.ring for node in nodes])
+    assemble_ring([node.ring for node in nodes])
     ordered = sorted(nodes, key=lambda node: node.ring.me.place)
     keys = [node.table.own for node in ordered]
     refs = [node.ring.me for node in ordered]
@@ -20,18 +18,6 @@ def assemble_chord(nodes: Sequence[Chord]) -> None:
         node.table.reset(node.ring.me)
         node.table.set_neighbours(node.ring.left, node.ring.right)
         node.table.set_levels(true_fingers(node, keys, refs))
-
-
-def _assemble_below(rings: list[Links | Stabilise]) -> None:
-    links = [ring for ring in rings if isinstance(ring, Links)]
-    if links:
-        assemble_ring(links)
-    stabilised = sorted((ring for ring in rings if isinstance(ring, Stabilise)), key=lambda ring: ring.me.place)
-    for index, ring in enumerate(stabilised):
-        count = min(ring.settings.successors, len(stabilised) - 1)
-        ring.stand(
-            stabilised[index - 1].me, tuple(stabilised[(index + 1 + k) % len(stabilised)].me for k in range(count))
-        )
 
 
 def true_fingers(node: Chord, keys: Sequence[int], refs: Sequence[Ref]) -> dict[int, Ref]:
@@ -54,7 +40,7 @@ def chord_objections(nodes: Sequence[Chord], exact: bool = True) -> list[str]:
     open_at = opening([node.ring for node in nodes])
     if open_at is not None:
         return [f"the ring is open: {open_at}"]
-    wrong = pair_objections([node.ring for node in nodes if isinstance(node.ring, Links)])
+    wrong = pair_objections([node.ring for node in nodes])
     by_address = {node.address: node for node in nodes}
     inside = [by_address[ring.address] for ring in members([node.ring for node in nodes])]
     keys, refs = [node.table.own for node in inside], [node.ring.me for node in inside]

@@ -1,30 +1,55 @@
 """Chord on top of a kept ring: hashed identifiers, fingers by distance, routing.
 
-Designs route their own messages: a message has a `key`; whoever gets it asks `owns(key)` and otherwise sends the same
-message on to `next_hop(key)`. Each hop comes strictly nearer, so a look-up ends after at most n of them, about half of
-log2 n when fingers are right.
+Designs route their own messages: a message has a `key`; whoever gets it calls `pass_on(key, message, sender)`, which
+sends the same message on, or answers False: it has arrived. Each hop comes strictly nearer, so a look-up ends after at
+most n of them, about half of log2 n when fingers are right.
 
-A newcomer looks its fingers up one after the other, then tells those whose fingers it has become; a leaver tells the
-same ones who follows it: O(log^2 N) messages, as the paper has it (SIGCOMM, "Node joins"), after which the tables are
-exact without standing upkeep. `refresh_us` adds the later paper's refresh of one random level at a time, which mends
-what changes at the same moment have left askew.
+Where peers may crash (the ring has a detector), fingers are soft state that mends itself by being used:
+
+- A finger is heard of whenever it is used: the node that gets a routed message says so (`Heard`, at most one a second
+  to each), and a finger that was not heard lately is *probed with the message itself*: repeated until it answers.
+- A finger that stays silent is dropped, the next lower one is used, and its levels are looked up afresh. A wrong
+  suspicion costs hops: the look-up brings the finger back.
+- A message that has come past its key, because a neighbour has news that this node lacks, goes to the left, not round
+  the ring.
+- A message that comes by twice within a second ends: so none makes more hops in a second than there are nodes.
+- Whoever repeats a request may let it begin with another finger (`turn_off`).
+
+The right pointer alone decides who is responsible; messages sent to a dead right neighbour are lost until the ring has
+healed, so requests are repeated from end to end.
 """
 
 from bisect import bisect_left
-from typing import ClassVar
+from collections.abc import Sequence
 
+from implicast.overlay.chord.fingers import Fingers
+from implicast.overlay.chord.messages import Heard
 from implicast.overlay.chord.table import FingerTable
+from implicast.overlay.detector import Detector
 from implicast.overlay.links.above import Above
 from implicast.overlay.links.links import Links
 from implicast.overlay.links.messages import Departed
-from implicast.overlay.links.refs import Place, Ref
-from implicast.overlay.links.stabilise import Stabilise
+from implicast.overlay.links.refs import Place, Ref, lies_between
+from implicast.overlay.links.repeats import came_by
 from implicast.overlay.links.state import IN, OUT
 from implicast.peer.contract import Address, Host, Message, Part, handles
-from implicast.space.ring import ID_BITS, up_to
+from implicast.peer.memory import Recent
+from implicast.space.ring import ID_BITS
 
-RETRY_US = 2_000_000
-"""Patience with the look-up of a finger."""
+QUIET_US = 3_000_000
+"""A finger heard within this time is taken to be there."""
+HEARD_US = 1_000_000
+"""One says so at most this often to each sender."""
+PASSED_US = 1_000_000
+"""A message that comes by once more within this time has been here before; requests are repeated later than that."""
+PASSED_MAX = 256
+"""Messages remembered as passed on."""
+SENDERS_MAX = 512
+"""Senders remembered as told."""
+LED_US = 12_000_000
+"""A seeker that comes by twice within this time seems to have lost a question."""
+SEEKERS_MAX = 64
+"""Seekers remembered."""
 
 
 class Tenant:
@@ -41,107 +66,111 @@ class Tenant:
     def moved(self) -> None:
         """A neighbour has changed, and with it perhaps the keys this node answers for."""
 
-    def floor(self, left: Ref) -> Ref:
-        """Up to where, going left, this node answers for keys: to its left neighbour, unless keys are on the move."""
-        return left
 
+class Chord(Part, Above, parts={"fingers": Fingers}):
+    """One peer's place on the circle."""
 
-class SeekFinger(Message):
-    """Who is the successor of `key`? Routed."""
+    __slots__ = ("_detour", "_is_sure", "_led_us", "_passed", "_tenant", "_told_us", "fingers", "ring", "table")
 
-    key: int
-    level: int
-    origin: Ref
-
-
-class FingerIs(Message):
-    """I am."""
-
-    level: int
-    finger: Ref
-
-
-class TakeFinger(Message):
-    """To every node of the arc (low, high]: your finger of this level is now `finger` (instead of `gone`)."""
-
-    key: int
-    low: int
-    high: int
-    level: int
-    finger: Ref
-    gone: Ref | None
-
-
-class FingerLate(Message):
-    """Rings when the look-up of a finger should have been answered."""
-
-    life: int
-    level: int
-
-
-class RefreshRound(Message):
-    """Rings when one level is to be looked up afresh."""
-
-    upkeep: ClassVar[bool] = True
-    life: int
-
-
-CHORD_KINDS: tuple[type, ...] = (SeekFinger, FingerIs, TakeFinger)
-
-
-class Chord(Part, Above):
-    """One peer's fingers."""
-
-    __slots__ = ("awaited", "defers", "refresh_us", "ring", "table", "tenant")
-
-    def __init__(
-        self, address: Address, host: Host, ring: Links | Stabilise, bits: int = ID_BITS, refresh_us: int = 0
-    ) -> None:
+    def __init__(self, address: Address, host: Host, ring: Links, bits: int = ID_BITS, refresh_us: int = 0) -> None:
         super().__init__(address, host)
         self.ring = ring
         ring.above = self
         self.table = FingerTable(ring.me, bits)
-        self.tenant = Tenant()
-        self.refresh_us = refresh_us
-        self.awaited = -1
-        self.defers = False
-        """True: a member that sends everything to its right neighbour, for it is about to leave."""
+        self._is_sure = ring.detector is None
+        """Whether nobody ever crashes."""
+        self.fingers = Fingers(address, host, ring, self.table, self.pass_on, refresh_us)
+        self._tenant = Tenant()
+        self._told_us: Recent[Address, int] = Recent(SENDERS_MAX)
+        self._passed: dict[Message, int] = {}
+        self._led_us: Recent[Place, int] = Recent(SEEKERS_MAX)
+        self._detour = 0
+
+    def house(self, tenant: Tenant) -> None:
+        """Tell this one from now on."""
+        self._tenant = tenant
+
+    def turn_off(self, fingers: int) -> None:
+        """Messages that begin here leave out so many of the best fingers, until further notice."""
+        self._detour = fingers
 
     # The ring speaks
 
     def linked(self) -> None:
         self.table.reset(self.ring.me)
         self._take_neighbours()
-        self._seek(self.table.first_level())
-        if self.refresh_us:
-            self._next_refresh()
-        self.tenant.entered()
+        self.fingers.begin()
+        self._tenant.entered()
 
     def moved(self) -> None:
         if self.ring.state == IN:
             self._take_neighbours()
-            self.tenant.moved()
+            self._tenant.moved()
+
+    def surrounded(self) -> None:
+        self._tenant.moved()
 
     def unlinked(self) -> None:
-        self.awaited = -1
-        if self.table.me == self.ring.me and self.table.right != self.table.me:  # else nobody ever pointed here
-            self._tell_those_who_point_here(self.ring.right, gone=self.ring.me)
-        self.tenant.departed()
+        self.fingers.end()
+        self._tenant.departed()
 
     def lost(self, ref: Ref) -> None:
-        """A finger has left and its farewell did not arrive: do without, and look those levels up afresh."""
-        for level in self.table.forget(ref):
-            seek = SeekFinger(self.table.start(level), level, self.ring.me)
-            self.pass_on(seek.key, seek)
+        if ref != self.table.right:
+            self.fingers.drop(ref)
+
+    def silent(self, ref: Ref) -> None:
+        if self.ring.state == IN:
+            self.lost(ref)
+
+    def acquaintances(self) -> Sequence[Ref]:
+        return self.table.fingers()
 
     def nearest_before(self, place: Place) -> Ref | None:
-        assert isinstance(place[0], int), "Chord's keys are identifiers"
-        return self.table.next_hop(place[0]) if self.ring.state == IN else None
+        """A seeker's next step. When it seeks again it goes round those who are being asked whether they are there, and
+        its step is asked beside it: else dead fingers whose suspicion has lapsed swallow all that a newcomer asks."""
+        if self.ring.state != IN:
+            return None
+        key = self.table.key_of(Ref(*place))
+        step, detector = self.table.next_hop(key), self.ring.detector
+        if detector is not None and step != self.ring.right and self._led_before(place):
+            return self._surest_before(place, detector)
+        return step
+
+    def _surest_before(self, place: Place, detector: Detector[Ref]) -> Ref:
+        table = self.table
+        far = table.far(Ref(place[0], place[1]))
+        for ref in reversed(table.fingers()):
+            if table.far(ref) < far and ref != table.right and not detector.is_probing(ref):
+                detector.check(ref, QUIET_US)
+                return ref
+        return self.ring.right
+
+    def _led_before(self, place: Place) -> bool:
+        """Whether somebody seeks this place for the second time in a short while: what it asked may be lost on a way
+        that leads through here. (To ask beside every question was a sixth of all upkeep.)"""
+        now_us = self.host.now_us
+        before_us = self._led_us.get(place)
+        self._led_us.put(place, now_us)
+        return before_us is not None and before_us + LED_US > now_us
+
+    def doubt(self, who: Address) -> None:
+        """A peer is believed dead elsewhere: if it is a finger here, it is asked. Else look-ups and newcomers would
+        find out for each of those who have it for a finger, one after the other."""
+        for ref in self.table.fingers():
+            if ref.address == who and ref != self.table.right and self.ring.detector is not None:
+                self.ring.detector.check(ref, QUIET_US)
 
     def _take_neighbours(self) -> None:
-        ring = self.ring
-        floor = self.tenant.floor(ring.left) if ring.left is not None else None
-        self.table.set_neighbours(floor, ring.right)
+        self.table.set_neighbours(self.ring.left, self.ring.right)
+
+    def nodes_estimate(self) -> float:
+        """How many nodes the ring has, judging by how densely the neighbourhood is settled."""
+        table = self.table
+        if table.right == table.me:
+            return 1.0
+        others = [ref for ref in self.ring.lefts if ref.address != table.me.address]
+        reach = table.right_distance + max((-table.far(ref) & table.mask for ref in others), default=0)
+        return (1 + len(others)) * (1 << table.bits) / max(1, reach)
 
     # Routing
 
@@ -149,124 +178,83 @@ class Chord(Part, Above):
         return self.table.owns(key)
 
     def pass_on(self, key: int, message: Message, sender: Address | None = None) -> bool:
-        """Send a routed message one step nearer to its key. False: it has arrived, this node is responsible.
-
-        A peer that has left, or has given away what it kept, knows nobody better than the node on its right; one that
-        has left also tells the sender, whose finger must be stale.
-        """
-        table = self.table
-        if self.ring.state is IN and not self.defers:
+        """Send a routed message one step nearer to its key. False: it has arrived, this node is responsible."""
+        ring, table = self.ring, self.table
+        if self._is_sure and ring.state is IN:
             # `owns` and `next_hop` written out: every hop of every look-up comes by (0.30 us instead of 0.40).
             far = (key - table.own) & table.mask
             if -far & table.mask < table.span:
                 return False
-            if far > table.right_distance:
+            if far <= table.right_distance:
+                self.host.send(ring.right.address, message)
+            else:
                 self.host.send(table.addresses[bisect_left(table.distances, far) - 1], message)
-                return True
-        if self.ring.right.address == self.address:
+            return True
+        return self._pass_on_with_care(key, message, sender)
+
+    def _pass_on_with_care(self, key: int, message: Message, sender: Address | None) -> bool:
+        """Where those on the way may be dead."""
+        if sender is not None and sender != self.address and self.ring.detector is not None:
+            self._say_heard(sender)
+        ring, table = self.ring, self.table
+        if ring.state != IN:
+            return self._pass_on_from_outside(message, sender)
+        if table.owns(key):
             return False
-        self.host.send(self.ring.right.address, message)
-        if self.ring.state is OUT and sender is not None and sender != self.address:
-            self.host.send(sender, Departed(self.ring.me))
+        step = table.next_hop(key)
+        if sender == self.address or sender is None:
+            step = self._other_way(key, step)
+        elif self._came_by(message):
+            return True
+        elif self._is_past(key):
+            step = ring.left
+        self._send(step, message)
         return True
 
-    # Fingers
+    def _came_by(self, message: Message) -> bool:
+        """A repeat, or a message that goes in a circle because neighbours do not agree yet: it ends here, and its
+        origin sends it again."""
+        return came_by(self._passed, message, self.host.now_us, PASSED_US, PASSED_MAX)
 
-    def _seek(self, level: int) -> None:
-        """Look up this level; the answer starts the next one that it does not cover, the last tells the others."""
-        while level < self.table.bits and self.table.owns(self.table.start(level)):
-            level += 1  # the circle is closed: this node itself
-        if level >= self.table.bits:
-            self.awaited = -1
-            self._tell_those_who_point_here(self.ring.me, gone=None)
-            return
-        self.awaited = level
-        self.host.after(RETRY_US, FingerLate(self.ring.me.life, level))
-        self._ask_for(level)
+    def _say_heard(self, sender: Address) -> None:
+        now_us, told_us = self.host.now_us, self._told_us
+        if told_us.get(sender, -HEARD_US) + HEARD_US <= now_us:
+            told_us.put(sender, now_us)
+            self.host.send(sender, Heard(self.ring.me))
 
-    def _ask_for(self, level: int) -> None:
-        seek = SeekFinger(self.table.start(level), level, self.ring.me)
-        if not self.pass_on(seek.key, seek):
-            self.awaited = -1
+    @handles(Heard)
+    def on_heard(self, sender: Address, heard: Heard) -> None:
+        if self.ring.detector is not None:
+            self.ring.detector.answered(heard.by)
+            self.ring.heard(heard.by)
 
-    @handles(SeekFinger)
-    def on_seek_finger(self, sender: Address, seek: SeekFinger) -> None:
-        if not self.pass_on(seek.key, seek, sender) and seek.origin.address != self.address:
-            self.host.send(seek.origin.address, FingerIs(seek.level, self.ring.me))
+    def _pass_on_from_outside(self, message: Message, sender: Address | None) -> bool:
+        """A node that is not yet in, or has left, knows nobody better than its right neighbour; one that never was in
+        knows nobody. One that has left also tells the sender, whose finger must be stale."""
+        ring = self.ring
+        if ring.right.address != self.address:
+            self.host.send(ring.right.address, message)
+            if ring.state is OUT and sender is not None and sender != self.address:
+                self.host.send(sender, Departed(ring.me))
+        return True
 
-    @handles(FingerIs)
-    def on_finger_is(self, sender: Address, answer: FingerIs) -> None:
-        if self.ring.state != IN:
-            return
-        if answer.level != self.awaited:
-            self.table.set_finger(answer.level, answer.finger)  # a refresh
-            return
-        level = answer.level
-        far = self.table.far(answer.finger)
-        while level < self.table.bits and 1 << level <= far:
-            self.table.set_finger(level, answer.finger)
-            level += 1
-        self._seek(max(level, answer.level + 1))
+    def _other_way(self, key: int, step: Ref) -> Ref:
+        if not self._detour:
+            return step
+        before = [ref for ref in self.table.fingers() if self.table.far(ref) < (key - self.table.own) & self.table.mask]
+        return before[-1 - self._detour % len(before)] if before else step
 
-    @handles(FingerLate)
-    def on_finger_late(self, alarm: FingerLate) -> None:
-        if (alarm.life, alarm.level) == (self.ring.me.life, self.awaited) and self.ring.state == IN:
-            self.host.after(RETRY_US, alarm)
-            self._ask_for(alarm.level)
+    def _is_past(self, key: int) -> bool:
+        """Whether a key lies a little to the left: among the left neighbours that this node knows."""
+        lefts = self.ring.lefts
+        return len(lefts) > 1 and lies_between(lefts[-1], Ref(key, self.address), self.ring.me)
 
-    def _tell_those_who_point_here(self, finger: Ref, gone: Ref | None) -> None:
-        """finger[i] of p is this node if p + 2^i lies after the left neighbour and not after this node."""
-        table = self.table
-        own, left = table.own, _identifier(self.ring.left or self.ring.me)
-        if left == own:
-            return  # nobody is known to be there
-        for level in range(self._lowest_level_pointing_here(left), table.bits):
-            low, high = (left - (1 << level)) & table.mask, (own - (1 << level)) & table.mask
-            take = TakeFinger((low + 1) & table.mask, low, high, level, finger, gone)
-            if gone is None and table.owns(take.key):
-                self.on_take_finger(self.address, take)
-            elif (step := table.next_hop(take.key)).address != self.address:
-                self.host.send(step.address, take)
-
-    def _lowest_level_pointing_here(self, left: int) -> int:
-        """The left neighbour's pointer is its ring's affair; the one before it reaches over it from this level on."""
-        lefts = self.ring.lefts if isinstance(self.ring, Links) else ()
-        return ((left - _identifier(lefts[1])) & self.table.mask).bit_length() if len(lefts) > 1 else 0
-
-    @handles(TakeFinger)
-    def on_take_finger(self, sender: Address, take: TakeFinger) -> None:
-        table = self.table
-        if self.ring.state != IN or not table.owns(take.key):
-            self.pass_on(take.key, take, sender)
-            return
-        if not up_to(take.low, table.own, take.high):
-            return
-        if take.gone is None or table.levels.get(take.level) == take.gone:
-            table.set_finger(take.level, take.finger)
-        if table.own != take.high and up_to(table.own, _identifier(self.ring.right), take.high):
-            onward = TakeFinger(
-                (table.own + 1) & table.mask, take.low, take.high, take.level, take.finger, take.gone
-            )  # fmt: skip
-            self.host.send(self.ring.right.address, onward)
-
-    # Standing refresh, off by default
-
-    def _next_refresh(self) -> None:
-        self.host.after(int(self.refresh_us * (0.5 + self.host.rng.random())), RefreshRound(self.ring.me.life))
-
-    @handles(RefreshRound)
-    def on_refresh_round(self, alarm: RefreshRound) -> None:
-        if alarm.life != self.ring.me.life or self.ring.state != IN:
-            return
-        first = self.table.first_level()
-        if first < self.table.bits:
-            level = first + int(self.host.rng.random() * (self.table.bits - first))
-            seek = SeekFinger(self.table.start(level), level, self.ring.me)
-            if not self.pass_on(seek.key, seek):
-                self.table.set_finger(level, self.ring.me)
-        self._next_refresh()
-
-
-def _identifier(ref: Ref) -> int:
-    assert isinstance(ref.key, int), "Chord's keys are identifiers"
-    return ref.key
+    def _send(self, step: Ref, message: Message) -> None:
+        """A finger that was not heard lately is probed with the message itself."""
+        detector = self.ring.detector
+        if detector is not None and step != self.ring.right and not detector.is_probing(step):
+            silent_us = detector.silent_for_us(step)
+            if (silent_us is None or silent_us > QUIET_US) and step not in detector.gone:
+                detector.probe(step, message)
+                return
+        self.host.send(step.address, message)

@@ -9,6 +9,7 @@ from bisect import bisect_left
 
 from implicast.overlay.links.refs import Ref
 from implicast.peer.contract import Address
+from implicast.peer.errors import RemoteError
 
 
 class FingerTable:
@@ -36,9 +37,8 @@ class FingerTable:
 
     def reset(self, me: Ref) -> None:
         """Alone on the circle."""
-        assert isinstance(me.key, int), "Chord's keys are identifiers"
         self.me = self.right = me
-        self.own = me.key
+        self.own = self.key_of(me)
         self.right_distance = 0
         self.span = 1 << self.bits
         """How many keys up to the own one this node answers for."""
@@ -48,19 +48,23 @@ class FingerTable:
         self._is_askew: bool | None = None
         self.addresses: list[Address] = []
 
+    def key_of(self, ref: Ref) -> int:
+        """The identifier of a node, which may be a stranger's word."""
+        key = ref.key
+        if not isinstance(key, int) or not 0 <= key <= self.mask:
+            raise RemoteError(f"{key!r} is no identifier of {self.bits} bits")
+        return key
+
     def far(self, ref: Ref) -> int:
         """Steps clockwise to a node."""
-        assert isinstance(ref.key, int), "Chord's keys are identifiers"
-        return (ref.key - self.own) & self.mask
+        return (self.key_of(ref) - self.own) & self.mask
 
-    def set_neighbours(self, left: Ref | None, right: Ref) -> None:
+    def set_neighbours(self, left: Ref, right: Ref) -> None:
         """The ring's word on who is next to this node; levels that the right neighbour covers are dropped."""
-        # Who knows nobody on its right answers for everything; who stabilises and knows no left neighbour yet, for
-        # nothing. Of two peers with one identifier, the second by name answers for no key at all.
-        if right.address == self.me.address or (left is not None and left.address == self.me.address):
-            self.span = 1 << self.bits
-        else:
-            self.span = -self.far(left) & self.mask if left is not None else 0
+        # A node that knows nobody on its right answers for everything. Of two peers with one identifier, the second by
+        # name answers for no key at all.
+        alone = self.me.address in (right.address, left.address)
+        self.span = 1 << self.bits if alone else -self.far(left) & self.mask
         before, reached = self.right, self.right_distance
         self.right, self.right_distance = right, self.far(right)
         if self.right_distance < reached:  # somebody came in between: what it does not cover, the former one does
@@ -83,7 +87,7 @@ class FingerTable:
 
     def set_finger(self, level: int, ref: Ref) -> None:
         """A finger that leads back to this node is none; one before its start is somebody's mistake."""
-        if level < self.first_level() or self.levels.get(level) == ref:
+        if not self.first_level() <= level < self.bits or self.levels.get(level) == ref:
             return
         if ref.address == self.me.address:
             self.levels.pop(level, None)

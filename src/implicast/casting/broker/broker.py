@@ -1,0 +1,180 @@
+"""A broker: serves its clients as a server would, and is one node of a backbone that heals (thesis chapter 6).
+
+- A broker keeps its own clients' descriptions in an inverted index and, for each neighbour, a Bloom filter of the tags
+  registered beyond it (`overlay/backbone`). Excluded tags and predicates cannot be seen in a filter: they are left to
+  the broker's index.
+- A description is complete when the whole backbone routes by it. One that is replaced or withdrawn leaves the index at
+  once; its tags stay in the filters until the next generation, which costs messages but never a wrong notice.
+- A cast goes from broker to broker wherever the filters let it, and from each to its own selected clients
+  (`casting/routes.py`). Before it follows a view, a broker answers no client and takes no cast.
+- With receipts brokers watch each other and agree on trees (`overlay/backbone/views.py`); clients remind their broker
+  of themselves, and who does not for a lease is forgotten.
+- A broker that comes back remembers one number; its clients tell it what they are at their next reminder.
+
+What is not promised: while its broker is dead and unnoticed, a client hears nothing; what it missed then stays missed.
+"""
+
+from typing import Any
+
+from implicast.casting.broker.messages import Probe, Serving
+from implicast.casting.central_subscriptions import Announce
+from implicast.casting.roster import Entry, Roster
+from implicast.casting.routes import Hop, Pass, Routes, Selection
+from implicast.casting.service import Check, Known, Outdated, Publish, Register, Stored, Sweep
+from implicast.casting.telling import Notify
+from implicast.language.target import Description
+from implicast.overlay.backbone.backbone import Backbone
+from implicast.overlay.backbone.messages import View
+from implicast.overlay.backbone.views import FIRST, Views
+from implicast.overlay.detector import DetectorSettings
+from implicast.peer.asking import Asker
+from implicast.peer.contract import Address, Contact, Life, Message, Name, Peer, Version, handles
+from implicast.peer.fields import Token
+from implicast.peer.site import Site
+
+LEASES = 6
+"""A client that has been silent for so many of its reminders is forgotten."""
+GONE_LEAST = 64
+"""Fewer tags gone than this are not worth a new generation of filters."""
+
+
+class KeptBroker(Message):
+    """What outlives a crash of a broker: no view that it has heard of has a higher number."""
+
+    life: Life
+    highest: Token
+
+
+class Broker(Peer, parts={"asker": Asker, "routes": Routes, "backbone": Backbone, "views": Views}):
+    """One of several stations."""
+
+    __slots__ = ("_gone", "asker", "backbone", "covering", "life", "roster", "routes", "views")
+    role = "broker"
+
+    def __init__(self, site: Site, neighbours: tuple[Address, ...] | None = None) -> None:
+        """`neighbours`: in a tree that is there at once; else the brokers agree on one."""
+        address, host, given = site.address, site.host, site.parameters
+        brokers = site.infrastructure["broker"]
+        super().__init__(address, host)
+        self.life = site.life
+        self.roster = Roster(int(float(given["check_s"]) * 1e6) * LEASES)
+        self.covering: dict[Name, Version] = {}
+        """Clients whose newest description the backbone does not route by yet."""
+        self._gone = 0
+        self.asker = Asker(address, host)
+        room, error = int(given["expected_tags"]), float(given["routing_error"])
+        self.backbone = Backbone(address, host, self.asker, room, error, self.roster.index.tags, self._covered)
+        self.routes = Routes(address, host, self.asker, site.assured, self.backbone, self._select)
+        watch_us, patience = int(float(given["watch_s"]) * 1e6), DetectorSettings(tries=int(given["tries"]))
+        self.views = Views(address, host, brokers, watch_us, self._follow, self._room, patience)
+        watched = site.assured and not site.resting
+        if neighbours is None:
+            self.views.arrive(site.kept.highest if site.kept else 0)
+        else:
+            self.views.stand(watched)
+            self.backbone.stand(View(FIRST, min(brokers), neighbours, room))
+        if watched:
+            host.after(self.roster.leases.lease_us // LEASES, Sweep())
+
+    def kept(self) -> KeptBroker:
+        return KeptBroker(self.life, self.views.highest)
+
+    def holdings(self) -> Any:
+        clients = [(entry.contact, entry.description) for entry in self.roster.entries.values()]
+        return (clients, self.backbone.holdings())
+
+    def _room(self) -> int:
+        return self.backbone.table.capacity
+
+    def _follow(self, view: View) -> None:
+        """Another tree: what is under way begins again in it."""
+        self.backbone.follow(view)
+        self.routes.begin_again()
+        for name, version in list(self.covering.items()):
+            description = self.roster.index.description(name)
+            assert description is not None, "only descriptions are covered"
+            self.backbone.say(description.tags, (name, version))
+
+    # --- clients
+
+    @handles(Probe)
+    def on_probe(self, sender: Address, probe: Probe) -> None:
+        if self.backbone.epoch:
+            self.host.send(sender, Serving())
+
+    @handles(Register)
+    def on_register(self, sender: Address, register: Register) -> None:
+        name, known = register.name, self.roster.version(register.name)
+        if register.version < known:
+            self.host.send(sender, Outdated(known))
+        elif register.version and self.roster.has_room(name):
+            if register.version > known or self.roster.entries[name].contact.address != sender:
+                self._store(Entry(Contact(name, sender), register.version, register.description))
+            else:
+                self.roster.leases.renew(name, self.host.now_us)
+                self._answer(name)
+
+    def _store(self, entry: Entry) -> None:
+        name = entry.contact.name
+        before = self.roster.keep(entry, self.host.now_us)
+        self.covering.pop(name, None)
+        if entry.description is not None:
+            self.covering[name] = entry.version
+            if self.backbone.epoch:
+                self.backbone.say(entry.description.tags, (name, entry.version))
+        else:
+            self._answer(name)
+        if before is not None:
+            self._lose(before)
+
+    def _lose(self, before: Description) -> None:
+        """Count tags that no client holds any more; when they are many, ask for filters without them."""
+        self._gone += sum(not self.roster.index.count(tag) for tag in before.tags)
+        if self._gone > max(GONE_LEAST, len(self.roster.index.tags()) // 2):
+            self._gone = 0
+            self.backbone.forget()
+
+    def _covered(self, token: tuple[Name, Version]) -> None:
+        name, version = token
+        if self.covering.get(name) == version:
+            del self.covering[name]
+            self._answer(name)
+
+    def _answer(self, name: Name) -> None:
+        """Tell a client that the backbone routes by its newest description, if so."""
+        if self.backbone.epoch and name not in self.covering:
+            entry = self.roster.entries[name]
+            self.host.send(entry.contact.address, Stored(entry.version))
+
+    @handles(Check)
+    def on_check(self, sender: Address, check: Check) -> None:
+        known = self.roster.version(check.name)
+        if known and known == check.version:
+            self.roster.leases.renew(check.name, self.host.now_us)
+        self.host.send(sender, Known(known))
+
+    @handles(Sweep)
+    def on_sweep(self, alarm: Sweep) -> None:
+        """Forget clients that have been silent for a lease."""
+        self.host.after(self.roster.leases.lease_us // LEASES, Sweep())
+        for name in self.roster.leases.lapsed(self.host.now_us):
+            self.covering.pop(name, None)
+            before = self.roster.forget(name)
+            if before is not None:
+                self._lose(before)
+
+    # --- casts
+
+    @handles(Publish)
+    def on_publish(self, sender: Address, publish: Publish) -> None:
+        if self.backbone.epoch:
+            self.routes.carry(sender, None, publish)
+
+    @handles(Pass)
+    def on_pass(self, sender: Address, hop: Pass) -> None:
+        if 0 < hop.epoch <= self.backbone.epoch:  # of a view that has not come yet, it will be said again
+            self.routes.carry(sender, hop.epoch, hop)
+
+    def _select(self, hop: Hop) -> Selection:
+        assert not isinstance(hop, Announce), "brokers take no events"
+        return Notify(hop.cast, hop.target, hop.payload), self.roster.select(hop.target)

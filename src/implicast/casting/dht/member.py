@@ -1,0 +1,100 @@
+"""A member of the two designs on hashed tags: says where its tags are listed, which lists to fetch, whom they select.
+
+A list (`keeping/`) holds who has the tag; in `dht` with all its tags.
+"""
+
+from functools import lru_cache
+
+import msgspec
+
+from implicast.casting.keeping import Piece, Question, RingMember
+from implicast.casting.keeping.messages import Found
+from implicast.casting.keeping.questions import Range
+from implicast.casting.telling import Notify
+from implicast.language.target import Description, Scalar, Target, Term
+from implicast.peer.contract import CastId, Contact, Name
+from implicast.peer.site import Site
+from implicast.space.ring import hashed
+
+TAGS = "t"
+"""The shelf of the lists of tags."""
+REFERENCE = msgspec.msgpack.encode(None)
+"""What is packed in the naive design: nothing but that it is there."""
+DECODED_MAX = 4096
+"""Lists of tags that are remembered as decoded: those of busy tags come again and again."""
+KEYS_MAX = 16_384
+"""Tags whose places are remembered: they are the same for all, and popular ones come again and again."""
+_key = lru_cache(KEYS_MAX)(hashed)
+_decoder = msgspec.msgpack.Decoder(frozenset[str])
+
+Lists = dict[str, list[Found]]
+"""Per tag that was asked for: who has it, with all its tags packed (none in the naive design)."""
+
+
+@lru_cache(DECODED_MAX)
+def tags_of(packed: bytes) -> frozenset[str]:
+    """All tags of a registration; none where a stranger wrote nonsense."""
+    try:
+        return _decoder.decode(packed)
+    except msgspec.MsgspecError:
+        return frozenset()
+
+
+class Dht(RingMember):
+    """A member that keeps, for the tags hashed to it, who has them."""
+
+    __slots__ = ("naive",)
+
+    def __init__(self, site: Site, naive: bool) -> None:
+        super().__init__(site)
+        self.naive = naive
+
+    def key_of(self, attribute: str, value: Scalar) -> int:
+        return _key(value)
+
+    def entries(self, description: Description) -> list[Piece]:
+        packed = REFERENCE if self.naive else msgspec.msgpack.encode(description.tags)
+        return [self.layings.piece(TAGS, "", tag, tag, 0, packed, False) for tag in description.tags]
+
+    def question(self, target: Target, payload: bytes) -> Question | str:
+        if any(term.where or not term.has for term in target.terms):
+            return "a term needs a tag, and tags are all that this design speaks of"
+        if self.naive:  # the excluded ones too: they are subtracted
+            tags = {tag: None for term in target.terms for tag in (*term.has, *term.lacks)}
+        else:  # "any single tag in the term can be looked up"
+            tags = {term.has[0]: None for term in target.terms}
+        return Question((target, payload), [_list_of(tag) for tag in tags])
+
+    def sizes(self, target: Target) -> list[list[list[Range]]]:
+        return [[[_list_of(tag)] for tag in term.has] for term in target.terms]
+
+    def found(self, cast: CastId, question: Question) -> None:
+        target, payload = question.about
+        lists = {str(tag): question.found(piece) for piece, (_, _, tag, _, _) in enumerate(question.ranges)}
+        select = intersected if self.naive else filtered
+        selected: dict[Name, Contact] = {}
+        for term in target.terms:
+            selected |= select(term, lists)
+        self.tell(Notify(cast, target, payload), selected)
+
+
+def _list_of(tag: str) -> Range:
+    return TAGS, "", tag, tag, False
+
+
+def intersected(term: Term, lists: Lists) -> dict[Name, Contact]:
+    """Those in the list of every wanted tag and of no excluded one."""
+    first, *others = ({owner.name: owner for owner, _, _ in lists[tag]} for tag in term.has)
+    excluded = [{owner.name for owner, _, _ in lists[tag]} for tag in term.lacks]
+    names = set(first).intersection(*others).difference(*excluded)
+    return {name: first[name] for name in names}
+
+
+def filtered(term: Term, lists: Lists) -> dict[Name, Contact]:
+    """Those in the list of the term's first tag that the whole term selects."""
+    wanted, excluded = frozenset(term.has), frozenset(term.lacks)
+    return {
+        owner.name: owner
+        for owner, _, packed in lists[term.has[0]]
+        if wanted <= (tags := tags_of(packed)) and not excluded & tags
+    }

@@ -1,0 +1,217 @@
+"""The owner's side of kept lists: lays its entries, repeats until every value is confirmed, renews, lays anew.
+
+A piece is one entry for a range of values (one value where order is not kept). What is confirmed of it is noted value
+range by value range, so a walk that died somewhere is repeated from there. Pieces of one verb form a group; the verb
+is complete when all of them are laid. Afterwards they stay: renewed from time to time at whoever confirmed them, laid
+again when that one answers for them no more, is silent, or somebody says that they are lost.
+"""
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any
+
+from implicast.casting.keeping.keeper import Keeper
+from implicast.casting.keeping.messages import STAMP_BITS, LaidAt, Lay, LayLate, Outdated, OutdatedHere
+from implicast.casting.keeping.pieces import KeptPiece, Piece, Stretch, overlap, values, without
+from implicast.casting.keeping.share import Share
+from implicast.language.target import Scalar
+from implicast.overlay.links.state import IN
+from implicast.peer.contract import Address, Contact, Host, Life, Part, handles
+from implicast.space.ring import up_to
+
+LOOK_US = 500_000
+PIECES_MAX = 65_536
+"""Pieces of one peer; more are refused."""
+
+
+class Layings(Part):
+    """What one peer has in lists, and wants there."""
+
+    __slots__ = ("_armed", "_contact", "_done", "_group_of", "_groups", "_keeper", "_laid", "_open", "_outlived",
+                 "_share", "_stamp", "pieces")  # fmt: skip
+
+    def __init__(
+        self, contact: Contact, host: Host, life: Life, share: Share, keeper: Keeper, done: Callable[[Any], None],
+        outlived: Callable[[Life], None],
+    ) -> None:  # fmt: skip
+        """`done(group)`: all pieces of a group are laid. `outlived(life)`: a keeper knows words of this later life."""
+        super().__init__(contact.address, host)
+        self._contact, self._share, self._keeper, self._done, self._outlived = contact, share, keeper, done, outlived
+        self.pieces: dict[int, Piece] = {}
+        self._open: dict[int, Piece] = {}
+        self._group_of: dict[int, Hashable] = {}
+        self._groups: dict[Hashable, int] = {}
+        self._armed = False
+        self._laid: list[tuple[int, int]] | None = None
+        self.begin(life)
+
+    def begin(self, life: Life) -> None:
+        """Words said from now on are of this life, and above all before."""
+        self._stamp = life << STAMP_BITS
+
+    def stamp(self) -> int:
+        """Newer than all before."""
+        self._stamp += 1
+        return self._stamp
+
+    def piece(
+        self, shelf: str, attribute: str, low: Scalar, high: Scalar, number: int, packed: bytes, walks: bool
+    ) -> Piece:
+        """To be laid; nothing packed: taken out."""
+        stamp = self.stamp()
+        key = self._share.key_of(attribute, low)
+        return Piece(stamp, shelf, attribute, low, high, key, number, packed, stamp, walks, ((low, high),))
+
+    def restore(self, pieces: Iterable[KeptPiece]) -> None:
+        """What an earlier life had laid is there, or on its way; it keeps the serials it had then."""
+        for shelf, attribute, low, high, number, packed, walks, serial in pieces:
+            key, stamp = self._share.key_of(attribute, low), self.stamp()
+            self.pieces[serial] = Piece(
+                serial, shelf, attribute, low, high, key, number, packed, stamp, walks, missing=()
+            )  # fmt: skip
+
+    def removal(self, piece: Piece) -> Piece:
+        """The same taken out; the piece itself is wanted no more."""
+        self.forget(piece)
+        return self.piece(piece.shelf, piece.attribute, piece.low, piece.high, piece.number, b"", piece.walks)
+
+    def narrow(self, piece: Piece, low: Scalar, high: Scalar) -> list[Piece]:
+        """Only these values of a piece are wanted any more: the others taken out. What it lacks is not added."""
+        wanted, whole = overlap((piece.low, piece.high), (low, high)), (piece.low, piece.high)
+        if wanted == whole:
+            return []
+        if wanted is None:
+            return [self.removal(piece)]
+        self._laid = None
+        piece.narrow(*wanted, self._share.key_of(piece.attribute, wanted[0]))
+        if not piece.missing and self._open.pop(piece.serial, None) is not None:
+            self._count_down(piece)
+        return [
+            self.piece(piece.shelf, piece.attribute, *each, piece.number, b"", piece.walks)
+            for each in without(whole, *wanted)
+        ]
+
+    def laid(self) -> list[tuple[int, int]]:
+        """Key and mark of every entry that is confirmed. Remembered while nothing changes, for those who look often."""
+        if self._laid is None:
+            pieces = self.pieces.values()
+            name = self._contact.name
+            self._laid = [(piece.key, piece.mark(name)) for piece in pieces if piece.packed and not piece.missing]
+        return self._laid
+
+    def forget(self, piece: Piece) -> None:
+        self._laid = None
+        self.pieces.pop(piece.serial, None)
+        if self._open.pop(piece.serial, None) is not None:
+            self._count_down(piece)
+
+    def lay(self, group: Hashable, pieces: Iterable[Piece]) -> None:
+        """Lay these; `done(group)` follows."""
+        laid, self._laid = list(pieces), None
+        self._groups[group] = len(laid) + 1
+        for piece in laid:
+            self._group_of[piece.serial] = group
+            if len(self.pieces) < PIECES_MAX:
+                self.pieces[piece.serial] = self._open[piece.serial] = piece
+                self._send_out(piece)
+        self._count_down_group(group)
+
+    def _count_down(self, piece: Piece) -> None:
+        group = self._group_of.pop(piece.serial, None)
+        if group is not None:
+            self._count_down_group(group)
+
+    def _count_down_group(self, group: Hashable) -> None:
+        self._groups[group] -= 1
+        if not self._groups[group]:
+            del self._groups[group]
+            self._done(group)
+
+    def _send_out(self, piece: Piece) -> None:
+        piece.wait(self.host.now_us, 1 if piece.low == piece.high else self._share.chord.nodes_estimate())
+        if self._share.chord.ring.state == IN:
+            for low, high in list(piece.missing):
+                key = piece.key if low == piece.low else self._share.key_of(piece.attribute, low)
+                lay = Lay(key, piece.shelf, piece.attribute, low, high, self._contact, piece.number, piece.stamp,
+                          piece.packed, piece.serial, piece.walks, False)  # fmt: skip
+                self._keeper.on_lay(self.address, lay)
+        self._arm()
+
+    def _arm(self) -> None:
+        if not self._armed and self._open and self._share.settings.repeats:
+            self._armed = True
+            self.host.after(LOOK_US, LayLate())
+
+    @handles(LayLate)
+    def on_lay_late(self, alarm: LayLate) -> None:
+        self._armed = False
+        now_us, chord = self.host.now_us, self._share.chord
+        for piece in list(self._open.values()):
+            if piece.due_us <= now_us and piece.serial in self._open:
+                chord.turn_off(int(self.host.rng.random() * 3))
+                self._send_out(piece)
+        chord.turn_off(0)
+        self._arm()
+
+    @handles(LaidAt)
+    def on_laid(self, sender: Address, laid: LaidAt) -> None:
+        piece = self.pieces.get(laid.serial)
+        if piece is None or laid.stamp < piece.stamp:
+            return  # what was laid before it was lost does not count
+        self._laid = None
+        piece.confirm(laid.low, laid.high, (laid.holder, laid.stamp) if self._share.settings.lease_us else None)
+        if not piece.missing and self._open.pop(piece.serial, None) is not None:
+            if not piece.packed or not self._share.settings.lease_us:
+                del self.pieces[piece.serial]  # never renewed, never asked for
+            self._count_down(piece)
+            if not self._open:  # else they would stay as large as they once were
+                self._open, self._group_of = {}, {}
+
+    @handles(Outdated)
+    def on_outdated(self, sender: Address, outdated: Outdated) -> None:
+        """A keeper has a newer word. Of a later life than this one: this peer began from an old copy of its disk, and
+        must go on above what is known of it. Else the entry lapsed, or a repeat came late."""
+        if outdated.stamp > self._stamp:
+            self._outlived(outdated.stamp >> STAMP_BITS)
+        elif (piece := self._open.get(outdated.serial)) is not None and piece.stamp <= outdated.stamp:
+            self.lay_again([(piece, stretch) for stretch in piece.missing])
+
+    @handles(OutdatedHere)
+    def on_outdated_here(self, alarm: OutdatedHere) -> None:
+        self.on_outdated(self.address, Outdated(alarm.serial, alarm.stamp))
+
+    def lay_again(self, held: Iterable[tuple[Piece, Stretch]]) -> None:
+        """With a new stamp: what became of the old entry, a removal even, must not stand in the way."""
+        self._laid = None
+        for piece, (low, high) in held:
+            piece.lose(low, high, self.stamp(), self.host.now_us)
+            self._open[piece.serial] = piece
+        self._arm()
+
+    def lay_whole(self, pieces: Iterable[Piece]) -> None:
+        """Lay all of these again, whether or not anybody confirmed them."""
+        self.lay_again([(piece, (piece.low, piece.high)) for piece in pieces])
+
+    def lay_all_again(self) -> None:
+        """Somebody believed this peer dead: whoever holds what now, and whoever held it, may have forgotten."""
+        self.lay_again(
+            [(piece, stretch) for piece in self.pieces.values() for stretch in (*piece.held, *piece.missing)]
+        )
+
+    def mourn(self, keeper: Address) -> None:
+        """A keeper is said to be dead. Its heir should have what it kept; but only the owner of an entry can know that
+        it is there, so it lays again what that one confirmed. If the keeper lives, nothing is lost by it."""
+        held = ((piece, stretch, who) for piece in self.pieces.values() for stretch, (who, _) in piece.held.items())
+        self.lay_again([(piece, stretch) for piece, stretch, who in held if who == keeper])
+
+    def heed(self, low: int, high: int) -> None:
+        """The lists of these keys are lost: lay again what was there."""
+        key_of = self._share.key_of
+        self.lay_again([
+            (piece, stretch)
+            for piece in self.pieces.values()
+            for stretch in list(piece.held)
+            if (
+                up_to(low, piece.key, high) if piece.low == piece.high
+                else any(up_to(low, key_of(piece.attribute, value), high) for value in values(stretch))
+            )
+        ])  # fmt: skip

@@ -1,0 +1,168 @@
+"""The publisher's side: asks for lists until all have come.
+
+A list that does not come is asked for again, by another way, for a minute and a half; then the cast has failed.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from implicast.casting.keeping.keeper import Keeper
+from implicast.casting.keeping.messages import PARTS_MAX, Ask, AskLate, Found, Told
+from implicast.casting.keeping.pieces import values
+from implicast.casting.keeping.share import Share
+from implicast.language.target import Scalar
+from implicast.overlay.links.state import IN
+from implicast.peer.contract import Address, CastId, Host, Part, handles
+
+LOOK_US = 500_000
+WAIT_US = 1_500_000
+WAIT_MAX_US = 6_000_000
+"""Waits double from the one to the other."""
+HOP_US = 60_000
+"""Patience with each further value of a range, or node of the ring if there are fewer."""
+ASKS_MAX = 14
+"""Attempts to get the lists of one cast: a minute and a half."""
+QUESTIONS_MAX = 4_096
+"""Casts whose lists are awaited; further ones are refused."""
+
+Range = tuple[str, str, Scalar, Scalar, bool]
+"""Shelf, attribute, low, high, and whether it is walked."""
+
+
+class Question:
+    """The lists of one cast: one for each value of each range. `about` is what the design wants to remember."""
+
+    __slots__ = ("_attempts", "_left", "_lists", "_parts", "_wait_us", "about", "counts", "due_us", "ranges")
+
+    def __init__(self, about: Any, ranges: Sequence[Range], counts: bool = False) -> None:
+        """`counts`: only how many are in the lists."""
+        self.about, self.ranges, self.counts = about, ranges, counts
+        names = ((piece, value) for piece, each in enumerate(ranges) for value in values((each[2], each[3])))
+        self._lists: dict[tuple[int, Scalar], list[Any] | None] = dict.fromkeys(names)
+        self._left = len(self._lists)
+        self._parts: dict[tuple[int, Scalar], dict[int, Sequence[Any]]] = {}
+        self._wait_us, self._attempts, self.due_us = WAIT_US, 0, 0
+
+    def take(self, told: Told) -> bool:
+        """Note a part of an answer; True when this was the last thing missing."""
+        ends = (told.piece, told.low), (told.piece, told.high)
+        if not 0 <= told.part < told.parts <= PARTS_MAX or any(end not in self._lists for end in ends):
+            return False
+        so_far = self._parts.setdefault(ends[0], {})
+        so_far[told.part] = told.found
+        if len(so_far) < told.parts:
+            return False
+        del self._parts[ends[0]]
+        if self.counts:
+            return self._note(told.piece, values((told.low, told.high)), [told.count])
+        found = [entry for _, each in sorted(so_far.items()) for entry in each]
+        return self._note(told.piece, values((told.low, told.high)), found)
+
+    def _note(self, piece: int, answered: Sequence[Scalar], found: list[Any]) -> bool:
+        """All that was found in the lists of several values is noted with the first of them that was missing."""
+        for value in answered:
+            if self._lists[piece, value] is None:
+                self._lists[piece, value], found = found, []
+                self._left -= 1
+        return not self._left
+
+    def found(self, piece: int) -> list[Found]:
+        """Everything in the lists of one range."""
+        _, _, low, high, _ = self.ranges[piece]
+        return [entry for value in values((low, high)) for entry in self._lists[piece, value] or ()]
+
+    def counted(self, piece: int) -> int:
+        """How many are in the lists of one range."""
+        _, _, low, high, _ = self.ranges[piece]
+        return sum(count for value in values((low, high)) for count in self._lists[piece, value] or ())
+
+    def missing_ranges(self) -> Iterable[tuple[int, Range]]:
+        """What is still missing: which piece, and the range."""
+        for piece, (shelf, attribute, low, high, walks) in enumerate(self.ranges):
+            start: Scalar | None = None
+            last: Scalar = low
+            for value in values((low, high)):
+                if self._lists[piece, value] is None:
+                    start, last = value if start is None else start, value
+                elif start is not None:
+                    yield piece, (shelf, attribute, start, last, walks)
+                    start = None
+            if start is not None:
+                yield piece, (shelf, attribute, start, last, walks)
+
+    def try_again(self, now_us: int, hops: float) -> None:
+        """Asked for now: patience lasts for so many further hops."""
+        self.due_us = now_us + self._wait_us + int(HOP_US * hops)
+        self._wait_us = min(WAIT_MAX_US, 2 * self._wait_us)
+        self._attempts += 1
+
+    @property
+    def is_hopeless(self) -> bool:
+        return self._attempts >= ASKS_MAX
+
+
+class Questions(Part):
+    """What one peer wants to know."""
+
+    __slots__ = ("_armed", "_found", "_keeper", "_open", "_share")
+
+    def __init__(
+        self, address: Address, host: Host, share: Share, keeper: Keeper,
+        found: Callable[[CastId, Question, bool], None],
+    ) -> None:  # fmt: skip
+        """`found(cast, question, True)`: all lists have come; False: some never did."""
+        super().__init__(address, host)
+        self._share, self._keeper, self._found = share, keeper, found
+        self._open: dict[CastId, Question] = {}
+        self._armed = False
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def ask(self, cast: CastId, question: Question) -> bool:
+        """Get all lists of a question. False: too many are awaited."""
+        if len(self._open) >= QUESTIONS_MAX:
+            return False
+        self._open[cast] = question
+        self._send_out(cast, question)
+        return True
+
+    def _send_out(self, cast: CastId, question: Question) -> None:
+        missing = list(question.missing_ranges())
+        longest = max(len(values((each[2], each[3]))) for _, each in missing)
+        question.try_again(self.host.now_us, min(longest, self._share.chord.nodes_estimate()) if longest > 1 else 1)
+        if self._share.chord.ring.state == IN:
+            for piece, (shelf, attribute, low, high, walks) in missing:
+                key = self._share.key_of(attribute, low)
+                ends = (low, high, cast, self.address, walks, False, question.counts)
+                ask = Ask(key, piece, shelf, attribute, *ends)
+                self._keeper.on_ask(self.address, ask)
+        self._arm()
+
+    def _arm(self) -> None:
+        if not self._armed and self._open and self._share.settings.repeats:
+            self._armed = True
+            self.host.after(LOOK_US, AskLate())
+
+    @handles(AskLate)
+    def on_ask_late(self, alarm: AskLate) -> None:
+        self._armed = False
+        chord = self._share.chord
+        for cast, question in list(self._open.items()):
+            if question.due_us > self.host.now_us:
+                continue
+            if question.is_hopeless:
+                del self._open[cast]
+                self._found(cast, question, False)
+            else:
+                chord.turn_off(int(self.host.rng.random() * 3))
+                self._send_out(cast, question)
+        chord.turn_off(0)
+        self._arm()
+
+    @handles(Told)
+    def on_told(self, sender: Address, told: Told) -> None:
+        question = self._open.get(told.cast)
+        if question is not None and question.take(told):
+            del self._open[told.cast]
+            self._found(told.cast, question, True)

@@ -1,0 +1,155 @@
+"""Tells everybody what only one node can notice: that some lists are lost, or that somebody seems to be dead.
+
+Along fingers, each node telling those up to the next: n messages, each confirmed and repeated. A finger that does not
+confirm may be dead, and whoever lies behind it would never know: repeats are routed to its *place*, so whoever answers
+for that now tells its arc. One that is told twice tells those whom the second word reaches further.
+
+- *Lack*: a node inherits keys of which it has no copies, for their keeper and all its copies died together. Those who
+  were in these lists lay them again. Said three times over, for a node that dies meanwhile takes those behind it along.
+- *Death*: a node has repaired the ring where its left neighbour fell silent. It may be wrong, so nobody believes it:
+  whoever keeps entries of that one asks it itself (`doubts.py`), and whoever has it for a finger.
+  Whoever has entries with it lays them again, in case its copies were lost in the same upheaval.
+"""
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from implicast.casting.keeping.messages import Death, Lack, LackHeard, LackLate
+from implicast.overlay.chord import Chord
+from implicast.overlay.links.state import IN
+from implicast.peer.contract import Address, Host, Part, handles
+from implicast.peer.memory import Recent
+from implicast.space.digest import digest_bits
+from implicast.space.ring import from_on
+
+REPEAT_US = 2_000_000
+REPEATS_MAX = 14
+"""Attempts to tell one arc, for half a minute: a place behind a dead node is reached once the ring is repaired."""
+SAYINGS = 3
+"""How often a lack is said."""
+SAYING_US = 6_000_000
+KNOWN_MAX = 1024
+"""Words remembered as heard."""
+SAYINGS_MAX = 64
+"""Lacks that are still to be said again; further ones are said once."""
+UNHEARD_MAX = 1024
+"""Words that await confirmation; further ones are said once."""
+
+
+class Rumours(Part):
+    """One peer's part in telling all."""
+
+    __slots__ = ("_armed", "_chord", "_heed", "_known", "_mourn", "_sayings", "_serial", "_unheard")
+
+    def __init__(
+        self, address: Address, host: Host, chord: Chord, heed: Callable[[int, int], None],
+        mourn: Callable[[Address], None],
+    ) -> None:  # fmt: skip
+        """`heed(low, high)`: lay again what this peer has there. `mourn(who)`: it may be dead."""
+        super().__init__(address, host)
+        self._chord, self._heed, self._mourn = chord, heed, mourn
+        self._known: Recent[tuple[int, object, int], int] = Recent(KNOWN_MAX)
+        """Words that were heard, and how far to the right they have been told."""
+        self._unheard: dict[tuple[int, int, int], tuple[Lack | Death, int]] = {}
+        self._sayings: list[tuple[int, int, int, int]] = []
+        self._serial = 0
+        self._armed = False
+
+    def announce_lack(self, low: int, high: int) -> None:
+        self._say(low, high)
+        if len(self._sayings) < SAYINGS_MAX:
+            self._sayings.append((self.host.now_us + SAYING_US, low, high, SAYINGS - 1))
+        self._arm()
+
+    def _say(self, low: int, high: int) -> None:
+        own = self._chord.table.own
+        self._hear(Lack(self._next_serial(), low, high, own, own, self.address))
+
+    def announce_death(self, who: Address) -> None:
+        own = self._chord.table.own
+        self._hear(Death(self._next_serial(), who, own, own, self.address))
+
+    def _next_serial(self) -> int:
+        """Of this word alone: several may be said in one moment, and confirmations must be told apart."""
+        self._serial += 1
+        return digest_bits(62, self._chord.table.own, self.host.now_us, self._serial)
+
+    def _hear(self, word: Lack | Death) -> None:
+        about = (word.serial, word.low, word.high) if isinstance(word, Lack) else (word.serial, word.who, 0)
+        known, reach = self._known.pop(about, None), self._reach(word)
+        self._known[about] = max(reach, known or 0)
+        if known is None and isinstance(word, Lack):
+            self._heed(word.low, word.high)
+        elif known is None and isinstance(word, Death):
+            self._chord.doubt(word.who)
+            self._mourn(word.who)
+        if known is None or reach > known:
+            self._tell_others(word, reach, known or 0)
+
+    def _reach(self, word: Lack | Death) -> int:
+        """How far from here a word is to be told: not at all where its arc ends before this node."""
+        own = self._chord.table.own
+        return (word.limit - own - 1) & self._chord.table.mask if from_on(word.key, own, word.limit) else 0
+
+    def _tell_others(self, word: Lack | Death, reach: int, known: int) -> None:
+        """Each finger within reach is told to tell those up to the next, as far as they have not been told."""
+        table = self._chord.table
+        told = [table.key_of(ref) for ref in table.fingers() if table.far(ref) <= reach]
+        for key, limit in zip(told, [*told[1:], word.limit], strict=False):
+            if (limit - table.own - 1) & table.mask > known:
+                self._tell(replace(word, key=key, limit=limit, by=self.address))
+        self._arm()
+
+    def _tell(self, word: Lack | Death) -> None:
+        if len(self._unheard) < UNHEARD_MAX:
+            self._unheard[word.serial, word.key, word.limit] = (word, REPEATS_MAX)
+        table = self._chord.table
+        self.host.send(table.addresses[table.distances.index((word.key - table.own) & table.mask)], word)
+
+    @handles(Lack)
+    def on_lack(self, sender: Address, lack: Lack) -> None:
+        self._on_word(sender, lack)
+
+    @handles(Death)
+    def on_death(self, sender: Address, death: Death) -> None:
+        self._on_word(sender, death)
+
+    def _on_word(self, sender: Address, word: Lack | Death) -> None:
+        if self._chord.ring.state == IN and not self._chord.pass_on(word.key, word, sender):
+            heard = LackHeard(word.serial, word.key, word.limit)
+            if word.by == self.address:  # whom it was for has gone meanwhile, and this node answers for that place
+                self.on_lack_heard(sender, heard)
+            else:
+                self.host.send(word.by, heard)
+            self._hear(word)
+
+    @handles(LackHeard)
+    def on_lack_heard(self, sender: Address, heard: LackHeard) -> None:
+        self._unheard.pop((heard.serial, heard.key, heard.limit), None)
+
+    def _arm(self) -> None:
+        if not self._armed and (self._unheard or self._sayings):
+            self._armed = True
+            self.host.after(REPEAT_US, LackLate())
+
+    @handles(LackLate)
+    def on_lack_late(self, alarm: LackLate) -> None:
+        self._armed = False
+        for name, (word, left) in list(self._unheard.items()):
+            if left and self._chord.pass_on(word.key, word):
+                self._unheard[name] = (word, left - 1)
+            else:  # often enough, or nobody is left there: this node answers for that place itself
+                del self._unheard[name]
+        self._say_again()
+        self._arm()
+
+    def _say_again(self) -> None:
+        now_us = self.host.now_us
+        due = [saying for saying in self._sayings if saying[0] <= now_us]
+        self._sayings = [saying for saying in self._sayings if saying[0] > now_us]
+        for _, low, high, left in due:
+            if self._chord.ring.state == IN:
+                self._say(low, high)
+            if left > 1:
+                self._sayings.append((now_us + 2 * SAYING_US, low, high, left - 1))

@@ -1,0 +1,133 @@
+"""What one node keeps of all lists, and where it stands: which keys it answers for, and of whom it keeps copies."""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from implicast.casting.keeping.messages import Row
+from implicast.casting.keeping.rows import NO_ROOM, KeptRows
+from implicast.casting.keeping.settings import KeepingSettings
+from implicast.language.target import Scalar
+from implicast.overlay.chord import Chord
+from implicast.peer.contract import Host, Name
+from implicast.peer.memory import Recent
+
+ROWS_PER_MESSAGE = 500
+"""Entries in one message."""
+ABSENT_MAX = 1024
+"""Peers remembered as dead."""
+
+KeyOf = Callable[[str, Scalar], int]
+
+
+class Share:
+    """Rows, how far to the left they are complete (`floor_key`), and whose rows are not taken at present."""
+
+    __slots__ = (
+        "_host",
+        "_news",
+        "absent",
+        "chord",
+        "floor_key",
+        "is_going",
+        "is_ready",
+        "key_of",
+        "own",
+        "rows",
+        "settings",
+    )
+
+    def __init__(
+        self, host: Host, chord: Chord, key_of: KeyOf, settings: KeepingSettings, news: Callable[[], None]
+    ) -> None:
+        """`news()`: something was learnt from a copy, or from what came back."""
+        self._host, self._news = host, news
+        self.chord, self.key_of, self.settings = chord, key_of, settings
+        self.rows = KeptRows(bool(settings.copies))
+        self.own = chord.table.own
+        """The own key: the same in every life."""
+        self.floor_key = self.own
+        """It has everything of (floor, own]; the whole circle when they are equal."""
+        self.is_ready = self.is_going = False
+        """Whether this node has what it answers for; whether it wants to leave."""
+        self.absent: Recent[Name, int] = Recent(ABSENT_MAX)
+        """Peers that are taken for dead, and until when nothing of them is taken."""
+
+    # Where this node stands
+
+    def low(self) -> int:
+        """It answers for (low, own]."""
+        table = self.chord.table
+        return (table.own - table.span) & table.mask
+
+    def copies_low(self) -> int:
+        """It keeps copies down to here: of so many left neighbours. Of one at least: it may be about to leave."""
+        lefts, copies = self.chord.ring.lefts, max(1, self.settings.copies)
+        return self.chord.table.key_of(lefts[copies]) if len(lefts) > copies else self.own
+
+    def is_further(self, low: int, other: int) -> bool:
+        """Whether (low, own] is more than (other, own]."""
+        mask = self.chord.table.mask
+        return (self.own - low - 1) & mask > (self.own - other - 1) & mask
+
+    def close(self) -> None:
+        """A life begins, or has ended: nothing is had for certain."""
+        self.is_ready, self.floor_key = False, self.own
+
+    def go(self, is_going: bool) -> None:
+        self.is_going = is_going
+
+    def copies(self) -> int:
+        """Right neighbours that get what is laid here: a leaver's heir at least, who may have its estate already."""
+        return self.settings.copies or self.is_going
+
+    def open(self, floor_key: int) -> None:
+        """From here on to the own key everything is there."""
+        self.is_ready, self.floor_key = True, floor_key
+
+    def has_from(self, floor_key: int) -> None:
+        self.floor_key = floor_key
+
+    def retract(self) -> None:
+        """Copies from further away do not come here any more: what is dropped is not had, whoever vouched for it."""
+        if self.is_further(self.floor_key, beyond := self.copies_low()):
+            self.floor_key = beyond
+
+    # Rows
+
+    def take(self, rows: Iterable[Row]) -> int:
+        """Keep these, unless newer words are known: the largest stamp of those. `NO_ROOM` if some cannot be kept."""
+        now_us, absent = self._host.now_us, self.absent
+        if absent:
+            rows = [row for row in rows if not row.packed or row.owner.name not in absent]
+        known = [self.rows.take(row, now_us) for row in rows] or [0]
+        return NO_ROOM if NO_ROOM in known else max(known)
+
+    def learn(self, rows: Iterable[Row]) -> None:
+        """From copies and from what came back: the keepers of copies of what was new here are told soon."""
+        before = self.rows.changes
+        self.take(row for row in rows if self.key_of(row.slot[1], row.slot[2]) == row.key)
+        if self.rows.changes != before:
+            self._news()
+
+    def shut_out(self, who: Name, until_us: int) -> None:
+        """Found dead: its rows are dropped, and for a while not taken back from copies."""
+        self.absent[who] = until_us
+
+    def let_in(self, who: Name) -> None:
+        self.absent.pop(who, None)
+
+    def let_in_again(self) -> None:
+        """Those whose time is over."""
+        now_us = self._host.now_us
+        for who in [who for who, until_us in self.absent.items() if until_us <= now_us]:
+            del self.absent[who]
+
+    def held(self) -> Iterator[Row]:
+        """Everything that is kept here."""
+        return (entry.row for entry in self.rows.entries())
+
+    def parts(self, low: int, high: int) -> Iterator[tuple[int, int, tuple[Row, ...]]]:
+        """All rows of the keys (low, high], as many as one message carries at a time: part, of how many, rows."""
+        rows = [entry.row for entry in self.rows.within(low, high)]
+        parts = max(1, -(-len(rows) // ROWS_PER_MESSAGE))
+        for part in range(parts):
+            yield part, parts, tuple(rows[part * ROWS_PER_MESSAGE : (part + 1) * ROWS_PER_MESSAGE])

@@ -1,0 +1,206 @@
+"""Coming, staying and going of a node that keeps lists.
+
+A newcomer claims from its right neighbour what it now answers for and is silent to askers until that has come; a leaver
+makes sure that its right neighbour has everything. A node that stays sees who dies on its left, and what it inherits
+without having copies of it: then all of these died together, and everybody must be told (`rumours.py`).
+"""
+
+from collections.abc import Callable
+
+from implicast.casting.keeping.copies import Copies
+from implicast.casting.keeping.messages import ClaimLate, ClaimRows, Estate, EstateTaken
+from implicast.casting.keeping.rumours import Rumours
+from implicast.casting.keeping.share import Share
+from implicast.overlay.chord import Tenant
+from implicast.overlay.links import Ref
+from implicast.overlay.links.refs import lies_between
+from implicast.overlay.links.state import IN, OUT
+from implicast.peer.contract import Address, Host, Part, handles
+
+CLAIM_US = 1_500_000
+"""Patience with a neighbour that was asked for an estate or given one; jittered by half."""
+CLAIMS_MAX = 8
+"""Attempts to claim or to bequeath; then a newcomer begins with what it has, a leaver goes: comparing does the rest."""
+
+
+TURNS = 256
+
+
+class Tenure(Part, Tenant):
+    """From a node's coming to its going."""
+
+    __slots__ = (
+        "_copies", "_event", "_has_given", "_lacked", "_lefts", "_parts", "_ring", "_rumours", "_share", "_told_us",
+        "_tries", "_turn",
+    )  # fmt: skip
+
+    def __init__(
+        self, address: Address, host: Host, share: Share, copies: Copies, rumours: Rumours,
+        event: Callable[[bool], None],
+    ) -> None:  # fmt: skip
+        """`event(True)`: this node has arrived with all it answers for; `event(False)`: it has left."""
+        super().__init__(address, host)
+        self._share, self._copies, self._rumours, self._event = share, copies, rumours, event
+        self._ring = share.chord.ring
+        self._parts = 0
+        """Which have come of what is under way, a bit for each."""
+        self._turn = self._tries = 0
+        """Claims and bequests are numbered, so that a late answer to an earlier one is not taken for one to the last;
+        and those that were not answered are counted."""
+        self._has_given = False
+        """Whether an heir has all, so that nothing keeps this node any more."""
+        self._lacked = (0, 0)
+        self._lefts: tuple[Ref, ...] = ()
+        self._told_us: dict[Ref, int] = {}
+        """Of whose death all were told, and when; of those between the left neighbour and this node."""
+        share.chord.house(self)
+
+    def stand(self) -> None:
+        """Be part of a ring that has stood for long, with nothing kept yet."""
+        self._share.open(self._share.copies_low())
+        self._lefts = self._ring.lefts
+        self._share.chord.fingers.start_refreshing()
+        self._copies.stand()
+
+    # Coming
+
+    def entered(self) -> None:
+        self._tries = 0
+        self._share.close()
+        self._copies.begin()
+        self._claim()
+
+    def _claim(self) -> None:
+        ring = self._ring
+        if ring.right == ring.me or self._tries >= CLAIMS_MAX:
+            self._begin_serving()
+            return
+        self._try_again_later()
+        self.host.send(ring.right.address, ClaimRows(ring.me, self._share.low(), self._turn))
+
+    def _begin_serving(self) -> None:
+        self._share.open(self._share.low())
+        self._lefts = self._ring.lefts
+        self._event(True)
+        self._copies.soon()
+        if self._share.is_going:
+            self.leave()
+
+    def _try_again_later(self) -> None:
+        self._tries, self._turn, self._parts = self._tries + 1, (self._turn + 1) % TURNS, 0
+        wait_us = int(CLAIM_US * (0.5 + self.host.rng.random()))
+        self.host.after(wait_us, ClaimLate(self._ring.me.life, self._turn))
+
+    @handles(ClaimLate)
+    def on_claim_late(self, alarm: ClaimLate) -> None:
+        if (alarm.life, alarm.turn) != (self._ring.me.life, self._turn) or self._ring.state != IN:
+            return
+        if not self._share.is_ready:
+            self._claim()
+        elif self._share.is_going and not self._has_given:
+            self._bequeath()
+
+    @handles(ClaimRows)
+    def on_claim(self, sender: Address, claim: ClaimRows) -> None:
+        if self._share.is_ready and self._ring.state == IN:
+            for part in self._share.parts(claim.low, self._share.chord.table.key_of(claim.by)):
+                self.host.send(claim.by.address, Estate(self._ring.me, False, claim.turn, *part))
+            self._tell_what_is_lacking(claim.low)
+
+    def _tell_what_is_lacking(self, low: int) -> None:
+        """A newcomer came to keys whose keeper and copies have died: it has from this node what this node has, and
+        cannot know that it is not all."""
+        floor_key = self._share.floor_key
+        if self._share.is_further(low, floor_key) and self._lacked != (low, floor_key):
+            self._lacked = (low, floor_key)
+            self._rumours.announce_lack(low, floor_key)
+
+    # Going
+
+    def leave(self) -> None:
+        """Make sure that the right neighbour has everything, then leave the ring. A newcomer first arrives."""
+        self._share.go(True)
+        ring = self._ring
+        if ring.state == OUT or (ring.state == IN and ring.right == ring.me):
+            ring.leave()
+        elif ring.state == IN and self._share.is_ready:
+            self._tries = 0
+            self._bequeath()
+
+    def _bequeath(self) -> None:
+        ring, own = self._ring, self._share.own
+        if self._tries >= CLAIMS_MAX or ring.right == ring.me:
+            ring.leave()
+            return
+        self._try_again_later()
+        # Copies and strays too: a node that answered for a key for a moment may have the newest word about it.
+        for part in self._share.parts(own, own):
+            self.host.send(ring.right.address, Estate(ring.me, True, self._turn, *part))
+
+    @handles(Estate)
+    def on_estate(self, sender: Address, estate: Estate) -> None:
+        share = self._share
+        if self._ring.state != IN:
+            return
+        if estate.bequest and self._has_given:
+            return  # it would leave with this node: the leaver tries again, and has another heir by then
+        before = share.rows.changes
+        share.learn(row for row in estate.rows if share.rows.is_news(row))
+        if estate.bequest:
+            self.host.send(estate.by.address, EstateTaken(estate.turn, estate.part, estate.parts))
+            if share.is_going and share.is_ready and share.rows.changes != before:
+                self._bequeath()  # what a leaver inherits its own heir must have too
+        elif not share.is_ready and self._completes(estate):
+            self._begin_serving()
+
+    def _completes(self, estate: Estate | EstateTaken) -> bool:
+        """Whether this was the last part of the claim or the bequest that is under way."""
+        if estate.turn == self._turn and estate.part < estate.parts:
+            self._parts |= 1 << estate.part
+        return self._parts.bit_count() == estate.parts
+
+    @handles(EstateTaken)
+    def on_taken(self, sender: Address, taken: EstateTaken) -> None:
+        if self._share.is_going and self._ring.state == IN and self._completes(taken):
+            self._has_given = True
+            self._ring.leave()
+
+    def departed(self) -> None:
+        self._share.rows.clear()
+        self._share.close()
+        self._share.go(False)
+        self._has_given = False
+        self._event(False)
+
+    # Staying
+
+    def moved(self) -> None:
+        """Neighbours have changed: what is answered for, and of whom copies are kept."""
+        share = self._share
+        if not share.is_ready:
+            return
+        self._copies.notice_return()
+        self._notice_deaths()
+        share.retract()
+        low = share.low()
+        if share.is_further(low, share.floor_key):
+            before = share.floor_key
+            share.has_from(low)
+            self._rumours.announce_lack(low, before)
+        self._copies.soon()
+
+    def _notice_deaths(self) -> None:
+        """Those on the left that fell silent, now that the ring is repaired behind them: neighbours, and nodes that
+        came between and died before they were. Each is told of once, unless it was there again and fell silent anew."""
+        ring, before, told_us = self._ring, self._lefts, self._told_us
+        self._lefts, self._told_us = ring.lefts, {}
+        for ref in dict.fromkeys((*before, *ring.missed)):
+            if ref not in ring.lefts and lies_between(ring.left, ref, ring.me) and self._fell_silent(ref):
+                self._told_us[ref] = told_us.get(ref, self.host.now_us)
+                if ref not in told_us or self._fell_silent(ref, since_us=told_us[ref]):
+                    self._told_us[ref] = self.host.now_us
+                    self._rumours.announce_death(ref.address)
+
+    def _fell_silent(self, ref: Ref, since_us: int = -1) -> bool:
+        detector = self._ring.detector
+        return detector is not None and detector.suspected_within(ref, self.host.now_us - since_us)

@@ -1,0 +1,195 @@
+"""A member of the publish/subscribe designs: lists (`keeping/`) of subscriptions, and of peers, by value.
+
+An event fetches the lists of its values; an id matches when it occurs in as many of them as it has constrained
+attributes. Entries say where their owner lives, and it is told directly: the paper's way through the node of the id
+(section 3.2) would lead to somebody else when it has died. The owner looks once more whether the event satisfies the
+subscription, which also settles events that were under way while it was changed; it tells its application once per
+event, however many of its ids match.
+
+The other direction, peers with values and casts with predicates, is not in the paper: a peer's description is kept in
+the list of each of its values. For each term a cast collects the lists of the constraint that admits the fewest values,
+filters them by the whole target, and tells the selected.
+"""
+
+from functools import lru_cache
+
+import msgspec
+
+from implicast.casting.inbox import Outcome
+from implicast.casting.keeping import Piece, Question, RingMember
+from implicast.casting.keeping.member import KeptRing
+from implicast.casting.keeping.questions import Range
+from implicast.casting.pubsub.arrangement import PEERS, SUBSCRIBERS, Arrangement, matching, names_of
+from implicast.casting.pubsub.messages import KeptPubSub, Matched
+from implicast.casting.pubsub.placing import Span, spans_of
+from implicast.casting.pubsub.subscriptions import Subscriptions
+from implicast.casting.telling import Got, Notify
+from implicast.language.target import Description, Scalar, Target
+from implicast.peer.contract import Address, CastId, Contact, Message, Name, handles
+from implicast.peer.events import Notice, Refused
+from implicast.peer.site import Site
+from implicast.peer.subscriber import Subscribed, Subscriber, Unsubscribed
+
+DECODED_MAX = 4096
+"""Descriptions that are remembered as decoded: those in busy lists come again and again."""
+_decoder = msgspec.msgpack.Decoder(tuple[int, Description])
+HERE = msgspec.msgpack.encode(None)
+"""What is packed in an entry of a subscription: nothing but that it is there."""
+
+
+@lru_cache(DECODED_MAX)
+def profile_of(packed: bytes) -> tuple[int, Description] | None:
+    """Version and description as listed; None where a stranger wrote nonsense."""
+    try:
+        return _decoder.decode(packed)
+    except msgspec.MsgspecError:
+        return None
+
+
+class PubSub(RingMember, Subscriber):
+    """A member that subscribes, publishes, describes itself and casts."""
+
+    __slots__ = ("arrangement", "subscriptions")
+
+    def __init__(self, site: Site, arrangement: Arrangement) -> None:
+        self.arrangement = arrangement
+        super().__init__(site)
+        self.subscriptions = Subscriptions(
+            self.layings, arrangement.schema, arrangement.layout, self.chord.table.own, HERE, self._subscribed_ranges
+        )
+        if isinstance(site.kept, KeptPubSub):
+            self.subscriptions.restore(site.kept, self.layings.pieces)
+
+    def key_of(self, attribute: str, value: Scalar) -> int:
+        return self.arrangement.hashing.key(attribute, value)
+
+    def leave(self) -> None:
+        super().leave()
+        self.subscriptions.forget_all()
+
+    def all_laid(self) -> list[Piece]:
+        laid = super().all_laid()
+        return laid if self.share.settings.lease_us else [*laid, *self.subscriptions.pieces()]
+
+    def is_of_description(self, piece: Piece) -> bool:
+        return piece.shelf == PEERS
+
+    def _ranges(self, shelf: str, span: Span) -> list[Range]:
+        return self.arrangement.ranges(shelf, span, self.chord.nodes_estimate())
+
+    def _subscribed_ranges(self, span: Span) -> list[Range]:
+        return self._ranges(SUBSCRIBERS, span)
+
+    # Peers hold values, casts hold predicates
+
+    def entries(self, description: Description) -> list[Piece]:
+        packed = msgspec.msgpack.encode((self.version, description))
+        return [
+            self.layings.piece(PEERS, attribute, value, value, 0, packed, False)
+            for attribute, value in names_of(description)
+        ]
+
+    def question(self, target: Target, payload: bytes) -> Question | str:
+        schema, values_max = self.arrangement.schema, self.arrangement.values_max
+        chosen = [min(spans, key=len) for term in target.terms if (spans := spans_of(term, schema))]
+        if len(chosen) < len(target.terms) or sum(map(len, chosen)) > values_max:
+            return f"every term needs a tag or a predicate, and all together at most {values_max} values (values_max)"
+        return Question((target, payload), [each for span in chosen for each in self._ranges(PEERS, span)])
+
+    def found(self, cast: CastId, question: Question) -> None:
+        told, payload = question.about
+        if isinstance(told, Description):
+            self._found_subscriptions(cast, question, told, payload)
+            return
+        newest: dict[Name, tuple[int, Description, Contact]] = {}
+        for piece in range(len(question.ranges)):
+            for owner, _, packed in question.found(piece):
+                profile, known = profile_of(packed), newest.get(owner.name)
+                if profile is not None and (known is None or known[0] < profile[0]):
+                    newest[owner.name] = *profile, owner
+        selected = {name: owner for name, (_, one, owner) in newest.items() if told.selects(one)}
+        self.tell(Notify(cast, told, payload), selected)
+
+    def sizes(self, target: Target) -> list[list[list[Range]]]:
+        found = []
+        for term in target.terms:
+            spans = spans_of(term, self.arrangement.schema)
+            shortest = min(map(len, spans))
+            found.append([self._ranges(PEERS, span) for span in spans if len(span) == shortest])
+        return found
+
+    # Subscriptions hold predicates, publications hold values
+
+    def subscribe(self, target: Target) -> int:
+        number = self.subscriptions.next_number()
+        self._state("subscribe", number, target)
+        return number
+
+    def update(self, number: int, target: Target) -> None:
+        if number in self.subscriptions.by_number:
+            self._state("update", number, target)
+
+    def _state(self, verb: str, number: int, target: Target) -> None:
+        reason = self.arrangement.refusal(target, len(self.subscriptions.by_sub_number))
+        if reason is None:
+            self.subscriptions.state(number, target)
+        else:
+            self.host.deliver(Refused(verb, reason))
+
+    def unsubscribe(self, number: int) -> None:
+        self.subscriptions.end(number)
+
+    def laid(self, group: tuple[str, int, int]) -> None:
+        if group[0] == "unsubscribe":
+            self.host.deliver(Unsubscribed(group[1]))
+        elif group[1] in self.subscriptions.by_number:
+            self.host.deliver(Subscribed(group[1], group[2]))
+
+    def publish(self, description: Description, payload: bytes) -> CastId:
+        cast = self.next_cast()
+        ranges = [(SUBSCRIBERS, attribute, value, value, False) for attribute, value in names_of(description)]
+        if ranges:
+            self.ask(cast, Question((description, payload), ranges), "publish")
+        return cast
+
+    def _found_subscriptions(self, cast: CastId, question: Question, event: Description, payload: bytes) -> None:
+        """An id matches when it occurs in as many lists as it has constrained attributes."""
+        layout = self.arrangement.layout
+        lists = [question.found(piece) for piece in range(len(question.ranges))]
+        where = {sub_id: owner for found in lists for owner, sub_id, _ in found}
+        owners: dict[Contact, list[int]] = {}
+        for sub_id in matching(([sub_id for _, sub_id, _ in found] for found in lists), layout.attributes):
+            owners.setdefault(where[sub_id], []).append(layout.number(sub_id))
+        told: dict[Contact, Message] = {
+            owner: Matched(cast, tuple(numbers), event, payload) for owner, numbers in owners.items()
+        }
+        here = told.pop(self.contact, None)
+        self.teller.tell_each(cast, list(told.items()), self._take(here) if isinstance(here, Matched) else None)
+
+    @handles(Matched)
+    def on_matched(self, sender: Address, matched: Matched) -> None:
+        outcome = self._take(matched)
+        if self.assured:
+            self.host.send(sender, Got(matched.cast, self.name, outcome))
+
+    def _take(self, matched: Matched) -> Outcome:
+        """Tell the application, once per event."""
+        seen = self.hearing.inbox.seen
+        if seen.met(matched.cast):
+            return Outcome.REPEAT
+        if not self.subscriptions.admit(matched.numbers, matched.description):
+            return Outcome.UNFIT
+        if not seen.first(matched.cast, self.host.now_us):
+            return Outcome.FULL
+        self.host.deliver(Notice(matched.cast, matched.payload))
+        return Outcome.TAKEN
+
+    # Coming back
+
+    def kept(self) -> KeptRing:
+        ring = super().kept()
+        return KeptPubSub(ring.member, ring.laid, *self.subscriptions.kept())
+
+    def came(self) -> None:
+        """What an earlier life asked for is laid again: it may have lapsed meanwhile."""
+        self.subscriptions.lay_again()

@@ -1,0 +1,176 @@
+"""One peer's own subscriptions: stored in the lists of all values they admit.
+
+Each term of a target is a subscription of its own in the paper's sense, with its own id; together they have the number
+the application knows. Updating moves only the difference between the old ranges and the new, unless the constrained
+attributes change, whose number is part of the id. Sections 3.1.1 and 3.1.2.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from implicast.casting.keeping.layings import Layings
+from implicast.casting.keeping.pieces import Piece, overlap
+from implicast.casting.keeping.questions import Range
+from implicast.casting.pubsub.messages import KeptEntry, KeptPubSub, KeptSubscription
+from implicast.casting.pubsub.placing import TAG, Span, spans_of
+from implicast.casting.pubsub.subid import SubIdLayout
+from implicast.language.attributes import Schema
+from implicast.language.target import Description, Target, Term
+
+
+@dataclass(slots=True)
+class Entry:
+    """One term of a subscription, under its own id, with what is laid for it."""
+
+    sub_id: int
+    term: Term
+    spans: list[Span]
+    pieces: list[Piece] = field(default_factory=list)
+
+    def reword(self, term: Term, spans: list[Span], pieces: list[Piece]) -> None:
+        self.term, self.spans, self.pieces = term, spans, pieces
+
+
+@dataclass(slots=True)
+class Subscription:
+    """What the application subscribed to, and how often it has reworded it."""
+
+    version: int = 0
+    entries: list[Entry] = field(default_factory=list)
+
+    def reword(self, entries: list[Entry]) -> None:
+        self.version, self.entries = self.version + 1, entries
+
+
+class Subscriptions:
+    """What one peer wants to hear."""
+
+    __slots__ = ("_free", "_last_number", "_last_sub", "_layings", "_layout", "_node", "_packed", "_ranges", "_schema",
+                 "_unlaid", "by_number", "by_sub_number")  # fmt: skip
+
+    def __init__(
+        self, layings: Layings, schema: Schema, layout: SubIdLayout, node: int, packed: bytes,
+        ranges: Callable[[Span], list[Range]],
+    ) -> None:  # fmt: skip
+        """`node`: the id of this peer's node. `packed`: what is written beside ids in lists. `ranges(span)`: as what a
+        span is sent out."""
+        self._layings, self._schema, self._layout, self._node = layings, schema, layout, node
+        self._packed, self._ranges = packed, ranges
+        self.by_number: dict[int, Subscription] = {}
+        self.by_sub_number: dict[int, Entry] = {}
+        self._last_number = self._last_sub = 0
+        self._free: list[int] = []
+        self._unlaid: list[Piece] = []
+        """What an earlier life had laid, until it is laid again."""
+
+    def kept(self) -> tuple[int, int, tuple[KeptSubscription, ...]]:
+        """Last numbers, and all subscriptions, as they are written down."""
+        kept = []
+        for number, one in self.by_number.items():
+            entries = (KeptEntry(e.sub_id, e.term, tuple(piece.serial for piece in e.pieces)) for e in one.entries)
+            kept.append(KeptSubscription(number, one.version, tuple(entries)))
+        return self._last_number, self._last_sub, tuple(kept)
+
+    def restore(self, kept: KeptPubSub, pieces: dict[int, Piece]) -> None:
+        """An earlier life left this; `pieces` by the serials they had then."""
+        self._last_number, self._last_sub = kept.last_number, kept.last_sub
+        for one in kept.subscriptions:
+            entries = [
+                Entry(e.sub_id, e.term, spans_of(e.term, self._schema), [pieces[serial] for serial in e.pieces])
+                for e in one.entries
+            ]
+            self.by_number[one.number] = Subscription(one.version, entries)
+            self.by_sub_number |= {self._layout.number(entry.sub_id): entry for entry in entries}
+            self._unlaid += [piece for entry in entries for piece in entry.pieces]
+
+    def lay_again(self) -> None:
+        """This peer is back on the ring."""
+        unlaid, self._unlaid = self._unlaid, []
+        self._layings.lay_whole([piece for piece in unlaid if piece.serial in self._layings.pieces])
+
+    def next_number(self) -> int:
+        self._last_number += 1
+        return self._last_number
+
+    def state(self, number: int, target: Target) -> None:
+        """Bring the lists from what the subscription said, if anything, to what it says now."""
+        subscription = self.by_number.setdefault(number, Subscription())
+        former = {shape(entry.spans): entry for entry in reversed(subscription.entries)}
+        laid: list[Piece] = []
+        entries: list[Entry] = []
+        for term in target.terms:
+            spans = spans_of(term, self._schema)
+            kept = former.pop(shape(spans), None)
+            if kept is None:
+                entries.append(self._issue(term, spans))
+                laid += entries[-1].pieces
+            else:
+                laid += self._move(kept, term, spans)
+                entries.append(kept)
+        for entry in subscription.entries:
+            if not any(entry is kept for kept in entries):
+                laid += self._take_out(entry)
+        subscription.reword(entries)
+        self._layings.lay(("subscribe", number, subscription.version), laid)
+
+    def end(self, number: int) -> None:
+        subscription = self.by_number.pop(number, None)
+        if subscription is not None:
+            removals = [piece for entry in subscription.entries for piece in self._take_out(entry)]
+            self._layings.lay(("unsubscribe", number, 0), removals)
+
+    def pieces(self) -> list[Piece]:
+        """What is laid for all of them."""
+        return [piece for one in self.by_number.values() for entry in one.entries for piece in entry.pieces]
+
+    def forget_all(self) -> None:
+        self.by_number, self.by_sub_number = {}, {}
+
+    def admit(self, numbers: Iterable[int], event: Description) -> bool:
+        """Whether an event satisfies one of the subscriptions with these numbers within this node, as they are now."""
+        entries = [self.by_sub_number[number] for number in numbers if number in self.by_sub_number]
+        return any(entry.term.selects(event) for entry in entries)
+
+    def _issue(self, term: Term, spans: list[Span]) -> Entry:
+        """A new entry under a new id."""
+        if self._last_sub < self._layout.numbers_max:
+            number, self._last_sub = self._last_sub, self._last_sub + 1
+        else:
+            number = self._free.pop(0)
+        entry = self.by_sub_number[number] = Entry(self._layout.pack(self._node, number, len(spans)), term, spans)
+        entry.pieces.extend(self._pieces(entry, spans))
+        return entry
+
+    def _pieces(self, entry: Entry, spans: Iterable[Span]) -> list[Piece]:
+        return [
+            self._layings.piece(shelf, attribute, low, high, entry.sub_id, self._packed, walked)
+            for span in spans
+            for shelf, attribute, low, high, walked in self._ranges(span)
+        ]
+
+    def _move(self, entry: Entry, term: Term, spans: list[Span]) -> list[Piece]:
+        """Lay what is new, take out what is no longer so; the rest stays where it is."""
+        additions = self._pieces(
+            entry, (span for old, new in zip(entry.spans, spans, strict=True) for span in new.minus(old))
+        )
+        wanted = {span.attribute: span for span in spans if span.attribute != TAG}
+        kept, removals = [], []
+        for piece in entry.pieces:
+            span = wanted.get(piece.attribute)
+            if span is None or overlap((piece.low, piece.high), (span.low, span.high)) is not None:
+                kept.append(piece)
+            removals += [] if span is None else self._layings.narrow(piece, span.low, span.high)
+        entry.reword(term, spans, [*kept, *additions])
+        return [*additions, *removals]
+
+    def _take_out(self, entry: Entry) -> list[Piece]:
+        """A number that is free again goes to the end of the line, so that late news of its former bearer is past."""
+        number = self._layout.number(entry.sub_id)
+        del self.by_sub_number[number]
+        self._free.append(number)
+        return [self._layings.removal(piece) for piece in entry.pieces]
+
+
+def shape(spans: Iterable[Span]) -> tuple[tuple[str, object], ...]:
+    """What must be equal for an update to move the difference only: the attributes, and which tags."""
+    return tuple((span.attribute, span.low if span.attribute == TAG else None) for span in spans)

@@ -1,0 +1,247 @@
+"""Casts on their way through stations: what is open of each, and who is told when nothing is.
+
+A station that is asked to carry a cast tells its own members (`telling.py`) and passes it to the neighbours that lead
+to others. With receipts it answers with the counts of its own members and of those beyond when all of them are known;
+after a second it answers with what is known by then, and once more at the end. So a cast of which nothing gets lost
+takes one answer for each step. A neighbour that asks vouches for its own side, so for it all others have to have
+answered. If a cast enters at two places (a client's broker died and the client asked another) both meet and wait for
+the rest, never for each other.
+
+With a new view everything begins again but the telling of own members: what was under way is forgotten, and the
+publishers ask once more, as they do until nothing is open. So a broker that dies with a cast in its hands takes no part
+of the tree with it. A server is a station without neighbours.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from implicast.casting.central_subscriptions import Announce
+from implicast.casting.inbox import Seen
+from implicast.casting.service import SILENT_MAX, Carried, Publish
+from implicast.casting.telling import Teller, Told, Word
+from implicast.language.target import Target
+from implicast.peer.asking import Asker, Patience, Question
+from implicast.peer.contract import Address, CastId, Contact, Host, Message, Part, handles
+from implicast.peer.fields import Payload, Token
+from implicast.peer.memory import Recent
+
+PASS = "pass"
+PATIENCE = Patience(2_000_000, times=21, factor=1.05)
+"""With a neighbour that has a cast in its hands; then it is left to the next view."""
+HOLD_US = 1_000_000
+"""How long a station waits for its own members and those beyond before it answers with what it knows."""
+ROUTES_MAX = 4_096
+"""Casts in a station's hands; it takes no others meanwhile, and is asked for them again."""
+ENDED_MAX = 16_384
+"""Casts that ended and are remembered, in case their publishers have not heard of it."""
+
+
+class Pass(Message):
+    """A broker passes a cast to a neighbour of this view. `dry`: only to count whom it would reach."""
+
+    wire = 0x0311
+
+    cast: CastId
+    epoch: Token
+    target: Target
+    payload: Payload
+    dry: bool = False
+
+
+class Hold(Message):
+    """Rings when a cast has been in hand for so long that those who asked should hear how far it is."""
+
+    cast: CastId
+    epoch: Token
+
+
+class Way(Protocol):
+    """What a station knows of others: where a cast goes from here."""
+
+    epoch: int
+    neighbours: tuple[Address, ...]
+
+    def leads(self, neighbour: Address, target: Target) -> bool: ...
+
+
+class Nowhere:
+    """There is one station only."""
+
+    epoch = 0
+    neighbours: tuple[Address, ...] = ()
+
+    def leads(self, neighbour: Address, target: Target) -> bool:
+        return False
+
+
+@dataclass(slots=True)
+class Route:
+    """A cast in this view: who asked, who was passed it, what they have answered."""
+
+    asked: dict[Address, int | None] = field(default_factory=dict)
+    """Who asked and does not know the end, and in which view; None: a client."""
+    told: dict[Address, Carried | None] = field(default_factory=dict)
+    """By neighbour to whom the cast was passed: the newest answer, None until there is one."""
+    held: bool = True
+    """It is too early to answer with less than all."""
+    answered: set[Address] = field(default_factory=set)
+    """Who asked and has been told what was known."""
+
+    def release(self) -> None:
+        """It has taken long enough to answer with what is known."""
+        self.held = False
+
+
+Hop = Publish | Pass | Announce
+Selection = tuple[Word, Sequence[Contact]]
+"""What is said to own members of a cast, and to whom."""
+
+
+class Routes(Part, parts={"teller": Teller}):
+    """The casts that one station carries in its present view. `select` says which own members a cast is for."""
+
+    __slots__ = ("_asker", "_assured", "_ended", "_routes", "_seen", "_select", "_way", "taken", "teller")
+
+    def __init__(
+        self, address: Address, host: Host, asker: Asker, assured: bool, way: Way, select: Callable[[Hop], Selection]
+    ) -> None:
+        super().__init__(address, host)
+        self._asker, self._assured, self._way, self._select = asker, assured, way, select
+        self.teller = Teller(address, host, asker, assured, self._own_ended)
+        self._seen = Seen()
+        self._routes: dict[CastId, Route] = {}
+        self._ended: Recent[CastId, Told] = Recent(ENDED_MAX)
+        """What became of own members, of casts that have ended here; it outlives views."""
+        self.taken: dict[CastId, Selection] = {}
+        """What is being said to own members."""
+        asker.topic(PASS, PATIENCE, self._lost)
+
+    def __len__(self) -> int:
+        return len(self._routes)
+
+    def begin_again(self) -> None:
+        """There is a new tree."""
+        for key in self._asker.topics(PASS):
+            self._asker.drop(PASS, key)
+        self._routes.clear()
+
+    # --- asked
+
+    def carry(self, asker: Address, epoch: int | None, hop: Hop) -> None:
+        """Carry a cast for a broker in a view, or for a client."""
+        if not (self._assured or hop.dry):
+            if self._seen.first(hop.cast, self.host.now_us):
+                self._spread_once(asker, hop)
+            return
+        route = self._routes.get(hop.cast)
+        if route is None:
+            if len(self._routes) >= ROUTES_MAX or not self._tell_own(hop):
+                return
+            route = self._routes[hop.cast] = Route()
+            self.host.after(HOLD_US, Hold(hop.cast, self._way.epoch))
+        route.asked[asker] = epoch
+        route.answered.discard(asker)
+        self._pass_on(asker, epoch, hop, route)
+        self._settle(hop.cast, route)
+
+    def _spread_once(self, asker: Address, hop: Hop) -> None:
+        """Listing 2 of the thesis, `handle_cast`: own selected members, and neighbours that lead; never back."""
+        self.teller.tell(*self._select(hop))
+        for neighbour in self._leading(hop):
+            if neighbour != asker:
+                self.host.send(neighbour, self._onward(hop))
+
+    def _leading(self, hop: Hop) -> list[Address]:
+        if isinstance(hop, Announce):
+            return []
+        return [each for each in self._way.neighbours if self._way.leads(each, hop.target)]
+
+    def _onward(self, hop: Hop) -> Pass:
+        assert not isinstance(hop, Announce), "events go through one server"
+        return Pass(hop.cast, self._way.epoch, hop.target, hop.payload, hop.dry)
+
+    def _tell_own(self, hop: Hop) -> bool:
+        """Tell own members, once; False when there is no room to remember it."""
+        cast = hop.cast
+        if cast in self.teller.casts or cast in self._ended:
+            return True
+        if hop.dry:
+            self._ended[cast] = Told(0, notified=len(self._select(hop)[1]))
+            return True
+        if not self._seen.first(cast, self.host.now_us):
+            return self._seen.met(cast)
+        self.resume(*self._select(hop))
+        return True
+
+    def resume(self, word: Word, members: Sequence[Contact]) -> None:
+        """Tell own members, at first or after a crash in the midst of it."""
+        self._seen.first(word.cast, self.host.now_us)
+        self.taken[word.cast] = word, members
+        self.teller.tell(word, members)
+
+    def _pass_on(self, asker: Address, epoch: int | None, hop: Hop, route: Route) -> None:
+        """To every neighbour that leads, but to one that vouches for its own side."""
+        for neighbour in self._leading(hop):
+            vouched = neighbour == asker and epoch == self._way.epoch
+            key = (neighbour, hop.cast)
+            if not vouched and route.told.setdefault(neighbour) is None and self._asker.open(PASS, key) is None:
+                self._asker.ask(PASS, key, neighbour, self._onward(hop))
+
+    # --- answering
+
+    def _settle(self, cast: CastId, route: Route) -> None:
+        """Answer everybody for whom all is known; and, when it has taken long, everybody who has heard nothing."""
+        for asker, epoch in list(route.asked.items()):
+            carried = self._counted(cast, route, asker, epoch)
+            if carried is None or (carried.open and (route.held or asker in route.answered)):
+                continue
+            self.host.send(asker, carried)
+            route.answered.add(asker)
+            if not carried.open:
+                del route.asked[asker]
+        if not route.asked:
+            self._routes.pop(cast, None)
+
+    def _counted(self, cast: CastId, route: Route, asker: Address, epoch: int | None) -> Carried | None:
+        """What is known of a cast, without the side of the asker; None while a neighbour has said nothing."""
+        own = self.teller.casts.get(cast) or self._ended.get(cast) or Told(0)
+        silent = list(own.silent)
+        notified, unreachable, declined, left = own.notified, own.unreachable, own.declined, own.open
+        for neighbour, each in route.told.items():
+            if neighbour == asker and epoch == self._way.epoch:
+                continue
+            if each is None:
+                return None
+            notified, unreachable = notified + each.notified, unreachable + each.unreachable
+            declined, left = declined + each.declined, left + each.open
+            silent += each.silent
+        return Carried(cast, epoch or 0, notified, unreachable, declined, left, tuple(silent[:SILENT_MAX]))
+
+    @handles(Hold)
+    def on_hold(self, alarm: Hold) -> None:
+        route = self._routes.get(alarm.cast)
+        if route is not None and alarm.epoch == self._way.epoch:
+            route.release()
+            self._settle(alarm.cast, route)
+
+    def _own_ended(self, cast: CastId, told: Told) -> None:
+        self._ended[cast] = told
+        self.taken.pop(cast, None)
+        route = self._routes.get(cast)
+        if route is not None:
+            self._settle(cast, route)
+
+    @handles(Carried)
+    def on_carried(self, sender: Address, carried: Carried) -> None:
+        route = self._routes.get(carried.cast)
+        if route is None or carried.epoch != self._way.epoch or sender not in route.told:
+            return
+        if not carried.open:
+            self._asker.answered(PASS, (sender, carried.cast))
+        route.told[sender] = carried
+        self._settle(carried.cast, route)
+
+    def _lost(self, key: tuple[Address, CastId], question: Question) -> None:
+        """A neighbour does not come to an end: whoever asked will ask again, perhaps in another view."""
+        self._routes.pop(key[1], None)

@@ -1,0 +1,228 @@
+"""A member that is served by a station, a server or a broker: it tells the station what it is and what to carry.
+
+With receipts
+- a request is repeated until the station answers, a cast until nothing about it is open;
+- the member reminds the station of itself, and says again what the station does not know: the station may have
+  forgotten a silent member, lost its memory, or be another one than before.
+
+A member that begins again with what it had kept says what it was, under its new life, and asks for the casts that had
+not been answered. If its disk was an old copy, the station knows a later life and says so; the member goes above it.
+"""
+
+from typing import Any
+
+from implicast.casting.central_subscriptions import Announce
+from implicast.casting.service import Carried, Check, CheckRound, Known, Outdated, Publish, Register, Stored
+from implicast.casting.telling import Hearing
+from implicast.language.target import Description, Target
+from implicast.peer.asking import Asker, Patience, Question
+from implicast.peer.contract import Address, CastId, Life, Message, handles
+from implicast.peer.events import Estimated, Left, Refused, Registered, Settled, Withdrawn
+from implicast.peer.member import KeptMember, Member
+from implicast.peer.site import Site
+
+REGISTER, CAST = "register", "cast"
+REGISTER_PATIENCE = Patience(2_000_000, times=1 << 30)
+CAST_PATIENCE = Patience(2_000_000, times=60, factor=1.1)
+"""A hundred minutes, ever more slowly."""
+CHECK_AGAIN_US = 1_000_000
+"""How soon a reminder without an answer is repeated."""
+REQUESTS_MAX = 4_096
+"""Casts that may await an answer; further ones are refused."""
+ESTIMATES = 1 << 47
+"""Serials from here on name no casts but estimates."""
+
+Request = Publish | Announce
+
+
+class KeptServed(Message):
+    """What outlives a crash of a member that is served: itself, and what it has asked to be carried."""
+
+    member: KeptMember
+    requests: tuple[Publish, ...] = ()
+
+    @property
+    def life(self) -> Life:
+        return self.member.life
+
+
+class Served(Member, parts={"asker": Asker, "hearing": Hearing}):
+    """A member and its station; None while the station is looked for."""
+
+    __slots__ = ("_checked_us", "_checking", "_complete", "_estimates", "_in_vain", "asker", "check_us", "hearing",
+                 "leaving", "requests", "station")  # fmt: skip
+
+    def __init__(self, site: Site, station: Address | None, check_us: int) -> None:
+        """`check_us`: how often the member reminds its station."""
+        super().__init__(site)
+        kept: KeptServed | None = site.kept
+        self.station = station
+        self.asker = Asker(site.address, site.host)
+        self.asker.topic(REGISTER, REGISTER_PATIENCE)
+        self.asker.topic(CAST, CAST_PATIENCE, self._cast_lost)
+        self.hearing = Hearing(self, kept.member.heard if kept else ())
+        self.requests: dict[CastId, Request] = {each.cast: each for each in kept.requests} if kept else {}
+        """Casts about which something is open; without receipts, casts that no station was there for."""
+        self.check_us = 0 if site.resting or not site.assured else check_us
+        self.leaving = False
+        self._complete = 0
+        self._estimates = 0
+        self._checking, self._checked_us, self._in_vain = False, -self.check_us, 0
+
+    def leave(self) -> None:
+        self.leaving = True
+        self.withdraw()
+
+    def register(self, description: Description) -> None:
+        self._say_anew(description)
+
+    def withdraw(self) -> None:
+        self._say_anew(None)
+
+    def cast(self, target: Target, payload: bytes) -> CastId:
+        return self.ask_for(Publish(self.next_cast(), target, payload))
+
+    def estimate(self, target: Target) -> int:
+        self._estimates += 1
+        cast = CastId(self.name, self.life, ESTIMATES + self._estimates)
+        self.ask_for(Publish(cast, target, b"", dry=True))
+        return self._estimates
+
+    def kept_requests(self) -> tuple[Publish, ...]:
+        return tuple(each for each in self.requests.values() if isinstance(each, Publish) and not each.dry)
+
+    # --- what the station is told
+
+    def meet(self, station: Address) -> None:
+        """There is a station: tell it all that is to be told."""
+        self.station = station
+        self._in_vain = 0
+        if self.description is not None and not self.version:
+            self._say_anew(self.description)  # kept from an earlier life
+        elif self.description is not None or self.version > self._complete:
+            self.say()
+        waiting = list(self.requests.values())
+        if not self.assured:
+            self.requests.clear()
+        for request in waiting:
+            self._send(request)
+
+    def part(self) -> None:
+        """The station is lost."""
+        self.station = None
+        self.asker.drop(REGISTER, 0)
+        for cast in self.requests:
+            self.asker.drop(CAST, cast)
+
+    def _say_anew(self, description: Description | None) -> None:
+        self.describe(description)
+        self.say()
+
+    def say(self) -> None:
+        """Tell the station the newest description, until it is kept."""
+        self.keep_in_touch()
+        if self.station is not None:
+            self.asker.ask(REGISTER, 0, self.station, Register(self.name, self.version, self.description))
+
+    def ask_for(self, request: Request) -> CastId:
+        """Ask the station to carry this; refused when too much is open."""
+        self.keep_in_touch()
+        if len(self.requests) >= REQUESTS_MAX:
+            self.host.deliver(Refused("cast", f"{REQUESTS_MAX} casts await an answer already"))
+            return request.cast
+        if self.assured or self.station is None or getattr(request, "dry", False):
+            self.requests[request.cast] = request
+        if self.station is not None:
+            self._send(request)
+        return request.cast
+
+    def _send(self, request: Request) -> None:
+        assert self.station is not None, "requests wait until there is a station"
+        if self.assured:
+            self.asker.ask(CAST, request.cast, self.station, request)
+        else:
+            self.host.send(self.station, request)
+
+    def _cast_lost(self, cast: CastId, question: Question) -> None:
+        self.requests.pop(cast, None)
+        self.host.deliver(Refused("cast", "nobody has answered for a hundred minutes"))
+
+    # --- what the station answers
+
+    @handles(Stored)
+    def on_stored(self, sender: Address, stored: Stored) -> None:
+        if sender != self.station or stored.version != self.version or not self.asker.answered(REGISTER, 0):
+            return
+        if stored.version > self._complete:
+            self._complete = stored.version
+            self.host.deliver((Withdrawn if self.description is None else Registered)(stored.version))
+            if self.leaving:
+                self.host.deliver(Left())
+
+    @handles(Outdated)
+    def on_outdated(self, sender: Address, outdated: Outdated) -> None:
+        if sender == self.station and self.version and outdated.version > self.version:
+            self.outlive(outdated.version)
+            self.say()
+
+    @handles(Carried)
+    def on_carried(self, sender: Address, carried: Carried) -> None:
+        request = self.requests.get(carried.cast)
+        if sender != self.station or request is None:
+            return
+        if not carried.open:
+            del self.requests[carried.cast]
+            self.asker.answered(CAST, carried.cast)
+        self.host.deliver(self._result(request, carried))
+
+    def _result(self, request: Request, carried: Carried) -> Settled | Estimated:
+        if isinstance(request, Publish) and request.dry:
+            messages = (1 + carried.notified) * (2 if self.assured else 1)
+            return Estimated(carried.cast.serial - ESTIMATES, carried.notified, messages)
+        counts = (carried.notified, carried.unreachable, carried.declined, carried.open)
+        return Settled(carried.cast, *counts, carried.silent)
+
+    # --- reminding
+
+    @property
+    def settled(self) -> bool:
+        """Is there a description, and the newest one complete?"""
+        return self.description is not None and self._complete == self.version
+
+    def keep_in_touch(self) -> None:
+        """From now on, remind the station every so often."""
+        if self.check_us and not self._checking:
+            self._checking = True
+            self.host.after(int(self.check_us * self.host.rng.random()), CheckRound())
+
+    @handles(CheckRound)
+    def on_check_round(self, alarm: CheckRound) -> None:
+        if self.leaving and self._complete == self.version:
+            return
+        left_us = self._checked_us + self.check_us - self.host.now_us
+        if self.station is not None and not self._in_vain and left_us > 0:
+            self.host.after(left_us, CheckRound())
+            return
+        self.host.after(min(CHECK_AGAIN_US, self.check_us), CheckRound())
+        if self.station is not None:
+            self.check(self._in_vain)
+
+    def check(self, in_vain: int) -> None:
+        """Remind the station, which has not answered so many reminders."""
+        assert self.station is not None, "without a station there is nobody to remind"
+        self._in_vain += 1
+        self.host.send(self.station, Check(self.name, self.version))
+
+    @handles(Known)
+    def on_known(self, sender: Address, known: Known) -> None:
+        if sender != self.station:
+            return
+        self._in_vain, self._checked_us = 0, self.host.now_us
+        if self.asker.open(REGISTER, 0) is None and known.version != self.version:
+            if known.version > self.version:
+                self.on_outdated(sender, Outdated(known.version))
+            elif self.description is not None:
+                self.say()
+
+    def holdings(self) -> Any:
+        return (self.station,)

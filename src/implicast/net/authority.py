@@ -1,0 +1,106 @@
+"""The authority of a network: a folder with its key, its certificate, and who it has admitted.
+
+    DIR/authority.key   DIR/authority.pem   DIR/authority.db
+
+Serials are written down before a certificate leaves and are never used again. A name is the digest of a key, so the
+first key of a name is its only one; names of people (`label`) are the roster's.
+"""
+
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from implicast.net.identity import (
+    IdentityError,
+    name_of_key,
+    new_key,
+    node_certificate,
+    pem,
+    read_key,
+    root_certificate,
+)
+from implicast.peer.contract import Name
+
+SCHEMA = """
+create table if not exists meta (key text primary key, value text) without rowid;
+create table if not exists issued (serial integer primary key, label text, name blob, until text, revoked_at text);
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """One certificate that was issued."""
+
+    serial: int
+    label: str
+    name: Name
+    until: str
+    revoked: bool
+
+
+class CertificateAuthority:
+    """Issues and revokes certificates."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._key = read_key(directory / "authority.key")
+        self.root = x509.load_pem_x509_certificate((directory / "authority.pem").read_bytes())
+        self._db = sqlite3.connect(directory / "authority.db")
+        self._db.execute("pragma synchronous=full")
+        self._db.executescript(SCHEMA)
+
+    @classmethod
+    def init(cls, directory: Path, network: str) -> "CertificateAuthority":
+        """A new authority; refuses where there is one."""
+        if (directory / "authority.key").exists():
+            raise IdentityError(f"{directory} is an authority already")
+        try:
+            key = new_key(directory / "authority.key")
+            (directory / "authority.pem").write_bytes(pem(root_certificate(key, network)))
+        except OSError as error:
+            raise IdentityError(f"{directory} cannot be written: {error.strerror or error}") from None
+        made = cls(directory)
+        with made._db:
+            made._db.execute("insert or replace into meta values ('network', ?)", (network,))
+        return made
+
+    @classmethod
+    def open(cls, directory: Path) -> "CertificateAuthority":
+        if not (directory / "authority.key").exists():
+            raise IdentityError(f"{directory} is no authority: make one with `implicast authority init {directory}`")
+        return cls(directory)
+
+    def issue(self, label: str, public: Ed25519PublicKey) -> x509.Certificate:
+        """A certificate for a key; the serial is safe before it leaves."""
+        name = name_of_key(public)
+        if any(each.name == name and each.revoked for each in self.admitted()):
+            raise IdentityError(f"{name.hex()} was revoked: a new key is a new name")
+        with self._db:
+            row = self._db.execute("insert into issued (label, name) values (?, ?)", (label, name))
+        serial = int(row.lastrowid or 0)
+        certificate = node_certificate(self._key, self.root, public, serial)
+        with self._db:
+            until = certificate.not_valid_after_utc.isoformat()
+            self._db.execute("update issued set until = ? where serial = ?", (until, serial))
+        return certificate
+
+    def revoke(self, label: str) -> list[Name]:
+        """All certificates of a label, or of a name in hexadecimal, count no more."""
+        found = [each.name for each in self.admitted() if label in (each.label, each.name.hex())]
+        if not found:
+            raise IdentityError(f"{label} was never admitted; `implicast authority list` says who was")
+        with self._db:
+            for name in found:
+                self._db.execute("update issued set revoked_at = datetime('now') where name = ?", (name,))
+        return found
+
+    def admitted(self) -> list[Admitted]:
+        rows = self._db.execute("select serial, label, name, until, revoked_at from issued order by serial").fetchall()
+        return [Admitted(serial, label, bytes(name), until or "", gone is not None)
+                for serial, label, name, until, gone in rows]  # fmt: skip
+
+    def close(self) -> None:
+        self._db.close()

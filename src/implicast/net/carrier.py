@@ -1,0 +1,338 @@
+"""Connections to other nodes: one for each pair, used in both directions, kept while they are used.
+
+A message for an address goes over the connection to it; where there is none the carrier dials and the message waits
+in a bounded queue. Whatever cannot be carried is dropped and counted: engines know silence, and nothing else. A
+connection says hello first; until both have done so, and each has found the other to belong to the same network, no
+byte reaches the codec. Over TLS the name in the hello must be the one in the certificate.
+
+Frames are written once per turn of the loop, not one by one.
+"""
+
+import asyncio
+import ssl
+from collections import deque
+from collections.abc import Callable
+from typing import cast as typed
+
+from implicast.net.counters import Counters
+from implicast.net.frames import HELLO, PROTOCOL, Frames, Hello, framed, hello_frame, read_hello
+from implicast.peer.contract import Address, Name
+from implicast.peer.errors import RemoteError
+
+QUEUE_BYTES = 4 << 20
+QUEUE_FRAMES = 4_096
+"""What may wait for one receiver; more is dropped."""
+HELLO_S = 3.0
+"""Within this time a connection has said hello, or is closed."""
+IDLE_S = 300.0
+LINKS_MAX = 256
+"""Connections kept; beyond, the one used least recently is closed."""
+HANDSHAKES_MAX = 64
+"""Connections of others that have not said hello yet; more are closed at once."""
+BACK_OFF_S = (0.1, 10.0)
+RATE_PER_S = 2_000
+"""Messages that one connection may send in a second, over a burst of as many; what exceeds it is dropped."""
+
+Arrived = Callable[[Hello, bytes, int], None]
+"""Told who sent a message, the message, and what caused it."""
+Says = Callable[[], Hello]
+Peerless = Callable[[ssl.SSLObject | ssl.SSLSocket | None], Name | None]
+
+
+class Link(asyncio.Protocol):
+    """One connection."""
+
+    def __init__(self, carrier: "Carrier", dialled: Address | None) -> None:
+        self.carrier, self.dialled = carrier, dialled
+        self.hello: Hello | None = None
+        self.used = 0.0
+        self._frames = Frames()
+        self._out: list[bytes] = []
+        self._transport: asyncio.Transport | None = None
+        self._writable = True
+        self._bytes = 0
+        self._allowance, self._refilled = float(RATE_PER_S), 0.0
+
+    # --- asyncio calls these
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = typed(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=256 << 10)
+        self.used = self._refilled = self.carrier.loop.time()
+        if not self.carrier.admit(self):
+            self.close()
+            return
+        self._transport.write(hello_frame(self.carrier.says()))
+        self.carrier.loop.call_later(HELLO_S, self._hello_late)
+
+    def data_received(self, data: bytes) -> None:
+        self.carrier.counters["bytes_received"] += len(data)
+        try:
+            for flags, cause, body in self._frames.feed(data):
+                if self.hello is None:
+                    self._greet(flags, body)
+                elif flags == HELLO:
+                    raise RemoteError("a second hello")
+                elif self._allowed():
+                    self.carrier.counters["received"] += 1
+                    self.carrier.arrived(self.hello, body, cause)
+        except RemoteError as error:
+            self.carrier.refuse(self, error)
+
+    def _allowed(self) -> bool:
+        rate, now = self.carrier.rate_per_s, self.carrier.loop.time()
+        if not rate:
+            return True
+        self._allowance = min(rate, self._allowance + (now - self._refilled) * rate)
+        self._refilled = now
+        if self._allowance < 1:
+            self.carrier.counters["limited"] += 1
+            return False
+        self._allowance -= 1
+        return True
+
+    def pause_writing(self) -> None:
+        self._writable = False
+
+    def resume_writing(self) -> None:
+        self._writable = True
+        self._flush()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+        self.carrier.lost(self)
+
+    # --- the carrier calls these
+
+    def send(self, frame: bytes) -> bool:
+        """Put a frame on its way; False when too much waits already."""
+        if self._bytes + len(frame) > QUEUE_BYTES or len(self._out) >= QUEUE_FRAMES:
+            return False
+        self.used = self.carrier.loop.time()
+        if not self._out and self._writable:
+            self.carrier.loop.call_soon(self._flush)
+        self._out.append(frame)
+        self._bytes += len(frame)
+        return True
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    @property
+    def idle(self) -> bool:
+        return not self._out
+
+    def tls(self) -> ssl.SSLObject | None:
+        return None if self._transport is None else self._transport.get_extra_info("ssl_object")
+
+    def _flush(self) -> None:
+        if self._out and self._transport is not None and self._writable:
+            data = b"".join(self._out)
+            self._out.clear()
+            self._bytes = 0
+            self.carrier.counters["bytes_sent"] += len(data)
+            self._transport.write(data)
+
+    def _greet(self, flags: int, body: bytes) -> None:
+        if flags != HELLO:
+            raise RemoteError("the first frame is no hello")
+        hello = read_hello(body)
+        self.carrier.check(self, hello)
+        self.hello = hello
+        self.carrier.opened(self, hello)
+
+    def _hello_late(self) -> None:
+        if self.hello is None:
+            self.abort()
+
+
+class Carrier:
+    """All connections of one node."""
+
+    def __init__(
+        self, says: Says, arrived: Arrived, counters: Counters, server_tls: ssl.SSLContext | None = None,
+        client_tls: ssl.SSLContext | None = None, named: Peerless | None = None, rate_per_s: float = RATE_PER_S,
+    ) -> None:  # fmt: skip
+        """`named` reads the name in a certificate; without TLS the hello is believed."""
+        self.says, self.arrived, self.counters = says, arrived, counters
+        self.rate_per_s = rate_per_s
+        self.loop = asyncio.get_running_loop()
+        self.banned: set[Name] = set()
+        """Names that were revoked."""
+        self.parted = ""
+        """The last sentence with which this node and another one parted."""
+        self._server_tls, self._client_tls, self._named = server_tls, client_tls, named
+        self._links: dict[Address, Link] = {}
+        self._young: dict[Link, None] = {}
+        """Accepted, and have not said hello yet."""
+        self._waiting: dict[Address, deque[bytes]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+        self._failures: dict[Address, int] = {}
+        self._not_before: dict[Address, float] = {}
+        self._closing = False
+
+    async def listen(self, host: str, port: int) -> int:
+        """Accept connections; the port, which is chosen where 0 is given. A port that was left a moment ago may
+        still be taken: it is tried for a while."""
+        for attempt in range(40):
+            try:
+                self._server = await self.loop.create_server(
+                    lambda: Link(self, None), host, port, ssl=self._server_tls, backlog=256
+                )
+                break
+            except OSError:
+                if attempt == 39 or not port:
+                    raise
+                await asyncio.sleep(0.25)
+        assert self._server is not None
+        self._tasks.add(asyncio.create_task(self._tidy()))
+        return int(self._server.sockets[0].getsockname()[1])
+
+    def send(self, to: Address, body: bytes, cause: int) -> None:
+        """Carry a message; silence is the only sign of loss."""
+        frame = framed(body, cause=cause)
+        link = self._links.get(to)
+        if link is not None:
+            carried = link.send(frame)
+            self.counters["sent" if carried else "dropped_queue"] += 1
+            return
+        if self.loop.time() < self._not_before.get(to, 0.0):
+            self.counters["dropped_unreachable"] += 1
+            return
+        queue = self._waiting.get(to)
+        if queue is None:
+            queue = self._waiting[to] = deque()
+            task = asyncio.create_task(self._dial(to))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        if len(queue) >= QUEUE_FRAMES:
+            self.counters["dropped_queue"] += 1
+        else:
+            queue.append(frame)
+
+    async def close(self) -> None:
+        self._closing = True
+        if self._server is not None:
+            self._server.close()
+        for link in [*self._links.values(), *self._young]:
+            link.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def abort(self) -> None:
+        """Break all connections at once, and accept no more."""
+        self._closing = True
+        if self._server is not None:
+            self._server.close()
+        for link in [*self._links.values(), *self._young]:
+            link.abort()
+
+    def ban(self, names: set[Name]) -> None:
+        """Close the connections of these names, and accept them no more."""
+        self.banned |= names
+        for link in list(self._links.values()):
+            if link.hello is not None and link.hello.name in names:
+                link.abort()
+
+    def links(self) -> list[Hello]:
+        return [link.hello for link in self._links.values() if link.hello is not None]
+
+    # --- links call these
+
+    def admit(self, link: Link) -> bool:
+        """May this connection begin?"""
+        if link.dialled is None:
+            self.counters["accepted"] += 1
+            if len(self._young) >= HANDSHAKES_MAX or self._closing:
+                self.counters["refused_strangers"] += 1
+                return False
+        self._young[link] = None
+        return True
+
+    def check(self, link: Link, hello: Hello) -> None:
+        """`RemoteError` with a sentence for those who do not belong here."""
+        own = self.says()
+        said = None
+        if hello.protocol != PROTOCOL:
+            said = f"speaks version {hello.protocol} of the protocol, this node {PROTOCOL}"
+        elif hello.network != own.network:
+            said = "belongs to another network"
+        elif hello.digest != own.digest:
+            said = f"runs another design, other parameters or another version ({hello.software or 'unknown'})"
+        elif hello.name in self.banned:
+            said = "was revoked"
+        elif self._named is not None and self._named(link.tls()) != hello.name:
+            said = "has a certificate of another name"
+        if said is not None:
+            self.counters["refused_strangers"] += 1
+            self.parted = f"{hello.address} {said}"
+            raise RemoteError(self.parted)
+
+    def opened(self, link: Link, hello: Hello) -> None:
+        """Both have said hello: whatever waits can go."""
+        self._young.pop(link, None)
+        address = hello.address
+        before = self._links.get(address)
+        if before is None or before.hello is None or before.hello.name != hello.name or before.idle:
+            self._links[address] = link
+        self._failures.pop(address, None)
+        self._not_before.pop(address, None)
+        for frame in self._waiting.pop(address, ()):
+            self.counters["sent" if link.send(frame) else "dropped_queue"] += 1
+        if link.dialled is not None and link.dialled != address:
+            self._waiting.pop(link.dialled, None)
+
+    def refuse(self, link: Link, error: RemoteError) -> None:
+        self.counters["refused_frames"] += 1
+        link.abort()
+
+    def lost(self, link: Link) -> None:
+        self._young.pop(link, None)
+        if link.hello is not None and self._links.get(link.hello.address) is link:
+            del self._links[link.hello.address]
+        if link.dialled is not None and link.hello is None:
+            self._unreachable(link.dialled)
+
+    # --- inside
+
+    async def _dial(self, to: Address) -> None:
+        if not isinstance(to, tuple):
+            self._unreachable(to)
+            return
+        self.counters["dials"] += 1
+        try:
+            await self.loop.create_connection(
+                lambda: Link(self, to), to[0], to[1], ssl=self._client_tls,
+                server_hostname="" if self._client_tls is not None else None,
+            )  # fmt: skip
+        except (TimeoutError, OSError, ssl.SSLError):
+            self._unreachable(to)
+
+    def _unreachable(self, to: Address) -> None:
+        """Nobody answers: what waits is dropped, and for a while nothing is tried."""
+        self.counters["dropped_unreachable"] += len(self._waiting.pop(to, ()))
+        failures = self._failures[to] = self._failures.get(to, 0) + 1
+        low_s, high_s = BACK_OFF_S
+        self._not_before[to] = self.loop.time() + min(high_s, low_s * 2 ** min(failures - 1, 16))
+        while len(self._failures) > LINKS_MAX:
+            oldest = next(iter(self._failures))
+            del self._failures[oldest]
+            self._not_before.pop(oldest, None)
+
+    async def _tidy(self) -> None:
+        """Close connections that have not been used for long, and the least used of too many."""
+        while True:
+            await asyncio.sleep(IDLE_S / 20)
+            old_s = self.loop.time() - IDLE_S
+            in_order = sorted(self._links.values(), key=lambda link: link.used)
+            surplus = max(0, len(in_order) - LINKS_MAX)
+            for number, link in enumerate(in_order):
+                if link.idle and (number < surplus or link.used < old_s):
+                    link.close()

@@ -1,0 +1,95 @@
+"""What a node is told before it starts: its folder with `node.toml`, and the network it belongs to.
+
+    DIR/node.toml       design, network, role, listen, join, parameters, infrastructure
+    DIR/node.key        the node's own key, made here, read by nobody else
+    DIR/node.pem        the authority's word on it        DIR/authority.pem   the network's root
+    DIR/node.db         life, inbox, outbox, receipts     DIR/control.sock    for the command line
+"""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from implicast.peer.contract import Address
+from implicast.peer.errors import LocalError
+
+
+class ConfigError(LocalError):
+    """A folder or a text that is no node's; says what would be right."""
+
+
+class NodeConfig(msgspec.Struct, forbid_unknown_fields=True):
+    """One node, as its file says it."""
+
+    network: str
+    design: str = "spice-unloaded"
+    role: str = "member"
+    listen: str = "127.0.0.1:0"
+    advertise: str = ""
+    """Where others reach it, when that is not where it listens."""
+    join: list[str] = []
+    parameters: dict[str, str | int | float | bool] = {}
+    infrastructure: dict[str, list[str]] = {}
+    plain: bool = False
+    """Without TLS: for trials on one machine."""
+    rate_per_s: float = 2000.0
+    casts_per_s: float = 10.0
+    casts_burst: float = 50.0
+    ttl_s: float = 86_400.0
+
+    @property
+    def roles(self) -> Mapping[str, tuple[Address, ...]]:
+        return {role: tuple(map(address_of, where)) for role, where in self.infrastructure.items()}
+
+
+def read_config(directory: Path) -> NodeConfig:
+    path = directory / "node.toml"
+    try:
+        return msgspec.convert(tomllib.loads(path.read_text()), NodeConfig, strict=False)
+    except FileNotFoundError:
+        raise ConfigError(f"{directory} is no node's folder: it has no node.toml") from None
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from None
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def write_config(directory: Path, config: NodeConfig) -> None:
+    """As TOML; nested tables last."""
+    plain: dict[str, Any] = msgspec.to_builtins(config)
+    tables = {name: value for name, value in plain.items() if isinstance(value, dict)}
+    lines = [f"{name} = {_toml(value)}" for name, value in plain.items() if name not in tables]
+    for name, table in tables.items():
+        lines += ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in table.items())]
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "node.toml").write_text("\n".join(lines) + "\n")
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return msgspec.json.encode(value).decode() if isinstance(value, str) else repr(value)
+
+
+def address_of(text: str) -> tuple[str, int]:
+    """`host:port`, `[::1]:port` or `port`."""
+    host, _, port = text.rpartition(":")
+    try:
+        number = int(port)
+    except ValueError:
+        number = -1
+    if not 0 <= number < 1 << 16:
+        raise ConfigError(f"{text!r} is no address: write host:port, like 192.0.2.7:7070")
+    return host.strip("[]") or "127.0.0.1", number
+
+
+def text_of(address: Address) -> str:
+    if not isinstance(address, tuple):
+        return str(address)
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,162 @@
+"""The command line speaks to a running node: lines of JSON over a Unix socket that only its owner may open.
+
+A request is one line, `{"do": "cast", "target": "gpu & eu", ...}`; answers are lines, the last one with `"end": true`.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from implicast.net.node import Node, Note
+from implicast.peer.errors import ImplicastError, LocalError
+
+LINE_MAX = 1 << 20
+SOCKET = "control.sock"
+Answer = dict[str, Any]
+
+
+class ControlError(LocalError):
+    """Nobody answers, or the node refused; the text says why."""
+
+
+async def serve(node: Node) -> asyncio.Server:
+    """Answer at the node's socket."""
+    path = node.directory / SOCKET
+    with contextlib.suppress(FileNotFoundError):
+        path.unlink()
+    before = os.umask(0o177)
+    try:
+        return await asyncio.start_unix_server(lambda r, w: _attend(node, r, w), _short(path), limit=LINE_MAX)
+    finally:
+        os.umask(before)
+
+
+def _short(path: Path) -> str:
+    """A socket's path may have 107 bytes: a long one is given from here."""
+    whole = str(path.resolve())
+    return whole if len(whole) < 100 else os.path.relpath(whole)
+
+
+async def _attend(node: Node, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        line = await reader.readline()
+        async for answer in _answers(node, line):
+            writer.write(json.dumps(answer).encode() + b"\n")
+            await writer.drain()
+    except (ConnectionError, asyncio.LimitOverrunError, ValueError):
+        pass
+    finally:
+        writer.close()
+
+
+async def _answers(node: Node, line: bytes) -> AsyncIterator[Answer]:
+    try:
+        request = json.loads(line)
+        verb = _VERBS.get(request.get("do"))
+        if verb is None:
+            raise ControlError(f"the node does not know {request.get('do')!r}; it knows: {', '.join(_VERBS)}")
+        async for answer in verb(node, request):
+            yield answer
+        yield {"end": True}
+    except ImplicastError as error:
+        yield {"error": str(error), "end": True}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        yield {"error": f"a request that cannot be read: {error!r}", "end": True}
+
+
+async def _cast(node: Node, request: Answer) -> AsyncIterator[Answer]:
+    receipt = await node.cast(str(request["target"]), bytes.fromhex(request["payload"]), float(request.get("wait", 5)))
+    yield receipt.described()
+
+
+async def _describe(node: Node, request: Answer) -> AsyncIterator[Answer]:
+    await node.describe(str(request["text"]))
+    yield {"description": str(node.said)}
+
+
+async def _inbox(node: Node, request: Answer) -> AsyncIterator[Answer]:
+    async for note in node.inbox(follow=bool(request.get("follow"))):
+        yield _noted(note)
+        if not request.get("keep"):
+            await note.done()
+
+
+def _noted(note: Note) -> Answer:
+    text: str | None
+    try:
+        text = note.payload.decode()
+    except UnicodeDecodeError:
+        text = None
+    cast = f"{note.cast.publisher.hex()}.{note.cast.life}.{note.cast.serial}"
+    return {"cast": cast, "publisher": note.cast.publisher.hex(), "text": text, "payload": note.payload.hex(),
+            "arrived_us": note.arrived_us}  # fmt: skip
+
+
+async def _status(node: Node, request: Answer) -> AsyncIterator[Answer]:
+    yield node.status()
+
+
+async def _peers(node: Node, request: Answer) -> AsyncIterator[Answer]:
+    for each in node.peers():
+        yield each
+
+
+async def _receipts(node: Node, request: Answer) -> AsyncIterator[Answer]:
+    for life, serial, target, made_us, settled in node.store.receipts():
+        counts = {} if settled is None else {
+            each: getattr(settled, each) for each in ("expected", "notified", "declined", "unreachable", "open")
+        }  # fmt: skip
+        yield {"life": life, "serial": serial, "target": str(target), "made_us": made_us, **counts}
+
+
+async def _estimate(node: Node, request: Answer) -> AsyncIterator[Answer]:
+    found = await node.estimate(str(request["target"]))
+    yield {"members": None if found is None else found.members, "messages": None if found is None else found.messages}
+
+
+async def _leave(node: Node, request: Answer) -> AsyncIterator[Answer]:
+    await node.leave()
+    yield {"left": True}
+
+
+_VERBS: dict[str, Callable[[Node, Answer], AsyncIterator[Answer]]] = {
+    "cast": _cast,
+    "describe": _describe,
+    "inbox": _inbox,
+    "status": _status,
+    "peers": _peers,
+    "receipts": _receipts,
+    "estimate": _estimate,
+    "leave": _leave,
+}
+
+
+def ask(directory: Path, request: Answer, timeout_s: float | None = 60.0) -> Iterator[Answer]:
+    """Ask a running node; its answers as they come. `ControlError` when it refuses or nobody answers."""
+    path = directory / SOCKET
+    with socket.socket(socket.AF_UNIX) as line:
+        line.settimeout(timeout_s)
+        try:
+            line.connect(_short(path))
+        except (OSError, ValueError):
+            raise ControlError(f"no node is running in {directory}: start one with `implicast local 20`, or with "
+                               f"`implicast node {directory}`") from None  # fmt: skip
+        line.sendall(json.dumps(request).encode() + b"\n")
+        yield from _read(line, directory)
+
+
+def _read(line: socket.socket, directory: Path) -> Iterator[Answer]:
+    with line.makefile("rb") as answers:
+        for each in answers:
+            answer = json.loads(each)
+            if "error" in answer:
+                raise ControlError(answer["error"])
+            if answer.get("end"):
+                return
+            yield answer
+    raise ControlError(f"the node in {directory} stopped in the middle of its answer")

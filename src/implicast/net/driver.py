@@ -1,0 +1,167 @@
+"""The host of one peer on a network: real time, real alarms, real sends; one input at a time.
+
+What one input delivers to the application is committed before anything that it sent leaves: so a notification is
+confirmed only when it is safe. Inputs that deliver nothing are not held up.
+
+Whatever comes from outside and cannot be read, or is not for this role, is counted and dropped; a handler that breaks
+down over a message is a bug, is counted and logged, and does not stop the node.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from typing import Any
+
+import msgspec
+
+from implicast.net.carrier import Carrier
+from implicast.net.counters import Counters
+from implicast.net.frames import Hello
+from implicast.net.record import VERBS, Input, Recorder, digest_of
+from implicast.peer.contract import Address, Message, Peer
+from implicast.peer.errors import RemoteError
+from implicast.peer.wire import MESSAGE_BYTES_MAX, Codec
+
+log = logging.getLogger("implicast")
+
+Safe = Callable[[list[Message]], "asyncio.Future[None] | None"]
+"""Told what was delivered; gives what is to be awaited before anything is sent, or None."""
+
+
+class NetHost:
+    """What one peer sees of the network."""
+
+    def __init__(self, driver: "Driver", address: Address, seed: int) -> None:
+        self._driver = driver
+        self.address = address
+        self.rng = Random(seed)
+        self.now_us = 0
+
+    def send(self, to: Address, message: Message) -> None:
+        self._driver.out.append((to, message))
+
+    def after(self, delay_us: int, alarm: Message) -> None:
+        self._driver.arm(delay_us, alarm)
+
+    def deliver(self, event: Message) -> None:
+        self._driver.events.append(event)
+
+
+class Driver:
+    """Runs one peer."""
+
+    def __init__(
+        self, address: Address, codec: Codec, counters: Counters, seed: int, safe: Safe, careful: bool
+    ) -> None:
+        """`codec` is for all that the design says. `careful`: nothing leaves before what led to it is safe."""
+        self.host = NetHost(self, address, seed)
+        self.peer: Peer | None = None
+        self.careful = careful
+        self.carrier: Carrier | None = None
+        self.out: list[tuple[Address, Message]] = []
+        self.events: list[Message] = []
+        self.recorder: Recorder | None = None
+        self._codec = self._own = codec
+        self._counters, self._safe = counters, safe
+        self._loop = asyncio.get_running_loop()
+        self._epoch_us = time.time_ns() // 1000 - int(self._loop.time() * 1e6)
+        self._serial = 0
+        self.seed = seed
+        self._stopped = False
+        self._held: set[asyncio.Task[None]] = set()
+
+    def run(self, peer: Peer) -> None:
+        """From now on inputs go to this peer; what its role does not understand is refused while it is decoded."""
+        self.peer = peer
+        understood = set(type(peer).kinds())
+        self._own = Codec(kind for kind in self._codec.kinds if kind in understood)
+        self._outputs()
+
+    # --- inputs
+
+    def tick(self) -> int:
+        """The time of the next input: microseconds since 1970 as of the start, then by the monotonic clock."""
+        now_us = self._epoch_us + int(self._loop.time() * 1e6)
+        self.host.now_us = max(self.host.now_us, now_us)
+        return self.host.now_us
+
+    def receive(self, hello: Hello, body: bytes, cause: int) -> None:
+        if self._stopped or self.peer is None:
+            return
+        try:
+            message = self._own.decode(body)
+        except RemoteError:
+            self._counters["refused_frames"] += 1
+            return
+        self.tick()
+        sender = hello.address
+        self._handle(partial(self.peer.receive, sender, message), ("m", sender, "", body))
+
+    def ask(self, verb: str, *arguments: Any) -> Any:
+        """Let the application call a verb of the peer; what the verb returns."""
+        assert verb in VERBS, f"{verb} is no verb of an application"
+        self.tick()
+        return self._handle(partial(getattr(self.peer, verb), *arguments), ("v", None, verb, arguments))
+
+    def arm(self, delay_us: int, alarm: Message) -> None:
+        self._loop.call_later(max(0, delay_us) / 1e6, self._wake, alarm)
+
+    def _wake(self, alarm: Message) -> None:
+        if not self._stopped and self.peer is not None:
+            self.tick()
+            self._handle(partial(self.peer.wake, alarm), ("a", None, type(alarm).__name__, alarm))
+
+    def stop(self) -> None:
+        self._stopped = True
+
+    def _handle(self, handle: Callable[[], Any], told: tuple[str, Address | None, str, Any]) -> Any:
+        """One input, from the time it came to what leaves."""
+        self._serial += 1
+        result = None
+        try:
+            result = handle()
+        except Exception:
+            self._counters["broken"] += 1
+            log.exception("a handler broke down over an input of kind %s from %s", told[0], told[1])
+        if self.recorder is not None:
+            kind, sender, what, value = told
+            packed = value if kind == "m" else msgspec.msgpack.encode(value)
+            self.recorder.write(Input(kind, self.host.now_us, sender, what, packed, self.sent_digest()))
+        self._outputs()
+        return result
+
+    def sent_digest(self) -> bytes:
+        """Of what the present input has sent so far."""
+        return digest_of([(to, self._codec.encode(message)) for to, message in self.out])
+
+    def _outputs(self) -> None:
+        out, events = self.out, self.events
+        self.out, self.events = [], []
+        safe = self._safe(events) if events or (self.careful and out) else None
+        if safe is None:
+            self._send(out)
+        elif out:
+            task = asyncio.ensure_future(self._send_when(safe, out))
+            self._held.add(task)
+            task.add_done_callback(self._held.discard)
+
+    async def _send_when(self, safe: "asyncio.Future[None]", out: list[tuple[Address, Message]]) -> None:
+        await safe
+        self._send(out)
+
+    def _send(self, out: list[tuple[Address, Message]]) -> None:
+        carrier = self.carrier
+        if carrier is None:
+            return
+        last: Message | None = None
+        body = b""
+        for to, message in out:
+            if message is not last:
+                last, body = message, self._codec.encode(message)
+            if len(body) <= MESSAGE_BYTES_MAX:
+                carrier.send(to, body, self._serial)
+            else:
+                self._counters["dropped_queue"] += 1

@@ -1,0 +1,95 @@
+"""Bytes to frames and back, without any I/O.
+
+A frame is a header (length of the body, flags, the serial of the input that caused it) and a body. The first frame of
+every connection is a `Hello`: who speaks, for which network, and a digest of all that both must agree on. Nonsense
+raises `RemoteError`; the connection is closed then.
+"""
+
+import struct
+from typing import NamedTuple
+
+import msgspec
+
+from implicast.peer.contract import Address, Life, Message, Name
+from implicast.peer.errors import RemoteError
+from implicast.peer.fields import Digest, Micros, Text
+from implicast.peer.wire import MESSAGE_BYTES_MAX
+
+PROTOCOL = 1
+"""Nodes of another version part with a sentence."""
+HEADER = struct.Struct(">IBQ")
+MESSAGE, HELLO = 0, 1
+
+
+class Hello(Message):
+    """What each side says first."""
+
+    protocol: int
+    network: Digest
+    digest: Digest
+    """Of design, kinds, fields and parameters (`wire.Codec.digest`)."""
+    name: Name
+    address: Address
+    life: Life
+    now_us: Micros
+    """The speaker's clock, to be compared."""
+    software: Text = ""
+
+
+class Frame(NamedTuple):
+    """What came."""
+
+    flags: int
+    cause: int
+    body: bytes
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_hello = msgspec.msgpack.Decoder(Hello)
+
+
+def framed(body: bytes, flags: int = MESSAGE, cause: int = 0) -> bytes:
+    return HEADER.pack(len(body), flags, cause) + body
+
+
+def hello_frame(hello: Hello) -> bytes:
+    return framed(_encode(hello), HELLO)
+
+
+def read_hello(body: bytes) -> Hello:
+    try:
+        return _hello.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, ValueError) as error:
+        raise RemoteError(f"a hello that cannot be read: {error}") from None
+
+
+class Frames:
+    """Cuts a stream of bytes into frames."""
+
+    __slots__ = ("_buffer", "largest")
+
+    def __init__(self, largest: int = MESSAGE_BYTES_MAX) -> None:
+        self._buffer = bytearray()
+        self.largest = largest
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """The frames that are whole with these bytes; the rest waits for more."""
+        buffer = self._buffer
+        buffer += data
+        found: list[Frame] = []
+        start, have = 0, len(buffer)
+        while have - start >= HEADER.size:
+            length, flags, cause = HEADER.unpack_from(buffer, start)
+            if length > self.largest or flags not in (MESSAGE, HELLO):
+                raise RemoteError(f"a frame of {length} bytes with flags {flags}; at most {self.largest} are accepted")
+            end = start + HEADER.size + length
+            if end > have:
+                break
+            found.append(Frame(flags, cause, bytes(buffer[start + HEADER.size : end])))
+            start = end
+        if start:
+            del buffer[:start]
+        return found
+
+    def __len__(self) -> int:
+        return len(self._buffer)

@@ -1,0 +1,151 @@
+"""Keys and X.509 certificates of nodes: one Ed25519 key for each node, made there, and the authority's word on it.
+
+A node's name is the digest of its public key. Its certificate says so in the subject alternative name, as the URI
+`implicast:NAME`, and is signed by the network's authority alone: no system roots are asked. TLS 1.3, both sides verify.
+"""
+
+import ssl
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
+from os import O_CREAT, O_EXCL, O_WRONLY, fdopen
+from os import open as os_open
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.x509.oid import NameOID
+
+from implicast.peer.contract import NAME_BYTES, Name
+from implicast.peer.errors import LocalError
+
+SCHEME = "implicast:"
+BEFORE = timedelta(minutes=5)
+"""Certificates begin so long before they are issued: clocks differ."""
+VALIDITY = timedelta(days=30)
+AUTHORITY_VALIDITY = timedelta(days=3650)
+
+
+class IdentityError(LocalError):
+    """A key or certificate that cannot be used; the text says why."""
+
+
+def name_of_key(public: Ed25519PublicKey) -> Name:
+    """Who holds this key."""
+    return blake2b(public.public_bytes_raw(), person=b"node", digest_size=NAME_BYTES).digest()
+
+
+def new_key(path: Path) -> Ed25519PrivateKey:
+    """A new key in a new file that only its owner may read."""
+    key = Ed25519PrivateKey.generate()
+    pem = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with fdopen(os_open(path, O_WRONLY | O_CREAT | O_EXCL, 0o600), "wb") as file:
+        file.write(pem)
+    return key
+
+
+def read_key(path: Path) -> Ed25519PrivateKey:
+    try:
+        key = serialization.load_pem_private_key(path.read_bytes(), None)
+    except OSError as error:
+        raise IdentityError(f"{path} cannot be read: {error.strerror or error}") from None
+    except ValueError:
+        raise IdentityError(f"{path} holds no private key") from None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise IdentityError(f"{path} holds a key of another kind; Ed25519 is wanted")
+    return key
+
+
+def own_key(path: Path) -> Ed25519PrivateKey:
+    """The key of a file, made when there is none."""
+    return read_key(path) if path.exists() else new_key(path)
+
+
+def root_certificate(key: Ed25519PrivateKey, network: str) -> x509.Certificate:
+    """The authority's word on itself."""
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"implicast authority of {network}"[:64])])
+    now = datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - BEFORE)
+        .not_valid_after(now + AUTHORITY_VALIDITY)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(signs=True), critical=True)
+        .sign(key, None)
+    )
+
+
+def node_certificate(
+    authority: Ed25519PrivateKey, root: x509.Certificate, public: Ed25519PublicKey, serial: int,
+    validity: timedelta = VALIDITY,
+) -> x509.Certificate:  # fmt: skip
+    """The authority's word that this key belongs to this name."""
+    name = name_of_key(public)
+    now = datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name.hex())]))
+        .issuer_name(root.subject)
+        .public_key(public)
+        .serial_number(serial)
+        .not_valid_before(now - BEFORE)
+        .not_valid_after(now + validity)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(signs=False), critical=True)
+        .add_extension(
+            x509.SubjectAlternativeName([x509.UniformResourceIdentifier(SCHEME + name.hex())]), critical=False
+        )
+        .sign(authority, None)
+    )
+
+
+def _usage(signs: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs, key_cert_sign=signs, crl_sign=signs, content_commitment=False,
+        key_encipherment=False, data_encipherment=False, key_agreement=False, encipher_only=False,
+        decipher_only=False,
+    )  # fmt: skip
+
+
+def pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def contexts(key: Path, certificate: Path, root: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """For accepting and for dialling: TLS 1.3, own root, both sides verified, no names of hosts."""
+    try:
+        made = [_context(side, key, certificate, root) for side in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT)]
+    except (OSError, ssl.SSLError) as error:
+        raise IdentityError(f"{certificate} and {key} cannot be used: {error}") from None
+    return made[0], made[1]
+
+
+def _context(side: int, key: Path, certificate: Path, root: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(side)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(root)
+    context.load_cert_chain(certificate, key)
+    return context
+
+
+def name_in(connection: "ssl.SSLObject | ssl.SSLSocket | None") -> Name | None:
+    """The name in the certificate of the other side; None without one."""
+    found = connection.getpeercert() if connection is not None else None
+    names: Sequence[tuple[str, str]] = (found or {}).get("subjectAltName", ())  # type: ignore[assignment]
+    for kind, value in names:
+        if kind == "URI" and value.startswith(SCHEME):
+            try:
+                return bytes.fromhex(value.removeprefix(SCHEME))
+            except ValueError:
+                return None
+    return None

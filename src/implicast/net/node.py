@@ -1,0 +1,501 @@
+"""One node: a peer, its connections, its file. The API that people use.
+
+    async with Node.open("lab/ann") as node:
+        await node.describe("gpu, eu")
+        receipt = await node.cast("gpu & eu", b"hello", wait=5.0)
+        async for note in node.inbox():
+            ...
+            await note.done()
+"""
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import time
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from random import Random
+from typing import Any, Self
+
+import msgspec
+
+from implicast.casting.designs import Design, design
+from implicast.casting.inbox import HORIZON_US
+from implicast.language.parameters import Setting
+from implicast.language.parse import description, parse
+from implicast.language.target import Description
+from implicast.net.carrier import Carrier
+from implicast.net.config import NodeConfig, address_of, read_config, text_of
+from implicast.net.counters import Counters
+from implicast.net.driver import Driver
+from implicast.net.frames import PROTOCOL, Hello
+from implicast.net.identity import contexts, name_in, name_of_key, own_key
+from implicast.net.record import Opening, Recorder
+from implicast.net.store import Store
+from implicast.peer.contract import NAME_BYTES, Address, CastId, Message, Name, Peer
+from implicast.peer.errors import LocalError
+from implicast.peer.events import (
+    Estimated,
+    Joined,
+    Left,
+    Notice,
+    Outlived,
+    Refused,
+    Registered,
+    Settled,
+    Withdrawn,
+)
+from implicast.peer.member import Member
+from implicast.peer.memory import Recent
+from implicast.peer.name import next_life
+from implicast.peer.site import Site
+from implicast.peer.wire import Codec
+
+log = logging.getLogger("implicast")
+
+PAYLOAD_MAX = 32 << 10
+"""Bytes that travel inside a cast."""
+KEEP_S = 2.0
+"""How often what the peer keeps is written, when it has changed."""
+RECEIPTS_MAX = 4_096
+"""Receipts at hand; older ones are read from the file."""
+JOIN_S = 60.0
+LEAVE_S = 30.0
+
+
+class NodeError(LocalError):
+    """What was asked of the node cannot be done; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What is known of a cast: expected = notified + declined + unreachable + open, at all times."""
+
+    cast: CastId
+    expected: int
+    notified: int
+    declined: int
+    unreachable: int
+    open: int
+    silent: tuple[str, ...]
+    """Some of the unreachable, by name."""
+    known: bool
+    """False: nothing was heard yet of what became of it."""
+
+    @classmethod
+    def of(cls, cast: CastId, settled: Settled | None) -> "Receipt":
+        if settled is None:
+            return cls(cast, 0, 0, 0, 0, 0, (), False)
+        counts = (settled.expected, settled.notified, settled.declined, settled.unreachable, settled.open)
+        return cls(cast, *counts, tuple(name.hex() for name in settled.silent), True)
+
+    @property
+    def complete(self) -> bool:
+        return self.known and not self.open
+
+    def described(self) -> dict[str, Any]:
+        named = f"{self.cast.publisher.hex()}.{self.cast.life}.{self.cast.serial}"
+        counts = {each: getattr(self, each) for each in ("expected", "notified", "declined", "unreachable", "open")}
+        return {"cast": named, **counts, "silent": list(self.silent), "complete": self.complete}
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A message in the inbox. It is handed out again, also after a crash, until it is done."""
+
+    node: "Node"
+    cast: CastId
+    payload: bytes
+    arrived_us: int
+
+    async def done(self) -> None:
+        await self.node.done(self.cast)
+
+
+class Node:
+    """A peer on the network. Use `async with Node.open(...)`."""
+
+    def __init__(self, directory: Path, config: NodeConfig) -> None:
+        self.directory, self.config = directory, config
+        self.design: Design = design(config.design)
+        self.parameters: Mapping[str, Setting] = self.design.settle(config.parameters)
+        self.counters = Counters()
+        self.network = blake2b(config.network.encode(), person=b"network", digest_size=NAME_BYTES).digest()
+        self.address: Address = address_of(config.advertise or config.listen)
+        self.said: Description | None = None
+        self.joined, self.left = asyncio.Event(), asyncio.Event()
+        self.registered = asyncio.Event()
+        self.refused: list[Refused] = []
+        self.peer: Peer | None = None
+        self.record: Path | None = None
+        """Where all inputs are written, to be replayed."""
+        self.started = time.monotonic()
+        self._version = 0
+        self._receipts: Recent[CastId, Settled] = Recent(RECEIPTS_MAX)
+        self._waiters: dict[CastId, asyncio.Event] = {}
+        self._estimates: dict[int, asyncio.Future[Estimated]] = {}
+        self._arrived = asyncio.Condition()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._kept = b""
+        self._near: list[str] = []
+        self._crashed = False
+        self._allowance, self._refilled = config.casts_burst, time.monotonic()
+
+    # --- beginning and ending
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(
+        cls, directory: str | Path, config: NodeConfig | None = None, record: Path | None = None, **changes: Any
+    ) -> AsyncIterator[Self]:
+        """A node from its folder; `changes` (listen, join, ...) in place of what its file says."""
+        where = Path(directory).expanduser()
+        found = config if config is not None else read_config(where)
+        node = cls(where, msgspec.structs.replace(found, **changes))
+        node.record = record
+        await node.start()
+        try:
+            yield node
+        finally:
+            await node.stop()
+
+    async def start(self) -> None:
+        self.store = Store(self.directory / "node.db")
+        self.name = self._own_name()
+        self.life = next_life(int.from_bytes(self.store.get("life") or b"", "big"), Random(secrets.randbits(64)))
+        self._write_life()
+        codec = Codec(self.design.kinds)
+        self.digest = codec.digest(self.design.name, self.parameters)
+        tls = None if self.config.plain else contexts(*(self.directory / each for each in
+                                                        ("node.key", "node.pem", "authority.pem")))  # fmt: skip
+        server_tls, client_tls = tls or (None, None)
+        self.carrier = Carrier(
+            self._hello, self._arrive, self.counters, server_tls, client_tls, None if tls is None else name_in,
+            self.config.rate_per_s,
+        )  # fmt: skip
+        host, port = address_of(self.config.listen)
+        port = await self.carrier.listen(host, port)
+        if not self.config.advertise:
+            self.address = (host, port)
+        careful = self.config.role != "member"
+        self.driver = Driver(self.address, codec, self.counters, secrets.randbits(64), self._safe, careful)
+        self.driver.tick()
+        self.driver.carrier = self.carrier
+        kept = self._read_kept()
+        self.peer = self._made(kept)
+        if self.record is not None:
+            self.driver.recorder = Recorder(self.record)
+            self.driver.recorder.write(self._opening(kept))
+        self.driver.run(self.peer)
+        if careful:
+            self.store.before = self._keep
+        self._spawn(self._keep_often())
+
+    def _own_name(self) -> Name:
+        if not self.config.plain or (self.directory / "node.key").exists():
+            return name_of_key(own_key(self.directory / "node.key").public_key())
+        name = self.store.get("name")
+        if name is None:
+            name = secrets.token_bytes(NAME_BYTES)
+            self.store.put_now("name", name)
+        return name
+
+    def _opening(self, kept: Message | None) -> Opening:
+        host = self.driver.host
+        return Opening(
+            self.design.name, self.config.role, self.name, self.life, self.address, self.network,
+            dict(self.config.roles), dict(self.config.parameters), msgspec.msgpack.encode(kept) if kept else b"",
+            self.driver.seed, host.now_us, self.driver.sent_digest(),
+        )  # fmt: skip
+
+    def _made(self, kept: Message | None) -> Peer:
+        site = Site(self.name, self.life, self.address, self.driver.host, self.parameters, self.network,
+                    self.config.roles, None, kept)  # fmt: skip
+        if self.config.role == "member":
+            if self.design.member is None:
+                raise NodeError(f"{self.design.name} cannot be run on a network yet")
+            return self.design.member(site)
+        if self.design.fixture is None or self.config.role not in self.design.kept:
+            roles = ", ".join(role for role in self.design.kept if role != "member") or "none"
+            raise NodeError(f"{self.design.name} has no role {self.config.role!r}; besides members it has: {roles}")
+        return self.design.fixture(site, self.config.role)
+
+    async def join(self, introducers: list[str] | None = None) -> None:
+        """Become part of the network, through addresses given or known from last time; none: be the first."""
+        known = self.store.get("neighbours")
+        last = msgspec.msgpack.decode(known, type=list[str]) if known else []
+        given = introducers if introducers is not None else self.config.join
+        addresses = [each for each in map(address_of, [*given, *last]) if each != self.address]
+        self._member()
+        self.driver.ask("join", tuple(dict.fromkeys(addresses)))
+        self._spawn(self._resume())
+        try:
+            await asyncio.wait_for(self.joined.wait(), JOIN_S)
+        except TimeoutError:
+            parted = f"; {self.carrier.parted}" if self.carrier.parted else ""
+            raise NodeError(f"nobody let this node in within {JOIN_S:.0f} s: tried "
+                            f"{', '.join(map(text_of, addresses)) or 'nobody'}{parted}") from None  # fmt: skip
+
+    def crash(self) -> None:
+        """For trials: from now on nothing is written, and nothing is said."""
+        self._crashed = True
+        self.driver.stop()
+        self.store.abandon()
+        self.carrier.abort()
+
+    async def stop(self) -> None:
+        """As a crash, but what there is to write is written."""
+        for task in list(self._tasks):
+            task.cancel()
+        if not self._crashed:
+            self._note_neighbours()
+            self._keep()
+        self.driver.stop()
+        if self.driver.recorder is not None:
+            self.driver.recorder.close()
+        await self.carrier.close()
+        self.store.close()
+
+    async def leave(self) -> None:
+        """Hand over what is kept for others, and go for good."""
+        self._member()
+        self.driver.ask("leave")
+        try:
+            await asyncio.wait_for(self.left.wait(), LEAVE_S)
+        except TimeoutError:
+            raise NodeError(f"nobody took over what this node keeps within {LEAVE_S:.0f} s") from None
+
+    # --- the application's verbs
+
+    async def describe(self, text: str, wait: float = 30.0) -> None:
+        """Say what this node is, and wait until every later cast that selects it will arrive."""
+        said = description(text)
+        member = self._member()
+        self.registered.clear()
+        self.said = said
+        self._version = member.upcoming_version()
+        self.driver.ask("register", said)
+        self._keep()
+        try:
+            await asyncio.wait_for(self.registered.wait(), wait)
+            self._keep()
+            await self.store.committed()
+        except TimeoutError:
+            raise NodeError(f"the description was not complete within {wait:.0f} s; it goes on") from None
+
+    async def cast(self, target: str, payload: bytes = b"", wait: float = 5.0) -> Receipt:
+        """Send to whoever the target describes. The cast is safe when this returns; the receipt may still fill."""
+        wanted = parse(target)
+        if len(payload) > PAYLOAD_MAX:
+            raise NodeError(f"the payload has {len(payload)} bytes; {PAYLOAD_MAX} are carried inside a cast")
+        self._spend()
+        member = self._member()
+        cast = member.upcoming_cast()
+        refused = len(self.refused)
+        now_us = self.driver.tick()
+        self._waiters[cast] = asyncio.Event()
+        self.store.cast(cast, wanted, payload, now_us, now_us + int(self.config.ttl_s * 1e6))
+        self.driver.ask("cast", wanted, payload)
+        await self.store.committed()
+        if len(self.refused) > refused:
+            raise NodeError(f"the cast was refused: {self.refused[-1].reason}")
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._waiters[cast].wait(), wait)
+        self._waiters.pop(cast, None)
+        return self.receipt(cast)
+
+    def receipt(self, cast: CastId) -> Receipt:
+        return Receipt.of(cast, self._receipts.get(cast) or self.store.receipt(cast.life, cast.serial))
+
+    async def estimate(self, target: str, wait: float = 5.0) -> Estimated | None:
+        """About how many a target selects; None where the design cannot tell."""
+        self._member()
+        token = self.driver.ask("estimate", parse(target))
+        if not token:
+            return None
+        future = self._estimates[token] = asyncio.get_running_loop().create_future()
+        try:
+            return await asyncio.wait_for(future, wait)
+        except TimeoutError:
+            return None
+        finally:
+            self._estimates.pop(token, None)
+
+    async def inbox(self, follow: bool = True) -> AsyncIterator[Note]:
+        """What has arrived and is not done, oldest first; then, if it is followed, what arrives."""
+        after_us, given = 0, set[CastId]()
+        while True:
+            for publisher, life, serial, payload, _, arrived_us, _ in self.store.inbox(after_us=after_us - 1):
+                cast = CastId(bytes(publisher), life, serial)
+                if cast not in given:
+                    given.add(cast)
+                    yield Note(self, cast, bytes(payload), arrived_us)
+                if arrived_us > after_us:
+                    after_us = arrived_us
+            if not follow:
+                return
+            async with self._arrived:
+                await self._arrived.wait()
+
+    async def done(self, cast: CastId) -> None:
+        self.store.done(cast, self.driver.tick())
+        await self.store.committed()
+
+    def status(self) -> dict[str, Any]:
+        """What there is to know about this node."""
+        return {
+            "name": self.name.hex(),
+            "address": text_of(self.address),
+            "design": self.design.name,
+            "role": self.config.role,
+            "network": self.config.network,
+            "life": self.life,
+            "joined": self.joined.is_set() or self.config.role != "member",
+            "registered": self.registered.is_set(),
+            "description": str(self.said) if self.said is not None else None,
+            "connections": len(self.carrier.links()),
+            "disk_full": self.store.full,
+            **self.store.counts(),
+            "counters": {**self.counters.shown(), "strays": self.peer.strays if self.peer is not None else 0},
+            "up_s": round(time.monotonic() - self.started, 1),
+        }
+
+    def peers(self) -> list[dict[str, Any]]:
+        return [{"name": each.name.hex(), "address": text_of(each.address), "life": each.life}
+                for each in self.carrier.links()]  # fmt: skip
+
+    # --- inside
+
+    def _member(self) -> Member:
+        if not isinstance(self.peer, Member):
+            raise NodeError(f"this node is a {self.config.role}: it neither describes itself nor casts")
+        return self.peer
+
+    def _hello(self) -> Hello:
+        from implicast import __version__
+
+        return Hello(PROTOCOL, self.network, self.digest, self.name, self.address, self.life,
+                     time.time_ns() // 1000, __version__)  # fmt: skip
+
+    def _arrive(self, hello: Hello, body: bytes, cause: int) -> None:
+        self.driver.receive(hello, body, cause)
+
+    def _spend(self) -> None:
+        """A cast from the bucket, or a `NodeError`."""
+        now, rate = time.monotonic(), self.config.casts_per_s
+        if not rate:
+            return
+        self._allowance = min(self.config.casts_burst, self._allowance + (now - self._refilled) * rate)
+        self._refilled = now
+        if self._allowance < 1:
+            raise NodeError(f"{rate:g} casts a second are allowed, and a burst of {self.config.casts_burst:g}; "
+                            "try again in a moment")  # fmt: skip
+        self._allowance -= 1
+
+    def _safe(self, events: list[Message]) -> "asyncio.Future[None] | None":
+        """What the peer delivered. Notices are committed before anything leaves that the same input sent."""
+        hold = self.driver.careful
+        for event in events:
+            if isinstance(event, Notice):
+                self.counters["delivered"] += 1
+                self.store.notice(event.cast, "", event.payload, self.driver.host.now_us)
+                hold = True
+            else:
+                self._hear(event)
+        if not hold:
+            return None
+        return asyncio.ensure_future(self._commit())
+
+    async def _commit(self) -> None:
+        if self.driver.careful:
+            self.store.touch()
+        await self.store.committed()
+        async with self._arrived:
+            self._arrived.notify_all()
+
+    def _hear(self, event: Message) -> None:
+        if isinstance(event, Settled):
+            self._receipts[event.cast] = event
+            self.store.settled(event, self.driver.host.now_us)
+            waiter = self._waiters.get(event.cast)
+            if waiter is not None and not event.open:
+                waiter.set()
+        elif isinstance(event, Registered | Withdrawn):
+            if event.version >= self._version:
+                self.registered.set()
+        elif isinstance(event, Outlived):
+            self.life = event.life
+            self._version = event.version
+            self._write_life()
+        elif isinstance(event, Joined):
+            self.joined.set()
+        elif isinstance(event, Left):
+            self.left.set()
+        elif isinstance(event, Estimated) and event.token in self._estimates:
+            self._estimates[event.token].set_result(event)
+        elif isinstance(event, Refused):
+            self.refused = [*self.refused[-63:], event]
+
+    def _write_life(self) -> None:
+        self.store.put_now("life", self.life.to_bytes(8, "big"))
+
+    async def _resume(self) -> None:
+        """Casts of an earlier life that nobody has settled are carried on, once this node is in."""
+        await self.joined.wait()
+        self._member()
+        now_us = self.driver.tick()
+        for life, serial, target, payload, until_us in list(self.store.unsettled()):
+            cast = CastId(self.name, life, serial)
+            if life != self.life and now_us < until_us:
+                self.driver.ask("carry_on", cast, target, payload)
+
+    def _read_kept(self) -> Message | None:
+        kind, packed = self.design.kept.get(self.config.role), self.store.get("kept")
+        if kind is None or packed is None:
+            return None
+        try:
+            kept: Any = msgspec.msgpack.decode(packed, type=kind)
+        except msgspec.MsgspecError:
+            log.warning("what this node had kept was written by another version: it begins without")
+            return None
+        if self.config.role == "member":
+            heard = self.store.heard(time.time_ns() // 1000 - HORIZON_US)
+            kept = msgspec.structs.replace(kept, member=msgspec.structs.replace(kept.member, heard=heard))
+            self.said = kept.member.description
+        found: Message = kept
+        return found
+
+    def _keep(self) -> None:
+        """Write what the peer keeps, if it has changed since the last time."""
+        kept: Any = self.peer.kept() if self.peer is not None else None
+        if kept is None:
+            return
+        if self.config.role == "member":
+            kept = msgspec.structs.replace(kept, member=msgspec.structs.replace(kept.member, heard=()))
+        packed = msgspec.msgpack.encode(kept)
+        if packed != self._kept:
+            self._kept = packed
+            self.store.put("kept", packed)
+
+    def _note_neighbours(self) -> None:
+        near = sorted(text_of(each.address) for each in self.carrier.links())[:16]
+        if near and near != self._near:
+            self._near = near
+            self.store.put("neighbours", msgspec.msgpack.encode(near))
+
+    async def _keep_often(self) -> None:
+        while True:
+            await asyncio.sleep(KEEP_S)
+            self._keep()
+            self._note_neighbours()
+            if self.store.dirty:
+                self.store.prune()
+                await self.store.committed()
+
+    def _spawn(self, what: Any) -> None:
+        task = asyncio.ensure_future(what)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

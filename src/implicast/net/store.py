@@ -1,0 +1,244 @@
+"""What a node writes down: its life, what its peer keeps, the inbox, the outbox, receipts. One SQLite file.
+
+Writes gather and are committed together, in a thread of their own, with `synchronous=FULL`: what was committed outlives
+a killed process and a lost power supply. Whoever needs to know that something is safe awaits `committed()`.
+
+The primary key of `notices` is the memory of repeats: a cast is taken once, whatever happens. The schema has a version;
+a file of an older one is migrated when it is opened, one of a newer one is refused in a sentence.
+"""
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from implicast.language.target import Target
+from implicast.peer.contract import CastId, Life
+from implicast.peer.errors import LocalError
+from implicast.peer.events import Settled
+from implicast.peer.member import HEARD_BITS, Heard
+
+VERSION = 1
+SCHEMA = """
+create table meta (key text primary key, value blob) without rowid;
+create table notices (
+    publisher blob, life integer, serial integer, payload blob, target text, arrived_us integer, done_us integer,
+    primary key (publisher, life, serial)) without rowid;
+create index notices_open on notices (arrived_us) where done_us is null;
+create table outbox (
+    life integer, serial integer, target blob, payload blob, made_us integer, until_us integer, settled_us integer,
+    primary key (life, serial)) without rowid;
+create table receipts (life integer, serial integer, settled blob, at_us integer,
+    primary key (life, serial)) without rowid;
+"""
+MIGRATIONS: dict[int, str] = {}
+"""By the version they start from."""
+NOTICES_MAX = 100_000
+"""Notices kept; the oldest that are done go first."""
+
+_encode = msgspec.msgpack.Encoder().encode
+_settled = msgspec.msgpack.Decoder(Settled)
+_target = msgspec.msgpack.Decoder(Target)
+
+
+class StoreError(LocalError):
+    """The file cannot be used; the text says why."""
+
+
+class Store:
+    """One node's file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
+        self._writes: list[tuple[str, tuple[Any, ...]]] = []
+        self._commit: asyncio.Future[None] | None = None
+        self.full = False
+        """The disk is full: nothing is confirmed until there is room."""
+        self.commits = 0
+        self._touched = self._abandoned = False
+        self.before: Callable[[], None] = lambda: None
+        """Called before every commit, to add what changes all the time and is worth writing once per commit only."""
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._prepare()
+        except (OSError, sqlite3.Error) as error:
+            raise StoreError(f"{path} cannot be used: {error}") from None
+
+    def _prepare(self) -> None:
+        self._db.execute("pragma journal_mode=wal")
+        self._db.execute("pragma synchronous=full")
+        (version,) = self._db.execute("pragma user_version").fetchone()
+        if version > VERSION:
+            raise StoreError(f"{self.path} was written by a newer version of Implicast (schema {version}); update it")
+        if version == 0:
+            self._db.executescript(f"begin; {SCHEMA} pragma user_version={VERSION}; commit;")
+        while 0 < version < VERSION:
+            self._db.executescript(f"begin; {MIGRATIONS[version]} pragma user_version={version + 1}; commit;")
+            version += 1
+
+    # --- at once, when a node begins
+
+    def get(self, key: str) -> bytes | None:
+        row = self._db.execute("select value from meta where key = ?", (key,)).fetchone()
+        return None if row is None else bytes(row[0])
+
+    def put_now(self, key: str, value: bytes) -> None:
+        """Write and commit before returning: for what must be safe before the node speaks."""
+        self._db.execute("insert or replace into meta values (?, ?)", (key, value))
+
+    def heard(self, since_us: int) -> tuple[Heard, ...]:
+        """Which casts were taken since a moment, as the inbox of a peer remembers them."""
+        blocks: dict[tuple[bytes, int, int], int] = {}
+        for publisher, life, serial in self._db.execute(
+            "select publisher, life, serial from notices where arrived_us >= ?", (since_us,)
+        ):
+            block = (bytes(publisher), life, serial >> HEARD_BITS)
+            blocks[block] = blocks.get(block, 0) | 1 << (serial & (1 << HEARD_BITS) - 1)
+        return tuple(Heard(*block, bits) for block, bits in blocks.items())
+
+    # --- gathered, committed together
+
+    def write(self, statement: str, values: tuple[Any, ...]) -> None:
+        self._writes.append((statement, values))
+
+    def put(self, key: str, value: bytes) -> None:
+        self.write("insert or replace into meta values (?, ?)", (key, value))
+
+    def notice(self, cast: CastId, target: str, payload: bytes, now_us: int) -> None:
+        self.write("insert or ignore into notices values (?, ?, ?, ?, ?, ?, null)",
+                   (cast.publisher, cast.life, cast.serial, payload, target, now_us))  # fmt: skip
+
+    def done(self, cast: CastId, now_us: int) -> None:
+        self.write("update notices set done_us = ? where publisher = ? and life = ? and serial = ?",
+                   (now_us, cast.publisher, cast.life, cast.serial))  # fmt: skip
+
+    def cast(self, cast: CastId, target: Target, payload: bytes, now_us: int, until_us: int) -> None:
+        self.write("insert into outbox values (?, ?, ?, ?, ?, ?, null)",
+                   (cast.life, cast.serial, _encode(target), payload, now_us, until_us))  # fmt: skip
+
+    def settled(self, settled: Settled, now_us: int) -> None:
+        key = (settled.cast.life, settled.cast.serial)
+        self.write("insert or replace into receipts values (?, ?, ?, ?)", (*key, _encode(settled), now_us))
+        if not settled.open:
+            self.write("update outbox set settled_us = ? where life = ? and serial = ?", (now_us, *key))
+
+    @property
+    def dirty(self) -> bool:
+        return bool(self._writes) or self._touched or self._commit is not None
+
+    def touch(self) -> None:
+        """Something may have changed that `before` writes."""
+        self._touched = True
+
+    async def committed(self) -> None:
+        """When all that was written so far is safe. Whoever comes while a commit is under way shares the next one."""
+        while self._writes or self._touched or self._commit is not None:
+            if self._commit is None:
+                self._commit = asyncio.ensure_future(self._work_off())
+            await asyncio.shield(self._commit)
+
+    async def _work_off(self) -> None:
+        self.before()
+        self._touched = False
+        writes, self._writes = self._writes, []
+        if not writes:
+            self._commit = None
+            return
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._transact, writes)
+            self.full = False
+            self.commits += 1
+        except sqlite3.OperationalError as error:
+            self._writes = writes + self._writes
+            self.full = "full" in str(error) or "disk" in str(error)
+            await asyncio.sleep(0.5)
+        finally:
+            self._commit = None
+
+    def _transact(self, writes: list[tuple[str, tuple[Any, ...]]]) -> None:
+        self._db.execute("begin immediate")
+        try:
+            for statement, values in writes:
+                self._db.execute(statement, values)
+            self._db.execute("commit")
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("rollback")
+            raise
+
+    # --- reading
+
+    def inbox(self, open_only: bool = True, after_us: int = 0, most: int = 1_000) -> list[tuple[Any, ...]]:
+        """publisher, life, serial, payload, target, arrived_us, done_us; oldest first."""
+        clause = "and done_us is null" if open_only else ""
+        return self._db.execute(
+            f"select * from notices where arrived_us > ? {clause} order by arrived_us limit ?", (after_us, most)
+        ).fetchall()
+
+    def unsettled(self) -> Iterator[tuple[Life, int, Target, bytes, int]]:
+        """Casts that are not settled yet: life, serial, target, payload, until when."""
+        rows = self._db.execute(
+            "select life, serial, target, payload, until_us from outbox where settled_us is null order by life, serial"
+        ).fetchall()
+        for life, serial, target, payload, until_us in rows:
+            yield life, serial, _target.decode(target), payload, until_us
+
+    def receipt(self, life: Life, serial: int) -> Settled | None:
+        row = self._db.execute("select settled from receipts where life = ? and serial = ?", (life, serial)).fetchone()
+        return None if row is None else _settled.decode(row[0])
+
+    def receipts(self, most: int = 100) -> list[tuple[Any, ...]]:
+        """life, serial, target, made_us, settled or None; newest first."""
+        rows = self._db.execute(
+            "select o.life, o.serial, o.target, o.made_us, r.settled from outbox o left join receipts r "
+            "on o.life = r.life and o.serial = r.serial order by o.made_us desc limit ?", (most,),
+        ).fetchall()  # fmt: skip
+        return [
+            (life, serial, _target.decode(target), made_us, None if settled is None else _settled.decode(settled))
+            for life, serial, target, made_us, settled in rows
+        ]
+
+    def counts(self) -> dict[str, int]:
+        return {
+            "inbox": self._count("notices"),
+            "inbox_open": self._count("notices where done_us is null"),
+            "outbox_open": self._count("outbox where settled_us is null"),
+        }
+
+    def _count(self, what: str) -> int:
+        return int(self._db.execute(f"select count(*) from {what}").fetchone()[0])
+
+    def prune(self, keep: int = NOTICES_MAX) -> None:
+        """Oldest that are done go first; what is not done stays."""
+        self.write(
+            "delete from notices where (publisher, life, serial) in (select publisher, life, serial from notices "
+            "where done_us is not null order by arrived_us limit max(0, (select count(*) from notices) - ?))", (keep,),
+        )  # fmt: skip
+
+    def abandon(self) -> None:
+        """For trials of crashes: what is not committed yet is lost."""
+        self._writes.clear()
+        self.before = lambda: None
+        self._abandoned = True
+
+    def close(self) -> None:
+        """What is not committed yet is, unless there is no room."""
+        writes, self._writes = [] if self._abandoned else self._writes, []
+        deadline = time.monotonic() + 5
+        while writes:
+            try:
+                self._transact(writes)
+                break
+            except sqlite3.OperationalError:
+                if time.monotonic() > deadline:
+                    break
+                time.sleep(0.1)
+        self._thread.shutdown(wait=True)
+        self._db.close()

@@ -1,0 +1,97 @@
+"""How far brokers are from each other: measured by messages, and told to the root, which makes the tree.
+
+Before the root makes a tree it asks every member for its round trips to the others. A broker measures those that it has
+not measured and answers when all are there, or when it is asked again: a member that died meanwhile holds up nobody.
+Of several measurements the shortest counts, for a longer one tells of a queue or a pause; a pair that neither end
+could measure counts as far apart.
+"""
+
+from collections.abc import Callable, Sequence
+
+from implicast.overlay.backbone.messages import Gauge, Gauged, Survey, Surveyed
+from implicast.peer.contract import Address, Host, Part, handles
+
+FAR_US = 10_000_000
+"""Between brokers that could not measure it; no measurement is longer."""
+
+
+class Spans(Part):
+    """What one broker knows of round trips; `surveyed` is called when there is news for a root."""
+
+    __slots__ = ("_asked", "_own", "_rank", "_surveyed", "_told")
+
+    def __init__(self, address: Address, host: Host, brokers: Sequence[Address], surveyed: Callable[[], None]) -> None:
+        """`brokers`: all there could be, in the order that all agree on."""
+        super().__init__(address, host)
+        self._surveyed = surveyed
+        self._rank = {broker: number for number, broker in enumerate(brokers)}
+        self._own = [0] * len(brokers)
+        self._told: dict[Address, tuple[int, ...]] = {}
+        """What others have told, at a broker that was root."""
+        self._asked: dict[Address, Survey] = {}
+        """By whom this broker was asked, and has not answered."""
+
+    def know(self, members: Sequence[Address]) -> bool:
+        """Has every member told how far it is from the others?"""
+        return all(member in self._told for member in members if member != self.address) and not self._lacking(members)
+
+    def survey(self, members: Sequence[Address]) -> None:
+        """Ask the members that have not told, and measure what is lacking here."""
+        self._measure(members)
+        for member in members:
+            if member != self.address and member not in self._told:
+                self.host.send(member, Survey(tuple(members)))
+
+    def _lacking(self, members: Sequence[Address]) -> list[Address]:
+        others = [member for member in members if member != self.address and member in self._rank]
+        return [member for member in others if not self._own[self._rank[member]]]
+
+    def _measure(self, members: Sequence[Address]) -> None:
+        for member in self._lacking(members):
+            self.host.send(member, Gauge(self.host.now_us))
+
+    @handles(Gauge)
+    def on_gauge(self, sender: Address, gauge: Gauge) -> None:
+        if sender in self._rank:
+            self.host.send(sender, Gauged(gauge.sent_us))
+
+    @handles(Gauged)
+    def on_gauged(self, sender: Address, gauged: Gauged) -> None:
+        took_us = self.host.now_us - gauged.sent_us
+        if sender not in self._rank or not 0 <= took_us < FAR_US:
+            return
+        known_us = self._own[self._rank[sender]]
+        self._own[self._rank[sender]] = max(1, min(took_us, known_us or FAR_US))
+        for asker, survey in list(self._asked.items()):
+            if not self._lacking(survey.members):
+                self._tell(asker)
+        self._surveyed()
+
+    @handles(Survey)
+    def on_survey(self, sender: Address, survey: Survey) -> None:
+        if sender not in self._rank:
+            return
+        if sender in self._asked or not self._lacking(survey.members):
+            self._tell(sender)
+        else:
+            self._asked[sender] = survey
+            self._measure(survey.members)
+
+    def _tell(self, asker: Address) -> None:
+        self._asked.pop(asker, None)
+        self.host.send(asker, Surveyed(tuple(self._own)))
+
+    @handles(Surveyed)
+    def on_surveyed(self, sender: Address, surveyed: Surveyed) -> None:
+        if sender in self._rank and len(surveyed.round_trips_us) == len(self._own):
+            self._told[sender] = surveyed.round_trips_us
+            self._surveyed()
+
+    def round_trip_us(self, a: Address, b: Address) -> int:
+        """The shorter of what both ends have measured."""
+        measured = [us for us in (self._measured_us(a, b), self._measured_us(b, a)) if us]
+        return min(measured, default=FAR_US)
+
+    def _measured_us(self, a: Address, b: Address) -> int:
+        own = self._own if a == self.address else self._told.get(a)
+        return own[self._rank[b]] if own else 0

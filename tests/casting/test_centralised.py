@@ -1,0 +1,472 @@
+"""CENTRALISED: what is kept, repeated, leased and forgotten, and who is told what."""
+
+import pytest
+
+from implicast.casting.central_subscriptions import Announce, Happened, Subscribe, SubscriptionKept
+from implicast.casting.centralised import Client, Server
+from implicast.casting.designs import design
+from implicast.casting.inbox import Outcome
+from implicast.casting.routes import ENDED_MAX, HOLD_US, ROUTES_MAX, Hold
+from implicast.casting.served import REQUESTS_MAX
+from implicast.casting.service import (
+    Carried,
+    Check,
+    CheckRound,
+    Known,
+    Outdated,
+    Publish,
+    Register,
+    Stored,
+    Sweep,
+)
+from implicast.casting.telling import PATIENCE, Got, Notify
+from implicast.language.target import Description, Target, Term
+from implicast.peer.asking import Late
+from implicast.peer.contract import CastId
+from implicast.peer.events import Estimated, Joined, Left, Notice, Outlived, Refused, Registered, Settled, Withdrawn
+from implicast.peer.ledger import Ledger
+from implicast.peer.name import name_of, version_of
+from implicast.peer.site import Site
+from implicast.peer.subscriber import Subscribed
+from implicast.world.churn import Churn
+from implicast.world.faults import Faults
+from implicast.world.scenario import Scenario
+from implicast.world.simulate import simulate
+
+S = 1_000_000
+LEASE_US = 90 * S
+FAN = Description(("jazz",))
+JAZZ = Target((Term(has=("jazz",)),))
+ONE, TWO, THREE = (name_of(b"", number) for number in (1, 2, 3))
+CAST = CastId(TWO, 1, 1)
+FIRST = version_of(1, 1)
+SERVER, HERE = ("server.example", 7070), ("one.example", 7071)
+
+
+def site(name, address, kept=None, life=1, **given) -> Site:
+    parameters = design("centralised").settle(given)
+    return Site(name, life, address, Ledger(), parameters, b"", {"server": (SERVER,)}, kept=kept)
+
+
+def a_server(kept=None, **given) -> tuple[Server, Ledger]:
+    server = Server(site(name_of(b"", 9), SERVER, kept, **given))
+    server.host.take()
+    return server, server.host
+
+
+def a_client(kept=None, life=1, **given) -> tuple[Client, Ledger]:
+    client = Client(site(ONE, HERE, kept, life, **given))
+    return client, client.host
+
+
+def events(ledger: Ledger) -> list:
+    return [event for verb, _, event in ledger.take() if verb == "deliver"]
+
+
+def registered(name=ONE, version=FIRST, description=FAN) -> Register:
+    return Register(name, version, description)
+
+
+def got(name=ONE, outcome=Outcome.TAKEN) -> Got:
+    return Got(CAST, name, outcome)
+
+
+def final(notified=0, unreachable=0, declined=0, open=0, silent=()) -> Carried:
+    return Carried(CAST, 0, notified, unreachable, declined, open, silent)
+
+
+# --- the server
+
+
+def test_what_was_answered_is_kept():
+    server, ledger = a_server()
+    server.receive(1, registered())
+    server.receive(2, Publish(CAST, JAZZ, b"x"))
+    assert ledger.sent() == [(1, Stored(FIRST)), (1, Notify(CAST, JAZZ, b"x"))]
+
+    again = Server(site(name_of(b"", 9), SERVER, server.kept(), life=2))
+
+    assert again.roster.index.description(ONE) == FAN
+    assert again.host.sent() == [(1, Notify(CAST, JAZZ, b"x"))], "an unfinished cast goes on"
+
+
+def test_a_finished_cast_is_not_told_again_after_a_crash():
+    server, _ = a_server()
+    server.receive(1, registered())
+    server.receive(2, Publish(CAST, JAZZ, b"x"))
+    server.receive(1, got())
+
+    assert Server(site(name_of(b"", 9), SERVER, server.kept(), life=2)).host.sent() == []
+
+
+def test_the_publisher_hears_once_how_its_cast_ended():
+    server, ledger = a_server()
+    server.receive(1, registered())
+    server.receive(2, Publish(CAST, JAZZ, b"x"))
+    ledger.take()
+    server.receive(1, got())
+    server.wake(Hold(CAST, 0))
+
+    assert ledger.sent() == [(2, final(notified=1))]
+
+
+def test_what_is_declined_is_not_counted_as_notified():
+    server, ledger = a_server()
+    for address, name in ((1, ONE), (3, THREE)):
+        server.receive(address, registered(name))
+    server.receive(2, Publish(CAST, JAZZ, b"x"))
+    ledger.take()
+    server.receive(1, got(outcome=Outcome.UNFIT))
+    server.receive(3, got(THREE, Outcome.REPEAT))
+
+    assert ledger.sent() == [(2, final(notified=1, declined=1))]
+
+
+def test_the_sum_holds_at_all_times():
+    server, ledger = a_server()
+    for address, name in ((1, ONE), (3, THREE)):
+        server.receive(address, registered(name))
+    server.receive(2, Publish(CAST, JAZZ, b"x"))
+    ledger.take()
+    ledger.now_us += HOLD_US
+    server.wake(Hold(CAST, 0))
+    assert ledger.sent() == [(2, final(open=2))], "after a second the publisher knows that it was accepted"
+    server.receive(1, got())
+    server.receive(2, Publish(CAST, JAZZ, b"x"))
+    assert ledger.sent() == [(2, final(notified=1, open=1))], "and whenever it asks"
+    server.receive(3, got(THREE))
+    assert ledger.sent() == [(2, final(notified=2))]
+
+
+def test_repeats_end_and_the_silent_are_named():
+    server, ledger = a_server()
+    server.receive(1, registered())
+    server.receive(2, Publish(CAST, JAZZ, b"x"))
+    told, answers = 0, []
+    for _ in range(100):
+        sent = ledger.sent()
+        told += sum(isinstance(message, Notify) for _, message in sent)
+        answers += [message for _, message in sent if isinstance(message, Carried)]
+        ledger.now_us += 2 * S
+        server.wake(Late())
+
+    assert told == PATIENCE.times
+    assert answers == [final(unreachable=1, silent=(ONE,))]
+    assert not server.routes.taken
+    assert not len(server.routes)
+
+
+def test_a_repeated_publish_is_answered_and_not_carried_again():
+    server, ledger = a_server()
+    server.receive(1, registered())
+    server.receive(2, Publish(CAST, JAZZ, b"x"))
+    server.receive(1, got())
+    ledger.take()
+    server.receive(2, Publish(CAST, JAZZ, b"x"))
+
+    assert ledger.sent() == [(2, final(notified=1))]
+
+
+def test_a_server_with_its_hands_full_takes_no_more_and_loses_nothing():
+    server, ledger = a_server()
+    server.receive(1, registered())
+    for serial in range(ROUTES_MAX + 3):
+        server.receive(2, Publish(CastId(TWO, 1, serial), JAZZ, b"x"))
+    assert len(server.routes) == ROUTES_MAX
+    assert len(server.kept().casts) == ROUTES_MAX
+    server.receive(1, Got(CastId(TWO, 1, 0), ONE, Outcome.TAKEN))
+    ledger.take()
+    server.receive(2, Publish(CastId(TWO, 1, ROUTES_MAX), JAZZ, b"x"))
+
+    assert len(server.routes) == ROUTES_MAX
+    assert len(server.routes._ended) <= ENDED_MAX
+
+
+def test_an_older_version_is_said_to_be_outdated_and_never_stored():
+    server, ledger = a_server()
+    server.receive(1, registered(version=version_of(5, 1)))
+    ledger.take()
+    server.receive(1, registered(version=version_of(4, 9), description=Description(("samba",))))
+
+    assert ledger.sent() == [(1, Outdated(version_of(5, 1)))]
+    assert server.roster.index.description(ONE) == FAN
+
+
+def test_a_member_that_moved_is_told_where_it_is_now():
+    server, ledger = a_server()
+    server.receive(1, registered())
+    server.receive(7, registered())
+    ledger.take()
+    server.receive(2, Publish(CAST, JAZZ, b"x"))
+
+    assert ledger.sent() == [(7, Notify(CAST, JAZZ, b"x"))]
+
+
+def test_a_member_that_is_silent_for_a_lease_is_forgotten_and_found_again():
+    server, ledger = a_server()
+    server.receive(1, registered())
+    server.receive(2, registered(TWO))
+    ledger.now_us = LEASE_US - S
+    server.receive(1, Check(ONE, FIRST))
+    ledger.now_us = LEASE_US + S
+    server.wake(Sweep())
+
+    assert set(server.roster.index) == {ONE}
+    ledger.take()
+    server.receive(2, Check(TWO, FIRST))
+    assert ledger.sent() == [(2, Known(0))]
+
+
+def test_strangers_leave_nothing_behind():
+    server, _ = a_server()
+    for number in range(200):
+        server.receive(5, Check(name_of(b"", number), 0))
+        server.receive(5, registered(name_of(b"", number)))
+        server.receive(5, registered(name_of(b"", number + 1000), version=0))
+
+    assert len(server.roster.entries) == 16
+    assert len(server.roster.leases) == 16
+
+
+def test_how_many_a_target_selects_is_counted_and_nobody_told():
+    for given in ({}, {"assurance": "none"}):
+        server, ledger = a_server(**given)
+        server.receive(1, registered())
+        client, own = a_client(**given)
+        token = client.estimate(JAZZ)
+        ((_, asked),) = own.sent()
+        ledger.take()
+        server.receive(HERE, asked)
+        ((to, answer),) = ledger.sent()
+        client.receive(SERVER, answer)
+
+        assert to == HERE
+        assert events(own) == [Estimated(token, 1, 2 if given else 4)]
+
+
+# --- clients
+
+
+def test_a_client_reminds_the_server_three_times_a_lease_until_it_leaves():
+    client, ledger = a_client()
+    client.register(FAN)
+    client.receive(SERVER, Stored(client.version))
+    ledger.take()
+    client.wake(CheckRound())
+    assert (SERVER, Check(ONE, client.version)) in ledger.sent()
+    client.receive(SERVER, Known(client.version))
+    client.wake(CheckRound())
+    assert ledger.take() == [("after", LEASE_US // 3, CheckRound())]
+    client.leave()
+    client.receive(SERVER, Stored(client.version))
+    ledger.take()
+    client.wake(CheckRound())
+    assert ledger.take() == []
+
+
+def test_a_client_that_is_not_known_says_again_what_it_is_and_is_registered_once():
+    client, ledger = a_client()
+    client.register(FAN)
+    client.receive(SERVER, Stored(FIRST))
+    client.receive(SERVER, Known(0))
+    client.receive(SERVER, Stored(FIRST))
+
+    entries = ledger.take()
+    assert [message for verb, _, message in entries if verb == "send"] == [registered(), registered()]
+    assert [event for verb, _, event in entries if verb == "deliver"] == [Registered(FIRST)]
+
+
+def test_a_leaver_has_left_when_the_server_knows():
+    client, ledger = a_client()
+    client.register(FAN)
+    client.leave()
+    client.receive(SERVER, Stored(FIRST))
+    ledger.take()
+    for _ in range(2):
+        client.receive(SERVER, Stored(FIRST + 1))
+
+    assert events(ledger) == [Withdrawn(FIRST + 1), Left()]
+
+
+def test_a_repeated_notification_is_confirmed_and_not_delivered():
+    client, ledger = a_client()
+    client.register(FAN)
+    ledger.take()
+    for _ in range(2):
+        client.receive(SERVER, Notify(CAST, JAZZ, b"x"))
+
+    entries = ledger.take()
+    assert [message.outcome for verb, _, message in entries if verb == "send"] == [Outcome.TAKEN, Outcome.REPEAT]
+    assert [event for verb, _, event in entries if verb == "deliver"] == [Notice(CAST, b"x")]
+
+
+def test_the_publisher_asks_until_nothing_is_open():
+    client, ledger = a_client()
+    cast = client.cast(JAZZ, b"x")
+    client.receive(SERVER, Carried(cast, 0, 1, 0, 0, 2))
+    assert events(ledger) == [Settled(cast, 1, open=2)]
+    ledger.now_us += 3 * S
+    client.wake(Late())
+    assert (SERVER, Publish(cast, JAZZ, b"x")) in ledger.sent()
+    client.receive(SERVER, Carried(cast, 0, 2, 0, 1, 0))
+    assert events(ledger) == [Settled(cast, 2, declined=1)]
+    ledger.now_us += 99 * S
+    client.wake(Late())
+    assert ledger.sent() == []
+
+
+def test_nobody_but_the_server_answers_for_it():
+    client, ledger = a_client()
+    client.register(FAN)
+    cast = client.cast(JAZZ, b"x")
+    ledger.take()
+    for lie in (Stored(FIRST), Outdated(version_of(9, 9)), Known(version_of(9, 9)), Carried(cast, 0, 3, 0, 0, 0)):
+        client.receive(("liar.example", 1), lie)
+
+    assert ledger.take() == []
+
+
+def test_casts_beyond_what_may_be_open_are_refused():
+    client, ledger = a_client()
+    for _ in range(REQUESTS_MAX + 3):
+        client.cast(JAZZ, b"x")
+
+    assert len(client.requests) == REQUESTS_MAX
+    assert sum(isinstance(event, Refused) for event in events(ledger)) == 3
+
+
+def test_a_client_that_begins_again_says_what_it_was_and_asks_for_what_was_open():
+    client, _ = a_client()
+    client.register(FAN)
+    client.receive(SERVER, Stored(FIRST))
+    cast = client.cast(JAZZ, b"x")
+    client.receive(SERVER, Notify(CAST, JAZZ, b"y"))
+
+    again, ledger = a_client(client.kept(), life=2)
+    again.join(())
+    entries = ledger.take()
+    said = [message for verb, _, message in entries if verb == "send"]
+    assert said == [registered(version=version_of(2, 1)), Publish(cast, JAZZ, b"x")]
+    again.receive(SERVER, Stored(version_of(2, 1)))
+    again.receive(SERVER, Notify(CAST, JAZZ, b"y"))
+    assert events(ledger) == [Registered(version_of(2, 1))], "what it heard before is no news"
+    assert Joined() in [event for verb, _, event in entries if verb == "deliver"]
+
+
+def test_a_client_with_an_old_copy_of_its_disk_takes_a_life_above_what_it_is_told():
+    client, ledger = a_client()
+    client.register(FAN)
+    client.receive(SERVER, Outdated(version_of(7, 3)))
+
+    outlived, *_ = events(ledger)
+    assert isinstance(outlived, Outlived)
+    assert client.version > version_of(7, 3)
+    client.receive(SERVER, Stored(client.version))
+    assert events(ledger) == [Registered(client.version)]
+
+
+# --- subscriptions
+
+
+def test_subscriptions_outlive_both_ends():
+    client, own = a_client()
+    server, ledger = a_server()
+    number = client.subscribe(JAZZ)
+    ((_, asked),) = own.sent()
+    server.receive(HERE, asked)
+    client.receive(SERVER, ledger.sent()[0][1])
+    assert Subscribed(number, 1) in events(own)
+
+    server = Server(site(name_of(b"", 9), SERVER, server.kept(), life=2))
+    server.receive(2, Announce(CAST, FAN, b"x"))
+    assert (HERE, Happened(CAST, FAN, b"x")) in server.host.sent()
+
+    again, own = a_client(client.kept(), life=2)
+    again.join(())
+    assert (SERVER, Subscribe(ONE, 2, number, 1, JAZZ)) in own.sent()
+    again.receive(SERVER, Happened(CAST, FAN, b"x"))
+    again.receive(SERVER, Happened(CAST, FAN, b"x"))
+    assert own.take() == [
+        ("deliver", None, Notice(CAST, b"x")),
+        ("send", SERVER, got()),
+        ("send", SERVER, got(outcome=Outcome.REPEAT)),
+    ]
+
+
+def test_a_subscription_of_a_later_life_is_not_replaced_by_an_old_copy():
+    server, ledger = a_server()
+    server.receive(HERE, Subscribe(ONE, 5, 1, 1, JAZZ))
+    ledger.take()
+    server.receive(HERE, Subscribe(ONE, 3, 1, 4, Target((Term(has=("samba",)),))))
+    assert ledger.sent() == [(HERE, SubscriptionKept(5, 1, 1))]
+
+    client, own = a_client(life=3)
+    client.subscribe(JAZZ)
+    client.receive(SERVER, SubscriptionKept(5, 1, 1))
+    assert client.life > 5
+    assert (SERVER, Subscribe(ONE, client.life, 1, 1, JAZZ)) in own.sent()
+
+
+def test_a_server_that_has_forgotten_subscriptions_is_told_them_again():
+    client, own = a_client()
+    client.subscribe(JAZZ)
+    client.receive(SERVER, SubscriptionKept(1, 1, 1))
+    own.take()
+    client.receive(SERVER, Known(0, 1))
+    assert own.sent() == []
+    client.receive(SERVER, Known(0, 0))
+
+    assert own.sent() == [(SERVER, Subscribe(ONE, 1, 1, 1, JAZZ))]
+
+
+# --- whole runs
+
+
+def alive(churn: str, **more):
+    return simulate(
+        Scenario(
+            "centralised", peers=32, casts=150, seed=4, workload="groups", churn=Churn.parse(churn), parameters=more,
+            faults=Faults.parse("loss=0.02"),
+        )
+    )  # fmt: skip
+
+
+def test_a_server_that_falls_and_gets_up_misses_nothing():
+    outcome = alive("deed=10..25:restart:32,deed=40..41:restart:32")
+
+    assert outcome.kept
+    assert outcome.contract.missing == 0
+    assert outcome.contract.late > 0
+
+
+def test_a_client_that_stood_still_for_longer_than_its_lease_is_found_again():
+    outcome = alive("deed=5..60:freeze:0+1+2+3+4+5+6+7", lease_s=10.0)
+
+    assert outcome.kept
+    assert outcome.change.during.missing > 0, "it was forgotten meanwhile"
+    assert outcome.change.after.missing == 0
+
+
+def test_without_receipts_a_cast_takes_one_message_for_each_member_and_with_them_two():
+    once, assured = (
+        simulate(Scenario("centralised", peers=64, casts=32, seed=4, parameters={"assurance": assurance}))
+        for assurance in ("none", "receipts")
+    )
+
+    assert once.measures["RTH"] == 1.0
+    assert assured.measures["RTH"] == 2.0
+    assert assured.measures["latency_ms_mean"] == once.measures["latency_ms_mean"]
+    assert once.messages.keys() <= {"register", "cast"}
+
+
+@pytest.mark.parametrize("interval_ms", [1, 20])
+@pytest.mark.parametrize("name", ["centralised", "broker"])
+def test_nothing_of_a_fast_publisher_is_lost(name, interval_ms):
+    outcome = simulate(
+        Scenario(
+            name, peers=4, casts=3000, seed=1, workload="groups", faults=Faults.parse("loss=0.05"),
+            interval_ms=interval_ms,
+        )
+    )  # fmt: skip
+
+    assert outcome.contract.clean

@@ -1,0 +1,77 @@
+"""Nothing that a stranger sends stops a peer, makes it raise anything but `RemoteError`, or swells its memory."""
+
+from pathlib import Path
+
+import pytest
+from hostile import Scene, deadline
+from msgspec import structs
+from weight import weight
+
+from implicast.casting.designs import Design, designs
+from implicast.peer.errors import RemoteError
+from implicast.peer.wire import KIND_BYTES, Codec, pack
+
+FEW, MANY = 2_000, 100_000
+"""Messages to each role."""
+SWELL_BYTES = 6 << 20
+"""What all peers of a scene may hold more after a few thousand messages: tables fill up to their bounds."""
+FLAT = 1.25
+"""And after many: the second half adds at most a quarter to what the first half left."""
+
+
+def attacked(name: str, directory: Path, messages: int) -> tuple[Scene, list[int]]:
+    scene = Scene(name, directory)
+    weights = [weight(scene.peers())]
+    for _ in range(2):
+        for role in scene.roles():
+            scene.attack(role, messages // 2)
+        weights.append(weight(scene.peers()))
+    assert not scene.harm, "\n".join(f"{wrong}\n    {after[:600]}" for wrong, after in scene.harm.items())
+    return scene, weights
+
+
+@pytest.mark.parametrize("name", designs())
+def test_a_stranger_harms_nobody(name, tmp_path):
+    scene, (before, _, after) = attacked(name, tmp_path, FEW)
+
+    assert scene.counts["let in"] > FEW // 20, scene.counts
+    assert scene.counts["refused by decoding"] > FEW // 20, scene.counts
+    assert after - before < SWELL_BYTES
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", designs())
+def test_a_stranger_who_goes_on_and_on_harms_nobody(name, tmp_path):
+    _, (before, half, after) = attacked(name, tmp_path, MANY)
+
+    assert after - before < 16 * SWELL_BYTES
+    assert after < half * FLAT, (before, half, after)
+
+
+KNOWN = (("CopyEstate", "parts", 1 << 40), ("Carry", "hashes", 1 << 62), ("FingerIs", "level", 1 << 34),
+         ("Summary", "more", 1 << 62), ("ReadyAt", "levels", 1 << 40))  # fmt: skip
+"""Messages that once stopped or swelled a peer."""
+
+
+def spoilt(design: Design, name: str, field: str) -> list[type]:
+    return [kind for kind in design.kinds if kind.__name__ == name and field in kind.__struct_fields__]
+
+
+@pytest.mark.parametrize(("name", "field", "value"), KNOWN)
+def test_messages_that_are_known_to_stop_a_peer_are_refused(name, field, value, tmp_path):
+    tried = 0
+    for design in designs().values():
+        kinds = spoilt(design, name, field)
+        if not kinds:
+            continue
+        scene = Scene(design.name, tmp_path / design.name)
+        codec = Codec(design.kinds)
+        for kind in kinds:
+            for message in scene.samples[kind]:
+                fields = {each.name: getattr(message, each.name) for each in structs.fields(kind)} | {field: value}
+                data = codec.encode(message)[:KIND_BYTES] + pack(list(fields.values()))
+                with pytest.raises(RemoteError), deadline(1.0):
+                    codec.decode(data)
+                tried += 1
+    if not tried:
+        pytest.skip(f"there is no {name} with {field} any more")

@@ -1,0 +1,104 @@
+"""What a node writes down outlives it, once each."""
+
+import asyncio
+import sqlite3
+
+import pytest
+
+from implicast.casting.inbox import Seen
+from implicast.language.parse import parse
+from implicast.net.store import Store, StoreError
+from implicast.peer.contract import CastId
+from implicast.peer.events import Settled
+
+ANN = b"a" * 16
+
+
+def casts(count):
+    return [CastId(ANN, 1, serial) for serial in range(1, count + 1)]
+
+
+def test_a_notice_is_kept_once_and_given_out_until_it_is_done(tmp_path):
+    async def fill():
+        store = Store(tmp_path / "node.db")
+        for cast in casts(3) * 2:
+            store.notice(cast, "", b"x", 10 * cast.serial)
+        store.done(casts(2)[1], 99)
+        await store.committed()
+        store.close()
+
+    asyncio.run(fill())
+    again = Store(tmp_path / "node.db")
+
+    assert [row[2] for row in again.inbox()] == [1, 3]
+    assert all(Seen(again.heard(0)).met(cast) for cast in casts(3))
+    assert again.counts() == {"inbox": 3, "inbox_open": 2, "outbox_open": 0}
+    again.close()
+
+
+def test_writes_that_gather_share_a_commit(tmp_path):
+    async def fill():
+        store = Store(tmp_path / "node.db")
+
+        async def one(cast):
+            store.notice(cast, "", b"x", 1)
+            await store.committed()
+
+        await asyncio.gather(*map(one, casts(500)))
+        commits = store.commits
+        store.close()
+        return commits
+
+    assert asyncio.run(fill()) <= 3
+
+
+def test_a_cast_is_open_until_it_is_settled(tmp_path):
+    async def fill():
+        store = Store(tmp_path / "node.db")
+        one, two = casts(2)
+        for cast in (one, two):
+            store.cast(cast, parse("jazz"), b"x", 5, 50)
+        store.settled(Settled(one, 2, 0, 0, 1), 6)
+        store.settled(Settled(one, 3), 7)
+        store.settled(Settled(two, 0, 0, 0, 2), 8)
+        await store.committed()
+        found = list(store.unsettled()), store.receipt(1, 1), store.receipt(1, 2).open
+        store.close()
+        return found
+
+    open_, first, left = asyncio.run(fill())
+    assert [(life, serial) for life, serial, *_ in open_] == [(1, 2)]
+    assert (first.expected, first.open, left) == (3, 0, 2)
+
+
+def test_a_file_of_a_newer_version_is_refused_in_a_sentence(tmp_path):
+    path = tmp_path / "node.db"
+    Store(path).close()
+    with sqlite3.connect(path) as db:
+        db.execute("pragma user_version=99")
+
+    with pytest.raises(StoreError, match="newer version"):
+        Store(path)
+
+
+def test_a_folder_that_cannot_be_written_is_refused_in_a_sentence(tmp_path):
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(StoreError, match="cannot be used"):
+        Store(tmp_path / "file" / "node.db")
+
+
+def test_what_is_done_goes_first_when_the_inbox_is_full(tmp_path):
+    async def fill():
+        store = Store(tmp_path / "node.db")
+        for cast in casts(10):
+            store.notice(cast, "", b"x", cast.serial)
+        for cast in casts(10)[::2]:
+            store.done(cast, 99)
+        store.prune(keep=7)
+        await store.committed()
+        left = [row[2] for row in store.inbox(open_only=False)]
+        store.close()
+        return left
+
+    assert asyncio.run(fill()) == [2, 4, 6, 7, 8, 9, 10]
