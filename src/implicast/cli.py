@@ -20,6 +20,7 @@ from implicast.language.parameters import Setting
 from implicast.peer.errors import ImplicastError, LocalError, ParameterError
 from implicast.world.change import Change
 from implicast.world.churn import Churn
+from implicast.world.core import core
 from implicast.world.faults import Faults
 from implicast.world.invariants import Verdict
 from implicast.world.scenario import Scenario
@@ -32,6 +33,7 @@ LATER = {
     **{each: f"implicast.net.cli:{each}_command" for each in (
         "authority", "cast", "describe", "inbox", "leave", "local", "node", "peers", "receipts", "status"
     )},
+    "replay-node": "implicast.net.cli:replay_node_command",
     "campaign": "implicast.campaign_cli:campaign_command",
     "lab": "implicast.lab.cli:lab",
     "picture": "implicast.lab.picture:picture",
@@ -140,7 +142,8 @@ def simulate_command(
     scenario.refuse_what_is_in_vain()
     begun = time.perf_counter()
     outcome = simulate(scenario, journal, _bar() if sys.stderr.isatty() and not as_json else silent)
-    cost = {
+    cost: dict[str, Any] = {
+        "core": core(),
         "seconds": round(time.perf_counter() - begun, 3),
         "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
     }
@@ -231,7 +234,7 @@ def _design_text(each: Design) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _outcome_text(outcome: Outcome, cost: dict[str, float], journal: Path | None) -> str:
+def _outcome_text(outcome: Outcome, cost: dict[str, Any], journal: Path | None) -> str:
     scenario, contract, measures = outcome.scenario, outcome.contract, outcome.measures
     verdict = "kept" if contract.clean else "BROKEN" if scenario.promised() else "not promised, and not kept"
     lines = [
@@ -247,7 +250,8 @@ def _outcome_text(outcome: Outcome, cost: dict[str, float], journal: Path | None
     lines += [f"  objection: {objection}" for objection in outcome.objections]
     lines += [f"  note: {note}" for note in outcome.notes]
     lines += [f"  hint: {scenario.advice()}"] * (not outcome.kept and bool(scenario.advice()))
-    lines.append(f"  {cost['seconds']} s, {cost['peak_mb']} MB" + (f"; journal in {journal}" if journal else ""))
+    kept = f"; journal in {journal}" if journal else ""
+    lines.append(f"  {cost['seconds']} s, {cost['peak_mb']} MB, {cost['core']} core{kept}")
     return "\n".join(lines)
 
 

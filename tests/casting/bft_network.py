@@ -1,11 +1,13 @@
 """A small standing network of the Byzantine-tolerant design on ledgers, with every message in the tester's hand."""
 
 from collections import Counter, deque
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
-from implicast.casting.bft import DESIGNS, Founding, assemble
+from implicast.casting.bft import DESIGNS, assemble, roles
+from implicast.casting.bft.credentials import credentials
 from implicast.casting.bft.gate import ALL_CHECKS
 from implicast.casting.bft.keys import tag_realm
 from implicast.casting.bft.member import Bft
@@ -17,6 +19,8 @@ from implicast.peer.contract import CastId, Message
 from implicast.peer.events import Notice
 from implicast.peer.identity import Certificate
 from implicast.peer.ledger import Ledger
+from implicast.peer.name import name_of, network_of
+from implicast.peer.signatures import Signer
 
 NOW_US = 1_000_000_000
 
@@ -30,22 +34,27 @@ class Network:
     """n members, all with the tag `jazz`; those of an even address also with `opera`. Or plain ones, only at home."""
 
     def __init__(
-        self, n: int = 40, checks: frozenset[int] = ALL_CHECKS, plain: bool = False, **parameters: Any
-    ) -> None:
+        self, n: int = 40, checks: frozenset[int] = ALL_CHECKS, plain: bool = False, start: str = "assembled",
+        **parameters: Any,
+    ) -> None:  # fmt: skip
         self.plain = plain
         self.carried = 0
         self.ledgers = [Ledger(seed=address, now_us=NOW_US) for address in range(n + 1)]
-        settled = DESIGNS[0].settle({"signatures": "stand-in", **parameters})
-        plan = Plan(n, 1, settled, 1, lambda address: self.ledgers[address], lambda a, b: 1)
+        settled = DESIGNS[0].settle({"signatures": "stand-in", "assurance": "none", **parameters})
+        said = [Description(() if plain else ("jazz", "opera") if each % 2 == 0 else ("jazz",)) for each in range(n)]
+        plan = Plan(
+            n, 1, settled, 1, lambda address: self.ledgers[address], lambda a, b: 1, descriptions=said, start=start
+        )
+        self.plan = replace(plan, roles=roles(plan), credentials=credentials)
         population = assemble(plan, checks)
         self.members = [peer for peer in population if isinstance(peer, Bft)]
         office = population[-1]
         assert isinstance(office, Office)
         self.office = office
-        self.scheme = Founding(plan).scheme
-        for address, member in enumerate(self.members):
-            member.register(Description(() if plain else ("jazz", "opera") if address % 2 == 0 else ("jazz",)))
-        self.take()
+        if start == "assembled":
+            for member, description in zip(self.members, said, strict=True):
+                member.register(description)
+            self.take()
 
     def take(self) -> None:
         for ledger in self.ledgers:
@@ -81,28 +90,47 @@ class Network:
                     self.carried += 1
         return notified
 
+    def settle(self, address: int) -> list[Message]:
+        """Carry what a member has sent, and all that follows from it; what the member delivers."""
+        queue, told = deque([(address, *each) for each in self._noted(address)]), list[Message]()
+        while queue:
+            sender, verb, to, what = queue.popleft()
+            if verb == "send":
+                peer = self.office if to == len(self.members) else self.members[to]  # type: ignore[index,call-overload]
+                peer.receive(sender, what)
+                queue.extend((to, *each) for each in self._noted(to))  # type: ignore[misc,arg-type]
+            elif verb == "deliver" and sender == address:
+                told.append(what)
+        return told
+
+    def _noted(self, address: int) -> list[Any]:
+        return self.ledgers[address].take()
+
     def hand(self, address: int, message: Message) -> tuple[dict[str, int], list[Any]]:
         """Give one message to one member: what it counted, and what it did."""
-        before = Counter(self.members[address].gate.refusals)
+        before = Counter(self.members[address].multicasts.gate.refusals)
         self.members[address].receive(-1, message)
-        return dict(self.members[address].gate.refusals - before), self.ledgers[address].take()
+        return dict(self.members[address].multicasts.gate.refusals - before), self.ledgers[address].take()
 
     # --- forgers' tools: a liar has its own keys, and only these
 
+    def signer(self, address: int) -> Signer:
+        return self.members[address]._keys.signer
+
     def resigned(self, address: int, source: Source) -> Source:
         """The source part, signed by this member whoever it claims to be from."""
-        return msgspec.structs.replace(source, signature=self.members[address]._signer.sign(source.body()))
+        return msgspec.structs.replace(source, signature=self.signer(address).sign(source.body()))
 
     def hop(self, address: int, source: Source, level: int, tag: str = "jazz") -> Hop:
         """A step signed by this member."""
-        return self.members[address].signed_hop(source, level, self.place(address, tag))
+        return self.members[address].multicasts.signed_hop(source, level, self.place(address, tag))
 
     def common(self, one: int, other: int) -> int:
-        return self.members[0].gate.vectors.common(self.place(one).vector, self.place(other).vector)
+        return self.members[0].multicasts.gate.vectors.common(self.place(one).vector, self.place(other).vector)
 
 
 EVERYONE = Target((Term(lacks=("nobody",)),))
 
 
 def forged_cast(publisher: int) -> CastId:
-    return CastId(publisher, 77)
+    return CastId(name_of(network_of(1), publisher), 1, 77)

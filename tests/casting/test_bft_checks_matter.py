@@ -8,7 +8,7 @@ from bft_network import EVERYONE, Network, tagged
 
 from implicast.casting.bft.gate import ALL_CHECKS
 from implicast.casting.bft.messages import Hop, Source
-from implicast.overlay.skip_graph.graph import SkipGraph
+from implicast.overlay.skip_graph.place import Place
 from implicast.overlay.skip_graph.table import Level, Table
 from implicast.peer.events import Notice
 from implicast.peer.identity import Certificate
@@ -22,10 +22,10 @@ def drawn_liars(fraction: float, seed: int) -> frozenset[int]:
 
 def preempting_hops(network: Network, source: Source, liars: frozenset[int], any_level: bool) -> list[tuple[int, Hop]]:
     """Every honest place gets the genuine message at the lowest level that its certified liars can claim."""
-    common = network.members[0].gate.vectors.common
+    common = network.members[0].multicasts.gate.vectors.common
     hops = []
     for victim in range(N):
-        if victim in liars or victim == source.cast.publisher:
+        if victim in liars or victim == source.certificate.address:
             continue
         place = network.place(victim)
         proper = min(common(source.certificate.vector, place.vector), source.start)
@@ -80,7 +80,7 @@ def test_check_2_leaves_a_liar_only_the_doors_of_its_own_rings(check_2: bool) ->
     for victim in (each for each in range(1, N) if each != liar):
         proper = min(network.common(0, victim), source.start)
         network.hand(victim, network.hop(liar, source, proper))
-        opened += network.members[victim].seen.get(source.name) is not None
+        opened += network.members[victim].multicasts.seen.get(source.name) is not None
 
     assert opened == (0 if check_2 else N - 2), "who differs from the source in the first digit is in step with nobody"
 
@@ -100,10 +100,10 @@ def test_check_1_keeps_forged_payloads_out(check_1: bool) -> None:
 def test_check_3_keeps_random_next_hops_from_spreading(check_3: bool) -> None:
     network = Network(N, ALL_CHECKS if check_3 else ALL_CHECKS - {3}, k=2)
     source = network.cast(0, tagged("opera"))[0][1].source
-    common = network.members[0].gate.vectors.common
+    common = network.members[0].multicasts.gate.vectors.common
     drawn_in = 0
     for victim in range(1, N, 2):
-        if network.members[victim]._concerned(source) and check_3:
+        if network.members[victim].multicasts.concerned(source) and check_3:
             continue
         place = network.place(victim)
         proper = min(common(source.certificate.vector, place.vector), source.start)
@@ -111,19 +111,22 @@ def test_check_3_keeps_random_next_hops_from_spreading(check_3: bool) -> None:
         liar = next(entitled, None)
         if liar is not None and proper < source.start:
             network.members[victim].receive(liar, network.hop(liar, source, proper))
-            drawn_in += network.members[victim].seen.get(source.name) is not None
+            drawn_in += network.members[victim].multicasts.seen.get(source.name) is not None
 
     assert (drawn_in == 0) is check_3
 
 
-def lists_beyond_the_top(graph: SkipGraph, key: bytes) -> Table[Certificate]:
+by_the_rule = Place.table.fget  # type: ignore[attr-defined]
+
+
+def lists_beyond_the_top(place: Place) -> Table[Certificate]:
     """What a careless peer has: lists of ever smaller rings, up to the one in which it is alone."""
-    table = graph.standing.table(key)  # type: ignore[union-attr]
+    table = by_the_rule(place)
     levels = list(table.levels)
     ring = [node for node, fresh in zip(levels[-1].nodes, levels[-1].fresh, strict=True) if not fresh]
     while len(ring) > 1:
         number, owner = len(levels), table.owner
-        near = [graph.vectors.common(owner.vector, node.vector) > number for node in ring]
+        near = [place.vectors.common(owner.vector, node.vector) > number for node in ring]
         levels.append(Level(ring, ring.index(owner), True, [not each for each in near]))
         ring = [node for node, is_near in zip(ring, near, strict=True) if is_near]
     return Table(table.owner, levels)
@@ -132,8 +135,8 @@ def lists_beyond_the_top(graph: SkipGraph, key: bytes) -> Table[Certificate]:
 def from_above(network: Network, source: Source, liars: frozenset[int]) -> list[tuple[int, Hop]]:
     """Every honest place gets the genuine message from a liar in a ring too small for it to have a list of."""
     hops = []
-    for victim in (each for each in range(N) if each not in liars and each != source.cast.publisher):
-        top = len(network.members[0].graph.standing.table(network.place(victim).key).levels) - 1  # type: ignore[union-attr]
+    for victim in (each for each in range(N) if each not in liars and each != source.certificate.address):
+        top = by_the_rule(network.members[victim].graph.places.held[network.place(victim).key]).top
         level, liar = max((network.common(liar, victim), liar) for liar in sorted(liars))
         if top < level < source.start:
             hops.append((victim, network.hop(liar, source, level)))
@@ -156,7 +159,7 @@ def test_check_4_keeps_peers_from_working_in_rings_too_small_for_lists(monkeypat
     """The paper's gate has no fifth check: there a message from above its receiver's top sets off needless duties."""
     paper = ALL_CHECKS - {5}
     silence, _ = work(paper, attack=False)
-    monkeypatch.setattr(SkipGraph, "table", lists_beyond_the_top)
+    monkeypatch.setattr(Place, "table", property(lists_beyond_the_top))
 
     careless, attempts = work(paper - {4}, attack=True)
 
@@ -177,7 +180,7 @@ def test_check_4_keeps_a_source_from_starting_where_nobody_has_k_senders(
     network = Network(30, ALL_CHECKS if check_4 else ALL_CHECKS - {4})
     victim, hop = a_level_beyond(network)
     if not check_4:
-        monkeypatch.setattr(SkipGraph, "table", lists_beyond_the_top)
+        monkeypatch.setattr(Place, "table", property(lists_beyond_the_top))
 
     counted, done = network.hand(victim, hop)
 

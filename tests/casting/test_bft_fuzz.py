@@ -75,7 +75,7 @@ class Mutator:
         """At somebody who has not met the genuine one; what it delivers, if anything, must be genuine."""
         to = self.rng.randrange(10, len(self.network.members))
         kind = type(message)
-        if kind not in self.network.members[to]._handlers:
+        if kind not in self.network.members[to]._messages:
             self.outcomes["not for members"] += 1
             return
         self.network.members[to].receive(self.rng.randrange(10), message)
@@ -107,7 +107,7 @@ def fuzz(count: int, signatures: str, seed: int) -> Mutator:
 def test_mutated_messages_raise_nothing_and_deliver_nothing_false(signatures: str, count: int) -> None:
     mutator = fuzz(count, signatures, seed=1)
 
-    refused = sum((Counter(member.gate.refusals) for member in mutator.network.members), Counter())
+    refused = sum((Counter(member.multicasts.gate.refusals) for member in mutator.network.members), Counter())
     assert {"forged_source", "forged_hop", "forged_certificate"} <= set(refused), refused
     assert mutator.outcomes["unreadable"] > 0
 

@@ -8,7 +8,7 @@ from bft_network import NOW_US, Network, forged_cast, tagged
 
 from implicast.casting.bft.member import Bft
 from implicast.casting.bft.messages import Hop, Source
-from implicast.casting.bft.seen import PER_SOURCE_MAX, SKEW_US
+from implicast.casting.bft.seen import PER_PUBLISHER_MAX, SKEW_US
 from implicast.language.target import Predicate, Target, Term
 from implicast.peer.events import Notice
 
@@ -23,7 +23,7 @@ def network(request: pytest.FixtureRequest) -> Network:
 def a_hop(network: Network, publisher: int = 0, target: Target | None = None) -> tuple[int, Hop]:
     """A genuine message and somebody in its range to whom it goes; nobody has met it but its publisher."""
     sent = network.cast(publisher, target or tagged("jazz"))
-    common = network.members[0].gate.vectors.common
+    common = network.members[0].multicasts.gate.vectors.common
     ring = [
         (to, hop)
         for to, hop in sent
@@ -104,7 +104,7 @@ def lying_source(network: Network, to: int, **changes: object) -> Hop:
     liar = other_than(network, to, 0)
     _, hop = network.cast(liar, tagged("jazz"))[0]
     source = network.resigned(liar, replace(hop.source, **changes))
-    return network.members[liar].signed_hop(source, hop.level, hop.forwarder)
+    return network.members[liar].multicasts.signed_hop(source, hop.level, hop.forwarder)
 
 
 @pytest.mark.parametrize("what", SPOILS)
@@ -136,7 +136,7 @@ def test_a_revoked_certificate_is_refused_once_the_list_is_known(network: Networ
 
     assert network.hand(to, hop) == ({"revoked_certificate": 1}, [])
     network.members[to].receive(30, revocation)
-    assert network.members[to].gate.refusals["old_or_forged_revocation"] == 1
+    assert network.members[to].multicasts.gate.refusals["old_or_forged_revocation"] == 1
 
 
 def test_revoked_entries_leave_the_lists() -> None:
@@ -145,8 +145,8 @@ def test_revoked_entries_leave_the_lists() -> None:
     revocation = network.office.authority.revoke(NOW_US, outcast)
 
     def listing() -> list[Bft]:
-        everyone = network.members
-        return [each for each in everyone if any(outcast.key in place.known for place in each.graph.places.values())]
+        held = {each: each.graph.places.held.values() for each in network.members}
+        return [each for each, places in held.items() if any(outcast.key in place.known for place in places)]
 
     assert listing()
     for member in listing():
@@ -177,8 +177,8 @@ def too_low(network: Network) -> tuple[Source, int, int, int]:
     """A liar whose own level towards a victim is below the one at which the victim is to get the message."""
     _, hop = a_hop(network)
     source = hop.source
-    place = network.members[0].graph.places[source.certificate.key].certificate
-    common = network.members[0].gate.vectors.common
+    place = network.members[0].graph.places.held[source.certificate.key].certificate
+    common = network.members[0].multicasts.gate.vectors.common
     for victim in range(1, 30):
         proper = min(common(place.vector, network.place(victim).vector), source.start)
         for liar in range(1, 30):
@@ -193,7 +193,7 @@ def test_a_copy_at_too_low_a_level_is_refused_and_does_not_block_the_proper_one(
     source, victim, liar, level = too_low(network)
 
     assert network.hand(victim, network.hop(liar, source, level)) == ({"out_of_step": 1}, [])
-    assert network.members[victim].seen.get(source.name) is None
+    assert network.members[victim].multicasts.seen.get(source.name) is None
 
 
 def test_who_is_far_from_the_range_refuses_to_be_drawn_in() -> None:
@@ -203,7 +203,7 @@ def test_who_is_far_from_the_range_refuses_to_be_drawn_in() -> None:
     outsider = next(
         address
         for address in range(1, 60, 2)
-        if not network.members[address]._concerned(hop.source) and entitled(network, hop.source, address)
+        if not network.members[address].multicasts.concerned(hop.source) and entitled(network, hop.source, address)
     )
     liar, level, tag = entitled(network, hop.source, outsider) or (0, 0, "")
 
@@ -212,7 +212,7 @@ def test_who_is_far_from_the_range_refuses_to_be_drawn_in() -> None:
 
 def entitled(network: Network, source: Source, victim: int) -> tuple[int, int, str] | None:
     """A liar that may send to the victim's place at its proper level, as far as levels go."""
-    common = network.members[0].gate.vectors.common
+    common = network.members[0].multicasts.gate.vectors.common
     proper = min(common(source.certificate.vector, network.place(victim).vector), source.start)
     for liar in range(0, 60, 2):
         for tag in ("jazz", "opera"):
@@ -248,24 +248,24 @@ def test_a_source_that_floods_is_refused_beyond_its_share() -> None:
     network = Network(30)
     to, first = a_hop(network)
     base = first.source
-    flood = [network.resigned(0, replace(base, query=each, cast=forged_cast(0))) for each in range(PER_SOURCE_MAX + 5)]
-    for source in flood:
-        network.members[to].receive(0, network.members[0].signed_hop(source, first.level, first.forwarder))
+    for each in range(PER_PUBLISHER_MAX + 5):
+        source = network.resigned(0, replace(base, query=each, cast=forged_cast(0)))
+        network.members[to].receive(0, network.members[0].multicasts.signed_hop(source, first.level, first.forwarder))
 
-    assert network.members[to].gate.refusals["flooding"] == 5
+    assert network.members[to].multicasts.gate.refusals["flooding"] == 5
 
 
 def test_a_source_that_says_two_things_under_one_number_is_heard_once() -> None:
     network = Network(200)
     to, first = a_hop(network, target=tagged("jazz"))
     network.members[to].receive(0, first)
-    met = network.members[to].seen.get(first.source.name)
+    met = network.members[to].multicasts.seen.get(first.source.name)
     assert met is not None
     met.open.append(network.place(to).key)  # as if another place of this peer were still to get it
     network.take()
     other = network.resigned(0, replace(first.source, payload=b"something else"))
 
-    counted, done = network.hand(to, network.members[0].signed_hop(other, first.level, first.forwarder))
+    counted, done = network.hand(to, network.members[0].multicasts.signed_hop(other, first.level, first.forwarder))
 
     assert counted == {"equivocation": 1}
     assert done == []
@@ -274,7 +274,6 @@ def test_a_source_that_says_two_things_under_one_number_is_heard_once() -> None:
 def test_a_peer_without_places_refuses_what_reaches_it() -> None:
     network = Network(30)
     to, hop = a_hop(network)
-    network.members[to].leave()
-    network.take()
+    network.members[to].graph.places.held.clear()
 
     assert network.hand(to, hop) == ({"no_place": 1}, [])

@@ -5,13 +5,15 @@ from implicast.casting.bft.seen import SKEW_US, SeenTable
 WINDOW_US = 60_000_000
 
 
-def meet(table: SeenTable[str], query: int, sent_us: int, now_us: int, source: bytes = b"s") -> str | None:
+def meet(
+    table: SeenTable[str], query: int, sent_us: int, now_us: int, source: bytes = b"s", place: bytes = b""
+) -> str | None:
     """As a receiver does: refused or recorded."""
-    if table.get((query, source)) is not None:
+    if table.get((query, source + place)) is not None:
         return "repeated"
-    flaw = table.flaw((query, source), sent_us, now_us)
+    flaw = table.flaw(source, sent_us, now_us)
     if flaw is None:
-        table.record((query, source), sent_us, now_us, "met")
+        table.record((query, source + place), source, sent_us, now_us, "met")
     return flaw
 
 
@@ -48,10 +50,10 @@ def test_messages_from_the_past_and_from_the_future_are_refused() -> None:
     assert meet(table, 2, sent_us=SKEW_US + 1, now_us=0) == "premature"
 
 
-def test_one_source_cannot_fill_the_table() -> None:
-    table: SeenTable[str] = SeenTable(WINDOW_US, entries_max=100, per_source_max=10)
+def test_one_publisher_cannot_fill_the_table_from_however_many_places() -> None:
+    table: SeenTable[str] = SeenTable(WINDOW_US, entries_max=100, per_publisher_max=10)
 
-    flaws = [meet(table, query, 0, 0, b"flooder") for query in range(50)]
+    flaws = [meet(table, query, 0, 0, b"flooder", b"%d" % query) for query in range(50)]  # each from another place
 
     assert flaws == [None] * 10 + ["flooding"] * 40
     assert meet(table, 1, 0, 0, b"honest") is None
@@ -70,10 +72,10 @@ def test_a_full_table_moves_its_horizon_instead_of_forgetting() -> None:
 
 
 def test_memory_stays_flat_in_a_flood() -> None:
-    table: SeenTable[str] = SeenTable(WINDOW_US, entries_max=1_000, per_source_max=100)
+    table: SeenTable[str] = SeenTable(WINDOW_US, entries_max=1_000, per_publisher_max=100)
     for each in range(20_000):
         meet(table, each, sent_us=each, now_us=each, source=b"%d" % (each % 500))
 
     assert len(table) <= 1_000
-    assert len(table._per_source) <= 500
+    assert len(table._per_publisher) <= 500
     assert len(table._order) <= 1_000

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from implicast.casting.broker import Broker, Client, brokers_wanted
+from implicast.casting.broker import Broker, BrokerClient, brokers_wanted
 from implicast.casting.broker.client import ProbeAgain
-from implicast.casting.broker.messages import Here, Probe
+from implicast.casting.broker.messages import Probe, Serving
 from implicast.casting.designs import Plan, design
 from implicast.casting.inbox import Outcome
 from implicast.casting.routes import ROUTES_MAX, Hold, Pass
@@ -24,7 +24,7 @@ from implicast.casting.service import (
 )
 from implicast.casting.telling import Got, Notify
 from implicast.language.target import Description, Predicate, Target, Term, Value
-from implicast.overlay.backbone.messages import EPOCH_SHIFT, Beating, Covered, Speak, Tell, View
+from implicast.overlay.backbone.messages import EPOCH_SHIFT, Routed, Speak, Tell, View
 from implicast.overlay.backbone.views import FIRST
 from implicast.peer.asking import Late
 from implicast.peer.contract import CastId
@@ -62,8 +62,8 @@ def a_broker(neighbours=(B, C), kept=None, tags=("jazz",), **given) -> tuple[Bro
     return broker, broker.host
 
 
-def a_client(broker=A, kept=None, life=1, **given) -> tuple[Client, Ledger]:
-    client = Client(site(ONE, ("one.example", 1), kept, life, **given), broker)
+def a_client(broker=A, kept=None, life=1, **given) -> tuple[BrokerClient, Ledger]:
+    client = BrokerClient(site(ONE, ("one.example", 1), kept, life, **given), broker)
     return client, client.host
 
 
@@ -93,9 +93,9 @@ def test_the_first_broker_to_answer_is_the_nearest():
     client, ledger = a_client(broker=None)
     client.join(())
     assert {to for to, message in ledger.sent() if message == Probe()} == {A, B, C}
-    client.receive(("liar.example", 1), Here())
-    client.receive(B, Here())
-    client.receive(A, Here())
+    client.receive(("liar.example", 1), Serving())
+    client.receive(B, Serving())
+    client.receive(A, Serving())
 
     assert client.station == B
     assert ledger.take() == [("deliver", None, Joined())]
@@ -107,7 +107,7 @@ def test_a_client_that_hears_of_no_broker_asks_again():
     ledger.take()
     client.wake(ProbeAgain())
     assert len([message for _, message in ledger.sent() if message == Probe()]) == 3
-    client.receive(B, Here())
+    client.receive(B, Serving())
     ledger.take()
     client.wake(ProbeAgain())
     assert ledger.take() == []
@@ -119,7 +119,7 @@ def test_what_is_asked_before_a_broker_is_known_is_sent_when_it_is(assurance):
     client.register(FAN)
     cast = client.cast(JAZZ, b"hello")
     assert ledger.sent() == []
-    client.receive(B, Here())
+    client.receive(B, Serving())
 
     assert ledger.sent() == [(B, registered()), (B, Publish(cast, JAZZ, b"hello"))]
 
@@ -158,7 +158,20 @@ def test_a_client_drops_what_its_newest_description_does_not_fit_and_what_it_has
     assert events(ledger) == [Notice(casts[0], b""), Notice(casts[1], b"")]
 
 
-def silence(client: Client, ledger: Ledger) -> None:
+def test_a_client_counts_where_it_took_a_cast():
+    client, ledger = a_client()
+    client.register(FAN)
+    ledger.take()
+    for broker in (B, A, B):
+        client.receive(broker, Notify(CAST, JAZZ, b""))
+    entries = ledger.take()
+
+    assert [event for verb, _, event in entries if verb == "deliver"] == [Notice(CAST, b"")]
+    answers = [(to, message.outcome) for verb, to, message in entries if verb == "send"]
+    assert answers == [(B, Outcome.TAKEN), (A, Outcome.ELSEWHERE), (B, Outcome.REPEAT)]
+
+
+def silence(client: BrokerClient, ledger: Ledger) -> None:
     """Let the client remind its broker in vain until it gives up."""
     for _ in range(int(client._tries) + 1):
         ledger.now_us += 20 * S
@@ -174,18 +187,18 @@ def test_a_client_whose_broker_is_silent_asks_all_and_tells_the_first_that_answe
     silence(client, ledger)
 
     assert {to for to, message in ledger.sent() if message == Probe()} == {A, B, C}
-    client.receive(C, Here())
-    client.receive(B, Here())
+    client.receive(C, Serving())
+    client.receive(B, Serving())
     assert ledger.sent() == [(C, registered()), (C, Publish(cast, JAZZ, b"x"))]
 
 
 def test_a_client_joins_once_however_often_it_changes_its_broker():
     client, ledger = a_client(broker=None)
     client.join(())
-    client.receive(B, Here())
+    client.receive(B, Serving())
     client.register(FAN)
     silence(client, ledger)
-    client.receive(C, Here())
+    client.receive(C, Serving())
 
     assert events(ledger) == [Joined()]
 
@@ -209,7 +222,7 @@ def test_casts_that_no_broker_takes_are_kept_up_to_a_bound_and_then_refused():
 
     assert len(client.requests) == REQUESTS_MAX
     assert sum(isinstance(event, Refused) for event in events(ledger)) == 3
-    client.receive(B, Here())
+    client.receive(B, Serving())
     assert len([message for _, message in ledger.sent() if isinstance(message, Publish)]) == REQUESTS_MAX
 
 
@@ -217,7 +230,7 @@ def test_an_answer_of_a_former_broker_completes_nothing():
     client, ledger = a_client()
     client.register(FAN)
     silence(client, ledger)
-    client.receive(B, Here())
+    client.receive(B, Serving())
     ledger.take()
     client.receive(A, Stored(V1))
     assert ledger.take() == []
@@ -233,7 +246,7 @@ def test_a_leaver_whose_broker_died_leaves_through_another():
     client.leave()
     silence(client, ledger)
     ledger.take()
-    client.receive(B, Here())
+    client.receive(B, Serving())
     assert (B, registered(version=V1 + 1, description=None)) in ledger.sent()
     client.receive(B, Stored(V1 + 1))
 
@@ -248,7 +261,7 @@ def test_a_client_that_begins_again_looks_for_a_broker_and_says_what_it_was():
     again, ledger = a_client(None, client.kept(), life=2)
     again.join(())
     ledger.take()
-    again.receive(C, Here())
+    again.receive(C, Serving())
     assert ledger.sent() == [(C, registered(version=version_of(2, 1))), (C, Publish(cast, JAZZ, b"x"))]
 
 
@@ -261,7 +274,7 @@ def test_a_description_is_stored_when_the_backbone_routes_by_it():
     assert ledger.sent() == [(B, Tell(BASE + 1, BASE, ("jazz",)))]
     broker.receive(1, registered())
     assert ledger.sent() == [], "a repeat is answered when the first is"
-    broker.receive(B, Covered(BASE + 1))
+    broker.receive(B, Routed(BASE + 1))
     assert ledger.sent() == [(1, Stored(V1))]
     broker.receive(1, registered())
     assert ledger.sent() == [(1, Stored(V1))]
@@ -280,9 +293,9 @@ def test_a_replaced_description_is_never_said_to_be_complete():
     broker, ledger = a_broker((B,), tags=())
     broker.receive(1, registered())
     broker.receive(1, registered(version=V1 + 1, description=Description(("football",))))
-    broker.receive(B, Covered(BASE + 1))
+    broker.receive(B, Routed(BASE + 1))
     broker.wake(Speak())
-    broker.receive(B, Covered(BASE + 2))
+    broker.receive(B, Routed(BASE + 2))
 
     assert [message for to, message in ledger.sent() if to == 1] == [Stored(V1 + 1)]
 
@@ -302,18 +315,17 @@ def test_a_client_that_vanished_is_forgotten_after_its_lease():
 
 
 def test_a_broker_without_a_view_answers_no_client_and_confirms_nothing():
-    broker, ledger = a_broker(None)
+    broker = Broker(site(name_of(b"", 12), C))
+    ledger = broker.host
+    ledger.take()
     for message in (Probe(), registered(), PUBLISH):
         broker.receive(1, message)
     broker.receive(B, passed())
     assert ledger.sent() == []
-    broker.receive(B, Beating(0))
-    broker.receive(B, View(3 * FIRST, B, (B,), 64))
-    sent = ledger.sent()
-
-    assert {to for to, message in sent} == {B}, "B must know of it before"
+    broker.receive(A, View(3 * FIRST, A, (B,), 64))
+    assert {to for to, message in ledger.sent()} == {A, B}, "B must know of the client before the client hears of it"
     broker.receive(1, Probe())
-    assert ledger.sent() == [(1, Here())]
+    assert ledger.sent() == [(1, Serving())]
 
 
 # --- casts, without receipts

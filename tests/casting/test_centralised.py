@@ -2,7 +2,7 @@
 
 import pytest
 
-from implicast.casting.central_subscriptions import Announce, Matched, Subscribe, SubscriptionKept
+from implicast.casting.central_subscriptions import Announce, Happened, Subscribe, SubscriptionKept
 from implicast.casting.centralised import Client, Server
 from implicast.casting.designs import design
 from implicast.casting.inbox import Outcome
@@ -222,6 +222,7 @@ def test_strangers_leave_nothing_behind():
     for number in range(200):
         server.receive(5, Check(name_of(b"", number), 0))
         server.receive(5, registered(name_of(b"", number)))
+        server.receive(5, registered(name_of(b"", number + 1000), version=0))
 
     assert len(server.roster.entries) == 16
     assert len(server.roster.leases) == 16
@@ -378,13 +379,13 @@ def test_subscriptions_outlive_both_ends():
 
     server = Server(site(name_of(b"", 9), SERVER, server.kept(), life=2))
     server.receive(2, Announce(CAST, FAN, b"x"))
-    assert (HERE, Matched(CAST, FAN, b"x")) in server.host.sent()
+    assert (HERE, Happened(CAST, FAN, b"x")) in server.host.sent()
 
     again, own = a_client(client.kept(), life=2)
     again.join(())
     assert (SERVER, Subscribe(ONE, 2, number, 1, JAZZ)) in own.sent()
-    again.receive(SERVER, Matched(CAST, FAN, b"x"))
-    again.receive(SERVER, Matched(CAST, FAN, b"x"))
+    again.receive(SERVER, Happened(CAST, FAN, b"x"))
+    again.receive(SERVER, Happened(CAST, FAN, b"x"))
     assert own.take() == [
         ("deliver", None, Notice(CAST, b"x")),
         ("send", SERVER, got()),

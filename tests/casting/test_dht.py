@@ -1,40 +1,63 @@
 """The two DHT designs: who is asked, what comes back, and what they cost beside each other."""
 
+from functools import partial
+
+import msgspec
 import pytest
 
 from implicast.casting.designs import Plan, design
-from implicast.casting.dht.kind import filtered, intersected
-from implicast.casting.dht.messages import Registration
+from implicast.casting.dht.member import filtered, intersected, tags_of
+from implicast.casting.keeping.messages import Found
 from implicast.language.parse import parse
-from implicast.language.target import Term
-from implicast.peer.events import Refused
+from implicast.language.target import Description, Term
+from implicast.peer.contract import Contact
+from implicast.peer.events import Estimated, Refused
 from implicast.peer.ledger import Ledger
 from implicast.world.faults import Faults
+from implicast.world.journal import REGISTER
+from implicast.world.network import build
 from implicast.world.scenario import Scenario
 from implicast.world.simulate import Outcome, simulate
+from implicast.world.world import World
 
 BOTH = ["dht-naive", "dht"]
 
 
+NONE = {"assurance": "none"}
+WHO = [Contact(bytes([number]) * 16, number) for number in range(5)]
+
+
 def run(name: str, **options: object) -> Outcome:
-    return simulate(Scenario(name, **{"peers": 128, "casts": 64, "seed": 2, **options}))  # type: ignore[arg-type]
+    given = {"peers": 128, "casts": 64, "seed": 2, "parameters": NONE, **options}
+    return simulate(Scenario(name, **given))  # type: ignore[arg-type]
+
+
+def listed(*numbers: int, tags: str = "") -> list[Found]:
+    return [(WHO[number], 0, msgspec.msgpack.encode(tuple(tags))) for number in numbers]
+
+
+def chosen(*numbers: int) -> dict[bytes, Contact]:
+    return {WHO[number].name: WHO[number] for number in numbers}
 
 
 def test_references_are_intersected_and_excluded_ones_subtracted() -> None:
-    lists: dict[str, list[object] | None] = {"a": [1, 2, 3], "b": [2, 3, 4], "c": [3]}
+    lists = {"a": listed(1, 2, 3), "b": listed(2, 3, 4), "c": listed(3)}
 
-    assert intersected(Term(has=("a", "b")), lists) == {2, 3}
-    assert intersected(Term(has=("a", "b"), lacks=("c",)), lists) == {2}
+    assert intersected(Term(has=("a", "b")), lists) == chosen(2, 3)
+    assert intersected(Term(has=("a", "b"), lacks=("c",)), lists) == chosen(2)
 
 
 def test_one_list_of_whole_registrations_is_enough_for_a_term() -> None:
-    here = [Registration(n, 1, tags) for n, tags in enumerate((("a",), ("a", "b"), ("a", "b", "c"), ("a", "c")))]
-    lists: dict[str, list[object] | None] = {"a": [*here]}
+    lists = {"a": [each for n, tags in enumerate(("a", "ab", "abc", "ac")) for each in listed(n, tags=tags)]}
 
-    assert filtered(Term(has=("a",)), lists) == {0, 1, 2, 3}
-    assert filtered(Term(has=("a", "b")), lists) == {1, 2}
-    assert filtered(Term(has=("a", "b", "c")), lists) == {2}
-    assert filtered(Term(has=("a", "b"), lacks=("c",)), lists) == {1}
+    assert filtered(Term(has=("a",)), lists) == chosen(0, 1, 2, 3)
+    assert filtered(Term(has=("a", "b")), lists) == chosen(1, 2)
+    assert filtered(Term(has=("a", "b", "c")), lists) == chosen(2)
+    assert filtered(Term(has=("a", "b"), lacks=("c",)), lists) == chosen(1)
+
+
+def test_what_a_stranger_packed_into_an_entry_has_no_tags() -> None:
+    assert tags_of(b"\xc1") == tags_of(b"") == tags_of(b"\x93\x01\x02\x03") == frozenset()
 
 
 @pytest.mark.parametrize("name", BOTH)
@@ -63,12 +86,41 @@ def test_repeats_and_overtaking_change_nothing(name: str) -> None:
     assert outcome.contract.clean, outcome.contract
 
 
-@pytest.mark.parametrize("upkeep", ["links", "stabilise"])
-def test_the_ring_may_be_kept_either_way(upkeep: str) -> None:
-    outcome = run("dht", peers=48, parameters={"upkeep": upkeep}, workload_parameters={"tags": 100}, strict=True)
+@pytest.mark.parametrize("name", BOTH)
+def test_receipts_cost_a_confirmation_for_each_step_and_no_time(name: str) -> None:
+    bare, assured = run(name, peers=256), run(name, peers=256, parameters={})
 
-    assert outcome.contract.clean
-    assert outcome.objections == []
+    assert assured.measures["RTH"] <= 2.1 * bare.measures["RTH"] + 1
+    assert assured.measures["latency_ms_mean"] == pytest.approx(bare.measures["latency_ms_mean"], rel=0.05)
+    assert bare.messages.get("upkeep", 0) == 0, "without receipts no upkeep runs"
+
+
+@pytest.mark.parametrize("interval_ms", [1, 20])
+@pytest.mark.parametrize("name", BOTH)
+def test_nothing_is_missing_however_fast_a_publisher_casts(name: str, interval_ms: int) -> None:
+    outcome = run(name, peers=4, casts=800, interval_ms=interval_ms, workload="groups", faults=Faults(loss=0.05),
+                  parameters={}, seed=1)  # fmt: skip
+
+    assert outcome.contract.clean, outcome.contract
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_an_estimate_is_the_size_of_the_rarest_list(name: str) -> None:
+    chosen = design(name)
+    network = build("flat", hosts=24, infrastructure=0, seed=1)
+    world = World(network, 1)
+    members = chosen.assemble(Plan(24, 0, chosen.settle({}), 1, world.host, network.latency_us))
+    for address, member in enumerate(members):
+        world.place(address, member)
+        tags = ("all", "some") if address < 9 else ("all",)
+        world.at(1_000_000, REGISTER, partial(member.register, Description(tags)))
+    world.at(9_000_000, REGISTER, partial(members[5].estimate, parse("all & some")))
+    world.at(9_000_000, REGISTER, partial(members[6].estimate, parse("all | nobody")))
+    world.run(until_us=12_000_000)
+
+    told = {who: event for _, who, event in world.events if isinstance(event, Estimated)}
+    assert {who: event.members for who, event in told.items()} == {5: 9, 6: 24}
+    assert told[6].messages > told[5].messages > 18, "each of those told confirms, and lists have to be fetched"
 
 
 def test_whole_registrations_take_more_room_and_fewer_messages_than_references() -> None:
@@ -80,7 +132,7 @@ def test_whole_registrations_take_more_room_and_fewer_messages_than_references()
 
 def test_predicates_are_refused_with_a_reason() -> None:
     ledger, dht = Ledger(), design("dht")
-    plan = Plan(1, 0, dht.settle({}), 1, lambda address: ledger, lambda a, b: 0)
+    plan = Plan(1, 0, dht.settle(NONE), 1, lambda address: ledger, lambda a, b: 0)
     dht.newcomer(plan, 0).cast(parse("price = @3"), b"")
 
     ((_, _, refused),) = ledger.take()
@@ -91,7 +143,7 @@ def test_predicates_are_refused_with_a_reason() -> None:
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("name", BOTH)
 def test_the_contract_at_4096_peers_and_1024_casts(name: str, seed: int) -> None:
-    outcome = simulate(Scenario(name, peers=4096, casts=1024, seed=seed))
+    outcome = simulate(Scenario(name, peers=4096, casts=1024, seed=seed, parameters=NONE))
 
     assert outcome.contract.clean
     assert outcome.objections == []

@@ -9,15 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from implicast.casting.designs import Plan, design
-from implicast.casting.keeping import lacking
-from implicast.casting.keeping.asking import Question
-from implicast.casting.keeping.comparing import Comparing
-from implicast.casting.keeping.laying import Layings
-from implicast.casting.keeping.messages import Lack, Returned, Row
-from implicast.casting.keeping.pieces import Piece, _without
-from implicast.casting.keeping.returning import in_rows
+from implicast.casting.keeping import rumours
+from implicast.casting.keeping.copies import Copies
+from implicast.casting.keeping.layings import Layings
+from implicast.casting.keeping.messages import Lack, Returned, Row, Told
+from implicast.casting.keeping.pieces import Piece, without
+from implicast.casting.keeping.questions import Question
+from implicast.casting.keeping.renewals import Renewals
 from implicast.casting.keeping.rows import REMEMBERED_US, KeptRows
+from implicast.casting.keeping.strays import in_rows
 from implicast.language.target import Description, Predicate, Target, Term, Value
+from implicast.peer.contract import CastId, Contact
 from implicast.peer.events import Left, Notice, Registered
 from implicast.peer.subscriber import Subscribed, Unsubscribed
 from implicast.space.ring import hashed
@@ -31,7 +33,11 @@ S = 1_000_000
 
 
 def row(stamp: int, packed: bytes = b"x", name: int = 7, key: int = 5) -> Row:
-    return Row(key, SLOT, name, stamp, packed)
+    return Row(key, SLOT, a_contact(name), 0, stamp, packed)
+
+
+def a_contact(number: int) -> Contact:
+    return Contact(bytes([number]) * 16, number)
 
 
 # --- rows
@@ -99,26 +105,26 @@ def test_equal_sums_mean_equal_entries() -> None:
 @given(st.tuples(st.integers(0, 9), st.integers(0, 9)), st.tuples(st.integers(0, 9), st.integers(0, 9)))
 def test_what_is_left_of_a_stretch_is_what_the_other_lacks(one, other) -> None:
     (low, high), (start, end) = sorted(one), sorted(other)
-    left = {value for first, last in _without((low, high), start, end) for value in range(first, last + 1)}
+    left = {value for first, last in without((low, high), start, end) for value in range(first, last + 1)}
 
     assert left == set(range(low, high + 1)) - set(range(start, end + 1))
 
 
 def test_a_walk_that_died_is_repeated_from_where_it_died() -> None:
-    piece = Piece(1, "s", "price", 0, 9, 0, 7, b"x", 1, True, None, [(0, 9)])
-    piece.confirm(0, 3, holder=1)
-    piece.confirm(6, 6, holder=2)
+    piece = Piece(1, "s", "price", 0, 9, 0, 7, b"x", 1, True, ((0, 9),))
+    piece.confirm(0, 3, (1, 1))
+    piece.confirm(6, 6, (2, 1))
 
-    assert piece.missing == [(4, 5), (7, 9)]
-    assert piece.held == {(0, 3): 1, (6, 6): 2}
+    assert piece.missing == ((4, 5), (7, 9))
+    assert piece.held == {(0, 3): (1, 1), (6, 6): (2, 1)}
 
 
 def test_only_missing_values_are_asked_for_again() -> None:
     question = Question(None, [("p", "price", 0, 5, True)])
     for value in (0, 1, 3):
-        question.take((0, value), 0, 1, ())
+        question.take(Told(CastId(bytes(16), 1, 1), 0, value, value, 0, 1, ()))
 
-    assert [(low, high) for _, (_, _, low, high, _) in question.stretches()] == [(2, 2), (4, 5)]
+    assert [(low, high) for _, (_, _, low, high, _) in question.missing_ranges()] == [(2, 2), (4, 5)]
 
 
 # --- in a world with crashes
@@ -127,12 +133,12 @@ def test_only_missing_values_are_asked_for_again() -> None:
 class Town:
     """A living ring of sixteen in which anybody may die."""
 
-    def __init__(self, name: str = "opchord-pubsub", peers: int = 16, sync_s: float = 12.0) -> None:
+    def __init__(self, name: str = "opchord-pubsub", peers: int = 16, sync_s: float = 12.0, seed: int = 1) -> None:
         chosen = design(name)
-        given = {"alive": True, "sync_s": sync_s} | ({"schema": "price: 0..999"} if "pubsub" in name else {})
+        given = {"sync_s": sync_s} | ({"schema": "price: 0..999"} if "pubsub" in name else {})
         network = build("flat", hosts=peers + 1, infrastructure=0, seed=1)
         self.world = World(network, 1)
-        plan = Plan(peers, 0, chosen.settle(given), 1, self.world.host, network.latency_us)
+        plan = Plan(peers, 0, chosen.settle(given), seed, self.world.host, network.latency_us)
         self.members = chosen.assemble(plan)
         for address, member in enumerate(self.members):
             self.world.place(address, member)
@@ -175,7 +181,7 @@ def test_a_registration_is_complete_only_when_it_is_copied() -> None:
     town.at(1.1, partial(town.members[far].register, Description(("rust",))))
     town.run(1.9)
     assert town.heard(Registered) == [], "the last copy is nobody's"
-    assert town.members[owner].keeper.rows.count == town.members[first].keeper.rows.count == 1
+    assert town.members[owner].share.rows.count == town.members[first].share.rows.count == 1
 
     town.run(40)
 
@@ -217,18 +223,18 @@ def who_hears_of_a_lack() -> tuple[set[int], set[int]]:
     town.crash(1, *ring[4::8])
     told: set[int] = set()
     for member in town.members:
-        member.lacking.heed = lambda low, high, who=member.address: told.add(who)
-    town.at(2, partial(town.members[ring[0]].lacking.announce, 1, 2))
+        member.rumours._heed = lambda low, high, who=member.address: told.add(who)
+    town.at(2, partial(town.members[ring[0]].rumours.announce_lack, 1, 2))
     town.run(40)
     return told, set(town.world.peers)
 
 
 def test_a_lack_is_told_to_those_behind_dead_fingers_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lacking, "SAYINGS", 1)
+    monkeypatch.setattr(rumours, "SAYINGS", 1)
     told, alive = who_hears_of_a_lack()
     assert told == alive
 
-    monkeypatch.setattr(lacking, "REPEATS_MAX", 0)
+    monkeypatch.setattr(rumours, "REPEATS_MAX", 0)
     told, alive = who_hears_of_a_lack()
     assert told < alive, "without going round the dead somebody does not know"
 
@@ -239,10 +245,10 @@ def test_who_is_told_twice_tells_those_whom_the_second_word_reaches_further() ->
     first, keys = ring[0], [member.chord.table.own for member in ring]
     told: list[int] = []
     for member in ring:
-        member.lacking.heed = lambda low, high, who=member.address: told.append(who)
+        member.rumours._heed = lambda low, high, who=member.address: told.append(who)
     for time_s, limit in ((1, keys[4]), (2, keys[9])):
         word = Lack(77, 1, 2, keys[0], limit, ring[-1].address)
-        town.at(time_s, partial(first.lacking.on_lack, ring[-1].address, word))
+        town.at(time_s, partial(first.rumours.on_lack, ring[-1].address, word))
     town.run(1.9)
     assert sorted(told) == sorted(member.address for member in ring[:4])
 
@@ -252,11 +258,11 @@ def test_who_is_told_twice_tells_those_whom_the_second_word_reaches_further() ->
 
 
 def test_what_is_given_back_is_not_had_any_more_whoever_vouched_for_it() -> None:
-    keeper = Town("dht").members[0].keeper
-    far = keeper.chord.ring.lefts[3].key
-    keeper.floor_key = far
-    keeper.on_returned(1, Returned(far, keeper.chord.ring.lefts[2].key))
-    assert keeper.floor_key == keeper.chord.ring.lefts[keeper.settings.copies].key
+    member = Town("dht").members[0]
+    share, lefts = member.share, member.links.lefts
+    share.has_from(lefts[3].key)
+    member.stray_rows.on_returned(1, Returned(lefts[3].key, lefts[2].key))
+    assert share.floor_key == lefts[share.settings.copies].key
 
 
 @pytest.mark.parametrize("place", [1, 5])
@@ -266,13 +272,13 @@ def test_a_newer_word_kept_by_a_leaver_that_does_not_answer_for_it_does_not_go_a
     key = hashed("rust")
     keepers = town.keepers(key)
     leaver = town.members[keepers[place]]
-    word = Row(key, ("t", "", "rust"), keepers[-1], 1, b"newer")
-    town.at(5, lambda: leaver.keeper.rows.take(word, 5 * S))
+    word = Row(key, ("t", "", "rust"), town.members[keepers[-1]].contact, 0, 1, b"newer")
+    town.at(5, lambda: leaver.share.rows.take(word, 5 * S))
     town.at(5.1, leaver.leave)
     town.run(8)
 
     assert [who for _, who in town.heard(Left)] == [leaver.address]
-    assert word in list(town.members[keepers[0]].keeper.held())
+    assert word in list(town.members[keepers[0]].share.held())
 
 
 def entries_when_copies_vanish_with_their_keeper(known: bool = True) -> list[str]:
@@ -281,10 +287,10 @@ def entries_when_copies_vanish_with_their_keeper(known: bool = True) -> list[str
     keepers = town.keepers(hashed("rust"))
     town.at(1, partial(town.members[keepers[-2]].register, Description(("rust",))))
     for who in keepers[1:3]:
-        town.at(5, town.members[who].keeper.rows.clear)
+        town.at(5, town.members[who].share.rows.clear)
     town.crash(5, keepers[0])
     if not known:
-        town.at(5, partial(setattr, town.members[keepers[1]].keeper, "_lefts", ()))
+        town.at(5, partial(setattr, town.members[keepers[1]].tenure, "_lefts", ()))
     town.run(50)
     return town.wrong()
 
@@ -299,7 +305,7 @@ def test_whoever_hears_that_its_keeper_died_lays_its_entry_again(known, monkeypa
 
 def wrong_after_a_keeper_of_copies_was_passed_over() -> list[str]:
     """Something is laid while the second right neighbour of its keeper is passed over by mistake."""
-    town = Town("dht", sync_s=600)
+    town = Town("dht", sync_s=600, seed=8)
     keepers = town.keepers(hashed("rust"))
     left, passed, right = (town.members[who].links for who in keepers[1:4])
     town.at(2, partial(town.pass_over, keepers[2]))
@@ -317,7 +323,7 @@ def wrong_after_entries_were_lost_while_their_owner_was_passed_over() -> list[st
     keepers = town.keepers(hashed("rust"))
     town.at(1, partial(town.members[keepers[-2]].register, Description(("rust",))))
     for who in keepers[:3]:
-        town.at(5, town.members[who].keeper.rows.clear)
+        town.at(5, town.members[who].share.rows.clear)
     town.at(5, partial(town.pass_over, keepers[-2]))
     town.run(40)
     return town.wrong()
@@ -326,8 +332,8 @@ def wrong_after_entries_were_lost_while_their_owner_was_passed_over() -> list[st
 @pytest.mark.parametrize(
     ("wrong_after", "owner", "rule"),
     [
-        pytest.param(wrong_after_a_keeper_of_copies_was_passed_over, Comparing, "_has_doubts", id="laid meanwhile"),
-        pytest.param(wrong_after_entries_were_lost_while_their_owner_was_passed_over, Layings, "renew_all", id="lost"),
+        pytest.param(wrong_after_a_keeper_of_copies_was_passed_over, Copies, "_has_doubts", id="laid meanwhile"),
+        pytest.param(wrong_after_entries_were_lost_while_their_owner_was_passed_over, Renewals, "renew_all", id="lost"),
     ],
 )
 def test_who_was_passed_over_and_has_come_back_asks_for_what_it_missed(
@@ -418,7 +424,7 @@ def test_whoever_leaves_while_it_joins_has_left_and_took_nothing_along(after_s: 
 
 
 def test_rows_of_one_key_are_returned_together():
-    rows = [Row(key, ("t", "", f"tag{key}"), name, 1, b"x") for key in (3, 5, 8) for name in range(3)]
+    rows = [Row(key, ("t", "", f"tag{key}"), a_contact(name), 0, 1, b"x") for key in (3, 5, 8) for name in range(3)]
 
     parts = list(in_rows(rows, 2))
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-from implicast.casting.designs import designs
 from implicast.world.churn import Churn
 from implicast.world.faults import Faults
 from implicast.world.scenario import Scenario
@@ -16,7 +15,7 @@ RINGS = ["dht", "dht-naive", "chord-pubsub", "opchord-pubsub"]
 def test_a_cast_made_just_before_leaving_arrives_though_messages_get_lost(name, seed):
     scenario = Scenario(
         name, peers=24, casts=8, seed=seed, workload="groups", network="national",
-        parameters=dict(designs()[name].alive), faults=Faults(loss=0.05), churn=Churn.parse("deed=5.01:leave:3"),
+        faults=Faults(loss=0.05), churn=Churn.parse("deed=5.01:leave:3"),
     )  # fmt: skip
     outcome = simulate(scenario)
 

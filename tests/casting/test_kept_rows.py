@@ -9,6 +9,7 @@ from implicast.casting.designs import Plan, design
 from implicast.casting.keeping.messages import Row
 from implicast.casting.keeping.rows import REMEMBERED_US, KeptRows, mark_of
 from implicast.language.target import Description
+from implicast.peer.contract import Contact
 from implicast.space.ring import up_to
 from implicast.world.journal import REGISTER
 from implicast.world.network import build
@@ -25,7 +26,11 @@ clears = st.tuples(st.just("clear"))
 
 
 def a_row(key: int, name: int, stamp: int, in_force: bool) -> Row:
-    return Row(key, ("t", "", f"value {key}"), name, stamp, b"x" if in_force else b"")
+    return Row(key, ("t", "", f"value {key}"), a_contact(name), 0, stamp, b"x" if in_force else b"")
+
+
+def a_contact(number: int) -> Contact:
+    return Contact(bytes([number]) * 16, number)
 
 
 class Both:
@@ -50,26 +55,26 @@ class Both:
 
     def take(self, row: Row) -> None:
         self.rows.take(row, self.now_us)
-        known, _ = self.plain.get((row.key, row.name), (None, 0))
+        known, _ = self.plain.get((row.key, row.ident), (None, 0))
         if known is None or (known.stamp, not known.packed) < (row.stamp, not row.packed):
-            self.plain[row.key, row.name] = row, self.now_us
-        elif known.stamp == row.stamp and row.packed:
-            self.plain[row.key, row.name] = known, self.now_us
+            self.plain[row.key, row.ident] = row, self.now_us
+        elif known.stamp == row.stamp and bool(row.packed) == bool(known.packed):
+            self.plain[row.key, row.ident] = known, self.now_us
 
     def wait(self, pause_us: int) -> None:
         self.now_us += pause_us
         self.rows.expire(self.now_us, LEASE_US)
         for name, (row, heard_us) in list(self.plain.items()):
             if row.packed and heard_us < self.now_us - LEASE_US:
-                self.plain[name] = Row(row.key, row.slot, row.name, row.stamp, b""), self.now_us
+                self.plain[name] = Row(row.key, row.slot, row.owner, 0, row.stamp, b""), self.now_us
             elif not row.packed and heard_us < self.now_us - REMEMBERED_US:
                 del self.plain[name]
 
     def compare(self, low: int, high: int) -> None:
         here = [row for row, _ in self.plain.values() if up_to(low, row.key, high)]
         assert sorted(map(repr, here)) == sorted(repr(entry.row) for entry in self.rows.within(low, high))
-        marks = [mark_of(row.slot, row.name, row.stamp, True) for row in here if row.packed]
-        assert self.rows.summary(low, high) == (len(marks), sum(marks) % 2**64)
+        marks = [mark_of(row.slot, row.ident, row.stamp, True) for row in here if row.packed]
+        assert self.rows.summary(low, high) == (len(marks), sum(marks) % 2**63)
 
 
 @given(st.lists(st.one_of(takes, takes, takes, asks, asks, drops, waits, clears), max_size=40))
@@ -79,9 +84,9 @@ def test_ranges_sums_marks_and_owners_are_those_of_a_plain_list(deeds) -> None:
         both.act(*deed)
     in_force = [row for row, _ in both.plain.values() if row.packed]
     assert both.rows.count == len(both.plain)
-    assert both.rows.marks == {mark_of(row.slot, row.name, row.stamp, True) for row in in_force}
-    names = [row.name for row in in_force]
-    assert both.rows.owned == {name: names.count(name) for name in names}
+    assert both.rows.marks == {mark_of(row.slot, row.ident, row.stamp, True) for row in in_force}
+    owners = [row.owner for row in in_force]
+    assert both.rows.owned == {owner: owners.count(owner) for owner in owners}
     for low in range(10):
         for high in range(10):
             both.compare(low, high)
@@ -91,7 +96,7 @@ def test_a_look_from_outside_sees_what_is_lost_after_all_was_in_order() -> None:
     chosen = design("dht")
     network = build("flat", hosts=12, infrastructure=0, seed=1)
     world = World(network, 1)
-    members = chosen.assemble(Plan(12, 0, chosen.settle({"alive": True}), 1, world.host, network.latency_us))
+    members = chosen.assemble(Plan(12, 0, chosen.settle({}), 1, world.host, network.latency_us))
     for address, member in enumerate(members):
         world.place(address, member)
         tags = tuple(f"tag {number}" for number in range(address, address + 4))
@@ -102,12 +107,12 @@ def test_a_look_from_outside_sees_what_is_lost_after_all_was_in_order() -> None:
 
     lost = 0
     for keeper in members:
-        for row in [entry.row for entry in keeper.keeper.rows.entries()]:
-            keeper.keeper.rows.drop([row])
+        for row in [entry.row for entry in keeper.share.rows.entries()]:
+            keeper.share.rows.drop([row])
             assert chosen.objections(members) == [
-                f"{keeper.address} does not keep what {row.name} has laid under {row.slot}"
+                f"{keeper.address} does not keep what {row.owner.address} has laid under {row.slot}"
             ]
-            keeper.keeper.rows.take(row, world.now_us)
+            keeper.share.rows.take(row, world.now_us)
             assert chosen.objections(members) == []
             lost += 1
     assert lost == 12 * 4 * 3, "every entry at each of its three keepers"
@@ -115,6 +120,6 @@ def test_a_look_from_outside_sees_what_is_lost_after_all_was_in_order() -> None:
     members[5].layings.lay_all_again()
     world.run(until_us=30_000_000)
     assert chosen.objections(members) == [], "laid again, it is looked for as it is now"
-    row = next(entry.row for entry in members[0].keeper.rows.entries())
-    members[0].keeper.rows.take(Row(row.key, row.slot, row.name, row.stamp, b""), world.now_us)
+    row = next(entry.row for entry in members[0].share.rows.entries())
+    members[0].share.rows.take(Row(row.key, row.slot, row.owner, 0, row.stamp, b""), world.now_us)
     assert len(chosen.objections(members)) == 1, "a removal is no entry"

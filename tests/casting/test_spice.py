@@ -1,6 +1,6 @@
 """SPICE: homes and roots, registries that close, replicas, and contract-clean small worlds of every kind."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import pi
 from random import Random
 
@@ -8,16 +8,17 @@ import pytest
 
 from implicast.casting.designs import Plan, design
 from implicast.casting.spice.homes import address_of, home, nearest_root, roots_of, spot_of
-from implicast.casting.spice.messages import Record, Store
+from implicast.casting.spice.stores import Stores
 from implicast.casting.spice.settings import level_for, levels_for
 from implicast.casting.spice.spice import Spice
 from implicast.language.parse import parse
 from implicast.language.target import Description
 from implicast.peer.events import Notice, Registered, Withdrawn
+from implicast.peer.name import name_of, version_of
 from implicast.peer.wire import Codec
 from implicast.space.morton import BITS, code, place, side
 from implicast.space.surface import Surface
-from implicast.space.tract import container, contains, scale_within
+from implicast.space.tract import container, contains, scale_within, within
 from implicast.world.journal import REGISTER
 from implicast.world.network import build
 from implicast.world.scenario import Scenario
@@ -35,6 +36,9 @@ class Village:
         network = build("flat", hosts=peers, infrastructure=0, seed=1)
         self.world = World(network, 1, codec=Codec(found.kinds))
         targets = tuple(parse(text) for text in casts)
+        given = {"assurance": "none", "replication": "beforehand", "collect_ms": 20, **given}
+        if name == "spice":
+            given = {"assurance": "none"}
         parameters = found.settle(given)  # type: ignore[arg-type]
         plan = Plan(peers, 0, parameters, 1, self.world.host, network.latency_us, targets)
         self.peers = [each for each in found.assemble(plan) if isinstance(each, Spice)]
@@ -68,7 +72,7 @@ def test_the_home_at_the_next_notch_lies_in_the_scaled_extent_of_the_home_below(
 
 def test_homes_of_replicas_whose_containers_coincide_differ() -> None:
     one, other = roots_of(address_of("jazz"), 1, 3)[:2]
-    spots = [spot_of(peer, "jazz") for peer in range(64)]
+    spots = [spot_of(name_of(b"", peer), "jazz") for peer in range(64)]
     whole = BITS // 3
 
     assert sum(home(one, whole, spot, 3) == home(other, whole, spot, 3) for spot in spots) == 0
@@ -136,8 +140,8 @@ def test_a_registry_over_the_limit_spreads_and_every_member_is_still_found() -> 
     for peer in range(60):
         village.register(peer, "jazz", f"own{peer}")
 
-    shares = [len(reg.records) for peer in village.peers for key, reg in peer.registries.items() if key[0] == "jazz"]
-    closed = [key for peer in village.peers for key, reg in peer.registries.items() if key[0] == "jazz" and reg.closed]
+    shares = [len(reg.records) for peer in village.peers for key, reg in peer.shelf.registries.items() if key[0] == "jazz"]
+    closed = [key for peer in village.peers for key, reg in peer.shelf.registries.items() if key[0] == "jazz" and reg.closed]
 
     assert sum(shares) == 60
     assert closed
@@ -150,16 +154,21 @@ def test_later_records_go_past_what_is_known_to_be_closed(monkeypatch: pytest.Mo
     village = Village(64, storage_limit=2, frequency_limit=0.0)
     for peer in range(50):
         village.register(peer, "jazz")
-    registries = [(peer, *each) for peer in village.peers for each in peer.registries.items()]
-    shut = {(key[2], peer.address) for peer, key, each in registries if key[0] == "jazz" and key[2] and each.closed}
+    registries = [(peer, *each) for peer in village.peers for each in peer.shelf.registries.items()]
+    whole = {(key, peer.address): container(key[1], key[2], 3) for peer, key, _ in registries}
+    shut = {
+        (key[2], peer.address)
+        for peer, key, each in registries
+        if key[0] == "jazz" and each.closed and not within(whole[key, peer.address], peer.surface.ground)
+    }
     taken = set()
-    take = Spice.take
+    take = Stores.take
 
-    def noting(self: Spice, store: Store, records: Sequence[Record]) -> None:
-        taken.add((store.notch, self.address))
-        take(self, store, records)
+    def noting(self: Stores, tag: str, root: int, notch: int, *rest: object) -> None:
+        taken.add((notch, self.address))
+        take(self, tag, root, notch, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Spice, "take", noting)
+    monkeypatch.setattr(Stores, "take", noting)
     for number in range(50, 60):
         village.register(number, "jazz")
 
@@ -174,7 +183,7 @@ def test_every_replica_answers_alone() -> None:
     for peer in range(20):
         village.register(peer, "jazz")
 
-    roots = [key for peer in village.peers for key in peer.registries if key[0] == "jazz" and key[2] == 0]
+    roots = [key for peer in village.peers for key in peer.shelf.registries if key[0] == "jazz" and key[2] == 0]
 
     assert len(roots) == 8
     for publisher in (0, 21, 42, 63):
@@ -182,7 +191,7 @@ def test_every_replica_answers_alone() -> None:
 
 
 def test_a_root_that_is_cast_to_too_often_has_its_level_raised() -> None:
-    village = Village(64, frequency_limit=0.1, storage_limit=3, replication="live", deepest_level=1)
+    village = Village(64, frequency_limit=0.1, storage_limit=3, replication="live", deepest_level=1, rate_s=10.0)
     for peer in range(20):
         village.register(peer, "jazz", "chess")
     for publisher in range(40):
@@ -190,12 +199,14 @@ def test_a_root_that_is_cast_to_too_often_has_its_level_raised() -> None:
         village.world.run(village.world.now_us + 1_000_000)
     village.register(30, "jazz")
 
+    roots = roots_of(address_of("jazz"), 1, 3)
     ready = [
-        root for peer in village.peers for root in peer.copies.get("jazz", ()) if ("jazz", root) not in peer.unready
-    ]
+        root for root in roots for peer in village.peers
+        if peer.surface.answers(root) and peer.levels.is_ready("jazz", root)
+    ]  # fmt: skip
 
-    assert len(ready) == 8
-    assert len({peer.address for peer in village.peers if peer.copies.get("chess")}) == 1
+    assert ready == roots
+    assert len([peer for peer in village.peers if peer.shelf.copies.get("chess")]) == 1
     for publisher in (0, 21, 42, 63):
         assert village.cast(publisher, "jazz") == [*range(20), 30]
 
@@ -207,7 +218,7 @@ def test_a_tag_that_is_cast_seldom_stays_as_it_is() -> None:
         village.cast(publisher, "jazz")
         village.world.run(village.world.now_us + 11_000_000)
 
-    assert not any(peer.headers for peer in village.peers)
+    assert not any(peer.levels.headers for peer in village.peers)
 
 
 def test_changing_and_withdrawing_take_effect_everywhere() -> None:
@@ -231,7 +242,8 @@ def test_registration_is_confirmed_once_per_version() -> None:
     versions = [
         event.version for _, address, event in village.world.events if address == 3 and isinstance(event, Registered)
     ]
-    assert versions == [1, 3]
+    life = village.peers[3].life
+    assert versions == [version_of(life, 1), version_of(life, 3)]
     assert village.cast(9, "chess") == []
     assert village.cast(9, "opera") == [3]
 
@@ -264,6 +276,7 @@ def clean(seed: int) -> None:
     parameters = {"dimensions": rng.randrange(2, 6), "branch_factor": rng.choice((0.0, rng.random() * pi, pi / 3, pi))}
     parameters["merge"] = rng.random() < 0.7
     parameters["landmarks"] = rng.choice((0, 16))
+    parameters["assurance"] = rng.choice(("none", "none", "receipts"))  # type: ignore[assignment]
     if world.design == "spice-unloaded":
         parameters["storage_limit"] = rng.choice((1, 2, 5, 16, 64))
         parameters["frequency_limit"] = rng.choice((0.0, 0.05, 0.3))
@@ -295,7 +308,7 @@ def test_two_hundred_small_worlds_keep_the_contract(seed: int) -> None:
 
 @pytest.mark.long
 def test_grown_by_a_thousand_joins_the_contract_is_kept() -> None:
-    outcome = simulate(Scenario("spice-unloaded", 1024, 128, 1, start="joined"))
+    outcome = simulate(Scenario("spice-unloaded", 1024, 128, 1, {"assurance": "none"}, start="joined"))
 
     assert outcome.contract.clean
     assert outcome.objections == []

@@ -3,8 +3,8 @@
 import pytest
 
 from implicast.casting.designs import design
-from implicast.casting.spice.alive.objections import OBJECTIONS_MAX, record_objections
-from implicast.casting.spice.alive.watching import Watch
+from implicast.casting.spice.objections import OBJECTIONS_MAX, record_objections
+from implicast.casting.spice.watch import Watch
 from implicast.trials.campaign import scenario_of
 from implicast.world.simulate import simulate
 from implicast.world.upheaval import Upheaval
@@ -44,7 +44,7 @@ def test_a_record_that_goes_is_missed_at_the_next_look_and_found_again(name, mon
             registry.remove(held)
             fresh = list(record_objections(here))
             missed.extend([fresh, upheaval._objections(here)])
-            registry.keep(held.entry, upheaval.world.now_us, here[0].settings.lease_us, safe=True)
+            registry.keep(held.entry, upheaval.world.now_us, upheaval.world.now_us + here[0].settings.lease_us, safe=True)
             assert not upheaval._objections(here)
         return found
 
@@ -61,11 +61,11 @@ def test_whoever_has_said_nothing_yet_is_not_missed():
 
 def _largest(peers):
     """A registry with many records of consumers that are there."""
-    here = {each.address for each in peers if each.description is not None and not each.awaited}
+    here = {each.name for each in peers if each.description is not None and not each.registrations.awaited}
     found = [
         each
         for peer in peers
-        for each in peer.registries.values()
+        for each in peer.shelf.registries.values()
         if each.records and not each.closed and here.issuperset(each.records)
     ]
     return max(found, key=lambda each: len(each.records))

@@ -7,20 +7,19 @@ inherit; not across a partition, but again when it has healed and repair has had
 the invariants and at every complete thing.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import pi
 from random import Random
 
 import msgspec
 
-from implicast.overlay.ice.alive.assemble import settle_alive
-from implicast.overlay.ice.alive.estate import Item, Way
-from implicast.overlay.ice.alive.ice import LivingIce
-from implicast.overlay.ice.alive.messages import KINDS
-from implicast.overlay.ice.alive.objections import doubles, surface_objections
-from implicast.overlay.ice.alive.settings import Life
-from implicast.overlay.ice.assemble import tiling, uniform_points
+from implicast.overlay.ice.assemble import settle, tiling, uniform_points
+from implicast.overlay.ice.estate import Item, Way
+from implicast.overlay.ice.invariants import doubles, surface_objections
+from implicast.overlay.ice.messages import KINDS, KeptSurface, Title
+from implicast.overlay.ice.settings import Terms, Timers
+from implicast.overlay.ice.surface import Surface
 from implicast.peer.contract import Message, Peer, handles
 from implicast.peer.wire import Codec
 from implicast.space.angle import cosine_of
@@ -54,18 +53,18 @@ class PutAgain(Message):
     thing: int
 
 
-class Lodger(Peer, parts={"surface": LivingIce}):
+class Lodger(Peer, parts={"surface": Surface}):
     """Keeps things at places for others, and has others keep things for it."""
 
-    surface_kind: type = LivingIce
+    surface_kind: type = Surface
 
-    def __init__(self, address, host, life, dimensions, scene):
+    def __init__(self, address, host, terms, scene, kept=None):
         super().__init__(address, host)
         self.things: dict[int, tuple[int, int]] = {}
         self.offers: dict[int, tuple[int, int]] = {}
         self.wanted: dict[int, tuple[int, int]] = {}
         self.scene = scene
-        self.surface = self.surface_kind(address, host, self, life, dimensions, cosine_of(pi / 3))
+        self.surface = self.surface_kind(address, host, self, terms, kept)
 
     # the keeper
 
@@ -94,6 +93,10 @@ class Lodger(Peer, parts={"surface": LivingIce}):
 
     def lost(self, tract):
         self.scene.orphaned += 1
+
+    def reunited(self): ...
+
+    def reopened(self): ...
 
     def settled(self):
         self.scene.changed(self)
@@ -144,23 +147,30 @@ class Lodger(Peer, parts={"surface": LivingIce}):
                 self.scene.complete(stored.thing, code, version)
 
 
-def uncovered(surfaces: list[LivingIce]) -> list[str]:
+def uncovered(surfaces: list[Surface]) -> list[str]:
     """At any time: codes that no live peer holds, on whatever terms, and no live heir of the dead has a copy of."""
-    alive = {each.address for each in surfaces}
+    alive = {each.address: each.born_us for each in surfaces}
     held = [pair for each in surfaces for pair in intervals(each.tract)]
-    held += [
-        (title.low, title.high)
-        for each in surfaces
-        for owner, estate in each.estates.items()
-        if owner not in alive
-        for title in estate.titles
-    ]
+    held += [(title.low, title.high) for each in surfaces for title in inheritable(each, alive)]
     return [f"nobody holds or can inherit {low:#x}" for low in subtract(WHOLE, union(held))[::2]]
 
 
-def healing_us(life: Life) -> int:
+def inheritable(surface: Surface, alive: dict[int, int]) -> Iterator[Title]:
+    """Titles of the dead of whose estates this peer has a copy; who began another life is dead in the one before."""
+    for owner, estate in surface.estates.held.items():
+        news = surface.circle.news.get(owner)
+        if owner not in alive or (news is not None and news.born_us < alive[owner]):
+            yield from estate.titles
+    for orphan in surface.inquest.orphans.values():
+        yield from orphan.estate.titles
+    for inquiry in surface.inquest.inquiries.values():
+        if inquiry.message.certain and inquiry.estate is not None:
+            yield from inquiry.estate.titles
+
+
+def healing_us(timers: Timers) -> int:
     """After a cut both sides greet whom they missed; whoever lost everything by that enters anew."""
-    return 2 * life.meet_us + life.dead_us + 2 * life.rank_us
+    return 2 * timers.meet_us + timers.dead_us + 2 * timers.rank_us
 
 
 class Net:
@@ -184,7 +194,7 @@ class Scene:
     peers: int = 20
     dimensions: int = 2
     faults: Faults = field(default_factory=lambda: Faults(0.01, 0.01, 0.02, (50.0, 400.0), 0.1))
-    life: Life = field(default_factory=Life.quick)
+    timers: Timers = field(default_factory=Timers.quick)
     lodger: type = Lodger
     strict: bool = False
     assembled: bool = True
@@ -199,6 +209,7 @@ class Scene:
     repaired_s: float = -1.0
 
     def __post_init__(self):
+        self.terms = Terms(self.dimensions, cosine_of(pi / 3), timers=self.timers)
         self.rng: Random = stream(self.seed, "scene")
         self.trouble = Trouble(FaultStream(self.faults, self.seed))
         codec = Codec((*KINDS, Put, Stored)) if self.strict else None
@@ -210,7 +221,7 @@ class Scene:
         if self.assembled:
             points = uniform_points(self.peers, self.rng.getrandbits)
             surfaces = [each.surface for each in lodgers]
-            settle_alive(tiling(points, self.dimensions), surfaces, self.world.latency_us)
+            settle(tiling(points, self.dimensions), surfaces, self.world.latency_us)
         else:
             lodgers[0].surface.join(())
             for number, each in enumerate(lodgers[1:]):
@@ -220,16 +231,17 @@ class Scene:
 
     # the population
 
-    def lodge(self) -> Lodger:
-        address, self.fresh = self.fresh, self.fresh + 1
-        lodger = self.lodger(address, self.world.host(address), self.life, self.dimensions, self)
+    def lodge(self, again: int | None = None, kept: KeptSurface | None = None) -> Lodger:
+        address = self.fresh if again is None else again
+        self.fresh += again is None
+        lodger = self.lodger(address, self.world.host(address), self.terms, self, kept)
         self.world.place(address, lodger)
         return lodger
 
     def lodgers(self) -> list[Lodger]:
         return [awake(peer) for _, peer in sorted(self.world.peers.items())]
 
-    def surfaces(self) -> list[LivingIce]:
+    def surfaces(self) -> list[Surface]:
         return [each.surface for each in self.lodgers()]
 
     def steady(self) -> list[Lodger]:
@@ -261,13 +273,28 @@ class Scene:
             self.world.crash(address)
             self.look()
 
+    def come_back(self, lodger: Lodger | None = None, disk: bool | None = None, away_s: float | None = None) -> None:
+        """A lodger dies, and returns to its address a little later, with what it kept or without."""
+        if len(self.steady()) > 4:
+            lodger = lodger or self.rng.choice(self.steady())
+            disk = self.rng.random() < 0.5 if disk is None else disk
+            away_s = self.rng.uniform(0, 6) if away_s is None else away_s
+            kept = lodger.surface.kept() if disk else None
+            self.crash(lodger)
+            self.at(self.world.now_us / S + away_s, lambda: self.revive(lodger.address, kept))
+
+    def revive(self, address: int, kept: KeptSurface | None) -> None:
+        if address not in self.world.peers:
+            known = tuple(each.address for each in self.rng.sample(self.steady(), min(3, len(self.steady()))))
+            self.lodge(address, kept).surface.join(known)
+
     def twins(self) -> None:
         """An owner, and its first heir a little later."""
         lodger = self.rng.choice(self.steady())
         heirs = lodger.surface.heirs
         self.crash(lodger)
         if heirs and heirs[0] in self.world.peers:
-            later_s = self.world.now_us / S + self.rng.random() * self.life.dead_us / S * 1.5
+            later_s = self.world.now_us / S + self.rng.random() * self.timers.dead_us / S * 1.5
             self.at(later_s, lambda: self.die(heirs[0]))
 
     def freeze(self) -> None:
@@ -297,7 +324,7 @@ class Scene:
 
     def heal(self, side: frozenset[int]) -> None:
         self.trouble.heal(side)
-        self.at((self.world.now_us + healing_us(self.life)) / S, self.grow_together)
+        self.at((self.world.now_us + healing_us(self.timers)) / S, self.grow_together)
 
     def grow_together(self) -> None:
         """From now on one surface is due again."""
@@ -384,19 +411,20 @@ def varied(seed: int, name: str, lodger: type = Lodger) -> Scene:
     slow = chance.random() < 0.25
     return play(
         seed, deeds, over_s=100.0 if slow else 40.0, quiet_s=60.0, peers=peers, dimensions=chance.choice((2, 3, 4)),
-        faults=faults, life=Life() if slow else Life.quick(), lodger=lodger, strict=chance.random() < 0.2,
+        faults=faults, timers=Timers() if slow else Timers.quick(), lodger=lodger, strict=chance.random() < 0.2,
     )  # fmt: skip
 
 
-MOST = {"crash": 4, "twins": 2, "split": 4}
+MOST = {"crash": 4, "twins": 2, "split": 4, "come_back": 4}
 """Of what takes long to repair."""
-SPACED = ("crash", "twins", "split")
+SPACED = ("crash", "twins", "split", "come_back")
 """Deeds that come one after the other, each after the last has been repaired: no more is promised."""
 SCENES: dict[str, dict[str, int]] = {
     "calm": {"join": 4},
     "flux": {"join": 10, "leave": 10},
     "crash": {"crash": 3, "join": 4, "leave": 3},
     "twins": {"twins": 2, "join": 2},
+    "returns": {"come_back": 4, "join": 3, "leave": 3},
     "freeze": {"freeze": 6},
     "cutlink": {"cut_link": 5},
     "split": {"split": 1},

@@ -1,14 +1,23 @@
-"""Mistakes put into the living surface on purpose, one rule left out at a time. `MISTAKES` says what shows each."""
+"""Mistakes put into the surface on purpose, one rule left out at a time. `MISTAKES` says what shows each."""
 
 from dataclasses import dataclass, field
 
 from ice_life import SCENES, Lodger
 
-from implicast.overlay.ice.alive.ice import LivingIce
-from implicast.overlay.ice.alive.inquiring import Inquiry
-from implicast.overlay.ice.alive.messages import Accepted
+from implicast.overlay.ice.asking import Correspondence
 from implicast.overlay.ice.atlas import Atlas, overlap, remainder
-from implicast.overlay.ice.messages import Declined
+from implicast.overlay.ice.circle import Circle
+from implicast.overlay.ice.departure import Departure
+from implicast.overlay.ice.giver import Giver
+from implicast.overlay.ice.inquest import Inquest, Inquiry
+from implicast.overlay.ice.messages import Accepted, Declined
+from implicast.overlay.ice.plot import Plot
+from implicast.overlay.ice.seizures import Seizures
+from implicast.overlay.ice.succession import Succession
+from implicast.overlay.ice.surface import Surface
+from implicast.overlay.ice.taker import Taker
+from implicast.overlay.ice.tidying import Tidying
+from implicast.overlay.ice.upkeep import Upkeep
 from implicast.peer.contract import handles
 from implicast.world.faults import Faults
 
@@ -34,17 +43,24 @@ class LastWordAtlas(Atlas):
         return met != [title]
 
 
-class NoEpochs(LivingIce):
-    def __init__(self, *given):
-        super().__init__(*given)
+def mistaken(**parts: type) -> type:
+    """A surface with some parts that make a mistake."""
+
+    class Mistaken(Surface, parts=parts): ...
+
+    return Mistaken
+
+
+class NoEpochs(Plot):
+    def __init__(self, surface):
+        super().__init__(surface)
         self.atlas = LastWordAtlas()
 
-    def settle_into(self, title, others, heirs):
-        super().settle_into(title, others, heirs)
-        self.atlas = LastWordAtlas(self.atlas.titles.values())
+    def settle_on(self, atlas):
+        super().settle_on(LastWordAtlas(atlas.titles.values()))
 
 
-class NoBackups(LivingIce):
+class NoBackups(Succession):
     """Completes at once and tells no heir."""
 
     def batch(self, items, then):
@@ -52,59 +68,58 @@ class NoBackups(LivingIce):
         return True
 
 
-class NoRepeats(LivingIce):
+class NoRepeats(Correspondence):
     """Every question is asked once and then forgotten."""
 
-    def ask(self, key, to, message, tries, lost):
+    def ask(self, topic, key, to, message):
         self.host.send(to, message)
-        self.asks.pop(key, None)
+        self.drop(topic, key)
 
 
-class NoEchoRule(LivingIce):
+class NoEchoRule(Succession):
     """Never doubts itself."""
 
     is_doubtful = False
 
 
-class NoInquiry(LivingIce):
+class NoInquiry(Inquest):
     """Who is silent is dead."""
 
     def inquire(self, suspect, rank, seizes, round_=0):
         super().inquire(suspect, rank, seizes, round_)
         inquiry = self.inquiries.pop(suspect)
-        self.declare_dead(suspect, Inquiry(rank, seizes, {}, inquiry.message))
+        self.surface.seizures.declare_dead(suspect, Inquiry(rank, seizes, {}, inquiry.message))
 
 
-class NoSettling(LivingIce):
+class NoSettling(Seizures):
     """Seized ground answers at once."""
 
-    def _settle(self, number, tract, before, whole):
-        super()._settle(number, tract, before, whole)
-        seizure = self.seizures.get(number)
-        if seizure is not None:
+    def settle(self, number, seizure, before):
+        super().settle(number, seizure, before)
+        if number in self.open:
             seizure.rested = seizure.backed_up = True
-            self._firm_up(number, seizure)
+            self.firm_up(number, seizure)
 
 
-class NoThirdMessage(LivingIce):
+class NoThirdMessage(Taker):
     """The taker does not wait for the giver to let go."""
 
-    def _accept(self, receipt):
-        super()._accept(receipt)
+    def accept(self, receipt):
+        super().accept(receipt)
         if self.receipt is receipt:
-            if not self.heirs:
-                self.heirs, self.echoed_us = (receipt.giver,), self.host.now_us
-            self.granted()
+            if not self.surface.heirs:
+                self.surface.succession.begin_with((receipt.giver,), self.host.now_us)
+            self.granted(receipt)
 
 
-class NoTakingBack(LivingIce):
+class NoTakingBack(Giver):
     """A giver whose taker is gone waits for ever."""
 
     def take_back(self):
         pass
 
 
-class UnforgivenSuspicion(LivingIce):
+class UnforgivenSuspicion(Circle):
     """Once a suspect, always a suspect."""
 
     def heard(self, peer):
@@ -114,55 +129,54 @@ class UnforgivenSuspicion(LivingIce):
             self.news[peer].suspect_us = suspect_us
 
 
-class NoDuty(LivingIce):
+class NoDuty(Departure):
     """A leaver forgets what it holds for others."""
 
     def leave(self):
-        self.estates.clear()
+        self.surface.estates.held.clear()
         super().leave()
 
 
-class NeverMeetsAgain(LivingIce):
+class NeverMeetsAgain(Upkeep):
     """Those that fell silent are never greeted again."""
 
     def greet_missed(self):
-        self.missed.clear()
+        self.surface.circle.missed.clear()
 
 
-class NoHeirs(LivingIce):
+class NoHeirs(Seizures):
     """Nobody is asked to hold a copy; what the dead kept is gone."""
 
     def seize(self, suspect, inquiry):
-        self.estates.pop(suspect, None)
+        self.surface.estates.held.pop(suspect, None)
         inquiry.items.clear()
         super().seize(suspect, inquiry)
 
 
-class NoTidying(LivingIce):
+class NoTidying(Tidying):
     """Spare pieces stay where they are."""
 
     def tidy(self):
         pass
 
 
-class ForgetfulHeir(LivingIce):
+class ForgetfulHeir(Succession):
     """Agrees to hold copies, and drops them."""
 
     def choose_heirs(self):
-        self.estates.clear()
+        self.surface.estates.held.clear()
         super().choose_heirs()
 
 
-class HastyGiver(LivingIce):
+class HastyGiver(Giver):
     """Lets go of a piece when it has been sent."""
 
-    def _hand_over(self):
-        gift = self.gift
-        super()._hand_over()
-        self._part_with(gift, ())
+    def hand_over(self, gift):
+        super().hand_over(gift)
+        self.part_with(gift, ())
 
 
-class SilentGiver(NoTidying):
+class SilentGiver(Giver):
     """Does not decline what it knows something better about, though that be of another part. (Tidying hides it.)"""
 
     @handles(Accepted)
@@ -170,16 +184,18 @@ class SilentGiver(NoTidying):
         gift = self.gift
         if (gift is not None and gift.number == accepted.number) or (sender, accepted.number) in self.done:
             super().on_accepted(sender, accepted)
-        elif not self.correct(sender, [accepted.title]):
+        elif not self.surface.greetings.correct(sender, [accepted.title]):
             self.host.send(sender, Declined(accepted.number))
 
 
+NEVER_MEETS_AGAIN = mistaken(upkeep=NeverMeetsAgain)
+NO_TIDYING = mistaken(tidying=NoTidying)
 LOSSY, ROUGH = Faults(0.05), Faults(0.01, 0.01, 0.02, (50.0, 400.0), 0.1)
 
 
 @dataclass(frozen=True)
 class IceMistake:
-    """One rule of the living surface left out: where it shows, and a word of the objection."""
+    """One rule of the surface left out: where it shows, and a word of the objection."""
 
     name: str
     rule: str
@@ -198,72 +214,72 @@ class IceMistake:
 MISTAKES = (
     IceMistake(
         "no epochs", "for each code the best title wins, not the last word (overlay/ice/atlas.py)",
-        NoEpochs, SCENES["flux"], "both answer", {"faults": ROUGH, "quiet_s": 5.0},
+        mistaken(plot=NoEpochs), SCENES["flux"], "both answer", {"faults": ROUGH, "quiet_s": 5.0},
     ),
     IceMistake(
-        "no backups", "nothing is complete before the heirs have it (overlay/ice/alive/heirs.py)",
-        NoBackups, SCENES["crash"], "missing",
+        "no backups", "nothing is complete before the heirs have it (overlay/ice/succession.py)",
+        mistaken(succession=NoBackups), SCENES["crash"], "missing",
     ),
     IceMistake(
-        "no acknowledgement", "what must arrive is repeated until it is answered (overlay/ice/alive/asking.py)",
-        NoRepeats, SCENES["flux"], "pieces", {"faults": LOSSY},
+        "no acknowledgement", "what must arrive is repeated until it is answered (overlay/ice/asking.py)",
+        mistaken(asker=NoRepeats), SCENES["flux"], "pieces", {"faults": LOSSY},
     ),
     IceMistake(
-        "no echo rule", "an owner that no heir echoes stops answering (overlay/ice/alive/heirs.py)",
-        NoEchoRule, SCENES["freeze"], "both answer",
+        "no echo rule", "an owner that no heir echoes stops answering (overlay/ice/succession.py)",
+        mistaken(succession=NoEchoRule), SCENES["freeze"], "both answer",
     ),
     IceMistake(
-        "no inquiry", "nobody is declared dead before all around have been asked (overlay/ice/alive/inquiring.py)",
-        NoInquiry, SCENES["cutlink"], "both answer",
+        "no inquiry", "nobody is declared dead before all around have been asked (overlay/ice/inquest.py)",
+        mistaken(inquest=NoInquiry), SCENES["cutlink"], "both answer",
     ),
     IceMistake(
-        "no third message of a give", "a taker answers when the giver has let go (overlay/ice/alive/taking.py)",
-        NoThirdMessage, SCENES["flux"], "both answer", {"faults": LOSSY},
+        "no third message of a give", "a taker answers when the giver has let go (overlay/ice/taker.py)",
+        mistaken(taker=NoThirdMessage), SCENES["flux"], "both answer", {"faults": LOSSY},
     ),
     IceMistake(
-        "a giver lets go at once", "a giver holds a piece until it has been accepted (overlay/ice/alive/giving.py)",
-        HastyGiver, SCENES["flux"], "nobody holds",
+        "a giver lets go at once", "a giver holds a piece until it has been accepted (overlay/ice/giver.py)",
+        mistaken(giver=HastyGiver), SCENES["flux"], "nobody holds",
     ),
     IceMistake(
-        "no taking back", "a giver whose taker is gone takes the piece back (overlay/ice/alive/giving.py)",
-        NoTakingBack, SCENES["mix"], "not firm: giving",
+        "no taking back", "a giver whose taker is gone takes the piece back (overlay/ice/giver.py)",
+        mistaken(giver=NoTakingBack), SCENES["mix"], "not firm: giving",
     ),
     IceMistake(
-        "suspicion never forgiven", "whoever is heard again is no suspect (overlay/ice/alive/asking.py)",
-        UnforgivenSuspicion, {"freeze": 12}, "heirs of", {"faults": ROUGH, "peers": 6},
+        "suspicion never forgiven", "whoever is heard again is no suspect (overlay/ice/circle.py)",
+        mistaken(circle=UnforgivenSuspicion), {"freeze": 12}, "heirs of", {"faults": ROUGH, "peers": 6},
     ),
     IceMistake(
-        "never meeting again", "those that fell silent are greeted now and then (overlay/ice/alive/minding.py)",
-        NeverMeetsAgain, SCENES["split"], "both answer",
+        "never meeting again", "those that fell silent are greeted now and then (overlay/ice/upkeep.py)",
+        NEVER_MEETS_AGAIN, SCENES["split"], "both answer",
     ),
     IceMistake(
-        "heirs drop their copies", "an heir holds its copy until told otherwise (overlay/ice/alive/inheriting.py)",
-        ForgetfulHeir, SCENES["crash"], "can inherit",
+        "heirs drop their copies", "an heir holds its copy until told otherwise (overlay/ice/estates.py)",
+        mistaken(succession=ForgetfulHeir), SCENES["crash"], "can inherit",
     ),
     IceMistake(
-        "no estates", "who takes the place of the dead takes over what they kept (overlay/ice/alive/seizing.py)",
-        NoHeirs, SCENES["crash"], "missing",
+        "no estates", "who takes the place of the dead takes over what they kept (overlay/ice/seizures.py)",
+        mistaken(seizures=NoHeirs), SCENES["crash"], "missing",
     ),
     IceMistake(
-        "no tidying", "whoever has a spare piece gives it away (overlay/ice/alive/leaving.py)",
-        NoTidying, SCENES["crash"], "pieces",
+        "no tidying", "whoever has a spare piece gives it away (overlay/ice/tidying.py)",
+        NO_TIDYING, SCENES["crash"], "pieces",
     ),
 )  # fmt: skip
 """Searched for in the first scenes of random change."""
 NO_DUTY = IceMistake(
     "a leaver forgets the dead",
-    "a leaver stays while it holds what the dead kept (overlay/ice/alive/leaving.py)",
-    NoDuty,
+    "a leaver stays while it holds what the dead kept (overlay/ice/departure.py)",
+    mistaken(departure=NoDuty),
     {},
     "missing",
 )
 NO_SETTLING = IceMistake(
-    "no time to settle", "what is seized answers when rivals have had time to meet (overlay/ice/alive/seizing.py)",
-    NoSettling, {}, "both answer",
+    "no time to settle", "what is seized answers when rivals have had time to meet (overlay/ice/seizures.py)",
+    mistaken(seizures=NoSettling), {}, "both answer",
 )  # fmt: skip
 SILENT_GIVER = IceMistake(
-    "a giver declines nothing that it has a part of", "what was taken back is declined (overlay/ice/alive/giving.py)",
-    SilentGiver, {}, "not firm: provisional",
+    "a giver declines nothing that it has a part of", "what was taken back is declined (overlay/ice/giver.py)",
+    mistaken(giver=SilentGiver, tidying=NoTidying), {}, "not firm: provisional",
 )  # fmt: skip
 DIRECTED = (NO_DUTY, NO_SETTLING, SILENT_GIVER)
 """Each in a scene made for it (`test_ice_life.py`)."""

@@ -3,9 +3,9 @@
 from mistake import Mistake
 
 from implicast.casting import inbox
-from implicast.casting.bft.alive import LivingBft
+from implicast.casting.bft.member import Bft
 from implicast.casting.bft.seen import SeenTable
-from implicast.overlay.skip_graph.living import LivingGraph
+from implicast.overlay.skip_graph.graph import SkipGraph
 from implicast.world.faults import Faults
 
 SMALL = {"peers": 16, "casts": 110, "faults": Faults(), "network": "flat", "strict": False}
@@ -16,21 +16,21 @@ def silence(*alarms):
     """A patch: nothing happens when the alarms of these names ring."""
 
     def put(patch):
-        for rings in [each for each in LivingBft._handlers if each.__name__ in alarms]:
-            patch.setitem(LivingBft._handlers, rings, lambda self, alarm: None)
+        for rings in [each for each in Bft._alarms if each.__name__ in alarms]:
+            patch.setitem(Bft._alarms, rings, lambda self, alarm: None)
 
     return put
 
 
 def remember_nothing(patch):
     """Two guards, each of which would do: the table of multicasts met, and the inbox."""
-    patch.setattr(SeenTable, "get", lambda self, name: None)
+    patch.setattr(SeenTable, "get", lambda self, query: None)
     patch.setattr(SeenTable, "record", lambda self, *met: None)
-    patch.setattr(inbox.Seen, "first", lambda self, cast: True)
+    patch.setattr(inbox.Seen, "first", lambda self, cast, now_us=0: True)
 
 
 def never_forgive(patch):
-    patch.setattr(LivingGraph, "heard", lambda self, sender: self.detector.heard(sender))
+    patch.setattr(SkipGraph, "heard", lambda self, sender: self.absentees.detector.heard(sender))
 
 
 MISTAKES = (
@@ -38,7 +38,7 @@ MISTAKES = (
         "steps are sent once",
         "bft",
         rule="a step of a multicast is repeated until it is confirmed (casting/bft/carriage.py)",
-        put=silence("Unheld"),
+        put=silence("Late"),
         says="missing",
         churn="deed=5:crash:3",
         changes={**LOSSY, "casts": 200},  # most are reached by several senders: one in fifty is missed
@@ -55,7 +55,7 @@ MISTAKES = (
     Mistake(
         "suspicion never forgiven",
         "bft",
-        rule="who was lost is listed again at its first word (overlay/skip_graph/losing.py)",
+        rule="who was lost is listed again at its first word (overlay/skip_graph/absentees.py)",
         put=never_forgive,
         says="invariants",
         churn="deed=5..19:freeze:3",
@@ -64,8 +64,8 @@ MISTAKES = (
     Mistake(
         "nobody is told to look",
         "bft",
-        rule="who finds somebody silent says so, and others look for themselves (overlay/skip_graph/accusing.py); "
-        "what that misses is found by comparing lists (comparing.py): two guards, each of which would do here",
+        rule="who finds somebody silent says so, and others look for themselves (overlay/skip_graph/accusations.py); "
+        "what that misses is found by comparing lists (comparison.py): two guards, each of which would do here",
         put=silence("Accusing", "Agree"),
         says="invariants",
         churn="deed=5:crash:3",
@@ -75,7 +75,7 @@ MISTAKES = (
         "short lists stay short",
         "bft",
         rule="lists that became shorter are compared with those of the neighbours, which know who stands behind "
-        "(overlay/skip_graph/comparing.py)",
+        "(overlay/skip_graph/comparison.py)",
         put=silence("Agree"),
         says="invariants",
         churn="deed=5:crash:3",

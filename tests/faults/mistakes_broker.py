@@ -3,7 +3,7 @@
 from mistake import Mistake
 
 from implicast.casting import routes, telling
-from implicast.casting.broker import Client
+from implicast.casting.broker import BrokerClient
 from implicast.overlay.backbone.backbone import Backbone
 from implicast.overlay.backbone.views import Views
 from implicast.peer.asking import Patience
@@ -50,7 +50,7 @@ MISTAKES = (
         "clients that stay",
         "broker",
         rule="a client whose broker is lost goes to another (casting/broker/client.py)",
-        put=lambda patch: patch.setattr(Client, "check", lambda self, in_vain: None),
+        put=lambda patch: patch.setattr(BrokerClient, "check", lambda self, in_vain: None),
         says="does not know what its client",
         churn="deed=5:fail:26",
         changes=SMALL,

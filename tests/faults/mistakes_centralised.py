@@ -77,7 +77,7 @@ MISTAKES = (
     Mistake(
         "an older version stored",
         "centralised",
-        rule="a server answers an older version with what it knows, never with `Stored` (casting/centralised/server.py)",
+        rule="an older version is answered with what is known, never with `Stored` (casting/centralised/server.py)",
         put=store_anything,
         says="the server does not know",
         churn="deed=5..6:return:3,deed=8..9:return:3,deed=12..15:return:3:old,deed=20:describe:3",

@@ -3,16 +3,16 @@
 from mistake import Mistake
 
 from implicast.casting import inbox
-from implicast.casting.condcast.living import LivingCondcast
-from implicast.overlay.detector import Detector
+from implicast.casting.condcast.condcast import Condcast
+from implicast.peer.liveness import Detector
 
 
 def silence(alarm):
     """A patch: nothing happens when the alarm of this name rings."""
 
     def put(patch):
-        rings = next(each for each in LivingCondcast._handlers if each.__name__ == alarm)
-        patch.setitem(LivingCondcast._handlers, rings, lambda self, alarm: None)
+        rings = next(each for each in Condcast._alarms if each.__name__ == alarm)
+        patch.setitem(Condcast._alarms, rings, lambda self, alarm: None)
 
     return put
 
@@ -34,8 +34,8 @@ MISTAKES = (
     Mistake(
         "nothing is said again",
         "condcast",
-        rule="whoever does not say that its arcs are covered is asked again (casting/condcast/coverage.py)",
-        put=silence("Unanswered"),
+        rule="whoever does not say that its arcs are covered is asked again (casting/condcast/carrier.py)",
+        put=silence("Late"),
         says="missing",
     ),
     Mistake(
@@ -48,7 +48,7 @@ MISTAKES = (
     Mistake(
         "suspicion never forgiven",
         "condcast",
-        rule="a suspicion ends at the first word from the suspect (overlay/detector.py)",
+        rule="a suspicion ends at the first word from the suspect (peer/liveness.py)",
         put=never_forgive,
         says="missing",
     ),

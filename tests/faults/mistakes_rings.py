@@ -2,17 +2,19 @@
 
 from mistake import Mistake
 
-from implicast.casting import inbox, reliable
-from implicast.casting.dht.alive import LivingDht
-from implicast.casting.keeping import LivingMember
+from implicast.casting import inbox, telling
+from implicast.casting.dht.member import Dht
+from implicast.casting.keeping import RingMember
+from implicast.casting.keeping.copies import Copies
 from implicast.casting.keeping.keeper import Keeper
 from implicast.casting.keeping.messages import LaidAt
-from implicast.casting.pubsub.alive import LivingPubSub
+from implicast.casting.keeping.tenure import Tenure
+from implicast.casting.pubsub import PubSub
 from implicast.overlay.detector import Detector
-from implicast.overlay.links.looking import Looking
+from implicast.overlay.links.company import Company
 from implicast.overlay.links.messages import INSERT, REPLACE
 from implicast.overlay.links.refs import FIRST, lies_between
-from implicast.overlay.links.state import LinkState
+from implicast.overlay.links.walks import Walks
 from implicast.world.faults import Faults
 
 SMALL = {"peers": 24, "faults": Faults(), "strict": False}
@@ -33,18 +35,23 @@ def silence(kind, alarm):
     """A patch: this class does nothing when the alarm of this name rings."""
 
     def put(patch):
-        rings = next(each for each in kind._handlers if each.__name__ == alarm)
-        patch.setattr(kind, "_handlers", {**kind._handlers, rings: lambda self, alarm: None})
+        rings = next(each for each in kind._alarms if each.__name__ == alarm)
+        patch.setattr(kind, "_alarms", {**kind._alarms, rings: lambda self, alarm: None})
 
     return put
 
 
 def confirm_without_copies(self, copy):
     laid = LaidAt(copy.serial, copy.rows[0].stamp, copy.low, copy.high, copy.by.address)
-    if copy.origin == self.address:
-        self.laid(laid)
+    if copy.rows[0].owner.address == self.address:
+        self._laid(laid)
     else:
-        self.host.send(copy.origin, laid)
+        self.host.send(copy.rows[0].owner.address, laid)
+
+
+def told_once(self, *given, told=telling.Teller.__init__):
+    told(self, *given)
+    self._asker.topic(telling.TELLING, telling.PATIENCE._replace(times=1), self._lost)
 
 
 def ever_suspected(self, who, *within):
@@ -52,15 +59,17 @@ def ever_suspected(self, who, *within):
 
 
 def repair_without_a_number(self, holder, cur, cur_num):
-    beyond = cur != self.me and not lies_between(holder, cur, self.me)
-    kind = INSERT if beyond and not lies_between(self.me, self.right, cur) else REPLACE
-    self.request(kind, holder, self.me, cur, cur_num, FIRST)
+    links = self._links
+    beyond = cur != links.me and not lies_between(holder, cur, links.me)
+    kind = INSERT if beyond and not lies_between(links.me, links.right, cur) else REPLACE
+    links.membership.request(kind, holder, links.me, cur, cur_num, FIRST)
 
 
 def leave_and_forget(self):
-    self.asking._questions.clear()
-    self.asking._settling.clear()
-    LivingMember.leave(self)
+    self.questions._open.clear()
+    self.asker._open.clear()
+    self.teller.casts.clear()
+    RingMember.leave(self)
 
 
 MISTAKES = (
@@ -68,7 +77,7 @@ MISTAKES = (
         "no copies",
         "dht",
         rule="an entry counts as laid when it is copied, and copies are compared (casting/keeping/keeper.py)",
-        put=several((Keeper, "_copy_on", confirm_without_copies), (Keeper, "_sync", lambda self: None)),
+        put=several((Keeper, "_copy_on", confirm_without_copies), (Copies, "_sync", lambda self: None)),
         says="does not keep what",
         churn="deed=5:crash:3",
         changes=SMALL,
@@ -76,8 +85,8 @@ MISTAKES = (
     Mistake(
         "nobody is told what is lacking",
         "dht",
-        rule="when a keeper dies with all its copies, those who were in its lists lay them again (lacking.py)",
-        put=several((Keeper, "moved", lambda self: self._sync_soon() if self.is_ready else None)),
+        rule="when a keeper dies with all its copies, those who were in its lists lay them again (rumours.py)",
+        put=several((Tenure, "moved", lambda self: self._copies.soon() if self._share.is_ready else None)),
         says="does not keep what",
         churn=NEIGHBOURS,
         changes=SMALL,
@@ -85,8 +94,8 @@ MISTAKES = (
     Mistake(
         "no acknowledgement",
         "dht",
-        rule="whoever is told confirms, and is told again until it does (casting/reliable.py)",
-        put=several((reliable, "REPEATS_MAX", 0)),
+        rule="whoever is told confirms, and is told again until it does (casting/telling.py)",
+        put=several((telling.Teller, "__init__", told_once)),
         says="missing",
         churn="deed=5:crash:3",
         changes=LOSSY,
@@ -94,8 +103,8 @@ MISTAKES = (
     Mistake(
         "lists asked for once",
         "dht-naive",
-        rule="a list that does not come is asked for again, by another way (casting/keeping/asking.py)",
-        put=silence(LivingDht, "AskLate"),
+        rule="a list that does not come is asked for again, by another way (casting/keeping/questions.py)",
+        put=silence(Dht, "AskLate"),
         says="missing",
         churn="deed=5:crash:3",
         changes=LOSSY,
@@ -103,8 +112,8 @@ MISTAKES = (
     Mistake(
         "entries laid once",
         "chord-pubsub",
-        rule="an entry is laid again until all its values are confirmed (casting/keeping/laying.py)",
-        put=silence(LivingPubSub, "LayLate"),
+        rule="an entry is laid again until all its values are confirmed (casting/keeping/layings.py)",
+        put=silence(PubSub, "LayLate"),
         says="never complete",
         churn="deed=5:join:{new}",
         changes=LOSSY,
@@ -113,7 +122,7 @@ MISTAKES = (
         "no memory of what was heard",
         "opchord-pubsub",
         rule="a member tells repeats from news (casting/inbox.py)",
-        put=several((inbox.Seen, "first", lambda self, cast: True)),
+        put=several((inbox.Seen, "first", lambda self, cast, now_us: True)),
         says="repeated",
         churn="deed=5:crash:3",
         changes=LOSSY,
@@ -123,7 +132,7 @@ MISTAKES = (
         "dht",
         rule="a suspicion ends at the first word from the suspect, and after a while (overlay/detector.py)",
         put=several(
-            (LinkState, "heard", lambda self, ref: None),
+            (Company, "heard", lambda self, ref: None),
             (Detector, "is_suspect", ever_suspected),
             (Detector, "suspected_within", ever_suspected),
         ),
@@ -134,8 +143,8 @@ MISTAKES = (
     Mistake(
         "a repair takes no number of its own",
         "chord-pubsub",
-        rule="the number of a repair beats all that was before it (overlay/links/looking.py)",
-        put=several((Looking, "settle", repair_without_a_number)),
+        rule="the number of a repair beats all that was before it (overlay/links/walks.py)",
+        put=several((Walks, "settle", repair_without_a_number)),
         says="as its left neighbour",
         churn="deed=5:crash:3",
         changes=SMALL,
@@ -143,8 +152,8 @@ MISTAKES = (
     Mistake(
         "a leaver forgets its own casts",
         "dht",
-        rule="a leaver still asks for the lists of its casts, and tells whom they select (casting/keeping/asking.py)",
-        put=several((LivingDht, "leave", leave_and_forget)),
+        rule="a leaver still asks for the lists of its casts, and tells whom they select (casting/keeping/member.py)",
+        put=several((Dht, "leave", leave_and_forget)),
         says="left, and its cast",
         churn="deed=9.01:leave:17",
         changes=SMALL,

@@ -1,4 +1,4 @@
-"""Scenes for living SPICE: small networks in which the worst happens at the worst moment.
+"""Scenes for SPICE: small networks in which the worst happens at the worst moment.
 
 A scene is a scenario and what is done while it runs, with the living peers in hand: an owner and its heir are found
 when they are to die, a peer is cut off just when it closes a registry. Judged from outside, as campaigns are; besides,
@@ -11,9 +11,12 @@ from random import Random
 
 import pytest
 
-from implicast.casting.spice.alive.spice import LivingSpice
-from implicast.overlay.ice.alive.ice import LivingIce
-from implicast.overlay.ice.alive.objections import doubles
+from implicast.casting.spice.containers import Containers
+from implicast.casting.spice.gatherings import Gatherings
+from implicast.casting.spice.spice import Spice
+from implicast.casting.spice.stores import Stores
+from implicast.overlay.ice.giver import Giver
+from implicast.overlay.ice.invariants import doubles
 from implicast.space.digest import stream
 from implicast.trials.campaign import Finding, check
 from implicast.world import simulate as simulating
@@ -49,11 +52,11 @@ class Scene:
     def soon(self, delay_s: float, what: Callable[[], object]) -> None:
         self.run.world.at(self.run.world.now_us + int(delay_s * _S), UPKEEP, what)
 
-    def peers(self) -> list[LivingSpice]:
+    def peers(self) -> list[Spice]:
         """Who is awake, has joined and does not leave."""
         return [self.run.world.peers[address] for address in self.run.upheaval.able()]
 
-    def anybody(self) -> LivingSpice:
+    def anybody(self) -> Spice:
         return self.chance.choice(self.peers())
 
     def crash(self, address: int) -> None:
@@ -72,7 +75,7 @@ class Scene:
 
     def watch(self) -> None:
         """No code has two peers that answer for it."""
-        surfaces = [each.surface for each in self.run.upheaval.present() if isinstance(each, LivingSpice)]
+        surfaces = [each.surface for each in self.run.upheaval.present() if isinstance(each, Spice)]
         self.said += doubles(surfaces)
         self.soon(1, self.watch)
 
@@ -97,7 +100,7 @@ def play(monkeypatch: pytest.MonkeyPatch, scenario: Scenario, hook: Hook, alone:
 
 def scenario(seed: int, churn: str = "drift=0.001", start: str = "assembled", **parameters) -> Scenario:
     """Twenty peers, on two and three dimensions in turn, 1 % loss and repeats."""
-    given = {"alive": True, "hello_s": 3.0, "dimensions": 2 + seed % 2, **LIMITS, **parameters}
+    given = {"hello_s": 3.0, "dimensions": 2 + seed % 2, **LIMITS, **parameters}
     return Scenario(
         "spice-unloaded", peers=20, casts=OVER_S + 75, seed=seed, workload="groups", parameters=given,
         workload_parameters={"tags_per_peer": 8, "share": 0.25}, faults=Faults(loss=0.01, duplicate=0.01),
@@ -142,12 +145,12 @@ def draws(scene: Scene) -> None:
     """Registries are drawn together at random moments, ten times a second, whatever is in them."""
 
     def strike() -> None:
-        registries = [(peer, key, each) for peer in scene.peers() for key, each in peer.registries.items()]
+        registries = [(peer, key, each) for peer in scene.peers() for key, each in peer.shelf.registries.items()]
         closed = [(peer, key) for peer, key, each in registries if each.closed and key[2] == 0]
         if closed:
             peer, key = scene.rng.choice(closed)
-            peer._tried_us.clear()
-            peer.gather(key)
+            peer.gatherings.rest()
+            peer.gatherings.gather(key)
         if scene.run.world.now_us < scene.start_us + OVER_S * _S:
             scene.soon(0.1, strike)
 
@@ -157,25 +160,25 @@ def draws(scene: Scene) -> None:
 class Spite:
     """A crash or a cut link just when somebody gives a piece, closes, gathers or confirms."""
 
-    MOMENTS = ("_shut", "gather", "_open", "_counts")
+    MOMENTS = ((Containers, "_shut"), (Gatherings, "gather"), (Gatherings, "_open"), (Stores, "_counts"))
     PAUSE_US = 7 * _S
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.scene: Scene | None = None
         self.last_us = 0
-        for name in self.MOMENTS:
-            self._spoil(monkeypatch, LivingSpice, name, lambda peer: peer.surface)
-        self._spoil(monkeypatch, LivingIce, "give", lambda surface: surface)
+        for part, name in self.MOMENTS:
+            self._spoil(monkeypatch, part, name)
+        self._spoil(monkeypatch, Giver, "give")
 
     def __call__(self, scene: Scene) -> None:
         self.scene, self.last_us = scene, scene.start_us
 
-    def _spoil(self, monkeypatch: pytest.MonkeyPatch, owner: type, name: str, surface_of: Callable) -> None:
+    def _spoil(self, monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> None:
         whole = getattr(owner, name)
 
-        def spoiled(peer, *given):
-            whole(peer, *given)
-            self.strike(surface_of(peer))
+        def spoiled(part, *given):
+            whole(part, *given)
+            self.strike(part._surface if hasattr(part, "_surface") else part.surface)
 
         monkeypatch.setattr(owner, name, spoiled)
 

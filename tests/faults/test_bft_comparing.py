@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 from test_bft_life import Club
 
-from implicast.casting.bft.alive import LivingBft
+from implicast.casting.bft.member import Bft
 from implicast.casting.designs import design
 from implicast.overlay.skip_graph.agreement import contrast, covers
-from implicast.overlay.skip_graph.messages import Agree, Compare, Compared, Difference, Span
+from implicast.overlay.skip_graph.messages import Agree, Compared, CompareLists, Difference, ListSpan
 from implicast.overlay.skip_graph.place import Place
 from implicast.trials.campaign import check, scenario_of
 from implicast.world.journal import UPKEEP
@@ -18,33 +18,43 @@ BFT = design("bft")
 
 
 def place_of(club: Club, address: int) -> Place:
-    return next(iter(club.member(address).graph.places.values()))
+    place = club.member(address).graph.places.home
+    assert place is not None
+    return place
 
 
-def forget(club: Club, who: int, whom: int) -> None:
+def beside(club: Club, who: int) -> int:
+    """Somebody whom the home place of a peer lists."""
+    level = place_of(club, who).table.levels[0]
+    return int(str(level.nodes[(level.own + 1) % len(level.nodes)].address))
+
+
+def forget(club: Club, who: int) -> None:
     """One place loses another as if it had never heard of it: no rule was broken, so none repairs it."""
     place = place_of(club, who)
-    place.surround([node for node in place.known.values() if node.address != whom])
+    whom = beside(club, who)
+    place.lists.surround([node for node in place.known.values() if node.address != whom])
 
 
-def haunt(club: Club, who: int, whom: int) -> None:
+def haunt(club: Club, who: int) -> None:
     """A crash of which everybody has learned but one, who then lists it anew."""
-    ghosts = [place.certificate for place in club.member(whom).graph.places.values()]
+    whom = beside(club, who)
+    ghosts = [place.certificate for place in club.member(whom).graph.places.held.values()]
     club.world.crash(whom)
     club.run(40)
     graph = club.member(who).graph
-    del graph._lost[whom]
-    for place in graph.places.values():
-        place.surround([*place.known.values(), *ghosts])
+    del graph.absentees.lost[whom]
+    for place in graph.places.held.values():
+        place.lists.surround([*place.known.values(), *ghosts])
 
 
 def no_comparing(patch: pytest.MonkeyPatch) -> None:
-    patch.setitem(LivingBft._handlers, Agree, lambda self, alarm: None)
+    patch.setitem(Bft._alarms, Agree, lambda self, alarm: None)
 
 
 def test_whoever_is_missing_for_no_reason_is_named_by_a_neighbour() -> None:
     club = Club(n=40, turn_s=3600.0)
-    forget(club, 5, 17)
+    forget(club, 5)
     assert any("lacks" in each for each in club.objections())
 
     club.run(15)
@@ -54,7 +64,7 @@ def test_whoever_is_missing_for_no_reason_is_named_by_a_neighbour() -> None:
 
 def test_a_ghost_that_only_one_lists_is_looked_for() -> None:
     club = Club(n=40, turn_s=3600.0)
-    haunt(club, 5, 17)
+    haunt(club, 5)
     assert any("too many" in each for each in club.objections())
 
     club.run(25)
@@ -66,7 +76,7 @@ def test_a_ghost_that_only_one_lists_is_looked_for() -> None:
 def test_the_mistake_of_not_comparing_is_seen(fault, monkeypatch: pytest.MonkeyPatch) -> None:
     no_comparing(monkeypatch)
     club = Club(n=40, turn_s=3600.0)
-    fault(club, 5, 17)
+    fault(club, 5)
 
     club.run(25)
 
@@ -79,12 +89,12 @@ def test_a_farewell_for_one_place_does_not_hide_that_for_all(monkeypatch: pytest
     club = Club(n=40)
     graph, other = club.member(17).graph, club.member(5).graph
     home = graph.certificates()[0]
-    said = (graph._farewell(home), graph._leaving(home))
+    said = (graph.places.farewell(home), graph.places.leaving(home))
     for number, farewell in enumerate(said):
         club.at(0.01 * number, UPKEEP, lambda farewell=farewell: club.world.carry(17, 5, farewell))
     club.run(0.05)
 
-    known = [node.address for place in other.places.values() for node in place.known.values()]
+    known = [node.address for place in other.places.held.values() for node in place.known.values()]
     assert known
     assert 17 not in known
 
@@ -92,14 +102,14 @@ def test_a_farewell_for_one_place_does_not_hide_that_for_all(monkeypatch: pytest
 def test_a_liar_that_compares_removes_nobody_and_adds_only_who_answers() -> None:
     """It shows lists of itself alone, says that all else is unknown, and names one who has crashed."""
     club = Club()
-    dead = [place.certificate for place in club.member(9).graph.places.values()]
+    dead = [place.certificate for place in club.member(9).graph.places.held.values()]
     club.world.crash(9)
     club.run(40)
     before = club.listed(3)
     liar = place_of(club, 7)
     for address in (0, 1, 2, 4, 5, 6):
         place = place_of(club, address)
-        shown = Compare((Span(place.key, liar.certificate, 0, (liar.key,), full=True),))
+        shown = CompareLists((ListSpan(place.key, liar.certificate, 0, (liar.key,), full=True),))
         listed = tuple(node.key for node in place.table.contacts())
         named = Compared((Difference(place.key, liar.key, 0, tuple(dead), listed),))
         for said in (shown, named):
@@ -120,27 +130,27 @@ def test_a_difference_told_by_somebody_unknown_is_refused() -> None:
     club.at(0, UPKEEP, lambda: club.world.carry(7, 5, told))
     club.run(0.1)
 
-    assert club.member(5).graph.belief.refusals["unasked_answer"] == 1
+    assert club.member(5).graph.places.belief.refusals["unasked_answer"] == 1
 
 
 def test_lists_that_agree_are_not_compared_again() -> None:
     club = Club()
     place = place_of(club, 5)
-    forget(club, 5, 7)
+    forget(club, 5)
     club.run(30)
-    agreed = place.compared
+    agreed = place.accord.compared
     assert agreed is place.wide
 
     club.run(60)
 
-    assert place.compared is agreed is place.wide
+    assert place.accord.compared is agreed is place.wide
 
 
 def test_a_neighbour_that_never_agrees_costs_a_few_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     """7 says of all that others list that it does not know them, whenever it is asked."""
-    shown, honest = Counter[int](), LivingBft._handlers[Compare]
+    shown, honest = Counter[int](), Bft._messages[CompareLists]
 
-    def deny(peer: LivingBft, sender: int, compare: Compare) -> None:
+    def deny(peer: Bft, sender: int, compare: CompareLists) -> None:
         if peer.address != 7:
             honest(peer, sender, compare)
             return
@@ -148,14 +158,14 @@ def test_a_neighbour_that_never_agrees_costs_a_few_messages(monkeypatch: pytest.
         told = [Difference(span.owner.key, span.place, span.level, (), span.keys) for span in compare.spans]
         peer.host.send(sender, Compared(tuple(told)))
 
-    monkeypatch.setitem(LivingBft._handlers, Compare, deny)
+    monkeypatch.setitem(Bft._messages, CompareLists, deny)
     club = Club(turn_s=3600.0)
     for address in range(12):
-        for place in club.member(address).graph.places.values():
-            place.agreed.clear()
-            place.compared = None
-    for place in club.member(7).graph.places.values():
-        place.agree_with_all()  # it shows nothing itself
+        for place in club.member(address).graph.places.held.values():
+            place.lists.wide  # noqa: B018 - not at rest any more
+            place.accord.forget()
+    for place in club.member(7).graph.places.held.values():
+        place.accord.agree_with_all(place.wide)  # it shows nothing itself
     club.run(60)
     carried = club.world.carried
 
@@ -171,12 +181,12 @@ def test_only_what_both_lists_reach_is_compared() -> None:
     place = place_of(club, 5)
     level = place.wide.levels[0]
     other, ours = level.nodes[level.own + 1], place.certificate
-    span = Span(place.key, other, 0, (ours.key, other.key), full=False)
+    span = ListSpan(place.key, other, 0, (ours.key, other.key), full=False)
 
-    assert contrast(place, span) == ([], [])
+    assert contrast(place.lists, span) == ([], [])
     outside = next(node.key for node in level.nodes if not covers(span, node.key))
-    wider = Span(place.key, other, 0, (ours.key, other.key), full=True)
-    assert outside in [node.key for node in contrast(place, wider)[0]]
+    wider = ListSpan(place.key, other, 0, (ours.key, other.key), full=True)
+    assert outside in [node.key for node in contrast(place.lists, wider)[0]]
 
 
 @pytest.mark.long

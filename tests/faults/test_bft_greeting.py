@@ -5,41 +5,43 @@ from collections import Counter
 import pytest
 from test_bft_life import Club
 
-from implicast.casting.bft.alive import LivingBft
+from implicast.casting.bft.member import Bft
 from implicast.language.target import Description
-from implicast.overlay.skip_graph.living import LivingGraph
-from implicast.overlay.skip_graph.messages import EVERY, Ask, Greet, disown
+from implicast.overlay.skip_graph.belief import CLAIM_WINDOW_US
+from implicast.overlay.skip_graph.greetings import Greetings
+from implicast.overlay.skip_graph.lists import Lists
+from implicast.overlay.skip_graph.messages import Ask, Disown, Greet, claim, disowning
 from implicast.peer.identity import Certificate
 from implicast.world.journal import REGISTER, UPKEEP
 
 
 def greetings(patch: pytest.MonkeyPatch) -> Counter[tuple[int, int]]:
     """Who greets whom from now on, how often."""
-    met, honest = Counter[tuple[int, int]](), LivingBft._handlers[Greet]
+    met, honest = Counter[tuple[int, int]](), Bft._messages[Greet]
 
-    def count(peer: LivingBft, sender: int, greet: Greet) -> None:
+    def count(peer: Bft, sender: int, greet: Greet) -> None:
         met[sender, peer.address] += 1
         honest(peer, sender, greet)
 
-    patch.setitem(LivingBft._handlers, Greet, count)
+    patch.setitem(Bft._messages, Greet, count)
     return met
 
 
 def name(club: Club, who: int, nodes: list[Certificate]) -> None:
     """All places of one peer hear of others, as if these had been named by a neighbour."""
     graph = club.member(who).graph
-    for place in graph.places.values():
-        place.surround([node for node in place.known.values() if node not in nodes])
-    for place in graph.places.values():
-        graph._take_in(place, nodes)
+    for place in graph.places.held.values():
+        place.lists.surround([node for node in place.known.values() if node not in nodes])
+    for place in graph.places.held.values():
+        graph.search.take_in(place, nodes)
 
 
 def test_who_was_not_heard_lately_is_greeted_and_who_was_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     club = Club()
     met = greetings(monkeypatch)
     graph = club.member(5).graph
-    graph.detector._heard_us.pop(7, None)
-    graph.detector._heard_us[8] = club.world.now_us
+    graph.absentees.detector._heard_us.pop(7, None)
+    graph.absentees.detector._heard_us[8] = club.world.now_us
 
     name(club, 5, [*club.member(7).graph.certificates(), *club.member(8).graph.certificates()])
     club.run(0.5)
@@ -51,14 +53,14 @@ def test_who_was_not_heard_lately_is_greeted_and_who_was_is_not(monkeypatch: pyt
 def test_who_is_greeted_learns_of_the_one_who_greets() -> None:
     club = Club()
     other = club.member(7).graph
-    for place in other.places.values():
-        place.surround([node for node in place.known.values() if node.address != 5])
-    club.member(5).graph.detector._heard_us.pop(7, None)
+    for place in other.places.held.values():
+        place.lists.surround([node for node in place.known.values() if node.address != 5])
+    club.member(5).graph.absentees.detector._heard_us.pop(7, None)
 
     name(club, 5, other.certificates())
     club.run(0.5)
 
-    assert any(node.address == 5 for place in other.places.values() for node in place.table.contacts())
+    assert any(node.address == 5 for place in other.places.held.values() for node in place.table.contacts())
 
 
 def ghost_of_a_place(club: Club, who: int = 30, forgotten: bool = False) -> None:
@@ -66,16 +68,16 @@ def ghost_of_a_place(club: Club, who: int = 30, forgotten: bool = False) -> None
 
     It may have been so long ago that 17 has forgotten it and cannot say farewell again.
     """
-    ghosts = {place.key: place.certificate for place in club.member(17).graph.places.values()}
+    ghosts = {place.key: place.certificate for place in club.member(17).graph.places.held.values()}
     club.at(0, REGISTER, lambda: club.member(17).register(Description(("opera",))))
     club.run(30)
-    left = [node for key, node in ghosts.items() if key not in club.member(17).graph.places]
+    left = [node for key, node in ghosts.items() if key not in club.member(17).graph.places.held]
     if forgotten:
-        club.member(17).graph._left.clear()
+        club.member(17).graph.farewells._left.clear()
     graph = club.member(who).graph
-    graph.belief._gone.clear()
-    for place in graph.places.values():
-        place.surround([*place.known.values(), *left])
+    graph.places.belief._gone.clear()
+    for place in graph.places.held.values():
+        place.lists.surround([*place.known.values(), *left])
 
 
 @pytest.mark.parametrize("forgotten", [False, True])
@@ -90,7 +92,7 @@ def test_a_place_that_its_living_holder_has_left_does_not_stay(forgotten: bool) 
 
 
 def test_the_mistake_of_not_asking_after_those_unknown_to_others_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LivingGraph, "_ask_for_life", lambda self, place, doubted: None)
+    monkeypatch.setattr(Greetings, "ask_for_life", lambda self, place, doubted: None)
     club = Club(n=40, turn_s=3600.0)
     ghost_of_a_place(club)
 
@@ -103,31 +105,34 @@ def test_who_asks_for_a_place_left_long_ago_does_not_take_its_holder_for_silent(
     club = Club(n=40, turn_s=3600.0)
     ghost_of_a_place(club, forgotten=True)
     graph, holder = club.member(30).graph, club.member(17).graph
-    place = next(iter(graph.places.values()))
-    ghost = next(node for node in place.known.values() if node.address == 17 and node.key not in holder.places)
+    place = next(iter(graph.places.held.values()))
+    ghost = next(node for node in place.known.values() if node.address == 17 and node.key not in holder.places.held)
 
-    graph._request(place, ghost.key, 17, Ask(ghost.key, graph._claim(place)))
+    graph.search.request(place, ghost.key, 17, Ask(ghost.key, graph.places.claim(place)))
     club.run(10)
 
-    assert 17 not in graph._lost
-    assert holder.belief.refusals["unknown_place"] > 0
+    assert 17 not in graph.absentees.lost
+    assert holder.places.belief.refusals["unknown_place"] > 0
     assert ghost.key not in place.known
 
 
 def test_nobody_disowns_the_place_of_another() -> None:
     club = Club(n=40)
     place = club.member(17).graph.certificates()[0]
-    before = club.listed(17)
-    forged = disown(club.member(7)._signer, (place.key,), club.world.now_us)
-    old = disown(club.member(17)._signer, (place.key,), place.since_us - 1)
+    keys, liar, holder = (place.key,), club.member(7), club.member(17)
+    old = Disown(keys, claim(holder._keys.signer, disowning(keys), place, club.world.now_us))
+    club.run(CLAIM_WINDOW_US / 1e6 + 1)
+    before, now_us = club.listed(17), club.world.now_us
+    forged = Disown(keys, claim(liar._keys.signer, disowning(keys), place, now_us))
+    its_own = Disown(keys, claim(liar._keys.signer, disowning(keys), liar.graph.certificates()[0], now_us))
     for address in (each for each in range(club.n) if each not in (7, 17)):
-        for sender, said in ((7, forged), (17, forged), (17, old)):
+        for sender, said in ((7, forged), (17, forged), (7, its_own), (17, its_own), (17, old)):
             club.at(0, UPKEEP, lambda to=address, by=sender, said=said: club.world.carry(by, to, said))
 
     club.run(0.03)
 
     assert club.listed(17) == before > 0
-    refusals = sum((club.member(each).graph.belief.refusals for each in range(club.n)), Counter[str]())
+    refusals = sum((club.member(each).graph.places.belief.refusals for each in range(club.n)), Counter[str]())
     assert refusals["forged_claim"] > 0
     assert refusals["stale_claim"] > 0
 
@@ -136,14 +141,16 @@ def named_by(club: Club, who: int, whom: int) -> bool:
     """Whether places of one peer name another to whoever asks."""
     graph = club.member(who).graph
     asker = club.member(20).graph.certificates()[0]
-    told = [node for place in graph.places.values() for node in graph._vouched(place, place.witness(asker, EVERY))]
+    heard = graph.absentees.was_heard_since
+    lists = [place.lists for place in graph.places.held.values()]
+    told = [node for each in lists for node in each.vouched(each.witness(asker), heard)]
     return any(node.address == whom for node in told)
 
 
 def test_who_was_only_named_to_us_is_not_named_to_others_until_it_is_heard() -> None:
     club = Club(n=40, turn_s=3600.0)
-    neighbour = club.member(5).graph.places[club.member(5).graph.certificates()[0].key].table.contacts()[0].address
-    club.member(5).graph.detector._heard_us.pop(neighbour, None)
+    neighbour = club.member(5).graph.places.home.table.contacts()[0].address
+    club.member(5).graph.absentees.detector._heard_us.pop(neighbour, None)
     certificates = club.member(neighbour).graph.certificates()
     assert named_by(club, 5, neighbour)
 
@@ -156,16 +163,17 @@ def test_who_was_only_named_to_us_is_not_named_to_others_until_it_is_heard() -> 
 
 def passed_on(club: Club) -> bool:
     """17 has died and all have forgotten it; one hears of it again. Does anybody else?"""
-    ghosts = club.member(17).graph.certificates()
+    ghosts, home = club.member(17).graph.certificates(), club.member(17).graph.places.home
+    who = int(str(next(node.address for node in home.table.contacts() if node.address != 17)))
     club.world.crash(17)
-    club.run(40)
+    club.run(60)
     for address in range(club.n):
         if address != 17:
-            club.member(address).graph._lost.pop(17, None)
-            club.member(address).graph.detector.forget(17)
-    name(club, 5, ghosts)
+            club.member(address).graph.absentees.lost.pop(17, None)
+            club.member(address).graph.absentees.detector.forget(17)
+    name(club, who, ghosts)
     club.run(30)
-    return any(17 in club.member(each).graph._lost for each in range(club.n) if each not in (5, 17))
+    return any(17 in club.member(each).graph.absentees.lost for each in range(club.n) if each not in (who, 17))
 
 
 def test_the_dead_of_whom_one_hears_are_not_passed_on() -> None:
@@ -173,5 +181,5 @@ def test_the_dead_of_whom_one_hears_are_not_passed_on() -> None:
 
 
 def test_the_mistake_of_passing_hearsay_on_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LivingGraph, "_vouched", lambda self, place, named: tuple(named))
+    monkeypatch.setattr(Lists, "vouched", lambda self, named, was_heard_since: tuple(named))
     assert passed_on(Club(n=40))

@@ -1,19 +1,23 @@
 """The Byzantine-tolerant design where peers fail and some lie about who is there: words of others remove nobody."""
 
 from dataclasses import replace
+from importlib import import_module
 from itertools import pairwise
 
 import pytest
 from weight import weight
 
-from implicast.casting import bft, inbox
-from implicast.casting.bft.alive import LivingBft
+from implicast.casting import inbox
+from implicast.casting.bft import multicasts
 from implicast.casting.bft.keys import handles_of
-from implicast.casting.bft.member import Met
+from implicast.casting.bft.member import Bft
+from implicast.casting.bft.multicasts import Met
 from implicast.casting.designs import Plan, design
 from implicast.language.target import Description, Target, Term
-from implicast.overlay.skip_graph import accusing, belief, graph, losing
-from implicast.overlay.skip_graph.living import LivingGraph
+from implicast.overlay.skip_graph import absentees, accusations, belief, farewells
+from implicast.overlay.skip_graph.belief import Belief
+from implicast.overlay.skip_graph.farewells import Farewells
+from implicast.overlay.skip_graph.graph import SkipGraph
 from implicast.overlay.skip_graph.messages import ALL_GONE, Accuse, Leaving, claim
 from implicast.peer.contract import Message
 from implicast.peer.events import Joined, Left, Notice, Registered, Settled
@@ -25,6 +29,7 @@ from implicast.world.journal import JOIN, LEAVE, REGISTER, UPKEEP
 from implicast.world.world import World
 
 BFT = design("bft")
+enrolling = import_module("implicast.casting.bft.credentials")
 JAZZ = Description(("jazz",))
 TO_JAZZ = Target((Term(has=("jazz",)),))
 SECOND_US = 1_000_000
@@ -41,16 +46,17 @@ class Club:
     def __init__(self, n: int = 12, **parameters: float | bool | str) -> None:
         self.n, self.world = n, World(Flat(), 1, codec=Codec(BFT.kinds))
         settled = BFT.settle({**BFT.alive, **parameters})
-        self.plan = Plan(n, 1, settled, 1, self.world.host, self.world.latency_us, descriptions=[JAZZ] * n)
+        plan = Plan(n, 1, settled, 1, self.world.host, self.world.latency_us, descriptions=[JAZZ] * n)
+        self.plan = replace(plan, roles=BFT.roles(plan), credentials=BFT.credentials)
         for address, peer in enumerate(BFT.assemble(self.plan)):
             self.world.place(address, peer)
         for address in range(n):
             self.at(0, REGISTER, lambda address=address: self.member(address).register(JAZZ))
         self.run(1)
 
-    def member(self, address: int) -> LivingBft:
+    def member(self, address: int) -> Bft:
         peer = self.world.peers[address]
-        assert isinstance(peer, LivingBft)
+        assert isinstance(peer, Bft)
         return peer
 
     def at(self, after_s: float, purpose: int, verb: object) -> None:
@@ -68,14 +74,14 @@ class Club:
     def listed(self, address: int) -> int:
         """In how many lists of others a peer is."""
         others = [self.member(each) for each in range(self.n) if each != address and each in self.world.peers]
-        places = [place for other in others for place in other.graph.places.values()]
+        places = [place for other in others for place in other.graph.places.held.values()]
         return sum(node.address == address for place in places for node in place.table.contacts())
 
 
 def slander(club: Club, liar: int, victim: int) -> None:
     """The liar says of the victim, to everyone, that it is silent, and that it has left, signed as well as it can."""
     certificate = club.member(victim).graph.certificates()[0]
-    forged = Leaving(claim(club.member(liar)._signer, ALL_GONE, certificate, club.world.now_us))
+    forged = Leaving(claim(club.member(liar)._keys.signer, ALL_GONE, certificate, club.world.now_us))
     for address in range(club.n):
         if address not in (liar, victim):
             for message in (Accuse((victim,)), forged):
@@ -90,13 +96,13 @@ def test_a_farewell_that_the_leaver_did_not_sign_and_accusations_remove_nobody()
     slander(club, liar=7, victim=3)
 
     assert club.listed(3) == before > 0
-    assert sum(club.member(each).graph.belief.refusals["forged_claim"] for each in range(12)) == 10
+    assert sum(club.member(each).graph.places.belief.refusals["forged_claim"] for each in range(12)) == 10
     club.run(30)
     assert club.objections() == []
 
 
 def test_the_mistake_of_believing_farewells_of_others_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LivingGraph, "_credible_leaving", lambda self, said: True)
+    monkeypatch.setattr(Belief, "credible_from_the_departed", lambda self, verb, said: True)
     club = Club()
 
     slander(club, liar=7, victim=3)
@@ -106,11 +112,11 @@ def test_the_mistake_of_believing_farewells_of_others_is_seen(monkeypatch: pytes
 
 
 def test_the_mistake_of_removing_on_hearsay_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    def believe(self: LivingGraph, sender: int, accuse: Accuse) -> None:
+    def believe(self: SkipGraph, sender: int, accuse: Accuse) -> None:
         for address in accuse.addresses:
             self._lose(address)
 
-    monkeypatch.setitem(LivingBft._handlers, Accuse, lambda peer, sender, accuse: believe(peer.graph, sender, accuse))
+    monkeypatch.setitem(Bft._messages, Accuse, lambda peer, sender, accuse: believe(peer.graph, sender, accuse))
     club = Club()
 
     slander(club, liar=7, victim=3)
@@ -137,13 +143,13 @@ def test_accusers_of_the_living_are_few_and_soon_forgotten() -> None:
     club.run(20)
     graph = club.member(5).graph
     for liar in range(1000, 1200):
-        graph.on_accuse(liar, Accuse((3,)))
-    assert len(graph._accused[3][1]) == accusing.ACCUSERS_ENOUGH
-    assert graph._is_told_of(3)
+        graph.accusations.on_accuse(liar, Accuse((3,)))
+    assert len(graph.accusations.accused[3][1]) == accusations.ACCUSERS_ENOUGH
+    assert graph.accusations.is_told_of(3)
 
     club.run(5)
 
-    assert 3 not in graph._accused, "it answered when one looked for it"
+    assert 3 not in graph.accusations.accused, "it answered when one looked for it"
 
 
 def test_accusers_of_the_dead_count_for_a_while_only() -> None:
@@ -151,12 +157,12 @@ def test_accusers_of_the_dead_count_for_a_while_only() -> None:
     club.world.crash(3)
     graph = club.member(5).graph
     for liar in (7, 8, 9):
-        graph.on_accuse(liar, Accuse((3,)))
-    assert graph._is_told_of(3)
+        graph.accusations.on_accuse(liar, Accuse((3,)))
+    assert graph.accusations.is_told_of(3)
 
-    club.run(accusing.ACCUSED_US / SECOND_US + 1)
+    club.run(accusations.ACCUSED_US / SECOND_US + 1)
 
-    assert not graph._is_told_of(3)
+    assert not graph.accusations.is_told_of(3)
 
 
 def test_when_one_of_the_lost_speaks_all_are_called() -> None:
@@ -164,23 +170,23 @@ def test_when_one_of_the_lost_speaks_all_are_called() -> None:
     club = Club()
     for address in (1, 2, 3):
         club.world.crash(address)
-    club.run(losing.LOST_US / SECOND_US + 120)
+    club.run(absentees.LOST_US / SECOND_US + 120)
     graph = club.member(5).graph
-    assert {1, 2, 3} <= set(graph._lost)
-    graph._lost[1].called_us = graph._lost[2].called_us = club.world.now_us - 30 * SECOND_US
+    assert {1, 2, 3} <= set(graph.absentees.lost)
+    graph.absentees.lost[1].called_us = graph.absentees.lost[2].called_us = club.world.now_us - 30 * SECOND_US
 
     graph.heard(3)
 
     now_us = club.world.now_us
-    assert [graph._lost[each].called_us for each in (1, 2)] == [now_us, now_us]
-    assert 3 not in graph._lost
+    assert [graph.absentees.lost[each].called_us for each in (1, 2)] == [now_us, now_us]
+    assert 3 not in graph.absentees.lost
 
 
 def test_the_long_lost_are_called_ever_more_rarely_and_forgotten_after_an_hour() -> None:
     club = Club()
     club.world.crash(3)
     club.run(60)
-    lost = club.member(5).graph._lost[3]
+    lost = club.member(5).graph.absentees.lost[3]
     calls = []
     for _ in range(60):
         club.run(60)
@@ -190,7 +196,7 @@ def test_the_long_lost_are_called_ever_more_rarely_and_forgotten_after_an_hour()
     assert 5 <= len(pauses) <= 12
     assert all(later > sooner for sooner, later in pairwise(pauses))
     club.run(120)
-    assert 3 not in club.member(5).graph._lost
+    assert 3 not in club.member(5).graph.absentees.lost
 
 
 def test_who_crashes_is_dropped_by_all_and_casts_go_on() -> None:
@@ -248,14 +254,14 @@ def test_who_slept_looks_for_all_whom_it_knows() -> None:
 
 def test_a_newcomer_joins_registers_hears_and_leaves_without_a_trace() -> None:
     club = Club()
-    newcomer = BFT.newcomer(club.plan, 13)
+    newcomer = BFT.begin(club.plan, 13)
     club.world.place(13, newcomer)
     club.at(0, JOIN, lambda: newcomer.join((1, 2)))
     club.run(5)
     assert (13, Joined()) in club.heard(Joined)
     club.at(0, REGISTER, lambda: newcomer.register(JAZZ))
     club.run(5)
-    assert (13, Registered(1)) in club.heard(Registered)
+    assert (13, Registered(newcomer.version)) in club.heard(Registered)
     assert club.objections() == []
 
     club.at(0, 0, lambda: club.member(5).cast(TO_JAZZ, b"hello"))
@@ -271,13 +277,13 @@ def test_a_newcomer_joins_registers_hears_and_leaves_without_a_trace() -> None:
 def lists_a_leaver_learned_of_late(club: Club) -> bool:
     """Whether a newcomer that 3 did not tell at first lists it when it has left. A dead peer keeps 3 waiting."""
     club.world.crash(7)
-    newcomer = BFT.newcomer(club.plan, 13)
+    newcomer = BFT.begin(club.plan, 13)
     club.world.place(13, newcomer)
     club.at(0, LEAVE, club.member(3).leave)
     club.at(0.5, JOIN, lambda: newcomer.join((3,)))
     while not club.heard(Left):
         club.run(0.25)
-    places = club.member(13).graph.places.values()
+    places = club.member(13).graph.places.held.values()
     return any(node.address == 3 for place in places for node in place.table.contacts())
 
 
@@ -286,7 +292,7 @@ def test_who_learns_of_a_leaver_while_it_leaves_is_told() -> None:
 
 
 def test_the_mistake_of_telling_only_those_known_at_first_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LivingGraph, "_tell_late", lambda self, sender: None)
+    monkeypatch.setattr(Farewells, "tell_late", lambda self, sender: None)
 
     assert lists_a_leaver_learned_of_late(Club())
 
@@ -295,7 +301,7 @@ def test_a_newcomer_whose_introducers_are_dead_asks_the_authority_for_others() -
     club = Club()
     for address in range(1, 6):
         club.world.crash(address)
-    newcomer = BFT.newcomer(club.plan, 13)
+    newcomer = BFT.begin(club.plan, 13)
     club.world.place(13, newcomer)
     club.at(0, JOIN, lambda: newcomer.join((1, 2)))
 
@@ -329,8 +335,11 @@ def test_at_rest_a_peer_sends_no_more_than_one_message_a_second() -> None:
 
 def test_a_flood_of_casts_and_new_descriptions_leaves_memory_flat(monkeypatch: pytest.MonkeyPatch) -> None:
     """The longest memory is that of multicasts, a minute; tables bounded by numbers have their bounds lowered."""
-    for room, name in ((belief, "GONE_MAX"), (graph, "LEFT_MAX"), (bft, "CHECKED_MAX"), (inbox, "PUBLISHERS_MAX")):
+    bounds = ((belief, "GONE_MAX"), (farewells, "LEFT_MAX"), (enrolling, "SHARED_MAX"), (multicasts, "COUNTED_MAX"))
+    for room, name in bounds:
         monkeypatch.setattr(room, name, 24)
+    monkeypatch.setattr(inbox, "HORIZON_US", 20 * SECOND_US)
+    enrolling._laboratory.cache_clear()
     club, tags, weights = Club(n=8, window_s=20), ("blues", "jazz", "opera", "swing"), []
     for second in range(240):
         who, said = second * 5 % 8, Description(tuple(sorted({tags[second % 4], tags[second * 7 % 3]})))
@@ -361,16 +370,16 @@ MET = {
 
 def test_who_was_lost_long_ago_is_not_listed_again_on_the_word_of_others() -> None:
     club = Club()
-    ghost = next(iter(club.member(3).graph.places.values())).certificate
+    ghost = club.member(3).graph.places.home.certificate
     club.world.crash(3)
     club.run(60)
     observer = club.member(4).graph
-    place = next(iter(observer.places.values()))
-    assert observer._lost[3].nodes, "it would come back to all its places"
+    place = observer.places.home
+    assert observer.absentees.lost[3].nodes, "it would come back to all its places"
 
-    club.run(losing.LOST_US / SECOND_US + 60)
-    assert not observer._lost[3].nodes, "it is hardly called any more"
-    observer._take_in(place, (ghost,))
+    club.run(absentees.LOST_US / SECOND_US + 60)
+    assert not observer.absentees.lost[3].nodes, "it is hardly called any more"
+    observer.search.take_in(place, (ghost,))
 
     assert ghost.key not in place.known
     assert club.objections() == []
@@ -379,11 +388,11 @@ def test_who_was_lost_long_ago_is_not_listed_again_on_the_word_of_others() -> No
 def test_a_place_with_short_lists_takes_what_a_place_beside_it_passes_on_at_its_own_top() -> None:
     club = Club()
     member = club.member(2)
-    place = next(iter(member.graph.places.values()))
-    certificate = place.certificate
-    source = member._source(member.next_cast(), TO_JAZZ, (0,), b"", handles_of(TO_JAZZ.terms[0])[0])
+    place = member.graph.places.home
+    certificate, sent = place.certificate, member.multicasts
+    source = sent.source(member.next_cast(), TO_JAZZ, (0,), b"", handles_of(TO_JAZZ.terms[0])[0])
     met = Met(source, source.arc, [certificate.key])
 
-    member._hold(met, certificate.key, place.table.top + 3)
+    sent.hold(met, certificate.key, place.table.top + 3, sent.carriage.duty(source))
 
     assert met.open == []

@@ -9,13 +9,13 @@ from functools import partial
 
 import pytest
 
-from implicast.casting.broker import Broker, Client
+from implicast.casting.broker import Broker, BrokerClient
 from implicast.casting.designs import Plan, design
 from implicast.casting.routes import Routes
 from implicast.casting.service import Carried
 from implicast.language.target import Description, Target, Term
 from implicast.overlay.backbone.backbone import Backbone
-from implicast.overlay.backbone.news import News, Waiter
+from implicast.overlay.backbone.edges import Edges, Waiter
 from implicast.overlay.backbone.views import Views
 from implicast.peer.contract import Message
 from implicast.peer.events import Notice, Registered, Settled, Withdrawn
@@ -67,9 +67,9 @@ class Trial:
         self.world.heard = self.hear
         self.rng = rng
 
-    def client(self, address: int) -> Client:
+    def client(self, address: int) -> BrokerClient:
         peer = self.population[address]
-        assert isinstance(peer, Client)
+        assert isinstance(peer, BrokerClient)
         return peer
 
     def brokers(self) -> list[Broker]:
@@ -97,7 +97,7 @@ class Trial:
             self.registered += 1
             self.look(client)
 
-    def look(self, client: Client) -> None:
+    def look(self, client: BrokerClient) -> None:
         """From every broker, step by step, the way to the client's broker is open for each of its tags."""
         towards = self.ways(client.station)
         home = self.population[client.station]
@@ -134,7 +134,7 @@ def test_when_a_description_is_complete_every_broker_leads_to_it(seed):
     assert design("broker").objections(trial.population) == []
 
 
-def answer_at_once(news: News, source: int, token: object) -> None:
+def answer_at_once(news: Edges, source: int, token: object) -> None:
     """The mistake of saying that all know when only oneself does."""
     news._release(Waiter(source, token))
 
@@ -145,7 +145,7 @@ def forget_the_old(backbone: Backbone, neighbour: int, target: Target) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("part", "method", "mistake"), [(News, "wait", answer_at_once), (Backbone, "leads", forget_the_old)]
+    ("part", "method", "mistake"), [(Edges, "wait", answer_at_once), (Backbone, "leads", forget_the_old)]
 )
 def test_the_look_fails_when_it_should(monkeypatch, part, method, mistake):
     monkeypatch.setattr(part, method, mistake)
@@ -311,7 +311,7 @@ def test_filters_that_are_not_rebuilt_are_caught(monkeypatch):
 
 
 def test_clients_that_stay_with_a_dead_broker_are_caught(monkeypatch):
-    monkeypatch.setattr(Client, "check", lambda self, in_vain: None)
+    monkeypatch.setattr(BrokerClient, "check", lambda self, in_vain: None)
 
     assert any("does not know what its client" in reason for reason in caught("deed=5:fail:26"))
 

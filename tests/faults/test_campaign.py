@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
-from implicast.casting.centralised import LivingServer
+from implicast.casting.centralised import Server
 from implicast.casting.designs import SURVIVABLE, design, designs
 from implicast.cli import main
 from implicast.peer.errors import ScenarioError
@@ -90,7 +90,7 @@ def test_peers_may_describe_themselves_anew_through_a_hundred_scenarios(name):
 
 def test_a_failure_is_told_with_the_commands_that_replay_it_and_make_it_small(monkeypatch):
     """The mistake: a server that falls forgets, and nobody renews. The command is run as it is told."""
-    monkeypatch.setattr(LivingServer, "disk", lambda self: ())
+    monkeypatch.setattr(Server, "kept", lambda self: None)
     monkeypatch.setitem(design("centralised").alive, "lease_s", 3000.0)
     failed = failures("centralised", 4, 3)
     assert failed
@@ -147,13 +147,13 @@ def test_a_design_for_a_kind_world_has_no_campaign():
 # --- a mistake, made small; the others are in `mistakes_*.py`
 
 
-SLOW_LEASE = {"alive": True, "lease_s": 3000.0}
+SLOW_LEASE = {"lease_s": 3000.0}
 """So that renewals do not heal what a test wants to see broken."""
 
 
 def test_renewals_heal_even_a_server_that_lost_its_disk_but_not_at_once(monkeypatch):
     whole = check(one_restart())
-    monkeypatch.setattr(LivingServer, "disk", lambda self: ())
+    monkeypatch.setattr(Server, "kept", lambda self: None)
     bare = check(one_restart())
 
     assert not whole.reasons
@@ -173,7 +173,7 @@ def scenario_three(number):
 
 def test_a_failure_is_made_small(monkeypatch):
     """The mistake: a server that falls forgets. One restart and a few peers show it."""
-    monkeypatch.setattr(LivingServer, "disk", lambda self: ())
+    monkeypatch.setattr(Server, "kept", lambda self: None)
     drawn = next(one for one in map(scenario_three, range(99)) if one.churn.restarts and one.peers > 30)
     failed = check(replace(drawn, parameters=SLOW_LEASE))
     before = failed.scenario.churn.spelled(failed.scenario.seed, failed.scenario.peers, 1)

@@ -5,12 +5,15 @@ from random import Random
 
 import pytest
 
+from implicast.overlay.detector import DETECTOR_KINDS
 from implicast.overlay.skip_graph.graph import SkipGraph
-from implicast.overlay.skip_graph.messages import Announce, Ask, Farewell, Heard, Neighbours
+from implicast.overlay.skip_graph.messages import GRAPH_KINDS, Ask, Neighbours
 from implicast.overlay.skip_graph.objections import rule
 from implicast.overlay.skip_graph.standing import Standing
+from implicast.overlay.skip_graph.upkeep import Upkeep
 from implicast.peer.contract import Address, Peer
 from implicast.peer.identity import Authority, Certificate, Declined, Trust
+from implicast.peer.name import name_of
 from implicast.peer.signatures import scheme
 from implicast.peer.wire import Codec
 from implicast.space.vector import Vectors
@@ -21,6 +24,10 @@ from implicast.world.world import World
 VECTORS = Vectors(2)
 
 
+def named(seed: int, number: int) -> bytes:
+    return name_of(b"%d" % seed, number)
+
+
 def an_authority(places_max: int = 1) -> Authority:
     return Authority(scheme("stand-in", b"notary"), b"secret", VECTORS, places_max)
 
@@ -29,7 +36,7 @@ def liar_shares(n: int, k: int, f: float, seed: int) -> list[float]:
     """The share of liars in each honest peer's lists, when a fraction of the applicants collude."""
     authority = an_authority()
     liars = set(Random(seed).sample(range(n), round(f * n)))
-    certificates = [authority.issue(f"{seed} {each}", b"home", each, bytes(32), 0) for each in range(n)]
+    certificates = [authority.issue(named(seed, each), b"home", each, bytes(32), 0) for each in range(n)]
     standing: Standing[Certificate] = Standing(k, VECTORS, certificates)
     shares = []
     for each in sorted(set(range(n)) - liars):
@@ -59,20 +66,20 @@ def test_an_applicant_gets_its_limit_however_often_it_asks_and_whatever_it_calls
     granted = 0
     for each in range(200):
         try:
-            authority.issue("sybil", b"realm %d" % each, 1, bytes(32), 0)
+            authority.issue(named(0, 1), b"realm %d" % each, 1, bytes(32), 0)
         except Declined:
             continue
         granted += 1
 
-    assert granted == len(authority.held("sybil")) == 5
+    assert granted == len(authority.held(named(0, 1))) == 5
 
 
 def test_an_applicant_cannot_choose_its_place() -> None:
     """Wherever it asks to be, its distance to a victim and the digits it shares with it are those of chance."""
     authority = an_authority(places_max=10_000)
-    victim = authority.issue("victim", b"jazz\0", 0, bytes(32), 0)
-    tries = [authority.issue(f"attacker {each}", b"jazz\0", 1, bytes(32), 0) for each in range(2_000)]
-    again = [authority.issue(f"attacker {each}", b"jazz\0", 1, bytes(32), 9) for each in range(2_000)]
+    victim = authority.issue(named(0, 0), b"jazz\0", 0, bytes(32), 0)
+    tries = [authority.issue(named(1, each), b"jazz\0", 1, bytes(32), 0) for each in range(2_000)]
+    again = [authority.issue(named(1, each), b"jazz\0", 1, bytes(32), 9) for each in range(2_000)]
 
     places = [[(one.key, one.vector) for one in round_] for round_ in (tries, again)]
     assert places[0] == places[1], "asking again is no draw"
@@ -97,6 +104,7 @@ class Inhabitant(Peer, parts={"graph": SkipGraph}):
         self.accomplices: Callable[[], list[Certificate]] | None = None
 
     def receive(self, sender: Address, message: object) -> None:
+        self.graph.heard(sender)
         if isinstance(message, Ask) and self.accomplices is not None:
             about, best = message.claim.certificate, self.accomplices()
             best.sort(key=lambda node: (-VECTORS.common(node.vector, about.vector), node.key))
@@ -115,27 +123,27 @@ def newcomers(n: int, k: int, f: float, joins: int, introducers: int) -> tuple[i
     """Of newcomers to a network with liars: how many have whole tables, see only liars, had an honest introducer."""
     signing = scheme("stand-in", b"notary")
     authority = an_authority()
-    world = World(Even(), 1, codec=Codec((Ask, Neighbours, Announce, Heard, Farewell)))
-    standing: Standing[Certificate] = Standing(k, VECTORS)
+    world = World(Even(), 1, codec=Codec((*GRAPH_KINDS, *DETECTOR_KINDS)))
     rng = Random(7)
     people: list[Inhabitant] = []
 
-    def settle(standing: Standing[Certificate] | None, known: tuple[int, ...] = ()) -> Inhabitant:
+    def settle(known: tuple[int, ...] | None) -> tuple[Inhabitant, Certificate]:
         address = len(people)
         signer = signing.signer(address.to_bytes(32, "big"))
         trust = Trust(signing, authority.public, VECTORS)
-        graph = SkipGraph(address, world.host(address), k, VECTORS, trust, signer, standing)
+        graph = SkipGraph(address, world.host(address), k, VECTORS, trust, signer, Upkeep())
         people.append(Inhabitant(graph))
         world.place(address, people[-1])
-        certificate = authority.issue(str(address), b"home", address, signer.public, world.now_us)
-        world.at(world.now_us + 1, JOIN, lambda: graph.take(certificate, known, lambda: None))
-        world.run()
-        return people[-1]
+        certificate = authority.issue(named(0, address), b"home", address, signer.public, world.now_us)
+        if known is not None:
+            world.at(world.now_us + 1, JOIN, lambda: graph.take(certificate, known))
+            world.run()
+        return people[-1], certificate
 
-    for _ in range(n):
-        settle(standing)
-    for person in people:
-        person.graph.detach()
+    settled = [settle(None) for _ in range(n)]
+    standing = Standing(k, VECTORS, [certificate for _, certificate in settled])
+    for person, certificate in settled:
+        person.graph.stand(certificate, standing)
     liars = set(rng.sample(range(n), round(f * n)))
     for liar in liars:
         people[liar].accomplices = lambda: [people[each].graph.certificates()[0] for each in sorted(liars)]
@@ -143,7 +151,7 @@ def newcomers(n: int, k: int, f: float, joins: int, introducers: int) -> tuple[i
     blind: set[int] = set()  # they live in a world of colluders, where nobody else can see them either
     for _ in range(joins):
         known = tuple(rng.sample(range(n), introducers))
-        newcomer = settle(None, known)
+        newcomer, _ = settle(known)
         everyone = [person.graph.certificates()[0] for at, person in enumerate(people) if at not in blind]
         key = newcomer.graph.certificates()[0].key
         table = newcomer.graph.table(key)

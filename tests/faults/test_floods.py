@@ -46,8 +46,8 @@ ENTRY = bytes(17)
 """Fifty bytes: what a careless design keeps of each cast that it heard. Of half of it nobody may be suspected."""
 LEASE_S = 60.0
 LOWERED = {
-    "implicast.casting.inbox:PUBLISHERS_MAX": 16,
-    "implicast.casting.broker.routes:ROUTES_MAX": 64,
+    "implicast.casting.inbox:HORIZON_US": 100_000_000,
+    "implicast.casting.routes:ENDED_MAX": 64,
     "implicast.casting.condcast.errands:TASKS_MAX": 64,
     "implicast.casting.keeping.mourning:ABSENT_MAX": 16,
     "implicast.casting.keeping.lacking:KNOWN_MAX": 32,
@@ -257,9 +257,17 @@ def test_a_flood_that_is_remembered_is_caught(tmp_path, monkeypatch):
     """The mistake: a small entry is kept of every cast that a member has heard."""
     first = inbox.Seen.first
 
-    def hoard(self, cast):
-        self._publishers.setdefault("all", []).append(bytes(bytearray(ENTRY)))
-        return first(self, cast)
+    class Hoard(int):
+        """A number that cannot help remembering."""
+
+        def __init__(self, number: int) -> None:
+            self.hoard: list[bytes] = []
+
+    def hoard(self, cast, now_us=0):
+        if not hasattr(self.bound, "hoard"):
+            self.bound = Hoard(self.bound)
+        self.bound.hoard.append(bytes(bytearray(ENTRY)))
+        return first(self, cast, now_us)
 
     monkeypatch.setattr(inbox.Seen, "first", hoard)
     flood = Tides("centralised", tmp_path / "run").go()

@@ -7,19 +7,18 @@ import pytest
 from ice_life import SCENES, Lodger, S, Scene, healing_us, play, varied
 from ice_mistakes import (
     MISTAKES,
+    NEVER_MEETS_AGAIN,
     NO_DUTY,
     NO_SETTLING,
+    NO_TIDYING,
     SILENT_GIVER,
-    NeverMeetsAgain,
-    NoTidying,
     lodging,
 )
 
-from implicast.overlay.ice.alive.estate import Item
-from implicast.overlay.ice.alive.messages import Backup
-from implicast.overlay.ice.alive.settings import Life
 from implicast.overlay.ice.atlas import overlap
-from implicast.overlay.ice.messages import Title
+from implicast.overlay.ice.estate import Item
+from implicast.overlay.ice.messages import Backup, Title
+from implicast.overlay.ice.settings import Timers
 from implicast.world.faults import Faults
 from implicast.world.frozen import freeze, thaw
 
@@ -106,13 +105,32 @@ def repaired_s(scene: Scene, limit_s: float) -> float:
     return (scene.world.now_us - begun_us) / S
 
 
-@pytest.mark.parametrize(("life", "limit_s"), [(Life(), 60), (Life.quick(), 10)], ids=["default", "quick"])
-def test_a_crash_is_repaired_in_time(life, limit_s):
-    scene = stocked(life=life)
+@pytest.mark.parametrize(("timers", "limit_s"), [(Timers(), 60), (Timers.quick(), 10)], ids=["default", "quick"])
+def test_a_crash_is_repaired_in_time(timers, limit_s):
+    scene = stocked(timers=timers)
     scene.crash(richest(scene))
 
     assert repaired_s(scene, limit_s) <= limit_s
     assert not scene.orphaned
+
+
+@pytest.mark.parametrize("disk", [True, False], ids=["kept", "empty"])
+@pytest.mark.parametrize(("timers", "limit_s"), [(Timers(), 40), (Timers.quick(), 12)], ids=["default", "quick"])
+@pytest.mark.parametrize("away_s", [0.0, 3.0])
+def test_a_peer_that_is_back_at_its_address_is_another_and_the_dead_one_is_succeeded_soon(
+    timers, limit_s, disk, away_s
+):
+    scene = stocked(timers=timers)
+    owner = richest(scene)
+    scene.come_back(owner, disk, away_s)
+    scene.world.run(scene.world.now_us + int(away_s * S) + S)
+    back = scene.world.peers[owner.address]
+
+    assert repaired_s(scene, limit_s) <= limit_s
+    assert back is not owner
+    assert back.surface.ground
+    assert not scene.orphaned
+    assert not scene.wrong
 
 
 def test_an_owner_and_its_first_heir_may_die_together():
@@ -182,18 +200,18 @@ def test_a_leaver_that_forgets_the_dead_is_noticed():
 
 def rivals(lodger: type) -> Scene:
     """Two heirs hold an inquiry at the same moment, and do not hear each other's."""
-    scene = stocked(lodger=lodger, life=Life.quick())
+    scene = stocked(lodger=lodger, timers=Timers.quick())
     owner = richest(scene)
     one, other = (scene.world.peers[each].surface for each in owner.surface.heirs)
     for surface in scene.surfaces():
-        surface.look_us[owner.address] = scene.world.now_us + 60 * S
+        surface.inquest.look_us[owner.address] = scene.world.now_us + 60 * S
     scene.world.crash(owner.address)
-    scene.world.run(scene.world.now_us + scene.life.dead_us)
+    scene.world.run(scene.world.now_us + scene.timers.dead_us)
     for link in ((one.address, other.address), (other.address, one.address)):
         scene.trouble.cut(link)
         scene.at(scene.world.now_us / S + 0.3, lambda link=link: scene.trouble.mend(link))
     for surface in (one, other):
-        surface.inquire(owner.address, 0, seizes=True)
+        surface.inquest.inquire(owner.address, 0, seizes=True)
     scene.world.run(scene.world.now_us + 15 * S)
     return scene
 
@@ -211,25 +229,25 @@ def test_rivals_without_time_to_settle_are_noticed():
 
 def last_resorts(seed: int) -> tuple[Scene, int, list, frozenset]:
     """An owner dies with all its heirs; two neighbours on both sides of a cut take its place, and answer."""
-    scene = stocked(seed, life=Life.quick(), peers=24)
+    scene = stocked(seed, timers=Timers.quick(), peers=24)
     scene.parted = 1
     owner = richest(scene)
     dead = (owner.address, *owner.surface.heirs)
-    near = [scene.world.peers[each].surface for each in owner.surface.neighbours() if each not in dead]
+    near = [scene.world.peers[each].surface for each in owner.surface.plot.neighbours() if each not in dead]
     both, side = next(
         ([one, other], frozenset((one.address, *one.heirs)))
         for one, other in permutations(near, 2)
         if not {one.address, *one.heirs} & {other.address, *other.heirs} and not {*one.heirs, *other.heirs} & {*dead}
     )
     for surface in scene.surfaces():
-        surface.look_us[owner.address] = scene.world.now_us + 60 * S
+        surface.inquest.look_us[owner.address] = scene.world.now_us + 60 * S
     for each in dead:
         scene.world.crash(each)
-    scene.world.run(scene.world.now_us + scene.life.dead_us)
+    scene.world.run(scene.world.now_us + scene.timers.dead_us)
     scene.trouble.split(side)
     for surface in both:
-        surface.inquire(owner.address, scene.life.heirs + 1, seizes=True)
-    scene.world.run(scene.world.now_us + scene.life.ask_us + 2 * scene.life.settle_us)
+        surface.inquest.inquire(owner.address, scene.timers.heirs + 1, seizes=True)
+    scene.world.run(scene.world.now_us + scene.timers.ask_us + 2 * scene.timers.settle_us)
     return scene, owner.surface.pieces[0].low, both, side
 
 
@@ -241,7 +259,7 @@ def test_two_last_resorts_that_both_answer_settle_it_by_epoch_and_address_when_t
     best = min(claims, key=lambda title: (-title.epoch, title.owner))
     scene.trouble.heal(side)
     first, second = both if seed % 2 else both[::-1]  # whoever speaks first
-    first.hail([second.address])
+    first.greetings.hail([second.address])
     scene.world.run(scene.world.now_us + S)
 
     assert [each.address for each in both if each.answers(place)] == [best.owner]
@@ -270,29 +288,31 @@ def test_heirs_do_not_vouch_for_an_owner_whose_place_they_let_be_taken():
     owner = richest(scene)
     freeze(scene.world, owner.address)
     first, second = (scene.world.peers[each].surface for each in owner.surface.heirs)
-    before_us = second.vouched(owner.address, scene.world.now_us, owner.surface.mark)
-    while owner.address not in first.inquiries:
+    before_us = second.estates.vouched(owner.address, scene.world.now_us, owner.surface.greetings.mark)
+    while owner.address not in first.inquest.inquiries:
         scene.world.run(scene.world.now_us + S // 50)
-    second.on_inquire(first.address, first.inquiries[owner.address].message)
+    second.inquest.on_inquire(first.address, first.inquest.inquiries[owner.address].message)
 
     assert before_us, "until then it does"
-    assert second.holds_estate(owner.address)
-    assert not second.vouched(owner.address, scene.world.now_us, owner.surface.mark), "it has testified"
-    scene.world.run(scene.world.now_us + 2 * scene.life.patience_us)
-    assert not second.holds_estate(owner.address), "the place is another's: it is no heir any more"
+    assert second.estates.holds(owner.address)
+    assert not second.estates.vouched(owner.address, scene.world.now_us, owner.surface.greetings.mark), (
+        "it has testified"
+    )
+    scene.world.run(scene.world.now_us + 2 * scene.timers.patience_us)
+    assert not second.estates.holds(owner.address), "the place is another's: it is no heir any more"
 
 
 def giving(lodger: type = Lodger) -> tuple[Scene, Lodger, Lodger, Title]:
     """A giver, a taker whose words do not reach it, and what is given: half of the giver's ground."""
     scene = stocked(lodger=lodger)
     giver = richest(scene)
-    taker = next(scene.world.peers[each] for each in giver.surface.neighbours())
+    taker = next(scene.world.peers[each] for each in giver.surface.plot.neighbours())
     scene.trouble.cut((taker.address, giver.address))
     (piece,) = giver.surface.pieces
-    half = giver.surface.split(piece, piece.low)
-    giver.surface.give(half, taker.address)
+    half = giver.surface.plot.split(piece, piece.low)
+    giver.surface.giver.give(half, taker.address)
     scene.world.run(scene.world.now_us + S // 2)
-    assert taker.surface.of_status("provisional")
+    assert taker.surface.plot.of_status("provisional")
     return scene, giver, taker, half
 
 
@@ -300,29 +320,29 @@ def test_what_a_giver_may_take_back_is_neither_believed_nor_seized():
     scene, giver, taker, half = giving()
     asker = scene.world.peers[taker.surface.heirs[0]].surface
     scene.world.crash(taker.address)
-    asker.inquire(taker.address, 0, seizes=True)
-    inquiry = asker.inquiries[taker.address]
+    asker.inquest.inquire(taker.address, 0, seizes=True)
+    inquiry = asker.inquest.inquiries[taker.address]
     scene.world.run(scene.world.now_us + S // 5)
 
     back = Title(half.low, half.bits, half.epoch + 3, giver.address)
     assert inquiry.held == [back]
     assert back not in inquiry.titles
-    asker.seize(taker.address, inquiry)
-    assert asker.of_status("seized"), "what was the dead's own is"
+    asker.seizures.seize(taker.address, inquiry)
+    assert asker.plot.of_status("seized"), "what was the dead's own is"
     assert not any(overlap(each, half) for each in asker.pieces)
-    assert back not in asker.atlas.titles.values()
-    assert asker.holds_estate(taker.address), "it may have taken it before it died: seen when the give has ended"
+    assert back not in asker.plot.atlas.titles.values()
+    assert asker.estates.holds(taker.address), "it may have taken it before it died: seen when the give has ended"
 
 
 def test_what_the_dead_were_giving_is_the_takers_and_not_seized():
     scene, giver, taker, half = giving()
     heirs = [scene.world.peers[each].surface for each in giver.surface.heirs if each != taker.address]
     scene.die(giver.address)
-    scene.world.run(scene.world.now_us + scene.life.dead_us + scene.life.rank_us)
+    scene.world.run(scene.world.now_us + scene.timers.dead_us + scene.timers.rank_us)
 
-    assert any(surface.of_status("seized") or len(surface.pieces) > 1 for surface in heirs), "the rest is"
+    assert any(surface.plot.of_status("seized") or len(surface.pieces) > 1 for surface in heirs), "the rest is"
     assert not any(overlap(piece, half) for surface in heirs for piece in surface.pieces)
-    scene.world.run(scene.world.now_us + 2 * scene.life.rank_us)
+    scene.world.run(scene.world.now_us + 2 * scene.timers.rank_us)
     assert taker.surface.owns_firmly(half.low)
     assert not scene.wrong
 
@@ -331,21 +351,21 @@ def test_a_greeting_of_before_does_not_end_a_copy_that_was_added_to_since():
     scene = stocked()
     owner = richest(scene)
     heir, now_us = scene.world.peers[owner.surface.heirs[0]].surface, scene.world.now_us
-    late = owner.surface.hail_for(heir.address)
+    late = owner.surface.greetings.hail_for(heir.address)
     late = msgspec.structs.replace(late, heirs=(), stamp_us=now_us - S // 10)  # it said that we are no heir
     item = Item(owner.surface.pieces[0].low, owner.surface.pieces[0].low + 1, b"new", b"thing")
-    backup = Backup(1, owner.surface.serial + 1, now_us, late.mark, late.pieces, (item,))
-    heir.on_backup(owner.address, backup)
-    heir.on_hail(owner.address, late)
+    backup = Backup(1, owner.surface.succession.serial + 1, now_us, late.mark, late.pieces, (item,))
+    heir.estates.on_backup(owner.address, backup)
+    heir.greetings.on_hail(owner.address, late)
 
-    assert item in heir.estates[owner.address].within(owner.surface.tract), "a copy anew is on the way, without it"
+    assert item in heir.estates.held[owner.address].within(owner.surface.tract), "a copy anew is on the way, without it"
 
 
 def half_lost(kind: type) -> Scene:
     """A giver that does not hear its taker loses half of what it is giving to a third, and is asked for the whole."""
     scene, giver, taker, half = giving(lodging(kind))
-    third = next(scene.world.peers[each].surface for each in giver.surface.neighbours() if each != taker.address)
-    third.claim(Title(half.low, half.bits + 1, half.epoch + 1, third.address))
+    third = next(scene.world.peers[each].surface for each in giver.surface.plot.neighbours() if each != taker.address)
+    third.seizures.claim(Title(half.low, half.bits + 1, half.epoch + 1, third.address))
     scene.world.run(scene.world.now_us + S // 2)
     scene.trouble.mend((taker.address, giver.address))
     scene.world.run(scene.world.now_us + 10 * S)
@@ -353,7 +373,7 @@ def half_lost(kind: type) -> Scene:
 
 
 def test_what_was_taken_back_is_declined_although_half_of_it_was_lost():
-    assert not any(SILENT_GIVER.says in each for each in half_lost(NoTidying).objections())
+    assert not any(SILENT_GIVER.says in each for each in half_lost(NO_TIDYING).objections())
     assert any(SILENT_GIVER.says in each for each in half_lost(SILENT_GIVER.kind).objections())
 
 
@@ -384,18 +404,18 @@ def test_an_owner_cut_off_with_its_heirs_may_die_when_the_cut_heals():
 
 
 def test_two_sides_that_still_both_answer_when_repair_has_had_its_time_are_noticed():
-    scene = stocked(2, peers=24, lodger=lodging(NeverMeetsAgain))
+    scene = stocked(2, peers=24, lodger=lodging(NEVER_MEETS_AGAIN))
     side = frozenset(range(0, 24, 2))
     scene.part(side)
     scene.world.run(scene.world.now_us + 15 * S)
     scene.heal(side)
     healed_s = scene.world.now_us / S
-    scene.world.run(scene.world.now_us + healing_us(scene.life) - S)
+    scene.world.run(scene.world.now_us + healing_us(scene.timers) - S)
     assert not scene.wrong, "it has its time"
     scene.world.run(scene.world.now_us + 2 * S)
 
     assert any("both answer" in each for each in scene.wrong)
-    assert float(scene.wrong[0].partition(" ")[0]) >= healed_s + healing_us(scene.life) / S - 0.01
+    assert float(scene.wrong[0].partition(" ")[0]) >= healed_s + healing_us(scene.timers) / S - 0.01
 
 
 def test_a_place_whose_owner_and_heirs_all_die_at_once_is_noticed_as_long_as_nobody_has_it():
@@ -414,9 +434,9 @@ def test_a_place_whose_owner_and_heirs_all_die_at_once_is_noticed_as_long_as_nob
     assert len(scene.wrong) == seen, "a neighbour has taken it at last"
 
 
-@pytest.mark.parametrize(("life", "limit"), [(Life(), 60), (Life.quick(), 450)], ids=["default", "quick"])
-def test_upkeep_at_rest_is_bounded(life, limit):
-    scene = Scene(2, peers=64, dimensions=3, life=life, faults=QUIET)
+@pytest.mark.parametrize(("timers", "limit"), [(Timers(), 60), (Timers.quick(), 450)], ids=["default", "quick"])
+def test_upkeep_at_rest_is_bounded(timers, limit):
+    scene = Scene(2, peers=64, dimensions=3, timers=timers, faults=QUIET)
     scene.world.run(30 * S)
     before = scene.world.carried
     scene.world.run(90 * S)
@@ -426,7 +446,7 @@ def test_upkeep_at_rest_is_bounded(life, limit):
 
 def test_memory_stays_flat_under_a_flood():
     scene = Scene(4, peers=8, dimensions=2, faults=QUIET)
-    life, target = scene.life, scene.lodgers()[0]
+    timers, target = scene.timers, scene.lodgers()[0]
     freeze(scene.world, 7)
     for number in range(2_000):
         scene.at(1 + number / 500, scene.put)
@@ -434,9 +454,20 @@ def test_memory_stays_flat_under_a_flood():
     for second in range(6):
         scene.world.run((second + 1) * S)
         for each in scene.surfaces():
-            sizes.append((len(each.asks), len(each.parked), len(each.batches), len(each.news), len(each.missed)))
-            assert all(len(numbers) <= life.seen_max for numbers in each.seen.values())
-    bounds = (life.asks_max, life.parked_max, life.batches_max, life.news_max, life.missed_max)
+            sizes.append(_sizes(each))
+            assert all(len(numbers) <= timers.seen_max for numbers in each.routes.seen.values())
+    bounds = (timers.asks_max, timers.parked_max, timers.batches_max, timers.news_max, timers.missed_max)
 
     assert all(size <= bound for held in sizes for size, bound in zip(held, bounds, strict=True))
     assert target.surface.ground
+
+
+def _sizes(surface):
+    held = (
+        surface.asker,
+        surface.routes.parked,
+        surface.succession.batches,
+        surface.circle.news,
+        surface.circle.missed,
+    )
+    return tuple(map(len, held))

@@ -21,8 +21,10 @@ from implicast.world.faults import Faults, FaultStream
 from implicast.world.journal import JOIN, LEAVE, REGISTER
 from implicast.world.network import build
 
-MESSAGES_MAX = 60_000
+MESSAGES_MAX = 30_000
 """Far more than any of these runs needs; a message that goes in circles exceeds it."""
+REST_S = 70
+"""By then everything is where it belongs: upkeep goes on for ever, so the world itself never rests."""
 
 
 class Hurry:
@@ -57,19 +59,17 @@ class Hurry:
             self.world.at(start_us + chance.randrange(3_000_000), LEAVE, self.members[address].leave)
 
     def run(self) -> None:
-        for second in range(1, 180):
+        for second in range(1, REST_S):
             self.world.run(until_us=second * 1_000_000)
             assert self.world.carried < MESSAGES_MAX, f"something goes in circles: {self.world.kinds}"
-            if second > 8 and not self.world.busy:
-                return
-        raise AssertionError("no rest within three minutes")
 
     def stored(self) -> set[tuple[object, int]]:
         inside = [member for member in self.members if member.links.state == "in"]
-        return {(row[1], row[2]) for member in inside for row in member.shelves.rows() if member.chord.owns(row[0])}
+        rows = [(member, row) for member in inside for row in member.share.held() if row.packed]
+        return {(row.slot, row.number) for member, row in rows if member.chord.owns(row.key)}
 
     def wanted(self) -> set[tuple[object, int]]:
-        entries = [entry for member in self.members[:2] for entry in member.by_sub_number.values()]
+        entries = [entry for member in self.members[:2] for entry in member.subscriptions.by_sub_number.values()]
         spans = [(span, entry.sub_id) for entry in entries for span in entry.spans]
         return {(("s", span.attribute, value), sub_id) for span, sub_id in spans for value in span.values()}
 

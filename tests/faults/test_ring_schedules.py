@@ -7,14 +7,16 @@ from collections.abc import Callable
 
 import pytest
 
-from implicast.overlay.detector import Detector
+from implicast.peer.liveness import Detector
+from implicast.overlay.links.company import Company
 from implicast.overlay.links.holder import Holder
 from implicast.overlay.links.links import Links
-from implicast.overlay.links.looking import Looking
-from implicast.overlay.links.merging import Merging
+from implicast.overlay.links.membership import Membership
 from implicast.overlay.links.messages import INSERT, REPLACE
 from implicast.overlay.links.refs import FIRST, Number, Ref, lies_between
-from implicast.overlay.links.state import IN, LinkState
+from implicast.overlay.links.seeking import Seeking
+from implicast.overlay.links.state import IN
+from implicast.overlay.links.walks import Walks
 from implicast.trials.ring_schedules import LIVING, RingVerdict, run_schedule
 
 
@@ -61,16 +63,17 @@ def test_a_schedule_replays_from_its_seed() -> None:
     assert run_schedule(17).events != run_schedule(18).events
 
 
-def repair_without_a_number(self: Looking, holder: Ref, cur: Ref, cur_num: Number) -> None:
-    beyond = cur != self.me and not lies_between(holder, cur, self.me)
-    kind = INSERT if beyond and not lies_between(self.me, self.right, cur) else REPLACE
-    self.request(kind, holder, self.me, cur, cur_num, FIRST)
+def repair_without_a_number(self: Walks, holder: Ref, cur: Ref, cur_num: Number) -> None:
+    links = self._links
+    beyond = cur != links.me and not lies_between(holder, cur, links.me)
+    kind = INSERT if beyond and not lies_between(links.me, links.right, cur) else REPLACE
+    links.membership.request(kind, holder, links.me, cur, cur_num, FIRST)
 
 
 OPENING: dict[str, tuple[type, str, Callable[..., object]]] = {
     "no memory of answers": (Holder, "_remember", lambda self, request, answer: None),
-    "no refusal while leaving": (LinkState, "_is_busy", lambda self: self.state not in (IN, "del")),
-    "lives not told apart": (Links, "_new_life", lambda self: self.me.life),
+    "no refusal while leaving": (Links, "is_busy", lambda self: self.state not in (IN, "del")),
+    "lives not told apart": (Membership, "_new_life", lambda self: self._links.begin(self._links.me.life)),
 }
 """Mistakes that open the ring without any crash."""
 
@@ -123,12 +126,12 @@ def ever(self: Detector[Ref], who: Ref, *within: int) -> bool:
 
 UNHEALING: dict[str, list[tuple[type, str, Callable[..., object]]]] = {
     "suspicions never forgiven": [
-        (LinkState, "heard", lambda self, ref: None),
+        (Company, "heard", lambda self, ref: None),
         (Detector, "is_suspect", ever),
         (Detector, "suspected_within", ever),
     ],
-    "a repair takes no number of its own": [(Looking, "settle", repair_without_a_number)],
-    "nobody looks from outside": [(Merging, "reunite", lambda self, ref: None)],
+    "a repair takes no number of its own": [(Walks, "settle", repair_without_a_number)],
+    "nobody looks from outside": [(Seeking, "reunite", lambda self, ref: None)],
 }
 """Mistakes that leave rings broken after crashes and partitions."""
 

@@ -33,7 +33,7 @@ def run(seed: int) -> list[str]:
         else:
             town.leave([rng.choice(arrived)])
             town.world.run(town.world.now_us + gap_us)
-    town.world.run()
+    town.rest()
     return town.objections()
 
 

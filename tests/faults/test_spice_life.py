@@ -1,4 +1,4 @@
-"""Living SPICE through the scenes in which earlier versions of its rules failed, each judged from outside."""
+"""SPICE with receipts through the scenes in which earlier versions of its rules failed, each judged from outside."""
 
 from dataclasses import replace
 

@@ -1,10 +1,14 @@
-"""Rules of living SPICE whose absence only the right moment shows: each is left out, and the scene objects."""
+"""Rules of SPICE whose absence only the right moment shows: each is left out, and the scene objects."""
 
 import pytest
 from spice_scenes import OVER_S, Scene, Spite, nothing, play, scenario
 
-from implicast.casting.spice.alive.messages import CastTo
-from implicast.casting.spice.alive.spice import LivingSpice
+from implicast.casting.spice.containers import Containers
+from implicast.casting.spice.messages import CastTo, Flush, HopDue
+from implicast.casting.spice.offers import Offers
+from implicast.casting.spice.spice import Spice
+from implicast.casting.spice.stores import Stores
+from implicast.casting.spice.walks import Walks
 
 QUIET = "deed=44:join:20"
 """One newcomer, late: a scene of a campaign must change something."""
@@ -20,20 +24,20 @@ def missing(finding) -> int:
 
 def crash_at_arrival(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Four times the peer that a cast has just reached dies before it does anything."""
-    whole = LivingSpice.walk_arrived
+    whole = Walks._be_here
     struck: list[int] = []
 
-    def fatal(peer, part, walk):
+    def fatal(peer, trip, walk, part):
         now_us = scene.run.world.now_us
         calm_us = struck[-1] + 9_000_000 if struck else scene.start_us
-        fits = isinstance(walk, CastTo) and walk.cast.publisher != peer.address
+        fits = isinstance(walk, CastTo) and trip is not None and trip.seen is not None
         if fits and calm_us < now_us < scene.start_us + OVER_S * 1_000_000 and len(struck) < 4:
             struck.append(now_us)
             scene.crash(peer.address)
         else:
-            whole(peer, part, walk)
+            whole(peer, trip, walk, part)
 
-    monkeypatch.setattr(LivingSpice, "walk_arrived", fatal)
+    monkeypatch.setattr(Walks, "_be_here", fatal)
 
 
 def fatal_arrivals(monkeypatch, seed=5):
@@ -49,15 +53,7 @@ def test_a_cast_outlives_whoever_it_has_just_reached(monkeypatch):
 
 
 def test_without_repeating_what_is_not_covered_such_casts_are_lost(monkeypatch):
-    send = LivingSpice._send_branch
-    sent: set[tuple[object, int]] = set()
-
-    def once(self, number):
-        if (self.address, number) not in sent:
-            sent.add((self.address, number))
-            send(self, number)
-
-    monkeypatch.setattr(LivingSpice, "_send_branch", once)
+    monkeypatch.setitem(Spice._alarms, HopDue, lambda self, alarm: None)
 
     assert missing(fatal_arrivals(monkeypatch)) > 0
 
@@ -67,21 +63,27 @@ def test_without_repeating_what_is_not_covered_such_casts_are_lost(monkeypatch):
 
 def hasty(monkeypatch):
     """Registrations are confirmed at once; the copies for heirs follow two seconds later."""
-    flush = LivingSpice.on_flush
+    back_up = Stores._back_up
 
-    def confirm_first(self, alarm):
-        fresh = list(self._fresh)
-        self._counts(fresh)
-        self.later(2_000_000, lambda: flush(self, alarm))
+    def confirm_first(self):
+        self._counts(list(self._fresh))
+        self.host.after(2_000_000, Flush())
 
-    rings = next(each for each in LivingSpice._handlers if each.__name__ == "Flush")
-    monkeypatch.setitem(LivingSpice._handlers, rings, confirm_first)
+    def flush(self, alarm):
+        stores = self.stores
+        if stores._flushing:
+            stores.on_flush(alarm)
+        elif stores._fresh:
+            back_up(stores)
+
+    monkeypatch.setattr(Stores, "_back_up", confirm_first)
+    monkeypatch.setitem(Spice._alarms, Flush, flush)
 
 
 class DeathAtConfirmation(Spite):
     """Whoever has just confirmed a newcomer's registration dies."""
 
-    MOMENTS = ("_counts",)
+    MOMENTS = ((Stores, "_counts"),)
     PAUSE_US = 4_000_000
 
     def strike(self, surface):
@@ -111,7 +113,7 @@ def three_at_once(scene: Scene) -> None:
     """An owner and all its heirs die in the same moment: nobody has a copy of what they kept."""
 
     def strike() -> None:
-        owner = max(scene.peers(), key=lambda peer: (len(peer.registries), -peer.address))
+        owner = max(scene.peers(), key=lambda peer: (len(peer.shelf.registries), -peer.address))
         for each in (owner.address, *owner.surface.heirs):
             scene.crash(each)
 
@@ -125,7 +127,7 @@ def test_what_an_owner_and_all_its_heirs_kept_is_said_again(monkeypatch):
 
 
 def test_without_the_call_it_stays_lost_until_renewals(monkeypatch):
-    monkeypatch.setattr(LivingSpice, "lost", lambda self, tract: None)
+    monkeypatch.setattr(Spice, "lost", lambda self, tract: None)
     found = play(monkeypatch, scenario(9, QUIET), three_at_once)
 
     assert any("would not find" in reason for reason in found.reasons), found.reasons
@@ -133,14 +135,14 @@ def test_without_the_call_it_stays_lost_until_renewals(monkeypatch):
 
 def test_a_call_that_nobody_heard_is_repeated(monkeypatch):
     """Where a whole neighbourhood died, calls meet further holes."""
-    calls, call = [], LivingSpice._call
+    calls, call = [], Offers._call
 
     def unheard_at_first(self, tract):
         calls.append(tract)
         if len(calls) > 1:
             call(self, tract)
 
-    monkeypatch.setattr(LivingSpice, "_call", unheard_at_first)
+    monkeypatch.setattr(Offers, "_call", unheard_at_first)
     found = play(monkeypatch, scenario(9, QUIET), three_at_once)
 
     assert not found.reasons, found.reasons
@@ -148,7 +150,7 @@ def test_a_call_that_nobody_heard_is_repeated(monkeypatch):
 
 
 def test_renewals_bring_it_back_too(monkeypatch):
-    monkeypatch.setattr(LivingSpice, "lost", lambda self, tract: None)
+    monkeypatch.setattr(Spice, "lost", lambda self, tract: None)
     found = play(monkeypatch, scenario(9, QUIET, lease_s=90.0), three_at_once)
 
     assert not found.reasons, found.reasons
@@ -159,24 +161,21 @@ def test_renewals_bring_it_back_too(monkeypatch):
 
 def throw_away(monkeypatch):
     """What goes up is deleted as soon as it is sent."""
-    send = LivingSpice._rise
+    send = Containers._rise
 
-    def careless(self, token):
-        rising = self._risings.get(token)
-        registry = self.registries.get(rising.key) if rising is not None else None
-        entries = registry.rising() if registry is not None else []
-        send(self, token)
-        for entry in entries:
-            held = self.registries[rising.key].records.get(entry.consumer) if rising.key in self.registries else None
-            if held is not None:
-                self.forget(rising.key, held)
+    def careless(self, key):
+        registry = self._shelf.registries.get(key)
+        rising = registry.rising() if registry is not None else []
+        send(self, key)
+        for held in rising:
+            self._shelf.forget(key, held)
 
-    monkeypatch.setattr(LivingSpice, "_rise", careless)
+    monkeypatch.setattr(Containers, "_rise", careless)
 
 
 def crash_at_rising(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever is about to keep a record that has come up from below dies first."""
-    whole = LivingSpice._store_arrived
+    whole = Stores.arrived
     struck: list[int] = []
 
     def fatal(peer, part, store):
@@ -188,9 +187,7 @@ def crash_at_rising(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
             return
         whole(peer, part, store)
 
-    monkeypatch.setattr(LivingSpice, "_store_arrived", fatal)
-    fatal.arrives = whole.arrives
-    monkeypatch.setattr("implicast.casting.spice.alive.keeper._ARRIVALS", {})
+    monkeypatch.setattr(Stores, "arrived", fatal)
 
 
 def fatal_risings(monkeypatch, seed):
@@ -201,10 +198,10 @@ def fatal_risings(monkeypatch, seed):
 
         def stir() -> None:
             for peer in scene.peers():
-                for key, each in list(peer.registries.items()):
+                for key, each in list(peer.shelf.registries.items()):
                     if each.closed and key[2] == 0:
-                        peer._tried_us.clear()
-                        peer.gather(key)
+                        peer.gatherings.rest()
+                        peer.gatherings.gather(key)
             if scene.run.world.now_us < scene.start_us + OVER_S * 1_000_000:
                 scene.soon(6, stir)
 

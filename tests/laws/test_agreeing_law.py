@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from implicast.overlay.skip_graph.agreement import agrees, beside, contrast, neighbour
-from implicast.overlay.skip_graph.messages import Span
+from implicast.overlay.skip_graph.messages import ListSpan
 from implicast.overlay.skip_graph.place import Place
 from implicast.overlay.skip_graph.standing import Standing
 from implicast.overlay.skip_graph.table import every_class
@@ -27,7 +27,7 @@ def places(rng: Random, n: int, k: int, forgotten: float, peers: int = 0) -> lis
     people = [
         Certificate(
             key.to_bytes(4, "big"), VECTORS.pack_number(rng.getrandbits(256)),
-            rng.randrange(peers) if peers else serial, b"", serial, 0, 1, b"",
+            b"", rng.randrange(peers) if peers else serial, b"", serial, 0, 1, b"",
         )
         for serial, key in enumerate(keys)
     ]  # fmt: skip
@@ -35,18 +35,18 @@ def places(rng: Random, n: int, k: int, forgotten: float, peers: int = 0) -> lis
     for certificate in people:
         place = Place(certificate, k, VECTORS)
         around = standing.surroundings(certificate.key)
-        place.surround(
+        place.lists.surround(
             [node for node in around if rng.random() >= forgotten or (peers and node.address == certificate.address)]
         )
         found.append(place)
     return found
 
 
-def spans(one: Place, other: Place) -> list[Span]:
+def spans(one: Place, other: Place) -> list[ListSpan]:
     shared = VECTORS.common(one.certificate.vector, other.certificate.vector)
     levels = one.wide.levels[: shared + 1]
     return [
-        Span(other.key, one.certificate, number, level.keys, level.full)
+        ListSpan(other.key, one.certificate, number, level.keys, level.full)
         for number, level in enumerate(levels)
         if other.key in level.keys
     ]
@@ -61,11 +61,11 @@ def test_what_agrees_at_a_glance_shows_no_difference(seed: int, n: int, k: int, 
     for one in everyone:
         other = rng.choice(everyone)
         for span in spans(one, other) if one is not other else ():
-            lacking, unknown = contrast(other, span)
+            lacking, unknown = contrast(other.lists, span)
             same = not lacking and not unknown
-            glances += agrees(other, span)
+            glances += agrees(other.lists, span)
             found += same
-            assert same or not agrees(other, span)
+            assert same or not agrees(other.lists, span)
     assert forgotten or glances >= found // 2
 
 
@@ -103,14 +103,14 @@ def compare_all(everyone: dict[bytes, Place]) -> bool:
             for is_left in (True, False):
                 near = neighbour(level, me.address, is_left)
                 if near is not None:
-                    learned |= show(place, everyone[near.key], Span(near.key, me, number, level.keys, level.full))
+                    learned |= show(place, everyone[near.key], ListSpan(near.key, me, number, level.keys, level.full))
     return learned
 
 
-def show(place: Place, other: Place, span: Span) -> bool:
-    if place.key in other.known and agrees(other, span):
+def show(place: Place, other: Place, span: ListSpan) -> bool:
+    if place.key in other.known and agrees(other.lists, span):
         return False
-    lacking, unknown = contrast(other, span)
+    lacking, unknown = contrast(other.lists, span)
     theirs = [place.certificate, *(place.known[key] for key in unknown if key in place.known)]
     return take_in(other, theirs) | take_in(place, lacking)
 

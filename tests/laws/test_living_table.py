@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from implicast.language.values import Categories
-from implicast.overlay.chord_sharp import Ent, LivingTable
+from implicast.overlay.chord_sharp import Ent, Table
 from implicast.overlay.links import Ref
 from implicast.space.digest import stream
 
@@ -22,13 +22,13 @@ class Ring:
     def __init__(self, seed: int) -> None:
         self.rng = stream(seed, "ring of tables")
         self.now_us = 1
-        self.tables: dict[int, LivingTable] = {}
+        self.tables: dict[int, Table] = {}
         self.since_us: dict[int, int] = {}
         for key in self.rng.sample(range(KEYS), 10):
             self.join(key)
 
     def join(self, key: int) -> None:
-        self.tables[key] = LivingTable(Ref(key, key), 120, Categories.of(key))
+        self.tables[key] = Table(Ref(key, key), Categories.of(key), 120)
         self.since_us[key] = self.now_us
         self._follow()
 
@@ -97,15 +97,15 @@ def test_whoever_was_there_in_time_is_in_every_aggregate(seed: int) -> None:
 
 
 def test_answers_that_hide_their_age_lack_somebody(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = LivingTable.answer
-    monkeypatch.setattr(LivingTable, "answer", lambda self, level, now_us: (answer(self, level, now_us)[0], 0))
+    answer = Table.answer
+    monkeypatch.setattr(Table, "answer", lambda self, level, now_us=0: (answer(self, level, now_us)[0], 0))
 
     assert any(_ever_lacking(seed) for seed in range(20))
 
 
 def test_a_farewell_whose_heir_stands_beyond_the_arc_ends_what_was_known_of_it() -> None:
     """Else the arc from the heir to its end would run nearly round the circle."""
-    table = LivingTable(Ref(0, 0), 100, Categories.of(0))
+    table = Table(Ref(0, 0), Categories.of(0), 100)
     table.follow(Ref(10, 10))
     table.learn(0, Ent(Ref(20, 20), 20, Categories.of(1)), 5, 0)
     table.learn(1, Ent(None, 25, Categories.of(2)), 5, 0)

@@ -13,6 +13,7 @@ from implicast.net.config import NodeConfig, address_of, read_config, text_of, w
 from implicast.net.identity import own_key, pem
 from implicast.net.local import Local, Someone, Tasks
 from implicast.net.node import Node, NodeError
+from implicast.net.record import replay
 
 PEOPLE = [Someone("ann", "samba, football"), Someone("bob", "jazz, football"), Someone("cy", "jazz, chess")]
 
@@ -193,3 +194,25 @@ def test_keys_are_for_their_owner_alone(tmp_path):
     own_key(tmp_path / "node.key")
 
     assert Path(tmp_path / "node.key").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("design", ["centralised", "broker", "dht"])
+def test_recorded_inputs_fed_to_a_fresh_peer_give_the_same_bytes(tmp_path, design):
+    async def story():
+        local = Local(tmp_path / "net", design, PEOPLE, {}, True, limits=False)
+        local.lay_out()
+        tasks = Tasks(local, recorded=True)
+        await tasks.start_all()
+        try:
+            for _ in range(3):
+                await tasks.nodes["ann"].cast("jazz | samba", b"x")
+        finally:
+            await tasks.stop()
+
+    asyncio.run(story())
+    records = sorted((tmp_path / "net").glob("*/record"))
+    assert len(records) >= len(PEOPLE)
+    for path in records:
+        went = replay(path)
+        assert went.inputs > 3
+        assert went.differs_at is None, f"{path.parent.name}: {went}"

@@ -12,9 +12,9 @@ from scipy.sparse.csgraph import minimum_spanning_tree
 from implicast.language.bloom import Bloom
 from implicast.language.target import Target, Term
 from implicast.overlay.backbone.backbone import Backbone
-from implicast.overlay.backbone.messages import EPOCH_SHIFT, Covered, Renew, Speak, Stale, Summary, Tell, View
-from implicast.overlay.backbone.news import GATHER_US, PATIENCE
-from implicast.overlay.backbone.table import Table
+from implicast.overlay.backbone.edges import GATHER_US, PATIENCE
+from implicast.overlay.backbone.messages import EPOCH_SHIFT, FiltersAnew, Routed, Speak, Stale, Tell, View, WholeFilter
+from implicast.overlay.backbone.table import FilterTable
 from implicast.overlay.backbone.tree import EASY_DEGREE, by_rank, nearest, spanning_tree
 from implicast.peer.asking import Asker, Late
 from implicast.peer.ledger import Ledger
@@ -93,7 +93,7 @@ def test_clients_spread_over_brokers_that_are_equally_near():
 
 
 def test_a_tag_is_news_to_all_then_to_its_first_holder_then_to_nobody():
-    table = Table([0, 1, 2], generation=1, capacity=100, error=0.01)
+    table = FilterTable([0, 1, 2], generation=1, capacity=100, error=0.01)
 
     assert table.put(1, ["jazz"]) == {"jazz": None}
     assert table.put(1, ["jazz"]) == {"jazz": 1}, "news to 1 alone, who said it: nobody needs to be told"
@@ -103,7 +103,7 @@ def test_a_tag_is_news_to_all_then_to_its_first_holder_then_to_nobody():
 
 
 def test_a_filter_answers_for_the_side_it_belongs_to():
-    table = Table([0, 1, 2], generation=1, capacity=100, error=0.001)
+    table = FilterTable([0, 1, 2], generation=1, capacity=100, error=0.001)
     table.put(1, ["jazz", "samba"])
     table.put(2, ["football"])
 
@@ -114,7 +114,7 @@ def test_a_filter_answers_for_the_side_it_belongs_to():
 
 
 def test_distinct_tags_are_estimated_from_the_bits():
-    table = Table([0, 1], generation=1, capacity=2000, error=0.1)
+    table = FilterTable([0, 1], generation=1, capacity=2000, error=0.1)
     table.put(0, [f"a{i}" for i in range(700)])
     table.put(1, [f"b{i}" for i in range(800)])
     table.count()
@@ -129,7 +129,7 @@ def test_distinct_tags_are_estimated_from_the_bits():
 )
 def test_filters_side_by_side_are_the_filters_one_by_one(sources, puts, capacity):
     """The readable law: a Bloom filter for each source, and who holds a tag by asking each."""
-    table = Table(list(range(100, 100 + sources)), generation=1, capacity=capacity, error=0.1)
+    table = FilterTable(list(range(100, 100 + sources)), generation=1, capacity=capacity, error=0.1)
     alone = {source: Bloom.sized(capacity, 0.1) for source in table.sources}
     for number, tag in puts:
         source, name = 100 + number % sources, f"tag{tag}"
@@ -144,7 +144,7 @@ def test_filters_side_by_side_are_the_filters_one_by_one(sources, puts, capacity
     for tag in range(60):
         target = asking(f"tag{tag}")
         assert [table.passes(each, target) for each in alone] == [alone[each].passes(target) for each in alone]
-    copy = Table(table.sources, generation=1, capacity=capacity, error=0.1)
+    copy = FilterTable(table.sources, generation=1, capacity=capacity, error=0.1)
     copy.replace(100 + sources - 1, alone[100].to_bytes())
     assert copy.filter(100 + sources - 1) == alone[100]
     assert copy.filter(100).fill() == 0
@@ -166,7 +166,7 @@ class Scene:
         self.backbone = Backbone(
             5, self.ledger, self.asker, capacity, 0.01, lambda: self.tags, lambda token: self.done.append(token)
         )
-        self.news = self.backbone.news
+        self.edges = self.backbone.edges
         self.backbone.stand(View(1, root, neighbours, capacity))
 
     def sent(self):
@@ -178,10 +178,10 @@ def test_news_go_to_all_others_and_are_covered_when_they_have_answered():
     scene.backbone.on_tell(6, Tell(BASE + 41, BASE, ("jazz",)))
 
     assert scene.sent() == [(7, Tell(BASE + 1, BASE, ("jazz",))), (8, Tell(BASE + 1, BASE, ("jazz",)))]
-    scene.news.on_covered(7, Covered(BASE + 1))
+    scene.edges.on_covered(7, Routed(BASE + 1))
     assert scene.sent() == []
-    scene.news.on_covered(8, Covered(BASE + 1))
-    assert scene.sent() == [(6, Covered(BASE + 41))]
+    scene.edges.on_covered(8, Routed(BASE + 1))
+    assert scene.sent() == [(6, Routed(BASE + 41))]
 
 
 def test_what_is_known_is_not_said_again_but_waited_for_while_it_is_under_way():
@@ -190,9 +190,9 @@ def test_what_is_known_is_not_said_again_but_waited_for_while_it_is_under_way():
     scene.backbone.say(["jazz"], "second")
 
     assert scene.sent() == [(6, Tell(BASE + 1, BASE, ("jazz",))), (7, Tell(BASE + 1, BASE, ("jazz",)))]
-    scene.news.on_covered(6, Covered(BASE + 1))
+    scene.edges.on_covered(6, Routed(BASE + 1))
     assert scene.done == []
-    scene.news.on_covered(7, Covered(BASE + 1))
+    scene.edges.on_covered(7, Routed(BASE + 1))
     assert scene.done == ["first", "second"]
     scene.backbone.say(["jazz"], "third")
     assert scene.sent() == []
@@ -203,12 +203,12 @@ def test_answers_may_come_in_any_order():
     scene = Scene((6,))
     for number in range(3):
         scene.backbone.say([f"tag{number}"], number)
-        scene.news.on_speak(Speak())
-    scene.news.on_covered(6, Covered(BASE + 3))
-    scene.news.on_covered(6, Covered(BASE + 2))
+        scene.edges.on_speak(Speak())
+    scene.edges.on_covered(6, Routed(BASE + 3))
+    scene.edges.on_covered(6, Routed(BASE + 2))
 
     assert scene.done == []
-    scene.news.on_covered(6, Covered(BASE + 1))
+    scene.edges.on_covered(6, Routed(BASE + 1))
     assert scene.done == [0, 1, 2]
 
 
@@ -221,11 +221,11 @@ def test_news_that_come_in_quick_succession_are_told_together():
         ("send", 6, Tell(BASE + 1, BASE, ("tag0",))),
         ("after", GATHER_US, Speak()),
     ]
-    scene.news.on_covered(6, Covered(BASE + 1))
+    scene.edges.on_covered(6, Routed(BASE + 1))
     assert scene.done == [0], "what is still unsaid is waited for"
-    scene.news.on_speak(Speak())
+    scene.edges.on_speak(Speak())
     assert scene.sent() == [(6, Tell(BASE + 2, BASE, ("tag1", "tag2", "tag3")))]
-    scene.news.on_covered(6, Covered(BASE + 2))
+    scene.edges.on_covered(6, Routed(BASE + 2))
     assert scene.done == [0, 1, 2, 3]
 
 
@@ -233,10 +233,10 @@ def test_what_is_unsaid_goes_before_a_new_generation():
     scene = Scene((6,))
     scene.backbone.say(["jazz"], "first")
     scene.backbone.say(["samba"], "second")
-    scene.backbone.on_renew(6, Renew(BASE + 1, BASE + 1, 500))
+    scene.backbone.on_renew(6, FiltersAnew(BASE + 1, BASE + 1, 500))
 
     kinds = [type(message) for _, message in scene.sent()]
-    assert kinds == [Tell, Tell, Summary, Covered]
+    assert kinds == [Tell, Tell, WholeFilter, Routed]
 
 
 def test_a_leaf_answers_at_once_and_a_repeat_again():
@@ -244,7 +244,7 @@ def test_a_leaf_answers_at_once_and_a_repeat_again():
     for _ in range(2):
         scene.backbone.on_tell(6, Tell(BASE + 1, BASE, ("jazz",)))
 
-    assert scene.sent() == [(6, Covered(BASE + 1)), (6, Covered(BASE + 1))]
+    assert scene.sent() == [(6, Routed(BASE + 1)), (6, Routed(BASE + 1))]
 
 
 def test_silence_is_answered_by_saying_it_again():
@@ -262,7 +262,7 @@ def test_the_root_begins_a_larger_generation_when_tags_outgrow_the_filters():
     scene.tags = [f"tag{i}" for i in range(12)]
     scene.backbone.say(scene.tags, "many")
 
-    renewals = [(to, message) for to, message in scene.sent() if isinstance(message, Renew)]
+    renewals = [(to, message) for to, message in scene.sent() if isinstance(message, FiltersAnew)]
     assert [(to, message.generation) for to, message in renewals] == [(6, BASE + 1), (7, BASE + 1)]
     assert all(message.capacity > 12 for _, message in renewals)
 
@@ -270,24 +270,24 @@ def test_the_root_begins_a_larger_generation_when_tags_outgrow_the_filters():
 def test_a_leaf_that_hears_of_a_generation_sends_its_whole_filter():
     scene = Scene((6,))
     scene.tags = ["jazz"]
-    scene.backbone.on_renew(6, Renew(BASE + 1, BASE + 1, 500))
+    scene.backbone.on_renew(6, FiltersAnew(BASE + 1, BASE + 1, 500))
 
     (to, summary), *rest = scene.sent()
-    assert (to, type(summary), summary.generation, summary.capacity) == (6, Summary, BASE + 1, 500)
-    assert rest == [(6, Covered(BASE + 1))]
+    assert (to, type(summary), summary.generation, summary.capacity) == (6, WholeFilter, BASE + 1, 500)
+    assert rest == [(6, Routed(BASE + 1))]
     assert scene.backbone.table.generation == BASE, "until the other side's filter is here, the old one counts too"
-    scene.backbone.on_summary(6, Summary(BASE + 2, BASE + 1, 500, bytes(len(summary.filter))))
+    scene.backbone.on_summary(6, WholeFilter(BASE + 2, BASE + 1, 500, bytes(len(summary.filter))))
     assert scene.backbone.table.generation == BASE + 1
-    assert scene.sent() == [(6, Covered(BASE + 2))]
+    assert scene.sent() == [(6, Routed(BASE + 2))]
 
 
 def test_casts_follow_the_old_filters_until_the_new_ones_are_whole():
     scene = Scene((6,))
     scene.backbone.on_tell(6, Tell(BASE + 1, BASE, ("jazz",)))
-    scene.backbone.on_renew(6, Renew(BASE + 2, BASE + 1, 500))
+    scene.backbone.on_renew(6, FiltersAnew(BASE + 2, BASE + 1, 500))
     assert scene.backbone.leads(6, asking("jazz"))
     size = len(scene.backbone.next.filter(6).to_bytes())
-    scene.backbone.on_summary(6, Summary(BASE + 3, BASE + 1, 500, bytes(size)))
+    scene.backbone.on_summary(6, WholeFilter(BASE + 3, BASE + 1, 500, bytes(size)))
 
     assert not scene.backbone.leads(6, asking("jazz")), "the new generation has forgotten it"
 
@@ -305,7 +305,7 @@ def test_only_the_root_begins_generations_and_only_for_the_present_one():
     root.backbone.on_stale(6, Stale(BASE + 6))
     assert scene.sent() == root.sent() == []
     root.backbone.on_stale(6, Stale(BASE))
-    assert isinstance(root.sent()[0][1], Summary)
+    assert isinstance(root.sent()[0][1], WholeFilter)
 
 
 # --- views
@@ -316,9 +316,9 @@ def test_what_is_of_another_view_or_from_no_neighbour_is_left_unanswered():
     other = 2 << EPOCH_SHIFT
     for sender, told in ((6, Tell(other, other, ("jazz",))), (7, Tell(BASE + 1, BASE, ("jazz",)))):
         scene.backbone.on_tell(sender, told)
-    scene.backbone.on_renew(7, Renew(BASE + 1, BASE + 1, 500))
-    scene.backbone.on_summary(7, Summary(BASE + 1, BASE + 1, 500, b""))
-    scene.news.on_covered(7, Covered(BASE + 1))
+    scene.backbone.on_renew(7, FiltersAnew(BASE + 1, BASE + 1, 500))
+    scene.backbone.on_summary(7, WholeFilter(BASE + 1, BASE + 1, 500, b""))
+    scene.edges.on_covered(7, Routed(BASE + 1))
 
     assert scene.sent() == []
 
@@ -330,17 +330,17 @@ def test_casts_flood_until_the_filters_of_a_new_tree_are_whole():
     assert scene.backbone.leads(6, asking("polka"))
     base = 2 << EPOCH_SHIFT
     empty = bytes(len(scene.backbone.next.filter(6).to_bytes()))
-    scene.backbone.on_summary(6, Summary(base + 1, base + 1, 100, empty))
+    scene.backbone.on_summary(6, WholeFilter(base + 1, base + 1, 100, empty))
 
     assert not scene.backbone.leads(6, asking("polka"))
 
 
 def test_a_filter_of_another_size_is_not_taken():
     scene = Scene((6,))
-    scene.backbone.on_summary(6, Summary(BASE + 1, BASE + 1, 500, b"x"))
+    scene.backbone.on_summary(6, WholeFilter(BASE + 1, BASE + 1, 500, b"x"))
 
     assert scene.backbone.table.generation == BASE
-    assert not [message for _, message in scene.sent() if isinstance(message, Covered)]
+    assert not [message for _, message in scene.sent() if isinstance(message, Routed)]
 
 
 def test_repeats_do_not_pile_up():
@@ -348,4 +348,4 @@ def test_repeats_do_not_pile_up():
     for _ in range(100):
         scene.backbone.on_tell(6, Tell(BASE + 1, BASE, ("jazz",)))
 
-    assert len(scene.news._edges[7].waiters) == 1
+    assert len(scene.edges._edges[7].waiters) == 1

@@ -7,7 +7,7 @@ import pytest
 
 from implicast.language.values import Categories, Threshold
 from implicast.overlay import chord_sharp
-from implicast.overlay.chord_sharp import ChordSharp, Ent, Freight, Passenger, SharpSettings, Table, settled_tables
+from implicast.overlay.chord_sharp import ON_DEMAND, ChordSharp, Ent, Freight, Passenger, Table, settled_tables
 from implicast.overlay.links import LINK_KINDS, Links, LinkSettings, Ref
 from implicast.peer.contract import Message, Peer
 from implicast.peer.wire import Codec
@@ -28,11 +28,10 @@ class Node(Peer, Passenger, parts={"links": Links, "ring": ChordSharp}):
 
     __slots__ = ("links", "ring")
 
-    def __init__(self, address: int, world: World, key: int, settings: SharpSettings) -> None:
+    def __init__(self, address: int, world: World, key: int) -> None:
         super().__init__(address, world.host(address))
         self.links = Links(address, self.host, key, LinkSettings())
-        self.ring = ChordSharp(address, self.host, self.links, settings)
-        self.ring.passenger = self
+        self.ring = ChordSharp(address, self.host, self.links, ON_DEMAND, self)
 
     def value(self) -> Freight:
         return Categories.of(self.address)  # type: ignore[arg-type]
@@ -50,10 +49,18 @@ def _world(count: int, seed: int, period_s: float = 0, faults: Fate | None = Non
     world = Counting(Flat(), seed, codec=Codec((*LINK_KINDS, *chord_sharp.KINDS)), faults=faults)
     world.counts = Counter()
     keys = stream(seed, "keys").sample(range(100_000), count)
-    nodes = [Node(at, world, key, SharpSettings(period_us=int(period_s * SECOND_US))) for at, key in enumerate(keys)]
+    nodes = [Node(at, world, key) for at, key in enumerate(keys)]
     for at, node in enumerate(nodes):
         world.place(at, node)
+        for turn in range(1, int(300 / period_s) if period_s else 0):
+            world.at(int((turn * period_s + at / count) * SECOND_US), JOIN, lambda node=node: _in_turn(node))  # type: ignore[misc]
     return world, nodes
+
+
+def _in_turn(node: Node) -> None:
+    """A private timer, Chord#'s way: a member refreshes its table once in a period."""
+    if node.links.state == "in" and not node.ring.pull.refreshing:
+        node.ring.refresh()
 
 
 def _join(world: World, nodes: list[Node], spacing_us: int, rng: Random, after_us: int = 0) -> None:
@@ -86,9 +93,10 @@ def test_refreshing_in_any_order_reaches_the_settled_tables(count: int) -> None:
 
 def _refresh(tables: list[Table], at: int, value: Freight) -> None:
     table = tables[at]
-    table.begin(value, tables[(at + 1) % len(tables)].me)
+    table.hold(value)
+    table.follow(tables[(at + 1) % len(tables)].me)
     level = 0
-    while level < len(table) and not table.take(level, tables[table.nodes[level].address].get_ent(level)):  # type: ignore[index]
+    while level < len(table) and not table.take(level, tables[table.nodes[level].address].answer(level)[0]):  # type: ignore[index]
         level += 1
 
 
@@ -190,12 +198,13 @@ def test_a_silent_finger_is_dropped_with_those_above_it() -> None:
     world.run(10 * SECOND_US)
 
     assert len(ring[0].table) == 2
-    assert not ring[0].refreshing
+    assert not ring[0].pull.refreshing
 
 
 def test_an_answer_of_a_strange_kind_counts_as_unknown() -> None:
     table = Table(Ref(0, 0))
-    table.begin(Categories.of(1), Ref(5, 1))
+    table.hold(Categories.of(1))
+    table.follow(Ref(5, 1))
 
     table.take(0, Ent(Ref(7, 2), 7, Threshold(3)))
 
@@ -212,7 +221,7 @@ def test_a_level_that_gets_another_node_is_unknown_until_that_node_is_asked() ->
 
     assert [node.key for node in table.nodes] == [10, 15, 40]
     assert (table.ends[1], table.values[1]) == (None, None)
-    assert table.get_ent(2) == Ent(Ref(40, 40), None, None)
+    assert table.answer(2)[0] == Ent(Ref(40, 40), None, None)
 
 
 def test_an_answer_that_comes_late_or_from_another_is_ignored() -> None:
@@ -223,10 +232,10 @@ def test_an_answer_that_comes_late_or_from_another_is_ignored() -> None:
     before = list(ring.table.nodes)
 
     false = Ent(None, None, None)
-    ring.on_ent(asked.address, chord_sharp.messages.EntIs(ring.token - 1, false))
-    ring.on_ent(99, chord_sharp.messages.EntIs(ring.token, false))
-    assert (ring.level, ring.table.nodes) == (0, before)
+    ring.pull.on_ent(asked.address, chord_sharp.messages.EntIs(ring.pull.token - 1, false))
+    ring.pull.on_ent(99, chord_sharp.messages.EntIs(ring.pull.token, false))
+    assert (ring.pull.level, ring.table.nodes) == (0, before)
 
-    ring.on_ent(asked.address, chord_sharp.messages.EntIs(ring.token, false))
-    assert not ring.refreshing
+    ring.pull.on_ent(asked.address, chord_sharp.messages.EntIs(ring.pull.token, false))
+    assert not ring.pull.refreshing
     assert ring.table.nodes == [asked]

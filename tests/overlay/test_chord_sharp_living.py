@@ -7,11 +7,11 @@ import pytest
 
 from implicast.language.values import Categories
 from implicast.overlay import chord_sharp
-from implicast.overlay.chord_sharp import Ent, Freight, LivingSharp, LivingTable, Passenger, RoundSettings, telling
-from implicast.overlay.chord_sharp.living_messages import AskLevel, LevelIs
-from implicast.overlay.detector import DETECTOR_KINDS, Detector
+from implicast.overlay.chord_sharp import ChordSharp, Ent, Freight, Passenger, SharpSettings, Table, telling
+from implicast.overlay.chord_sharp.messages import AskLevel, LevelIs
 from implicast.overlay.links import LINK_KINDS, Links, LinkSettings, Ref
 from implicast.peer.contract import Message, Peer
+from implicast.peer.liveness import DETECTOR_KINDS, Detector
 from implicast.peer.wire import Codec
 from implicast.space.digest import stream
 from implicast.world.frozen import freeze, thaw
@@ -28,7 +28,7 @@ class Flat:
         return 20_000
 
 
-class Node(Peer, Passenger, parts={"links": Links, "ring": LivingSharp, "detector": Detector}):
+class Node(Peer, Passenger, parts={"links": Links, "ring": ChordSharp, "detector": Detector}):
     """A peer that is nothing but a node of the ring, with one category of its own."""
 
     __slots__ = ("detector", "links", "ring")
@@ -37,8 +37,7 @@ class Node(Peer, Passenger, parts={"links": Links, "ring": LivingSharp, "detecto
         super().__init__(address, world.host(address))
         self.links = Links(address, self.host, key, LINKS)
         self.detector = self.links.detector
-        self.ring = LivingSharp(address, self.host, self.links, RoundSettings())
-        self.ring.passenger = self
+        self.ring = ChordSharp(address, self.host, self.links, SharpSettings(), self)
 
     def value(self) -> Freight:
         return Categories.of(self.address)  # type: ignore[arg-type]
@@ -53,33 +52,32 @@ class Counting(World):
 
 
 def _world(count: int, seed: int, faults: Fate | None = None, newcomers: int = 0) -> tuple[Counting, list[Node]]:
-    kinds = (*LINK_KINDS, *chord_sharp.KINDS, *chord_sharp.LIVING_KINDS, *DETECTOR_KINDS)
+    kinds = (*LINK_KINDS, *chord_sharp.KINDS, *DETECTOR_KINDS)
     world = Counting(Flat(), seed, codec=Codec(kinds), faults=faults)
     world.counts = Counter()
     keys = stream(seed, "keys").sample(range(100_000), count + newcomers)
     nodes = [Node(at, world, key) for at, key in enumerate(keys)]
     for at, node in enumerate(nodes):
         world.place(at, node)
-    chord_sharp.assemble_living(_rings(nodes[:count]))
+    chord_sharp.assemble(_rings(nodes[:count]))
     return world, nodes
 
 
-def _rings(nodes: list[Node]) -> list[LivingSharp]:
+def _rings(nodes: list[Node]) -> list[ChordSharp]:
     return [node.ring for node in nodes]
 
 
 def _wrong(nodes: list[Node]) -> list[str]:
-    return chord_sharp.living_objections(_rings(nodes), lambda ring: True)
+    return chord_sharp.sound_objections(_rings(nodes), lambda ring: True)
 
 
 # --- tables in which everything has an age
 
 
-def _table(stale_us: int = 100) -> LivingTable:
+def _table(stale_us: int = 100) -> Table:
     """At key 0, all of it learnt at time 0, with nodes at 10, 20, ... 70."""
     refs = [Ref(key, key) for key in range(0, 80, 10)]
-    exact = chord_sharp.settled_tables(refs, [Categories.of(at) for at in range(8)])[0]
-    return LivingTable.settled(exact, stale_us, 0)
+    return chord_sharp.settled_tables(refs, [Categories.of(at) for at in range(8)], stale_us)[0]
 
 
 def test_what_is_older_than_allowed_is_unknown() -> None:
@@ -144,11 +142,11 @@ def test_one_round_makes_all_tables_exact_however_wrong_they_were(count: int) ->
     world.run(10 * SECOND_US)
 
     assert _wrong(nodes) == []
-    assert all(node.ring.round == 1 for node in nodes)
+    assert all(node.ring.rounds.number == 1 for node in nodes)
     assert chord_sharp.stale(_rings(nodes)) == 0
 
 
-def _spoil(ring: LivingSharp, refs: list[Ref], rng: Random) -> None:
+def _spoil(ring: ChordSharp, refs: list[Ref], rng: Random) -> None:
     """Level 0 is the ring's and stays; above it anything may stand, and nothing is known."""
     table = ring.table
     others = [ref for ref in refs if ref not in (table.me, table.nodes[0])]
@@ -166,7 +164,7 @@ def test_at_rest_a_level_costs_one_message_a_round_and_a_question_every_second_r
     world.counts.clear()
     world.run((40 + 4 * 24) * SECOND_US)
 
-    assert nodes[0].ring.round == 2 + 4
+    assert nodes[0].ring.rounds.number == 2 + 4
     assert world.counts["LevelIs"] == 4 * 6 * 64
     assert world.counts["AskLevel"] == 2 * 6 * 64
 
@@ -220,7 +218,7 @@ def test_a_dead_finger_is_skipped_and_its_aggregates_hold_until_they_are_too_old
 
     table, dead = ring[0].ring.table, ring[4].links.me
     assert dead not in table.nodes
-    assert ring[0].ring.nearest_before((ring[4].links.me.key, -1)) == ring[3].links.me or table.nodes[2] != dead
+    assert ring[0].ring.nearest_before((ring[4].links.me.key, ("", -1))) == ring[3].links.me or table.nodes[2] != dead
 
 
 def test_mail_that_lay_with_a_sleeper_is_as_old_as_it_is() -> None:
@@ -230,15 +228,15 @@ def test_mail_that_lay_with_a_sleeper_is_as_old_as_it_is() -> None:
     freeze(world, 3)
     world.run(65 * SECOND_US)
     learnt_us: list[int] = []
-    learn = LivingTable.learn
+    learn = Table.learn
 
-    def see(table: LivingTable, level: int, ent: Ent, since_us: int, number: int) -> bool:
+    def see(table: Table, level: int, ent: Ent, since_us: int, number: int) -> bool:
         if table is sleeper.ring.table:
             learnt_us.append(since_us)
         return learn(table, level, ent, since_us, number)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LivingTable, "learn", see)
+        patch.setattr(Table, "learn", see)
         thaw(world, 3)
         world.run(65 * SECOND_US)
 
@@ -249,22 +247,22 @@ def test_mail_that_lay_with_a_sleeper_is_as_old_as_it_is() -> None:
 def test_a_question_for_a_life_that_is_over_is_answered_by_a_farewell() -> None:
     world, nodes = _world(8, seed=6)
     asked = nodes[2]
-    former = Ref(asked.links.me.key, 2, -1)
+    former = Ref(asked.links.me.key, 2, 9)
     asked.receive(5, AskLevel(former, nodes[5].links.me, 64, 0, 1, True))
     world.run(SECOND_US // 10)
 
     assert world.counts == {"Farewell": 1}
-    assert asked.ring.askers == {}
+    assert asked.ring.telling.askers == {}
 
 
 def test_whoever_is_told_without_need_says_so_and_is_told_no_more() -> None:
     world, nodes = _world(8, seed=7)
     stranger, teller = nodes[1], nodes[6]
     teller.receive(1, AskLevel(teller.links.me, stranger.links.me, 128, 0, 0, True))
-    assert teller.ring.askers[0][1][0] == 128
+    assert teller.ring.telling.askers[0][1][0] == 128
 
     world.run(SECOND_US // 10)
-    assert 1 not in teller.ring.askers[0]
+    assert 1 not in teller.ring.telling.askers[0]
     assert (world.counts["LevelIs"], world.counts["Enough"]) == (1, 1)
 
 
@@ -273,7 +271,7 @@ def test_only_a_few_are_told_of_one_level() -> None:
     for node in nodes[1:]:
         nodes[0].receive(node.address, AskLevel(nodes[0].links.me, node.links.me, 64, 0, 0, False))
 
-    assert len(nodes[0].ring.askers[0]) == telling.ASKERS_MAX
+    assert len(nodes[0].ring.telling.askers[0]) == telling.ASKERS_MAX
 
 
 def test_a_higher_round_is_joined_at_once_and_a_lower_one_ignored() -> None:
@@ -281,9 +279,9 @@ def test_a_higher_round_is_joined_at_once_and_a_lower_one_ignored() -> None:
     node = nodes[0]
     other = next(each for each in nodes if each.links.me != node.links.me)
     node.receive(other.address, LevelIs(other.links.me, 64, 7, 0, 0, None))
-    assert node.ring.round == 7
+    assert node.ring.rounds.number == 7
     node.receive(other.address, LevelIs(other.links.me, 64, 5, 0, 0, None))
-    assert node.ring.round == 7
+    assert node.ring.rounds.number == 7
 
 
 # --- the look from outside

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from implicast.overlay.detector import Detector, DetectorSettings, Overdue, Ping, Pong
 from implicast.peer.contract import Message
 from implicast.peer.ledger import Ledger
+from implicast.peer.liveness import Detector, DetectorSettings, Overdue, Ping, Pong
 
 EVEN = DetectorSettings(jitter=0.0)
 HER = 7

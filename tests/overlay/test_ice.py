@@ -7,43 +7,62 @@ from random import Random
 import pytest
 
 from implicast.overlay.ice.assemble import adjacency, settle, tiling, uniform_points
-from implicast.overlay.ice.ice import Ice
+from implicast.overlay.ice.estate import Item, Way
 from implicast.overlay.ice.invariants import surface_objections, tables_of
 from implicast.overlay.ice.landmarks import landmark_bits, landmark_order, landmark_points
-from implicast.overlay.ice.messages import Done, Give, Hello, Join, Title, Took
-from implicast.peer.contract import Address, Message
+from implicast.overlay.ice.messages import Accepted, Done, Echo, Enter, Hail, HandOver, Taking, Title
+from implicast.overlay.ice.settings import Terms
+from implicast.overlay.ice.surface import Surface
+from implicast.peer.contract import Address, Message, handles
 from implicast.peer.contract import Peer as BasePeer
 from implicast.peer.ledger import Ledger
 from implicast.space.angle import cosine_of
 from implicast.space.digest import stream
 from implicast.space.morton import BITS, CODES, box
-from implicast.space.surface import Surface
+from implicast.space.surface import Surface as Space
 from implicast.space.tract import Tract, intersect, union, volume
 from implicast.trials.ice import Ground, random_tract, spread, uniform_ground
 
 
-class Walker(BasePeer, parts={"surface": Ice}):
-    """A peer with a surface and nothing on it."""
+class Parcel(Message):
+    """A payload for every owner in a tract."""
 
-    def __init__(self, address: Address, host: Ledger, dimensions: int, branch_factor: float = pi / 3) -> None:
+    way: Way
+    payload: bytes
+
+
+class Walker(BasePeer, parts={"surface": Surface}):
+    """A peer with a surface on which nothing is assured, and nothing on it."""
+
+    def __init__(self, address: Address, host: Ledger, terms: Terms) -> None:
         super().__init__(address, host)
-        self.surface = Ice(address, host, self, dimensions, cosine_of(branch_factor))
-        self.arrived: list[bytes] = []
+        self.surface = Surface(address, host, self, terms)
+        self.brought: list[tuple[Tract, bytes]] = []
 
-    def pack(self, tract: Tract) -> bytes:
-        return b""
+    @handles(Parcel)
+    def on_parcel(self, sender: Address, parcel: Parcel) -> None:
+        self.surface.carry(sender, parcel)
 
-    def unpack(self, luggage: bytes) -> None: ...
+    def arrived(self, sender: Address, part: Tract, message: Message) -> None:
+        assert isinstance(message, Parcel)
+        self.brought.append((part, message.payload))
 
-    def forget(self, tract: Tract) -> None: ...
+    def pack(self, tract: Tract) -> tuple[Item, ...]:
+        return ()
+
+    def accept(self, items: tuple[Item, ...], tract: Tract) -> None: ...
+
+    def drop(self, tract: Tract) -> None: ...
+
+    def yielded(self, tract: Tract) -> None: ...
 
     def settled(self) -> None: ...
 
-    def resume(self, message: Message) -> None:
-        self.receive(self.address, message)
+    def lost(self, tract: Tract) -> None: ...
 
-    def routed(self, payload: bytes) -> None:
-        self.arrived.append(payload)
+    def reopened(self) -> None: ...
+
+    def reunited(self) -> None: ...
 
 
 class Town:
@@ -51,11 +70,13 @@ class Town:
 
     def __init__(self, peers: int, dimensions: int, branch_factor: float = pi / 3) -> None:
         self.hosts = [Ledger(seed) for seed in range(peers)]
-        self.walkers = [Walker(peer, host, dimensions, branch_factor) for peer, host in enumerate(self.hosts)]
+        terms = Terms(dimensions, cosine_of(branch_factor), assured=False)
+        self.walkers = [Walker(peer, host, terms) for peer, host in enumerate(self.hosts)]
         self.carried: list[tuple[int, Message]] = []
+        self.alarms: list[Message] = []
 
     @property
-    def surfaces(self) -> list[Ice]:
+    def surfaces(self) -> list[Surface]:
         return [each.surface for each in self.walkers]
 
     def run(self) -> None:
@@ -68,7 +89,9 @@ class Town:
             waiting.extend(self._collected())
 
     def _collected(self) -> list[tuple[int, Address, Message]]:
-        return [(peer, to, message) for peer, host in enumerate(self.hosts) for to, message in host.sent()]
+        entries = [(peer, *entry) for peer, host in enumerate(self.hosts) for entry in host.take()]
+        self.alarms += [what for _, verb, _, what in entries if verb == "after"]
+        return [(peer, to, what) for peer, verb, to, what in entries if verb == "send" and to is not None]
 
 
 def assembled(peers: int, dimensions: int, seed: int = 1, branch_factor: float = pi / 3) -> Town:
@@ -96,7 +119,7 @@ def uneven_ground(peers: int, dimensions: int, rng: Random) -> Ground:
 def test_neighbours_of_an_assembled_surface_are_those_that_share_a_face(dimensions: int) -> None:
     tiles = tiling(uniform_points(60, stream(dimensions, "surface").getrandbits), dimensions)
     boxes = [box(int(low), int(bits), dimensions) for low, bits in zip(tiles.low, tiles.bits, strict=True)]
-    surface = Surface(dimensions)
+    surface = Space(dimensions)
     expected = {(a, b) for a in range(60) for b in range(60) if a != b and surface.rank(boxes[a], boxes[b]) == (0, 1)}
 
     found = {(int(a), int(b)) for a, b in zip(*adjacency(tiles), strict=True)}
@@ -110,7 +133,7 @@ def test_the_tables_that_are_expected_name_all_that_share_a_face_and_nobody_else
         tiles = tiling(uniform_points(peers, stream(dimensions, "surface").getrandbits), dimensions)
         pairs = sorted(zip(tiles.low.tolist(), tiles.bits.tolist(), strict=True))
         titles = tuple(Title(low, bits, 0, peer % 50) for peer, (low, bits) in enumerate(pairs))  # ten own two pieces
-        surface = Surface(dimensions)
+        surface = Space(dimensions)
         boxes = [box(each.low, each.bits, dimensions) for each in titles]
         expected: dict[Address, set[Title]] = {each.owner: {each} for each in titles}
         for one, here in zip(titles, boxes, strict=True):
@@ -130,17 +153,21 @@ def test_grown_from_one_peer_and_assembled_keep_the_same_invariants(dimensions: 
 def test_the_invariants_object_to_a_wrong_table_a_hole_and_an_overlap() -> None:
     town = assembled(16, 2)
     victim = town.surfaces[3]
-    stranger = next(title for title in victim.atlas.titles.values() if title.owner != 3)
-    victim.atlas.drop([stranger])
+    stranger = next(title for title in victim.plot.atlas.titles.values() if title.owner != 3)
+    victim.plot.atlas.drop([stranger])
     assert "3 has a table that is wrong" in surface_objections(town.surfaces)[0]
 
     town = assembled(16, 2)
-    own = town.surfaces[3].pieces[0]
-    town.surfaces[3].atlas.drop([own])
-    assert "nobody owns" in surface_objections(town.surfaces)[0]
+    victim = town.surfaces[3]
+    [own] = victim.pieces
+    victim.plot.atlas.drop([own])
+    victim.plot.survey()
+    assert "nobody owns" in " ".join(surface_objections(town.surfaces))
 
-    town.surfaces[3].atlas.put([own])
-    town.surfaces[4].atlas.put([Title(own.low, own.bits, 9, 4)])
+    victim.plot.atlas.put([own])
+    victim.plot.survey()
+    town.surfaces[4].plot.atlas.put([Title(own.low, own.bits, 9, 4)])
+    town.surfaces[4].plot.survey()
     assert "3 and 4 both own codes" in " ".join(surface_objections(town.surfaces))
 
 
@@ -161,38 +188,20 @@ def test_a_joining_peer_takes_half_of_the_region_in_three_messages() -> None:
     town.surfaces[1].join((0,))
     town.run()
 
-    kinds = [type(message) for _, message in town.carried if not isinstance(message, Hello)]
-    assert kinds[:4] == [Join, Give, Took, Done]
-    assert sorted(volume(each.firm) for each in town.surfaces) == [CODES // 2, CODES // 2]
-
-
-def test_neither_side_answers_for_a_piece_in_transit() -> None:
-    town = Town(2, 2)
-    giver, taker = town.surfaces
-    giver.join(())
-    giver.on_join(1, Join(0, 1))
-    give = town.hosts[0].sent()[-1][1]
-    assert isinstance(give, Give)
-
-    taker.on_give(0, give)
-
-    assert intersect(giver.firm, (give.title.low, give.title.high)) == ()
-    assert taker.firm == ()
-    giver.on_took(1, Took(give.number))
-    assert taker.firm == ()
-    taker.on_done(0, Done(give.number))
-    assert taker.firm == (give.title.low, give.title.high)
+    kinds = [type(message) for _, message in town.carried if not isinstance(message, Hail | Echo | Taking)]
+    assert kinds[:4] == [Enter, HandOver, Accepted, Done]
+    assert sorted(volume(each.ground) for each in town.surfaces) == [CODES // 2, CODES // 2]
 
 
 def test_a_giver_of_which_nobody_takes_has_its_piece_back() -> None:
     town = Town(3, 2)
     giver = town.surfaces[0]
     giver.join(())
-    town.surfaces[1].leaving = True
-    giver.on_join(1, Join(5, 1))
+    town.surfaces[1].leave()
+    giver.entry.asked(Enter(Way((5, 6)), 1, 0), 5)
     town.run()
 
-    assert giver.firm == (0, CODES)
+    assert giver.ground == (0, CODES)
 
 
 def test_leavers_hand_over_everything_and_the_last_peers_cover_the_surface() -> None:
@@ -203,8 +212,9 @@ def test_leavers_hand_over_everything_and_the_last_peers_cover_the_surface() -> 
 
     rest = [each for each in town.surfaces if not each.leaving]
     assert all(not each.pieces for each in town.surfaces if each.leaving)
-    assert sum(volume(each.firm) for each in rest) == CODES
-    assert surface_objections(rest) == []
+    assert sum(volume(each.ground) for each in rest) == CODES
+    spare = [each for each in surface_objections(rest) if "pieces" not in each]
+    assert spare == []
 
 
 def test_a_newcomer_is_given_a_spare_piece_whole() -> None:
@@ -217,10 +227,10 @@ def test_a_newcomer_is_given_a_spare_piece_whole() -> None:
     rich = next(each for each in town.surfaces if len(each.pieces) > 1)
     spares = [(each.low, each.bits) for each in rich.pieces if each.bits == max(piece.bits for piece in rich.pieces)]
 
-    rich.on_join(99, Join(rich.firm[0], 99))
+    rich.entry.asked(Enter(Way((rich.ground[0], rich.ground[0] + 1)), 99, 0), rich.ground[0])
 
     give = next(message for to, message in town.hosts[int(str(rich.address))].sent() if to == 99)
-    assert isinstance(give, Give)
+    assert isinstance(give, HandOver)
     assert (give.title.low, give.title.bits) in spares
 
 
@@ -231,12 +241,26 @@ def test_every_owner_in_the_destination_is_told_exactly_once(dimensions: int) ->
         town = assembled(60, dimensions, dimensions, branch_factor)
         tract = union((low, low + CODES // 40) for low in (rng.randrange(CODES - CODES // 40) for _ in range(6)))
 
-        town.surfaces[rng.randrange(60)].send_to(tract, b"news")
+        town.surfaces[rng.randrange(60)].send(Parcel(Way(tract), b"news"))
         town.run()
 
         for walker in town.walkers:
-            inside = bool(intersect(walker.surface.firm, tract))
-            assert walker.arrived == [b"news"] * inside
+            parts = [(part[i], part[i + 1]) for part, _ in walker.brought for i in range(0, len(part), 2)]
+            assert union(parts) == intersect(walker.surface.ground, tract)
+            assert sum(high - low for low, high in parts) == volume(union(parts)), "no place is visited twice"
+
+
+def test_without_assurance_a_message_is_sent_once_and_nothing_is_armed() -> None:
+    town = assembled(60, 3)
+    code = town.surfaces[7].pieces[0].low
+    parcel = Parcel(Way((code, code + 1)), b"news")
+
+    town.surfaces[40].send(parcel)
+    town.run()
+
+    assert [each.brought for each in town.walkers if each.brought] == [[((code, code + 1), b"news")]]
+    assert all(message is parcel for _, message in town.carried)
+    assert not town.alarms
 
 
 def routes_end(cases: int, seed: int) -> None:

@@ -6,28 +6,31 @@ from pathlib import Path
 
 import pytest
 
-from implicast.overlay.ice.alive.assemble import settle_alive
-from implicast.overlay.ice.alive.estate import Item, Way
-from implicast.overlay.ice.alive.geometry import gap_beside, touches
-from implicast.overlay.ice.alive.ice import LivingIce
-from implicast.overlay.ice.alive.inheriting import Estate, in_parts
-from implicast.overlay.ice.alive.inquiring import Inquiry
-from implicast.overlay.ice.alive.messages import (
+from implicast.overlay.ice.assemble import settle, tiling, uniform_points
+from implicast.overlay.ice.estate import Item, Way
+from implicast.overlay.ice.estates import Estate, in_parts
+from implicast.overlay.ice.geometry import gap_beside, touches
+from implicast.overlay.ice.inquest import Inquiry
+from implicast.overlay.ice.messages import (
     Accepted,
     BackedUp,
     Backup,
     CopyEstate,
+    Declined,
+    Done,
     Echo,
     Enter,
     Hail,
     HandOver,
     Inquire,
+    More,
     Taking,
     Tick,
+    Title,
+    Titles,
 )
-from implicast.overlay.ice.alive.settings import Life
-from implicast.overlay.ice.assemble import tiling, uniform_points
-from implicast.overlay.ice.messages import Declined, Done, More, Title, Titles
+from implicast.overlay.ice.settings import Terms, Timers
+from implicast.overlay.ice.surface import Surface
 from implicast.peer.ledger import Ledger
 from implicast.space.angle import cosine_of
 from implicast.space.digest import stream
@@ -55,16 +58,16 @@ class Empty:
         return lambda *given: self.told.append((name, *given))
 
 
-def surface(address=1, life=None):
+def surface(address=1):
     ledger = Ledger()
-    return LivingIce(address, ledger, Empty(), life or Life(), 2, cosine_of(pi / 3)), ledger
+    return Surface(address, ledger, Empty(), Terms(2, cosine_of(pi / 3))), ledger
 
 
 def halves():
     """Peer 1 owns the first half, peer 2 the second; 2 is the only heir of 1."""
     one, ledger = surface()
     one.settle_into(Title(0, 1, 0, 1), [Title(HALF, 1, 0, 2)], (2,))
-    one.concern(2).heard_us = ledger.now_us
+    one.circle.concern(2).heard_us = ledger.now_us
     ledger.take()
     return one, ledger
 
@@ -73,156 +76,158 @@ def sent(ledger, kind):
     return [(to, message) for to, message in ledger.sent() if type(message) is kind]
 
 
-@pytest.mark.parametrize("life", [Life(), Life.quick(), Life.of(1.0), Life.of(5.0), Life.of(30.0)])
-def test_timers_stand_in_the_order_that_safety_rests_on(life):
-    assert life.hello_us + life.patience_us < life.self_us
-    assert (1 + life.margin) * life.self_us + life.trip_us < life.dead_us
-    assert life.ask_us >= 2 * life.rto_us + life.trip_us
-    assert life.rank_us > life.ask_us + life.settle_us
-    assert life.grace_us > life.dead_us
-    assert life.tick_us * 2 <= life.hello_us
+@pytest.mark.parametrize("timers", [Timers(), Timers.quick(), Timers.of(1.0), Timers.of(5.0), Timers.of(30.0)])
+def test_timers_stand_in_the_order_that_safety_rests_on(timers):
+    assert timers.hello_us + timers.patience_us < timers.self_us
+    assert (1 + timers.margin) * timers.self_us + timers.trip_us < timers.dead_us
+    assert timers.ask_us >= 2 * timers.rto_us + timers.trip_us
+    assert timers.rank_us > timers.ask_us + timers.settle_us
+    assert timers.grace_us > timers.dead_us
+    assert timers.tick_us * 2 <= timers.hello_us
 
 
 def test_a_title_that_names_oneself_is_never_learnt_from_others():
     one, _ = halves()
-    one.on_titles(2, Titles((Title(HALF, 1, 99, 1),)))
+    one.greetings.on_titles(2, Titles((Title(HALF, 1, 99, 1),)))
 
     assert one.tract == (0, HALF)
 
 
 def test_a_better_title_makes_an_owner_yield_and_a_worse_one_is_answered_with_the_better():
     one, ledger = halves()
-    one.on_titles(2, Titles((Title(0, 1, 1, 2),)))
-    assert ("yielded", (0, HALF)) in one.keeper.told
+    one.greetings.on_titles(2, Titles((Title(0, 1, 1, 2),)))
+    assert ("yielded", (0, HALF)) in one.tenant.told
     assert not one.pieces
 
     one, ledger = halves()
-    one.on_hail(2, Hail(1, 5, (Title(0, 1, 0, 2),), (), (), (), False, ()))
+    one.greetings.on_hail(2, Hail(1, 0, 5, (Title(0, 1, 0, 2),), (), (), (), False, ()))
     assert sent(ledger, Titles) == [(2, Titles((Title(0, 1, 0, 1),)))]
     assert one.tract == (0, HALF)
 
 
 def test_greetings_of_an_older_mark_are_not_news():
     one, _ = halves()
-    one.on_hail(2, Hail(1, 7, (Title(HALF, 1, 3, 2),), (), (1,), (), False, ()))
-    one.on_hail(2, Hail(2, 6, (Title(HALF, 1, 9, 2),), (), (), (), False, ()))
+    one.greetings.on_hail(2, Hail(1, 0, 7, (Title(HALF, 1, 3, 2),), (), (1,), (), False, ()))
+    one.greetings.on_hail(2, Hail(2, 0, 6, (Title(HALF, 1, 9, 2),), (), (), (), False, ()))
 
-    assert one.title_at(HALF) == Title(HALF, 1, 3, 2)
-    assert one.news[2].heirs == (1,)
+    assert one.plot.title_at(HALF) == Title(HALF, 1, 3, 2)
+    assert one.circle.news[2].heirs == (1,)
 
 
 def test_what_a_greeting_does_not_list_its_sender_does_not_have():
     one, _ = halves()
-    one.on_hail(2, Hail(1, 7, (Title(HALF, 2, 0, 2),), (), (), (), False, ()))
+    one.greetings.on_hail(2, Hail(1, 0, 7, (Title(HALF, 2, 0, 2),), (), (), (), False, ()))
 
-    assert one.title_at(HALF) == Title(HALF, 2, 0, 2)
-    assert one.title_at(HALF + HALF // 2) is None
+    assert one.plot.title_at(HALF) == Title(HALF, 2, 0, 2)
+    assert one.plot.title_at(HALF + HALF // 2) is None
 
 
 def test_a_fragment_becomes_whole_when_the_better_title_is_gone():
     """Peer 3 had taken a part of what 2 has, and does not any more. The rest alone would be next to nothing of ours."""
     one, _ = halves()
     there = HALF + HALF // 2
-    one.on_hail(3, Hail(1, 7, (Title(there, 2, 5, 3),), (), (), (), False, ()))
-    whole = Hail(1, 7, (Title(HALF, 1, 0, 2),), (), (1,), (), False, ())
-    one.on_hail(2, whole)
-    assert one.title_at(HALF) == Title(HALF, 2, 0, 2), "the better title stands"
-    one.on_hail(3, Hail(2, 8, (), (), (), (), False, ()))
-    one.on_hail(2, whole)
+    one.greetings.on_hail(3, Hail(1, 0, 7, (Title(there, 2, 5, 3),), (), (), (), False, ()))
+    whole = Hail(1, 0, 7, (Title(HALF, 1, 0, 2),), (), (1,), (), False, ())
+    one.greetings.on_hail(2, whole)
+    assert one.plot.title_at(HALF) == Title(HALF, 2, 0, 2), "the better title stands"
+    one.greetings.on_hail(3, Hail(2, 0, 8, (), (), (), (), False, ()))
+    one.greetings.on_hail(2, whole)
 
-    assert one.title_at(HALF) == Title(HALF, 1, 0, 2) == one.title_at(there)
+    assert one.plot.title_at(HALF) == Title(HALF, 1, 0, 2) == one.plot.title_at(there)
 
 
 def test_what_its_owner_denies_is_told_no_more():
     one, ledger = halves()
-    past_us = ledger.now_us - one.life.hello_us
-    one.gifts = [(past_us, Title(HALF, 2, 6, 2)), (past_us, Title(HALF, 2, 4, 3))]
-    one.on_hail(2, Hail(1, 5, (Title(HALF + HALF // 2, 2, 1, 2),), (), (1,), (), False, ()))
+    past_us = ledger.now_us - one.terms.timers.hello_us
+    one.greetings.gifts = [(past_us, Title(HALF, 2, 6, 2)), (past_us, Title(HALF, 2, 4, 3))]
+    one.greetings.on_hail(2, Hail(1, 0, 5, (Title(HALF + HALF // 2, 2, 1, 2),), (), (1,), (), False, ()))
 
-    assert [title.owner for _, title in one.gifts] == [3]
-    one.gifts = [(past_us, Title(HALF, 2, 6, 2))]
-    one.on_hail(2, Hail(2, 6, (Title(HALF, 1, 7, 2),), (), (1,), (), False, ()))
-    assert one.gifts, "it has that, and more"
-    one.gifts = [(ledger.now_us, Title(HALF, 2, 6, 2))]
-    one.on_hail(2, Hail(3, 8, (Title(HALF + HALF // 2, 2, 8, 2),), (), (1,), (), False, ()))
-    assert one.gifts, "that greeting may have been on its way when the gift was made"
+    assert [title.owner for _, title in one.greetings.gifts] == [3]
+    one.greetings.gifts = [(past_us, Title(HALF, 2, 6, 2))]
+    one.greetings.on_hail(2, Hail(2, 0, 6, (Title(HALF, 1, 7, 2),), (), (1,), (), False, ()))
+    assert one.greetings.gifts, "it has that, and more"
+    one.greetings.gifts = [(ledger.now_us, Title(HALF, 2, 6, 2))]
+    one.greetings.on_hail(2, Hail(3, 0, 8, (Title(HALF + HALF // 2, 2, 8, 2),), (), (1,), (), False, ()))
+    assert one.greetings.gifts, "that greeting may have been on its way when the gift was made"
 
 
 def test_what_is_said_of_a_third_peer_is_checked_with_it():
     one, ledger = halves()
     ledger.now_us = 5 * S
-    one.concern(9).mark = 4
-    one.on_titles(2, Titles((Title(HALF, 2, 5, 9),)))
+    one.circle.concern(9).mark = 4
+    one.greetings.on_titles(2, Titles((Title(HALF, 2, 5, 9),)))
     assert sent(ledger, More) == [(9, More())]
-    one.on_hail(9, Hail(1, 4, (), (), (), (), False, ()))
+    one.greetings.on_hail(9, Hail(1, 0, 4, (), (), (), (), False, ()))
 
-    assert one.title_at(HALF) is None, "a greeting of the same mark lists all that its sender has"
+    assert one.plot.title_at(HALF) is None, "a greeting of the same mark lists all that its sender has"
 
 
 def test_a_give_takes_three_messages_and_nobody_answers_in_between():
     one, ledger = halves()
-    one.deliver(3, (0, 1), Enter(Way((0, 1)), 3))
+    one.routes.deliver(3, (0, 1), Enter(Way((0, 1)), 3, 0))
     [(to, give)] = sent(ledger, HandOver)
     assert (to, give.title) == (3, Title(0, 2, 3, 3))
     assert one.ground == (HALF // 2, HALF)
     assert not one.answers(0)
 
     three, other = surface(3)
-    three.on_hand_over(1, give)
+    three.taker.on_hand_over(1, give)
     [(_, accepted)] = [(to, each) for to, each in other.sent() if type(each) is Accepted]
     assert three.tract == (0, HALF // 2)
     assert not three.ground
 
-    one.on_accepted(3, accepted)
+    one.giver.on_accepted(3, accepted)
     assert sent(ledger, Done) == [(3, Done(give.number))]
     assert one.tract == (HALF // 2, HALF)
-    assert one.holds_estate(3)
-    three.on_done(1, Done(give.number))
+    assert one.estates.holds(3)
+    three.taker.on_done(1, Done(give.number))
     assert three.answers(0)
     assert three.heirs == (1,)
 
 
 def test_a_giver_does_not_learn_of_the_takers_title_from_a_greeting():
     one, ledger = halves()
-    one.deliver(3, (0, 1), Enter(Way((0, 1)), 3))
+    one.routes.deliver(3, (0, 1), Enter(Way((0, 1)), 3, 0))
     [(_, give)] = sent(ledger, HandOver)
-    one.on_hail(3, Hail(1, 1, (give.title,), (), (), (), False, ()))
+    one.greetings.on_hail(3, Hail(1, 0, 1, (give.title,), (), (), (), False, ()))
 
-    assert one.gift is not None
+    assert one.giver.gift is not None
     assert one.tract == (0, HALF)
 
 
 def test_a_declined_piece_is_taken_back_under_a_better_title_than_was_offered():
     one, ledger = halves()
-    one.deliver(3, (0, 1), Enter(Way((0, 1)), 3))
+    one.routes.deliver(3, (0, 1), Enter(Way((0, 1)), 3, 0))
     [(_, give)] = sent(ledger, HandOver)
-    one.on_declined(3, Declined(give.number))
+    one.giver.on_declined(3, Declined(give.number))
     [piece] = one.pieces
 
     assert one.ground == (0, HALF)
     assert piece.epoch > give.title.epoch
-    one.on_accepted(3, Accepted(give.number, give.title, (1,)))
+    one.giver.on_accepted(3, Accepted(give.number, give.title, (1,), 0))
     assert sent(ledger, Titles)[-1][1].titles == (piece,)
 
 
 def test_full_tables_refuse_and_nothing_waits_for_ever():
     one, _ = halves()
-    one.asks = {("other", number): None for number in range(one.life.asks_max)}
+    one.asker.topic("other", 1, lambda question: None)
+    for number in range(one.terms.timers.asks_max):
+        one.asker.ask("other", number, 2, More())
     assert not one.batch((), lambda: None)
-    one.deliver(3, (0, 1), Enter(Way((0, 1)), 3))
-    assert one.gift is not None
-    one.on_tick(Tick())
+    one.routes.deliver(3, (0, 1), Enter(Way((0, 1)), 3, 0))
+    assert one.giver.gift is not None
+    one.upkeep.on_tick(Tick())
 
-    assert one.gift is None
+    assert one.giver.gift is None
     assert one.ground == (0, HALF)
 
 
 def test_a_repeated_give_gets_the_same_answer():
     one, ledger = halves()
     give = HandOver(5, 0, 1, Title(HALF, 2, 2, 1), (), ())
-    one.leaving = True
+    one.leave()
     for _ in range(2):
-        one.on_hand_over(2, give)
+        one.taker.on_hand_over(2, give)
 
     assert sent(ledger, Declined) == [(2, Declined(5))] * 2
 
@@ -232,11 +237,11 @@ def test_a_give_in_parts_is_taken_when_all_have_come():
     item = Item(0, 1, b"k", b"v")
     for part in (0, 1, 1, 2):
         assert not three.pieces
-        three.on_hand_over(1, HandOver(9, part, 3, Title(0, 1, 2, 3), (), (item,)))
+        three.taker.on_hand_over(1, HandOver(9, part, 3, Title(0, 1, 2, 3), (), (item,)))
 
     assert sent(ledger, Taking)[-1] == (1, Taking(9, 2))
-    assert three.keeper.told[0][0] == "accept"
-    assert len(three.keeper.told[0][1]) == 3
+    assert three.tenant.told[0][0] == "accept"
+    assert len(three.tenant.told[0][1]) == 3
 
 
 def test_items_are_divided_into_parts_of_bounded_length():
@@ -260,63 +265,63 @@ def test_the_later_word_of_an_owner_counts_in_whatever_order_it_comes():
 
 def test_an_estate_is_united_with_what_its_holder_gives():
     one, ledger = halves()
-    one.estates[3] = Estate(1, (Title(HALF, 2, 0, 3),), (1,), (), 0)
-    one.estates[3].put(2, [Item(HALF, HALF + 1, b"theirs", b"x")])
-    one.keeper.pack = lambda tract: (Item(0, 1, b"ours", b"y"),)
-    one.deliver(3, (0, 1), Enter(Way((0, 1)), 3))
+    one.estates.held[3] = Estate(1, (Title(HALF, 2, 0, 3),), (1,), (), 0)
+    one.estates.held[3].put(2, [Item(HALF, HALF + 1, b"theirs", b"x")])
+    one.tenant.pack = lambda tract: (Item(0, 1, b"ours", b"y"),)
+    one.routes.deliver(3, (0, 1), Enter(Way((0, 1)), 3, 0))
     [(_, give)] = sent(ledger, HandOver)
-    one.on_accepted(3, Accepted(give.number, give.title, (1, 2)))
+    one.giver.on_accepted(3, Accepted(give.number, give.title, (1, 2), 0))
 
-    assert set(one.estates[3].items) == {b"theirs", b"ours"}
+    assert set(one.estates.held[3].items) == {b"theirs", b"ours"}
 
 
 def test_a_backup_that_overtakes_the_copy_it_adds_to_is_kept():
     """The heir had an estate of old: the backup came to that, and the copy put another in its place."""
     one, _ = halves()
     titles, old, fresh = (Title(HALF, 1, 0, 2),), Item(HALF, HALF + 1, b"old", b"x"), Item(HALF, HALF + 1, b"new", b"y")
-    one.on_copy(2, CopyEstate(4, 0, 1, 1, 100, 1, titles, (1,), (), (old,)))
-    one.on_backup(2, Backup(6, 9, 300, 1, titles, (fresh,)))
-    one.on_copy(2, CopyEstate(5, 0, 1, 8, 200, 1, titles, (1,), (), (old,)))
+    one.estates.on_copy(2, CopyEstate(4, 0, 1, 1, 100, 1, titles, (1,), (), (old,)))
+    one.estates.on_backup(2, Backup(6, 9, 300, 1, titles, (fresh,)))
+    one.estates.on_copy(2, CopyEstate(5, 0, 1, 8, 200, 1, titles, (1,), (), (old,)))
 
-    assert set(one.estates[2].items) == {b"old", b"new"}
+    assert set(one.estates.held[2].items) == {b"old", b"new"}
 
 
 def test_a_late_repeat_of_a_copy_does_not_bring_back_an_estate_that_has_ended():
     one, _ = halves()
     copy = CopyEstate(4, 0, 1, 1, 100, 1, (Title(HALF, 1, 0, 2),), (1,), (), ())
-    one.on_copy(2, copy)
-    assert one.holds_estate(2)
-    one.on_hail(2, Hail(200, 9, (Title(HALF, 1, 0, 2),), (), (), (), False, ()))
-    one.on_copy(2, copy)
+    one.estates.on_copy(2, copy)
+    assert one.estates.holds(2)
+    one.greetings.on_hail(2, Hail(200, 0, 9, (Title(HALF, 1, 0, 2),), (), (), (), False, ()))
+    one.estates.on_copy(2, copy)
 
-    assert not one.holds_estate(2)
+    assert not one.estates.holds(2)
 
 
 @pytest.mark.parametrize(("winner", "offered"), [(9, True), (7, False)], ids=["a stranger", "another heir"])
 def test_an_heir_offers_its_copy_to_a_stranger_who_took_the_place_of_the_dead(winner, offered):
     one, _ = halves()
     piece, item = Title(HALF, 1, 0, 2), Item(HALF + 5, HALF + 6, b"k", b"v")
-    one.estates[2] = Estate(1, (piece,), (7, 1), (), 0)
-    one.estates[2].put(1, [item])
+    one.estates.held[2] = Estate(1, (piece,), (7, 1), (), 0)
+    one.estates.held[2].put(1, [item])
     inquiry = Inquiry(1, True, {}, Inquire(2, (piece,), 1, (), 1))
     inquiry.titles.append(Title(HALF, 1, 4, winner))
-    one.declare_dead(2, inquiry)
+    one.seizures.declare_dead(2, inquiry)
 
     tract = (HALF, 2 * HALF)
-    assert (("accept", (item,), tract) in one.keeper.told) is offered
-    assert (("yielded", tract) in one.keeper.told) is offered
+    assert (("accept", (item,), tract) in one.tenant.told) is offered
+    assert (("yielded", tract) in one.tenant.told) is offered
     assert one.tract == (0, HALF)
-    assert 2 not in one.estates
+    assert 2 not in one.estates.held
 
 
 def test_an_owner_doubts_itself_when_no_heir_echoes_and_trusts_itself_when_one_does():
     one, ledger = halves()
     assert one.answers(0)
-    ledger.now_us += one.life.self_us + 1
+    ledger.now_us += one.terms.timers.self_us + 1
     assert one.is_doubtful
-    one.on_echo(2, Echo(ledger.now_us - one.life.self_us - 1, 1, 0, True))
+    one.greetings.on_echo(2, Echo(ledger.now_us - one.terms.timers.self_us - 1, 1, 0, True))
     assert one.is_doubtful, "an old stamp proves nothing"
-    one.on_echo(2, Echo(ledger.now_us, 1, 0, True))
+    one.greetings.on_echo(2, Echo(ledger.now_us, 1, 0, True))
     assert one.answers(0)
 
 
@@ -326,17 +331,17 @@ def test_a_batch_counts_when_every_heir_has_it():
     one.batch((Item(0, 1, b"k", b"v"),), lambda: done.append(1))
     assert not done
     [(to, backup)] = [(to, each) for to, each in ledger.sent() if type(each).__name__ == "Backup"]
-    one.on_backed_up(to, BackedUp(backup.number, backup.stamp_us))
+    one.succession.on_backed_up(to, BackedUp(backup.number, backup.stamp_us))
     assert done == [1]
 
 
 def test_a_batch_without_any_heir_waits_for_one():
     one, _ = halves()
     done = []
-    one.drop_heir(2)
+    one.succession.drop_heir(2)
     one.batch((), lambda: done.append(1))
     assert not done
-    one._become_heir(2, 0)
+    one.succession.become_heir(2, 0)
     assert done == [1]
 
 
@@ -362,7 +367,7 @@ def test_a_gap_in_a_table_is_found_and_a_whole_table_has_none(dimensions):
             assert not any(intersect((low, gap.high), (each.low, each.high)) for each in known)
 
 
-class Counter(Lodger, parts={"surface": LivingIce}):
+class Counter(Lodger, parts={"surface": Surface}):
     """Notes what arrives where."""
 
     def arrived(self, sender, part, message):
@@ -409,9 +414,7 @@ def test_a_surface_is_assembled_with_copies_of_what_is_kept():
     scene = Scene(3, peers=10, dimensions=2, faults=Faults())
     owner = scene.lodgers()[4]
     owner.things[1] = (owner.surface.pieces[0].low, 1)
-    settle_alive(
-        tiling(uniform_points(10, stream(3, "scene").getrandbits), 2), scene.surfaces(), scene.world.latency_us
-    )
+    settle(tiling(uniform_points(10, stream(3, "scene").getrandbits), 2), scene.surfaces(), scene.world.latency_us)
 
     assert not scene.objections()
-    assert all(scene.world.peers[heir].surface.estates[4].items for heir in owner.surface.heirs)
+    assert all(scene.world.peers[heir].surface.estates.held[4].items for heir in owner.surface.heirs)

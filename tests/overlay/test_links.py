@@ -167,9 +167,9 @@ def test_the_same_request_gets_the_same_answer_again() -> None:
     node, ledger = lone()
     request = insert(node, Ref(60, 60, 5))
 
-    node.on_set_r(60, request)
+    node.hear(60, request)
     first = only(ledger, SetRAck)
-    node.on_set_r(60, request)
+    node.hear(60, request)
 
     assert only(ledger, SetRAck) == first
     assert node.right == Ref(60, 60, 5)
@@ -177,21 +177,21 @@ def test_the_same_request_gets_the_same_answer_again() -> None:
 
 def test_an_older_request_is_not_even_answered() -> None:
     node, ledger = lone()
-    node.on_set_r(60, insert(node, Ref(60, 60, 5), op=3))
+    node.hear(60, insert(node, Ref(60, 60, 5), op=3))
     ledger.take()
 
-    node.on_set_r(60, insert(node, Ref(60, 60, 5), op=2))
+    node.hear(60, insert(node, Ref(60, 60, 5), op=2))
 
     assert ledger.sent() == []
 
 
 def test_who_believes_something_else_is_refused_with_what_is_so() -> None:
     node, ledger = lone()
-    node.on_set_r(60, insert(node, Ref(60, 60, 5)))
+    node.hear(60, insert(node, Ref(60, 60, 5)))
     ledger.take()
 
     stale = SetR(node.me, Ref(55, 55, 5), 1, INSERT, Ref(55, 55, 5), node.me, (0, 0), (0, 0))
-    node.on_set_r(55, stale)
+    node.hear(55, stale)
 
     nak = only(ledger, SetRNak)
     assert (nak.reason, nak.right) == (MOVED, Ref(60, 60, 5))
@@ -201,23 +201,23 @@ def test_a_link_number_never_comes_back() -> None:
     """Right neighbour and its name are as believed, but the link is a later one."""
     node, ledger = lone()
     guest = Ref(60, 60, 5)
-    node.on_set_r(60, insert(node, guest))
-    node.on_set_r(60, SetR(node.me, guest, 2, DELETE, node.me, guest, (0, 0), (0, 2)))
+    node.hear(60, insert(node, guest))
+    node.hear(60, SetR(node.me, guest, 2, DELETE, node.me, guest, (0, 0), (0, 2)))
     assert node.right == node.me
     ledger.take()
 
-    node.on_set_r(55, SetR(node.me, Ref(55, 55, 5), 1, INSERT, Ref(55, 55, 5), node.me, (0, 0), (0, 0)))
+    node.hear(55, SetR(node.me, Ref(55, 55, 5), 1, INSERT, Ref(55, 55, 5), node.me, (0, 0), (0, 0)))
 
     assert only(ledger, SetRNak).reason == MOVED
 
 
 def test_who_is_leaving_refuses_as_busy() -> None:
     node, ledger = lone()
-    node.on_set_r(60, insert(node, Ref(60, 60, 5)))
+    node.hear(60, insert(node, Ref(60, 60, 5)))
     node.leave()
     ledger.take()
 
-    node.on_set_r(55, insert(node, Ref(55, 55, 5)))
+    node.hear(55, insert(node, Ref(55, 55, 5)))
 
     assert only(ledger, SetRNak).reason == BUSY
 
@@ -226,19 +226,19 @@ def test_in_grace_stored_answers_count_and_anything_new_is_gone() -> None:
     node, ledger = lone()
     guest = Ref(60, 60, 5)
     request = insert(node, guest)
-    node.on_set_r(60, request)
+    node.hear(60, request)
     me = node.me
     node.leave()
     leaving = next(message for _, message in ledger.sent() if isinstance(message, SetR))
-    node.on_ack(60, SetRAck(me, guest, leaving.op, None, ()))
+    node.hear(60, SetRAck(me, guest, leaving.op, None, ()))
     assert node.state == "out"
     ledger.take()
 
-    node.on_set_r(60, request)
+    node.hear(60, request)
     assert isinstance(only(ledger, SetRAck), SetRAck)
-    node.on_set_r(55, SetR(me, Ref(55, 55, 5), 1, INSERT, Ref(55, 55, 5), guest, (0, 0), (0, 0)))
+    node.hear(55, SetR(me, Ref(55, 55, 5), 1, INSERT, Ref(55, 55, 5), guest, (0, 0), (0, 0)))
     assert only(ledger, SetRNak).reason == GONE
-    node.on_check(60, Check(me, guest, 9, me, (0, 0)))
+    node.hear(60, Check(me, guest, 9, me, (0, 0)))
     assert only(ledger, Gone) == Gone(guest, me, 0)
 
 
@@ -246,7 +246,7 @@ def test_a_life_whose_memory_is_gone_says_so_about_the_very_request() -> None:
     node, ledger = lone()
     former = Ref(50, 50, -1)
 
-    node.on_set_r(60, SetR(former, Ref(60, 60, 5), 7, INSERT, Ref(60, 60, 5), former, (0, 0), (0, 0)))
+    node.hear(60, SetR(former, Ref(60, 60, 5), 7, INSERT, Ref(60, 60, 5), former, (0, 0), (0, 0)))
 
     assert only(ledger, Gone) == Gone(Ref(60, 60, 5), former, 7)
 
@@ -255,11 +255,11 @@ def test_a_stray_gone_does_not_settle_an_own_request() -> None:
     """Found by trial: a leaver took such a Gone for a refusal though its request had been carried out."""
     node, _ = lone()
     guest = Ref(60, 60, 5)
-    node.on_set_r(60, insert(node, guest))
+    node.hear(60, insert(node, guest))
     node.leave()
     assert node.state == "del"
 
-    node.on_gone(60, Gone(node.me, guest, 0))
+    node.hear(60, Gone(node.me, guest, 0))
 
     assert node.state == "del"
 
@@ -268,8 +268,8 @@ def test_newer_news_of_the_left_wins_whatever_the_order_of_arrival() -> None:
     node, ledger = lone()
     near, far = Ref(45, 45, 1), Ref(40, 40, 1)
 
-    node.on_set_l(45, SetL(node.me, near, (0, 2), ()))
-    node.on_set_l(40, SetL(node.me, far, (0, 1), ()))
+    node.hear(45, SetL(node.me, near, (0, 2), ()))
+    node.hear(40, SetL(node.me, far, (0, 1), ()))
 
     assert node.left == near
     answers = [message for _, message in ledger.sent()]
@@ -281,10 +281,10 @@ def test_the_right_neighbours_word_proves_an_insertion_whose_answer_was_lost() -
     node = Links(55, ledger, 55, LinkSettings())
     node.join((50,))
     left, right = Ref(50, 50, 1), Ref(60, 60, 1)
-    node._insert(left, right, (0, 0))
+    node.membership.insert(left, right, (0, 0))
     assert node.state == "ins"
 
-    node.on_set_l_ack(60, SetLAck(node.me, right, node.me, (0, 1)))
+    node.hear(60, SetLAck(node.me, right, node.me, (0, 1)))
 
     assert (node.state, node.rnum, node.pend) == ("in", (0, 1), None)
 

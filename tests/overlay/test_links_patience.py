@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from implicast.casting.designs import designs
-from implicast.overlay.detector import Detector, DetectorSettings
 from implicast.overlay.links import Above, Links, LinkSettings, Ref, assemble_ring, ring_objections
 from implicast.overlay.links.messages import Check, Found
 from implicast.peer.contract import Address, Host, Peer
 from implicast.peer.ledger import Ledger
+from implicast.peer.liveness import Detector, DetectorSettings
 from implicast.world.faults import Faults, FaultStream
 from implicast.world.journal import UPKEEP
 from implicast.world.world import World
@@ -158,13 +158,13 @@ class Far:
         self.refs = {node.address: node.me for node in nodes}
         self.node = nodes[6]
         for ref in self.node.lefts:
-            self.node._suspect(ref)
-        self.node.look([self.refs[10]])
+            self.node.company.suspect(ref)
+        self.node.walks.look([self.refs[10]])
         self.ledger.take()
 
     def hears(self, sender: int, left: int, right: int) -> list[Address]:
         """Whom it asks when it is told who stands before its place."""
-        self.node.on_found(sender, Found(self.node.me, self.refs[left], self.refs[right], (0, 0)))
+        self.node.hear(sender, Found(self.node.me, self.refs[left], self.refs[right], (0, 0)))
         return [to for to, message in self.ledger.sent() if isinstance(message, Check)]
 
 
@@ -172,13 +172,13 @@ def test_a_walk_from_afar_ends_when_a_neighbour_speaks_that_passes_the_walker_ov
     far = Far()
 
     assert far.hears(60, left=60, right=80) == [60]
-    assert not far.node._is_lost(far.refs[60]), "any word ends a suspicion"
+    assert not far.node.company.is_lost(far.refs[60]), "any word ends a suspicion"
 
 
 def test_a_walk_goes_on_when_others_speak_of_a_neighbour_or_it_is_no_nearer() -> None:
     assert Far().hears(50, left=60, right=80) == [], "whether it lives only it can say"
     far = Far()
-    far.node.look([far.refs[50]])
+    far.node.walks.look([far.refs[50]])
     far.ledger.take()
 
     assert far.hears(30, left=30, right=80) == []
@@ -190,9 +190,9 @@ def test_a_neighbour_that_points_here_interrupts_nothing() -> None:
 
 def asked_after_a_hint(far: Far, told: int) -> list[Address]:
     """Whom it asks first when its walk is over, if it was told meanwhile where to look."""
-    far.node.look_from(far.refs[told])
-    far.node.walk = None
-    far.node.check()
+    far.node.walks.look_from(far.refs[told])
+    far.node.walks.walk = None
+    far.node.walks.check()
     return [to for to, message in far.ledger.sent() if isinstance(message, Check)]
 
 

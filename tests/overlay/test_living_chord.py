@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from implicast.overlay.chord import CHORD_KINDS, LIVING_CHORD_KINDS, LivingChord, assemble_chord
+from implicast.overlay.chord import CHORD_KINDS, Chord, assemble_chord
 from implicast.overlay.detector import DETECTOR_KINDS, Detector
 from implicast.overlay.links import LINK_KINDS, Links, LinkSettings, Ref
 from implicast.overlay.links.state import IN, OUT
@@ -33,14 +33,14 @@ class Arrived(Message):
     attempt: int
 
 
-class Node(Peer, parts={"links": Links, "detector": Detector, "chord": LivingChord}):
+class Node(Peer, parts={"links": Links, "detector": Detector, "chord": Chord}):
     __slots__ = ("chord", "detector", "links")
 
     def __init__(self, address: Address, host: Host, key: int) -> None:
         super().__init__(address, host)
         self.links = Links(address, host, key, LinkSettings.living(check_us=2 * S))
         self.detector = self.links.detector
-        self.chord = LivingChord(address, host, self.links, ID_BITS, 60 * S)
+        self.chord = Chord(address, host, self.links, ID_BITS, 60 * S)
 
     @handles(Seek)
     def on_seek(self, sender: Address, seek: Seek) -> None:
@@ -48,9 +48,9 @@ class Node(Peer, parts={"links": Links, "detector": Detector, "chord": LivingCho
             self.host.deliver(Arrived(seek.key, seek.attempt))
 
     def seek(self, key: int, attempt: int = 0) -> None:
-        self.chord.detour = attempt
+        self.chord.turn_off(attempt)
         self.on_seek(self.address, Seek(key, attempt))
-        self.chord.detour = 0
+        self.chord.turn_off(0)
 
 
 class Flat:
@@ -59,7 +59,7 @@ class Flat:
 
 
 def town() -> tuple[World, list[Node]]:
-    world = World(Flat(), 1, codec=Codec((*LINK_KINDS, *CHORD_KINDS, *LIVING_CHORD_KINDS, *DETECTOR_KINDS, Seek)))
+    world = World(Flat(), 1, codec=Codec((*LINK_KINDS, *CHORD_KINDS, *DETECTOR_KINDS, Seek)))
     nodes = [Node(address, world.host(address), hashed("peer", 1, address)) for address in range(COUNT)]
     for address, node in enumerate(nodes):
         world.place(address, node)
@@ -174,6 +174,6 @@ def test_a_newcomer_gets_in_though_every_way_leads_over_a_dead_finger(monkeypatc
     assert newcomer.links.state == IN
     assert newcomer.links.right == right.links.me
 
-    monkeypatch.setattr(LivingChord, "_led_before", lambda self, place: False)
+    monkeypatch.setattr(Chord, "_led_before", lambda self, place: False)
     newcomer, _ = newcomer_behind_a_dead_finger()
     assert newcomer.links.state == OUT, "nobody asks the dead one"

@@ -6,7 +6,7 @@ from implicast.overlay.backbone.messages import Beat, Beating, Gauged, Survey, S
 from implicast.overlay.backbone.spans import FAR_US
 from implicast.overlay.backbone.views import RANK_BITS, Views
 from implicast.overlay.detector import DetectorSettings
-from implicast.peer.contract import Address, Host, Message, Peer
+from implicast.peer.contract import Host, Peer
 from implicast.peer.ledger import Ledger
 from implicast.space.digest import stream
 from implicast.world.faults import Faults, FaultStream
@@ -33,10 +33,6 @@ class Node(Peer, parts={"views": Views}):
     def follow(self, view: View) -> None:
         assert self.view is None or view.epoch > self.view.epoch
         self.view = view
-
-    def receive(self, sender: Address, message: Message) -> None:
-        self.views.heard(sender)
-        super().receive(sender, message)
 
 
 def latency_us(a: int, b: int) -> int:
@@ -285,9 +281,10 @@ def test_of_strangers_nothing_is_measured_and_nobody_is_told():
     ledger = Ledger()
     node = Node(0, ledger, [0, 1], standing=True)
     ledger.take()
-    for message in (Survey((0, 1)), Surveyed((1, 1)), Gauged(0), Beat(9 << RANK_BITS), View(9 << RANK_BITS, 7, (7,), 4)):
+    epoch = 9 << RANK_BITS
+    for message in (Survey((0, 1)), Surveyed((1, 1)), Gauged(0), Beat(epoch), View(epoch, 7, (7,), 4)):
         node.receive(7, message)
-    node.receive(1, View(9 << RANK_BITS, 1, (7,), 4))
+    node.receive(1, View(epoch, 1, (7,), 4))
     node.receive(1, Surveyed((1, 1, 1)))
 
     assert ledger.take() == []

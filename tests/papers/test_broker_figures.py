@@ -4,15 +4,15 @@ from math import ceil, log
 
 import pytest
 
-from implicast.overlay.backbone.table import Table
+from implicast.overlay.backbone.table import FilterTable
 from implicast.world.scenario import Scenario
 from implicast.world.simulate import Outcome, simulate
 
 LABORATORY = {"peers": 4096, "casts": 1024, "network": "laboratory"}
 
 
-def run(design: str, seed: int = 1, **options) -> Outcome:
-    outcome = simulate(Scenario(design, seed=seed, **options))
+def run(design: str, seed: int = 1, parameters=None, **options) -> Outcome:
+    outcome = simulate(Scenario(design, seed=seed, parameters={"assurance": "none", **(parameters or {})}, **options))
     assert outcome.contract.clean, outcome.scenario.command()
     assert outcome.objections == []
     return outcome
@@ -35,7 +35,7 @@ def test_outgoing_load_is_nil_for_clients():
 
 def test_filters_have_the_size_of_the_thesis():
     """Section 2.6.1: for k tags and an error rho, k ln(rho) / ln(0.6185) bits and ln(rho) / ln(1/2) hash functions."""
-    table = Table([0, 1, 2], generation=1, capacity=10_000, error=0.1)
+    table = FilterTable([0, 1, 2], generation=1, capacity=10_000, error=0.1)
 
     assert (table.bits, table.hashes) == (ceil(10_000 * log(0.1) / log(0.6185)), 4)
     assert len(table.filter(1).to_bytes()) == ceil(table.bits / 8)

@@ -7,7 +7,7 @@ import pytest
 from implicast.casting.condcast.formulas import Steady, flows_needed, surplus_delta
 from implicast.casting.condcast.messages import Update
 from implicast.language.values import Categories
-from implicast.overlay.chord_sharp import Ent, Table, upkeep
+from implicast.overlay.chord_sharp import Ent, Table, pull
 from implicast.space.digest import stream
 from implicast.trials.condcast import REFERENCE_PER_NODE, ages_and_calls, traffic_by_width
 from implicast.trials.condcast_flows import FlowRing, ages, calls, calls_until_everywhere, flows_over_time, steady_state
@@ -165,7 +165,7 @@ def test_piggy_backed_answers_are_those_that_a_call_would_get_while_values_chang
     ring = FlowRing(nodes)
     found: list[Ent] = []
     compared = [0]
-    row_entry, take = upkeep.row_entry, Table.take
+    row_entry, take = pull.row_entry, Table.take
 
     def remembered(rows: object, level: int) -> Ent | None:
         ent = row_entry(rows, level)  # type: ignore[arg-type]
@@ -175,17 +175,17 @@ def test_piggy_backed_answers_are_those_that_a_call_would_get_while_values_chang
     def compare(table: Table, level: int, ent: Ent) -> bool:
         if found and ent is found[0]:
             asked = ring.peers[table.nodes[level].address].ring.table  # type: ignore[index]
-            assert ent == asked.get_ent(level), f"node {table.me.key}, level {level}, {ring.world.now_us} us"
+            assert ent == asked.answer(level)[0], f"node {table.me.key}, level {level}, {ring.world.now_us} us"
             compared[0] += 1
         return take(table, level, ent)
 
     rng = stream(nodes, "changes")
     ring.start(flows)
     ring.run(200)
-    monkeypatch.setattr(upkeep, "row_entry", remembered)
+    monkeypatch.setattr(pull, "row_entry", remembered)
     monkeypatch.setattr(Table, "take", compare)
     for _ in range(200):
-        ring.peers[rng.randrange(nodes)].own = Categories.of(rng.randrange(60))
+        ring.peers[rng.randrange(nodes)].stand(Categories.of(rng.randrange(60)))
         ring.run(1)
 
     assert compared[0] > 200 / 30 * nodes * 3

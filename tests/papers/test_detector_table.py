@@ -10,8 +10,8 @@ from random import Random
 
 import pytest
 
-from implicast.overlay.detector import Detector, DetectorSettings
 from implicast.peer.contract import Address, Host, Message, Peer, handles
+from implicast.peer.liveness import Detector, DetectorSettings
 from implicast.space.digest import stream
 from implicast.world.journal import UPKEEP
 from implicast.world.world import World

@@ -1,10 +1,11 @@
 """Sentences and figures of "Content-based publish/subscribe over Chord", and where its hops come from."""
 
 import pytest
+from implicast.casting.pubsub.publishing import matching
 
 from implicast.casting.pubsub import PubSub
+from implicast.casting.pubsub.arrangement import matching
 from implicast.casting.pubsub.placing import Hashing, spans_of
-from implicast.casting.pubsub.publishing import matching
 from implicast.casting.pubsub.subid import SubIdLayout
 from implicast.language.attributes import Schema
 from implicast.language.parse import describe, parse
@@ -76,10 +77,10 @@ def test_figure_7_a_range_lies_on_consecutive_nodes_in_order() -> None:
     members = sorted((peer for peer in ring.peers if isinstance(peer, PubSub)), key=lambda peer: peer.chord.table.own)
     first = next(peer for peer in members if peer.chord.owns(peer.arrangement.hashing.key("a0", 20)))
     start = members.index(first)
-    met = [slot[2] for peer in members[start:] + members[:start] for slot in peer.shelves.lists]
+    met = [row.slot[2] for peer in members[start:] + members[:start] for row in peer.share.held()]
 
     assert met == list(range(20, 30)), "clockwise from the node of the lowest value, in order"
-    assert ring.world.kinds["Spread"] < 10 + 3 + 6
+    assert ring.world.kinds["Lay"] < 10 + 3 + 6
 
 
 CHORD_TOLERANCE, OPCHORD_TOLERANCE = 0.25, 0.15

@@ -6,8 +6,8 @@ from implicast.world.scenario import Scenario
 from implicast.world.simulate import Outcome, simulate
 
 
-def run(design: str, **options) -> Outcome:
-    outcome = simulate(Scenario(design, seed=1, **options))
+def run(design: str, parameters=None, **options) -> Outcome:
+    outcome = simulate(Scenario(design, seed=1, parameters={"assurance": "none", **(parameters or {})}, **options))
     assert outcome.contract.clean, outcome.scenario.command()
     return outcome
 

@@ -63,7 +63,7 @@ class Announce(Message):
     payload: Payload
 
 
-class Matched(Word):
+class Happened(Word):
     """The server tells a subscriber."""
 
     wire = 0x0214
@@ -90,7 +90,7 @@ class Wording(Message):
     target: Target
 
 
-SUBSCRIPTION_KINDS: tuple[type[Message], ...] = (Subscribe, SubscriptionKept, Announce, Matched)
+SUBSCRIPTION_KINDS: tuple[type[Message], ...] = (Subscribe, SubscriptionKept, Announce, Happened)
 
 
 class Desk(Part):
@@ -147,13 +147,13 @@ class Desk(Part):
             number, gone = said.subscription, said.target is None
             self.host.deliver(Unsubscribed(number) if gone else Subscribed(number, said.version))
 
-    @handles(Matched)
-    def on_matched(self, sender: Address, matched: Matched) -> None:
+    @handles(Happened)
+    def on_matched(self, sender: Address, matched: Happened) -> None:
         outcome = self._take(matched)
         if self._member.assured:
             self.host.send(sender, Got(matched.cast, self._member.name, outcome))
 
-    def _take(self, matched: Matched) -> Outcome:
+    def _take(self, matched: Happened) -> Outcome:
         """At most once, and only what some subscription asks for now: it may have been reworded meanwhile."""
         if not any(each.target.selects(matched.description) for each in self.subscriptions.values()):
             return Outcome.REPEAT if self._seen.met(matched.cast) else Outcome.UNFIT

@@ -35,6 +35,8 @@ class Outcome(IntEnum):
     """The member does not want to hear from this publisher."""
     FULL = 5
     """The member has no room: say it again later."""
+    ELSEWHERE = 6
+    """The member took it from another station, and counts there."""
 
 
 class Seen:

@@ -88,6 +88,10 @@ class Route:
     answered: set[Address] = field(default_factory=set)
     """Who asked and has been told what was known."""
 
+    def release(self) -> None:
+        """It has taken long enough to answer with what is known."""
+        self.held = False
+
 
 Hop = Publish | Pass | Announce
 Selection = tuple[Word, Sequence[Contact]]
@@ -218,7 +222,7 @@ class Routes(Part, parts={"teller": Teller}):
     def on_hold(self, alarm: Hold) -> None:
         route = self._routes.get(alarm.cast)
         if route is not None and alarm.epoch == self._way.epoch:
-            route.held = False
+            route.release()
             self._settle(alarm.cast, route)
 
     def _own_ended(self, cast: CastId, told: Told) -> None:

@@ -61,7 +61,6 @@ class Served(Member, parts={"asker": Asker, "hearing": Hearing}):
         self.asker.topic(REGISTER, REGISTER_PATIENCE)
         self.asker.topic(CAST, CAST_PATIENCE, self._cast_lost)
         self.hearing = Hearing(self, kept.member.heard if kept else ())
-        self.description = kept.member.description if kept else None
         self.requests: dict[CastId, Request] = {each.cast: each for each in kept.requests} if kept else {}
         """Casts about which something is open; without receipts, casts that no station was there for."""
         self.check_us = 0 if site.resting or not site.assured else check_us
@@ -75,10 +74,10 @@ class Served(Member, parts={"asker": Asker, "hearing": Hearing}):
         self.withdraw()
 
     def register(self, description: Description) -> None:
-        self._describe(description)
+        self._say_anew(description)
 
     def withdraw(self) -> None:
-        self._describe(None)
+        self._say_anew(None)
 
     def cast(self, target: Target, payload: bytes) -> CastId:
         return self.ask_for(Publish(self.next_cast(), target, payload))
@@ -99,7 +98,7 @@ class Served(Member, parts={"asker": Asker, "hearing": Hearing}):
         self.station = station
         self._in_vain = 0
         if self.description is not None and not self.version:
-            self._describe(self.description)  # kept from an earlier life
+            self._say_anew(self.description)  # kept from an earlier life
         elif self.description is not None or self.version > self._complete:
             self.say()
         waiting = list(self.requests.values())
@@ -115,9 +114,8 @@ class Served(Member, parts={"asker": Asker, "hearing": Hearing}):
         for cast in self.requests:
             self.asker.drop(CAST, cast)
 
-    def _describe(self, description: Description | None) -> None:
-        self.description = description
-        self.next_version()
+    def _say_anew(self, description: Description | None) -> None:
+        self.describe(description)
         self.say()
 
     def say(self) -> None:

@@ -90,7 +90,8 @@ class Teller(Part):
         super().__init__(address, host)
         self._asker, self._assured, self._ended = asker, assured, ended
         self._asking = 0
-        self._waiting: deque[tuple[Contact, CastId, Message]] = deque()
+        self._waiting: deque[tuple[Contact, CastId, Message]] | None = None
+        """Made when it is needed: most members never have so many to tell."""
         self.casts: dict[CastId, Told] = {}
         asker.topic(TELLING, PATIENCE, self._lost)
 
@@ -102,9 +103,7 @@ class Teller(Part):
         for member in members:
             self.host.send(member.address, word)
 
-    def tell_each(
-        self, cast: CastId, messages: Sequence[tuple[Contact, Message]], here: Outcome | None = None
-    ) -> None:
+    def tell_each(self, cast: CastId, messages: Sequence[tuple[Contact, Message]], here: Outcome | None = None) -> None:
         """The same with words of its own for each."""
         if not self._assured:
             for member, message in messages:
@@ -123,6 +122,7 @@ class Teller(Part):
         if self._asking < AT_ONCE_MAX and self._asker.ask(TELLING, key, member.address, message):
             self._asking += 1
         else:
+            self._waiting = self._waiting or deque()
             self._waiting.append((member, cast, message))
 
     @handles(Got)

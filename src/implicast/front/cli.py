@@ -11,6 +11,7 @@ import click
 from implicast.casting.designs import designs
 from implicast.front.compare import Row, compare, table, unknown_parameters
 from implicast.front.explain import Explanation, among, followed, measured, network_of, understood
+from implicast.front.pairs import pairs
 from implicast.front.people import People, read_people
 from implicast.front.picture import drawn
 from implicast.front.require import Requirement, broken
@@ -154,19 +155,6 @@ def compare_command(
             click.echo(f"implicast: {sentence}", err=True)
     if failed or not rows:
         raise SystemExit(1)
-
-
-def pairs(words: tuple[str, ...]) -> dict[str, Setting]:
-    """NAME=VALUE of `--set`, each name once."""
-    found: dict[str, Setting] = {}
-    for word in words:
-        key, equals, value = (each.strip() for each in word.partition("="))
-        if not (key and equals and value):
-            raise ParameterError(f"--set {word}: expected NAME=VALUE")
-        if key in found:
-            raise ParameterError(f"--set {key} is given twice")
-        found[key] = value
-    return found
 
 
 def _read_schema(text: str | None) -> Schema | None:

@@ -9,20 +9,22 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from implicast.front.cli import pairs
+from implicast.front.pairs import pairs
 from implicast.front.people import read_people
-from implicast.language.parameters import Setting
 from implicast.net import control, places, trial
 from implicast.net.authority import CertificateAuthority
 from implicast.net.config import read_config, write_config
 from implicast.net.identity import own_key, pem
 from implicast.net.local import Local, Processes, Someone, StartError, Tasks, attend, everybody, is_running
 from implicast.net.node import PAYLOAD_MAX
+from implicast.net.record import replay
 from implicast.peer.errors import ParameterError
 
 _node = click.option("--node", "name", metavar="NAME", help="Which node; the first of the local network by default.")
@@ -206,15 +208,18 @@ def _quiet() -> None:
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Parameters of the design.")
 @click.option("--describe", "said", help="What the node says of itself when it has said nothing yet.")
 @click.option("--plain", is_flag=True, default=None, help="Without TLS.")
+@click.option("--record", type=click.Path(path_type=Path), help="Write all inputs to a file, for `replay-node`.")
 @click.option("--log", "level", type=click.Choice(["debug", "info", "warning"]), default="info", show_default=True)
 @_debug
-def node_command(directory: Path, said: str | None, level: str, debug: bool, **given: Any) -> None:
+def node_command(
+    directory: Path, said: str | None, record: Path | None, level: str, debug: bool, **given: Any
+) -> None:
     """Run the node of a folder until it is stopped; options are written into its node.toml."""
     logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
     directory = directory.expanduser()
     _configure(directory, given)
     try:
-        asyncio.run(_attended(directory, said))
+        asyncio.run(_attended(directory, said, record))
     except KeyboardInterrupt:
         raise SystemExit(130) from None
 
@@ -232,7 +237,7 @@ def _configure(directory: Path, given: dict[str, Any]) -> None:
         if given[name] is not None:
             setattr(config, name, given[name])
     config.join = list(given["join"]) or config.join
-    config.parameters = {**config.parameters, **_settings(given["settings"])}
+    config.parameters = {**config.parameters, **pairs(given["settings"])}
     for word in given["serves"]:
         role, equals, where = word.partition("=")
         if not equals:
@@ -243,19 +248,32 @@ def _configure(directory: Path, given: dict[str, Any]) -> None:
     write_config(directory, config)
 
 
-def _settings(words: tuple[str, ...]) -> dict[str, Setting]:
-    return pairs(words)
-
-
-async def _attended(directory: Path, said: str | None) -> None:
+async def _attended(directory: Path, said: str | None, record: Path | None) -> None:
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
     loop.add_signal_handler(signal.SIGTERM, task.cancel)
     log = logging.getLogger("implicast")
     try:
-        await attend(directory, said, lambda node: log.info("%s is up: %s", node.status()["address"], node.name.hex()))
+        up = partial(log.info, "%s is up: %s")
+        await attend(directory, said, lambda node: up(node.status()["address"], node.name.hex()), record)
     except asyncio.CancelledError:
         log.info("stopped")
+
+
+@click.command("replay-node")
+@click.argument("path", type=click.Path(path_type=Path))
+@_json
+@_debug
+def replay_node_command(path: Path, as_json: bool, debug: bool) -> None:
+    """Feed the recorded inputs of a node to a fresh peer, and compare what it sends, byte for byte."""
+    went = replay(path)
+    if as_json:
+        click.echo(json.dumps(asdict(went)))
+    else:
+        same = "the same bytes were sent" if went.differs_at is None else f"other bytes after input {went.differs_at}"
+        click.echo(f"{went.messages} messages, {went.alarms} alarms, {went.verbs} verbs: {same}")
+    if went.differs_at is not None:
+        raise SystemExit(1)
 
 
 @click.command("cast")

@@ -11,14 +11,16 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from random import Random
-from typing import BinaryIO
+from typing import Any
 
 import msgspec
 
 from implicast.net.carrier import Carrier
 from implicast.net.counters import Counters
 from implicast.net.frames import Hello
+from implicast.net.record import VERBS, Input, Recorder, digest_of
 from implicast.peer.contract import Address, Message, Peer
 from implicast.peer.errors import RemoteError
 from implicast.peer.wire import MESSAGE_BYTES_MAX, Codec
@@ -61,13 +63,13 @@ class Driver:
         self.carrier: Carrier | None = None
         self.out: list[tuple[Address, Message]] = []
         self.events: list[Message] = []
-        self.record: BinaryIO | None = None
+        self.recorder: Recorder | None = None
         self._codec = self._own = codec
         self._counters, self._safe = counters, safe
         self._loop = asyncio.get_running_loop()
         self._epoch_us = time.time_ns() // 1000 - int(self._loop.time() * 1e6)
         self._serial = 0
-        self._seed = seed
+        self.seed = seed
         self._stopped = False
         self._held: set[asyncio.Task[None]] = set()
 
@@ -94,37 +96,46 @@ class Driver:
         except RemoteError:
             self._counters["refused_frames"] += 1
             return
-        peer = self.peer
-        self._input(lambda: peer.receive(hello.address, message), b"m", hello.address, body)
+        self.tick()
+        sender = hello.address
+        self._handle(partial(self.peer.receive, sender, message), ("m", sender, "", body))
 
-    def ask(self, verb: Callable[[], object]) -> None:
-        """Let the application call a verb of the peer."""
-        self._input(verb, b"v", None, b"")
+    def ask(self, verb: str, *arguments: Any) -> Any:
+        """Let the application call a verb of the peer; what the verb returns."""
+        assert verb in VERBS, f"{verb} is no verb of an application"
+        self.tick()
+        return self._handle(partial(getattr(self.peer, verb), *arguments), ("v", None, verb, arguments))
 
     def arm(self, delay_us: int, alarm: Message) -> None:
         self._loop.call_later(max(0, delay_us) / 1e6, self._wake, alarm)
 
     def _wake(self, alarm: Message) -> None:
-        peer = self.peer
-        if not self._stopped and peer is not None:
-            self._input(lambda: peer.wake(alarm), b"a", None, b"")
+        if not self._stopped and self.peer is not None:
+            self.tick()
+            self._handle(partial(self.peer.wake, alarm), ("a", None, type(alarm).__name__, alarm))
 
     def stop(self) -> None:
         self._stopped = True
 
-    def _input(self, handle: Callable[[], object], kind: bytes, sender: Address | None, body: bytes) -> None:
-        self.tick()
+    def _handle(self, handle: Callable[[], Any], told: tuple[str, Address | None, str, Any]) -> Any:
+        """One input, from the time it came to what leaves."""
         self._serial += 1
-        if self.record is not None:
-            entry = (kind, self.host.now_us, sender, body)
-            packed = msgspec.msgpack.encode(entry)
-            self.record.write(len(packed).to_bytes(4, "big") + packed)
+        result = None
         try:
-            handle()
+            result = handle()
         except Exception:
             self._counters["broken"] += 1
-            log.exception("a handler broke down over an input of kind %s from %s", kind.decode(), sender)
+            log.exception("a handler broke down over an input of kind %s from %s", told[0], told[1])
+        if self.recorder is not None:
+            kind, sender, what, value = told
+            packed = value if kind == "m" else msgspec.msgpack.encode(value)
+            self.recorder.write(Input(kind, self.host.now_us, sender, what, packed, self.sent_digest()))
         self._outputs()
+        return result
+
+    def sent_digest(self) -> bytes:
+        """Of what the present input has sent so far."""
+        return digest_of([(to, self._codec.encode(message)) for to, message in self.out])
 
     def _outputs(self) -> None:
         out, events = self.out, self.events

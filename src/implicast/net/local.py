@@ -131,9 +131,12 @@ def everybody(count: int) -> list[Someone]:
 # --- running
 
 
-async def attend(folder: Path, said: str | None = None, ready: Callable[[Node], None] = lambda node: None) -> None:
+async def attend(
+    folder: Path, said: str | None = None, ready: Callable[[Node], None] = lambda node: None,
+    record: Path | None = None,
+) -> None:  # fmt: skip
     """Run one node until it is cancelled: join, describe itself, answer at its control socket."""
-    async with Node.open(folder) as node:
+    async with Node.open(folder, record=record) as node:
         server = await control.serve(node)
         try:
             if node.config.role == "member":
@@ -234,8 +237,9 @@ def wait_each(folders: Sequence[Path], is_ready: Callable[[dict[str, Any]], bool
 class Tasks:
     """The nodes of a network as tasks of this process."""
 
-    def __init__(self, local: Local) -> None:
-        self._local = local
+    def __init__(self, local: Local, recorded: bool = False) -> None:
+        """`recorded`: every node writes its inputs to `record` in its folder."""
+        self._local, self._recorded = local, recorded
         self.nodes: dict[str, Node] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
@@ -251,7 +255,9 @@ class Tasks:
     async def start(self, name: str, said: str | None) -> None:
         """Start a node, or start it again; returns when it is in and registered."""
         ready: asyncio.Future[Node] = asyncio.get_running_loop().create_future()
-        task = asyncio.create_task(attend(self._local.directory / name, said, ready.set_result))
+        folder = self._local.directory / name
+        record = folder / "record" if self._recorded else None
+        task = asyncio.create_task(attend(folder, said, ready.set_result, record))
         self._tasks[name] = task
         task.add_done_callback(lambda _: ready.cancel())
         with contextlib.suppress(asyncio.CancelledError):

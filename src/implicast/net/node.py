@@ -15,7 +15,6 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from random import Random
@@ -34,6 +33,7 @@ from implicast.net.counters import Counters
 from implicast.net.driver import Driver
 from implicast.net.frames import PROTOCOL, Hello
 from implicast.net.identity import contexts, name_in, name_of_key, own_key
+from implicast.net.record import Opening, Recorder
 from implicast.net.store import Store
 from implicast.peer.contract import NAME_BYTES, Address, CastId, Message, Name, Peer
 from implicast.peer.errors import LocalError
@@ -130,6 +130,8 @@ class Node:
         self.registered = asyncio.Event()
         self.refused: list[Refused] = []
         self.peer: Peer | None = None
+        self.record: Path | None = None
+        """Where all inputs are written, to be replayed."""
         self.started = time.monotonic()
         self._version = 0
         self._receipts: Recent[CastId, Settled] = Recent(RECEIPTS_MAX)
@@ -146,11 +148,14 @@ class Node:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def open(cls, directory: str | Path, config: NodeConfig | None = None, **changes: Any) -> AsyncIterator[Self]:
+    async def open(
+        cls, directory: str | Path, config: NodeConfig | None = None, record: Path | None = None, **changes: Any
+    ) -> AsyncIterator[Self]:
         """A node from its folder; `changes` (listen, join, ...) in place of what its file says."""
         where = Path(directory).expanduser()
         found = config if config is not None else read_config(where)
         node = cls(where, msgspec.structs.replace(found, **changes))
+        node.record = record
         await node.start()
         try:
             yield node
@@ -179,7 +184,11 @@ class Node:
         self.driver = Driver(self.address, codec, self.counters, secrets.randbits(64), self._safe, careful)
         self.driver.tick()
         self.driver.carrier = self.carrier
-        self.peer = self._made()
+        kept = self._read_kept()
+        self.peer = self._made(kept)
+        if self.record is not None:
+            self.driver.recorder = Recorder(self.record)
+            self.driver.recorder.write(self._opening(kept))
         self.driver.run(self.peer)
         if careful:
             self.store.before = self._keep
@@ -194,9 +203,17 @@ class Node:
             self.store.put_now("name", name)
         return name
 
-    def _made(self) -> Peer:
+    def _opening(self, kept: Message | None) -> Opening:
+        host = self.driver.host
+        return Opening(
+            self.design.name, self.config.role, self.name, self.life, self.address, self.network,
+            dict(self.config.roles), dict(self.config.parameters), msgspec.msgpack.encode(kept) if kept else b"",
+            self.driver.seed, host.now_us, self.driver.sent_digest(),
+        )  # fmt: skip
+
+    def _made(self, kept: Message | None) -> Peer:
         site = Site(self.name, self.life, self.address, self.driver.host, self.parameters, self.network,
-                    self.config.roles, None, self._read_kept())  # fmt: skip
+                    self.config.roles, None, kept)  # fmt: skip
         if self.config.role == "member":
             if self.design.member is None:
                 raise NodeError(f"{self.design.name} cannot be run on a network yet")
@@ -208,12 +225,12 @@ class Node:
 
     async def join(self, introducers: list[str] | None = None) -> None:
         """Become part of the network, through addresses given or known from last time; none: be the first."""
-        member = self._member()
         known = self.store.get("neighbours")
         last = msgspec.msgpack.decode(known, type=list[str]) if known else []
         given = introducers if introducers is not None else self.config.join
         addresses = [each for each in map(address_of, [*given, *last]) if each != self.address]
-        self.driver.ask(lambda: member.join(tuple(dict.fromkeys(addresses))))
+        self._member()
+        self.driver.ask("join", tuple(dict.fromkeys(addresses)))
         self._spawn(self._resume())
         try:
             await asyncio.wait_for(self.joined.wait(), JOIN_S)
@@ -237,13 +254,15 @@ class Node:
             self._note_neighbours()
             self._keep()
         self.driver.stop()
+        if self.driver.recorder is not None:
+            self.driver.recorder.close()
         await self.carrier.close()
         self.store.close()
 
     async def leave(self) -> None:
         """Hand over what is kept for others, and go for good."""
-        member = self._member()
-        self.driver.ask(member.leave)
+        self._member()
+        self.driver.ask("leave")
         try:
             await asyncio.wait_for(self.left.wait(), LEAVE_S)
         except TimeoutError:
@@ -257,7 +276,8 @@ class Node:
         member = self._member()
         self.registered.clear()
         self.said = said
-        self.driver.ask(lambda: self._register(member, said))
+        self._version = member.upcoming_version()
+        self.driver.ask("register", said)
         self._keep()
         try:
             await asyncio.wait_for(self.registered.wait(), wait)
@@ -265,10 +285,6 @@ class Node:
             await self.store.committed()
         except TimeoutError:
             raise NodeError(f"the description was not complete within {wait:.0f} s; it goes on") from None
-
-    def _register(self, member: Member, said: Description) -> None:
-        self._version = member.upcoming_version()
-        member.register(said)
 
     async def cast(self, target: str, payload: bytes = b"", wait: float = 5.0) -> Receipt:
         """Send to whoever the target describes. The cast is safe when this returns; the receipt may still fill."""
@@ -282,7 +298,7 @@ class Node:
         now_us = self.driver.tick()
         self._waiters[cast] = asyncio.Event()
         self.store.cast(cast, wanted, payload, now_us, now_us + int(self.config.ttl_s * 1e6))
-        self.driver.ask(lambda: member.cast(wanted, payload))
+        self.driver.ask("cast", wanted, payload)
         await self.store.committed()
         if len(self.refused) > refused:
             raise NodeError(f"the cast was refused: {self.refused[-1].reason}")
@@ -296,18 +312,17 @@ class Node:
 
     async def estimate(self, target: str, wait: float = 5.0) -> Estimated | None:
         """About how many a target selects; None where the design cannot tell."""
-        member, wanted = self._member(), parse(target)
-        tokens: list[int] = []
-        self.driver.ask(lambda: tokens.append(member.estimate(wanted)))
-        if not tokens or not tokens[0]:
+        self._member()
+        token = self.driver.ask("estimate", parse(target))
+        if not token:
             return None
-        future = self._estimates[tokens[0]] = asyncio.get_running_loop().create_future()
+        future = self._estimates[token] = asyncio.get_running_loop().create_future()
         try:
             return await asyncio.wait_for(future, wait)
         except TimeoutError:
             return None
         finally:
-            self._estimates.pop(tokens[0], None)
+            self._estimates.pop(token, None)
 
     async def inbox(self, follow: bool = True) -> AsyncIterator[Note]:
         """What has arrived and is not done, oldest first; then, if it is followed, what arrives."""
@@ -430,11 +445,12 @@ class Node:
     async def _resume(self) -> None:
         """Casts of an earlier life that nobody has settled are carried on, once this node is in."""
         await self.joined.wait()
-        member, now_us = self._member(), self.driver.tick()
+        self._member()
+        now_us = self.driver.tick()
         for life, serial, target, payload, until_us in list(self.store.unsettled()):
             cast = CastId(self.name, life, serial)
             if life != self.life and now_us < until_us:
-                self.driver.ask(partial(member.carry_on, cast, target, payload))
+                self.driver.ask("carry_on", cast, target, payload)
 
     def _read_kept(self) -> Message | None:
         kind, packed = self.design.kept.get(self.config.role), self.store.get("kept")

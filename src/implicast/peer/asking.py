@@ -14,7 +14,7 @@ told. One alarm serves all questions; it cannot be cancelled, and one that rings
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from implicast.peer.contract import Address, Host, Message, Part, handles
 
@@ -40,6 +40,12 @@ class Late(Message):
     """Rings when some question may have waited long enough."""
 
 
+class UpkeepLate(Message):
+    """The same for questions of standing upkeep."""
+
+    upkeep: ClassVar[bool] = True
+
+
 @dataclass(slots=True)
 class Question:
     """One question under way."""
@@ -61,14 +67,17 @@ def _nothing(key: Any, question: Question) -> None:
     """Nobody wants to know."""
 
 
-class Asker(Part):
-    """The open questions of one peer."""
+class Asking(Part):
+    """The open questions of one peer, and the alarm that serves them."""
 
-    __slots__ = ("_alarm_us", "_due", "_open", "_serial", "_topics", "bound", "round_trip_us")
+    alarm: ClassVar[Message]
 
-    def __init__(self, address: Address, host: Host, bound: int = QUESTIONS_MAX) -> None:
+    __slots__ = ("_alarm", "_alarm_us", "_due", "_open", "_serial", "_topics", "bound", "round_trip_us")
+
+    def __init__(self, address: Address, host: Host, bound: int = QUESTIONS_MAX, alarm: Message | None = None) -> None:
+        """`alarm` is the one that rings; a part with an asker of its own has another kind, and handles it."""
         super().__init__(address, host)
-        self.bound = bound
+        self.bound, self._alarm = bound, alarm if alarm is not None else self.alarm
         self.round_trip_us: Callable[[Address, int], None] = _no_matter
         """Told how long an answer took that came after one question (liveness learns from it)."""
         self._topics: dict[str, tuple[Patience, Lost]] = {}
@@ -111,12 +120,25 @@ class Asker(Part):
             self.round_trip_us(question.to, self.host.now_us - question.begun_us)
         return question
 
+    def postpone(self, topic: str, key: Hashable, wait_us: int) -> None:
+        """The one who is asked works on it: ask no more until then, and then as patiently as in the beginning."""
+        question = self._open.get((topic, key))
+        if question is not None:
+            question.asked, question.due_us = 0, self.host.now_us + wait_us
+            self._note(question.due_us, (topic, key))
+
+    def encourage(self, topic: str, key: Hashable) -> None:
+        """The other says that it works on the answer: it is asked on as if for the first time."""
+        question = self._open.get((topic, key))
+        if question is not None:
+            question.asked = 1
+
     def drop(self, topic: str, key: Hashable) -> None:
         """It need not be answered any more."""
         self._open.pop((topic, key), None)
 
-    @handles(Late)
-    def on_late(self, alarm: Late) -> None:
+    def ask_again(self) -> None:
+        """The alarm rang: repeat what is due."""
         now_us, due = self.host.now_us, self._due
         if now_us >= self._alarm_us:
             self._alarm_us = -1
@@ -149,11 +171,34 @@ class Asker(Part):
             heappop(due)
         if due and (self._alarm_us < 0 or due[0][0] < self._alarm_us):
             self._alarm_us = due[0][0]
-            self.host.after(max(0, self._alarm_us - self.host.now_us), Late())
+            self.host.after(max(0, self._alarm_us - self.host.now_us), self._alarm)
 
     def _is_stale(self, due_us: int, serial: int, asked: Asked) -> bool:
         question = self._open.get(asked)
         return question is None or question.due_us != due_us
+
+
+class Asker(Asking):
+    """What a peer asks on behalf of its application, or of others."""
+
+    __slots__ = ()
+    alarm = Late()
+
+    @handles(Late)
+    def on_late(self, alarm: Late) -> None:
+        self.ask_again()
+
+
+class UpkeepAsker(Asking):
+    """What a peer asks by itself, now and then. Apart from the others: one alarm serves all, and what it causes counts
+    as upkeep, and no run waits for it."""
+
+    __slots__ = ()
+    alarm = UpkeepLate()
+
+    @handles(UpkeepLate)
+    def on_upkeep_late(self, alarm: UpkeepLate) -> None:
+        self.ask_again()
 
 
 def _no_matter(to: Address, took_us: int) -> None:

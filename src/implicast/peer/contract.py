@@ -142,10 +142,7 @@ class Peer(Part):
 
     def __init_subclass__(cls, parts: Mapping[str, type[Part]] | None = None) -> None:
         super().__init_subclass__(parts)
-        cls._messages, cls._alarms = {}, {}
-        for path, method in _marked(cls):
-            takes_message = method.__code__.co_argcount == MESSAGE_ARGUMENTS
-            (cls._messages if takes_message else cls._alarms)[method.handles] = _through(path, method, takes_message)  # type: ignore[attr-defined]
+        cls._messages, cls._alarms = decisions(cls)
 
     def __init__(self, address: Address, host: Host) -> None:
         super().__init__(address, host)
@@ -156,6 +153,11 @@ class Peer(Part):
     def kinds(cls) -> list[type]:
         """The kinds of messages that a peer of this role decides on, by name."""
         return sorted(cls._messages, key=lambda kind: kind.__name__)
+
+    @classmethod
+    def alarm_kinds(cls) -> list[type]:
+        """The kinds of alarms that a peer of this role decides on, by name."""
+        return sorted(cls._alarms, key=lambda kind: kind.__name__)
 
     def holdings(self) -> Any:
         """The state held for the system or for others, as values that can be encoded: the measure of storage (STOR)."""
@@ -174,6 +176,22 @@ class Peer(Part):
 
     def wake(self, alarm: Message) -> None:
         self._alarms[type(alarm)](self, alarm)
+
+
+Decisions = dict[type, Callable[..., None]]
+
+
+def decisions(owner: type[Part]) -> tuple[Decisions, Decisions]:
+    """By kind of message, and by kind of alarm, the function of the owner that decides on it.
+
+    A peer's inputs go by it; and what one share of a peer says to itself, where it would send it to another peer.
+    """
+    messages: Decisions = {}
+    alarms: Decisions = {}
+    for path, method in _marked(owner):
+        takes_message = method.__code__.co_argcount == MESSAGE_ARGUMENTS
+        (messages if takes_message else alarms)[method.handles] = _through(path, method, takes_message)  # type: ignore[attr-defined]
+    return messages, alarms
 
 
 def _marked(owner: type[Part], path: str = "") -> Iterator[tuple[str, Callable[..., None]]]:

@@ -61,7 +61,9 @@ class Member(Peer):
         self.name, self.life = site.name, site.life
         self.contact = Contact(site.name, site.address)
         self.assured = site.assured
-        self.description: Description | None = None
+        kept = getattr(site.kept, "member", None)
+        self.description: Description | None = kept.description if isinstance(kept, KeptMember) else None
+        """What it is; one that begins again is what it was, until it says otherwise."""
         self.version: Version = 0
         self.serial = 0
         self._resumed: CastId | None = None
@@ -102,6 +104,11 @@ class Member(Peer):
         self.version = self.upcoming_version()
         self.life = max(self.life, life_of(self.version))
         return self.version
+
+    def describe(self, description: Description | None) -> Version:
+        """Be this from now on; `None`: nothing. Returns the version under which it is to be said."""
+        self.description = description
+        return self.next_version()
 
     def next_cast(self) -> CastId:
         """Take the next name for a cast; each `cast` does so once."""

@@ -10,6 +10,7 @@ Boxes are rows of 2d integers: d lower corners, then d upper ones.
 
 from collections.abc import Callable
 from math import sqrt
+from os import environ
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -20,6 +21,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def compiled(function: Function) -> Function:
+    if environ.get("IMPLICAST_NUMBA") == "0":  # a single node routes little, and Numba takes 60 MB and a second
+        return function
     try:
         from numba import njit  # type: ignore[import-untyped, unused-ignore]
     except ImportError:  # slower, not different

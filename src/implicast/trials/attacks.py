@@ -7,6 +7,7 @@ written for honest peers may assert what no longer holds. Rows are plain, for th
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from implicast.casting.designs import Plan, design
@@ -57,6 +58,7 @@ class Assault:
         self.gang: Gang = gang(peers, fraction, seed, besides)
         host = hosts(self.world.host, self.gang, attack)
         plan = Plan(peers, infrastructure, settled, seed, host, network.latency_us, targets, descriptions=descriptions)
+        plan = replace(plan, roles=self.design.roles(plan), credentials=self.design.credentials)
         self.population: list[Peer] = self.design.assemble(plan)
         for address, peer in enumerate(self.population):
             self.world.place(address, peer)

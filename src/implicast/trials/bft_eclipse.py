@@ -5,6 +5,7 @@ They apply under as many names and realms as they like; the authority draws thei
 
 from implicast.overlay.skip_graph.standing import Standing
 from implicast.peer.identity import Authority, Certificate, Declined
+from implicast.peer.name import name_of
 from implicast.peer.signatures import scheme
 from implicast.space.digest import digest, stream
 from implicast.space.vector import Vectors
@@ -35,7 +36,7 @@ def _granted(authority: Authority, applicant: int, attempts: int) -> list[Certif
     found: list[Certificate] = []
     for attempt in range(attempts):
         try:
-            found.append(authority.issue(str(applicant), HOME + b"%d" % attempt, applicant, bytes(32), 0))
+            found.append(authority.issue(name_of(b"", applicant), HOME + b"%d" % attempt, applicant, bytes(32), 0))
         except Declined:
             break
     return found

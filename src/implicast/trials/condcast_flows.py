@@ -9,14 +9,17 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any, cast
 
+from implicast.casting.condcast.condcast import Condcast
 from implicast.casting.condcast.flows import FlowSettings
 from implicast.casting.condcast.formulas import Steady
-from implicast.casting.condcast.peer import CondcastPeer, CondcastSettings
+from implicast.casting.condcast.settings import CondcastSettings
 from implicast.language.queries import OfCategory
 from implicast.language.values import Categories
 from implicast.overlay import chord_sharp
 from implicast.peer.contract import Message
 from implicast.peer.events import Notice
+from implicast.peer.name import name_of, network_of
+from implicast.peer.site import Site
 from implicast.space.digest import stream
 from implicast.space.ring import Arc
 from implicast.world.journal import UPKEEP
@@ -56,17 +59,21 @@ class FlowRing:
     latency_us: int = 20_000
     faults: Fate | None = None
     world: CountingWorld = field(init=False)
-    peers: list[CondcastPeer] = field(init=False)
+    peers: list[Condcast] = field(init=False)
 
     def __post_init__(self) -> None:
         self.world = CountingWorld(_Flat(self.latency_us), self.seed, faults=self.faults)
         self.world.counts = Counter()
         chosen = CondcastSettings(flows=self.settings)
-        self.peers = [CondcastPeer(at, self.world.host(at), at, chosen) for at in range(self.nodes)]
+        self.peers = [Condcast(self._site(at), at, chosen) for at in range(self.nodes)]
         for peer in self.peers:
-            peer.own = Categories.of(0)
+            peer.stand(Categories.of(0))
             self.world.place(cast(int, peer.address), peer)
         chord_sharp.assemble([peer.ring for peer in self.peers])
+
+    def _site(self, at: int) -> Site:
+        network = network_of(self.seed)
+        return Site(name_of(network, at), 1, at, self.world.host(at), {"assurance": "none"}, network)
 
     def start(self, flows: int | None) -> None:
         """This many flows at equal distances; None: everybody waits as after a join, and whoever tires begins."""
@@ -217,7 +224,7 @@ def _age(ring: FlowRing, at: int, category: int, casts_every_s: float, estimate_
     ring.run(rng.random() * 60)
     begun_us = ring.world.now_us
     changed = ring.peers[at]
-    changed.own, changed.fresh_us = Categories.of(0, category), None
+    changed.set_value(Categories.of(0, category))
     missed = made = bystanders = 0
     while ring.lacking(at, category):
         told = _cast(ring, rng.randrange(ring.nodes), category)
@@ -225,8 +232,7 @@ def _age(ring: FlowRing, at: int, category: int, casts_every_s: float, estimate_
         made, missed, bystanders = made + 1, missed + (at not in told), bystanders + ring.nodes - len(everybody)
         ring.run(casts_every_s - 1)
     age_s = (ring.world.now_us - begun_us) / SECOND_US
-    passed_us = changed.fresh_us if changed.fresh_us is not None else ring.world.now_us
-    promise_s = (passed_us + changed.age_us() - begun_us) / SECOND_US
+    promise_s = (changed.promises.due_us() - begun_us) / SECOND_US
     missed_after = sum(at not in _cast(ring, rng.randrange(ring.nodes), category) for _ in range(10))
     return {
         "nodes": ring.nodes, "age_s": age_s, "age_formula_s": estimate_s, "casts": made, "missed": missed,

@@ -208,7 +208,7 @@ def preempt(gang: Gang, source: Source) -> None:
 def _preempt_place(liars: list[Bft], source: Source, place: Certificate) -> None:
     if not liars:
         return
-    common = liars[0].gate.vectors.common
+    common = liars[0].multicasts.gate.vectors.common
     proper = min(common(source.certificate.vector, place.vector), source.start)
     offers = [
         (common(own.vector, place.vector), number, own)
@@ -219,7 +219,7 @@ def _preempt_place(liars: list[Bft], source: Source, place: Certificate) -> None
     if level < proper:
         host = liars[number].host
         assert isinstance(host, LyingHost), "a liar lies through its host"
-        host.truly_send(place.address, liars[number].signed_hop(source, level, own))
+        host.truly_send(place.address, liars[number].multicasts.signed_hop(source, level, own))
 
 
 ATTACKS: dict[str, Lie] = {

@@ -213,9 +213,9 @@ class Schedule:
         self._introduce_members(inside)
         for node in seekers:
             if inside:
-                node.introducers = (self.chance.choice(inside).address,)
+                node.seek_through((self.chance.choice(inside).address,))
         if seekers and not any(node.state != OUT for node in self._living()):
-            seekers[0].introducers = ()
+            seekers[0].seek_through(())
             seekers[0].found_ring()
 
     def _introduce_members(self, inside: list[Links | Stabilise]) -> None:

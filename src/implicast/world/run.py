@@ -16,6 +16,7 @@ from implicast.space.digest import stream
 from implicast.workload.workload import Workload, workload
 from implicast.world.application import Application
 from implicast.world.change import Course, course_tables
+from implicast.world.core import new_world
 from implicast.world.faults import FaultStream
 from implicast.world.invariants import FLIGHT_US
 from implicast.world.journal import Journal
@@ -24,7 +25,7 @@ from implicast.world.scenario import Scenario
 from implicast.world.tally import Ints
 from implicast.world.trouble import Trouble
 from implicast.world.upheaval import Upheaval, drift_rates, refuse_the_impossible
-from implicast.world.world import Fate, World
+from implicast.world.world import Fate
 
 REGISTER_SPACING_US = 1_000
 """Peers register one after the other, a millisecond apart."""
@@ -59,7 +60,7 @@ class Run:
         faults: Fate | None = FaultStream(scenario.faults, seed) if scenario.faults.text() else None
         trouble = Trouble(faults)
         codec = Codec(design.kinds) if scenario.strict else None
-        self.world = World(self.network, seed, self.journal, trouble if scenario.churn else faults, codec)
+        self.world = new_world(self.network, seed, self.journal, trouble if scenario.churn else faults, codec)
         self.world.rates = drift_rates(scenario.churn, seed, self.network.hosts)
         self.application = Application(self.world, scenario.payload_bytes, scenario.warm_up)
         every = self.workload.targeted()
@@ -120,6 +121,7 @@ class Run:
         self._drive("casting", start_us, self.scenario.casts, interval_us, progress)
 
     def write(self, storage: list[int]) -> None:
+        self.world.flush()
         self.application.write(self.journal)
         self.journal.columns("peers", self._peers_columns(storage))
         links = self.network.links

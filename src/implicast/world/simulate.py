@@ -95,6 +95,8 @@ def _simulate(
         place = f"design {scenario.design} broke down at {run.world.now_us / 1e6:.6f} s with seed {scenario.seed}"
         advice = f"\nhint: {scenario.advice()}" if scenario.advice() else ""
         raise DesignCrash(f"{place}: {error!r}{advice}\nreplay: {scenario.command()} --debug") from error
+    finally:
+        run.world.close()
     counted = messages(directory)
     application, upheaval = run.application, run.upheaval
     told, lives = notices(directory), () if upheaval is None else upheaval.lives.all()

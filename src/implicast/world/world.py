@@ -126,6 +126,13 @@ class World:
         self._work_off(self.agenda.due(until_us))
         self.now_us = max(self.now_us, until_us)
 
+    def flush(self) -> None:
+        """Rows are in the journal as soon as they are made; the compiled core keeps some back."""
+
+    def close(self) -> None:
+        """Nothing more will happen."""
+        self.agenda = Agenda()
+
     def step(self) -> bool:
         """Handle the next thing on the agenda; False when there is nothing."""
         waiting = bool(self.agenda)

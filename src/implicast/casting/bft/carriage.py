@@ -1,136 +1,252 @@
-"""Carries the steps of multicasts until their receivers confirm them.
+"""Carries the steps of multicasts until their receivers confirm them, and gathers what became of them.
 
 A receiver confirms when all its places that a step is for have it; a step that it must refuse (its lists are not yet
-what the sender's are) it does not confirm, and gets again. Repeats are bounded. Confirming is between two
-neighbours: whoever has confirmed serves those below it, and k - 1 others serve them too.
+what the sender's are) it does not confirm, and gets again. Repeats are bounded.
 
-It may also be the publisher's lists that are behind: when somebody leaves, a ring may seem to be all there is because
-few of it are in sight. A publisher whose first steps are not taken by somebody who is there casts anew, by its lists as
-they are then; whoever was reached by the first attempt recognises the cast.
+Of the k senders of a place the first becomes its *parent*: the receiver confirms that step only when all whom it serves
+itself have confirmed theirs, and says with it how many members below took the cast; the other senders are confirmed at
+once. So the steps that came first make a tree whose root, the publisher, learns how its cast ended, without a message
+more. A parent that asks again meanwhile is told that work goes on.
+
+It may be that the publisher's lists are behind: when somebody leaves, a ring may seem to be all there is because few of
+it are in sight. A publisher whose first steps are not taken by somebody who is there casts anew, by its lists as they
+are then; whoever was reached by the first attempt recognises the cast.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
-from implicast.casting.bft.messages import Held, Hop, Source, Unheld
-from implicast.peer.contract import Address, CastId, Host, Part, handles
+from implicast.casting.bft.messages import SILENT_MAX, Hop, HopHeld, Source
+from implicast.language.target import Target
+from implicast.peer.asking import Asker, Patience, Question
+from implicast.peer.contract import Address, CastId, Host, Message, Name, Part, handles
 from implicast.peer.events import Settled
-from implicast.peer.pending import Pending
+from implicast.peer.fields import COUNT_MAX, Payload
 
+STEP, REPEATED, INSISTED = "step", "repeated step", "insisted step"
 REPEAT_US = 2_000_000
-REPEATS_MAX = 20
-"""Patience of 40 s: longer than the freezes and partitions that are to be outlived."""
-REFUSED = 2
-"""A first step of our own that was repeated so often in vain, to somebody who is there, is refused."""
+ONCE, TWICE, LONG = Patience(REPEAT_US, 1), Patience(REPEAT_US, 2), Patience(REPEAT_US, 18)
+"""Sent once, then repeated twice, then insisted on: 42 s in all, longer than the freezes and partitions that are to be
+outlived. A first step of our own that was repeated twice in vain, to somebody who is there, is refused."""
 RECASTS_MAX = 3
 """How often one cast is made anew."""
-UNHELD_MAX = 65_536
-"""Steps awaiting confirmation at one peer; beyond that they are sent once only."""
 
 Step = tuple[Address, int, int, bytes]
-"""Receiver, query, level, key of the place that forwards."""
+"""The other end, query, level, key of the place that forwards."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of a cast among some members."""
+
+    taken: int = 0
+    declined: int = 0
+    missed: int = 0
+    """Out of reach, beyond those that are named."""
+    silent: tuple[Name, ...] = ()
+
+    def add(self, taken: int, declined: int, missed: int, silent: Iterable[Name]) -> None:
+        self.taken, self.declined, self.missed = self.taken + taken, self.declined + declined, self.missed + missed
+        if silent:
+            named = tuple(dict.fromkeys((*self.silent, *silent)))
+            self.silent, self.missed = named[:SILENT_MAX], self.missed + len(named[SILENT_MAX:])
+
+
+@dataclass(slots=True)
+class Duty:
+    """The service that one step asks of us: the steps below it that are open, and what the others reported."""
+
+    cast: CastId
+    query: int
+    parent: Step | None
+    """None: a cast of our own."""
+    open: int = 0
+    tally: Tally = field(default_factory=Tally)
+
+    def begin_step(self) -> None:
+        self.open += 1
+
+    def end_step(self) -> None:
+        self.open -= 1
+
+
+class OpenCast(Message):
+    """A cast of which its publisher does not know yet how it ended: what has to be said again after a crash."""
+
+    cast: CastId
+    target: Target
+    payload: Payload
 
 
 @dataclass(slots=True)
 class Ending:
-    """How the first steps of a cast of our own are ending: open, confirmed, given up."""
+    """How a cast of our own is ending: its multicasts by query."""
 
-    open: int = 0
-    held: int = 0
-    silent: int = 0
+    told: OpenCast
+    duties: dict[int, Duty] = field(default_factory=dict)
     made: bool = False
     recasts: int = 0
+
+    def make(self) -> None:
+        """All multicasts have begun."""
+        self.made = True
+
+    def make_anew(self, query: int) -> bool:
+        """A multicast is to be made anew. False if that was done too often, or it has ended."""
+        if self.recasts == RECASTS_MAX or query not in self.duties:
+            return False
+        self.recasts += 1
+        del self.duties[query]
+        return True
 
 
 class Carriage(Part):
     """Unconfirmed steps of one peer. `silent(address)` is told of whoever does not confirm at once, `is_there(address,
-    within_us)` asked whether it was heard lately, and `recast(source)` called to make a cast of our own anew."""
+    within_us)` asked whether it was heard lately, and `recast(source)` called to make a cast of our own anew. Where
+    steps are not assured, they are sent once and nothing is counted."""
 
-    __slots__ = ("_endings", "_is_there", "_open", "_recast", "_silent")
+    __slots__ = ("_asker", "_endings", "_is_there", "_recast", "_silent", "assured")
 
     def __init__(
-        self, address: Address, host: Host, silent: Callable[[Address], None], is_there: Callable[[Address, int], bool],
-        recast: Callable[[Source], None],
+        self, address: Address, host: Host, asker: Asker, assured: bool, silent: Callable[[Address], None],
+        is_there: Callable[[Address, int], bool], recast: Callable[[Source], None],
     ) -> None:  # fmt: skip
         super().__init__(address, host)
+        self._asker, self.assured = asker, assured
         self._silent, self._is_there, self._recast = silent, is_there, recast
         self._endings: dict[CastId, Ending] = {}
-        self._open: Pending[Step, tuple[Hop, int]] = Pending(host, Unheld(), REPEAT_US, UNHELD_MAX)
+        asker.topic(STEP, ONCE, self._unconfirmed)
+        asker.topic(REPEATED, TWICE, self._refused)
+        asker.topic(INSISTED, LONG, self._lost)
 
-    def __len__(self) -> int:
-        return len(self._open)
+    # --- casts of our own
 
-    def begin(self, cast: CastId) -> None:
+    def begin(self, told: OpenCast) -> None:
         """A cast of our own: what is sent for it from now on decides how it ends."""
-        self._endings[cast] = Ending()
+        if self.assured:
+            self._endings[told.cast] = Ending(told)
+
+    def unfinished(self) -> tuple[OpenCast, ...]:
+        """Casts of our own that have not ended."""
+        return tuple(ending.told for ending in self._endings.values())
+
+    def duty(self, source: Source, parent: Step | None = None) -> Duty:
+        """The service that begins with a step, or with a multicast of our own."""
+        duty = Duty(source.cast, source.query, parent)
+        if parent is None and source.cast in self._endings:
+            self._endings[source.cast].duties[source.query] = duty
+        return duty
 
     def made(self, cast: CastId) -> None:
         """Everything was sent that the publisher sends."""
-        self._endings[cast].made = True
-        self._maybe_settled(cast)
+        ending = self._endings.get(cast)
+        if ending is not None:
+            ending.make()
+            self._maybe_settled(cast)
 
-    def send(self, to: Address, hop: Hop) -> None:
-        source = hop.source
-        ending = self._endings.get(source.cast) if self._endings else None
-        if self._open.ask((to, source.query, hop.level, hop.forwarder.key), (hop, REPEATS_MAX)) and ending is not None:
-            ending.open += 1
-        self.host.send(to, hop)
+    # --- sending
 
-    def confirm(self, sender: Address, hop: Hop) -> None:
-        source = hop.source
-        self.host.send(sender, Held(source.cast, source.query, hop.level, hop.forwarder.key))
+    def send(self, to: Address, hop: Hop, duty: Duty, wanted: Name | None) -> None:
+        """Send a step. `wanted` is the member there, if it is in range: it counts when it is out of reach."""
+        if not self.assured:
+            self.host.send(to, hop)
+            return
+        duty.begin_step()
+        if not self._asker.ask(STEP, _step(to, hop), to, hop, (duty, wanted)):
+            self.host.send(to, hop)  # too much is open: this once, and nobody will know
+            self._close(duty, wanted)
 
     def drop(self, address: Address) -> None:
         """It has left: nothing need be confirmed any more."""
-        for step in [step for step in self._open.awaited() if step[0] == address]:
-            self._end(step, held=False)
+        for topic in (STEP, REPEATED, INSISTED):
+            for step in [each for each in self._asker.topics(topic) if each[0] == address]:
+                question = self._asker.answered(topic, step)
+                if question is not None:
+                    self._close(question.about[0], None)
 
-    @handles(Held)
-    def on_held(self, sender: Address, held: Held) -> None:
-        self._end((sender, held.query, held.level, held.place), held=True)
+    @handles(HopHeld)
+    def on_held(self, sender: Address, held: HopHeld) -> None:
+        step = (sender, held.query, held.level, held.place)
+        topic = next((each for each in (STEP, REPEATED, INSISTED) if self._asker.open(each, step) is not None), None)
+        if topic is None:
+            return
+        if held.open:
+            self._asker.encourage(topic, step)
+            return
+        question = self._asker.answered(topic, step)
+        if question is not None:
+            duty = question.about[0]
+            duty.tally.add(held.taken, held.declined, held.missed, held.silent)
+            self._close(duty, None)
 
-    @handles(Unheld)
-    def on_unheld(self, alarm: Unheld) -> None:
-        refused: dict[int, Source] = {}
-        for step, (hop, left) in self._open.due():
-            self._silent(step[0])
-            if left:
-                self._open.ask(step, (hop, left - 1))
-                self.host.send(step[0], hop)
-                if REPEATS_MAX - left == REFUSED and self._is_there(step[0], 2 * REPEAT_US):
-                    refused[hop.source.query] = hop.source
-            else:
-                self._count(hop, held=False)
-        for source in refused.values():
-            self._cast_anew(source)
+    def _unconfirmed(self, step: Step, question: Question) -> None:
+        self._silent(step[0])
+        self._asker.ask(REPEATED, step, question.to, question.message, question.about)
+
+    def _refused(self, step: Step, question: Question) -> None:
+        hop = question.message
+        assert isinstance(hop, Hop), "steps are hops"
+        self._asker.ask(INSISTED, step, question.to, hop, question.about)
+        self._silent(step[0])
+        if question.about[0].parent is None and self._is_there(step[0], 2 * REPEAT_US):
+            self._cast_anew(hop.source)
+
+    def _lost(self, step: Step, question: Question) -> None:
+        self._close(*question.about)
 
     def _cast_anew(self, source: Source) -> None:
-        """What is still open of a cast of our own is made anew."""
+        """What is still open of a cast of our own is made anew; what the first attempt counted, the next counts too."""
         ending = self._endings.get(source.cast)
-        if ending is None or ending.recasts == RECASTS_MAX:
+        if ending is None or not ending.make_anew(source.query):
             return
-        ending.recasts += 1
-        for step in [step for step in self._open.awaited() if step[1] == source.query]:
-            self._open.answer(step)
-            ending.open -= 1
+        for topic in (STEP, REPEATED, INSISTED):
+            for step in [each for each in self._asker.topics(topic) if each[1] == source.query]:
+                self._asker.drop(topic, step)
         self._recast(source)
         self._maybe_settled(source.cast)
 
-    def _end(self, step: Step, held: bool) -> None:
-        request = self._open.answer(step)
-        if request is not None and self._endings:
-            self._count(request[0], held)
+    # --- confirming
 
-    def _count(self, hop: Hop, held: bool) -> None:
-        ending = self._endings.get(hop.source.cast)
-        if ending is not None:
-            ending.open -= 1
-            ending.held += held
-            ending.silent += not held
-            self._maybe_settled(hop.source.cast)
+    def confirm(self, sender: Address, hop: Hop, duty: Duty | None) -> None:
+        """Tell a sender that we have it. Its duty, if it is our parent: then with what became of it, or that work goes
+        on."""
+        duty = duty or Duty(hop.source.cast, hop.source.query, None)
+        self.host.send(sender, self._report(duty, hop.level, hop.forwarder.key))
+
+    def done(self, duty: Duty) -> None:
+        """All steps of a duty may have been sent, or have ended."""
+        if duty.open:
+            return
+        if duty.parent is None:
+            self._maybe_settled(duty.cast)
+        else:
+            to, _, level, place = duty.parent
+            self.host.send(to, self._report(duty, level, place))
+
+    def _report(self, duty: Duty, level: int, place: bytes) -> HopHeld:
+        tally = duty.tally
+        taken, declined, missed = (min(each, COUNT_MAX) for each in (tally.taken, tally.declined, tally.missed))
+        return HopHeld(duty.cast, duty.query, level, place, bool(duty.open), taken, declined, missed, tally.silent)
+
+    def _close(self, duty: Duty, missed: Name | None) -> None:
+        """One step of a duty has ended."""
+        duty.end_step()
+        if missed is not None:
+            duty.tally.add(0, 0, 0, (missed,))
+        self.done(duty)
 
     def _maybe_settled(self, cast: CastId) -> None:
-        ending = self._endings[cast]
-        if ending.made and not ending.open:
-            del self._endings[cast]
-            self.host.deliver(Settled(cast, ending.held, ending.silent))
+        ending = self._endings.get(cast)
+        if ending is None or not ending.made or any(duty.open for duty in ending.duties.values()):
+            return
+        del self._endings[cast]
+        total = Tally()
+        for duty in ending.duties.values():
+            tally = duty.tally
+            total.add(tally.taken, tally.declined, tally.missed, tally.silent)
+        unreachable = total.missed + len(total.silent)
+        self.host.deliver(Settled(cast, total.taken, unreachable, total.declined, 0, total.silent))
+
+
+def _step(to: Address, hop: Hop) -> Step:
+    return to, hop.source.query, hop.level, hop.forwarder.key

@@ -23,7 +23,6 @@ from implicast.casting.bft.multicast import Halves, concerned
 from implicast.language.target import Predicate
 from implicast.overlay.skip_graph.table import Table
 from implicast.peer.identity import Certificate, Trust
-from implicast.peer.name import name_of
 from implicast.space.vector import Vectors
 
 ALL_CHECKS = frozenset(range(1, 7))
@@ -49,7 +48,7 @@ class Gate:
         flaw = self.trust.flaw(certificate, now_us)
         if flaw is not None:
             return flaw
-        if source.cast.publisher != name_of(b"", int(certificate.address)):  # type: ignore[arg-type]
+        if source.cast.publisher != certificate.name:
             return "misattributed"
         if not self.trust.signed(certificate, source.body(), source.signature):
             return "forged_source"

@@ -6,6 +6,8 @@ the rest the authority draws. A term becomes the arc of one of its tags or of on
 one is the publisher's choice, and every peer reached checks the whole target.
 """
 
+import re
+
 from implicast.casting.bft.multicast import Arc
 from implicast.language.target import Description, Predicate, Term, Value
 
@@ -13,6 +15,8 @@ HOME = b"h"
 NUMBER_BYTES = 17
 """Whole numbers of grid steps up to 2^127 either way keep their order as bytes."""
 _MIDDLE = 1 << 127
+_WORD = rb"(?:[^\x00\x01]|\x01[\x01\x02])*\x00"
+_REALM = re.compile(rb"h|t%b|v%b(?:s%b|n.{%d})" % (_WORD, _WORD, _WORD, NUMBER_BYTES), re.DOTALL)
 
 
 def realms(description: Description | None) -> list[bytes]:
@@ -20,6 +24,11 @@ def realms(description: Description | None) -> list[bytes]:
     if description is None:
         return [HOME]
     return [HOME, *map(tag_realm, description.tags), *map(value_realm, description.values)]
+
+
+def is_realm(realm: bytes) -> bool:
+    """Whether these bytes name a realm. Free bytes would let a liar choose a place inside the realm of another."""
+    return _REALM.fullmatch(realm) is not None
 
 
 def tag_realm(tag: str) -> bytes:
@@ -34,21 +43,21 @@ def value_realm(value: Value) -> bytes:
 
 def handles_of(term: Term) -> list[Arc]:
     """The arcs any of which reaches all whom a term can select: one per tag, then one per range, or else everyone."""
-    tags = [_within(tag_realm(tag)) for tag in term.has]
-    return [*tags, *map(_range, term.where)] or [_within(HOME)]
+    tags = [within(tag_realm(tag)) for tag in term.has]
+    return [*tags, *map(_range, term.where)] or [within(HOME)]
 
 
 def _range(predicate: Predicate) -> Arc:
     attribute = b"v" + _word(predicate.attribute)
     if isinstance(predicate.low, str):
-        return _within(attribute + b"s" + _word(predicate.low))
+        return within(attribute + b"s" + _word(predicate.low))
     assert not isinstance(predicate.high, str), "a range has two ends of one kind"
     low = attribute + b"n" if predicate.low is None else attribute + b"n" + _number(predicate.low)
     high = attribute + b"o" if predicate.high is None else attribute + b"n" + _number(predicate.high + 1)
     return Arc(low, high)
 
 
-def _within(realm: bytes) -> Arc:
+def within(realm: bytes) -> Arc:
     """All keys that begin with a realm."""
     return Arc(realm, realm[:-1] + bytes([realm[-1] + 1]))
 

@@ -1,15 +1,24 @@
 """What peers of the Byzantine-tolerant design send: the paper's two-part message, and the errands to the authority."""
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import msgspec
+from msgspec import Meta
 
 from implicast.casting.bft.multicast import Arc
 from implicast.language.target import Target
-from implicast.peer.contract import Address, CastId, Message
-from implicast.peer.identity import Certificate, Revocation
+from implicast.peer.contract import Address, CastId, Message, Name, Version
+from implicast.peer.fields import Count, Flag, Micros, Payload, Text, Token
+from implicast.peer.identity import Certificate, Enrolment, Key, Revocation, Signature
 
 _encode = msgspec.msgpack.Encoder().encode
+
+TERMS_MAX = 1_024
+"""Terms of one target (`language/limits.py`), each with its handle."""
+REALMS_MAX = 2_049
+"""Realms in one application: a home and all tags and values of a description."""
+SILENT_MAX = 64
+"""Members out of reach that are named in one report; the others are only counted."""
 
 
 class Source(Message):
@@ -19,16 +28,16 @@ class Source(Message):
     """
 
     cast: CastId
-    query: int
-    low: bytes
-    high: bytes
-    start: int
-    sent_us: int
+    query: Token
+    low: Key
+    high: Key
+    start: Flag
+    sent_us: Micros
     target: Target
-    handles: tuple[int, ...]
-    payload: bytes
+    handles: Annotated[tuple[Count, ...], Meta(max_length=TERMS_MAX)]
+    payload: Payload
     certificate: Certificate
-    signature: bytes
+    signature: Signature
 
     @property
     def arc(self) -> Arc:
@@ -52,10 +61,12 @@ class Hop(Message):
     all its receivers. The signature of the source stands for the whole source part.
     """
 
+    wire = 0x0C02
+
     source: Source
-    level: int
+    level: Flag
     forwarder: Certificate
-    signature: bytes
+    signature: Signature
 
     def body(self) -> bytes:
         return hop_body(self.source, self.level)
@@ -65,56 +76,87 @@ def hop_body(source: Source, level: int) -> bytes:
     return b"hop" + source.signature + level.to_bytes(8, "big", signed=True)
 
 
-class Held(Message):
-    """Confirms a step: all places of the receiver that it is for have it."""
+class HopHeld(Message):
+    """Confirms a step: all places of the receiver that it is for have it. To its parent also what became of the cast at
+    the receiver and below."""
+
+    wire = 0x0C03
 
     cast: CastId
-    query: int
-    level: int
-    place: bytes
+    query: Token
+    level: Flag
+    place: Key
     """The one that forwarded it."""
+    open: bool = False
+    """Some whom the receiver serves have not confirmed yet: another word will follow."""
+    taken: Count = 0
+    declined: Count = 0
+    missed: Count = 0
+    silent: Annotated[tuple[Name, ...], Meta(max_length=SILENT_MAX)] = ()
 
 
 class Apply(Message):
     """A peer asks the authority for its places in these realms and gives others up. Signed with its own key."""
 
-    errand: int
-    public: bytes
-    wanted: tuple[bytes, ...]
-    given_up: tuple[bytes, ...]
-    signature: bytes
+    wire = 0x0C04
+
+    errand: Version
+    stamp: Version
+    """Later applications of a peer have higher ones: a copy that comes late takes nothing away."""
+    enrolment: Enrolment
+    wanted: Annotated[tuple[Key, ...], Meta(max_length=REALMS_MAX)]
+    given_up: Annotated[tuple[Key, ...], Meta(max_length=REALMS_MAX)]
+    newest: Certificate | None
+    """The newest certificate that the peer has: the authority must not count from below it."""
+    listed: Token
+    """The number of the newest list of revoked certificates that the peer knows."""
+    signature: Signature
 
     def body(self, address: Address) -> bytes:
-        return b"apply" + _encode((self.errand, self.public, self.wanted, self.given_up, address))
+        serial = self.newest.serial if self.newest is not None else 0
+        fields = (self.errand, self.stamp, self.enrolment, self.wanted, self.given_up)
+        return b"apply" + _encode((fields, serial, address))
 
 
 class Granted(Message):
     """The certificates asked for, some peers to begin with, drawn by the authority, and what it has revoked."""
 
-    errand: int
-    certificates: tuple[Certificate, ...]
-    introducers: tuple[Address, ...]
+    wire = 0x0C05
+
+    errand: Version
+    certificates: Annotated[tuple[Certificate, ...], Meta(max_length=REALMS_MAX)]
+    introducers: Annotated[tuple[Address, ...], Meta(max_length=16)]
     revocation: Revocation | None
 
 
 class Denied(Message):
     """The authority declines, and says why."""
 
-    errand: int
-    reason: str
+    wire = 0x0C06
+
+    errand: Version
+    reason: Text
 
 
-class Again(Message):
-    """Rings when the authority has not answered for a while."""
+class Outstripped(Message):
+    """A peer shows the authority a list of revoked certificates that is newer than the one the authority sent."""
+
+    wire = 0x0C07
+
+    revocation: Revocation
 
 
-class Unheld(Message):
-    """Rings when steps of multicasts have not been confirmed for a while."""
+class Vacate(Message):
+    """Rings when places given up with this version have been kept long enough."""
+
+    version: Version
 
 
 class Present(Message):
-    """Rings when the authority is to be told that this peer is there, or asked once more for introducers."""
+    """Rings when the authority is to be told that this peer is there."""
 
     upkeep: ClassVar[bool] = True
 
-    errand: int
+
+class Alone(Message):
+    """Rings when a newcomer whose introducers were all silent is to ask the authority for others."""

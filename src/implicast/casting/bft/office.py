@@ -1,101 +1,170 @@
-"""The authority as a peer of the world: it answers applications for places and publishes what it revoked.
+"""The authority as a peer: it answers applications for places and publishes what it revoked.
 
-An applicant is an address: the answer goes nowhere else, so nobody applies for another, and a liar with one address
-has the places of one applicant. The first application fixes an applicant's public key.
+An applicant is a name that was enrolled with its key (`peer/identity.py`), so nobody applies for another, and a liar
+with one enrolment has the places of one applicant. A certificate binds the address from which it was applied for; an
+address has one holder, and when another name applies from it, what the former held there is void at once.
 """
 
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from implicast.casting.bft.keys import HOME
-from implicast.casting.bft.messages import Apply, Denied, Granted
-from implicast.peer.contract import Address, Host, Peer, handles
-from implicast.peer.identity import Authority, Certificate, Declined, Revocation
-from implicast.peer.signatures import Scheme
+from implicast.casting.bft.credentials import AuthorityKeys
+from implicast.casting.bft.keys import HOME, is_realm
+from implicast.casting.bft.messages import Apply, Denied, Granted, Outstripped
+from implicast.casting.bft.settler import JOINING, PRESENT_US
+from implicast.peer.contract import Address, Life, Message, Name, Peer, Version, handles
+from implicast.peer.identity import Authority, Certificate, Declined, Roll
+from implicast.peer.memory import Recent
+from implicast.peer.site import Site
+from implicast.space.vector import Vectors
 
 INTRODUCERS = 3
 """b of ring upkeep D.1: a newcomer is deceived only if all of them lie, f^b."""
+LEASE_US = 3 * PRESENT_US
+"""Who has not told the authority for so long that it is there introduces nobody any more."""
+FOR_EVER_US = 1 << 60
+STAMPS_MAX = 1 << 20
+"""Places of which it is remembered when they were last spoken of."""
+
+
+class KeptOffice(Message):
+    """What outlives a crash of the authority."""
+
+    life: Life
+    roll: Roll
+    present: tuple[tuple[Address, Name], ...]
+    """Who holds a home place, and where."""
 
 
 class Office(Peer):
     """Where places are applied for."""
 
-    __slots__ = ("_keys", "_lease_us", "_scheme", "authority", "present", "published", "refusals")
+    __slots__ = ("_holders", "_lease_us", "_life", "_scheme", "_stamps", "authority", "refusals")
     role = "authority"
 
-    def __init__(
-        self, address: Address, host: Host, authority: Authority, scheme: Scheme, lease_us: int | None = None
-    ) -> None:
-        """Who has not said that it is there for `lease_us` introduces nobody; None: whoever has not left does."""
-        super().__init__(address, host)
-        self.authority, self._scheme, self._lease_us = authority, scheme, lease_us
-        self._keys: dict[Address, bytes] = {}
-        self.present: dict[Address, int] = {}
-        """Who holds a home place, and when it was last heard."""
-        self.published: Revocation | None = None
+    def __init__(self, site: Site) -> None:
+        super().__init__(site.address, site.host)
+        keys, parameters = site.credentials, site.parameters
+        assert isinstance(keys, AuthorityKeys), "the authority has its own secret"
+        kept = site.kept if isinstance(site.kept, KeptOffice) else None
+        self._scheme, self._life = keys.scheme, site.life
+        self.authority = Authority(
+            keys.scheme, keys.secret, Vectors(int(parameters["alpha"])), int(parameters["places_max"]),
+            int(float(parameters["validity_s"]) * 1e6), site.life, kept.roll if kept is not None else None,
+        )  # fmt: skip
+        self._lease_us = LEASE_US if site.assured else FOR_EVER_US
+        present, now_us = kept.present if kept is not None else (), site.host.now_us
+        self._holders: dict[Address, tuple[Name, int]] = {address: (name, now_us) for address, name in present}
+        self._stamps: Recent[tuple[Name, bytes], Version] = Recent(STAMPS_MAX)  # when a place was last spoken of
         self.refusals: Counter[str] = Counter()
+
+    def kept(self) -> KeptOffice:
+        present = tuple((address, name) for address, (name, _) in self._holders.items())
+        return KeptOffice(self._life, self.authority.roll(), present)
+
+    def holdings(self) -> Any:
+        return [self.authority.held(name) for name, _ in self._holders.values()]
+
+    # --- applications
 
     @handles(Apply)
     def on_apply(self, sender: Address, application: Apply) -> None:
         flaw = self._flaw(sender, application)
         if flaw is not None:
-            self.refusals[flaw] += 1
-            self.host.send(sender, Denied(application.errand, flaw))
+            self._deny(sender, application, flaw, flaw)
             return
-        if sender in self.present:
-            self.present[sender] = self.host.now_us
-        for realm in application.given_up:
-            self.give_up(sender, realm)
+        name, now_us = application.enrolment.name, self.host.now_us
+        if application.newest is not None:
+            self.authority.count_on_from(application.newest, now_us)
+        if any(self._stamps.get((name, realm), 0) > application.stamp for realm in application.wanted):
+            return  # a copy of what was given up since
+        self._settle_at(sender, name)
+        given_up = application.given_up
+        if application.errand == JOINING:  # a new life: what an older one held is not held any more
+            given_up = tuple(each.realm for each in self.authority.held(name) if each.realm not in application.wanted)
+        for realm in given_up:
+            if self._is_news(name, realm, application.stamp):
+                self.give_up(sender, name, realm)
         try:
-            certificates = tuple(self.grant(sender, application.wanted, application.public))
+            certificates = tuple(self.grant(sender, name, application.wanted, application.enrolment.public))
         except Declined as declined:
-            self.refusals["declined"] += 1
-            self.host.send(sender, Denied(application.errand, str(declined)))
+            self._deny(sender, application, "declined", str(declined))
             return
-        granted = Granted(application.errand, certificates, self._introducers(sender), self.published)
-        self.host.send(sender, granted)
+        for realm in application.wanted:
+            self._is_news(name, realm, application.stamp)
+        revoked = self.authority.revocation(now_us) if self.authority.has_revoked else None
+        news = revoked if revoked is not None and revoked.number != application.listed else None
+        self.host.send(sender, Granted(application.errand, certificates, self._introducers(sender), news))
 
-    def grant(self, applicant: Address, wanted: Sequence[bytes], public: bytes) -> list[Certificate]:
+    def _is_news(self, name: Name, realm: bytes, stamp: Version) -> bool:
+        """Whether nothing later was said of a place."""
+        before = self._stamps.get((name, realm), 0)
+        self._stamps[name, realm] = max(before, stamp)
+        return stamp > before
+
+    def _flaw(self, sender: Address, application: Apply) -> str | None:
+        enrolment = application.enrolment
+        if not self.authority.admits(enrolment):
+            return "not_enrolled"
+        if not self._scheme.verify(enrolment.public, application.body(sender), application.signature):
+            return "forged_application"
+        return None if all(map(is_realm, application.wanted)) else "no_realm"
+
+    def _deny(self, sender: Address, application: Apply, flaw: str, reason: str) -> None:
+        self.refusals[flaw] += 1
+        self.host.send(sender, Denied(application.errand, reason))
+
+    def grant(self, address: Address, name: Name, wanted: Sequence[bytes], public: bytes) -> list[Certificate]:
         """All of the places asked for, or `Declined` and none of them."""
-        before = len(self.authority.held(str(applicant)))
+        before = {each.realm for each in self.authority.held(name)}
         certificates: list[Certificate] = []
         try:
             for realm in wanted:
-                issued = self.authority.issue(str(applicant), realm, applicant, public, self.host.now_us)
-                certificates.append(issued)
+                certificates.append(self.authority.issue(name, realm, address, public, self.host.now_us))
         except Declined:
-            for realm in wanted[: len(certificates)]:
-                if len(self.authority.held(str(applicant))) > before:
-                    self.authority.release(str(applicant), realm)
+            for each in certificates:
+                if each.realm not in before:
+                    self.authority.release(name, each.realm)
             raise
-        self._keys[applicant] = public
         if HOME in wanted:
-            self.present[applicant] = self.host.now_us
+            self._holders[address] = (name, self.host.now_us)
         return certificates
 
-    def give_up(self, applicant: Address, realm: bytes) -> None:
-        self.authority.release(str(applicant), realm)
-        if realm == HOME:
-            self.present.pop(applicant, None)
+    def give_up(self, address: Address, name: Name, realm: bytes) -> None:
+        self.authority.release(name, realm)
+        if realm == HOME and self._holders.get(address, (b"", 0))[0] == name:
+            del self._holders[address]
+
+    def _settle_at(self, address: Address, name: Name) -> None:
+        """Whoever applies is there; whoever was there before under another name is not."""
+        former, _ = self._holders.get(address, (name, 0))
+        if former == name and address in self._holders:
+            self._holders[address] = (name, self.host.now_us)
+        elif former != name:
+            del self._holders[address]
+            if self.authority.vacate(former, address):
+                self._publish()
+
+    def _introducers(self, applicant: Address) -> tuple[Address, ...]:
+        since_us = self.host.now_us - self._lease_us
+        heard = [address for address, (_, heard_us) in self._holders.items() if heard_us >= since_us]
+        others = [address for address in heard if address != applicant]
+        return tuple(self.host.rng.sample(others, min(INTRODUCERS, len(others))))
+
+    # --- revoking
 
     def publish_revoked(self, *certificates: Certificate) -> None:
         """Tell every peer present which certificates count no more."""
-        self.published = self.authority.revoke(self.host.now_us, *certificates)
-        for address in self.present:
-            self.host.send(address, self.published)
+        self.authority.revoke(self.host.now_us, *certificates)
+        self._publish()
 
-    def holdings(self) -> Any:
-        return [self.authority.held(str(applicant)) for applicant in self._keys]
+    def _publish(self) -> None:
+        revocation = self.authority.revocation(self.host.now_us)
+        for address in self._holders:
+            self.host.send(address, revocation)
 
-    def _flaw(self, sender: Address, application: Apply) -> str | None:
-        if self._keys.get(sender, application.public) != application.public:
-            return "another_key"
-        signed = self._scheme.verify(application.public, application.body(sender), application.signature)
-        return None if signed else "forged_application"
-
-    def _introducers(self, applicant: Address) -> tuple[Address, ...]:
-        since_us = self.host.now_us - self._lease_us if self._lease_us is not None else -1
-        heard = [address for address, heard_us in self.present.items() if heard_us >= since_us]
-        others = [address for address in heard if address != applicant]
-        return tuple(self.host.rng.sample(others, min(INTRODUCERS, len(others))))
+    @handles(Outstripped)
+    def on_outstripped(self, sender: Address, shown: Outstripped) -> None:
+        """The authority began again from an old copy of its disk, and members know a later list."""
+        self.authority.count_on_from(shown.revocation, self.host.now_us)

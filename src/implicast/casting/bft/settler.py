@@ -1,85 +1,101 @@
 """How a member comes to its places: errands to the authority, then one join of the graph per certificate.
 
-In a standing network the authority is asked by a plain call and places are taken at once. Else an errand is a message
-to the office, repeated until answered. A version of the description is complete when all its places have arrived.
-Places that a newer description no longer wants are kept for a while (`GRACE_US`): casts on their way must find the peer
-at the old or the new ones. One errand at a time; of several wishes that come meanwhile the last counts.
+An errand is a message to the office, repeated until answered. A version of the description is complete when all its
+places have arrived. Places that a newer description no longer wants are kept for a while (`GRACE_US`): casts on their
+way must find the peer at the old or the new ones. One errand of a version at a time; of several wishes that come
+meanwhile the last counts. A member that is settled tells the authority now and then that it is there, renews its
+certificates, and looks at its home through strangers drawn by the authority; one that leaves serves until everyone who
+may list it knows. One that comes back with its certificates applies for the same places again, and takes them as they
+are if the authority does not answer.
 """
 
+from collections.abc import Sequence
+
+import msgspec
+
+from implicast.casting.bft.credentials import MemberKeys
 from implicast.casting.bft.keys import HOME, realms
-from implicast.casting.bft.messages import Again, Apply, Denied, Granted
-from implicast.casting.bft.office import Office
+from implicast.casting.bft.messages import Alone, Apply, Denied, Granted, Outstripped, Present, Vacate
 from implicast.language.target import Description
 from implicast.overlay.skip_graph.graph import SkipGraph
-from implicast.peer.contract import Address, Host, Message, Part, handles
-from implicast.peer.errors import LocalError
-from implicast.peer.events import Joined, Refused, Registered, Withdrawn
-from implicast.peer.identity import Certificate
-from implicast.peer.pending import Pending
-from implicast.peer.signatures import Signer
+from implicast.peer.asking import Asker, Patience, Question
+from implicast.peer.contract import Address, Host, Life, Part, Version, handles
+from implicast.peer.events import Joined, Left, Refused, Registered, Withdrawn
+from implicast.peer.identity import Certificate, Revocation
+from implicast.peer.name import version_of
 
-RETRY_US = 2_000_000
+ERRAND, RETURNING = "errand", "returning"
+FOR_EVER = 1 << 30
+RETRY = Patience(2_000_000, times=FOR_EVER)
+IMPATIENCE = Patience(2_000_000, times=2)
+"""A member that comes back takes its places under its old certificates when the authority has not answered this."""
 GRACE_US = 5_000_000
-JOINING, CLEARING, PRESENT, RENEWING = 0, -1, -2, -3
-"""Errands without a version: taking the home place; giving places up; being there still; renewing certificates."""
-
-
-class Vacate(Message):
-    """Rings when places given up with this version have been kept long enough."""
-
-    version: int
+PRESENT_US = 60_000_000
+"""How often a member tells the authority that it is there, and looks at its place through strangers drawn by it."""
+ALONE_US = 2_000_000
+"""A newcomer whose introducers were all silent asks for others after this time."""
+JOINING, STAYING, CLEARING = 0, 1, 2
+"""Errands without a version: taking the home place, or those of the last life, and no others; being there still and
+renewing certificates; giving places up, which count on from there. All are below the least version."""
 
 
 class Settler(Part):
     """Keeps the places of a member in step with its description."""
 
     __slots__ = (
-        "_arriving", "_departed", "_described", "_held", "_introducers", "_office", "_signer", "_standing",
-        "_superfluous", "_unanswered", "_wish", "graph",
+        "_arriving", "_asker", "_clearings", "_departed", "_described", "_errands", "_given", "_graph", "_held",
+        "_introducers", "_joining", "_kept", "_keys", "_office", "_stamp", "_superfluous", "_wish",
     )  # fmt: skip
 
     def __init__(
-        self,
-        address: Address,
-        host: Host,
-        graph: SkipGraph,
-        signer: Signer,
-        office: Address,
-        standing: Office | None = None,
-    ) -> None:
+        self, address: Address, host: Host, asker: Asker, graph: SkipGraph, keys: MemberKeys, office: Address,
+        life: Life, kept: Sequence[Certificate] = (),
+    ) -> None:  # fmt: skip
         super().__init__(address, host)
-        self.graph, self._signer, self._office, self._standing = graph, signer, office, standing
+        self._asker, self._graph, self._keys, self._office = asker, graph, keys, office
+        self._kept = {each.realm: each for each in kept}  # the certificates of our last life
         self._held: dict[bytes, bytes] = {}  # realm -> key of our place there
-        self._superfluous: dict[bytes, int] = {}  # realm -> version that no longer wanted it
+        self._superfluous: dict[bytes, Version] = {}  # realm -> version that no longer wanted it
+        self._given: tuple[Address, ...] = ()
         self._introducers: tuple[Address, ...] = ()
-        self._departed = False
-        self._unanswered: Pending[int, Apply] = Pending(host, Again(), RETRY_US)
-        self._arriving: dict[int, set[bytes]] = {}  # errand -> keys of places not yet arrived
-        self._described: dict[int, bool] = {}  # version -> whether anything was said (else: withdrawn)
-        self._wish: tuple[int, Description | None] | None = None
+        self._departed = self._joining = False
+        self._errands: set[Version] = set()  # what the authority has not answered, and what waits for its answer
+        self._clearings, self._stamp = CLEARING, version_of(life, 0)
+        self._arriving: dict[Version, set[bytes]] = {}  # errand -> keys of places not yet arrived
+        self._described: dict[Version, bool] = {}  # version -> whether anything was said (else: withdrawn)
+        self._wish: tuple[Version, Description | None] | None = None
+        asker.topic(ERRAND, RETRY)
+        asker.topic(RETURNING, IMPATIENCE, self._unanswered)
+
+    @property
+    def is_in(self) -> bool:
+        """Whether this member has joined, and has not left."""
+        return bool(self._held) and not self._joining and not self._departed
 
     @property
     def moving(self) -> bool:
         """Whether the places are not exactly those of the newest description."""
-        return bool(self._superfluous or self._arriving or self._unanswered)
+        return bool(self._superfluous or self._arriving or self._errands)
+
+    def start(self) -> None:
+        """Tell the authority from now on that this member is there."""
+        self.host.after(int(PRESENT_US * self.host.rng.random()), Present())
 
     def begin(self, introducers: tuple[Address, ...]) -> None:
-        """Take the home place."""
-        self._introducers, self._departed = introducers, False
-        self._apply(JOINING, [HOME], [])
+        """Take the home place, or all places of the last life."""
+        self._given = self._introducers = introducers
+        self._departed, self._joining = False, True
+        wanted = list(self._kept) or [HOME]
+        self._send(RETURNING if self._kept else ERRAND, JOINING, wanted, [])
 
-    def assembled(self, realm: bytes, certificate: Certificate) -> None:
+    def stand(self, certificate: Certificate) -> None:
         """A place is there already."""
-        self._held[realm] = certificate.key
+        self._held[certificate.realm] = certificate.key
 
-    def detach(self) -> None:
-        """From now on errands are messages."""
-        self._standing = None
-
-    def settle(self, version: int, description: Description | None) -> None:
+    def settle(self, version: Version, description: Description | None) -> None:
         """Hold exactly the places of this description; `Registered` or `Withdrawn` follows."""
         self._described[version] = description is not None
-        if self._unanswered:
+        if self._errands:
             self._wish = (version, description)
             return
         wanted = realms(description)
@@ -90,107 +106,164 @@ class Settler(Part):
             self._superfluous.pop(realm, None)
         if self._superfluous:
             self.host.after(GRACE_US, Vacate(version))
-        self._apply(version, [realm for realm in wanted if realm not in self._held], [])
+        lacking = [realm for realm in wanted if realm not in self._held]
+        if lacking:
+            self._send(ERRAND, version, lacking, [])
+        else:
+            self._await_arrival(version)
 
     def depart(self) -> None:
-        """Give up everything, also what is yet to be granted."""
+        """Give up everything, also what is yet to be granted; places serve until everyone who may list them knows."""
         self._departed, self._wish = True, None
-        self._quit(list(self._held))
+        self._graph.leave(self._left)
+
+    def _left(self) -> None:
+        self._clear(list(self._held))
+        self._held.clear()
+        self._superfluous.clear()
+        self.host.deliver(Left())
 
     # --- errands
 
-    def _apply(self, errand: int, wanted: list[bytes], given_up: list[bytes]) -> None:
-        if not wanted and not given_up:
-            self._move_in(errand, {})
-        elif self._standing is not None:
-            self._apply_in_person(self._standing, errand, wanted, given_up)
-        else:
-            self._send_application(errand, wanted, given_up)
+    def _send(self, topic: str, errand: Version, wanted: Sequence[bytes], given_up: Sequence[bytes]) -> None:
+        trust, held = self._graph.places.belief.trust, self._graph.places.held
+        listed = trust.revocation.number if trust.revocation is not None else 0
+        certificates = [*self._kept.values(), *(place.certificate for place in held.values())]
+        newest = max(certificates, key=_serial, default=None)
+        self._stamp += 1
+        bare = Apply(errand, self._stamp, self._keys.enrolment, tuple(wanted), tuple(given_up), newest, listed, b"")
+        signature = self._keys.signer.sign(bare.body(self.address))
+        if errand != STAYING:
+            self._errands.add(errand)
+        self._asker.ask(topic, errand, self._office, msgspec.structs.replace(bare, signature=signature))
 
-    def _send_application(self, errand: int, wanted: list[bytes], given_up: list[bytes]) -> None:
-        bare = Apply(errand, self._signer.public, tuple(wanted), tuple(given_up), b"")
-        signature = self._signer.sign(bare.body(self.address))
-        application = Apply(errand, bare.public, bare.wanted, bare.given_up, signature)
-        self._unanswered.ask(errand, application)
-        self.host.send(self._office, application)
+    def _clear(self, given_up: Sequence[bytes]) -> None:
+        """Give places up."""
+        if given_up:
+            self._clearings += 1
+            self._send(ERRAND, self._clearings, [], given_up)
 
-    def _apply_in_person(self, office: Office, errand: int, wanted: list[bytes], given_up: list[bytes]) -> None:
-        for realm in given_up:
-            office.give_up(self.address, realm)
-        try:
-            certificates = office.grant(self.address, wanted, self._signer.public)
-        except LocalError as declined:
-            self.host.deliver(Refused("register", str(declined)))
-            return
-        self._move_in(errand, dict(zip(wanted, certificates, strict=True)))
+    def _answered(self, sender: Address, errand: Version) -> Apply | None:
+        """What the authority answers."""
+        if sender != self._office:
+            return None
+        self._errands.discard(errand)
+        question = self._asker.answered(RETURNING, errand) or self._asker.answered(ERRAND, errand)
+        return question.message if question is not None and isinstance(question.message, Apply) else None
 
     @handles(Granted)
     def on_granted(self, sender: Address, granted: Granted) -> None:
-        application = self._unanswered.get(granted.errand)
-        if sender != self._office or application is None or len(granted.certificates) != len(application.wanted):
+        """The authority's draw and the application's own contacts introduce a newcomer together."""
+        application = self._answered(sender, granted.errand)
+        if application is None or tuple([each.realm for each in granted.certificates]) != application.wanted:
             return
-        self._unanswered.answer(granted.errand)
         if self._departed:
-            self._apply(CLEARING, [], list(application.wanted))
+            self._clear(application.wanted if granted.errand != STAYING else ())
             return
         if granted.revocation is not None:
-            self.graph.learn(granted.revocation)
-        self._introducers = granted.introducers or self._introducers
-        self._move_in(granted.errand, dict(zip(application.wanted, granted.certificates, strict=True)))
+            self._hear_of(granted.revocation)
+        if granted.certificates:
+            self._introducers = tuple(dict.fromkeys((*granted.introducers, *self._given))) or self._introducers
+            self._move_in(granted.errand, granted.certificates)
+        if granted.errand == STAYING:
+            self._graph.ask_strangers(granted.introducers)
         self._next_wish()
+
+    def _hear_of(self, revocation: Revocation) -> None:
+        """An authority that began again from an old copy of its disk is shown the list that it has forgotten."""
+        known = self._graph.places.belief.trust.revocation
+        if known is not None and known.number > revocation.number:
+            self.host.send(self._office, Outstripped(known))
+        else:
+            self._graph.learn(revocation)
 
     @handles(Denied)
     def on_denied(self, sender: Address, denied: Denied) -> None:
-        if sender == self._office and self._unanswered.answer(denied.errand) is not None:
+        if self._answered(sender, denied.errand) is None:
+            return
+        if denied.errand == JOINING or denied.errand in self._described:
+            self._described.pop(denied.errand, None)
             self.host.deliver(Refused("join" if denied.errand == JOINING else "register", denied.reason))
-            self._next_wish()
+        self._next_wish()
 
-    @handles(Again)
-    def on_again(self, alarm: Again) -> None:
-        for errand, application in self._unanswered.due():
-            self._unanswered.ask(errand, application)
-            self.host.send(self._office, application)
+    def _unanswered(self, errand: Version, question: Question) -> None:
+        """We are back and the authority is not there: our old certificates will do; we go on asking for new ones."""
+        now_us, trust = self.host.now_us, self._graph.places.belief.trust
+        sound = [each for each in self._kept.values() if each.address == self.address and not trust.flaw(each, now_us)]
+        self._asker.ask(ERRAND, errand, self._office, question.message)
+        if any(each.realm == HOME for each in sound):
+            self._errands.discard(errand)
+            self._move_in(JOINING, sound)
+            self._next_wish()
 
     def _next_wish(self) -> None:
         wish, self._wish = self._wish, None
         if wish is not None:
             self.settle(*wish)
 
+    # --- being there
+
+    def find_introducers(self) -> None:
+        """All introducers were silent: ask the authority for others in a while."""
+        self.host.after(ALONE_US, Alone())
+
+    @handles(Alone)
+    def on_alone(self, alarm: Alone) -> None:
+        if not self._departed:
+            self._send(ERRAND, JOINING, list(self._held) or [HOME], [])
+
+    @handles(Present)
+    def on_present(self, alarm: Present) -> None:
+        self.host.after(PRESENT_US, alarm)
+        if not self._departed and HOME in self._held:
+            expiring = [realm for realm, key in self._held.items() if self._graph.expires_soon(key)]
+            self._send(ERRAND, STAYING, expiring, [])
+
     # --- moving in and out
 
-    def _move_in(self, errand: int, certificates: dict[bytes, Certificate]) -> None:
-        keys = [certificate.key for certificate in certificates.values()]
-        self._arriving[errand] = set(keys)
-        for realm, certificate in certificates.items():
-            self._held[realm] = certificate.key
-            self.graph.take(certificate, self._introducers, lambda key=certificate.key: self._arrived(errand, key))  # type: ignore[misc]
-        if not keys:
+    def _move_in(self, errand: Version, certificates: Sequence[Certificate]) -> None:
+        """Take the places of these certificates; a place where we have arrived goes on under its newer certificate."""
+        self._kept = {}
+        for certificate in certificates:
+            self._held[certificate.realm] = certificate.key
+            if self._graph.has_arrived(certificate.key):
+                self._graph.renew(certificate)
+            else:
+                self._graph.take(certificate, self._introducers)
+        self._await_arrival(errand)
+
+    def _await_arrival(self, errand: Version) -> None:
+        """An errand is complete when we have arrived at all our places."""
+        self._arriving[errand] = {key for key in self._held.values() if not self._graph.has_arrived(key)}
+        if not self._arriving[errand]:
             self._complete(errand)
 
-    def _arrived(self, errand: int, key: bytes) -> None:
-        arriving = self._arriving.get(errand)
-        if arriving is not None:
+    def arrived(self, key: bytes) -> None:
+        """All who must know a place have been told."""
+        for errand, arriving in list(self._arriving.items()):
             arriving.discard(key)
             if not arriving:
                 self._complete(errand)
 
-    def _complete(self, errand: int) -> None:
+    def _complete(self, errand: Version) -> None:
         self._arriving.pop(errand, None)
-        if errand == JOINING:
+        if errand == JOINING and self._joining:
+            self._joining = False
             self.host.deliver(Joined())
         elif errand in self._described:
             self.host.deliver(Registered(errand) if self._described.pop(errand) else Withdrawn(errand))
 
     @handles(Vacate)
     def on_vacate(self, alarm: Vacate) -> None:
-        if self._unanswered or self._arriving:
+        if self._errands or self._arriving:
             self.host.after(GRACE_US, alarm)  # the new places are not all there yet: the old ones are still needed
             return
-        self._quit([realm for realm, version in self._superfluous.items() if version <= alarm.version])
-
-    def _quit(self, given_up: list[bytes]) -> None:
+        given_up = [realm for realm, version in self._superfluous.items() if version <= alarm.version]
         for realm in given_up:
             self._superfluous.pop(realm, None)
-            self.graph.quit(self._held.pop(realm))
-        if given_up:
-            self._apply(CLEARING, [], given_up)
+            self._graph.quit(self._held.pop(realm))
+        self._clear(given_up)
+
+
+def _serial(certificate: Certificate) -> int:
+    return certificate.serial

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from math import ceil
 
 from implicast.casting.broker.broker import Broker, KeptBroker
-from implicast.casting.broker.client import Client
-from implicast.casting.broker.messages import Here, Probe
+from implicast.casting.broker.client import BrokerClient
+from implicast.casting.broker.messages import Probe, Serving
 from implicast.casting.designs import ASSURANCE, Design, Plan
 from implicast.casting.routes import Pass
 from implicast.casting.served import KeptServed
@@ -24,7 +24,7 @@ from implicast.peer.contract import Peer
 from implicast.peer.errors import ParameterError
 from implicast.peer.site import Site
 
-__all__ = ["DESIGNS", "Broker", "Client", "KeptBroker", "brokers_wanted"]
+__all__ = ["DESIGNS", "Broker", "BrokerClient", "KeptBroker", "brokers_wanted"]
 
 BROKERS_LEAST = 2
 
@@ -45,13 +45,13 @@ def assemble(plan: Plan) -> list[Peer]:
     return clients + [Broker(plan.site(broker, "broker"), neighbours[broker]) for broker in brokers]
 
 
-def _near(plan: Plan, site: Site, client: int) -> Client:
+def _near(plan: Plan, site: Site, client: int) -> BrokerClient:
     """A client with its nearest broker."""
 
     def round_trip_us(broker: int) -> int:
         return plan.latency_us(client, broker) + plan.latency_us(broker, client)
 
-    return Client(site, nearest(site.name, plan.roles["broker"], round_trip_us, site.network))
+    return BrokerClient(site, nearest(site.name, plan.roles["broker"], round_trip_us, site.network))
 
 
 def fixture(site: Site, role: str) -> Peer:
@@ -71,7 +71,7 @@ def objections(population: Sequence[Peer]) -> list[str]:
         {address: broker.backbone for address, broker in brokers.items()},
         {address: broker.roster.index.held() for address, broker in brokers.items()},
     )
-    for client in (peer for peer in population if isinstance(peer, Client) and peer.settled):
+    for client in (peer for peer in population if isinstance(peer, BrokerClient) and peer.settled):
         broker = brokers.get(client.station) if client.station is not None else None
         if broker is None or broker.roster.index.description(client.name) != client.description:
             found.append(f"broker {client.station} does not know what its client {client.address} is")
@@ -84,11 +84,11 @@ DESIGNS = (
         summary="Brokers on a spanning tree serve the clients nearest to them and pass casts where filters let them.",
         paper="Implicit group messaging, chapter 6",
         assemble=assemble,
-        member=Client,
+        member=BrokerClient,
         fixture=fixture,
         roles=roles,
         kept={"member": KeptServed, "broker": KeptBroker},
-        kinds=(*SERVICE_KINDS, Probe, Here, Pass, Notify, Got, *KINDS, *DETECTOR_KINDS),
+        kinds=(*SERVICE_KINDS, Probe, Serving, Pass, Notify, Got, *KINDS, *DETECTOR_KINDS),
         parameters=(
             ASSURANCE,
             Parameter("brokers", 0, "how many brokers; 0: a share of the peers", 0, BROKERS_MAX),

@@ -16,7 +16,7 @@ What is not promised: while its broker is dead and unnoticed, a client hears not
 
 from typing import Any
 
-from implicast.casting.broker.messages import Here, Probe
+from implicast.casting.broker.messages import Probe, Serving
 from implicast.casting.central_subscriptions import Announce
 from implicast.casting.roster import Entry, Roster
 from implicast.casting.routes import Hop, Pass, Routes, Selection
@@ -24,7 +24,7 @@ from implicast.casting.service import Check, Known, Outdated, Publish, Register,
 from implicast.casting.telling import Notify
 from implicast.language.target import Description
 from implicast.overlay.backbone.backbone import Backbone
-from implicast.overlay.backbone.messages import Beating, View
+from implicast.overlay.backbone.messages import View
 from implicast.overlay.backbone.views import FIRST, Views
 from implicast.overlay.detector import DetectorSettings
 from implicast.peer.asking import Asker
@@ -83,11 +83,6 @@ class Broker(Peer, parts={"asker": Asker, "routes": Routes, "backbone": Backbone
         clients = [(entry.contact, entry.description) for entry in self.roster.entries.values()]
         return (clients, self.backbone.holdings())
 
-    def receive(self, sender: Address, message: Message) -> None:
-        if type(message) is not Beating:
-            self.views.heard(sender)
-        super().receive(sender, message)
-
     def _room(self) -> int:
         return self.backbone.table.capacity
 
@@ -105,14 +100,14 @@ class Broker(Peer, parts={"asker": Asker, "routes": Routes, "backbone": Backbone
     @handles(Probe)
     def on_probe(self, sender: Address, probe: Probe) -> None:
         if self.backbone.epoch:
-            self.host.send(sender, Here())
+            self.host.send(sender, Serving())
 
     @handles(Register)
     def on_register(self, sender: Address, register: Register) -> None:
         name, known = register.name, self.roster.version(register.name)
         if register.version < known:
             self.host.send(sender, Outdated(known))
-        elif self.roster.has_room(name):
+        elif register.version and self.roster.has_room(name):
             if register.version > known or self.roster.entries[name].contact.address != sender:
                 self._store(Entry(Contact(name, sender), register.version, register.description))
             else:

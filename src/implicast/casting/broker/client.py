@@ -6,24 +6,29 @@ old one does no harm: the old one's notifications are recognised as repeats, and
 
 from typing import Any
 
-from implicast.casting.broker.messages import Here, Probe
+from implicast.casting.broker.messages import Probe, Serving
+from implicast.casting.inbox import Outcome
 from implicast.casting.served import KeptServed, Served
+from implicast.casting.telling import Got, Notify
 from implicast.overlay.backbone.tree import by_rank
-from implicast.peer.contract import Address, Message, handles
+from implicast.peer.contract import Address, CastId, Message, handles
 from implicast.peer.events import Joined
+from implicast.peer.memory import Recent
 from implicast.peer.site import Site
 
 PROBE_AGAIN_US = 2_000_000
+TOLD_MAX = 4_096
+"""Casts of which is remembered who told them: more than come while a broker repeats one."""
 
 
 class ProbeAgain(Message):
     """Rings when no broker has answered for a while."""
 
 
-class Client(Served):
+class BrokerClient(Served):
     """Knows the addresses of all brokers and, once it has joined, which of them serves it."""
 
-    __slots__ = ("_joined", "_network", "_probing", "_tries", "brokers")
+    __slots__ = ("_joined", "_network", "_probing", "_told_by", "_tries", "brokers")
 
     def __init__(self, site: Site, broker: Address | None = None) -> None:
         """`broker`: the nearest, where that is known beforehand."""
@@ -31,6 +36,8 @@ class Client(Served):
         self.brokers, self._network = site.infrastructure["broker"], site.network
         self._tries = int(site.parameters["tries"])
         self._joined, self._probing = broker is not None, False
+        self._told_by: Recent[CastId, Address] = Recent(TOLD_MAX)
+        """From which broker it took a cast."""
 
     def join(self, introducers: tuple[Address, ...]) -> None:
         if self.station is not None:
@@ -58,14 +65,26 @@ class Client(Served):
         if self.station is None:
             self._probe()
 
-    @handles(Here)
-    def on_here(self, sender: Address, here: Here) -> None:
+    @handles(Serving)
+    def on_here(self, sender: Address, here: Serving) -> None:
         if self.station is not None or sender not in self.brokers:
             return
         self.meet(sender)
         if not self._joined:
             self._joined = True
             self.host.deliver(Joined())
+
+    @handles(Notify)
+    def on_notify(self, sender: Address, notify: Notify) -> None:
+        """A broker that served this client before, or serves it since, may tell it too: it counts where it took it."""
+        outcome = self.hearing.inbox.take(notify.cast, notify.target, notify.payload)
+        if not self.assured:
+            return
+        if outcome == Outcome.TAKEN:
+            self._told_by[notify.cast] = sender
+        elif outcome == Outcome.REPEAT and self._told_by.get(notify.cast) != sender:
+            outcome = Outcome.ELSEWHERE
+        self.host.send(sender, Got(notify.cast, self.name, outcome))
 
     def check(self, in_vain: int) -> None:
         """Few tries: a client that is wrong about its broker loses nothing by going to another."""

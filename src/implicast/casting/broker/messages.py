@@ -9,7 +9,7 @@ class Probe(Message):
     wire = 0x0312
 
 
-class Here(Message):
+class Serving(Message):
     """A broker that follows a view answers a probe."""
 
     wire = 0x0313

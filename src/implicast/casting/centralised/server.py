@@ -11,7 +11,7 @@ What one server cannot give: while it is away nothing is delivered or registered
 from collections.abc import Sequence
 from typing import Any
 
-from implicast.casting.central_subscriptions import Announce, Matched, SubscriptionServer, Worded
+from implicast.casting.central_subscriptions import Announce, Happened, SubscriptionServer, Worded
 from implicast.casting.roster import Entry, Roster
 from implicast.casting.routes import Hop, Nowhere, Routes, Selection
 from implicast.casting.service import Check, Known, Outdated, Publish, Register, Stored, Sweep
@@ -23,11 +23,11 @@ from implicast.peer.site import Site
 SWEEPS_PER_LEASE = 8
 
 
-class Taken(Message):
+class InHand(Message):
     """A cast or an event that is being told to these members."""
 
     notify: Notify | None
-    matched: Matched | None
+    matched: Happened | None
     members: tuple[Contact, ...]
 
 
@@ -37,7 +37,7 @@ class KeptServer(Message):
     life: Life
     members: tuple[Entry, ...]
     subscriptions: tuple[Worded, ...]
-    casts: tuple[Taken, ...]
+    casts: tuple[InHand, ...]
 
 
 class Server(Peer, parts={"asker": Asker, "routes": Routes, "subscriptions": SubscriptionServer}):
@@ -80,7 +80,7 @@ class Server(Peer, parts={"asker": Asker, "routes": Routes, "subscriptions": Sub
         name, known = register.name, self.roster.version(register.name)
         if register.version < known:
             self.host.send(sender, Outdated(known))
-        elif self.roster.has_room(name):
+        elif register.version and self.roster.has_room(name):
             if register.version > known or self.roster.entries[name].contact.address != sender:
                 self.roster.keep(Entry(Contact(name, sender), register.version, register.description), self.host.now_us)
             self._heard(name)
@@ -117,12 +117,12 @@ class Server(Peer, parts={"asker": Asker, "routes": Routes, "subscriptions": Sub
 
     def _select(self, hop: Hop) -> Selection:
         if isinstance(hop, Announce):
-            matched = Matched(hop.cast, hop.description, hop.payload)
+            matched = Happened(hop.cast, hop.description, hop.payload)
             return matched, self.subscriptions.matching(hop.description)
         return Notify(hop.cast, hop.target, hop.payload), self.roster.select(hop.target)
 
 
-def _taken(word: Word, members: Sequence[Contact]) -> Taken:
+def _taken(word: Word, members: Sequence[Contact]) -> InHand:
     notify = word if isinstance(word, Notify) else None
-    matched = word if isinstance(word, Matched) else None
-    return Taken(notify, matched, tuple(members))
+    matched = word if isinstance(word, Happened) else None
+    return InHand(notify, matched, tuple(members))

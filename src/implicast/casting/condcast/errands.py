@@ -1,38 +1,33 @@
-"""What a peer keeps of casts under way: tasks that it was given, and errands on which it sends others (`coverage.py`).
+"""What a peer keeps of casts under way: tasks that it was given, and errands on which it sends others (`carrier.py`).
 
 A task that is done is remembered for a while with its answer, as whoever asked may ask again.
 """
 
 from dataclasses import dataclass, field
 
-from implicast.casting.condcast.living_messages import Carry, Covered, Working
-from implicast.casting.condcast.messages import Query
+from implicast.casting.condcast.messages import Carry, Covered, Query, Working
 from implicast.overlay.links import Ref
 from implicast.peer.contract import Address, CastId
 from implicast.space.ring import Arc
 
-TRIES = 4
-"""Questions in vain before the silent one is suspected."""
 PATIENCE_US = 45_000_000
 """How long a cast is carried: longer than freezes and partitions that are to be outlived."""
 KEEP_US = PATIENCE_US + 15_000_000
 """How long what was carried is remembered: whoever asked has given up by then."""
-WAIT_MAX = 8
-"""One that works on it is asked again after 1, 2, 4, then so many seconds."""
+WAIT_MAX_US = 9_000_000
+"""A peer that works on it is asked again after 2, 3, 5, then so many seconds."""
 TASKS_MAX = 4_096
 """Casts carried, or carried lately, at one peer; the oldest is forgotten. For whoever asks again it is carried anew."""
 
 
 @dataclass(slots=True)
 class Errand:
-    """A piece that somebody else is to cover."""
+    """A piece that another peer is to cover."""
 
     task: "Task"
     to: Ref
     arcs: tuple[Arc, ...]
-    silent: int = 0
-    wait: int = 0
-    waited: int = 0
+    wait_us: int = 1_000_000
 
     def carry(self, token: int) -> Carry:
         """What the other is asked, as often as need be."""
@@ -40,15 +35,15 @@ class Errand:
         assert task.query is not None, "a task with errands is not done"
         return Carry(task.cast, token, self.arcs, task.query, task.payload)
 
-    def goes_on(self) -> None:
-        """The other says that it works on it: it is left in peace for longer."""
-        self.silent = self.waited = 0
-        self.wait = min(WAIT_MAX, 2 * self.wait or 1)
+    def goes_on(self) -> int:
+        """The other says that it works on it: it is left in peace for so long, longer each time."""
+        self.wait_us = min(WAIT_MAX_US, 2 * self.wait_us)
+        return self.wait_us
 
 
 @dataclass(slots=True, eq=False)
 class Task:
-    """A cast over some arcs, for somebody, or for oneself."""
+    """A cast over some arcs, for another peer, or for oneself."""
 
     cast: CastId
     query: Query | None
@@ -70,14 +65,18 @@ class Task:
         """Whether it was carried for so long that what is still open is given up."""
         return now_us - self.since_us > PATIENCE_US
 
+    def end(self) -> None:
+        """Nothing but the answer is remembered."""
+        self.query, self.payload, self.stuck = None, b"", ()
 
-Name = tuple[Address, CastId, int]
+
+Given = tuple[Address, CastId, int]
 """By whom a task was given, of which cast, under which token."""
 
 
-def remember(tasks: dict[Name, Task], name: Name, task: Task) -> None:
+def remember(tasks: dict[Given, Task], given: Given, task: Task) -> None:
     """Put a task in that begins now; those that nobody asks for any more go, and the oldest when there are too many."""
-    tasks[name] = task
+    tasks[given] = task
     over_us = task.since_us - KEEP_US
     oldest = next(iter(tasks))
     while tasks[oldest].since_us < over_us or len(tasks) > TASKS_MAX:

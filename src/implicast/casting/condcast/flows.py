@@ -100,11 +100,10 @@ class Flows(Part):
 
     # --- an update
 
-    @handles(Update)
-    def on_update(self, sender: Address, update: Update) -> None:
-        if self.ring.links.state == "in":
-            self.running = True
-            self.update(False, update.rows)
+    def take(self, update: Update) -> None:
+        """An update has come to a member."""
+        self.running = True
+        self.update(False, update.rows)
 
     def update(self, new_flow: bool, rows: Rows = ()) -> None:
         if self.updating:
@@ -115,7 +114,7 @@ class Flows(Part):
         self._measure(now_us, new_flow)
         self.send_us = self._hold_until(now_us, new_flow)
         self.rows = rows[: 1 << max(0, self.levels() - 1)] if self.levels() else ()
-        self.ring.refresh(self.rows)
+        self.ring.pull.refresh(self.rows)
         if self.updating and self.send_us > now_us:
             self.host.after(self.send_us - now_us, PassOn(self.turn))
 
@@ -147,7 +146,7 @@ class Flows(Part):
 
     @handles(PassOn)
     def on_pass_on(self, alarm: PassOn) -> None:
-        if self.updating and alarm.turn == self.turn and not self.ring.refreshing:
+        if self.updating and alarm.turn == self.turn and not self.ring.pull.refreshing:
             self._pass_on()
 
     def _pass_on(self) -> None:

@@ -1,38 +1,85 @@
 """What condcast peers say to each other beyond Chord#, and their alarms."""
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
 
 from implicast.language.portrait import Sought
 from implicast.language.queries import AnyQuery
-from implicast.overlay.chord_sharp import Freight, Rows
+from implicast.overlay.chord_sharp import Ent, Freight
+from implicast.overlay.links.refs import RingKey
 from implicast.peer.contract import CastId, Message
-from implicast.space.ring import Arc, Key
+from implicast.peer.fields import Count, Payload, Token
+from implicast.space.ring import Arc
 
 Query = AnyQuery | Sought
 """Whom a cast is for: any query on values, or a target over descriptions."""
+Arcs = Annotated[tuple[Arc, ...], Meta(max_length=4_096)]
 
 
-class Condcast(Message):
-    """Carry this cast to whoever matches in these arcs."""
+class Carry(Message):
+    """Carry this cast to whoever matches in these arcs; if it bears a token, say under it when that is done."""
+
+    wire = 0x0801
 
     cast: CastId
-    arcs: tuple[Arc, ...]
+    token: Token
+    arcs: Arcs
     query: Query
-    payload: bytes
+    payload: Payload
+
+
+class Covered(Message):
+    """In all these arcs everybody was told who could be: so many; so many arcs were given up."""
+
+    wire = 0x0802
+
+    cast: CastId
+    token: Token
+    told: Count
+    lost: Count
+
+
+class Working(Message):
+    """Not yet: others have to say so first."""
+
+    wire = 0x0803
+
+    cast: CastId
+    token: Token
+
+
+class Astray(Message):
+    """I am no member any more: send it another way."""
+
+    wire = 0x0804
+
+    cast: CastId
+    token: Token
 
 
 class Update(Message):
     """Your turn to refresh: an update flow passes from each node to its predecessor, with answers it collected."""
 
-    rows: Rows
+    wire = 0x0805
+
+    rows: Annotated[tuple[Annotated[tuple[Ent, ...], Meta(max_length=64)], ...], Meta(max_length=256)]
 
 
 class Risen(Message):
-    """While flows rest: the node at this key has a new value; to everybody in these arcs."""
+    """Where tables rest: the node at this key has a new value; to everybody in these arcs."""
 
-    arcs: tuple[Arc, ...]
-    key: Key
+    wire = 0x0806
+
+    arcs: Arcs
+    key: RingKey
     value: Freight
+
+
+class StuckAgain(Message):
+    """Rings when arcs beyond a lost neighbour may be tried again."""
+
+    token: int
 
 
 class PassOn(Message):
@@ -62,5 +109,5 @@ class Visible(Message):
     version: int
 
 
-KINDS = (Condcast, Update, Risen)
+KINDS: tuple[type, ...] = (Carry, Covered, Working, Astray, Update, Risen)
 """The kinds that travel."""

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from itertools import chain
 
 from implicast.language.target import Description
+from implicast.peer.contract import Name
 from implicast.space.digest import digest_bits
 
 KEY_BITS = 64
@@ -23,23 +24,32 @@ SAMPLE = 1024
 """So many descriptions tell which tags are common."""
 
 
-def at_random(seed: int, address: int) -> int:
-    return digest_bits(KEY_BITS, seed, "place on the ring", address)
-
-
 def landmarks(descriptions: Sequence[Description]) -> tuple[str, ...]:
     """The commonest tags of the first descriptions; equally common ones in alphabetical order."""
     counts = Counter(chain.from_iterable(each.tags for each in descriptions[:SAMPLE]))
     return tuple(sorted(counts, key=lambda tag: (-counts[tag], tag))[:LANDMARKS])
 
 
-def by_tags(seed: int, address: int, description: Description, common: Sequence[str]) -> int:
-    """One bit per landmark, commonest first, then 24 bits of the peer's own."""
+def key_of(network: bytes, name: Name, description: Description | None, common: Sequence[str]) -> int:
+    """At random; or, where the network has landmarks and the peer says what it is: one bit per landmark, commonest
+    first, then 24 bits of the peer's own."""
+    if description is None or not common:
+        return digest_bits(KEY_BITS, network, "place on the ring", name)
     held = 0
     for tag in common:
         held = held << 1 | (tag in description.tags)
-    own = digest_bits(KEY_BITS - LANDMARKS, seed, "place on the ring", address)
+    own = digest_bits(KEY_BITS - LANDMARKS, network, "place on the ring", name)
     return rank(held << (LANDMARKS - len(common))) << (KEY_BITS - LANDMARKS) | own
+
+
+def distinct(keys: Sequence[int]) -> list[int]:
+    """The same keys; where two peers chose one, the later steps aside."""
+    taken: dict[int, None] = {}
+    for key in keys:
+        while key in taken:
+            key = (key + 1) % (1 << KEY_BITS)
+        taken[key] = None
+    return list(taken)
 
 
 def rank(code: int) -> int:

@@ -8,10 +8,11 @@ from functools import lru_cache
 import msgspec
 
 from implicast.casting.keeping import Piece, Question, RingMember
+from implicast.casting.keeping.messages import Found
 from implicast.casting.keeping.questions import Range
 from implicast.casting.telling import Notify
 from implicast.language.target import Description, Scalar, Target, Term
-from implicast.peer.contract import CastId, Contact
+from implicast.peer.contract import CastId, Contact, Name
 from implicast.peer.site import Site
 from implicast.space.ring import hashed
 
@@ -21,10 +22,13 @@ REFERENCE = msgspec.msgpack.encode(None)
 """What is packed in the naive design: nothing but that it is there."""
 DECODED_MAX = 4096
 """Lists of tags that are remembered as decoded: those of busy tags come again and again."""
+KEYS_MAX = 16_384
+"""Tags whose places are remembered: they are the same for all, and popular ones come again and again."""
+_key = lru_cache(KEYS_MAX)(hashed)
 _decoder = msgspec.msgpack.Decoder(frozenset[str])
 
-Holders = dict[str, dict[Contact, frozenset[str]]]
-"""Per tag that was asked for: who has it, with all its tags (none in the naive design)."""
+Lists = dict[str, list[Found]]
+"""Per tag that was asked for: who has it, with all its tags packed (none in the naive design)."""
 
 
 @lru_cache(DECODED_MAX)
@@ -46,7 +50,7 @@ class Dht(RingMember):
         self.naive = naive
 
     def key_of(self, attribute: str, value: Scalar) -> int:
-        return hashed(value)
+        return _key(value)
 
     def entries(self, description: Description) -> list[Piece]:
         packed = REFERENCE if self.naive else msgspec.msgpack.encode(description.tags)
@@ -66,27 +70,31 @@ class Dht(RingMember):
 
     def found(self, cast: CastId, question: Question) -> None:
         target, payload = question.about
-        holders: Holders = {}
-        for piece, (_, _, tag, _, _) in enumerate(question.ranges):
-            assert isinstance(tag, str), "tags are texts"
-            found = question.found(piece)
-            holders[tag] = {owner: frozenset() if self.naive else tags_of(packed) for owner, _, packed in found}
+        lists = {str(tag): question.found(piece) for piece, (_, _, tag, _, _) in enumerate(question.ranges)}
         select = intersected if self.naive else filtered
-        consumers = set().union(*(select(term, holders) for term in target.terms))
-        self.tell(Notify(cast, target, payload), consumers)
+        selected: dict[Name, Contact] = {}
+        for term in target.terms:
+            selected |= select(term, lists)
+        self.tell(Notify(cast, target, payload), selected)
 
 
 def _list_of(tag: str) -> Range:
     return TAGS, "", tag, tag, False
 
 
-def intersected(term: Term, holders: Holders) -> set[Contact]:
+def intersected(term: Term, lists: Lists) -> dict[Name, Contact]:
     """Those in the list of every wanted tag and of no excluded one."""
-    found = [set(holders[tag]) for tag in term.has]
-    return found[0].intersection(*found[1:]).difference(*(holders[tag] for tag in term.lacks))
+    first, *others = ({owner.name: owner for owner, _, _ in lists[tag]} for tag in term.has)
+    excluded = [{owner.name for owner, _, _ in lists[tag]} for tag in term.lacks]
+    names = set(first).intersection(*others).difference(*excluded)
+    return {name: first[name] for name in names}
 
 
-def filtered(term: Term, holders: Holders) -> set[Contact]:
+def filtered(term: Term, lists: Lists) -> dict[Name, Contact]:
     """Those in the list of the term's first tag that the whole term selects."""
     wanted, excluded = frozenset(term.has), frozenset(term.lacks)
-    return {who for who, tags in holders[term.has[0]].items() if wanted <= tags and not excluded & tags}
+    return {
+        owner.name: owner
+        for owner, _, packed in lists[term.has[0]]
+        if wanted <= (tags := tags_of(packed)) and not excluded & tags
+    }

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from implicast.casting.keeping.messages import DoubtRound, Here, Rouse, Still
 from implicast.casting.keeping.share import ABSENT_MAX, Share
-from implicast.peer.asking import Asker, Patience, Question
+from implicast.peer.asking import Patience, Question, UpkeepAsker
 from implicast.peer.contract import Address, Contact, Host, Name, Part, handles
 from implicast.peer.memory import Recent
 
@@ -53,7 +53,9 @@ class Doubts(Part):
 
     __slots__ = ("_asker", "_due_us", "_forgotten", "_lay_again", "_name", "_roused_us", "_rousing", "_share")
 
-    def __init__(self, contact: Contact, host: Host, asker: Asker, share: Share, lay_again: Callable[[], None]) -> None:
+    def __init__(
+        self, contact: Contact, host: Host, asker: UpkeepAsker, share: Share, lay_again: Callable[[], None]
+    ) -> None:
         """`lay_again()` lays the own entries."""
         super().__init__(contact.address, host)
         self._name, self._asker, self._share, self._lay_again = contact.name, asker, share, lay_again

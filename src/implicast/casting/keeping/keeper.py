@@ -57,7 +57,7 @@ class Keeper(Part):
 
     @handles(Lay)
     def on_lay(self, sender: Address, lay: Lay) -> None:
-        if not self._comes_by(sender, lay):
+        if self._walks_on(lay) if lay.walking else self._chord.pass_on(lay.key, lay, sender):
             return
         own = self._own_values(lay.attribute, lay.low, lay.high)
         rows = tuple(
@@ -78,15 +78,14 @@ class Keeper(Part):
             )  # fmt: skip
             self.on_lay(self.address, onward)
 
-    def _comes_by(self, sender: Address, request: Lay | Ask) -> bool:
-        """Whether a request for a range is to be served here; otherwise it has been sent on."""
-        chord, walking = self._chord, request.walking
-        ring = chord.ring
-        if walking and ring.state == IN and not chord.owns(request.key) and sender != self.address:
-            if ring.right != ring.me:
-                self.host.send(ring.right.address, request)
-            return False
-        return not chord.pass_on(request.key, request, None if walking else sender)
+    def _walks_on(self, request: Lay | Ask) -> bool:
+        """Whether a request that goes through a range by right neighbours has been sent on."""
+        chord = self._chord
+        right = chord.ring.right
+        if chord.ring.state != IN or chord.owns(request.key) or right == chord.ring.me:
+            return chord.pass_on(request.key, request)
+        self.host.send(right.address, request)
+        return True
 
     def _own_values(self, attribute: str, low: Scalar, high: Scalar) -> list[tuple[int, Scalar]]:
         """The leading values of a range that belong here, with their keys."""
@@ -153,7 +152,7 @@ class Keeper(Part):
 
     @handles(Ask)
     def on_ask(self, sender: Address, ask: Ask) -> None:
-        if not self._comes_by(sender, ask):
+        if self._walks_on(ask) if ask.walking else self._chord.pass_on(ask.key, ask, sender):
             return
         if not self._share.is_ready:
             if len(self._waiting) < WAITING_MAX:

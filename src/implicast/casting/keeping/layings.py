@@ -18,7 +18,7 @@ from implicast.overlay.links.state import IN
 from implicast.peer.contract import Address, Contact, Host, Life, Part, handles
 from implicast.space.ring import up_to
 
-LOOK_US = 1_000_000
+LOOK_US = 500_000
 PIECES_MAX = 65_536
 """Pieces of one peer; more are refused."""
 
@@ -127,7 +127,7 @@ class Layings(Part):
             self._done(group)
 
     def _send_out(self, piece: Piece) -> None:
-        piece.wait(self.host.now_us)
+        piece.wait(self.host.now_us, 1 if piece.low == piece.high else self._share.chord.nodes_estimate())
         if self._share.chord.ring.state == IN:
             for low, high in list(piece.missing):
                 key = piece.key if low == piece.low else self._share.key_of(piece.attribute, low)
@@ -158,11 +158,13 @@ class Layings(Part):
         if piece is None or laid.stamp < piece.stamp:
             return  # what was laid before it was lost does not count
         self._laid = None
-        piece.confirm(laid.low, laid.high, laid.holder if self._share.settings.lease_us else None)
+        piece.confirm(laid.low, laid.high, (laid.holder, laid.stamp) if self._share.settings.lease_us else None)
         if not piece.missing and self._open.pop(piece.serial, None) is not None:
-            if not piece.packed:
-                del self.pieces[piece.serial]
+            if not piece.packed or not self._share.settings.lease_us:
+                del self.pieces[piece.serial]  # never renewed, never asked for
             self._count_down(piece)
+            if not self._open:  # else they would stay as large as they once were
+                self._open, self._group_of = {}, {}
 
     @handles(Outdated)
     def on_outdated(self, sender: Address, outdated: Outdated) -> None:
@@ -198,7 +200,7 @@ class Layings(Part):
     def mourn(self, keeper: Address) -> None:
         """A keeper is said to be dead. Its heir should have what it kept; but only the owner of an entry can know that
         it is there, so it lays again what that one confirmed. If the keeper lives, nothing is lost by it."""
-        held = ((piece, stretch, who) for piece in self.pieces.values() for stretch, who in piece.held.items())
+        held = ((piece, stretch, who) for piece in self.pieces.values() for stretch, (who, _) in piece.held.items())
         self.lay_again([(piece, stretch) for piece, stretch, who in held if who == keeper])
 
     def heed(self, low: int, high: int) -> None:

@@ -5,7 +5,6 @@ that survive is in the rooms beside.
 """
 
 from abc import abstractmethod
-from collections.abc import Iterable
 from dataclasses import replace
 from math import log2
 from typing import Any
@@ -30,8 +29,8 @@ from implicast.language.target import Description, Scalar, Target
 from implicast.overlay.chord import Chord
 from implicast.overlay.detector import Detector
 from implicast.overlay.links import Links, LinkSettings
-from implicast.peer.asking import Asker
-from implicast.peer.contract import Address, CastId, Contact, Life, Message, handles
+from implicast.peer.asking import Asker, UpkeepAsker
+from implicast.peer.contract import Address, CastId, Contact, Life, Message, Name, handles
 from implicast.peer.events import Estimated, Joined, Left, Refused, Registered, Settled, Withdrawn
 from implicast.peer.member import KeptMember, Member
 from implicast.peer.name import version_of
@@ -68,14 +67,16 @@ class RingMember(
     parts={
         "links": Links, "detector": Detector, "chord": Chord, "stray_rows": Strays, "copies": Copies,
         "rumours": Rumours, "tenure": Tenure, "doubts": Doubts, "keeper": Keeper, "layings": Layings,
-        "renewals": Renewals, "questions": Questions, "asker": Asker, "teller": Teller, "hearing": Hearing,
+        "renewals": Renewals, "questions": Questions, "asker": Asker, "upkeep_asker": UpkeepAsker, "teller": Teller,
+        "hearing": Hearing,
     },
 ):  # fmt: skip
     """Ring, fingers, lists with copies; joining and leaving."""
 
     __slots__ = (
-        "_leave_by_us", "_token", "asker", "chord", "copies", "detector", "doubts", "hearing", "keeper", "layings",
-        "links", "questions", "renewals", "rumours", "share", "stray_rows", "teller", "tenure",
+        "_leave_by_us", "_said", "_token", "asker", "chord", "copies", "detector", "doubts", "hearing", "keeper",
+        "layings", "links", "questions", "renewals", "rumours", "share", "stray_rows", "teller", "tenure",
+        "upkeep_asker",
     )  # fmt: skip
 
     def __init__(self, site: Site) -> None:
@@ -86,25 +87,27 @@ class RingMember(
         self.links = Links(address, host, hashed("peer", site.network, site.name), _ring_settings(site))
         self.detector = self.links.detector
         self.chord = Chord(address, host, self.links, ID_BITS, refresh_us)
-        self.asker = Asker(address, host)
+        self.asker, self.upkeep_asker = Asker(address, host), UpkeepAsker(address, host)
         self.share = Share(host, self.chord, self.key_of, keeping, self._compare_soon)
         self.stray_rows = Strays(address, host, self.share)
         self.copies = Copies(address, host, self.share, self.stray_rows, self._renew_all)
         self.rumours = Rumours(address, host, self.chord, self._heed, self._mourn)
         self.tenure = Tenure(address, host, self.share, self.copies, self.rumours, self._came_or_went)
-        self.doubts = Doubts(contact, host, self.asker, self.share, self._lay_all_again)
+        self.doubts = Doubts(contact, host, self.upkeep_asker, self.share, self._lay_all_again)
         self.keeper = Keeper(address, host, self.share, self.doubts, self._laid_here, self._told_here)
         self.layings = Layings(contact, host, self.life, self.share, self.keeper, self._laid, self._outlived)
         self.renewals = Renewals(
-            contact, host, self.asker, keeping.lease_us // RENEWALS, self.layings.pieces, self._lost_here,
+            contact, host, self.upkeep_asker, keeping.lease_us // RENEWALS, self.layings.pieces, self._lost_here,
             self.layings.lay_again,
         )  # fmt: skip
         self.questions = Questions(address, host, self.share, self.keeper, self._found)
         self.teller = Teller(address, host, self.asker, self.assured, self._settled)
         self.hearing = Hearing(self, site.kept.member.heard if site.kept is not None else ())
         self._leave_by_us = self._token = 0
+        self._said: Description | None = None
+        """What the lists say of this peer, or will."""
         if site.kept is not None:
-            self.description = site.kept.member.description
+            self.description = self._said = site.kept.member.description
             self.layings.restore(site.kept.laid)
 
     # What parts say to parts made after them
@@ -181,7 +184,7 @@ class RingMember(
         """First nobody's audience any more; then see the own casts off, then hand over, then go."""
         self.description = None
         self._leave_by_us = self.host.now_us + OWN_CASTS_US
-        laid = [piece for piece in self.layings.pieces.values() if piece.packed]
+        laid, self._said = self.all_laid(), None
         self.layings.lay("leave", [self.layings.removal(piece) for piece in laid])
 
     def _go(self) -> None:
@@ -197,23 +200,30 @@ class RingMember(
 
     def register(self, description: Description) -> None:
         self.description = description
-        self._restate(self.next_version(), self.entries(description))
+        self._restate(self.next_version())
 
     def withdraw(self) -> None:
         self.description = None
-        self._restate(self.next_version(), [])
+        self._restate(self.next_version())
 
-    def _restate(self, group: Any, wanted: list[Piece]) -> None:
+    def _restate(self, group: Any) -> None:
         """Lay what is wanted now; take out what was laid before and is not."""
+        wanted = [] if self.description is None else self.entries(self.description)
         kept = {(piece.shelf, piece.attribute, piece.low) for piece in wanted}
-        former = [piece for piece in self.layings.pieces.values() if piece.packed and self.is_of_description(piece)]
-        removals = []
+        former = [piece for piece in self.all_laid() if self.is_of_description(piece)]
+        self._said, removals = self.description, []
         for piece in former:
             if (piece.shelf, piece.attribute, piece.low) in kept:
                 self.layings.forget(piece)
             else:
                 removals.append(self.layings.removal(piece))
         self.layings.lay(group, [*wanted, *removals])
+
+    def all_laid(self) -> list[Piece]:
+        """What this peer has in lists. Without leases pieces are not kept: it follows from what was said."""
+        if self.share.settings.lease_us:
+            return [piece for piece in self.layings.pieces.values() if piece.packed]
+        return [] if self._said is None else self.entries(self._said)
 
     def _laid(self, group: Any) -> None:
         if group == "leave":
@@ -230,12 +240,12 @@ class RingMember(
         version = self.outlive(version_of(life, 0))
         self.layings.begin(self.life)
         if has_spoken:
-            self._restate(version, [] if self.description is None else self.entries(self.description))
+            self._restate(version)
         self.layings.lay_all_again()
 
     def kept(self) -> KeptRing:
-        laid = (piece.kept() for piece in self.layings.pieces.values() if piece.packed)
-        return KeptRing(self.kept_member(self.hearing.inbox.seen.heard()), tuple(laid))
+        laid = tuple(piece.kept() for piece in self.all_laid())
+        return KeptRing(self.kept_member(self.hearing.inbox.seen.heard()), laid)
 
     # Casting
 
@@ -260,13 +270,12 @@ class RingMember(
         else:
             self.host.deliver(Settled(cast, 0, unreachable=sum(1 for _ in question.missing_ranges())))
 
-    def tell(self, notify: Notify, members: Iterable[Contact]) -> None:
+    def tell(self, notify: Notify, members: dict[Name, Contact]) -> None:
         """Tell everybody selected, and oneself by a call."""
-        others, here = sorted(members), None
-        if self.contact in others:
-            others.remove(self.contact)
+        here = None
+        if members.pop(self.name, None) is not None:
             here = self.hearing.inbox.take(notify.cast, notify.target, notify.payload)
-        self.teller.tell(notify, others, here)
+        self.teller.tell(notify, [members[name] for name in sorted(members)], here)
 
     def _settled(self, cast: CastId, counts: Counts) -> None:
         told = (counts.notified, counts.unreachable, counts.declined, counts.open)

@@ -10,15 +10,17 @@ from implicast.peer.contract import Address, Name
 
 WAIT_US = 2_000_000
 """Before a piece that is not confirmed is laid again; doubled each time."""
-WAIT_MAX_US = 4_000_000
+WAIT_MAX_US = 3_000_000
 """Waits double up to this."""
 HOP_US = 60_000
-"""Patience with each further value of a range."""
+"""Patience with each further value of a range, or node of the ring if there are fewer."""
 
 Stretch = tuple[Scalar, Scalar]
 KeptPiece = tuple[str, str, Scalar, Scalar, int, bytes, bool, int]
 """A piece on a disk: shelf, attribute, low, high, number, packed, walks, serial."""
-NOT_HELD: dict[Stretch, Address] = {}
+Held = tuple[Address, int]
+"""Who confirmed a stretch, and the stamp it has there."""
+NOT_HELD: dict[Stretch, Held] = {}
 """Shared by all pieces that are not held yet, and never changed."""
 
 
@@ -39,7 +41,7 @@ class Piece:
     stamp: int
     walks: bool
     missing: tuple[Stretch, ...]
-    held: dict[Stretch, Address] = field(default_factory=lambda: NOT_HELD)
+    held: dict[Stretch, Held] = field(default_factory=lambda: NOT_HELD)
     """Which stretches are confirmed by whom; empty where nobody is asked again."""
     due_us: int = 0
     _wait_us: int = WAIT_US
@@ -47,18 +49,23 @@ class Piece:
 
     def mark(self, owner: Name) -> int:
         """Of the entry of the lowest value, as its keepers compute it. Remembered, for one looks often from outside."""
-        if self._mark[0] != self.stamp:
+        stamp = self.lowest_stamp()
+        if self._mark[0] != stamp:
             slot = (self.shelf, self.attribute, self.low)
-            self._mark = self.stamp, mark_of(slot, self.number or owner, self.stamp, bool(self.packed))
+            self._mark = stamp, mark_of(slot, self.number or owner, stamp, bool(self.packed))
         return self._mark[1]
+
+    def lowest_stamp(self) -> int:
+        """With which the entry of the lowest value is kept."""
+        return next((stamp for (low, _), (_, stamp) in self.held.items() if low == self.low), self.stamp)
 
     def kept(self) -> KeptPiece:
         """As it is written down."""
         return self.shelf, self.attribute, self.low, self.high, self.number, self.packed, self.walks, self.serial
 
-    def wait(self, now_us: int) -> None:
-        """It is sent out: there is patience with its longest stretch."""
-        self.due_us = now_us + self._wait_us + HOP_US * max(map(length, self.missing))
+    def wait(self, now_us: int, nodes: float) -> None:
+        """It is sent out on a ring of so many nodes: there is patience with its longest stretch."""
+        self.due_us = now_us + self._wait_us + int(HOP_US * min(nodes, max(map(length, self.missing))))
         self._wait_us = min(WAIT_MAX_US, 2 * self._wait_us)
 
     def narrow(self, low: Scalar, high: Scalar, key: int) -> None:
@@ -68,16 +75,17 @@ class Piece:
         cut = ((overlap(each, (low, high)), who) for each, who in self.held.items())
         self.held = {each: who for each, who in cut if each is not None}
 
-    def confirm(self, low: Scalar, high: Scalar, holder: Address | None) -> None:
-        """These values are laid; with a holder: who is to be asked for them later."""
+    def confirm(self, low: Scalar, high: Scalar, held: Held | None) -> None:
+        """These values are laid; `held`: who is to be asked for them later."""
         wanted = overlap((low, high), (self.low, self.high))
         if wanted is None:
             return
         low, high = wanted
-        self.missing = tuple(left for each in self.missing for left in without(each, low, high))
-        if holder is not None:
+        is_all = self.missing == (wanted,)  # nearly always
+        self.missing = () if is_all else tuple(left for each in self.missing for left in without(each, low, high))
+        if held is not None:
             self.held = {s: who for s, who in self.held.items() if without(s, low, high)}
-            self.held[low, high] = holder
+            self.held[low, high] = held
         if not self.missing:
             self._wait_us = WAIT_US
 
@@ -94,7 +102,11 @@ class Piece:
 
 
 def renewal(owner: Name, turn: int, held: Iterable[tuple[Piece, Stretch]]) -> Renew:
-    each = ((one.serial, one.shelf, one.attribute, *stretch, one.number, one.stamp) for one, stretch in held)
+    each = (
+        (one.serial, one.shelf, one.attribute, *stretch, one.number, one.held[stretch][1])
+        for one, stretch in held
+        if stretch in one.held
+    )
     return Renew(owner, turn, tuple(each))
 
 

@@ -19,7 +19,7 @@ WAIT_US = 1_500_000
 WAIT_MAX_US = 6_000_000
 """Waits double from the one to the other."""
 HOP_US = 60_000
-"""Patience with each further value of a range."""
+"""Patience with each further value of a range, or node of the ring if there are fewer."""
 ASKS_MAX = 14
 """Attempts to get the lists of one cast: a minute and a half."""
 QUESTIONS_MAX = 4_096
@@ -90,9 +90,9 @@ class Question:
             if start is not None:
                 yield piece, (shelf, attribute, start, last, walks)
 
-    def try_again(self, now_us: int, values_at_most: int) -> None:
-        """Asked for now, until then patience lasts."""
-        self.due_us = now_us + self._wait_us + HOP_US * values_at_most
+    def try_again(self, now_us: int, hops: float) -> None:
+        """Asked for now: patience lasts for so many further hops."""
+        self.due_us = now_us + self._wait_us + int(HOP_US * hops)
         self._wait_us = min(WAIT_MAX_US, 2 * self._wait_us)
         self._attempts += 1
 
@@ -129,7 +129,8 @@ class Questions(Part):
 
     def _send_out(self, cast: CastId, question: Question) -> None:
         missing = list(question.missing_ranges())
-        question.try_again(self.host.now_us, max(len(values((each[2], each[3]))) for _, each in missing))
+        longest = max(len(values((each[2], each[3]))) for _, each in missing)
+        question.try_again(self.host.now_us, min(longest, self._share.chord.nodes_estimate()) if longest > 1 else 1)
         if self._share.chord.ring.state == IN:
             for piece, (shelf, attribute, low, high, walks) in missing:
                 key = self._share.key_of(attribute, low)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from implicast.casting.keeping.messages import Renew, Renewed, RenewRound
 from implicast.casting.keeping.pieces import Piece, Stretch, renewal
 from implicast.language.target import Scalar
-from implicast.peer.asking import Asker, Patience, Question
+from implicast.peer.asking import Patience, Question, UpkeepAsker
 from implicast.peer.contract import Address, Contact, Host, Part, handles
 
 RENEWING = "renewing"
@@ -26,7 +26,7 @@ class Renewals(Part):
     __slots__ = ("_asker", "_lay_again", "_lost_here", "_name", "_pieces", "_renew_us", "_turn")
 
     def __init__(
-        self, contact: Contact, host: Host, asker: Asker, renew_us: int, pieces: dict[int, Piece],
+        self, contact: Contact, host: Host, asker: UpkeepAsker, renew_us: int, pieces: dict[int, Piece],
         lost_here: Callable[[Renew], list[tuple[int, Scalar, Scalar]]], lay_again: Callable[[Held], None],
     ) -> None:  # fmt: skip
         """`lost_here(renew)` asks this peer itself. `renew_us`: 0: nothing is ever renewed."""
@@ -58,7 +58,7 @@ class Renewals(Part):
     def _by_holder(self) -> dict[Address, Held]:
         found: dict[Address, Held] = {}
         for piece in self._pieces.values():
-            for stretch, holder in piece.held.items():
+            for stretch, (holder, _) in piece.held.items():
                 found.setdefault(holder, []).append((piece, stretch))
         return found
 
@@ -76,7 +76,8 @@ class Renewals(Part):
     def _lost(self, key: tuple[Address, int], question: Question) -> None:
         """A keeper that never answers is given up."""
         held: Held = question.about
-        self._lay_again([(piece, stretch) for piece, stretch in held if piece.held.get(stretch) == key[0]])
+        still = [(piece, stretch) for piece, stretch in held if stretch in piece.held]
+        self._lay_again([(piece, stretch) for piece, stretch in still if piece.held[stretch][0] == key[0]])
 
     def _take_back(self, lost: Iterable[tuple[int, Scalar, Scalar]]) -> None:
         pieces = self._pieces

@@ -14,7 +14,7 @@ from itertools import chain
 from implicast.casting.keeping.messages import Row, Slot
 from implicast.peer.contract import Contact, Name
 from implicast.space.digest import digest_bits
-from implicast.space.ring import up_to
+from implicast.space.ring import clockwise, up_to
 
 ROWS_MAX = 1_000_000
 """Entries that one node keeps; further ones are refused, and their owners ask again."""
@@ -70,7 +70,7 @@ class KeptRows:
         self._summaries: dict[tuple[int, int], tuple[int, int]] = {}
         # At rest the same few ranges are summed up again and again: remembering took half of a run's time away,
         # keeping what is remembered up to date instead of forgetting it another twentieth.
-        self.marks: set[int] = set()
+        self.marks: set[int] | frozenset[int] = set() if compared else frozenset()
         """Of all entries in force: whether one is kept is seen at a glance. Never gone through."""
         self.owned: dict[Contact, int] = {}
         """Of whom entries are in force here, and how many."""
@@ -108,6 +108,7 @@ class KeptRows:
         if not row.packed:
             self._due_us = min(self._due_us, now_us + REMEMBERED_US)
             return Entry(row, now_us, mark)
+        assert isinstance(self.marks, set), "rows that are compared have marks"
         self.marks.add(mark)
         self.owned[row.owner] = self.owned.get(row.owner, 0) + 1
         self._add_up(row.key, 1, mark)
@@ -116,6 +117,8 @@ class KeptRows:
     def _open(self, row: Row) -> dict[Ident, Entry]:
         """A list for a slot that has none. All rows of a slot have one key."""
         entries = self._slots[row.slot] = {}
+        if not self._compared:
+            return entries
         if row.key not in self._places:
             insort(self._keys, row.key)
             self._places[row.key] = {}
@@ -124,6 +127,8 @@ class KeptRows:
 
     def _close(self, row: Row) -> None:
         del self._slots[row.slot]
+        if not self._compared:
+            return
         place = self._places[row.key]
         del place[row.slot]
         if not place:
@@ -133,6 +138,7 @@ class KeptRows:
     def _uncount(self, entry: Entry) -> None:
         if entry.row.packed and self._compared:
             self.losses += 1
+            assert isinstance(self.marks, set), "rows that are compared have marks"
             self.marks.discard(entry.mark)
             owner = entry.row.owner
             self.owned[owner] -= 1
@@ -163,6 +169,9 @@ class KeptRows:
 
     def within(self, low: int, high: int) -> list[Entry]:
         """The entries of the keys (low, high], in order from low on; (a, a] is the whole circle."""
+        if not self._compared:
+            found = [each for each in self.entries() if up_to(low, each.row.key, high)]
+            return sorted(found, key=lambda each: clockwise(low + 1, each.row.key))
         keys = self._keys
         first, last = bisect_right(keys, low), bisect_right(keys, high)
         chosen = keys[first:last] if low < high else keys[first:] + keys[:last]
@@ -206,6 +215,6 @@ class KeptRows:
 
     def clear(self) -> None:
         self._slots, self._places, self._keys, self.count = {}, {}, [], 0
-        self._summaries, self.marks, self.owned = {}, set(), {}
+        self._summaries, self.marks, self.owned = {}, set() if self._compared else frozenset(), {}
         self.changes += 1
         self.losses += 1

@@ -40,7 +40,7 @@ UNHEARD_MAX = 1024
 class Rumours(Part):
     """One peer's part in telling all."""
 
-    __slots__ = ("_armed", "_known", "_sayings", "_serial", "_unheard", "chord", "heed", "mourn")
+    __slots__ = ("_armed", "_chord", "_heed", "_known", "_mourn", "_sayings", "_serial", "_unheard")
 
     def __init__(
         self, address: Address, host: Host, chord: Chord, heed: Callable[[int, int], None],
@@ -48,7 +48,7 @@ class Rumours(Part):
     ) -> None:  # fmt: skip
         """`heed(low, high)`: lay again what this peer has there. `mourn(who)`: it may be dead."""
         super().__init__(address, host)
-        self.chord, self.heed, self.mourn = chord, heed, mourn
+        self._chord, self._heed, self._mourn = chord, heed, mourn
         self._known: Recent[tuple[int, object, int], int] = Recent(KNOWN_MAX)
         """Words that were heard, and how far to the right they have been told."""
         self._unheard: dict[tuple[int, int, int], tuple[Lack | Death, int]] = {}
@@ -63,38 +63,38 @@ class Rumours(Part):
         self._arm()
 
     def _say(self, low: int, high: int) -> None:
-        own = self.chord.table.own
+        own = self._chord.table.own
         self._hear(Lack(self._next_serial(), low, high, own, own, self.address))
 
     def announce_death(self, who: Address) -> None:
-        own = self.chord.table.own
+        own = self._chord.table.own
         self._hear(Death(self._next_serial(), who, own, own, self.address))
 
     def _next_serial(self) -> int:
         """Of this word alone: several may be said in one moment, and confirmations must be told apart."""
         self._serial += 1
-        return digest_bits(62, self.chord.table.own, self.host.now_us, self._serial)
+        return digest_bits(62, self._chord.table.own, self.host.now_us, self._serial)
 
     def _hear(self, word: Lack | Death) -> None:
         about = (word.serial, word.low, word.high) if isinstance(word, Lack) else (word.serial, word.who, 0)
         known, reach = self._known.pop(about, None), self._reach(word)
         self._known[about] = max(reach, known or 0)
         if known is None and isinstance(word, Lack):
-            self.heed(word.low, word.high)
+            self._heed(word.low, word.high)
         elif known is None and isinstance(word, Death):
-            self.chord.doubt(word.who)
-            self.mourn(word.who)
+            self._chord.doubt(word.who)
+            self._mourn(word.who)
         if known is None or reach > known:
             self._tell_others(word, reach, known or 0)
 
     def _reach(self, word: Lack | Death) -> int:
         """How far from here a word is to be told: not at all where its arc ends before this node."""
-        own = self.chord.table.own
-        return (word.limit - own - 1) & self.chord.table.mask if from_on(word.key, own, word.limit) else 0
+        own = self._chord.table.own
+        return (word.limit - own - 1) & self._chord.table.mask if from_on(word.key, own, word.limit) else 0
 
     def _tell_others(self, word: Lack | Death, reach: int, known: int) -> None:
         """Each finger within reach is told to tell those up to the next, as far as they have not been told."""
-        table = self.chord.table
+        table = self._chord.table
         told = [table.key_of(ref) for ref in table.fingers() if table.far(ref) <= reach]
         for key, limit in zip(told, [*told[1:], word.limit], strict=False):
             if (limit - table.own - 1) & table.mask > known:
@@ -104,7 +104,7 @@ class Rumours(Part):
     def _tell(self, word: Lack | Death) -> None:
         if len(self._unheard) < UNHEARD_MAX:
             self._unheard[word.serial, word.key, word.limit] = (word, REPEATS_MAX)
-        table = self.chord.table
+        table = self._chord.table
         self.host.send(table.addresses[table.distances.index((word.key - table.own) & table.mask)], word)
 
     @handles(Lack)
@@ -116,7 +116,7 @@ class Rumours(Part):
         self._on_word(sender, death)
 
     def _on_word(self, sender: Address, word: Lack | Death) -> None:
-        if self.chord.ring.state == IN and not self.chord.pass_on(word.key, word, sender):
+        if self._chord.ring.state == IN and not self._chord.pass_on(word.key, word, sender):
             heard = LackHeard(word.serial, word.key, word.limit)
             if word.by == self.address:  # whom it was for has gone meanwhile, and this node answers for that place
                 self.on_lack_heard(sender, heard)
@@ -137,7 +137,7 @@ class Rumours(Part):
     def on_lack_late(self, alarm: LackLate) -> None:
         self._armed = False
         for name, (word, left) in list(self._unheard.items()):
-            if left and self.chord.pass_on(word.key, word):
+            if left and self._chord.pass_on(word.key, word):
                 self._unheard[name] = (word, left - 1)
             else:  # often enough, or nobody is left there: this node answers for that place itself
                 del self._unheard[name]
@@ -149,7 +149,7 @@ class Rumours(Part):
         due = [saying for saying in self._sayings if saying[0] <= now_us]
         self._sayings = [saying for saying in self._sayings if saying[0] > now_us]
         for _, low, high, left in due:
-            if self.chord.ring.state == IN:
+            if self._chord.ring.state == IN:
                 self._say(low, high)
             if left > 1:
                 self._sayings.append((now_us + 2 * SAYING_US, low, high, left - 1))

@@ -30,8 +30,8 @@ class Tenure(Part, Tenant):
     """From a node's coming to its going."""
 
     __slots__ = (
-        "_copies", "_event", "_lacked", "_lefts", "_parts", "_ring", "_rumours", "_share", "_told_us", "_tries",
-        "_turn",
+        "_copies", "_event", "_has_given", "_lacked", "_lefts", "_parts", "_ring", "_rumours", "_share", "_told_us",
+        "_tries", "_turn",
     )  # fmt: skip
 
     def __init__(
@@ -42,10 +42,13 @@ class Tenure(Part, Tenant):
         super().__init__(address, host)
         self._share, self._copies, self._rumours, self._event = share, copies, rumours, event
         self._ring = share.chord.ring
-        self._parts: set[int] = set()
+        self._parts = 0
+        """Which have come of what is under way, a bit for each."""
         self._turn = self._tries = 0
         """Claims and bequests are numbered, so that a late answer to an earlier one is not taken for one to the last;
         and those that were not answered are counted."""
+        self._has_given = False
+        """Whether an heir has all, so that nothing keeps this node any more."""
         self._lacked = (0, 0)
         self._lefts: tuple[Ref, ...] = ()
         self._told_us: dict[Ref, int] = {}
@@ -84,7 +87,7 @@ class Tenure(Part, Tenant):
             self.leave()
 
     def _try_again_later(self) -> None:
-        self._tries, self._turn, self._parts = self._tries + 1, (self._turn + 1) % TURNS, set()
+        self._tries, self._turn, self._parts = self._tries + 1, (self._turn + 1) % TURNS, 0
         wait_us = int(CLAIM_US * (0.5 + self.host.rng.random()))
         self.host.after(wait_us, ClaimLate(self._ring.me.life, self._turn))
 
@@ -94,7 +97,7 @@ class Tenure(Part, Tenant):
             return
         if not self._share.is_ready:
             self._claim()
-        elif self._share.is_going:
+        elif self._share.is_going and not self._has_given:
             self._bequeath()
 
     @handles(ClaimRows)
@@ -139,6 +142,8 @@ class Tenure(Part, Tenant):
         share = self._share
         if self._ring.state != IN:
             return
+        if estate.bequest and self._has_given:
+            return  # it would leave with this node: the leaver tries again, and has another heir by then
         before = share.rows.changes
         share.learn(row for row in estate.rows if share.rows.is_news(row))
         if estate.bequest:
@@ -151,19 +156,20 @@ class Tenure(Part, Tenant):
     def _completes(self, estate: Estate | EstateTaken) -> bool:
         """Whether this was the last part of the claim or the bequest that is under way."""
         if estate.turn == self._turn and estate.part < estate.parts:
-            self._parts.add(estate.part)
-        return len(self._parts) == estate.parts
+            self._parts |= 1 << estate.part
+        return self._parts.bit_count() == estate.parts
 
     @handles(EstateTaken)
     def on_taken(self, sender: Address, taken: EstateTaken) -> None:
         if self._share.is_going and self._ring.state == IN and self._completes(taken):
-            self._share.go(False)
+            self._has_given = True
             self._ring.leave()
 
     def departed(self) -> None:
         self._share.rows.clear()
         self._share.close()
         self._share.go(False)
+        self._has_given = False
         self._event(False)
 
     # Staying

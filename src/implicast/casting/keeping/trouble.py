@@ -136,7 +136,7 @@ class Sight:
         return wrong
 
 
-def _not_in(kept: set[int], marks: list[int]) -> list[int]:
+def _not_in(kept: set[int] | frozenset[int], marks: list[int]) -> list[int]:
     return [] if kept.issuperset(marks) else [mark for mark in marks if mark not in kept]
 
 
@@ -145,6 +145,6 @@ def _not_kept(piece: Piece, owner: RingMember, keepers: Sequence[RingMember]) ->
     slot, wrong = (piece.shelf, piece.attribute, piece.low), []
     for keeper in keepers:
         entry = keeper.share.rows.get(slot, piece.number or owner.name)
-        if entry is None or entry.row.stamp < piece.stamp or not entry.row.packed:
+        if entry is None or entry.row.stamp < piece.lowest_stamp() or not entry.row.packed:
             wrong.append(f"{keeper.address} does not keep what {owner.address} has laid under {slot}")
     return wrong

@@ -25,7 +25,7 @@ from implicast.casting.pubsub.placing import Span, spans_of
 from implicast.casting.pubsub.subscriptions import Subscriptions
 from implicast.casting.telling import Got, Notify
 from implicast.language.target import Description, Scalar, Target
-from implicast.peer.contract import Address, CastId, Contact, Message, handles
+from implicast.peer.contract import Address, CastId, Contact, Message, Name, handles
 from implicast.peer.events import Notice, Refused
 from implicast.peer.site import Site
 from implicast.peer.subscriber import Subscribed, Subscriber, Unsubscribed
@@ -64,8 +64,12 @@ class PubSub(RingMember, Subscriber):
         return self.arrangement.hashing.key(attribute, value)
 
     def leave(self) -> None:
-        self.subscriptions.forget_all()
         super().leave()
+        self.subscriptions.forget_all()
+
+    def all_laid(self) -> list[Piece]:
+        laid = super().all_laid()
+        return laid if self.share.settings.lease_us else [*laid, *self.subscriptions.pieces()]
 
     def is_of_description(self, piece: Piece) -> bool:
         return piece.shelf == PEERS
@@ -97,13 +101,14 @@ class PubSub(RingMember, Subscriber):
         if isinstance(told, Description):
             self._found_subscriptions(cast, question, told, payload)
             return
-        newest: dict[Contact, tuple[int, Description]] = {}
+        newest: dict[Name, tuple[int, Description, Contact]] = {}
         for piece in range(len(question.ranges)):
             for owner, _, packed in question.found(piece):
-                profile = profile_of(packed)
-                if profile is not None and (owner not in newest or newest[owner][0] < profile[0]):
-                    newest[owner] = profile
-        self.tell(Notify(cast, told, payload), [owner for owner, (_, one) in newest.items() if told.selects(one)])
+                profile, known = profile_of(packed), newest.get(owner.name)
+                if profile is not None and (known is None or known[0] < profile[0]):
+                    newest[owner.name] = *profile, owner
+        selected = {name: owner for name, (_, one, owner) in newest.items() if told.selects(one)}
+        self.tell(Notify(cast, told, payload), selected)
 
     def sizes(self, target: Target) -> list[list[list[Range]]]:
         found = []

@@ -6,11 +6,16 @@ Sections 3.1 and 4.1; Figure 4 with the bound `<=` (its own example of 39 nodes 
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from implicast.language.attributes import Number, Schema
 from implicast.language.target import Scalar, Term
 from implicast.peer.errors import RemoteError
 from implicast.space.ring import hashed, order_preserving
+
+KEYS_MAX = 16_384
+"""Values whose places are remembered: they are the same for all, and popular ones come again and again."""
+_key = lru_cache(KEYS_MAX)(hashed)
 
 TAG = ""
 """The name under which tags are listed: a tag is an attribute whose value is the tag itself."""
@@ -77,7 +82,7 @@ class Hashing:
             if not 0 <= value <= steps:
                 raise RemoteError(f"{value} is no value of {attribute!r}")
             return order_preserving(value, 0, steps, attribute)
-        return hashed(value)
+        return _key(value)
 
     def pieces(self, span: Span) -> list[Span]:
         """What is sent out as one request: the whole range where order is kept, else one value at a time."""

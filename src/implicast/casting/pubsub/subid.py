@@ -12,10 +12,10 @@ from implicast.space.ring import ID_BITS
 
 @dataclass(frozen=True, slots=True)
 class SubIdLayout:
-    """How many bits each part has."""
+    """How many bits each part has: 63 in all by default, so that an id is a number everywhere."""
 
     node_bits: int = ID_BITS
-    number_bits: int = 16
+    number_bits: int = 15
     attribute_bits: int = 8
 
     @classmethod

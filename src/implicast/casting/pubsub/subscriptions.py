@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from implicast.casting.keeping.layings import Layings
-from implicast.casting.keeping.pieces import Piece
+from implicast.casting.keeping.pieces import Piece, overlap
 from implicast.casting.keeping.questions import Range
 from implicast.casting.pubsub.messages import KeptEntry, KeptPubSub, KeptSubscription
 from implicast.casting.pubsub.placing import TAG, Span, spans_of
@@ -119,6 +119,10 @@ class Subscriptions:
             removals = [piece for entry in subscription.entries for piece in self._take_out(entry)]
             self._layings.lay(("unsubscribe", number, 0), removals)
 
+    def pieces(self) -> list[Piece]:
+        """What is laid for all of them."""
+        return [piece for one in self.by_number.values() for entry in one.entries for piece in entry.pieces]
+
     def forget_all(self) -> None:
         self.by_number, self.by_sub_number = {}, {}
 
@@ -153,9 +157,9 @@ class Subscriptions:
         kept, removals = [], []
         for piece in entry.pieces:
             span = wanted.get(piece.attribute)
-            removals += [] if span is None else self._layings.narrow(piece, span.low, span.high)
-            if piece.serial in self._layings.pieces:
+            if span is None or overlap((piece.low, piece.high), (span.low, span.high)) is not None:
                 kept.append(piece)
+            removals += [] if span is None else self._layings.narrow(piece, span.low, span.high)
         entry.reword(term, spans, [*kept, *additions])
         return [*additions, *removals]
 

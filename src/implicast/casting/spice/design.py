@@ -1,27 +1,24 @@
 """SPICE as two designs: basic (thesis chapter 7) and unloaded (chapter 8)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from math import pi
 
-from implicast.casting.designs import Design, Plan
+from implicast.casting import telling
+from implicast.casting.designs import ASSURANCE, Design, Plan
 from implicast.casting.spice import messages
-from implicast.casting.spice.alive import messages as alive_messages
-from implicast.casting.spice.alive.objections import objections as living_objections
-from implicast.casting.spice.alive.settings import LivingSettings
-from implicast.casting.spice.alive.spice import LivingSpice
-from implicast.casting.spice.alive.watching import Watch
-from implicast.casting.spice.settings import NO_LIMIT, Settings, levels_for
-from implicast.casting.spice.spice import Spice
-from implicast.language.parameters import Parameter
+from implicast.casting.spice.objections import objections
+from implicast.casting.spice.settings import COLLECT_US, NO_LIMIT, Settings, levels_for
+from implicast.casting.spice.spice import KeptSpice, Spice
+from implicast.casting.spice.watch import Watch
+from implicast.language.parameters import Parameter, Parameters, Setting
 from implicast.overlay.ice import messages as ice_messages
-from implicast.overlay.ice.alive import messages as living_ice_messages
-from implicast.overlay.ice.alive.assemble import settle_alive
-from implicast.overlay.ice.alive.settings import Life
 from implicast.overlay.ice.assemble import settle, tiling, uniform_points
-from implicast.overlay.ice.invariants import surface_objections
 from implicast.overlay.ice.landmarks import landmark_points
+from implicast.overlay.ice.settings import Terms, Timers
 from implicast.peer.contract import Peer
 from implicast.peer.member import Member
+from implicast.peer.site import Site
 from implicast.space.angle import cosine_of
 from implicast.space.digest import stream
 
@@ -29,87 +26,74 @@ ROOT_BITS_MAX = 12
 """Dimensions times levels: a registry has at most 4096 copies, whatever is asked for."""
 
 
-def settings_of(plan: Plan) -> Settings:
-    given = plan.parameters
-    dimensions = int(given["dimensions"])
-    limit = float(given.get("frequency_limit", 0.0))
-    live = given.get("replication") == "live"
-    levels = {} if live else levels_for(plan.targets, plan.interval_us, limit, dimensions)
-    deepest = min(int(given.get("deepest_level", 0)), ROOT_BITS_MAX // dimensions)
-    levels = {tag: min(level, deepest) for tag, level in levels.items()}
-    return Settings(
-        dimensions=dimensions,
-        cosine=cosine_of(float(given["branch_factor"])),
-        merge=bool(given["merge"]),
-        storage_limit=int(given.get("storage_limit", NO_LIMIT)),
-        collect_us=int(float(given.get("collect_ms", 0)) * 1000),
-        rarest=given.get("choose") == "rarest",
-        levels=levels,
-        deepest=deepest if live and limit else max(levels.values(), default=0),
-        frequency_limit=limit if live else 0.0,
-    )
+WINDOW_CASTS = 16
+"""A window in which casts are counted is as long as so many casts take at the limit, unless it is given."""
 
 
 WINDOW_CASTS = 16
 """A window in which casts are counted is as long as so many casts take at the limit, unless it is given."""
 
 
-def living_settings_of(plan: Plan) -> LivingSettings:
-    given = plan.parameters
+def settings_of(given: Parameters, levels: Mapping[str, int] | None = None) -> Settings:
+    """`levels`: those computed beforehand."""
     dimensions = int(given["dimensions"])
+    assured = given["assurance"] != "none"
     limit = float(given.get("frequency_limit", 0.0))
+    deepest = min(int(given.get("deepest_level", 0)), ROOT_BITS_MAX // dimensions) if limit else 0
+    if given.get("replication") != "live":
+        levels = {tag: min(level, deepest) for tag, level in (levels or {}).items()}
+        deepest = max(levels.values(), default=0)
     rate_s = float(given.get("rate_s", 0.0)) or WINDOW_CASTS / (limit or 1.0)
-    return LivingSettings(
-        dimensions=dimensions,
-        cosine=cosine_of(float(given["branch_factor"])),
-        merge=bool(given["merge"]),
+    timers = Timers.of(float(given["hello_s"]))
+    return Settings(
+        terms=Terms(dimensions, cosine_of(float(given["branch_factor"])), bool(given["merge"]), timers, assured),
         storage_limit=int(given.get("storage_limit", NO_LIMIT)),
-        deepest=min(int(given["deepest_level"]), ROOT_BITS_MAX // dimensions) if limit else 0,
+        deepest=deepest,
         frequency_limit=limit,
         rate_us=int(rate_s * 1e6),
+        levels=levels if given.get("replication") != "live" else None,
+        rarest=given.get("choose") == "rarest",
+        collect_us=COLLECT_US if assured else int(float(given.get("collect_ms", 0)) * 1000),
         lease_us=int(float(given["lease_s"]) * 1e6),
-        life=Life.of(float(given["hello_s"])),
     )
+
+
+@lru_cache(8)
+def _settings(parameters: tuple[tuple[str, Setting], ...]) -> Settings:
+    return settings_of(dict(parameters))
+
+
+def settings_for(plan: Plan) -> Settings:
+    given = plan.parameters
+    limit, dimensions = float(given.get("frequency_limit", 0.0)), int(given["dimensions"])
+    return settings_of(given, levels_for(plan.targets, plan.interval_us, limit, dimensions))
 
 
 def assemble(plan: Plan) -> list[Peer]:
     """All peers on a converged surface, placed at random or by landmarks."""
-    settings = settings_of(plan)
+    settings = settings_for(plan)
     rng = stream(plan.seed, "surface")
     landmarks, dimensions = int(plan.parameters["landmarks"]), settings.dimensions
     if landmarks:
         points = landmark_points(plan.peers, landmarks, dimensions, plan.latency_us, rng.getrandbits)
     else:
         points = uniform_points(plan.peers, rng.getrandbits)
-    if plan.parameters["alive"]:
-        living = living_settings_of(plan)
-        members = [LivingSpice(address, plan.host(address), living) for address in range(plan.peers)]
-        settle_alive(tiling(points, dimensions), [each.surface for each in members], plan.latency_us)
-        return list(members)
-    peers = [Spice(address, plan.host(address), settings) for address in range(plan.peers)]
+    peers = [Spice(plan.site(address), settings) for address in range(plan.peers)]
     settle(tiling(points, dimensions), [each.surface for each in peers], plan.latency_us)
     return list(peers)
 
 
 def newcomer(plan: Plan, address: int) -> Member:
-    if plan.parameters["alive"]:
-        return LivingSpice(address, plan.host(address), living_settings_of(plan))
-    return Spice(address, plan.host(address), settings_of(plan))
+    """One that joins a population whose levels may have been computed beforehand."""
+    return Spice(plan.site(address), settings_for(plan))
 
 
-def objections(population: Sequence[Peer]) -> list[str]:
-    if _is_living(population):
-        return living_objections(population)
-    return surface_objections([each.surface for each in population if isinstance(each, Spice)])
+def member(site: Site) -> Member:
+    return Spice(site, _settings(tuple(sorted(site.parameters.items()))))
 
 
 def watcher() -> Callable[[Sequence[Peer]], list[str]]:
-    watch = Watch()
-    return lambda population: watch(population) if _is_living(population) else objections(population)
-
-
-def _is_living(population: Sequence[Peer]) -> bool:
-    return any(isinstance(each, LivingSpice) for each in population)
+    return Watch()
 
 
 SURFACE = (
@@ -128,14 +112,13 @@ SURFACE = (
     Parameter("merge", True, "clusters with the same next hop share one message; the thesis sends one each"),
 )
 LIFE = (
-    Parameter("alive", False, "bear joins, leaves, crashes, loss and partitions: heirs, leases, confirmations"),
+    ASSURANCE,
     Parameter("hello_s", 12.0, "how often neighbours greet each other; repair takes about twice as long", 0.5,
-              600, unit="s", only="alive"),
-    Parameter("lease_s", 600.0, "a registration that is not renewed for so long is forgotten", 10, 1e6,
-              unit="s", only="alive"),
+              600, unit="s"),
+    Parameter("lease_s", 600.0, "a registration that is not renewed for so long is forgotten", 10, 1e6, unit="s"),
 )  # fmt: skip
-SURVIVES = frozenset({"joins", "leaves", "crashes", "loss", "partitions", "freezes"})
-KINDS = (*messages.KINDS, *ice_messages.KINDS, *alive_messages.KINDS, *living_ice_messages.KINDS)
+SURVIVES = frozenset({"joins", "leaves", "crashes", "returns", "loss", "partitions", "freezes"})
+KINDS = (*messages.KINDS, telling.Notify, telling.Got, *ice_messages.KINDS)
 QUICK = {"hello_s": 1.2}
 PATIENCE = ({"hello_s": 30.0}, {"hello_s": 6.0}, {"hello_s": 3.0})
 RELIEF = (
@@ -150,17 +133,16 @@ RELIEF = (
     ),
     Parameter(
         "replication",
-        "beforehand",
-        "levels from the casts to come, as in the thesis's experiments, or raised as roots measure them, as those who "
-        "are alive always do",
+        "live",
+        "levels raised and lowered as roots measure them, or computed from the casts to come, as in the thesis's "
+        "experiments",
         choices=("beforehand", "live"),
     ),
     Parameter("deepest_level", 3, "the deepest level of replication; 2^(d level) copies, at most 4096", 1, 6),
-    Parameter("choose", "first", "the tag whose registry serves a term", choices=("first", "rarest"),
-              only="kind"),
-    Parameter("collect_ms", 1000.0, "records that go on are collected for so long", 0, 60_000, unit="ms", only="kind"),
-    Parameter("rate_s", 0.0, "window in which casts are counted; 0: 16 casts at the limit", 0, 1e6, unit="s",
-              only="alive"),
+    Parameter("choose", "first", "the tag whose registry serves a term", choices=("first", "rarest")),
+    Parameter("collect_ms", 1000.0, "without receipts, records that go on are collected for so long; with them 20 ms",
+              0, 60_000, unit="ms"),
+    Parameter("rate_s", 0.0, "window in which casts are counted; 0: 16 casts at the limit", 0, 1e6, unit="s"),
 )  # fmt: skip
 
 DESIGNS = (
@@ -170,12 +152,14 @@ DESIGNS = (
         paper="Implicit group messaging, chapter 7",
         assemble=assemble,
         newcomer=newcomer,
+        member=member,
+        audience=True,
+        kept={"member": KeptSpice},
         kinds=KINDS,
         parameters=SURFACE + LIFE,
         objections=objections,
         watcher=watcher,
         survives=SURVIVES,
-        alive={"alive": True},
         quick=QUICK,
         patience=PATIENCE,
     ),
@@ -185,12 +169,14 @@ DESIGNS = (
         paper="Implicit group messaging, chapter 8",
         assemble=assemble,
         newcomer=newcomer,
+        member=member,
+        audience=True,
+        kept={"member": KeptSpice},
         kinds=KINDS,
         parameters=SURFACE + LIFE + RELIEF,
         objections=objections,
         watcher=watcher,
         survives=SURVIVES,
-        alive={"alive": True},
         quick=QUICK,
         patience=PATIENCE,
     ),

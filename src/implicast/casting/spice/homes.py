@@ -8,7 +8,7 @@ drawn by hash do the same on average, and make renewing and withdrawing a look-u
 from collections.abc import Sequence
 from functools import lru_cache
 
-from implicast.peer.contract import Address
+from implicast.peer.contract import Name
 from implicast.space.digest import digest_bits
 from implicast.space.morton import BITS, Place, code, place, side
 
@@ -21,7 +21,7 @@ def address_of(tag: str) -> int:
     return digest_bits(BITS, tag)
 
 
-def spot_of(consumer: Address, tag: str) -> int:
+def spot_of(consumer: Name, tag: str) -> int:
     """The digits by which one consumer's registration under one tag is placed inside every container."""
     return digest_bits(BITS, consumer, tag)
 

@@ -1,149 +1,370 @@
-"""What SPICE's peers say to each other."""
+"""What SPICE's peers say to each other.
 
-from typing import ClassVar
+Kinds with a `way` travel over the surface to every owner in the way's tract; the others go straight to an address. With
+receipts, whatever must arrive has an answer and is said again until that has come.
+"""
+
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
 
 from implicast.language.target import Description, Target
-from implicast.peer.contract import Address, CastId, Message
+from implicast.overlay.ice.estate import Item, Way
+from implicast.peer.contract import Address, CastId, Contact, Message, Name, Version
+from implicast.peer.fields import Count, Payload, Token
+from implicast.space.morton import BITS, CODES
+
+TAG_MAX = 256
+"""The longest tag that can be registered or cast to."""
+TOGETHER_MAX = 512
+"""Entries in one message; keeps it well below the longest message."""
+NAMES_MAX = 64
+"""Members that stayed silent, by name."""
+
+Tag = Annotated[str, Meta(max_length=TAG_MAX)]
+Code = Annotated[int, Meta(ge=0, le=CODES)]
+Tract = Annotated[tuple[Code, ...], Meta(max_length=4_096)]
+Notch = Annotated[int, Meta(ge=0, le=BITS)]
+Level = Annotated[int, Meta(ge=0, le=BITS)]
 
 
-class Record(Message):
-    """One consumer's registration under one tag. No description: withdrawn, kept a while against older news."""
+class Entry(Message):
+    """One consumer's registration under one tag. No description: not under this tag (any more); kept a while against
+    older news."""
 
-    consumer: Address
-    version: int
-    spot: int
+    member: Contact
+    version: Version
+    spot: Code
     description: Description | None
-    fresh: bool
-    """The consumer had not registered this tag before; for counting."""
+    before: Description | None = None
+    """What the consumer said of itself before. It is answered from for a while too: a cast of two terms that meets the
+    new version at one place and the old at another would otherwise leave the consumer to none of them."""
 
 
-class Store(Message):
-    """Records on their way to their homes at one notch of a registry."""
+Entries = Annotated[tuple[Entry, ...], Meta(max_length=TOGETHER_MAX)]
+Kept = tuple[Name, Version, Notch]
+"""A consumer, the version of its record that is kept, and the notch where it is."""
 
-    tag: str
-    root: int
-    notch: int
-    records: tuple[Record, ...]
+
+class StoreAt(Message):
+    """Entries on their way to their homes at one notch of a registry."""
+
+    wire = 0x0A01
+
+    way: Way
+    tag: Tag
+    root: Code
+    notch: Notch
+    entries: Entries
     reply: Address
-    errand: int
-    """What the asker has in mind (`registering.py`), echoed in `Stored`."""
+    token: Token
+    """The asker's name for this errand, echoed in `StoredAt`."""
+    first: bool = False
+    """From the consumer itself: the original root sends it to the replicas too."""
 
 
-class Copy(Message):
-    """Records on their way to several replica roots of a tag, given as a tract of single codes."""
+class StoredAt(Message):
+    """These consumers' entries are kept, and their copies too, at the asked notch or above it."""
 
-    tag: str
-    roots: tuple[int, ...]
-    records: tuple[Record, ...]
+    wire = 0x0A02
+
+    tag: Tag
+    root: Code
+    notch: Notch
+    """The notch that was asked for."""
+    token: Token
+    kept: Annotated[tuple[Kept, ...], Meta(max_length=TOGETHER_MAX)]
+    shut: Tract = ()
+    """What the answerer has closed at that notch for good: records at home there need not come this way again."""
+
+
+class CopyTo(Message):
+    """Entries on their way to several roots of a tag: every code of the way's tract is one."""
+
+    wire = 0x0A03
+
+    way: Way
+    tag: Tag
+    entries: Entries
     reply: Address
-    errand: int
+    token: Token
 
 
-class Stored(Message):
-    """These consumers' records are kept, in these versions or newer ones, at the asked notch or above it."""
+class CastTo(Message):
+    """A cast on its way to a registry of its tag, or through one at one notch."""
 
-    tag: str
-    root: int
-    notch: int
-    kept: tuple[tuple[Address, int], ...]
-    errand: int
-    shut: tuple[int, ...] = ()
-    """What the answerer has closed at that notch: records with their homes there need not come this way again."""
+    wire = 0x0A04
 
-
-class Seek(Message):
-    """A cast that looks for a registry of its tag: at replica roots, from the deepest level down to the original."""
-
+    way: Way
     cast: CastId
     target: Target
-    term: int
-    tag: str
-    level: int
-    root: int
-    payload: bytes
-    tried: tuple[tuple[str, int], ...] = ()
+    term: Count
+    tag: Tag
+    level: Level
+    """Of the replica root it is meant for; where there is no copy it goes to the next lower level."""
+    root: Code
+    notch: Notch
+    payload: Payload
+    tried: Annotated[tuple[tuple[Tag, Count], ...], Meta(max_length=64)] = ()
     """Tags whose registries were met and found large, with their sizes (`choose = rarest`)."""
+    asks: bool = False
+    """Only count whom it would reach."""
 
 
-class Cast(Message):
-    """A cast that walks through a registry: to all peers with a part of `tract`, at one notch."""
+class GatherTo(Message):
+    """A walk that draws what is kept above a place down to it again."""
 
-    cast: CastId
-    target: Target
-    term: int
-    tag: str
-    root: int
-    notch: int
-    tract: tuple[int, ...]
-    payload: bytes
+    wire = 0x0A05
 
-
-class Notify(Message):
-    """To a selected consumer."""
-
-    cast: CastId
-    target: Target
-    payload: bytes
+    way: Way
+    tag: Tag
+    root: Code
+    notch: Notch
+    base: Notch
+    """The notch to which all comes down."""
+    leader: Address
+    walk: Token
 
 
-class Busy(Message):
-    """To the original root: casts of this tag arrive here more often than the limit allows."""
-
-    tag: str
-
-
-class Duplicate(Message):
+class CopyFrom(Message):
     """A walk through an original registry that copies all of it to the roots of a new level."""
 
-    tag: str
-    notch: int
-    tract: tuple[int, ...]
-    level: int
-    parent: Address
-    branch: int
-    """The parent's number for this branch of the walk."""
+    wire = 0x0A06
+
+    way: Way
+    tag: Tag
+    root: Code
+    notch: Notch
+    level: Level
+    leader: Address
+    walk: Token
 
 
 class Covered(Message):
-    """This part of a branch has been copied, with all that lies above it."""
+    """The hop of this number is finished, with all that lies beyond it: what became of the members met there."""
 
-    branch: int
-    part: tuple[int, ...]
+    wire = 0x0A07
 
-
-class Ready(Message):
-    """To the roots of a new level: you have everything, answer casts from now on."""
-
-    tag: str
-    roots: tuple[int, ...]
-
-
-class Raised(Message):
-    """To the original root: its new level is ready."""
-
-    tag: str
-    level: int
+    number: Token
+    notified: Count = 0
+    declined: Count = 0
+    unreachable: Count = 0
+    silent: Annotated[tuple[Name, ...], Meta(max_length=NAMES_MAX)] = ()
+    size: Count = 0
+    """How many are registered there."""
+    hops: Count = 0
+    """Messages that it took."""
 
 
-class Overrun(Message):
-    """Rings at once when a root is too busy: raising a level is upkeep, no part of the cast that showed the need."""
+class Working(Message):
+    """The hop of this number has come and takes its time."""
 
-    upkeep: ClassVar[bool] = True
-    tag: str
+    wire = 0x0A08
+
+    number: Token
+
+
+class Offer(Message):
+    """What a peer kept on ground that it lost to a better title, for whoever owns the places now."""
+
+    wire = 0x0A09
+
+    way: Way
+    items: Annotated[tuple[Item, ...], Meta(max_length=TOGETHER_MAX)]
+    reply: Address
+    token: Token
+
+
+class Taken(Message):
+    """This part of an offer, or of a call to roots, has been dealt with, and its copies too."""
+
+    wire = 0x0A0A
+
+    token: Token
+    part: Tract
+    veto: bool = False
+
+
+class SayAgain(Message):
+    """To everybody: what was kept on this ground is lost. Whoever was registered there registers again."""
+
+    wire = 0x0A0B
+
+    way: Way
+    lost: Tract
+
+
+class RateAt(Message):
+    """A root of a tag tells the original root that it is too busy, or that it is hardly needed."""
+
+    wire = 0x0A0C
+
+    way: Way
+    tag: Tag
+    busy: bool
+    number: Token
+    level: Level
+    """What the root knows of the tag's level and the number of that news: an original root that lost its own learns."""
+    rise: Level = 1
+    """How many levels too low it is, by the root's measure."""
+
+
+class ReadyAt(Message):
+    """To roots of a tag: answer casts from now on, or do not."""
+
+    wire = 0x0A0D
+
+    way: Way
+    tag: Tag
+    number: Token
+    """Larger numbers are newer news."""
+    level: Level
+    ready: bool
+    reply: Address
+    token: Token
+
+
+class AskVeto(Message):
+    """To all roots of a level: may it be lowered?"""
+
+    wire = 0x0A0E
+
+    way: Way
+    tag: Tag
+    reply: Address
+    token: Token
+
+
+KINDS: tuple[type, ...] = (
+    StoreAt, StoredAt, CopyTo, CastTo, GatherTo, CopyFrom, Covered, Working, Offer, Taken, SayAgain, RateAt, ReadyAt,
+    AskVeto,
+)  # fmt: skip
+"""What travels; the others are alarms."""
+
+
+# --- alarms
 
 
 class Flush(Message):
-    """Rings when records that were collected go on together."""
+    """Rings when what was collected goes on together."""
 
 
 class Replicate(Message):
-    """Rings when records that were collected go to the replicas."""
+    """Rings when entries that were collected go to the replicas together."""
 
 
-class Repeat(Message):
+class Again(Message):
     """Rings when a registration should have been confirmed."""
 
+    version: Version
+
+
+class Renew(Message):
+    """Rings when one more tag should be registered anew, before its lease runs out."""
+
+    upkeep: ClassVar[bool] = True
+    version: Version
+
+
+class Patience(Message):
+    """Rings now and then until a publisher's cast has ended."""
+
+    serial: int
+
+
+class ByToken(Message):
+    """An alarm about one errand of ours that should be done by now."""
+
+    token: int
+
+
+class OfferAgain(ByToken):
+    """Rings when an offer should have been taken."""
+
+
+class MoveAgain(ByToken):
+    """Rings when records that come down should have been confirmed."""
+
+
+class CopyAgain(ByToken):
+    """Rings when copies should have been confirmed by their roots."""
+
+
+class RepeatCall(ByToken):
+    """Rings when a call to roots should have been answered."""
+
+
+class EndCall(ByToken):
+    """Rings when a call to roots has been waited for long enough."""
+
+
+class RiseAgain(Message):
+    """Rings when records that go up should have been confirmed."""
+
+    tag: str
+    root: int
+    notch: int
+
+
+class Sweep(Message):
+    """Rings ten times in a lease: forget what has run out."""
+
+
+class CallAgain(Message):
+    """Rings when the call for what was lost is repeated."""
+
+    lost: tuple[int, ...]
+
+
+class HopDue(Message):
+    """Rings when a hop of a walk should have been answered."""
+
+    number: int
+
+
+class Slow(Message):
+    """Rings when walks that came some time ago should be finished: those who sent them hear that they are not."""
+
+
+class Tidy(Message):
+    """Rings when walks may be forgotten."""
+
+
+class Lapse(Message):
+    """Rings when a gathering has taken too long."""
+
+    tag: str
+    root: int
+    base: int
+    walk: int
+
+
+class Refresh(Message):
+    """Rings when renewals that were collected go to the replicas."""
+
+    tag: str
+
+
+class Window(Message):
+    """Rings at the end of a window in which casts were counted."""
+
+
+class GoOn(Message):
+    """Rings when a raise that was given up is tried again."""
+
+    tag: str
+
+
+class SayOnce(Message):
+    """Rings when a tag is said again because a partition has ended."""
+
+    tag: str
     version: int
 
 
-KINDS: tuple[type, ...] = (Store, Copy, Stored, Seek, Cast, Notify, Busy, Duplicate, Covered, Ready, Raised)
+class Unsaid(Message):
+    """Rings when a tag that may be lost should have been confirmed."""
+
+    tag: str
+    version: int
+    tries: int

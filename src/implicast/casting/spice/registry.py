@@ -1,117 +1,191 @@
-"""A registry at one peer: the records with their home here at one notch, and the part that is closed.
+"""A registry at one peer: records with their home here at one notch, and the closed part.
 
-Code by code: in the closed part everything is passed to the next notch; outside it is kept and answered here. Records
-that lie in the closed part are on their way up and answered from meanwhile. On a quiet surface a peer's whole share of
-a container is either open or closed; while pieces change hands it may be both.
+Code by code: in `closed` everything is passed to the next notch; outside it is kept and answered here. Records that lie
+in the closed part are on their way up and answered from meanwhile. In `gathering`, a part of `closed`, what comes is
+kept here although casts still go up: it is being drawn together (`gatherings.py`).
 """
 
+from collections.abc import Iterator
+
 from implicast.casting.spice.homes import home
-from implicast.casting.spice.messages import Record
-from implicast.language.target import Target
-from implicast.peer.contract import Address
+from implicast.casting.spice.items import Key, record_item
+from implicast.casting.spice.messages import Entry
+from implicast.language.target import Description, Target
+from implicast.overlay.ice.estate import Item
+from implicast.peer.contract import Contact, Name
 from implicast.space.tract import EMPTY, Tract, contains, subtract
 
-Key = tuple[str, int, int]
-"""Tag, root, notch (thesis Table 8.2)."""
+NEVER_US = 1 << 62
+BEFORE_US = 60_000_000
+"""How long the description before the newest is still answered from: longer than a cast is under way."""
 
 
-LINGER_US = 60_000_000
-"""How long the version before the newest is still answered from: longer than a cast is under way."""
+class Held:
+    """An entry as its holder keeps it."""
+
+    __slots__ = ("_item", "before_us", "entry", "home", "safe", "until_us")
+
+    def __init__(self, entry: Entry, home: int, now_us: int, until_us: int, safe: bool) -> None:
+        self.entry, self.home, self.until_us, self.safe = entry, home, until_us, safe
+        self._item: Item | None = None
+        self.before_us = now_us + BEFORE_US if entry.before is not None else 0
+
+    def says(self, now_us: int) -> Iterator[Description]:
+        """What the consumer may be, to the holder's knowledge."""
+        entry = self.entry
+        if entry.description is not None:
+            yield entry.description
+        if entry.before is not None and now_us < self.before_us:
+            yield entry.before
+
+    def as_item(self, key: Key) -> Item:
+        """As it travels; made once: copies for heirs are made often and were a tenth of all cost."""
+        if self._item is None:
+            self._item = record_item(key, self.entry, self.home)
+        return self._item
+
+    def renew(self, until_us: int) -> None:
+        self.until_us = until_us
+
+    def secure(self) -> None:
+        """The heirs have it."""
+        self.safe = True
+
+
+class Stock:
+    """Tells whether anything that one peer keeps has come, gone or been replaced.
+
+    What is made of a whole stock is remembered until its version rises: copies for heirs, and what is seen of it from
+    outside, at a fifth of the cost.
+    """
+
+    __slots__ = ("losses", "version")
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.losses = 0
+        """Rises whenever a record goes, or another part is closed: what was found may be found no more."""
+
+    def changed(self, lost: bool = False) -> None:
+        self.version += 1
+        self.losses += lost
 
 
 class Registry:
-    """Records by consumer, and the closed part.
+    """Records by consumer, and the parts that are closed and being gathered."""
 
-    A consumer that describes itself anew is, for a while, told of what either version fits (it drops what its newest
-    does not). Otherwise a cast of two terms could meet the new version where the old one was responsible, and the old
-    where the new one is: the least-term rule would leave it to nobody.
-    """
+    __slots__ = ("_due_us", "_packed", "closed", "dimensions", "gathering", "notch", "passed", "records", "root",
+                 "stock")  # fmt: skip
 
-    __slots__ = ("closed", "dimensions", "notch", "passed", "past", "records", "root")
-
-    def __init__(self, root: int, notch: int, dimensions: int) -> None:
-        self.root, self.notch, self.dimensions = root, notch, dimensions
-        self.records: dict[Address, Record] = {}
-        self.past: list[tuple[int, Record]] = []
-        """Records that were replaced, and until when they are answered from."""
+    def __init__(self, root: int, notch: int, dimensions: int, stock: Stock) -> None:
+        self.root, self.notch, self.dimensions, self.stock = root, notch, dimensions, stock
+        self.records: dict[Name, Held] = {}
         self.closed: Tract = EMPTY
+        self.gathering: Tract = EMPTY
         self.passed = 0
-        """Registrations that went up through here: how large the closed registry above is, about."""
+        """Registrations that went up through here: how many there are above, about."""
+        self._packed: list[Item] | None = None
+        """All records as they travel, while none comes or goes."""
+        self._due_us = NEVER_US
+        """Before this time no record runs out."""
 
-    def home(self, record: Record) -> int:
-        return home(self.root, self.notch, record.spot, self.dimensions)
+    def keep(self, entry: Entry, now_us: int, until_us: int, safe: bool = False) -> Held:
+        """Keep the newer version; a renewal begins its lease anew. `safe`: the heirs have it."""
+        held = self.records.get(entry.member.name)
+        if held is not None and held.entry.version >= entry.version:
+            if held.entry.version == entry.version:
+                held.renew(until_us)
+            return held
+        at = home(self.root, self.notch, entry.spot, self.dimensions)
+        held = self.records[entry.member.name] = Held(entry, at, now_us, until_us, safe)
+        self._packed = None
+        self.stock.changed()
+        if until_us < self._due_us:
+            self._due_us = until_us
+        return held
 
-    def keep(self, record: Record, now_us: int) -> int:
-        """Keep the newer version; which version is kept now."""
-        known = self.records.get(record.consumer)
-        if known is not None:
-            if known.version >= record.version:
-                return known.version
-            self._remember(known, now_us)
-        self.records[record.consumer] = record
-        return record.version
+    def remove(self, held: Held) -> None:
+        """This record is not kept here any more."""
+        del self.records[held.entry.member.name]
+        self._packed = None
+        self.stock.changed(lost=True)
 
-    def _remember(self, record: Record, now_us: int) -> None:
-        self.past = [each for each in self.past if each[0] > now_us]
-        if record.description is not None:
-            self.past.append((now_us + LINGER_US, record))
+    def shut(self, closed: Tract) -> None:
+        """From now on this is the closed part."""
+        if closed != self.closed:
+            self.closed = closed
+            self.stock.changed(lost=True)
 
-    def crowded(self, limit: int) -> bool:
-        """More living records in the open part than the limit?"""
-        if len(self.records) <= limit:
-            return False
-        return sum(1 for each in self.records.values() if each.description is not None and self.is_open(each)) > limit
+    def gather(self, tract: Tract) -> None:
+        """From now on this part is being drawn together."""
+        self.gathering = tract
 
-    def is_open(self, record: Record) -> bool:
-        return not self.closed or not contains(self.closed, self.home(record))
+    def pass_by(self, count: int) -> None:
+        """So many more are registered above."""
+        self.passed = max(0, self.passed + count)
 
-    def rising(self) -> list[Record]:
-        """Records in the closed part: to be moved up."""
-        return [each for each in self.records.values() if not self.is_open(each)] if self.closed else []
-
-    def risen(self, consumer: Address, version: int, now_us: int) -> None:
-        """The next notch has this record: ours may go, if it is not newer and lies in the closed part."""
-        record = self.records.get(consumer)
-        if record is not None and record.version <= version and not self.is_open(record):
-            del self.records[consumer]
-            if record.version < version:
-                self._remember(record, now_us)
-
-    def within(self, tract: Tract) -> list[Record]:
-        return [each for each in self.records.values() if contains(tract, self.home(each))]
-
-    def past_within(self, tract: Tract) -> list[tuple[int, Record]]:
-        return [each for each in self.past if contains(tract, self.home(each[1]))]
-
-    def drop(self, tract: Tract) -> None:
-        """The tract is in other hands."""
-        for record in self.within(tract):
-            del self.records[record.consumer]
-        self.past = [each for each in self.past if not contains(tract, self.home(each[1]))]
-        self.closed = subtract(self.closed, tract)
-
-    def selected(self, target: Target, term: int, part: Tract, now_us: int) -> list[Address]:
-        """Consumers at home in the part whom the target selects and for whom this term is the least that does.
-
-        The least-term rule (Listing 8): every term's peer decides alone, and nobody is notified twice.
-        """
-        found = {each.consumer: None for each in self.records.values() if self._fits(each, target, term, part)}
-        for until_us, record in self.past:
-            if until_us > now_us and self._fits(record, target, term, part):
-                found[record.consumer] = None
-        return list(found)
-
-    def _fits(self, record: Record, target: Target, term: int, part: Tract) -> bool:
-        description, least = record.description, target.terms[term]
-        if description is None or not least.selects(description) or not contains(part, self.home(record)):
-            return False
-        return term == 0 or target.least_term(description) == least
+    def run_out(self, now_us: int) -> list[Held]:
+        """Records that have not been renewed for a lease. Renewals only put that off: most sweeps need not look."""
+        if now_us < self._due_us:
+            return []
+        self._due_us = min((each.until_us for each in self.records.values()), default=NEVER_US)
+        return [each for each in self.records.values() if each.until_us <= now_us]
 
     @property
-    def size(self) -> int:
-        """How many are registered at and above this place, about."""
-        return len(self.records) + self.passed
+    def passing(self) -> Tract:
+        """Where nothing is kept: closed and not being gathered."""
+        return subtract(self.closed, self.gathering)
+
+    def living(self) -> int:
+        """How many are registered in the open part."""
+        held = self.records.values()
+        if not self.closed:
+            return sum([each.entry.description is not None for each in held])
+        return sum(each.entry.description is not None and not contains(self.closed, each.home) for each in held)
+
+    def rising(self) -> list[Held]:
+        """What lies in the closed part and has to go up."""
+        passing = self.passing
+        return [each for each in self.records.values() if contains(passing, each.home)] if passing else []
+
+    def within(self, tract: Tract) -> list[Held]:
+        if not self.notch:  # all are at home at the root itself
+            return list(self.records.values()) if contains(tract, self.root) else []
+        return [each for each in self.records.values() if contains(tract, each.home)]
+
+    def packed(self, key: Key) -> list[Item]:
+        """All records as they travel."""
+        if self._packed is None:
+            self._packed = [held.as_item(key) for held in self.records.values()]
+        return self._packed
+
+    def selected(self, target: Target, term: int, part: Tract, now_us: int) -> list[Contact]:
+        """Consumers at home in the part whom the target selects and for whom this term is the least that does.
+
+        The least-term rule (Listing 8): every term's peer decides alone.
+        """
+        least = target.terms[term]
+        if term:
+            return [each.entry.member for each in self.within(part) if fits(each, target, term, now_us)]
+        # Of the first term no other is less: half the price of `fits`, and most targets have no other.
+        found = []
+        for each in self.within(part):
+            entry = each.entry
+            if (entry.description is not None and least.selects(entry.description)) or (
+                entry.before is not None and now_us < each.before_us and least.selects(entry.before)
+            ):
+                found.append(entry.member)
+        return found
 
     @property
     def idle(self) -> bool:
-        return not (self.records or self.closed or self.past)
+        return not (self.records or self.closed)
+
+
+def fits(held: Held, target: Target, term: int, now_us: int) -> bool:
+    """Is the consumer of a record to be notified by the peer that handles this term?"""
+    least = target.terms[term]
+    for description in held.says(now_us):
+        if least.selects(description) and (term == 0 or target.least_term(description) == least):
+            return True
+    return False

@@ -1,43 +1,99 @@
-"""What all peers of one SPICE network agree on."""
+"""What all peers of one SPICE network agree on, and how long they wait for each other."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, log
 
+from implicast.casting.spice.homes import address_of
 from implicast.language.target import Target
+from implicast.overlay.ice.settings import Terms
 from implicast.space.morton import BITS
 
 NO_LIMIT = 1 << 40
+STORE_US = 2_000_000
+"""After this time a consumer asks again for tags that have not been confirmed; doubling up to `WAIT_LONGEST_US`."""
+WAIT_LONGEST_US = 8_000_000
+HOP_US = 1_000_000
+"""After this time a hop of a walk that was not answered is sent again; doubling."""
+HOP_TRIES = 3
+"""A hop that was not answered so many times is silent: the walk looks for another way."""
+SLOW_US = 700_000
+"""A walk that has not been finished for so long says so to the peer it came from: shorter than `HOP_US`."""
+CAST_US = 90_000_000
+"""A cast lives this long: longer than the patience with a consumer and the repair of a hole together."""
+COLLECT_US = 20_000
+"""With receipts, entries that come in within this time go on, and are backed up, together."""
+SMALLEST_BITS = 24
+"""The smallest container above a tag's own address is this many halvings of the surface: between the two, notches would
+only matter among more than sixteen million peers, and would be a dozen registries inside one peer among fewer."""
+VETO_US = 10_000_000
+"""Without an answer from every root in this time a level is not lowered."""
+HOLD_WINDOWS = 8
+"""After a veto no root proposes to lower a level for so many windows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Parameters, checked and computed."""
 
-    dimensions: int
-    cosine: float
-    """Of the branch factor (`space/angle.py`)."""
-    merge: bool
+    terms: Terms
+    """What the surface below agrees on."""
     storage_limit: int = NO_LIMIT
-    collect_us: int = 0
-    """How long records that go on are collected, to travel together."""
-    rarest: bool = False
-    levels: Mapping[str, int] = field(default_factory=dict)
-    """Replication levels by tag, computed beforehand."""
     deepest: int = 0
     """The deepest level at which a cast looks for a replica, and to which one is raised."""
     frequency_limit: float = 0.0
-    """Casts per second at one root beyond which the level is raised while things run; 0: levels are as computed."""
+    """Casts per second at one root beyond which the level is raised; 0: never."""
+    rate_us: int = 0
+    """The window in which casts are counted."""
+    levels: Mapping[str, int] | None = None
+    """Replication levels by tag, computed beforehand; None: they are measured."""
+    rarest: bool = False
+    """Is a term served by the rarest of its tags?"""
+    collect_us: int = COLLECT_US
+    """How long entries that go on are collected, to travel together."""
+    lease_us: int = 600_000_000
+    """A record that was not renewed for so long is forgotten; renewals come three times as often."""
+
+    assured: bool = field(init=False)
+    """Are steps confirmed and repeated?"""
+    live: bool = field(init=False)
+    """Are levels measured rather than computed beforehand?"""
+    dimensions: int = field(init=False)
+    last_notch: int = field(init=False)
+    """At which the container is the whole surface."""
+    first_notch: int = field(init=False)
+    """The next notch after a tag's own address."""
+
+    def __post_init__(self) -> None:
+        def derive(name: str, value: int) -> None:
+            object.__setattr__(self, name, value)
+
+        derive("assured", self.terms.assured)
+        derive("live", self.levels is None and self.deepest > 0)
+        derive("dimensions", self.terms.dimensions)
+        derive("last_notch", BITS // self.dimensions)
+        derive("first_notch", max(1, self.last_notch - SMALLEST_BITS // self.dimensions))
 
     @property
-    def live(self) -> bool:
-        """Are levels measured rather than computed beforehand?"""
-        return self.frequency_limit > 0
+    def spreads(self) -> bool:
+        """Can a registry become too large for one peer?"""
+        return self.storage_limit < NO_LIMIT
 
-    @property
-    def last_notch(self) -> int:
-        """At which the container is the whole surface."""
-        return BITS // self.dimensions
+    def above(self, notch: int) -> int:
+        """The next notch."""
+        return notch + 1 if notch else self.first_notch
+
+    def is_root(self, tag: str, root: int) -> bool:
+        """Can a registry of this tag begin there?"""
+        return not (root ^ address_of(tag)) & (1 << BITS - self.deepest * self.dimensions) - 1
+
+    def is_place(self, tag: str, root: int, notch: int) -> bool:
+        """Is there such a registry?"""
+        return notch <= self.last_notch and (not notch or notch >= self.first_notch) and self.is_root(tag, root)
+
+    def notches(self) -> list[int]:
+        """All of them, from the tag's own address to the whole surface."""
+        return [0, *range(self.first_notch, self.last_notch + 1)]
 
 
 def level_for(frequency: float, limit: float, dimensions: int) -> int:

@@ -1,31 +1,237 @@
 """A peer of SPICE: the surface below, registries and casts on it, and the verbs of the application."""
 
-from implicast.casting.spice.casting import Casting
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from implicast.casting.spice.calls import Calls
+from implicast.casting.spice.casts import Casts
+from implicast.casting.spice.containers import Containers
+from implicast.casting.spice.copies import Copies
+from implicast.casting.spice.ears import Ears
+from implicast.casting.spice.gatherings import Gatherings
+from implicast.casting.spice.items import label_of
+from implicast.casting.spice.later import Later
+from implicast.casting.spice.levels import Levels
+from implicast.casting.spice.messages import (
+    AskVeto,
+    CopyTo,
+    Offer,
+    RateAt,
+    ReadyAt,
+    SayAgain,
+    StoreAt,
+    StoredAt,
+    Tag,
+    Taken,
+)
+from implicast.casting.spice.offers import Offers
+from implicast.casting.spice.registrations import Registrations
+from implicast.casting.spice.registry import Stock
+from implicast.casting.spice.replicas import Replicas
 from implicast.casting.spice.settings import Settings
-from implicast.peer.contract import Address, Host
+from implicast.casting.spice.shelf import Shelf
+from implicast.casting.spice.stores import OWN, RISING, Stores
+from implicast.casting.spice.walks import Walks, Work
+from implicast.language.target import Description, Target
+from implicast.overlay.ice.estate import Item
+from implicast.overlay.ice.messages import KeptSurface
+from implicast.overlay.ice.surface import Surface
+from implicast.peer.asking import Asker
+from implicast.peer.contract import Address, CastId, Message, handles
+from implicast.peer.member import KeptMember, Member
+from implicast.peer.site import Site
+from implicast.space.tract import Tract, intersect
+
+PARTS = {
+    "surface": Surface, "asker": Asker, "ears": Ears, "later": Later, "stores": Stores, "containers": Containers,
+    "offers": Offers, "walks": Walks, "casts": Casts, "gatherings": Gatherings, "copies": Copies, "calls": Calls,
+    "replicas": Replicas, "registrations": Registrations,
+}  # fmt: skip
+TAGS_MAX = 4_096
+"""Tags of one member that are written down."""
+LIFE_SHIFT, LIFE_MASK = 24, 0xFFFF
+"""Tokens of different lives differ: what answers an earlier life is not taken for an answer to this one."""
 
 
-class Spice(Casting):
+class KeptSpice(Message):
+    """What outlives a crash: who we were, whom we knew on the surface, and the tags under which we are listed."""
+
+    member: KeptMember
+    surface: KeptSurface
+    tags: Annotated[tuple[Tag, ...], Meta(max_length=TAGS_MAX)] = ()
+
+    @property
+    def life(self) -> int:
+        return self.member.life
+
+
+class Spice(Member, parts=PARTS):
     """One participant; all are alike."""
 
-    __slots__ = ("going",)
+    __slots__ = ("_packed", "levels", "settings", "shelf", "stock", *PARTS)
 
-    def __init__(self, address: Address, host: Host, settings: Settings) -> None:
-        super().__init__(address, host, settings)
-        self.going = False
+    def __init__(self, site: Site, settings: Settings) -> None:
+        super().__init__(site)
+        kept: KeptSpice | None = site.kept
+        self.settings, self.stock = settings, Stock()
+        if kept is not None:
+            self.description = kept.member.description
+        self._packed: tuple[int, Tract, tuple[Item, ...]] = (-1, (), ())
+        self.surface = Surface(
+            site.address, site.host, self, settings.terms, kept.surface if kept is not None else None
+        )
+        self._furnish(settings, kept)
+
+    def _furnish(self, settings: Settings, kept: KeptSpice | None) -> None:
+        before, tags = (kept.member, kept.tags) if kept is not None else (None, ())
+        at, surface = (self.address, self.host), self.surface
+        self.asker, self.ears, self.later = (
+            Asker(*at),
+            Ears(self, before.heard if before else ()),
+            Later(*at, self.wake),
+        )
+        later, assured = self.later, settings.assured
+        self.shelf = shelf = Shelf(self.host, settings, self.stock)
+        self.levels = levels = Levels(settings, self.stock)
+        first = ((self.life & LIFE_MASK) << LIFE_SHIFT) + RISING if assured else RISING
+        self.stores = stores = Stores(*at, settings, shelf, surface, first)
+        self.containers = Containers(*at, settings, shelf, surface, stores, later)
+        self.offers = Offers(*at, self, surface, stores, later)
+        self.walks = walks = Walks(*at, settings, shelf, surface, stores, later)
+        self.casts = Casts(*at, self.name, settings, surface, shelf, levels, walks, self.ears.inbox, self.asker)
+        self.gatherings = Gatherings(*at, settings, shelf, surface, stores, self.containers, walks, later)
+        self.copies = Copies(*at, settings, surface, levels, stores, walks, later)
+        self.calls = Calls(*at, surface, later)
+        self.replicas = Replicas(*at, settings, surface, levels, stores, self.copies, walks, self.calls, later)
+        self.registrations = Registrations(self, settings, surface, later, before, tags)
+        stores.meet(self.copies, (self.containers, self.gatherings), self.on_stored)
+        self.containers.meet(self.replicas)
+        walks.meet(self.casts, self.gatherings, self.replicas)
+        self.casts.meet(self)
+        self.calls.meet(self.replicas)
+
+    def kept(self) -> KeptSpice:
+        heard = self.ears.inbox.seen.heard()
+        return KeptSpice(self.kept_member(heard), self.surface.kept(), tuple(self.registrations.told)[:TAGS_MAX])
+
+    # --- the verbs
 
     def join(self, introducers: tuple[Address, ...]) -> None:
         self.surface.join(introducers)
 
     def leave(self) -> None:
         """Withdraw, wait until that is complete, then hand over the ground with all that is kept on it."""
-        self.going = True
-        if self.told:
-            self.withdraw()
-        else:
-            self.surface.leave()
+        self.registrations.leave()
+        self.withdraw()
 
-    def _confirm_if_complete(self) -> None:
-        super()._confirm_if_complete()
-        if self.going and not self.awaited:
-            self.surface.leave()
+    def register(self, description: Description) -> None:
+        before, self.description = self.description, description
+        self.registrations.say(self.next_version(), before)
+
+    def withdraw(self) -> None:
+        self.description = None
+        self.registrations.say(self.next_version(), None)
+
+    def cast(self, target: Target, payload: bytes) -> CastId:
+        cast = self.next_cast()
+        self.casts.publish(cast, target, payload)
+        return cast
+
+    def estimate(self, target: Target) -> int:
+        """Walk as a cast would, and only count."""
+        token = self.stores.token()
+        self.casts.publish(CastId(self.name, self.life, token), target, b"", asks=True)
+        return token
+
+    # --- what comes back to one of several
+
+    @handles(StoredAt)
+    def on_stored(self, sender: Address, stored: StoredAt) -> None:
+        if stored.token == OWN:
+            self.registrations.stored(sender, stored)
+        elif stored.token == RISING:
+            self.containers.stored(stored)
+        elif not (self.copies.stored(stored) or self.gatherings.stored(stored)):
+            self.stores.stored(sender, stored)
+
+    @handles(Taken)
+    def on_taken(self, sender: Address, taken: Taken) -> None:
+        if not self.calls.taken(taken):
+            self.offers.taken(taken)
+
+    def counted(self, tag: str, root: int) -> None:
+        self.replicas.counted(tag, root)
+
+    def passed(self, work: Work) -> None:
+        self.gatherings.passed(work)
+
+    # --- as keeper of a surface
+
+    def pack(self, tract: Tract) -> tuple[Item, ...]:
+        """The very same tuple while nothing changes: whoever looks from outside knows it by that."""
+        version = self.stock.version
+        if self._packed[0] != version or self._packed[1] != tract:
+            self._packed = (version, tract, (*self.shelf.pack(tract), *self.levels.pack(tract)))
+        return self._packed[2]
+
+    def accept(self, items: tuple[Item, ...], tract: Tract) -> None:
+        for item in items:
+            if item.body and intersect(tract, (item.low, item.high)):
+                self.unite(item, tract, True)
+
+    def unite(self, item: Item, tract: Tract, safe: bool) -> None:
+        label = label_of(item.key)
+        if not self.shelf.unite(label, item, tract, safe):
+            self.levels.unite(label, item)
+
+    def drop(self, tract: Tract) -> None:
+        self.shelf.drop(tract)
+        self.levels.drop(tract)
+
+    def yielded(self, tract: Tract) -> None:
+        self.offers.yielded(tract)
+        self.registrations.yielded()
+
+    def lost(self, tract: Tract) -> None:
+        self.offers.lost(tract)
+
+    def settled(self) -> None:
+        """The ground that answers has changed."""
+        self.gatherings.settled()
+        self.containers.settled()
+        self.replicas.settled()
+        self.registrations.settled()
+
+    def reopened(self) -> None:
+        """Ground that did not answer may do so now."""
+        self.walks.reopened()
+
+    def reunited(self) -> None:
+        """A partition seems to have ended."""
+        self.registrations.reunited()
+
+    def register_again(self, lost: Tract) -> None:
+        self.replicas.copy_again()
+        self.registrations.register_again(lost)
+
+    def arrived(self, sender: Address, part: Tract, message: Message) -> None:
+        """A routed message has come to ground that answers."""
+        match message:
+            case StoreAt():
+                self.stores.arrived(part, message)
+            case CopyTo():
+                self.copies.arrived(part, message)
+            case Offer():
+                self.offers.arrived(part, message)
+            case SayAgain():
+                self.offers.called(message)
+            case RateAt():
+                self.replicas.rate_arrived(message)
+            case ReadyAt():
+                self.replicas.ready_arrived(part, message)
+            case AskVeto():
+                self.replicas.veto_arrived(part, message)
+
+    def holdings(self) -> Any:
+        return self.surface.holdings(), self.shelf.holdings(), *self.levels.holdings()

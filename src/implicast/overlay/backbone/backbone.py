@@ -3,7 +3,7 @@
 Thesis section 6.1 and Listing 2: tags of a registration flood the tree, and each broker puts them into the filter of
 the neighbour they came from. Four things are added.
 
-*Coverage.* A broker knows when all others route by what it said (`news.py`).
+*Coverage.* A broker knows when all others route by what it said (`edges.py`).
 
 *Silence about what is known.* A tag goes to a neighbour only if that neighbour does not have its bits from us yet
 (thesis section 6.3.1 names the saving). This is safe although filters err: the bits decide who is routed to, and a
@@ -24,9 +24,9 @@ from math import ceil
 from typing import Any
 
 from implicast.language.target import Target
-from implicast.overlay.backbone.messages import CAPACITY_MAX, EPOCH_SHIFT, Renew, Stale, Summary, Tell, View
-from implicast.overlay.backbone.news import News
-from implicast.overlay.backbone.table import Table
+from implicast.overlay.backbone.edges import Edges
+from implicast.overlay.backbone.messages import CAPACITY_MAX, EPOCH_SHIFT, FiltersAnew, Stale, Tell, View, WholeFilter
+from implicast.overlay.backbone.table import FilterTable
 from implicast.peer.asking import Asker
 from implicast.peer.contract import Address, Host, Part, handles
 
@@ -34,10 +34,10 @@ GROWTH = 1.5
 """How much more room a new generation has when the old one was outgrown."""
 
 
-class Backbone(Part, parts={"news": News}):
+class Backbone(Part, parts={"edges": Edges}):
     """A broker's share of the backbone. `tags` gives its own clients' tags; `covered` hears what has been covered."""
 
-    __slots__ = ("_error", "_tags", "epoch", "neighbours", "news", "next", "root", "table")
+    __slots__ = ("_error", "_tags", "edges", "epoch", "neighbours", "next", "root", "table")
 
     def __init__(
         self, address: Address, host: Host, asker: Asker, room: int, error: float,
@@ -45,19 +45,19 @@ class Backbone(Part, parts={"news": News}):
     ) -> None:  # fmt: skip
         super().__init__(address, host)
         self._error, self._tags = error, tags
-        self.news = News(address, host, asker, lambda: self._newest().generation, covered)
+        self.edges = Edges(address, host, asker, lambda: self._newest().generation, covered)
         self.epoch = 0
         """The number of the view that is followed; 0: none yet."""
         self.root = address
         self.neighbours: tuple[Address, ...] = ()
         self.table = self._new_table(0, room)
-        self.next: Table | None = None
+        self.next: FilterTable | None = None
         """The generation under construction."""
 
     def stand(self, view: View) -> None:
         """The first view of a backbone that is there at once: nothing is registered, so empty filters are whole."""
         self.epoch, self.root, self.neighbours = view.epoch, view.root, view.neighbours
-        self.news.begin(view.epoch, view.neighbours)
+        self.edges.begin(view.epoch, view.neighbours)
         self.table, self.next = self._new_table(view.epoch << EPOCH_SHIFT, view.room), None
 
     def follow(self, view: View) -> None:
@@ -68,7 +68,7 @@ class Backbone(Part, parts={"news": News}):
     def say(self, tags: Iterable[str], token: Any) -> None:
         """Own clients hold these tags. `covered(token)` follows when every broker routes by them."""
         self._spread(self.address, tuple(tags))
-        self.news.wait(self.address, token)
+        self.edges.wait(self.address, token)
 
     def leads(self, neighbour: Address, target: Target) -> bool:
         """Should a cast go on to this neighbour?"""
@@ -98,10 +98,10 @@ class Backbone(Part, parts={"news": News}):
 
     @handles(Tell)
     def on_tell(self, sender: Address, tell: Tell) -> None:
-        if not self.news.among_us(sender, tell.generation) or tell.generation > self._newest().generation:
-            return  # of another view; or it has overtaken a `Renew` or `Summary`, whose filters it is meant for
+        if not self.edges.among_us(sender, tell.generation) or tell.generation > self._newest().generation:
+            return  # of another view; or it has overtaken the message that begins its generation
         self._spread(sender, tell.tags)
-        self.news.wait(sender, tell.serial)
+        self.edges.wait(sender, tell.serial)
 
     def _spread(self, source: Address, tags: tuple[str, ...]) -> None:
         """Put tags of one source into its filters, and tell each other neighbour those that are news to it."""
@@ -110,16 +110,16 @@ class Backbone(Part, parts={"news": News}):
         for neighbour in self.neighbours:
             if neighbour != source:
                 told = [tag for tag in tags if _is_news(tag, neighbour, news) or _is_news(tag, neighbour, newer)]
-                self.news.note(neighbour, told)
-        self.news.soon()
+                self.edges.note(neighbour, told)
+        self.edges.soon()
         self._grow()
 
     # --- generations
 
-    def _new_table(self, generation: int, capacity: int) -> Table:
-        return Table((self.address, *self.neighbours), generation, capacity, self._error)
+    def _new_table(self, generation: int, capacity: int) -> FilterTable:
+        return FilterTable((self.address, *self.neighbours), generation, capacity, self._error)
 
-    def _newest(self) -> Table:
+    def _newest(self) -> FilterTable:
         return self.table if self.next is None else self.next
 
     def _grow(self) -> None:
@@ -136,12 +136,12 @@ class Backbone(Part, parts={"news": News}):
 
     def _begin(self, generation: int, capacity: int, told_by: Address) -> None:
         """Start a generation from the own clients' tags, and let all others know."""
-        self.news.speak()  # before neighbours must know the generation to understand it
+        self.edges.speak()  # before neighbours must know the generation to understand it
         self.next = self._new_table(generation, capacity)
         self.next.put(self.address, self._tags())
         for neighbour in self.neighbours:
             if not self._summarise(neighbour) and neighbour != told_by:
-                self.news.announce(neighbour, generation, capacity)
+                self.edges.announce(neighbour, generation, capacity)
         self._finish()
 
     def _summarise(self, neighbour: Address) -> bool:
@@ -150,16 +150,16 @@ class Backbone(Part, parts={"news": News}):
         assert table is not None, "there is a summary only while a generation is under construction"
         if not all(other in table.whole for other in self.neighbours if other != neighbour):
             return False
-        self.news.summarise(neighbour, table.generation, table.capacity, table.beside(neighbour))
+        self.edges.summarise(neighbour, table.generation, table.capacity, table.beside(neighbour))
         return True
 
-    @handles(Renew)
-    def on_renew(self, sender: Address, renew: Renew) -> None:
+    @handles(FiltersAnew)
+    def on_renew(self, sender: Address, renew: FiltersAnew) -> None:
         if self._enter(sender, renew.generation, renew.capacity):
-            self.news.wait(sender, renew.serial)
+            self.edges.wait(sender, renew.serial)
 
-    @handles(Summary)
-    def on_summary(self, sender: Address, summary: Summary) -> None:
+    @handles(WholeFilter)
+    def on_summary(self, sender: Address, summary: WholeFilter) -> None:
         if not self._enter(sender, summary.generation, summary.capacity):
             return
         table = self.next
@@ -171,12 +171,12 @@ class Backbone(Part, parts={"news": News}):
                 if neighbour != sender:  # its summary did not depend on its own filter, so it was sent before
                     self._summarise(neighbour)
             self._finish()
-        self.news.wait(sender, summary.serial)
+        self.edges.wait(sender, summary.serial)
 
     def _enter(self, told_by: Address, generation: int, capacity: int) -> bool:
         """Begin this generation if it is the next one. False when it is of another view, or comes too early: then it
         will be said again."""
-        if not self.news.among_us(told_by, generation):
+        if not self.edges.among_us(told_by, generation):
             return False
         if generation > self._newest().generation:
             if self.next is not None:

@@ -1,6 +1,6 @@
 """What brokers tell each other: what is registered where, how far apart they are, which tree joins them.
 
-All may be repeated. `Covered` answers each of the first three.
+All may be repeated. `Routed` answers each of the first three.
 """
 
 from typing import Annotated
@@ -37,7 +37,7 @@ class Tell(Message):
     tags: Annotated[tuple[Text, ...], Meta(max_length=TAGS_MAX)]
 
 
-class Renew(Message):
+class FiltersAnew(Message):
     """A new generation of filters begins, with room for `capacity` tags: build yours."""
 
     wire = 0x0302
@@ -47,7 +47,7 @@ class Renew(Message):
     capacity: Capacity
 
 
-class Summary(Message):
+class WholeFilter(Message):
     """The whole filter of my side of our link, in the new generation."""
 
     wire = 0x0303
@@ -58,7 +58,7 @@ class Summary(Message):
     filter: Payload
 
 
-class Covered(Message):
+class Routed(Message):
     """Every broker on my side of our link knows what your message `serial` said."""
 
     wire = 0x0304
@@ -138,10 +138,10 @@ class Speak(Message):
     """Rings when news have been gathered for long enough."""
 
 
-class Watch(Message):
+class LookRound(Message):
     """Rings when it is time to look for the other brokers."""
 
     upkeep = True
 
 
-KINDS = (Tell, Renew, Summary, Covered, Stale, Beat, Beating, View, Gauge, Gauged, Survey, Surveyed)
+KINDS = (Tell, FiltersAnew, WholeFilter, Routed, Stale, Beat, Beating, View, Gauge, Gauged, Survey, Surveyed)

@@ -22,7 +22,7 @@ PLANE = 64
 """Sources in one array of numbers; a broker with more neighbours has several arrays."""
 
 
-class Table:
+class FilterTable:
     """The filters of one generation."""
 
     __slots__ = ("_bit", "_everyone", "_planes", "bits", "capacity", "distinct", "generation", "hashes", "whole")

@@ -15,7 +15,7 @@ silence would otherwise last for ever between two who believe each other dead.
 
 from collections.abc import Callable, Sequence
 
-from implicast.overlay.backbone.messages import BROKERS_MAX, Beat, Beating, View, Watch
+from implicast.overlay.backbone.messages import BROKERS_MAX, Beat, Beating, LookRound, View
 from implicast.overlay.backbone.spans import Spans
 from implicast.overlay.backbone.tree import spanning_tree
 from implicast.overlay.detector import Detector, DetectorSettings
@@ -105,10 +105,10 @@ class Views(Part, parts={"detector": Detector, "spans": Spans}):
     # --- looking
 
     def _watch_later(self) -> None:
-        self.host.after(int(self._watch_us * (0.75 + 0.5 * self.host.rng.random())), Watch())
+        self.host.after(int(self._watch_us * (0.75 + 0.5 * self.host.rng.random())), LookRound())
 
-    @handles(Watch)
-    def on_watch(self, alarm: Watch) -> None:
+    @handles(LookRound)
+    def on_watch(self, alarm: LookRound) -> None:
         self._watch_later()
         root = self.root()
         for other in self._others:

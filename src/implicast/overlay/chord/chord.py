@@ -70,13 +70,15 @@ class Tenant:
 class Chord(Part, Above, parts={"fingers": Fingers}):
     """One peer's place on the circle."""
 
-    __slots__ = ("_detour", "_led_us", "_passed", "_tenant", "_told_us", "fingers", "ring", "table")
+    __slots__ = ("_detour", "_is_sure", "_led_us", "_passed", "_tenant", "_told_us", "fingers", "ring", "table")
 
     def __init__(self, address: Address, host: Host, ring: Links, bits: int = ID_BITS, refresh_us: int = 0) -> None:
         super().__init__(address, host)
         self.ring = ring
         ring.above = self
         self.table = FingerTable(ring.me, bits)
+        self._is_sure = ring.detector is None
+        """Whether nobody ever crashes."""
         self.fingers = Fingers(address, host, ring, self.table, self.pass_on, refresh_us)
         self._tenant = Tenant()
         self._told_us: Recent[Address, int] = Recent(SENDERS_MAX)
@@ -178,7 +180,7 @@ class Chord(Part, Above, parts={"fingers": Fingers}):
     def pass_on(self, key: int, message: Message, sender: Address | None = None) -> bool:
         """Send a routed message one step nearer to its key. False: it has arrived, this node is responsible."""
         ring, table = self.ring, self.table
-        if ring.detector is None and ring.state is IN:
+        if self._is_sure and ring.state is IN:
             # `owns` and `next_hop` written out: every hop of every look-up comes by (0.30 us instead of 0.40).
             far = (key - table.own) & table.mask
             if -far & table.mask < table.span:

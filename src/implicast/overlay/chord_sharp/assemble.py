@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
+from implicast.overlay.chord_sharp.chord_sharp import ChordSharp
 from implicast.overlay.chord_sharp.table import settled_tables
-from implicast.overlay.chord_sharp.upkeep import ChordSharp
 from implicast.overlay.links import assemble_ring, ring_objections
 from implicast.overlay.links.assemble import members
 
@@ -13,9 +13,11 @@ def assemble(nodes: Iterable[ChordSharp]) -> list[ChordSharp]:
     by_place = {node.links.me: node for node in nodes}
     assert len({ref.key for ref in by_place}) == len(by_place), "keys on a Chord# ring are distinct"
     ring = [by_place[links.me] for links in assemble_ring(node.links for node in by_place.values())]
-    tables = settled_tables([node.links.me for node in ring], [node.passenger.value() for node in ring])
-    for node, table in zip(ring, tables, strict=True):
-        node.table, node.turn = table, 1
+    if ring:
+        refs, values = [node.links.me for node in ring], [node.passenger.value() for node in ring]
+        tables = settled_tables(refs, values, ring[0].settings.age_us, ring[0].host.now_us)
+        for node, table in zip(ring, tables, strict=True):
+            node.settle(table)
     return ring
 
 

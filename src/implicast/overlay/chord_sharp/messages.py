@@ -1,15 +1,22 @@
 """What the nodes of a Chord# ring say to each other about fingers, and their alarms."""
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
 
 from implicast.language.portrait import Portrait
 from implicast.language.values import AnyValue
-from implicast.overlay.links.refs import Ref
+from implicast.overlay.links.refs import Ref, RingKey
 from implicast.peer.contract import Message
-from implicast.space.ring import Key
+from implicast.peer.fields import Micros, Token
 
 Freight = AnyValue | Portrait
 """What fingers may carry: any value that can be combined."""
+
+LEVELS_MAX = 64
+"""More levels than any ring can fill; a guard against answers that never circulate."""
+Level = Annotated[int, Meta(ge=0, lt=LEVELS_MAX)]
+Round = Annotated[int, Meta(ge=0, le=(1 << 62) - 1)]
 
 
 class Ent(Message):
@@ -19,29 +26,72 @@ class Ent(Message):
     """
 
     node: Ref | None
-    end: Key | None
+    end: RingKey | None
     value: Freight | None
 
 
 class GetEnt(Message):
     """What is your entry at this level? (remote call of updateFinger)"""
 
-    token: int
-    level: int
+    wire = 0x0540
+
+    token: Token
+    level: Level
 
 
 class EntIs(Message):
     """The answer to the GetEnt with this token."""
 
-    token: int
+    wire = 0x0541
+
+    token: Token
     ent: Ent
 
 
 class Farewell(Message):
-    """I leave; whoever names me as a finger may name the node on my right instead."""
+    """The node that you name as a finger is gone; its heir, if it has one, is the node on its right."""
+
+    wire = 0x0542
 
     gone: Ref
-    heir: Ref
+    heir: Ref | None
+
+
+class AskLevel(Message):
+    """Tell me your entry at this level, now (if `answer`) and in the rounds to come."""
+
+    wire = 0x0543
+
+    to: Ref
+    by: Ref
+    token: Token
+    level: Level
+    round: Round
+    answer: bool
+
+
+class LevelIs(Message):
+    """The entry at the level that was asked for under this token, `held_us` ago by the answerer's clock.
+
+    `age_us`: the oldest thing that went into it was true so long ago, or later. No `ent`: not yet in this round.
+    """
+
+    wire = 0x0544
+
+    by: Ref
+    token: Token
+    round: Round
+    held_us: Micros
+    age_us: Micros
+    ent: Ent | None
+
+
+class Enough(Message):
+    """What I asked for under this token I need no more."""
+
+    wire = 0x0545
+
+    token: Token
 
 
 class AskAgain(Message):
@@ -51,12 +101,29 @@ class AskAgain(Message):
     tried: int
 
 
-class RefreshDue(Message):
-    """Rings when a table with its own timer is to be refreshed."""
+class RoundDue(Message):
+    """Rings when the next round is to begin, unless another node has begun it."""
 
     upkeep: ClassVar[bool] = True
-    turn: int
+    life: int
+    round: int
 
 
-KINDS = (GetEnt, EntIs, Farewell)
+class CatchUp(Message):
+    """Rings when all levels should have come in a round."""
+
+    upkeep: ClassVar[bool] = True
+    life: int
+    round: int
+
+
+class TellAgain(Message):
+    """Rings when what has changed in the middle of a round is to be said once more."""
+
+    upkeep: ClassVar[bool] = True
+    life: int
+    round: int
+
+
+KINDS: tuple[type, ...] = (GetEnt, EntIs, Farewell, AskLevel, LevelIs, Enough)
 """The kinds that travel."""

@@ -27,7 +27,7 @@ def carried_on(rows: Rows, table: Table, levels: int) -> Rows:
     """The rows for the node behind: one's own answers first, all others one place farther, cut to `levels` levels."""
     if levels <= 0:
         return ()
-    mine = tuple(table.get_ent(level) for level in range(min(levels, len(table))))
+    mine = tuple(table.answer(level)[0] for level in range(min(levels, len(table))))
     kept = [mine]
     for row in range(1, min(1 << (levels - 1), len(rows) + 1)):
         older = rows[row - 1]

@@ -1,4 +1,4 @@
-"""A standing living Chord# ring at once, and what can be wrong with one, seen from outside.
+"""What can be wrong with the aggregates of a Chord# ring, seen from outside.
 
 Beyond ring and fingers one thing must hold: no aggregate that is in use may lack somebody. It is looked at for all
 tables at once: values of any stretch of the ring are put together from stretches of 1, 2, 4, ... nodes, and two of them
@@ -6,40 +6,27 @@ that overlap cover any stretch, for putting together twice changes nothing.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from implicast.language.portrait import Portrait
-from implicast.overlay.chord_sharp.assemble import assemble, objections
-from implicast.overlay.chord_sharp.living import LivingSharp
-from implicast.overlay.chord_sharp.living_table import LivingTable
+from implicast.overlay.chord_sharp.assemble import objections
+from implicast.overlay.chord_sharp.chord_sharp import ChordSharp
 from implicast.overlay.chord_sharp.messages import Freight
 from implicast.overlay.chord_sharp.table import combine
 from implicast.overlay.links.assemble import members
 from implicast.space.ring import Arc, Key
 
-Known = Callable[[LivingSharp], bool]
+Known = Callable[[ChordSharp], bool]
 """Whether all have to know the value of this node."""
 
 
-def assemble_living(nodes: Iterable[LivingSharp]) -> list[LivingSharp]:
-    """Link all nodes, give them the tables of a settled ring, and let rounds begin, nearly together."""
-    here = {node.links.me: node for node in nodes}
-    ring = [here[node.links.me] for node in assemble(here.values())]
-    for node in ring:
-        period_us = node.period.period_us
-        node.table = LivingTable.settled(node.table, node.period.stale_us, node.host.now_us)
-        node.ready = len(node.table)
-        node.start(period_us // 4 + int(node.host.rng.random() * period_us / 20))
-    return ring
-
-
-def living_objections(nodes: Sequence[LivingSharp], is_known: Known) -> list[str]:
+def sound_objections(nodes: Sequence[ChordSharp], is_known: Known) -> list[str]:
     """What is wrong with a ring at rest: the ring, the fingers, then aggregates that lack somebody."""
     return objections(nodes) or too_small(nodes, is_known)
 
 
-def too_small(nodes: Sequence[LivingSharp], is_known: Known) -> list[str]:
+def too_small(nodes: Sequence[ChordSharp], is_known: Known) -> list[str]:
     """Aggregates in use that lack a value which they should have."""
     by_links = {node.links.me: node for node in nodes}
     ring = [by_links[links.me] for links in members([node.links for node in nodes])]
@@ -63,7 +50,7 @@ def too_small(nodes: Sequence[LivingSharp], is_known: Known) -> list[str]:
 class _Spans:
     """Values of stretches of the ring, those of 2^i nodes made ready."""
 
-    def __init__(self, ring: Sequence[LivingSharp], is_known: Known) -> None:
+    def __init__(self, ring: Sequence[ChordSharp], is_known: Known) -> None:
         self.keys: list[Key] = [node.links.me.key for node in ring]
         values = [node.passenger.value() if is_known(node) else None for node in ring]
         filters = all(value is None or (isinstance(value, Portrait) and not value.spans) for value in values)

@@ -3,16 +3,26 @@
 Fingers go by count, not by distance: level i names the node 2^i places ahead, found by asking level i-1 for *its* level
 i-1 (Chord#, sections 2.1.1 and 2.1.2 of the condcast paper). The same answer brings the aggregate of level i-1: the arc
 from that node on that 2^(i-1) nodes cover, and their values combined (sections 3.3 to 3.5). Plain Chord# is the case
-in which nobody has a value.
+in which no node has a value.
 
 Level -1, the node itself, is `me`, `own`. The range of a level starts at its node's key, so only its end is kept.
 An end and a value of None are *unknown*: they prove nothing.
+
+**Age.** Where tables are kept in rounds everything in them has an age, and what a level says of an arc counts only
+while the oldest thing that went into it is younger than `stale_us`; beyond that it is unknown and hides nobody. That
+one rule carries the promise of what stands on the overlay: *whatever was so for longer than `stale_us` is in every
+aggregate that is used*. For each part of an aggregate was said by the node that held that part of the circle, at most
+so long ago; and the ring has one holder for each key at every moment.
+
+Parts are put together only where they touch. Two levels learnt at different times may leave a gap between them in which
+a node stands that neither knows: then the whole is unknown.
 """
 
 from collections.abc import Sequence
 from itertools import pairwise
 
-from implicast.overlay.chord_sharp.messages import Ent, Freight
+from implicast.overlay.chord_sharp.messages import LEVELS_MAX, Ent, Freight
+from implicast.overlay.chord_sharp.settings import NEVER_US
 from implicast.overlay.links.refs import Ref
 from implicast.space.ring import Arc, Key
 
@@ -20,23 +30,32 @@ Mark = tuple[bool, Key]
 """A key as seen from a node: whether it lies behind the point where the circle starts anew, then the key. Marks are in
 clockwise order."""
 
-LEVELS_MAX = 64
-"""More levels than any ring can fill; a guard against answers that never circulate."""
+UNKNOWN = Ent(None, None, None)
 
 
 class Table:
-    """What one node knows of those ahead of it."""
+    """What one node knows of those ahead of it.
 
-    __slots__ = ("_bounds", "_sums", "_tidy", "ends", "me", "nodes", "own", "values")
+    `stale_us`: how old entries may grow; 0: their age is not kept. `since_us`: since when what a level says is true at
+    the latest (own clock); `rounds`: the round it was learnt in.
+    """
 
-    def __init__(self, me: Ref, own: Freight | None = None) -> None:
-        self.me, self.own = me, own
+    __slots__ = ("_bounds", "_fresh_until_us", "_sums", "_tidy", "ends", "me", "nodes", "own", "rounds", "since_us",
+                 "stale_us", "values")  # fmt: skip
+
+    def __init__(self, me: Ref, own: Freight | None = None, stale_us: int = 0) -> None:
+        self.me, self.own, self.stale_us = me, own, stale_us
         self.nodes: list[Ref] = []
         self.ends: list[Key | None] = []
         self.values: list[Freight | None] = []
-        self._sums: list[Freight | None] = []
+        self.since_us: list[int] = _NONE
+        self.rounds: list[int] = _NONE
+        if stale_us:
+            self.since_us, self.rounds = [], []
+        self._sums: list[Freight | None] = _NO_SUMS
         self._bounds: list[Mark] | None = None
         self._tidy: bool | None = None
+        self._fresh_until_us = NEVER_US
 
     def __len__(self) -> int:
         """Levels from 0 up: ceil(log2 n) when settled."""
@@ -44,11 +63,11 @@ class Table:
 
     # --- refreshing
 
-    def begin(self, own: Freight | None, successor: Ref) -> None:
-        """The start of a refresh: level -1 from the node's own state, level 0 from the ring."""
-        self.own = own
-        self._sums = []
-        self.follow(successor)
+    def hold(self, own: Freight | None) -> None:
+        """The node's own value as it is now."""
+        if own is not self.own:
+            self.own = own
+            self._sums = []
 
     def follow(self, successor: Ref) -> None:
         """The ring has another right neighbour for this node."""
@@ -56,17 +75,6 @@ class Table:
             self.cut(0)
         else:
             self._put(0, successor)
-
-    def get_ent(self, level: int) -> Ent:
-        """What the node 2^level places behind wants to know: its next finger, and what the nodes up to it hold.
-
-        An unknown part makes the whole unknown (the paper is silent).
-        """
-        if not 0 <= level < len(self.nodes):
-            return Ent(None, None, None)
-        end = self.nodes[0].key if level == 0 else self.ends[level - 1]
-        value = self._sum(level)
-        return Ent(self.nodes[level], end if value is not None else None, value if end is not None else None)
 
     def take(self, level: int, ent: Ent) -> bool:
         """The answer of the node at this level to `get_ent(level)`. True when the round is complete: no level above."""
@@ -82,10 +90,84 @@ class Table:
         del self._sums[level + 1 :]
         return circulated
 
+    def learn(self, level: int, ent: Ent, since_us: int, number: int) -> bool:
+        """What the node at this level answered in a round; true since then at the latest. True: no level above.
+
+        A node that knows less than before does not make false what it said before.
+        """
+        before, sums, next_before = (self.ends[level], self.values[level]), self._sums[level + 1 :], self._above(level)
+        tidy = self._tidy
+        circulated = self.take(level, ent)
+        self.rounds[level] = number
+        if (self.ends[level], self.values[level]) == before and self._above(level) == next_before:
+            # Nothing new, as nearly always: what was worked out from it stays (a quarter less work for each answer).
+            self._sums += sums
+            self._tidy = tidy
+        if self.values[level] is None and before[1] is not None:
+            self.ends[level], self.values[level] = before
+        else:
+            self.since_us[level] = since_us
+            self._fresh_until_us = min(self._fresh_until_us, since_us + self.stale_us)
+        return circulated
+
+    def _above(self, level: int) -> Ref | None:
+        return self.nodes[level + 1] if level + 1 < len(self.nodes) else None
+
+    def go_on(self, level: int, number: int) -> None:
+        """Nothing will be learnt of this level in this round."""
+        self.rounds[level] = number
+
+    def expire(self, now_us: int) -> None:
+        """Forget what is stale. One comparison when nothing is."""
+        if now_us <= self._fresh_until_us:
+            return
+        until_us = NEVER_US
+        for level, since_us in enumerate(self.since_us):
+            if self.values[level] is None:
+                continue
+            if since_us + self.stale_us < now_us:
+                self.ends[level] = self.values[level] = None
+                self._tidy = None
+                del self._sums[level + 1 :]
+            else:
+                until_us = min(until_us, since_us + self.stale_us)
+        self._fresh_until_us = until_us
+
+    def answer(self, level: int, now_us: int = 0) -> tuple[Ent, int]:
+        """What the node 2^level places behind wants to know (getEnt): its next finger, and what the nodes up to it
+        hold; and how old the oldest part of that is. The level above the top one has no node, yet all that is known has
+        a sum. An unknown part makes the whole unknown (the paper is silent).
+        """
+        self.expire(now_us)
+        if not 0 <= level <= len(self.nodes) or not self.nodes:
+            return UNKNOWN, 0
+        node = self.nodes[level] if level < len(self.nodes) else None
+        value = self._sum(level) if self._touching(level) else None
+        end = self.ends[level - 1] if level else self.nodes[0].key
+        if value is None or end is None:
+            return Ent(node, None, None), 0
+        return Ent(node, end, value), now_us - min(self.since_us[:level], default=now_us)  # type: ignore[arg-type]
+
+    def _touching(self, levels: int) -> bool:
+        """Whether the arcs of the lowest levels leave no gap: each begins where the one before ends, or sooner."""
+        if self._tidy:
+            return True
+        for level in range(levels - 1):
+            end = self.ends[level]
+            if end is None:
+                return False
+            reach = self.mark(end)
+            past_me = reach <= self.mark(self.nodes[level].key)
+            if not past_me and self.mark(self.nodes[level + 1].key) > reach:
+                return False
+        return True
+
     def cut(self, level: int) -> None:
         """Drop this level and all above."""
         if level < len(self.nodes):
             del self.nodes[level:], self.ends[level:], self.values[level:], self._sums[level + 1 :]
+            if self.stale_us:
+                del self.since_us[level:], self.rounds[level:]
             self._bounds = self._tidy = None
 
     def replace(self, gone: Ref, heir: Ref) -> None:
@@ -107,7 +189,7 @@ class Table:
         for level, old in enumerate(self.values):
             arc = self.range(level)
             if arc is not None and key in arc and old is not None:
-                self.values[level] = combine(old, value) if old.alike(value) else None
+                self.values[level] = combine(old, value)
                 del self._sums[level + 1 :]
 
     # --- looking
@@ -158,10 +240,15 @@ class Table:
             self.nodes.append(node)
             self.ends.append(None)
             self.values.append(None)
+            if self.stale_us:
+                self.since_us.append(0)
+                self.rounds.append(-1)
         elif self.nodes[level] != node:
             # What was said of the arc from the old node on may be false from the new one on: unknown until asked.
             self.nodes[level], self.ends[level], self.values[level] = node, None, None
             del self._sums[level + 1 :]
+            if self.stale_us:
+                self.since_us[level], self.rounds[level] = 0, -1
         else:
             return
         self._bounds = self._tidy = None
@@ -175,22 +262,41 @@ class Table:
         self._sums = sums
         return sums[level]
 
+    def settle(self, nodes: list[Ref], ends: list[Key | None], values: list[Freight | None], now_us: int) -> None:
+        """All of it is as it is now."""
+        self.nodes, self.ends, self.values = nodes, ends, values
+        if self.stale_us:
+            self.since_us, self.rounds = [now_us] * len(nodes), [0] * len(nodes)
+            self._fresh_until_us = now_us + self.stale_us
+
+
+_NONE: list[int] = []
+_NO_SUMS: list[Freight | None] = []
+"""Shared by tables that keep none; replaced, never changed."""
+
 
 def combine(one: Freight | None, other: Freight | None) -> Freight | None:
-    """Two values of one kind made one; unknown if one of them is."""
-    return None if one is None or other is None else one.reduce(other)  # type: ignore[arg-type]
+    """Two values of one kind made one; unknown if one of them is, or they are of two kinds."""
+    return None if one is None or other is None or not one.alike(other) else one.reduce(other)  # type: ignore[arg-type]
 
 
-def settled_tables(refs: Sequence[Ref], values: Sequence[Freight | None]) -> list[Table]:
+def settled_tables(
+    refs: Sequence[Ref], values: Sequence[Freight | None], stale_us: int = 0, now_us: int = 0
+) -> list[Table]:
     """The tables of nodes in ring order when all has settled: formulas (5) to (7), by doubling."""
-    tables = [Table(ref, value) for ref, value in zip(refs, values, strict=True)]
     count, step, sums = len(refs), 1, list(values)
+    levels: list[tuple[int, list[Freight | None]]] = []
     while step < count:
-        for index, table in enumerate(tables):
-            ahead = (index + step) % count
-            table.nodes.append(refs[ahead])
-            table.ends.append(None if sums[ahead] is None else refs[(ahead + step) % count].key)
-            table.values.append(sums[ahead])
+        levels.append((step, sums))
         sums = [combine(sums[index], sums[(index + step) % count]) for index in range(count)]
         step *= 2
+    tables = [Table(ref, value, stale_us) for ref, value in zip(refs, values, strict=True)]
+    for index, table in enumerate(tables):
+        ahead = [((index + step) % count, (index + 2 * step) % count, held) for step, held in levels]
+        table.settle(
+            [refs[at] for at, _, _ in ahead],
+            [None if held[at] is None else refs[end].key for at, end, held in ahead],
+            [held[at] for at, _, held in ahead],
+            now_us,
+        )
     return tables

@@ -1,64 +1,69 @@
-"""What a node of a living Chord# ring tells of its table: to whom, and when.
+"""What a node of a Chord# ring tells of its table in rounds: to whom, and when.
 
-Whoever asked for a level is told of it in every round, as soon as all below it has been learnt, and whenever another
-node stands at that level; until it says that it has had enough, or does not ask anew for long. When a round begins, and
-what is learnt in it, is for `rounds.py`.
+A node that asked for a level is told of it in every round, as soon as all below it has been learnt, and whenever
+another node stands at that level; until it says that it has had enough, or does not ask anew for long. When a round
+begins, and what is learnt in it, is for `rounds.py`.
 """
 
-from abc import abstractmethod
+from typing import TYPE_CHECKING
 
-from implicast.overlay.chord_sharp.living_messages import AskLevel, Enough, LevelIs, TellAgain
-from implicast.overlay.chord_sharp.living_table import LivingTable
-from implicast.overlay.chord_sharp.messages import Farewell
-from implicast.overlay.chord_sharp.settings import RENEWAL, RoundSettings
-from implicast.overlay.chord_sharp.table import LEVELS_MAX
-from implicast.overlay.chord_sharp.upkeep import ChordSharp, SharpSettings
-from implicast.overlay.links import Links
+from implicast.overlay.chord_sharp.messages import AskLevel, Enough, Farewell, LevelIs, TellAgain
+from implicast.overlay.chord_sharp.settings import RENEWAL
 from implicast.overlay.links.state import INS, OUT
-from implicast.peer.contract import Address, Host, handles
+from implicast.peer.contract import Address, Part, handles
+
+if TYPE_CHECKING:
+    from implicast.overlay.chord_sharp.chord_sharp import ChordSharp
 
 ASKERS_MAX = 8
 """Nodes told about one level; usually one asks. The one that asked longest ago is told no more."""
 
+Askers = dict[int, dict[Address, tuple[int, int]]]
 
-class Telling(ChordSharp):
+
+class Telling(Part):
     """Tells those who asked."""
 
-    __slots__ = ("askers", "news", "period", "ready", "round", "told_round")
+    __slots__ = ("_news", "askers", "ready", "ring", "told_round")
 
-    table: LivingTable
-
-    def __init__(self, address: Address, host: Host, links: Links, settings: RoundSettings) -> None:
-        super().__init__(address, host, links, SharpSettings())
-        self.period = settings
-        self.table = LivingTable(links.me, settings.stale_us)
-        self.round = self.ready = self.news = 0
-        """`ready`: so many levels from 0 on have been learnt in this round. `news`: levels, as bits, that have changed
-        since all was told."""
+    def __init__(self, ring: "ChordSharp") -> None:
+        super().__init__(ring.address, ring.host)
+        self.ring = ring
+        self.ready = 0
+        """So many levels from 0 on have been learnt in this round."""
+        self._news = 0
+        """Levels, as bits, that have changed since all was told."""
         self.told_round = 0
         """The last round in which all was told."""
-        self.askers: dict[int, dict[Address, tuple[int, int]]] = {}
+        self.askers: Askers = {}
         """By level: who is told, with its token and when it asked."""
 
-    @abstractmethod
-    def _begin(self, number: int) -> None:
-        """Somebody is in this round already: it begins here too."""
+    def settle(self) -> None:
+        """The table is that of a settled ring."""
+        self.ready = len(self.ring.table)
+
+    def begin(self) -> None:
+        """A round begins: nothing has been learnt in it."""
+        self.ready = self._news = 0
+
+    def stop(self) -> list[Address]:
+        """Off the ring, or anew on it. Returns those who name this node as a finger."""
+        askers, self.askers = self.askers, {}
+        return list({address: None for each in askers.values() for address in each})
 
     @handles(AskLevel)
     def on_ask_level(self, sender: Address, ask: AskLevel) -> None:
-        links = self.links
+        ring, links = self.ring, self.ring.links
         if links.state == INS:
             return
         if links.state == OUT or ask.to != links.me:
-            self.host.send(sender, Farewell(ask.to, links.right if links.state == OUT else links.me))
+            self.host.send(sender, Farewell(ask.to, ring.heir(ask.to)))
             return
         links.heard(ask.by)
-        if ask.round > self.round:
-            self._begin(ask.round)
-        if 0 <= ask.level < LEVELS_MAX:
-            self._note_asker(sender, ask)
-            if ask.answer:
-                self._tell_one(sender, ask.level, ask.token, 0)
+        ring.rounds.catch(ask.round)
+        self._note_asker(sender, ask)
+        if ask.answer:
+            self._tell_one(sender, ask.level, ask.token, 0)
 
     def _note_asker(self, sender: Address, ask: AskLevel) -> None:
         askers = self.askers.setdefault(ask.level, {})
@@ -67,12 +72,12 @@ class Telling(ChordSharp):
         if len(askers) > ASKERS_MAX:
             del askers[next(iter(askers))]
 
-    def _tell(self, level: int) -> None:
-        """Tell those who want to know of a level. Who has not asked anew for long is told no more."""
+    def tell(self, level: int) -> None:
+        """Tell those who want to know of a level. A node that has not asked anew for long is told no more."""
         now_us, askers = self.host.now_us, self.askers.get(level)
         if not askers:
             return
-        over_us = now_us - (RENEWAL + 2) * self.period.period_us
+        over_us = now_us - (RENEWAL + 2) * self.ring.settings.period_us
         for address, (token, asked_us) in list(askers.items()):
             if asked_us < over_us:
                 del askers[address]
@@ -80,13 +85,14 @@ class Telling(ChordSharp):
                 self._tell_one(address, level, token, now_us - asked_us)
 
     def _tell_one(self, to: Address, level: int, token: int, held_us: int) -> None:
-        me = self.links.me
+        ring = self.ring
+        me, number = ring.links.me, ring.rounds.number
         if level > self.ready:
-            self.host.send(to, LevelIs(me, token, self.round, held_us, 0, None))
+            self.host.send(to, LevelIs(me, token, number, held_us, 0, None))
             return
-        self.table.hold(self.passenger.value())
-        ent, age_us = self.table.answer(level, self.host.now_us)
-        self.host.send(to, LevelIs(me, token, self.round, held_us, age_us, ent))
+        ring.table.hold(ring.passenger.value())
+        ent, age_us = ring.table.answer(level, self.host.now_us)
+        self.host.send(to, LevelIs(me, token, number, held_us, age_us, ent))
 
     @handles(Enough)
     def on_enough(self, sender: Address, enough: Enough) -> None:
@@ -94,29 +100,30 @@ class Telling(ChordSharp):
             if askers.get(sender, (0, 0))[0] == enough.token:
                 del askers[sender]
 
-    def _advance(self) -> None:
+    def advance(self) -> None:
         """With each level learnt the next can be told."""
-        rounds = self.table.rounds
+        rounds, number = self.ring.table.rounds, self.ring.rounds.number
         self.ready = min(self.ready, len(rounds))
-        while self.ready < len(rounds) and rounds[self.ready] >= self.round:
+        while self.ready < len(rounds) and rounds[self.ready] >= number:
             self.ready += 1
-            self._tell(self.ready)
+            self.tell(self.ready)
         if self.ready == len(rounds):
-            self.told_round = self.round
+            self.told_round = number
 
-    def _changed(self, level: int) -> None:
+    def changed(self, level: int) -> None:
         """Another node stands at this level: those who ask for it are to be told, round or not; and, if they have been
         told of it in this round, once more in a while, for nobody misses what comes unexpected."""
-        if self.told_round == self.round or level <= self.ready:
-            self.news |= 1 << level
-            self.host.after(self.period.again_us, TellAgain(self.links.me.life, self.round))
+        number = self.ring.rounds.number
+        if self.told_round == number or level <= self.ready:
+            self._news |= 1 << level
+            self.host.after(self.ring.settings.again_us, TellAgain(self.ring.links.me.life, number))
         self.ready = min(self.ready, max(0, level - 1))
 
     @handles(TellAgain)
     def on_tell_again(self, alarm: TellAgain) -> None:
-        if alarm.life != self.links.me.life or alarm.round != self.round or self.links.state in (OUT, INS):
+        if not self.ring.rounds.is_now(alarm.life, alarm.round):
             return
-        news, self.news = self.news, 0
+        news, self._news = self._news, 0
         for level in range(self.ready + 1):
             if news >> level & 1:
-                self._tell(level)
+                self.tell(level)

@@ -1,20 +1,23 @@
 """A converged surface at once, for large experiments: what peers joining one after the other would arrive at.
 
-Newcomers draw a place and halve the region they find there, exactly as `giving.py` does by messages. Neighbour tables
-are found for all peers together: the neighbour across a face that is at least as large as we are owns the box beside
-ours, which is one search; the smaller ones are the same pairs seen from the other side.
+Newcomers draw a place and halve the region they find there, exactly as `entry.py` and `giver.py` do by messages.
+Neighbour tables are found for all peers together: the neighbour across a face that is at least as large as we are owns
+the box beside ours, which is one search; the smaller ones are the same pairs seen from the other side.
 """
 
 from bisect import bisect_right, insort
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
-from implicast.overlay.ice.atlas import Atlas
-from implicast.overlay.ice.ice import Ice
+from implicast.overlay.ice.atlas import sibling
 from implicast.overlay.ice.messages import Title
+from implicast.overlay.ice.surface import Surface
 from implicast.overlay.ice.table import Rows, Table
+from implicast.peer.contract import Address
+from implicast.space.digest import digest_bits
 from implicast.space.morton import BITS, Codes, codes, places, side
 
 LatencyUs = Callable[[int, int], int]
@@ -99,23 +102,59 @@ def adjacency(tiles: Tiling) -> tuple[Codes, Codes]:
     return one[along], other[along]
 
 
-def settle(tiles: Tiling, surfaces: Sequence[Ice], latency_us: LatencyUs) -> None:
-    """Give every peer its piece, its atlas and its table."""
+def settle(tiles: Tiling, surfaces: Sequence[Surface], latency_us: LatencyUs) -> None:
+    """Place surface i on tile i; everybody knows its neighbours."""
     one, other = adjacency(tiles)
     titles = [
-        Title(low, bits, 0, peer)
-        for peer, (low, bits) in enumerate(zip(tiles.low.tolist(), tiles.bits.tolist(), strict=True))
+        Title(low, bits, 0, surface.address)
+        for surface, low, bits in zip(surfaces, tiles.low.tolist(), tiles.bits.tolist(), strict=True)
     ]
+    ends = np.searchsorted(one, np.arange(tiles.peers + 1)).tolist()
+    around = [other[start:stop].tolist() for start, stop in pairwise(ends)]
+    if not surfaces or surfaces[0].terms.assured:
+        _settle_alive(titles, around, surfaces, latency_us)
+        return
     latencies = [max(1.0, float(latency_us(a, b))) for a, b in zip(one.tolist(), other.tolist(), strict=True)]
     rows, paces = tiles.boxes[other], np.array(latencies, np.float64)
-    ends = np.searchsorted(one, np.arange(tiles.peers + 1)).tolist()
     for peer, surface in enumerate(surfaces):
         start, stop = ends[peer], ends[peer + 1]
-        owners = other[start:stop].tolist()
-        own = tiles.boxes[peer : peer + 1]
+        owners, own = [surfaces[each].address for each in around[peer]], tiles.boxes[peer : peer + 1]
         table = Table(tiles.dimensions, own, rows[start:stop], paces[start:stop], owners)
-        atlas = Atlas([titles[peer], *(titles[each] for each in owners)])
-        surface.settle_into(atlas, dict(zip(owners, latencies[start:stop], strict=True)), table)
+        surface.rest_on(titles[peer], [titles[each] for each in around[peer]], table)
+
+
+def _settle_alive(
+    titles: list[Title], around: list[list[int]], surfaces: Sequence[Surface], latency_us: LatencyUs
+) -> None:
+    """Everybody knows its neighbours' heirs too, and these have copies; greetings are spread over a period."""
+    for peer, surface in enumerate(surfaces):
+        others = [titles[each] for each in around[peer]]
+        surface.settle_into(titles[peer], others, first_heirs(titles[peer], others, surface.terms.timers.heirs))
+    for peer, surface in enumerate(surfaces):
+        for each in around[peer]:
+            _acquaint(surface, surfaces[each], max(1, 2 * int(latency_us(peer, each))))
+    by_address = {surface.address: surface for surface in surfaces}
+    for surface in surfaces:
+        for heir in surface.heirs:
+            by_address[heir].estates.inherit_from(surface)
+
+
+def first_heirs(title: Title, others: list[Title], count: int) -> tuple[Address, ...]:
+    """The owner of the sibling, then the smallest tracts, then the smallest ids: as living peers choose."""
+
+    def preference(each: Title) -> tuple[bool, int, Address]:
+        is_sibling = each.bits == title.bits and title.bits > 0 and each.low == sibling(title.low, title.bits)
+        return not is_sibling, -each.bits, each.owner
+
+    return tuple(each.owner for each in sorted(others, key=preference)[:count])
+
+
+def _acquaint(surface: Surface, other: Surface, trip_us: int) -> None:
+    pair = sorted((repr(surface.address), repr(other.address)))
+    phase = digest_bits(16, "greeting", *pair) / 2**16
+    later = 0.1 * (pair[0] != repr(surface.address))
+    greet_us = surface.host.now_us + int((phase + later) * surface.terms.timers.hello_us)
+    surface.circle.acquaint(other.address, other.greetings.mark, other.heirs, trip_us, greet_us)
 
 
 def uniform_points(peers: int, draw: Callable[[int], int]) -> list[int]:

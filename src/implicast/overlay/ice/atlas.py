@@ -9,8 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from implicast.overlay.ice.messages import Title
 from implicast.peer.contract import Address
-from implicast.space.morton import BITS, box
-from implicast.space.surface import Surface
+from implicast.space.morton import BITS
 from implicast.space.tract import Tract, prefixes, subtract, union
 
 
@@ -58,6 +57,10 @@ class Atlas:
         for each in titles:
             del self.titles[each.low]
 
+    def keep_only(self, lows: Iterable[int]) -> None:
+        """Forget all titles but those that begin at these codes."""
+        self.titles = {low: self.titles[low] for low in lows}
+
     def of(self, owner: Address) -> list[Title]:
         return [each for each in self.titles.values() if each.owner == owner]
 
@@ -69,26 +72,12 @@ class Atlas:
                 return False
         return sum([each.owner == owner for each in known.values()]) == len(titles)
 
-    def at(self, code: int) -> Title | None:
-        return next((each for each in self.titles.values() if each.low <= code < each.high), None)
-
     def better_than(self, title: Title) -> list[Title]:
         """Titles that contradict this one and win."""
         if self.titles.get(title.low) == title:
             return []  # the very same, so nothing else overlaps it: the usual case
         met = [each for each in self.titles.values() if overlap(each, title)]
         return [each for each in met if better(each, title)]
-
-    def prune(self, owner: Address, dimensions: int) -> None:
-        """Forget what is neither the owner's nor next to what is the owner's."""
-        own = [box(each.low, each.bits, dimensions) for each in self.of(owner)]
-        surface = Surface(dimensions)
-
-        def concerns(title: Title) -> bool:
-            there = box(title.low, title.bits, dimensions)
-            return title.owner == owner or any(surface.rank(there, here) == (0, 1) for here in own)
-
-        self.titles = {low: each for low, each in self.titles.items() if concerns(each)}
 
 
 def sibling(low: int, bits: int) -> int:

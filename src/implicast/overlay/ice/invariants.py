@@ -1,20 +1,23 @@
-"""What must hold of a quiet surface, seen from outside (thesis section 7.2.4).
+"""What must hold of a surface, whole from outside: always, and when all is quiet (thesis section 7.2.4).
 
-Covered, disjoint, and every peer's table names exactly the owners of all that is adjacent to its pieces.
+Always: no code has two peers that answer for it, firm and without doubt. When quiet: the surface is covered, pieces are
+disjoint and firm, every peer has exactly one, tables name exactly the owners of all that is adjacent with their epochs,
+and every owner's heirs hold all it keeps (if anything is assured).
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from itertools import pairwise
-from operator import attrgetter
-from typing import Protocol
+from itertools import compress
+from operator import attrgetter, not_
 
-from implicast.overlay.ice.atlas import Atlas
-from implicast.overlay.ice.ice import Ice
+from implicast.overlay.ice.estate import Item
+from implicast.overlay.ice.estates import Estate
 from implicast.overlay.ice.messages import Title
+from implicast.overlay.ice.surface import Surface
 from implicast.peer.contract import Address
 from implicast.space.morton import CODES, box, code, side
+from implicast.space.tract import intervals
 
 OBJECTIONS_MAX = 20
 """More than enough to see what is wrong."""
@@ -23,32 +26,84 @@ TILINGS_REMEMBERED = 4
 SIDES_REMEMBERED = 1 << 16
 Tables = Mapping[Address, Mapping[int, Title]]
 """By owner: its own titles and those next to them, by their first codes."""
+Whole = dict[tuple[Address, Address], tuple[Estate, int, tuple[Item, ...]]]
+"""By heir and owner: a copy that was found to be whole, how it was then, and of what. For those who look often."""
+_key, _low = attrgetter("key"), attrgetter("low")
 
 
-class Owner(Protocol):
-    """What is looked at of a peer on a surface, kind or living."""
-
-    address: Address
-    dimensions: int
-    atlas: Atlas
-
-    @property
-    def pieces(self) -> Iterable[Title]: ...
-
-
-def surface_objections(surfaces: Sequence[Ice]) -> list[str]:
-    """Sentences about what is wrong with a quiet surface; none when all is well."""
-    titles = titles_of(surfaces)
-    found = [f"{each.address} has a piece in transit" for each in surfaces if each.unsettled]
-    found += tiling_objections(titles)
-    if not found and titles:
-        found += table_objections(surfaces, titles)
+def doubles(surfaces: Sequence[Surface]) -> list[str]:
+    """At any time: codes that two peers answer for."""
+    spans = sorted(
+        (low, high, index)
+        for index, each in enumerate(surfaces)
+        if each.ground and not each.is_doubtful
+        for low, high in intervals(each.ground)
+    )
+    found, reached, last = [], 0, -1
+    for low, high, index in spans:
+        if low < reached:
+            found.append(f"{surfaces[last].address} and {surfaces[index].address} both answer for {low:#x}")
+        if high > reached:
+            reached, last = high, index
     return found[:OBJECTIONS_MAX]
 
 
-def titles_of(surfaces: Sequence[Owner]) -> tuple[Title, ...]:
-    """All pieces of all, in the order of their codes."""
-    return tuple(sorted((title for each in surfaces for title in each.pieces), key=attrgetter("low")))
+def surface_objections(surfaces: Sequence[Surface], whole: Whole | None = None) -> list[str]:
+    """Sentences about what is wrong with a quiet surface; none when all is well."""
+    titles = tuple(sorted((title for each in surfaces for title in each.pieces), key=_low))
+    # The usual case has nothing that could be objected to: a third of the cost of finding out what it is.
+    found = [each for surface in compress(surfaces, map(not_, map(_is_plain, surfaces))) for each in _own(surface)]
+    found += tiling_objections(titles)
+    if not found and titles:
+        found += _table_objections(surfaces, titles)
+        found += _heir_objections([each for each in surfaces if each.terms.assured], whole)
+    return found[:OBJECTIONS_MAX]
+
+
+def _is_plain(surface: Surface) -> bool:
+    plain = len(surface.pieces) == 1 and not surface.plot.status
+    return plain and not (surface.terms.assured and (surface.leaving or surface.is_doubtful))
+
+
+def _own(surface: Surface) -> list[str]:
+    found = []
+    if surface.plot.status:
+        kinds = ", ".join(sorted({status.kind for status in surface.plot.status.values()}))
+        found.append(f"{surface.address} has a piece that is not firm: {kinds}")
+    if len(surface.pieces) != (0 if surface.leaving else 1):
+        found.append(f"{surface.address} has {len(surface.pieces)} pieces")
+    if surface.pieces and surface.is_doubtful:
+        found.append(f"{surface.address} doubts itself")
+    return found
+
+
+def _heir_objections(surfaces: Sequence[Surface], whole: Whole | None) -> list[str]:
+    estates = {each.address: each.estates.held for each in surfaces}
+    found = []
+    for each in surfaces:
+        heirs, address, most = each.heirs, each.address, each.terms.timers.heirs
+        if len(heirs) < most and each.pieces and len(heirs) < (wanted := min(most, len(each.plot.neighbours()))):
+            found.append(f"{address} has {len(heirs)} heirs of {wanted}")
+        kept = each.tenant.pack(each.tract) if heirs else ()
+        for heir in heirs:
+            estate = estates[heir].get(address) if heir in estates else None
+            if estate is None or estate.awaited:
+                found.append(f"{heir} has no copy of what {address} keeps")
+            elif not _has_all((heir, address), estate, kept, whole):
+                found.append(f"{heir} lacks some of what {address} keeps")
+    return found
+
+
+def _has_all(who: tuple[Address, Address], estate: Estate, kept: tuple[Item, ...], whole: Whole | None) -> bool:
+    """Does a copy have all that is kept? Not looked at again while neither changes: a third of the cost."""
+    before = whole.get(who) if whole is not None else None
+    if before is not None and before[0] is estate and before[1] == estate.changes and before[2] is kept:
+        return True
+    if not estate.items.keys() >= set(map(_key, kept)):
+        return False
+    if whole is not None:
+        whole[who] = (estate, estate.changes, kept)
+    return True
 
 
 @lru_cache(TILINGS_REMEMBERED)
@@ -69,14 +124,14 @@ def tiling_objections(titles: tuple[Title, ...]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def table_objections(surfaces: Sequence[Owner], titles: tuple[Title, ...]) -> list[str]:
+def _table_objections(surfaces: Sequence[Surface], titles: tuple[Title, ...]) -> list[str]:
     """Tables that do not name exactly the owners of all that is adjacent."""
-    tables = tables_of(titles, surfaces[0].dimensions)
+    tables = tables_of(titles, surfaces[0].terms.dimensions)
     found = []
     for each in surfaces:
-        if not each.pieces or each.atlas.titles == tables[each.address]:
+        if not each.pieces or each.plot.atlas.titles == tables[each.address]:
             continue  # one comparison of dictionaries: a tenth of making and comparing sets
-        known = {title for title in each.atlas.titles.values() if title.owner != each.address}
+        known = {title for title in each.plot.atlas.titles.values() if title.owner != each.address}
         expected = {title for title in tables[each.address].values() if title.owner != each.address}
         if known != expected:
             wrong = sorted(str(title.owner) for title in known ^ expected)
@@ -89,7 +144,7 @@ def tables_of(titles: tuple[Title, ...], dimensions: int) -> Tables:
     """What everybody should know on a surface that these titles, in order, cover exactly.
 
     The neighbour across a face that is at least as large as a piece owns the box beside it: one search. The smaller
-    ones are the same pairs seen from the other side. A quarter of the cost of finding all boxes anew (`assemble.py`).
+    ones are the same pairs whole from the other side. A quarter of the cost of finding all boxes anew (`assemble.py`).
     """
     tables: dict[Address, dict[int, Title]] = {each.owner: {} for each in titles}
     lows = [each.low for each in titles]
@@ -116,9 +171,3 @@ def _beside(low: int, bits: int, dimensions: int) -> tuple[int, ...]:
             there[dimension] = (there[dimension] + step) % side(dimensions)
             found.append(code(tuple(there)))
     return tuple(found)
-
-
-def disjoint_firm(surfaces: Sequence[Ice]) -> bool:
-    """At any time, quiet or not: no code has two peers that answer for it."""
-    spans = sorted((low, high) for each in surfaces for low, high in zip(each.firm[::2], each.firm[1::2], strict=True))
-    return all(before[1] <= after[0] for before, after in pairwise(spans))

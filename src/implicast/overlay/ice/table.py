@@ -4,15 +4,13 @@ A table is made from the atlas whenever that changes, and not changed itself. It
 dimensions only, whatever the number of peers (thesis section 7.2).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from implicast.overlay.ice.messages import Title
 from implicast.peer.contract import Address
 from implicast.space import kernels
-from implicast.space.morton import box
 from implicast.space.tract import Tract
 
 Rows = npt.NDArray[np.int64]
@@ -79,21 +77,6 @@ class Table:
             else:
                 part += (low, low + (1 << shift))
         return [(self.owners[hops[key]] if hops[key] >= 0 else None, tuple(part)) for key, part in parts.items()]
-
-
-def table_of(
-    dimensions: int, own: Iterable[Title], others: Iterable[Title], latency_us: Mapping[Address, float]
-) -> Table:
-    """The table of an atlas. Neighbours in the order of their codes, which settles ties."""
-    neighbours = sorted(others, key=lambda title: title.low)
-    owners = [each.owner for each in neighbours]
-    latencies = np.array([latency_us.get(owner, UNKNOWN_US) for owner in owners], np.float64)
-    return Table(dimensions, _boxes(own, dimensions), _boxes(neighbours, dimensions), latencies, owners)
-
-
-def _boxes(titles: Iterable[Title], dimensions: int) -> Rows:
-    rows = [[*low, *high] for low, high in (box(each.low, each.bits, dimensions) for each in titles)]
-    return np.array(rows, np.int64).reshape(len(rows), 2 * dimensions)
 
 
 def _centre(own: Rows, dimensions: int) -> Rows:

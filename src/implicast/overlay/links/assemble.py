@@ -5,8 +5,7 @@ from itertools import pairwise
 from typing import Protocol, TypeVar
 
 from implicast.overlay.links.links import Links
-from implicast.overlay.links.messages import CheckRound, MergeRound
-from implicast.overlay.links.refs import FIRST, Ref
+from implicast.overlay.links.refs import Ref
 from implicast.overlay.links.state import IN, OUT
 
 
@@ -16,14 +15,8 @@ def assemble_ring(nodes: Iterable[Links]) -> list[Links]:
     count = len(ordered)
     for index, node in enumerate(ordered):
         known = min(node.settings.lefts, count - 1)
-        node.state = IN
-        node.left, node.right = ordered[index - 1].me, ordered[(index + 1) % count].me
-        node.lnum = node.rnum = FIRST
-        node.lefts = tuple(ordered[index - step].me for step in range(1, known + 1))
-        if node.settings.check_us:  # at a random phase, else all would look at once
-            node.host.after(int(node.host.rng.random() * node.settings.check_us), CheckRound(node.me.life))
-        if node.settings.merge_us:
-            node.host.after(int(node.host.rng.random() * node.settings.merge_us), MergeRound(node.me.life))
+        lefts = tuple(ordered[index - step].me for step in range(1, known + 1))
+        node.stand(ordered[index - 1].me, ordered[(index + 1) % count].me, lefts)
     return ordered
 
 

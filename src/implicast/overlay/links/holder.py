@@ -1,19 +1,21 @@
-"""The answering side: whoever holds a link changes it, in one step, if what the asker believes is so.
+"""The answering side: the holder of a link changes it, in one step, if what the asker believes is so.
 
-No locks: a conflict means that somebody else succeeded. That an operation takes effect at most once, and never after
+No locks: a conflict means that another asker succeeded. That an operation takes effect at most once, and never after
 its refusal was believed, rests on the memory of answers; the number in the comparison guards the same once more.
 """
 
-from abc import abstractmethod
+from typing import TYPE_CHECKING
 
 from implicast.overlay.links.messages import (
     BUSY,
+    GONE,
     INSERT,
     MOVED,
     REPLACE,
     Check,
     Confirm,
     Gone,
+    GraceOver,
     SetL,
     SetLAck,
     SetR,
@@ -21,127 +23,176 @@ from implicast.overlay.links.messages import (
     SetRNak,
     Stat,
 )
-from implicast.overlay.links.refs import Number, Ref, after, cut_list, lies_between
-from implicast.overlay.links.state import DEL, IN, INS, OUT, LinkState
-from implicast.peer.contract import Address, handles
+from implicast.overlay.links.refs import Ref, after, cut_list, lies_between
+from implicast.overlay.links.state import DEL, IN, INS, OUT, Answered, Grace
+from implicast.peer.contract import Address, Part, handles
+
+if TYPE_CHECKING:
+    from implicast.overlay.links.links import Links
+
+GRACES_MAX = 16
+"""Former lives of one peer that still answer."""
 
 
-class Holder(LinkState):
+class Holder(Part):
     """Keeps the link to the right, and believes the newest news about the left."""
 
-    __slots__ = ()
+    __slots__ = ("_answered", "_links", "graces")
 
-    @abstractmethod
-    def check(self) -> None:
-        """Look to the left now."""
+    def __init__(self, links: "Links") -> None:
+        super().__init__(links.address, links.host)
+        self._links = links
+        self._answered: Answered = {}
+        self.graces: dict[Ref, Grace] = {}
+        """What former lives still know, for operations under way depend on it."""
 
-    @abstractmethod
-    def proven(self, num: Number) -> None:
-        """The own insertion took place: the right neighbour knows of it."""
+    def begin(self) -> None:
+        """A life begins: it has answered nobody."""
+        self._answered = {}
+
+    def depart(self) -> None:
+        """This life has left: it still gives the answers it gave."""
+        links = self._links
+        self.graces[links.me] = Grace(self._answered, links.left, links.right)
+        if len(self.graces) > GRACES_MAX:
+            del self.graces[next(iter(self.graces))]
+        self.host.after(links.settings.grace_us, GraceOver(links.me))
+
+    @handles(GraceOver)
+    def on_grace_over(self, alarm: GraceOver) -> None:
+        self.graces.pop(alarm.ref, None)
+
+    # --- the right pointer
 
     @handles(SetR)
     def on_set_r(self, sender: Address, request: SetR) -> None:
-        if request.to != self.me or self.state == OUT:
+        links = self._links
+        if request.to != links.me or links.state == OUT:
             self._answer_for_the_departed(request)
             return
-        self.heard(request.by)
-        known = self.seen.get(request.by)
+        links.heard(request.by)
+        known = self._answered.get(request.by)
         if known is not None and request.op < known[0]:
             return
         if known is not None and request.op == known[0]:
-            self._say(request.by, known[1])
+            links.say(request.by, known[1])
             return
         answer = self._refusal(request) or self._carry_out(request)
         self._remember(request, answer)
-        self._say(request.by, answer)
+        links.say(request.by, answer)
+
+    def _answer_for_the_departed(self, request: SetR) -> None:
+        """A life that has left gives the answers it gave; to anything new it says that it is gone, and means it."""
+        links = self._links
+        grace = self.graces.get(request.to)
+        if grace is None:
+            links.say(request.by, Gone(request.by, request.to, request.op))
+            return
+        known = grace.answered.get(request.by)
+        if known is not None and request.op < known[0]:
+            return
+        if known is None or request.op > known[0]:
+            answer = SetRNak(request.by, request.to, request.op, GONE, grace.right, None)
+            known = grace.answered[request.by] = (request.op, answer, self.host.now_us)
+            _bound(grace.answered, links.settings.seen_max)
+        links.say(request.by, known[1])
 
     def _refusal(self, request: SetR) -> SetRNak | None:
-        as_believed = self.right == request.cur and self.rnum == request.cur_num
-        fits = request.kind != INSERT or lies_between(self.me, request.new, request.cur)
-        if not self._is_busy() and as_believed and fits:
+        links = self._links
+        as_believed = links.right == request.cur and links.rnum == request.cur_num
+        fits = request.kind != INSERT or lies_between(links.me, request.new, request.cur)
+        if not links.is_busy() and as_believed and fits:
             return None
-        reason = BUSY if self._is_busy() else MOVED
-        return SetRNak(request.by, self.me, request.op, reason, self.right, self.rnum)
+        reason = BUSY if links.is_busy() else MOVED
+        return SetRNak(request.by, links.me, request.op, reason, links.right, links.rnum)
 
     def _carry_out(self, request: SetR) -> SetRAck:
-        old, old_num = self.right, self.rnum
+        links = self._links
+        old, old_num, new = links.right, links.rnum, request.new
         assert old_num is not None, "a member knows the number of its link"
-        new = request.new
-        ack = SetRAck(request.by, self.me, request.op, None, self._list_for(new))
+        ack = SetRAck(request.by, links.me, request.op, None, links.list_for(new))
         if request.kind == INSERT:
-            self._take_right(new, request.new_num, confirmed=True)
-            ack = SetRAck(request.by, self.me, request.op, after(old_num), self._list_for(new))
-            lefts = cut_list([new, self.me, *self.lefts], old, self.settings.lefts)
-            self._say(old, SetL(old, new, after(old_num), lefts))
+            links.take_right(new, request.new_num, confirmed=True)
+            ack = SetRAck(request.by, links.me, request.op, after(old_num), links.list_for(new))
+            lefts = cut_list([new, links.me, *links.lefts], old, links.settings.lefts)
+            links.say(old, SetL(old, new, after(old_num), lefts))
         elif request.kind == REPLACE:
-            self._take_right(new, request.new_num, confirmed=True)
-        elif new == self.me:
-            num = max(request.new_num, after(self.lnum))
-            self._take_right(self.me, num, confirmed=True)
-            self._take_left(self.me, num, ())
+            links.take_right(new, request.new_num, confirmed=True)
+        elif new == links.me:
+            num = max(request.new_num, after(links.lnum))
+            links.take_right(links.me, num, confirmed=True)
+            links.take_left(links.me, num, ())
         else:
-            self._take_right(new, request.new_num, confirmed=False)
+            links.take_right(new, request.new_num, confirmed=False)
             self._tell_right()
-            self.host.after(self.settings.rto_us, Confirm(new, request.new_num, 1))
+            self.host.after(links.settings.rto_us, Confirm(new, request.new_num, 1))
         return ack
 
     def _remember(self, request: SetR, answer: SetRAck | SetRNak) -> None:
-        now_us = self.host.now_us
-        self.seen.pop(request.by, None)  # put last again: the dict stays in order of age
-        self.seen[request.by] = (request.op, answer, now_us)
-        oldest = next(iter(self.seen))
-        while self.seen[oldest][2] + self.settings.keep_us < now_us or len(self.seen) > self.settings.seen_max:
-            del self.seen[oldest]
-            oldest = next(iter(self.seen))
+        now_us, answered = self.host.now_us, self._answered
+        answered.pop(request.by, None)  # put last again: the dict stays in order of age
+        answered[request.by] = (request.op, answer, now_us)
+        _bound(answered, self._links.settings.seen_max, now_us - self._links.settings.keep_us)
+
+    # --- the left pointer
 
     def _tell_right(self) -> None:
-        assert self.rnum is not None, "only a member owes its right neighbour the news"
-        self._say(self.right, SetL(self.right, self.me, self.rnum, self._list_for(self.right)))
+        links = self._links
+        assert links.rnum is not None, "only a member owes its right neighbour the news"
+        links.say(links.right, SetL(links.right, links.me, links.rnum, links.list_for(links.right)))
 
     @handles(SetL)
     def on_set_l(self, sender: Address, news: SetL) -> None:
-        if news.to != self.me or self.state == OUT:
-            self._say(news.left, Gone(news.left, news.to, 0))
+        links = self._links
+        if news.to != links.me or links.state == OUT:
+            links.say(news.left, Gone(news.left, news.to, 0))
             return
-        if news.num > self.lnum:
-            self._take_left(news.left, news.num, news.lefts)
-        self._say(news.left, SetLAck(news.left, self.me, self.left, self.lnum))
+        if news.num > links.lnum:
+            links.take_left(news.left, news.num, news.lefts)
+        links.say(news.left, SetLAck(news.left, links.me, links.left, links.lnum))
 
     @handles(SetLAck)
     def on_set_l_ack(self, sender: Address, answer: SetLAck) -> None:
-        if answer.to != self.me or answer.by != self.right:
+        links = self._links
+        if answer.to != links.me or answer.by != links.right:
             return
-        self.heard(answer.by)
-        if self.state == INS:
-            if answer.left == self.me:
-                self.proven(answer.num)
-        elif self.rnum is not None and answer.left == self.me and answer.num >= self.rnum:
-            self.conf = True
-            if not self._is_busy():
-                self.rnum = answer.num
-        elif self.rnum is not None and answer.left != self.me and answer.num > self.rnum:
-            self.check()
+        links.heard(answer.by)
+        if links.state == INS:
+            if answer.left == links.me:
+                links.membership.proven(answer.num)
+        elif links.rnum is not None and answer.left == links.me and answer.num >= links.rnum:
+            links.confirm(answer.num)
+        elif links.rnum is not None and answer.left != links.me and answer.num > links.rnum:
+            links.walks.check()
 
     @handles(Confirm)
     def on_confirm(self, alarm: Confirm) -> None:
-        if self.conf or self.state not in (IN, DEL) or (self.right, self.rnum) != (alarm.right, alarm.num):
+        links = self._links
+        if links.conf or links.state not in (IN, DEL) or (links.right, links.rnum) != (alarm.right, alarm.num):
             return
         self._tell_right()
-        self._later(self._backoff_us(alarm.tried), Confirm(alarm.right, alarm.num, alarm.tried + 1))
+        patience = links.patience
+        patience.later(patience.backoff_us(alarm.tried), Confirm(alarm.right, alarm.num, alarm.tried + 1))
 
     @handles(Check)
     def on_check(self, sender: Address, check: Check) -> None:
-        if check.to != self.me or self.state == OUT:
-            self._say(check.by, Gone(check.by, check.to, 0))
+        links = self._links
+        if check.to != links.me or links.state == OUT:
+            links.say(check.by, Gone(check.by, check.to, 0))
             return
-        self.heard(check.by)
-        is_about_us = check.left == self.me and check.by == self.right
-        if self.state == INS and is_about_us:
-            self.proven(check.num)
-        if is_about_us and check.num == self.rnum:
-            self.conf = True
-        self._say(check.by, self._stat(check.by, check.token))
+        links.heard(check.by)
+        is_about_us = check.left == links.me and check.by == links.right
+        if links.state == INS and is_about_us:
+            links.membership.proven(check.num)
+        if is_about_us and check.num == links.rnum:
+            links.confirm(check.num)
+        num = None if links.state == INS else links.rnum
+        links.say(check.by, Stat(check.by, links.me, check.token, links.right, num, links.list_for(check.by)))
 
-    def _stat(self, to: Ref, token: int) -> Stat:
-        num = None if self.state == INS else self.rnum
-        return Stat(to, self.me, token, self.right, num, self._list_for(to))
+
+def _bound(answered: Answered, most: int, since_us: int = 0) -> None:
+    """The oldest answers go: those from before a time, and those beyond so many."""
+    oldest = next(iter(answered))
+    while answered[oldest][2] < since_us or len(answered) > most:
+        del answered[oldest]
+        oldest = next(iter(answered))

@@ -1,290 +1,198 @@
-"""A node of the doubly linked ring: joining, leaving, and settling its own operations.
+"""A node of the doubly linked ring: its neighbours, its life, and the parts that keep them right.
 
 A right pointer changes at one place in one step: the node that holds it compares what the asker believes with what is
 (`holder.py`). Without crashes and false suspicions the right pointers of the members form one cycle in key order at
 every moment, so every key has exactly one holder while peers join and leave. Messages may be lost, delayed, repeated
-and overtaken. The spec's letters stand in `FIDELITY.md`.
+and overtaken. Right pointers are the truth; left pointers are hints that follow, told apart in age by their numbers.
+
+    company     what is believed of others                  holder    answers those who want to change a link
+    membership  joining, leaving, own requests              walks     looks left: detection and repair
+    seeking     places: own one from outside, and those of others
+
+The spec's letters stand in `FIDELITY.md`.
 """
 
-from collections.abc import Callable, Mapping
-from typing import ClassVar
+from collections.abc import Mapping
 
 from implicast.overlay.links.above import Above
-from implicast.overlay.links.guiding import Guiding
-from implicast.overlay.links.messages import (
-    BUSY,
-    DELETE,
-    INSERT,
-    MOVED,
-    Check,
-    CheckNow,
-    Confirm,
-    Find,
-    Found,
-    Gone,
-    GraceOver,
-    LeaveAgain,
-    RetrySetR,
-    SeekAgain,
-    SetL,
-    SetLAck,
-    SetR,
-    SetRAck,
-    SetRNak,
-    Stat,
-)
-from implicast.overlay.links.refs import Number, Ref, after, lies_between
-from implicast.overlay.links.state import DEL, IN, INS, OUT, Grace, Operation
-from implicast.peer.contract import Address, Message, handles
+from implicast.overlay.links.company import Company
+from implicast.overlay.links.holder import Holder
+from implicast.overlay.links.membership import Membership
+from implicast.overlay.links.messages import REPLACE, CheckRound, MergeRound
+from implicast.overlay.links.patience import Patience
+from implicast.overlay.links.refs import FIRST, Number, Ref, cut_list
+from implicast.overlay.links.seeking import Seeking
+from implicast.overlay.links.settings import LinkSettings
+from implicast.overlay.links.state import IN, OUT, Operation
+from implicast.overlay.links.walks import Walks
+from implicast.peer.contract import Address, Host, Life, Message, Part, decisions
 
 __all__ = ["Above", "Links"]
 
-GRACES_MAX = 16
-"""Former lives of one peer that still answer."""
-INTRODUCERS_MAX = 8
-"""Members through whom a newcomer seeks its place."""
 
-
-class Links(Guiding):
+class Links(
+    Part, parts={"holder": Holder, "walks": Walks, "seeking": Seeking, "membership": Membership}
+):  # fmt: skip
     """One peer's share of the ring. `above` is told of changes and asked for shortcuts (`Above`)."""
 
-    __slots__ = ()
+    __slots__ = ("above", "company", "conf", "detector", "gen", "holder", "key", "left", "lefts", "lnum", "me",
+                 "membership", "patience", "right", "rnum", "seeking", "settings", "state", "walks")  # fmt: skip
 
-    # Joining
+    def __init__(
+        self, address: Address, host: Host, key: int, settings: LinkSettings, life: Life | None = None,
+        neighbours: tuple[Ref, ...] = (),
+    ) -> None:  # fmt: skip
+        """`life`: the peer's; without one, the clock tells lives apart. `neighbours`: those of an earlier life."""
+        super().__init__(address, host)
+        self.key, self.settings, self.state = key, settings, OUT
+        self.above = Above()
+        self.company = Company(address, host, settings, self._fell_silent, self.reunite)
+        self.detector = self.company.detector
+        self.patience = Patience(host, settings, self.detector)
+        self.holder, self.walks = Holder(self), Walks(self)
+        self.seeking, self.membership = Seeking(self), Membership(self, life, neighbours)
+        self.me = Ref(key, address, 0)
+        self.begin(0)
+
+    def begin(self, life: int) -> None:
+        """A life begins: nothing of an earlier one is known."""
+        self.state = OUT
+        self.me = Ref(self.key, self.address, life)
+        self.left = self.right = self.me
+        self.lnum: Number = FIRST
+        self.rnum: Number | None = FIRST
+        self.conf = True
+        """Whether the right neighbour is known to have this very link."""
+        self.gen = 0
+        """The last repair of the own place."""
+        self.lefts: tuple[Ref, ...] = ()
+        self.holder.begin()
+        self.walks.stop()
+        self.membership.begin()
+
+    # --- verbs
+
+    def carry(self, above: Above) -> None:
+        """This overlay stands on the ring."""
+        self.above = above
+
+    def move(self, key: int) -> None:
+        """Off the ring: stand elsewhere from now on."""
+        assert self.state == OUT, f"{self.address} is {self.state} and cannot move"
+        self.key = key
 
     def found_ring(self) -> None:
         """Be the first."""
-        self._begin(self._new_life())
-        self._become_member()
+        self.membership.found_ring()
 
     def join(self, introducers: tuple[Address, ...]) -> None:
         """Find the own place with the help of members, and link in there. A new life begins."""
-        assert self.state == OUT, f"{self.address} is {self.state} and cannot join"
-        if not introducers:
-            self.found_ring()
-            return
-        self.introducers = introducers[:INTRODUCERS_MAX]
-        self._begin(self._new_life())
-        self.turn = 0
-        self._seek()
-
-    def _new_life(self) -> int:
-        return max(self.host.now_us, self.me.life + 1)
-
-    def _seek(self) -> None:
-        introducer = self.introducers[self.turn % len(self.introducers)]
-        self.turn += 1
-        self.host.send(introducer, self.find())
-        self._later(self.settings.seek_us, SeekAgain(self.me.life, self.turn))
-
-    @handles(SeekAgain)
-    def on_seek_again(self, alarm: SeekAgain) -> None:
-        if self.state == OUT and self.introducers and (alarm.life, alarm.turn) == (self.me.life, self.turn):
-            self._seek()
-
-    @handles(Found)
-    def on_found(self, sender: Address, found: Found) -> None:
-        if found.to != self.me:
-            return
-        if self.state == OUT and self.introducers and self.pend is None:
-            self._insert(found.left, found.right, found.num)
-        elif self.state == IN and found.left != self.me:
-            speaks = sender == found.left.address
-            if speaks:
-                self.heard(found.left)
-            if found.left != self.left or (self.detector is not None and found.right != self.me):
-                self.look_from(found.left, speaks)
-
-    def _insert(self, left: Ref, right: Ref, num: Number) -> None:
-        if not lies_between(left, self.me, right):
-            return  # an earlier life of this peer is still linked there
-        self.state = INS
-        self.left, self.right, self.rnum = left, right, None
-        self.request(INSERT, left, self.me, right, num, self.lnum)
-
-    def proven(self, num: Number) -> None:
-        """The Ack was lost, the insertion was not: the right neighbour knows of it."""
-        self.pend = None
-        self._take_right(self.right, num, confirmed=True)
-        self._become_member()
-
-    def _become_member(self) -> None:
-        self.state = IN
-        self.introducers = ()
-        self._start_checking()
-        self._start_merging()
-        self.above.linked()
-
-    def _abandon_life(self) -> None:
-        """Nobody can say whether the insertion took place. This life counts as crashed; another one joins, also
-        through the node that was to be its right neighbour, for the introducers may have died too."""
-        self.state = OUT
-        wish = self.wish_to_leave
-        if self.right.address not in (self.address, *self.introducers):
-            self.introducers = (*self.introducers[: INTRODUCERS_MAX - 1], self.right.address)
-        self._begin(self._new_life())
-        if wish:
-            self._depart()
-        else:
-            self._seek()
-
-    # Leaving
+        self.membership.join(introducers)
 
     def leave(self) -> None:
         """The wish stays until it is fulfilled."""
-        self.wish_to_leave = True
-        self.leave_by_us = self.host.now_us + self.settings.leave_us
-        self._try_to_leave()
+        self.membership.leave()
 
-    def _try_to_leave(self) -> None:
-        if self.state == DEL or not self.wish_to_leave:
-            return
-        too_long = self.detector is not None and self.host.now_us > self.leave_by_us
-        if self.state == OUT or self.right == self.me or too_long:
-            self._depart()
-        elif self.state == INS or self.pend is not None or self.walk is not None or self._is_lost(self.left):
-            self.check()
-            self._later(self.settings.again_us, LeaveAgain(self.me.life))
+    def stand(self, left: Ref, right: Ref, lefts: tuple[Ref, ...]) -> None:
+        """Be part of a ring that has stood for long: nobody is told, for it is no news. Checks begin at a random
+        phase, else all would look at once."""
+        self.state = IN
+        self.left, self.right, self.lefts = left, right, lefts
+        self.lnum = self.rnum = FIRST
+        settings, host = self.settings, self.host
+        if settings.check_us:
+            host.after(int(host.rng.random() * settings.check_us), CheckRound(self.me.life))
+        if settings.merge_us:
+            host.after(int(host.rng.random() * settings.merge_us), MergeRound(self.me.life))
+
+    def seek_through(self, introducers: tuple[Address, ...]) -> None:
+        """A newcomer is told of further members."""
+        self.membership.seek_through(introducers)
+
+    @property
+    def introducers(self) -> tuple[Address, ...]:
+        """Through whom a newcomer seeks its place; none: it does not want to join."""
+        return self.membership.introducers
+
+    @property
+    def pend(self) -> Operation | None:
+        """The own request that is not settled."""
+        return self.membership.pend
+
+    @property
+    def missed(self) -> Mapping[Ref, None]:
+        """Nodes that fell silent and may only be cut off."""
+        return self.company.missed
+
+    def heard(self, ref: Ref) -> None:
+        """Any word from a node."""
+        self.company.heard(ref)
+
+    def reunite(self, ref: Ref) -> None:
+        """A node that was missed is there again: look whether it stands on another ring."""
+        self.seeking.reunite(ref)
+
+    def _fell_silent(self, ref: Ref) -> None:
+        self.above.silent(ref)
+
+    # --- for the parts
+
+    def say(self, to: Ref, message: Message) -> None:
+        """Send; to oneself it is a plain call."""
+        if to.address == self.address:
+            self.hear(self.address, message)
         else:
-            self.state = DEL
-            assert self.rnum is not None, "a member knows the number of its link"
-            self.request(DELETE, self.left, self.right, self.me, self.lnum, after(self.rnum))
+            self.host.send(to.address, message)
 
-    def _depart(self) -> None:
-        """Left: in grace, this life still gives the answers it gave, for operations under way depend on them."""
-        if self.state != OUT:
-            self.graces[self.me] = Grace(self.seen, self.left, self.right)
-            if len(self.graces) > GRACES_MAX:
-                del self.graces[next(iter(self.graces))]
-            self.host.after(self.settings.grace_us, GraceOver(self.me))
-        self.state = OUT
-        self.introducers = ()
-        self.pend = self.walk = None
-        self.wish_to_leave = False
-        self.above.unlinked()
+    def hear(self, sender: Address, message: Message) -> None:
+        """Decide on a message of the ring."""
+        _DECIDES[type(message)](self, sender, message)
 
-    @handles(LeaveAgain)
-    def on_leave_again(self, alarm: LeaveAgain) -> None:
-        if alarm.life == self.me.life:
-            self._try_to_leave()
+    def list_for(self, owner: Ref) -> tuple[Ref, ...]:
+        """This node and those on its left, as `owner` may list them."""
+        return cut_list([self.me, *self.lefts], owner, self.settings.lefts)
 
-    @handles(GraceOver)
-    def on_grace_over(self, alarm: GraceOver) -> None:
-        self.graces.pop(alarm.ref, None)
+    def is_busy(self) -> bool:
+        """Whether `right` is frozen."""
+        pend = self.membership.pend
+        return self.state != IN or (pend is not None and pend.request.kind != REPLACE)
 
-    # Own operations
+    def become(self, state: str) -> None:
+        self.state = state
 
-    def request(self, kind: int, target: Ref, new: Ref, cur: Ref, cur_num: Number, new_num: Number) -> None:
-        self.op += 1
-        request = SetR(target, self.me, self.op, kind, new, cur, cur_num, new_num)
-        self.pend = Operation(request)
-        self._begin_waiting(self.pend, RetrySetR(self.me.life, self.op))
-        self._say(target, request)
+    def expect(self, left: Ref, right: Ref) -> None:
+        """Between these two the node wants to be inserted."""
+        self.left, self.right, self.rnum = left, right, None
 
-    @handles(RetrySetR)
-    def on_retry(self, alarm: RetrySetR) -> None:
-        pend = self.pend
-        if pend is None or (alarm.life, alarm.op) != (self.me.life, pend.request.op):
-            return
-        if self._is_spent(pend, pend.request.to):
-            self._suspect(pend.request.to)
-            self._target_dead()
-            return
-        self._wait_on(pend, alarm)
-        self._say(pend.request.to, pend.request)
+    def take_left(self, left: Ref, num: Number, lefts: tuple[Ref, ...]) -> None:
+        self.company.note_met(*reversed(self.lefts), self.left)
+        former = self.left
+        self.left, self.lnum, self.lefts = left, num, lefts
+        self.above.moved()
+        if self.detector is not None and self.state == IN:
+            self.seeking.introduce(former, left)
 
-    def _settled_by(self, to: Ref, by: Ref, op: int) -> SetR | None:
-        """The own request that this answers, which then is pending no more."""
-        pend = self.pend
-        if to != self.me or pend is None or pend.request.op != op or pend.request.to != by:
-            return None
-        self.heard(by)
-        self._answered(pend)
-        self.pend = None
-        return pend.request
+    def take_lefts(self, lefts: tuple[Ref, ...]) -> None:
+        """The same neighbour, with those to its left as they are now."""
+        if lefts != self.lefts:
+            self.lefts = lefts
+            self.above.surrounded()
 
-    @handles(SetRAck)
-    def on_ack(self, sender: Address, ack: SetRAck) -> None:
-        request = self._settled_by(ack.to, ack.by, ack.op)
-        if request is None:
-            return
-        if request.kind == DELETE:
-            self._depart()
-            return
-        was_ins = self.state == INS
-        if request.new_num > self.lnum or (was_ins and self.lnum == request.new_num):
-            self._take_left(ack.by, request.new_num, ack.lefts)
-        if request.kind == INSERT:
-            assert ack.num is not None, "who inserts takes a link over"
-            self.host.after(self.settings.rto_us, Confirm(request.cur, ack.num, 1))
-            self._take_right(request.cur, ack.num, confirmed=False)
-            if was_ins:
-                self._become_member()
+    def take_right(self, right: Ref, num: Number | None, confirmed: bool) -> None:
+        self.company.note_met(self.right)
+        self.right, self.rnum, self.conf = right, num, confirmed
+        self.above.moved()
 
-    @handles(SetRNak)
-    def on_nak(self, sender: Address, nak: SetRNak) -> None:
-        request = self._settled_by(nak.to, nak.by, nak.op)
-        if request is None:
-            return
-        if self.state == INS:
-            self._refused_entry(nak)
-        elif request.kind == DELETE:
-            self.state = IN
-            if nak.reason != BUSY:
-                self.check()
-            self._later(self.settings.again_us, LeaveAgain(self.me.life))
-        else:
-            self._later(self.settings.again_us, CheckNow(self.me.life))
+    def confirm(self, num: Number) -> None:
+        """The right neighbour has this very link, under this number."""
+        self.conf = True
+        if not self.is_busy():
+            self.rnum = num
 
-    def _refused_entry(self, nak: SetRNak) -> None:
-        self.state = OUT
-        if self.wish_to_leave:
-            self._depart()
-        elif nak.reason == MOVED and nak.num is not None and lies_between(nak.by, self.me, nak.right):
-            self._insert(nak.by, nak.right, nak.num)
-        else:
-            self._later(self.settings.again_us, SeekAgain(self.me.life, self.turn))
+    def next_repair(self) -> Number:
+        """A number that beats all before."""
+        self.gen = max(self.gen, self.lnum[0]) + 1
+        return self.gen, 0
 
-    def _target_dead(self) -> None:
-        assert self.pend is not None, "an operation was pending"
-        kind = self.pend.request.kind
-        self.pend = None
-        if self.state == INS:
-            self._abandon_life()
-        elif kind == DELETE:
-            self.state = IN
-            self.check()
-            self._later(self.settings.again_us, LeaveAgain(self.me.life))
-        else:
-            self.check()
 
-    @handles(Gone)
-    def on_gone(self, sender: Address, gone: Gone) -> None:
-        """Only the stored answer settles a SetR. `Gone` does so only if it answers that very one, for then the
-        memory is gone too; a stray `Gone` from a node in grace says nothing about what it had carried out."""
-        if gone.to != self.me:
-            return
-        self._note_gone(gone.by)
-        if self.pend is not None and self.pend.request.to == gone.by:
-            if gone.op == self.pend.request.op:
-                self._target_dead()
-        elif self.walk is not None and self.walk.at == gone.by:
-            self.walked_into_nobody(self.walk)
-        elif gone.by == self.left:
-            self.check()
-
-    _CALLS: ClassVar[Mapping[type, Callable[..., None]]] = {  # what a node may say to itself
-        SetR: Guiding.on_set_r,
-        SetL: Guiding.on_set_l,
-        SetLAck: Guiding.on_set_l_ack,
-        Check: Guiding.on_check,
-        Stat: Guiding.on_stat,
-        SetRAck: on_ack,
-        SetRNak: on_nak,
-        Gone: on_gone,
-        Find: Guiding.on_find,
-        Found: on_found,
-    }
-
-    def _hear(self, message: Message) -> None:
-        self._CALLS[type(message)](self, self.address, message)
+_DECIDES, _ = decisions(Links)

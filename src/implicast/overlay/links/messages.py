@@ -3,10 +3,17 @@
 Every message names the life it is meant for (`to`) and, where it matters, the life that speaks (`by`).
 """
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
 
 from implicast.overlay.links.refs import Number, Ref
 from implicast.peer.contract import Message
+from implicast.peer.fields import Flag, Token
+
+Lefts = Annotated[tuple[Ref, ...], Meta(max_length=64)]
+"""A node and those on its left, nearest first."""
+Hops = Annotated[int, Meta(ge=0, le=1 << 16)]
 
 INSERT, DELETE, REPLACE = 0, 1, 2
 """Kinds of SetR: put myself before `cur` and take its link over; take myself out; become your right in place of
@@ -19,10 +26,12 @@ MOVED, BUSY, GONE = 0, 1, 2
 class SetR(Message):
     """If your right is `cur` with number `cur_num`, make it `new` with number `new_num`."""
 
+    wire = 0x0401
+
     to: Ref
     by: Ref
-    op: int
-    kind: int
+    op: Token
+    kind: Flag
     new: Ref
     cur: Ref
     cur_num: Number
@@ -32,20 +41,24 @@ class SetR(Message):
 class SetRAck(Message):
     """It is done. `num`: for an insert, the number of the link that the asker takes over."""
 
+    wire = 0x0402
+
     to: Ref
     by: Ref
-    op: int
+    op: Token
     num: Number | None
-    lefts: tuple[Ref, ...]
+    lefts: Lefts
 
 
 class SetRNak(Message):
     """It is refused, for good; with what is so instead."""
 
+    wire = 0x0403
+
     to: Ref
     by: Ref
-    op: int
-    reason: int
+    op: Token
+    reason: Flag
     right: Ref
     num: Number | None
 
@@ -53,14 +66,18 @@ class SetRNak(Message):
 class SetL(Message):
     """Your left is now `left`."""
 
+    wire = 0x0404
+
     to: Ref
     left: Ref
     num: Number
-    lefts: tuple[Ref, ...]
+    lefts: Lefts
 
 
 class SetLAck(Message):
     """My left and its number, as they now are."""
+
+    wire = 0x0405
 
     to: Ref
     by: Ref
@@ -71,9 +88,11 @@ class SetLAck(Message):
 class Check(Message):
     """Who is on your right? My left is `left` with this number."""
 
+    wire = 0x0406
+
     to: Ref
     by: Ref
-    token: int
+    token: Token
     left: Ref
     num: Number
 
@@ -81,31 +100,39 @@ class Check(Message):
 class Stat(Message):
     """My right, its number (None while I am being inserted), and myself with those to my left."""
 
+    wire = 0x0407
+
     to: Ref
     by: Ref
-    token: int
+    token: Token
     right: Ref
     num: Number | None
-    lefts: tuple[Ref, ...]
+    lefts: Lefts
 
 
 class Gone(Message):
     """The life `by` is over. `op` only if this answers a SetR of a life whose memory is gone, else 0."""
 
+    wire = 0x0408
+
     to: Ref
     by: Ref
-    op: int
+    op: Token
 
 
 class Find(Message):
     """Whose place is this? Routed towards it."""
 
+    wire = 0x0409
+
     seeker: Ref
-    hops_left: int
+    hops_left: Hops
 
 
 class Found(Message):
     """Your place is between these two."""
+
+    wire = 0x040a
 
     to: Ref
     left: Ref
@@ -115,6 +142,8 @@ class Found(Message):
 
 class Departed(Message):
     """What you sent me as a shortcut: this life is over, do not use it any more."""
+
+    wire = 0x040b
 
     ref: Ref
 

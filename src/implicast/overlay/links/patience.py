@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from implicast.overlay.detector import Detector
 from implicast.overlay.links.refs import Ref
 from implicast.overlay.links.settings import LinkSettings
-from implicast.peer.contract import Address, Host, Message, Part
+from implicast.peer.contract import Host, Message
+from implicast.peer.liveness import Detector
 
 
 @dataclass(slots=True, kw_only=True)
@@ -20,56 +20,56 @@ class Attempts:
     due_us: int = 0
 
 
-class Patient(Part):
-    """Waits, longer each time, and longer still where its own health is bad."""
+class Patience:
+    """Waits, longer each time, and longer still where the node's own health is bad."""
 
-    __slots__ = ("detector", "settings")
+    __slots__ = ("_detector", "_host", "_settings")
 
-    detector: Detector[Ref] | None
-    """None in a world without crashes, where nobody is ever suspected. Overlays above share it."""
+    def __init__(self, host: Host, settings: LinkSettings, detector: Detector[Ref] | None) -> None:
+        self._host, self._settings, self._detector = host, settings, detector
 
-    def __init__(self, address: Address, host: Host, settings: LinkSettings) -> None:
-        super().__init__(address, host)
-        self.settings = settings
-
-    def _later(self, wait_us: int, alarm: Message) -> int:
-        wait_us = int(wait_us * (0.5 + self.host.rng.random()))
-        self.host.after(wait_us, alarm)
+    def later(self, wait_us: int, alarm: Message) -> int:
+        """Ring after about so long."""
+        wait_us = int(wait_us * (0.5 + self._host.rng.random()))
+        self._host.after(wait_us, alarm)
         return wait_us
 
-    def _backoff_us(self, tried: int) -> int:
-        return min(self.settings.rto_cap_us, self.settings.rto_us << min(tried, 8))
+    def backoff_us(self, tried: int) -> int:
+        return min(self._settings.rto_cap_us, self._settings.rto_us << min(tried, 8))
 
-    def _begin_waiting(self, attempts: Attempts, alarm: Message) -> None:
-        attempts.health = self.detector.health if self.detector else 0
-        wait_us = self.settings.rto_us * (1 + attempts.health)
-        attempts.since_us, attempts.due_us = self.host.now_us, self.host.now_us + wait_us
-        self.host.after(wait_us, alarm)
+    def begin(self, attempts: Attempts, alarm: Message) -> None:
+        """Something has been asked for the first time."""
+        attempts.health = self._detector.health if self._detector else 0
+        wait_us = self._settings.rto_us * (1 + attempts.health)
+        attempts.since_us, attempts.due_us = self._host.now_us, self._host.now_us + wait_us
+        self._host.after(wait_us, alarm)
 
-    def _wait_on(self, attempts: Attempts, alarm: Message) -> None:
-        wait_us = self._later(self._backoff_us(attempts.tried) * (1 + attempts.health), alarm)
-        attempts.due_us = self.host.now_us + wait_us
+    def wait_on(self, attempts: Attempts, alarm: Message) -> None:
+        """It is asked once more."""
+        wait_us = self.later(self.backoff_us(attempts.tried) * (1 + attempts.health), alarm)
+        attempts.due_us = self._host.now_us + wait_us
 
-    def _is_spent(self, attempts: Attempts, ref: Ref) -> bool:
+    def is_spent(self, attempts: Attempts, ref: Ref) -> bool:
         """An attempt stayed unanswered: whether patience is over with this node. An alarm that rings late says that
-        this node slept, not the other: that attempt does not count. Nor is anybody dead who was heard meanwhile."""
-        detector, now_us = self.detector, self.host.now_us
+        this node slept, not the other: that attempt does not count. Nor is a node dead that was heard meanwhile."""
+        detector, now_us = self._detector, self._host.now_us
         if detector is None:
             attempts.tried += 1
             return False
-        is_late = now_us - attempts.due_us > self.settings.rto_us // 2
+        is_late = now_us - attempts.due_us > self._settings.rto_us // 2
         if attempts.tried == 1 or is_late:  # silent nodes count, not attempts: else one death would take health away
             detector.ail()
-        if is_late and attempts.late < self.settings.tries:
+        if is_late and attempts.late < self._settings.tries:
             attempts.late += 1
             return False
         silent_us = detector.silent_for_us(ref)
         heard = silent_us is not None and now_us - silent_us > attempts.since_us
-        if attempts.tried >= self.settings.tries * (2 if heard else 1):
+        if attempts.tried >= self._settings.tries * (2 if heard else 1):
             return True
         attempts.tried += 1
         return False
 
-    def _answered(self, attempts: Attempts) -> None:
-        if self.detector is not None and attempts.tried == 1 and not attempts.late:
-            self.detector.ease()
+    def answered(self, attempts: Attempts) -> None:
+        """The first attempt sufficed: the observer is well connected."""
+        if self._detector is not None and attempts.tried == 1 and not attempts.late:
+            self._detector.ease()

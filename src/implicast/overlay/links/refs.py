@@ -4,17 +4,24 @@ A peer that left, crashed or gave up joining comes back only with a larger life:
 nothing said to the old one can harm the new one.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from implicast.peer.contract import Address
-from implicast.space.ring import Key, between
+from implicast.space.ring import between
 
-Place = tuple[Key, Any]
-"""Key and address: ring order. Equal keys of different peers are in order; two lives of one peer share a place."""
+RingKey = Annotated[int, Meta(ge=0)]
+"""A place on the circle of peers, as it travels: MessagePack carries no longer integers than 64 bits."""
+RingLife = Annotated[int, Meta(ge=0, lt=1 << 62)]
+Step = Annotated[int, Meta(ge=0, lt=1 << 62)]
 
-Number = tuple[int, int]
+Place = tuple[int, Any]
+"""Key and address: ring order. Equal keys of different peers are in order; two lives of one peer share a place.
+Addresses of both kinds can be compared, for nobody knows what a stranger sends."""
+
+Number = tuple[Step, Step]
 """Number of a left pointer: (repair, step), compared in that order, so that a repair beats all that was before it."""
 
 FIRST: Number = (0, 0)
@@ -28,13 +35,14 @@ def after(number: Number) -> Number:
 class Ref(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One life of one peer."""
 
-    key: Key
+    key: RingKey
     address: Address
-    life: int = 0
+    life: RingLife = 0
 
     @property
     def place(self) -> Place:
-        return self.key, self.address
+        address = self.address
+        return self.key, ("", address) if isinstance(address, int) else address
 
 
 def lies_between(low: Ref, ref: Ref, high: Ref) -> bool:
@@ -42,7 +50,7 @@ def lies_between(low: Ref, ref: Ref, high: Ref) -> bool:
     first, key, last = low.key, ref.key, high.key
     if first in (key, last) or key == last:  # names settle it
         return between(low.place, ref.place, high.place)
-    return between(first, key, last)  # type: ignore[type-var]  # half the price
+    return between(first, key, last)  # half the price
 
 
 def cut_list(refs: list[Ref], owner: Ref, longest: int) -> tuple[Ref, ...]:

@@ -28,7 +28,6 @@ from implicast.overlay.links.stabilise_messages import (
 )
 from implicast.overlay.links.state import IN, OUT
 from implicast.peer.contract import Address, Host, Part, handles
-from implicast.space.ring import Key
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,7 @@ class Stabilise(Part):
         "state",
     )
 
-    def __init__(self, address: Address, host: Host, key: Key, settings: StabiliseSettings) -> None:
+    def __init__(self, address: Address, host: Host, key: int, settings: StabiliseSettings) -> None:
         super().__init__(address, host)
         self.settings, self.key = settings, key
         self.above = Above()
@@ -90,9 +89,13 @@ class Stabilise(Part):
         if not introducers:
             self.found_ring()
             return
-        self.introducers = introducers
+        self.seek_through(introducers)
         self._begin()
         self._seek()
+
+    def seek_through(self, introducers: tuple[Address, ...]) -> None:
+        """These may know the way."""
+        self.introducers = introducers
 
     def leave(self) -> None:
         if self.state == IN and not self.settings.cured:

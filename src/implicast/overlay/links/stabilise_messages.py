@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+from implicast.overlay.links.messages import Hops, Lefts
 from implicast.overlay.links.refs import Ref
 from implicast.peer.contract import Message
 
@@ -9,12 +10,16 @@ from implicast.peer.contract import Message
 class FindSuccessor(Message):
     """Whose successor am I to have? Routed towards the seeker's place."""
 
+    wire = 0x0420
+
     seeker: Ref
-    hops_left: int
+    hops_left: Hops
 
 
 class SuccessorIs(Message):
     """This one."""
+
+    wire = 0x0421
 
     to: Ref
     right: Ref
@@ -23,19 +28,25 @@ class SuccessorIs(Message):
 class GetPredecessor(Message):
     """Who is before you? Sent to the successor, and to one who might become it."""
 
+    wire = 0x0422
+
     by: Ref
 
 
 class Predecessor(Message):
     """Who is before me, and who comes after me."""
 
+    wire = 0x0423
+
     by: Ref
     left: Ref | None
-    rights: tuple[Ref, ...]
+    rights: Lefts
 
 
 class TakePredecessor(Message):
     """I might be your predecessor."""
+
+    wire = 0x0424
 
     by: Ref
 
@@ -43,17 +54,23 @@ class TakePredecessor(Message):
 class PingLeft(Message):
     """Are you there?"""
 
+    wire = 0x0425
+
     by: Ref
 
 
 class PongLeft(Message):
     """Yes."""
 
+    wire = 0x0426
+
     by: Ref
 
 
 class Farewell(Message):
     """I go; your neighbour on that side is now another. A hint, as in the original; the cured upkeep has none."""
+
+    wire = 0x0427
 
     by: Ref
     left: Ref | None

@@ -4,8 +4,8 @@ That nobody is missing anywhere once all agree is a law in `tests/laws`: with wh
 also where several places of one peer stand in a row.
 """
 
-from implicast.overlay.skip_graph.messages import Span
-from implicast.overlay.skip_graph.place import Place
+from implicast.overlay.skip_graph.lists import Lists
+from implicast.overlay.skip_graph.messages import ListSpan
 from implicast.overlay.skip_graph.table import Level
 from implicast.peer.contract import Address
 from implicast.peer.identity import Certificate
@@ -30,12 +30,12 @@ def neighbour(level: Level[Certificate], me: Address, is_left: bool) -> Certific
     return None
 
 
-def agrees(place: Place, span: Span) -> bool:
+def agrees(lists: Lists, span: ListSpan) -> bool:
     """Whether another's list is plainly the same as ours where both reach; three in four are.
 
     They overlap from where one begins within the other to where one ends within the other, and name the same between.
     """
-    levels = place.wide.levels
+    levels = lists.wide.levels
     if not 0 <= span.level < len(levels):
         return False
     level, theirs = levels[span.level], span.keys
@@ -53,9 +53,9 @@ def agrees(place: Place, span: Span) -> bool:
     return bool(common) and common == theirs[theirs.index(begin) : theirs.index(end) + 1]
 
 
-def contrast(place: Place, span: Span) -> tuple[list[Certificate], list[bytes]]:
+def contrast(lists: Lists, span: ListSpan) -> tuple[list[Certificate], list[bytes]]:
     """Whom another's list lacks, and whom it has too many by ours, where both reach."""
-    levels, limit, vector = place.wide.levels, place.vectors.limits[span.level], place.certificate.vector
+    levels, limit, vector = lists.wide.levels, lists.vectors.limits[span.level], lists.owner.vector
     level = levels[min(span.level, len(levels) - 1)]
     mine = {node.key: node for node in level.nodes if vector ^ node.vector < limit}
     theirs = {*span.keys, span.owner.key}
@@ -64,7 +64,7 @@ def contrast(place: Place, span: Span) -> tuple[list[Certificate], list[bytes]]:
     return lacking, unknown
 
 
-def covers(span: Span, key: bytes) -> bool:
+def covers(span: ListSpan, key: bytes) -> bool:
     """Whether a list that reaches so far would have to name this key."""
     if span.full or not span.keys:
         return True

@@ -1,75 +1,62 @@
-"""Whom one peer of the skip graph believes: certificates, claims, farewells, and its own ears.
+"""Whom one peer of the skip graph believes: certificates, claims and farewells.
 
 A word of another can only add, and only what bears a sound certificate. What takes away is the authority's revocation,
-the holder's own farewell, or its silence towards this peer, which nobody else is told of and which ends when it speaks.
+the holder's own farewell, or its silence towards this peer (`absentees.py`).
 """
 
 from collections import Counter
 from collections.abc import Collection
 
-from implicast.overlay.skip_graph.messages import Claim, Disown, disown_body
+from implicast.overlay.skip_graph.messages import Claim, Disown
 from implicast.peer.contract import Host
 from implicast.peer.identity import Certificate, Trust
+from implicast.peer.memory import Recent
 
 CLAIM_WINDOW_US = 30_000_000
 """A claim older than this proves nothing about the present."""
 GONE_MAX = 1_024
 """Farewells remembered, so that a recorded claim cannot bring the departed back within the window."""
-FORGIVE_US = 300_000_000
-"""How long silence counts: longer than a table takes to be asked through, or others would teach us the dead again."""
-MUTE_MAX = 1_024
-"""Peers whose silence is remembered; the one silent for longest is forgotten first."""
 
 
 class Belief:
     """What one peer holds for true about the certificates it meets. `refusals` counts what it did not, by name."""
 
-    __slots__ = ("_gone", "_gone_holders", "_host", "_mute", "refusals", "trust")
+    __slots__ = ("_gone", "_gone_holders", "_host", "refusals", "trust")
 
     def __init__(self, host: Host, trust: Trust) -> None:
         self._host, self.trust = host, trust
-        self._gone: dict[int, int] = {}  # serial of a certificate -> when its holder said farewell
-        self._gone_holders: dict[bytes, int] = {}  # public key of whoever left for good -> when it said so
-        self._mute: dict[int, int] = {}  # serial of a certificate whose holder fell silent -> until when that counts
+        self._gone: Recent[int, int] = Recent(GONE_MAX)  # serial of a certificate -> when its holder said farewell
+        self._gone_holders: Recent[bytes, int] = Recent(GONE_MAX)  # public key of who left -> when it said so
         self.refusals: Counter[str] = Counter()
 
     def sound(self, certificate: Certificate) -> bool:
         """Whether a certificate may be listed."""
         now_us, serial = self._host.now_us, certificate.serial
-        suspect = serial in self._gone or serial in self._mute or certificate.public in self._gone_holders
+        suspect = serial in self._gone or certificate.public in self._gone_holders
         if not suspect and self.trust.is_known(certificate, now_us):  # most were met before
             return True
         flaw = self.trust.flaw(certificate, now_us)
-        if flaw is None and suspect:
-            flaw = self._suspicion(certificate, now_us)
+        if flaw is None and suspect and self.has_left(certificate):
+            flaw = "departed"
         if flaw is not None:
             self.refusals[flaw] += 1
         return flaw is None
 
-    def _suspicion(self, certificate: Certificate, now_us: int) -> str | None:
-        if self.has_left(certificate):
-            return "departed"
-        return "silent" if self._mute.get(certificate.serial, -1) >= now_us else None
-
     def doubtful(self, certificates: Collection[Certificate]) -> list[Certificate]:
         """Those that have to be looked at one by one; the others were found sound before, and still are."""
-        gone, mute, holders = self._gone, self._mute, self._gone_holders
+        gone, holders = self._gone, self._gone_holders
         found = self.trust.unknown(certificates, self._host.now_us)
-        if gone or mute or holders:
-            left = [each for each in certificates if each.serial in gone or each.public in holders]
-            found += [*left, *(each for each in certificates if each.serial in mute)]
+        if gone or holders:
+            found += [each for each in certificates if each.serial in gone or each.public in holders]
         return found
 
     def credible(self, verb: bytes, said: Claim) -> bool:
-        """Whether the holder of a sound certificate said this itself, just now. Then it is not silent any more."""
-        muted_us = self._mute.pop(said.certificate.serial, None)
+        """Whether the holder of a sound certificate said this itself, just now."""
         if not self.sound(said.certificate):
             return False
         flaw = self._claim_flaw(verb, said)
         if flaw is not None:
             self.refusals[flaw] += 1
-            if muted_us is not None:
-                self._mute[said.certificate.serial] = muted_us
         return flaw is None
 
     def credible_from_the_departed(self, verb: bytes, said: Claim) -> bool:
@@ -88,37 +75,24 @@ class Belief:
         return self._gone_holders.get(certificate.public, -1) >= certificate.since_us
 
     def disowns(self, certificate: Certificate, said: Disown) -> bool:
-        """Whether the holder of a certificate said this just now, and after it was given."""
-        body = disown_body(said.places, said.sent_us)
-        flaw = self._word_flaw(certificate, body, said.sent_us, said.signature)
-        if certificate.since_us > said.sent_us:
-            flaw = "stale_claim"
-        if flaw is not None:
-            self.refusals[flaw] += 1
-        return flaw is None
+        """Whether whoever is at the address of a certificate has said, just now, that the place is none of its.
+
+        It says so by a certificate of its own for that address: the same key, or one that was admitted there later.
+        """
+        other = said.claim.certificate
+        if other.address != certificate.address or certificate.since_us > said.claim.sent_us:
+            return False
+        return other.public == certificate.public or other.serial > certificate.serial
 
     def departed(self, certificate: Certificate, said_us: int) -> None:
         """Its holder said so."""
-        self._gone.pop(certificate.serial, None)
-        self._gone[certificate.serial] = said_us
-        if len(self._gone) > GONE_MAX:
-            del self._gone[next(iter(self._gone))]
+        self._gone.put(certificate.serial, said_us)
 
     def departed_with_all(self, farewell: Claim) -> None:
         """Its holder left with all places, also those that we have yet to hear of."""
-        self._gone_holders[farewell.certificate.public] = farewell.sent_us
-        if len(self._gone_holders) > GONE_MAX:
-            del self._gone_holders[next(iter(self._gone_holders))]
-
-    def fell_silent(self, certificate: Certificate) -> None:
-        self._mute[certificate.serial] = self._host.now_us + FORGIVE_US
-        if len(self._mute) > MUTE_MAX:
-            del self._mute[next(iter(self._mute))]
+        self._gone_holders.put(farewell.certificate.public, farewell.sent_us)
 
     def _claim_flaw(self, verb: bytes, said: Claim) -> str | None:
-        return self._word_flaw(said.certificate, said.body(verb), said.sent_us, said.signature)
-
-    def _word_flaw(self, certificate: Certificate, body: bytes, sent_us: int, signature: bytes) -> str | None:
-        if abs(self._host.now_us - sent_us) > CLAIM_WINDOW_US:
+        if abs(self._host.now_us - said.sent_us) > CLAIM_WINDOW_US:
             return "stale_claim"
-        return None if self.trust.signed(certificate, body, signature) else "forged_claim"
+        return None if self.trust.signed(said.certificate, said.body(verb), said.signature) else "forged_claim"

@@ -1,176 +1,268 @@
-"""A peer's share of the skip graph: what its places answer, how they keep fresh, and how they leave.
+"""A peer's share of the skip graph: its places, composed of the parts that keep them listed where they belong.
 
-Ring upkeep, parts D.1 and D.2; how places are taken and others found is in `searching.py`. An entry is removed by its
-own signed farewell.
+- `places`: what we hold, whom we believe, what we sign.
+- `absentees`: who is there, and who was lost until it speaks again.
+- `greetings`, `search`: how those are met of whom we hear, and how a newcomer finds all who belong into its lists.
+- `farewells`, `answers`: how places are left, and what those are told who ask.
+- `comparison`: neighbours compare lists that changed until they agree.
+- `accusations`: who was found silent is named to others, who look for themselves.
 
-Who keeps fresh (`keep_fresh`) asks its entries in turn, drops those that stay silent towards itself, and learns whom
-it missed. Without it crashed entries stay until they are asked for another reason; the k-redundant lists bear it.
+Every peer watches the nearest few on either side of its home place and asks one entry of one place per turn for its
+lists: what slipped through all else is found. An address lives and dies as a whole, so it is watched as a whole,
+however many places it has. Ring upkeep, parts D and E.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Mapping, Sequence
 
-from implicast.overlay.skip_graph.answering import answer
-from implicast.overlay.skip_graph.messages import (
-    GONE,
-    PRESENT,
-    Announce,
-    Ask,
-    Farewell,
-    Heard,
-    Neighbours,
-    Refresh,
-    claim,
-)
-from implicast.overlay.skip_graph.place import Place
-from implicast.overlay.skip_graph.searching import SearchingGraph
+from implicast.overlay.skip_graph.absentees import Absentees
+from implicast.overlay.skip_graph.accusations import Accusations
+from implicast.overlay.skip_graph.answers import Answers
+from implicast.overlay.skip_graph.comparison import Comparison
+from implicast.overlay.skip_graph.farewells import Farewells
+from implicast.overlay.skip_graph.greetings import Greetings
+from implicast.overlay.skip_graph.messages import Ask, GraphLate, Turn, Watch
+from implicast.overlay.skip_graph.places import Places
+from implicast.overlay.skip_graph.search import Search, whoever
 from implicast.overlay.skip_graph.standing import Standing
 from implicast.overlay.skip_graph.table import Table
-from implicast.peer.contract import Address, Host, handles
+from implicast.overlay.skip_graph.upkeep import Upkeep
+from implicast.peer.asking import Asker
+from implicast.peer.contract import Address, Host, Part, handles
 from implicast.peer.identity import Certificate, Revocation, Trust
 from implicast.peer.signatures import Signer
 from implicast.space.vector import Vectors
 
-LEFT_MAX = 64
-"""Places that were left, kept at hand for those who ask after them: old answers of others still name them."""
+WATCHED = 2
+"""Neighbours of the home place that are watched on each side: three must die at once for one to go unnoticed."""
+SLEPT_US = 2_000_000
+"""Who is woken so much too late has slept, and may have missed what was said."""
+CATCH_UP_US = 10_000_000
+"""How often one looks at everything anew at most: others may say for ever that they had lost us."""
 
 
-class SkipGraph(SearchingGraph):
-    """The places of one peer and all that keeps them listed where they belong."""
+def _ignore(who: object) -> None:
+    """Nobody wants to know."""
 
-    __slots__ = ("_left", "_period_us")
+
+def _do_nothing() -> None:
+    """Nobody wants to know."""
+
+
+class SkipGraph(
+    Part,
+    parts={
+        "absentees": Absentees, "greetings": Greetings, "search": Search, "farewells": Farewells, "answers": Answers,
+        "comparison": Comparison, "accusations": Accusations,
+    },
+):  # fmt: skip
+    """The places of one peer and all that keeps them listed where they belong.
+
+    `arrived(key)` is called when all who must know a place that was taken have been told, `lonely()` when a newcomer's
+    introducers were all silent, `gone(address)` when a peer has said farewell.
+    """
+
+    __slots__ = (
+        "_asker", "_caught_up_us", "_gone", "_turn", "_upkeep", "_watch_us", "absentees", "accusations", "answers",
+        "comparison", "farewells", "greetings", "places", "search",
+    )  # fmt: skip
 
     def __init__(
-        self,
-        address: Address,
-        host: Host,
-        k: int,
-        vectors: Vectors,
-        trust: Trust,
-        signer: Signer,
-        standing: Standing[Certificate] | None = None,
-    ) -> None:
-        super().__init__(address, host, k, vectors, trust, signer, standing)
-        self._left: dict[bytes, Table[Certificate]] = {}
-        self._period_us = 0
+        self, address: Address, host: Host, k: int, vectors: Vectors, trust: Trust, signer: Signer,
+        upkeep: Upkeep, arrived: Callable[[bytes], None] = _ignore, lonely: Callable[[], None] = _do_nothing,
+        gone: Callable[[Address], None] = _ignore,
+    ) -> None:  # fmt: skip
+        super().__init__(address, host)
+        self._upkeep, self._gone = upkeep, gone
+        self._asker = asker = Asker(address, host, alarm=GraphLate())
+        at, places = (address, host), Places(address, host, k, vectors, trust, signer)
+        self.places = places
+        self.absentees = absent = Absentees(*at, places, upkeep, self._lose, self._changed)
+        self.greetings = greetings = Greetings(*at, asker, places, absent, upkeep.look_us, self._changed)
+        self.search = search = Search(*at, asker, places, absent, greetings, upkeep, self._lose, arrived, lonely)
+        self.farewells = farewells = Farewells(*at, asker, places, absent, search, upkeep.asks, self._forget)
+        self.answers = Answers(*at, places, absent, farewells)
+        self.comparison = Comparison(*at, places, absent, greetings, search, farewells, upkeep.look_us)
+        self.accusations = Accusations(*at, places, absent, self._catch_up)
+        self._caught_up_us = self._watch_us = host.now_us
+        self._turn = 0
 
-    # --- leaving a place
+    # --- for the casting above
+
+    def table(self, key: bytes) -> Table[Certificate]:
+        """The lists of one of our places."""
+        return self.places.held[key].table
+
+    def settled(self) -> list[bytes]:
+        """Places to begin a cast at: one that has just been taken knows nobody yet, and takes itself for all there is.
+        If all have, so be it."""
+        held, is_taking = self.places.held, self.search.is_taking
+        return [key for key in held if not is_taking(key)] or list(held)
+
+    def is_agreed(self, key: bytes, number: int) -> bool:
+        """Whether the neighbours of a place have the same list of a level. When somebody has gone a ring may seem to be
+        all there is because few of it are left in sight."""
+        place = self.places.held[key]
+        return place.is_at_rest or place.accord.is_agreed(place.wide, number, self.address)
+
+    def certificates(self) -> list[Certificate]:
+        """Of our places, in the order of keys."""
+        held = self.places.held
+        return [held[key].certificate for key in sorted(held)]
+
+    # --- taking, keeping and leaving places
+
+    def stand(self, certificate: Certificate, standing: Standing[Certificate]) -> None:
+        """A place that is there already, among all who belong into its lists."""
+        self.places.add(certificate, standing)
+
+    def take(self, certificate: Certificate, introducers: Sequence[Address]) -> None:
+        """Take the certified place; `arrived` is called once all who must know it have been told."""
+        self.search.take(certificate, introducers)
+
+    def has_arrived(self, key: bytes) -> bool:
+        """Whether a place is ours, and all who must know it have been told."""
+        return key in self.places.held and not self.search.is_taking(key)
 
     def quit(self, key: bytes) -> None:
         """Leave a place: tell everyone who may list it."""
-        place = self.places.pop(key)
-        self._arrived.pop(key, None)
-        if self.standing is not None:
-            self.standing.remove(key)
-            return
-        farewell = self._remember_left(place)
-        self.on_farewell(self.address, farewell)  # always: others who do not know yet may name it to our other places
-        for address in place.acquaintances():
-            if address != self.address:
-                self._say_farewell(address, farewell)
+        self.farewells.quit(key)
 
-    def _say_farewell(self, address: Address, farewell: Farewell) -> None:
-        self.host.send(address, farewell)
+    def leave(self, left: Callable[[], None]) -> None:
+        """Leave with all places; `left` is called when everyone who may list them knows or is silent."""
+        self.farewells.leave(left)
 
-    def _remember_left(self, place: Place) -> Farewell:
-        """Who asks after a place that was left gets its farewell, and is told whom it knew."""
-        self._left[place.key] = place.wide
-        if len(self._left) > LEFT_MAX:
-            del self._left[next(iter(self._left))]
-        return self._farewell(place.certificate)
+    def has_left(self, sender: Address) -> bool:
+        """Whether we have left; then the sender is told so."""
+        return self.farewells.has_left(sender)
 
-    def _farewell(self, certificate: Certificate) -> Farewell:
-        """Signed anew each time it is said: an old one proves nothing."""
-        return Farewell(claim(self._signer, GONE, certificate, self.host.now_us))
+    def expires_soon(self, key: bytes) -> bool:
+        """Whether less than a third of the certificate's time is left."""
+        certificate = self.places.held[key].certificate
+        return certificate.until_us - self.host.now_us < (certificate.until_us - certificate.since_us) // 3
 
-    # --- keeping fresh
+    def renew(self, certificate: Certificate) -> None:
+        """A place goes on under a newer certificate: all who may list it are told."""
+        place = self.places.held.get(certificate.key)
+        if place is not None and place.certificate.serial < certificate.serial:
+            place.renew(certificate)
+            self.places.enter(certificate)
+            self.search.announce(place)
 
-    def keep_fresh(self, period_us: int) -> None:
-        """From now on ask one entry of every place per period (ring upkeep, D.2): probe and anti-entropy in one."""
-        self._period_us = period_us
-        self.host.after(int(period_us * self.host.rng.random()), Refresh())
-
-    @handles(Refresh)
-    def on_refresh(self, alarm: Refresh) -> None:
-        self.host.after(self._period_us, alarm)
-        for place in self.places.values():
-            node = None if place.searching or self.standing is not None else place.next_in_turn()
-            if node is not None and node.address != self.address and node.key not in place.waiting:
-                self._request(place, node.key, node.address, Ask(node.key, self._claim(place)))
-
-    # --- what others ask and say
-
-    @handles(Ask)
-    def on_ask(self, sender: Address, ask: Ask) -> None:
-        about = ask.claim.certificate
-        if not self.belief.credible(PRESENT, ask.claim):
-            return
-        asked = self.places.get(ask.place) if ask.place else next(iter(self.places.values()), None)
-        if asked is None:
-            self._answer_for_nobody(sender, ask)
-            return
-        told = self._vouched(asked, asked.witness(about, ask.level))
-        if not asked.enter(about):
-            asked.pass_by(about)
-        asked.asked_by(about.address)
-        self.host.send(sender, Neighbours(asked.key, about.key, told))
-
-    def _vouched(self, place: Place, named: Collection[Certificate]) -> tuple[Certificate, ...]:
-        """Of those whom a place knows, whom it names to others."""
-        return tuple(named)
-
-    def _answer_for_nobody(self, sender: Address, ask: Ask) -> None:
-        """Who has left still says whom it knew: a newcomer all of whose introducers leave just now would be alone."""
-        about = ask.claim.certificate
-        if ask.place and ask.place not in self._left:
-            self._disown(sender, (ask.place,))
-        elif not self._left:
-            self.host.send(sender, Neighbours(b"", about.key, ()))
-        else:
-            table = self._left[ask.place or next(reversed(self._left))]
-            told = answer(table, self.vectors, self.k, about, ask.level)
-            named = tuple(node for node in told if node.key not in self._left)
-            self.host.send(sender, Neighbours(ask.place, about.key, self._still_there(named)))
-            self.host.send(sender, self._farewell(table.owner))
-
-    def _disown(self, sender: Address, places: tuple[bytes, ...]) -> None:
-        """Somebody asks for places that are none of ours, nor were lately."""
-        self.belief.refusals["unknown_place"] += 1
-
-    def _still_there(self, named: tuple[Certificate, ...]) -> tuple[Certificate, ...]:
-        """Of those whom a place knew when it was left, who may be named now."""
-        return named
-
-    @handles(Announce)
-    def on_announce(self, sender: Address, announce: Announce) -> None:
-        if self.belief.credible(PRESENT, announce.claim):
-            self._enter_everywhere(announce.claim.certificate)
-            self.host.send(sender, Heard(announce.claim.certificate.key))
-
-    @handles(Farewell)
-    def on_farewell(self, sender: Address, farewell: Farewell) -> None:
-        if not self.belief.credible(GONE, farewell.claim):
-            return
-        self._departed(farewell.claim.certificate, farewell.claim.sent_us)
-
-    def _departed(self, leaver: Certificate, said_us: int) -> None:
-        """Its holder says that a place was left: out of all lists."""
-        self.belief.departed(leaver, said_us)
-        for place in list(self.places.values()):
-            place.queue.pop(leaver.key, None)
-            asked = place.waiting.pop(leaver.key, None)
-            self._unanswered.answer((place.key, leaver.key))
-            if leaver.key in place.known and place.known[leaver.key].serial <= leaver.serial:
-                self._drop(place, (leaver.key,))
-            if asked:
-                self._go_on(place)
+    def ask_strangers(self, strangers: Sequence[Address]) -> None:
+        """Seek the home place through others than its neighbours: rings that fell apart find together by this."""
+        home = self.places.home
+        for address in strangers:
+            if home is not None and address != self.address and address not in self.absentees.lost:
+                self.search.request(home, whoever(address), address, Ask(b"", self.places.claim(home)))
 
     def learn(self, revocation: Revocation) -> bool:
         """Drop entries whose certificates count no more, and mend the lists. False for an old or a forged list."""
-        if not self.belief.trust.learn(revocation):
+        if not self.places.belief.trust.learn(revocation):
             return False
         revoked = frozenset(revocation.serials)
-        for place in list(self.places.values()):
+        for place in list(self.places.held.values()):
             gone = [key for key, node in place.known.items() if node.serial in revoked]
             if gone:
-                self._drop(place, gone)
+                self.absentees.drop(place, gone)
         return True
+
+    def _changed(self) -> None:
+        self.comparison.rouse()
+
+    # --- who speaks, who is silent, who has gone
+
+    def heard(self, sender: Address) -> None:
+        """At every message: the cheapest probe is what comes anyway."""
+        if self.accusations.accused:
+            self.accusations.acquit(sender)
+        absentees = self.absentees
+        absentees.detector.heard(sender)
+        if sender in absentees.lost:
+            self.accusations.found(sender)
+            self.search.meet_again(sender, absentees.take_back(sender))
+
+    def _lose(self, address: Address) -> None:
+        """It is silent towards us: out of all lists, and kept aside."""
+        gone = self.places.known_at(address)
+        self.absentees.put_aside(address, gone)
+        self._take_out(address, gone)
+        if gone:
+            self.accusations.pass_on(address)
+
+    def _forget(self, leaver: Certificate) -> None:
+        """It has left with all its places."""
+        self.absentees.say_gone(leaver.address)
+        self._take_out(leaver.address, self.places.known_of(leaver.public))
+        self.accusations.pass_on(leaver.address)
+        self._gone(leaver.address)
+
+    def _take_out(self, address: Address, gone: Mapping[bytes, Certificate]) -> None:
+        """Out of all lists first; only then may places ask each other again."""
+        for place in self.places.held.values():
+            listed = [key for key in gone if key in place.known]
+            if listed:
+                self.absentees.drop(place, listed)
+        self.search.give_up_on(address)
+
+    def _catch_up(self) -> None:
+        """We slept, or were out of reach for somebody: who has gone and who has come meanwhile?"""
+        if self.host.now_us - self._caught_up_us < CATCH_UP_US or not self.places.held:
+            return
+        self._caught_up_us = self.host.now_us
+        for address in self.places.contact_addresses():
+            self.absentees.watch(address)
+        for place in self.places.held.values():
+            place.accord.forget()
+
+    @handles(GraphLate)
+    def on_unanswered(self, alarm: GraphLate) -> None:
+        self._asker.ask_again()
+
+    # --- watching and turning
+
+    def begin(self) -> None:
+        """Keep watch from now on."""
+        self.host.after(int(self._upkeep.watch_us * self.host.rng.random()), Watch())
+        self.host.after(int(self._upkeep.turn_us * self.host.rng.random()), Turn())
+        self.comparison.begin()
+
+    @handles(Watch)
+    def on_watch(self, alarm: Watch) -> None:
+        now_us, watch_us = self.host.now_us, self._upkeep.watch_us
+        self.host.after(watch_us, alarm)
+        if now_us - self._watch_us > watch_us + SLEPT_US:
+            self._catch_up()
+        self._watch_us = now_us
+        for address in self._watched():
+            self.absentees.detector.check(address, watch_us)
+        self.absentees.call_due()
+
+    def _watched(self) -> list[Address]:
+        home = self.places.home
+        if home is None:
+            return []
+        level, found = home.table.levels[0], dict[Address, None]()
+        nodes, own = level.nodes, level.own
+        for side in ((*nodes[own + 1 :], *nodes[:own]), (*reversed(nodes[:own]), *reversed(nodes[own + 1 :]))):
+            met: dict[Address, None] = {}
+            for node in side:
+                if node.address != self.address:
+                    met[node.address] = None
+                    if len(met) == WATCHED:
+                        break
+            found.update(met)
+        return list(found)
+
+    @handles(Turn)
+    def on_turn(self, alarm: Turn) -> None:
+        """Ask one entry of one place, both in turn, for its lists."""
+        self.host.after(self._upkeep.turn_us, alarm)
+        places = [place for place in self.places.held.values() if not place.is_searching]
+        if not places:
+            return
+        self._turn += 1
+        place = places[self._turn % len(places)]
+        level = self.host.rng.choice(place.wide.levels)
+        node = self.host.rng.choice(level.nodes)
+        if node.address != self.address and node.key not in place.quest.waiting:
+            self.search.request(place, node.key, node.address, Ask(node.key, self.places.claim(place)))

@@ -1,66 +1,86 @@
 """What the places of a skip graph say to each other. Every claim about a place carries its certificate.
 
-`Ask` and `Announce` are signed by the newcomer itself with a time, so nobody can enter a third party that is not
+`Ask` and `AnnouncePlace` are signed by the newcomer itself with a time, so nobody can enter a third party that is not
 there, and a recorded claim is worthless soon after. `Farewell` likewise: nobody can say it for another.
 """
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import msgspec
+from msgspec import Meta
 
 from implicast.peer.contract import Address, Message
-from implicast.peer.identity import Certificate
+from implicast.peer.fields import Flag, Micros
+from implicast.peer.identity import Certificate, Key, Signature
 from implicast.peer.signatures import Signer
 
 _encode = msgspec.msgpack.Encoder().encode
+
+NAMED_MAX = 1_024
+"""Places named in one answer, or in one list; honest ones name 50 to 200. A liar must not keep us checking."""
+SPANS_MAX = 64
+"""Lists in one comparison; more wait for the next round."""
+GREETED_MAX = 256
+"""Claims, and places asked after, in one greeting."""
+DISOWNED_MAX = 256
+"""Places in one word that they are none of the sender's."""
+ACCUSED_MAX = 256
+"""Addresses in one accusation."""
+
+Named = Annotated[tuple[Certificate, ...], Meta(max_length=NAMED_MAX)]
+Keys = Annotated[tuple[Key, ...], Meta(max_length=NAMED_MAX)]
 
 
 class Claim(Message):
     """A place speaks for itself at a time."""
 
     certificate: Certificate
-    sent_us: int
-    signature: bytes
+    sent_us: Micros
+    signature: Signature
 
     def body(self, verb: bytes) -> bytes:
         return claim_body(verb, self.certificate, self.sent_us)
 
 
-EVERY = -1
-"""All levels."""
-
-
 class Ask(Message):
     """Who is near this claimant, by your lists? `place` is the one asked; empty: any of yours."""
 
-    place: bytes
+    wire = 0x0B01
+
+    place: Key
     claim: Claim
-    level: int = EVERY
-    """The one level whose list is asked for."""
 
 
 class Neighbours(Message):
     """The answer: the asked place's k nearest on each side of the claimant, and its lists of their common levels."""
 
-    place: bytes
-    claimant: bytes
-    nodes: tuple[Certificate, ...]
+    wire = 0x0B02
+
+    place: Key
+    claimant: Key
+    nodes: Named
 
 
-class Announce(Message):
+class AnnouncePlace(Message):
     """This claimant has taken its place; enter it where it fits."""
+
+    wire = 0x0B03
 
     claim: Claim
 
 
 class Heard(Message):
-    """The announcement arrived."""
+    """The announcement, or the farewell, arrived."""
 
-    claimant: bytes
+    wire = 0x0B04
+
+    claimant: Key
 
 
 class Farewell(Message):
     """This claimant leaves its place for good."""
+
+    wire = 0x0B05
 
     claim: Claim
 
@@ -68,65 +88,89 @@ class Farewell(Message):
 class Leaving(Message):
     """This claimant leaves with all the places of its key, for good."""
 
+    wire = 0x0B06
+
     claim: Claim
 
 
 class Disown(Message):
-    """I hold no such places, says whoever is asked for them, signed with the key of all its places."""
+    """These places are none of mine, says who is asked for them, by a claim of its own place at the same address."""
 
-    places: tuple[bytes, ...]
-    sent_us: int
-    signature: bytes
+    wire = 0x0B07
+
+    places: Annotated[tuple[Key, ...], Meta(max_length=DISOWNED_MAX)]
+    claim: Claim
 
 
 class Accuse(Message):
     """These are silent towards me. Look for yourself."""
 
-    addresses: tuple[Address, ...]
+    wire = 0x0B08
+
+    addresses: Annotated[tuple[Address, ...], Meta(max_length=ACCUSED_MAX)]
 
 
 class Greet(Message):
     """These claimants are here; enter them where they fit among those of your places that are asked after."""
 
-    claims: tuple[Claim, ...]
-    asked: tuple[bytes, ...]
+    wire = 0x0B09
+
+    claims: Annotated[tuple[Claim, ...], Meta(max_length=GREETED_MAX)]
+    asked: Annotated[tuple[Key, ...], Meta(max_length=GREETED_MAX)]
 
 
 class Greeted(Message):
     """We are here too. Of places that were left their farewells come apart."""
 
+    wire = 0x0B0A
 
-class Span(Message):
+
+class ListSpan(Message):
     """A list of one place, as keys clockwise, shown to another place of the same ring."""
 
-    place: bytes
+    place: Key
     """To whom it is shown."""
     owner: Certificate
-    level: int
-    keys: tuple[bytes, ...]
+    level: Flag
+    keys: Keys
     full: bool
 
 
-class Compare(Message):
+class CompareLists(Message):
     """What of these is different with you?"""
 
-    spans: tuple[Span, ...]
+    wire = 0x0B0B
+
+    spans: Annotated[tuple[ListSpan, ...], Meta(max_length=SPANS_MAX)]
 
 
 class Difference(Message):
     """Whom a list that was shown lacks, and whom else it names, by the list of `place`. Nothing: they agree."""
 
-    owner: bytes
-    place: bytes
-    level: int
-    lacking: tuple[Certificate, ...] = ()
-    unknown: tuple[bytes, ...] = ()
+    owner: Key
+    place: Key
+    level: Flag
+    lacking: Named = ()
+    unknown: Keys = ()
 
 
 class Compared(Message):
     """One answer for each list that was shown."""
 
-    differences: tuple[Difference, ...]
+    wire = 0x0B0C
+
+    differences: Annotated[tuple[Difference, ...], Meta(max_length=SPANS_MAX)]
+
+
+GRAPH_KINDS: tuple[type[Message], ...] = (
+    Ask, Neighbours, AnnouncePlace, Heard, Farewell, Leaving, Disown, Accuse, Greet, Greeted, CompareLists, Compared,
+)  # fmt: skip
+"""What travels, for the codec of a design."""
+
+
+class GraphLate(Message):
+    """Rings when some question of the graph may have waited long enough. Upkeep asks too: on the alarm of what a verb
+    asks, the verb's repeats would pass for upkeep."""
 
 
 class Greeting(Message):
@@ -135,20 +179,8 @@ class Greeting(Message):
     upkeep: ClassVar[bool] = True
 
 
-class Unheard(Message):
-    """Rings when somebody has not answered what it was shown."""
-
-    upkeep: ClassVar[bool] = True
-
-
 class Agree(Message):
     """Rings when lists that changed are to be compared with those of the neighbours."""
-
-    upkeep: ClassVar[bool] = True
-
-
-class Refresh(Message):
-    """Rings when every place is to ask the next of its entries: whether it is there, and whom it lists."""
 
     upkeep: ClassVar[bool] = True
 
@@ -171,18 +203,14 @@ class Accusing(Message):
     upkeep: ClassVar[bool] = True
 
 
-class Insist(Message):
-    """Rings when farewells have not been confirmed for a while."""
+PRESENT = b"present"
+GONE = b"gone"
+ALL_GONE = b"all gone"
 
 
-class Look(Message):
-    """Rings when the lists of a place from which somebody has gone are to be looked at."""
-
-    key: bytes
-
-
-class Waiting(Message):
-    """Rings when questions or announcements have gone unanswered for long enough."""
+def disowning(places: tuple[bytes, ...]) -> bytes:
+    """The verb of whoever disowns these places."""
+    return b"disown" + _encode(places)
 
 
 def claim_body(verb: bytes, certificate: Certificate, sent_us: int) -> bytes:
@@ -192,16 +220,3 @@ def claim_body(verb: bytes, certificate: Certificate, sent_us: int) -> bytes:
 def claim(signer: Signer, verb: bytes, certificate: Certificate, now_us: int) -> Claim:
     """A signed claim. The verb is part of what is signed: a question cannot be turned into a farewell."""
     return Claim(certificate, now_us, signer.sign(claim_body(verb, certificate, now_us)))
-
-
-def disown_body(places: tuple[bytes, ...], sent_us: int) -> bytes:
-    return b"disown" + _encode((places, sent_us))
-
-
-def disown(signer: Signer, places: tuple[bytes, ...], now_us: int) -> Disown:
-    return Disown(places, now_us, signer.sign(disown_body(places, now_us)))
-
-
-PRESENT = b"present"
-GONE = b"gone"
-ALL_GONE = b"all gone"

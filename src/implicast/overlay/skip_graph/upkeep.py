@@ -28,3 +28,7 @@ class Lost:
     wait_us: int
     called_us: int = 0
     nodes: dict[bytes, Certificate] = field(default_factory=dict)
+
+    def call(self, now_us: int, wait_us: int) -> None:
+        """It is called now, and again after a while."""
+        self.called_us, self.wait_us, self.call_us = now_us, wait_us, now_us + wait_us

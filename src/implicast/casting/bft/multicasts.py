@@ -1,0 +1,250 @@
+"""The multicasts of one member: those it casts, and what its places do with those of others.
+
+A message that reaches an address is looked at for every place there that it concerns; each such place then serves
+others as the procedures of `multicast.py` say. Steps are confirmed and repeated by `carriage.py`.
+"""
+
+from collections.abc import Callable, Container
+from dataclasses import dataclass, field
+
+import msgspec
+
+from implicast.casting.bft.carriage import Carriage, Duty, OpenCast
+from implicast.casting.bft.gate import Gate
+from implicast.casting.bft.keys import handles_of
+from implicast.casting.bft.messages import Hop, Source, hop_body
+from implicast.casting.bft.multicast import Arc, Leg, concerned, first_leg, inside, legs, start_level
+from implicast.casting.bft.seen import SeenTable
+from implicast.casting.bft.settings import BftSettings
+from implicast.casting.inbox import Outcome
+from implicast.language.target import Target
+from implicast.overlay.skip_graph.graph import SkipGraph
+from implicast.peer.asking import Asker
+from implicast.peer.contract import Address, CastId, Host, Name, Part, handles
+from implicast.peer.identity import Certificate
+from implicast.peer.memory import Recent
+from implicast.peer.signatures import Signer
+
+QUERY_BITS = 63
+COUNTED_MAX = 4_096
+"""Casts of which this member remembers under which multicast it was counted."""
+
+Door = tuple[Address, int, bytes]
+"""By which a multicast came: sender, level, key of the place that forwarded it."""
+
+
+@dataclass(slots=True)
+class Met:
+    """A multicast under way here: its source part, which of our places have yet to hold it, and whom we report to."""
+
+    source: Source
+    arc: Arc
+    open: list[bytes]
+    duties: dict[Door, Duty] = field(default_factory=dict)
+
+    def keep_open(self, held: Container[bytes]) -> None:
+        """Some of the places may have been left since."""
+        self.open = [key for key in self.open if key in held]
+
+
+class Multicasts(Part, parts={"carriage": Carriage}):
+    """Every multicast that this member has met. `deliver(source, arc)` is called where one of our places is in range,
+    and says what became of it; None if the cast is not for this member, or not under this arc."""
+
+    __slots__ = ("_counted", "_deliver", "_graph", "_settings", "_signer", "carriage", "gate", "seen")
+
+    def __init__(
+        self, address: Address, host: Host, asker: Asker, graph: SkipGraph, gate: Gate, signer: Signer,
+        settings: BftSettings, assured: bool, deliver: Callable[[Source, Arc], Outcome | None],
+    ) -> None:  # fmt: skip
+        super().__init__(address, host)
+        self._graph, self.gate, self._signer, self._settings, self._deliver = graph, gate, signer, settings, deliver
+        self.seen: SeenTable[Met] = SeenTable(settings.window_us)
+        self._counted: Recent[CastId, tuple[Arc, int]] = Recent(COUNTED_MAX)
+        absentees = graph.absentees
+        self.carriage = Carriage(address, host, asker, assured, absentees.watch, absentees.is_there, self._recast)
+
+    # --- casting
+
+    def cast(self, cast: CastId, target: Target, payload: bytes) -> None:
+        """One multicast for each handle of the target."""
+        self.carriage.begin(OpenCast(cast, target, payload))
+        chosen = tuple(self._choose(handles_of(term)) for term in target.terms)
+        arcs = [handles_of(term)[index] for term, index in zip(target.terms, chosen, strict=True)]
+        for arc in dict.fromkeys(arcs):
+            self._multicast(self.source(cast, target, chosen, payload, arc))
+        self.carriage.made(cast)
+
+    def _choose(self, arcs: list[Arc]) -> int:
+        """Which handle stands for a term: the first, or the one with the fewest known nodes in it."""
+        if not self._settings.sparse or len(arcs) == 1:
+            return 0
+        home = self._graph.table(next(iter(self._graph.places.held)))
+        counts = [[sum(inside(level, arc)) for level in reversed(home.levels)] for arc in arcs]
+        return min(range(len(arcs)), key=lambda index: counts[index])
+
+    def source(self, cast: CastId, target: Target, chosen: tuple[int, ...], payload: bytes, arc: Arc) -> Source:
+        """The source part, from the place with the lowest start level; from one whose neighbours agree with it, if
+        there is one."""
+        graph, halves = self._graph, self.gate.halves
+        starts = {key: start_level(graph.table(key), arc, halves) for key in sorted(graph.settled())}
+        sure = [key for key, level in starts.items() if graph.is_agreed(key, level)]
+        key = min(sure or starts, key=lambda each: starts[each])
+        query = self.host.rng.getrandbits(QUERY_BITS)
+        certificate = graph.places.held[key].certificate
+        bare = Source(
+            cast, query, arc.low, arc.high, starts[key], self.host.now_us, target, chosen, payload, certificate, b""
+        )
+        return msgspec.structs.replace(bare, signature=self._signer.sign(bare.body()))
+
+    def _multicast(self, source: Source) -> None:
+        key = source.certificate.key
+        met, duty = self._meet(source, self.concerned(source)), self.carriage.duty(source)
+        leg, takes_part = first_leg(self._graph.table(key), source.start, source.arc, self.gate.halves)
+        if takes_part and key in met.open:
+            self.hold(met, key, source.start, duty)
+        self._send(met, source.certificate, leg, duty)
+
+    def _recast(self, source: Source) -> None:
+        if self._graph.places.held:
+            self._multicast(self.source(source.cast, source.target, source.handles, source.payload, source.arc))
+
+    # --- receiving
+
+    @handles(Hop)
+    def on_hop(self, sender: Address, hop: Hop) -> None:
+        met, door = self._known(hop.source), (sender, hop.level, hop.forwarder.key)
+        is_repeat = met is not None and door in met.duties
+        if self._judge(sender, hop, met) and self.carriage.assured:
+            met = met or self._known(hop.source)
+            duty = met.duties.get(door) if met is not None else None
+            if is_repeat or duty is None or not duty.open:  # else it is confirmed with what becomes of it
+                self.carriage.confirm(sender, hop, duty)
+
+    def _judge(self, sender: Address, hop: Hop, met: Met | None) -> bool:
+        """Take a step or refuse it. True if our places that it is for have it now, or had it before."""
+        if met is not None:
+            if met.open:
+                met.keep_open(self._graph.places.held)
+            if not met.open:  # two in three
+                self.gate.refuse("repeated")
+                return True
+        flaw = self.gate.hop_flaw(hop, self.host.now_us)
+        if flaw is None and met is None:
+            flaw = self._source_flaw(hop.source)
+        elif flaw is None and met is not None and met.source is not hop.source and met.source != hop.source:
+            flaw = self.gate.source_flaw(hop.source, self.host.now_us) or "equivocation"
+        if flaw is not None:
+            self.gate.refuse(flaw)
+            return False
+        return self._take(sender, hop, met)
+
+    def _known(self, source: Source) -> Met | None:
+        return self.seen.get((source.query, source.certificate.key)) if 6 in self.gate.checks else None
+
+    def _source_flaw(self, source: Source) -> str | None:
+        now_us = self.host.now_us
+        flaw = self.seen.flaw(source.cast.publisher, source.sent_us, now_us) if 6 in self.gate.checks else None
+        return flaw or self.gate.source_flaw(source, now_us)
+
+    def _take(self, sender: Address, hop: Hop, met: Met | None) -> bool:
+        """Let each of our places that may hold it do so. A message no place may hold is refused and not remembered."""
+        candidates = met.open if met is not None else self.concerned(hop.source)
+        passed = [key for key in candidates if self.gate.place_flaw(hop, self._graph.table(key)) is None]
+        if not passed:
+            flaw = self._why_not(hop)
+            self.gate.refuse(flaw)
+            return flaw == "repeated"
+        met = met or self._meet(hop.source, candidates)
+        door = (sender, hop.level, hop.forwarder.key)
+        duty = met.duties[door] = self.carriage.duty(hop.source, (sender, hop.source.query, *door[1:]))
+        for key in passed:
+            if key in met.open:
+                self.hold(met, key, hop.level, duty)
+        return True
+
+    def _why_not(self, hop: Hop) -> str:
+        """One name for a message that none of our places may hold: of the check that it got furthest to."""
+        flaws = [self.gate.place_flaw(hop, place.table) for place in self._graph.places.held.values()]
+        order = ("unconcerned", "too_high", "out_of_step", "wrong_level")
+        if None in flaws:
+            return "repeated"
+        return next((name for name in order if name in flaws), "no_place")
+
+    def _meet(self, source: Source, places: list[bytes]) -> Met:
+        """Remember a multicast, and which of our places have yet to hold it."""
+        met = Met(source, source.arc, places)
+        if 6 in self.gate.checks:
+            self.seen.record(source.name, source.cast.publisher, source.sent_us, self.host.now_us, met)
+        return met
+
+    def concerned(self, source: Source) -> list[bytes]:
+        """Our places that must get it, each at the level that follows from its vector and the source's. One in range
+        whose lists do not reach that level yet waits for another copy."""
+        held = self._graph.places.held
+        if not {3, 5} <= self.gate.checks:
+            return list(held)
+        arc, vector, vectors, halves = source.arc, source.certificate.vector, self.gate.vectors, self.gate.halves
+        found = []
+        start, checks_top = source.start, 4 in self.gate.checks
+        apart = vectors.limits[1] if start else 0
+        for key, place in held.items():
+            mine = place.certificate.vector
+            if vector ^ mine >= apart:  # half of all places: no list need be looked at
+                if arc.holds(key):
+                    found.append(key)
+                continue
+            level, table = min(vectors.common(vector, mine), start), place.table
+            if checks_top and level > table.top:
+                found += [key] if arc.holds(key) else []
+            elif concerned(table, level, arc, halves):
+                found.append(key)
+        return found
+
+    # --- holding and serving
+
+    def hold(self, met: Met, key: bytes, level: int, duty: Duty) -> None:
+        """One of our places has the message at a level: deliver, and serve those below."""
+        met.open.remove(key)
+        arc = met.arc
+        if arc.holds(key):
+            self._count(met, self._deliver(met.source, arc), duty)
+        place = self._graph.places.held[key]
+        table = place.table
+        level = min(level, table.top)  # a place beside the one that passed it on may have lists that are still short
+        for leg in legs(table, level, arc, self.gate.halves, self._settings.through):
+            self._send(met, place.certificate, leg, duty)
+
+    def _count(self, met: Met, outcome: Outcome | None, duty: Duty) -> None:
+        """Say once per cast what became of it here; when the publisher casts anew, once more under the same arc."""
+        cast, here = met.source.cast, (met.arc, met.source.query)
+        if outcome is None or not self.carriage.assured:
+            return
+        before = self._counted.get(cast)
+        is_anew = before is not None and before[0] == here[0] and before[1] != here[1]
+        is_ours = before is None and met.source.certificate.public == self._signer.public  # carried on after a crash
+        if outcome is Outcome.TAKEN or is_anew or (is_ours and outcome is Outcome.REPEAT):
+            self._counted[cast] = here
+            duty.tally.add(1, 0, 0, ())
+        elif outcome is not Outcome.REPEAT:
+            duty.tally.add(0, 1, 0, ())
+
+    def _send(self, met: Met, place: Certificate, leg: Leg[Certificate], duty: Duty) -> None:
+        """One signed message for the whole leg; our own places are served by a plain call."""
+        hop: Hop | None = None
+        wanted: dict[Address, Name | None] = {}
+        for node in leg.receivers:
+            if met.arc.holds(node.key):
+                wanted[node.address] = node.name
+            else:
+                wanted.setdefault(node.address, None)
+        for address, name in wanted.items():
+            if address != self.address:
+                hop = hop or self.signed_hop(met.source, leg.level, place)
+                self.carriage.send(address, hop, duty, name)
+        for node in leg.receivers:
+            if node.address == self.address and node.key in met.open:
+                self.hold(met, node.key, leg.level, duty)
+
+    def signed_hop(self, source: Source, level: int, place: Certificate) -> Hop:
+        return Hop(source, level, place, self._signer.sign(hop_body(source, level)))

@@ -1,0 +1,282 @@
+"""Carries casts to every arc of their range.
+
+Without receipts a cast is passed on once, to where aggregates say that somebody may match, and that is all. With them
+it is carried until every arc is covered: a peer that is asked to carry a cast over some arcs owes an answer: *covered*,
+when it has told itself, if it is meant, and all to whom it passed pieces have said the same. So responsibility never
+ends at a peer that may die with it: whoever asked keeps asking until the answer comes.
+
+- Not answered: said again every second. A peer that works on it says so, and is asked less and less often.
+- Silent for long: suspected (the ring's own detector), and its arcs are split anew, around it. Those who had the cast
+  already are told again and say so; nobody is notified twice, for each recognises repeats.
+- Beyond a dead right neighbour nobody can be reached until the ring has closed over it: such arcs wait, and go on as
+  soon as the neighbour changes.
+- Given up after `PATIENCE_US` (`errands.py`): longer than freezes and partitions that are to be outlived.
+
+An arc is answered for by exactly one branch in the end, however often it was sent, so the publisher learns how many
+were told (`Settled`).
+"""
+
+from collections.abc import Callable
+
+from implicast.casting.condcast.around import split_around
+from implicast.casting.condcast.errands import Errand, Given, Task, remember
+from implicast.casting.condcast.messages import Astray, Carry, Covered, Query, StuckAgain, Working
+from implicast.casting.condcast.split import Match, Onward, split
+from implicast.casting.inbox import Outcome
+from implicast.language.portrait import Sought
+from implicast.overlay.chord_sharp import ChordSharp
+from implicast.overlay.links import Ref
+from implicast.overlay.links.state import INS, OUT
+from implicast.peer.asking import Asker, Patience, Question
+from implicast.peer.contract import Address, CastId, Host, Part, handles
+from implicast.space.ring import Arc
+
+CARRY = "carry"
+PATIENCE = Patience(1_000_000, times=5)
+"""Five questions in vain, a second apart, before the silent one is suspected."""
+STUCK_US = 1_000_000
+
+Tell = Callable[[CastId, Query, bytes], Outcome]
+"""Notify this peer if the query selects it; what became of it."""
+
+
+class Carrier(Part, parts={"asker": Asker}):
+    """One peer's share in the casts under way. `settled` is told how the own casts ended."""
+
+    __slots__ = ("_asker", "_sound", "_stuck", "_tell", "_token", "errands", "ring", "settled", "tasks")
+
+    def __init__(
+        self, address: Address, host: Host, ring: ChordSharp, assured: bool, tell: Tell,
+        settled: Callable[[CastId, int, int], None], sound: Callable[[Query], bool],
+    ) -> None:  # fmt: skip
+        super().__init__(address, host)
+        self.ring, self._tell, self.settled, self._sound = ring, tell, settled, sound
+        self.tasks: dict[Given, Task] = {}
+        self.errands: dict[int, Errand] = {}
+        self._stuck: dict[int, Task] = {}
+        self._token = 0
+        self._asker = self._new_asker() if assured else None
+
+    def _new_asker(self) -> Asker:
+        asker = Asker(self.address, self.host)
+        asker.topic(CARRY, PATIENCE, self._unanswered)
+        return asker
+
+    @property
+    def asker(self) -> Asker:
+        """A peer that was asked for receipts gives them, though it wants none for its own casts."""
+        if self._asker is None:
+            self._asker = self._new_asker()
+        return self._asker
+
+    # --- beginning
+
+    def cast(self, cast: CastId, arc: Arc, query: Query, payload: bytes) -> None:
+        """A cast of one's own."""
+        if self._asker is None:
+            self._pass_on(Carry(cast, 0, (arc,), query, payload))
+        else:
+            self._begin((arc,), Task(cast, query, payload, None, self.host.now_us))
+
+    @handles(Carry)
+    def on_carry(self, sender: Address, carry: Carry) -> None:
+        if not self._is_sound(carry):
+            return
+        if not carry.token:
+            self._pass_on(carry)
+            return
+        state = self.ring.links.state
+        if state == INS:
+            return  # a member in a moment, perhaps: it will be said again
+        given = sender, carry.cast, carry.token
+        task = self.tasks.get(given)
+        if task is not None:
+            self._answer(task)
+        elif state == OUT:
+            self.host.send(sender, Astray(carry.cast, carry.token))
+        else:
+            task = Task(carry.cast, carry.query, carry.payload, (sender, carry.token), self.host.now_us)
+            remember(self.tasks, given, task)
+            self._begin(carry.arcs, task)
+
+    def _is_sound(self, carry: Carry) -> bool:
+        """Whether its arcs lie on this ring, and its query is one that can be asked here."""
+        for arc in carry.arcs:
+            if type(arc.start) is not int or type(arc.end) is not int:
+                return False
+        return self._sound(carry.query)
+
+    def _pass_on(self, carry: Carry) -> None:
+        """Once, and nobody answers."""
+        query = carry.query
+        here, onward, _ = self._split(carry.arcs, query)
+        if here:
+            self._tell(carry.cast, query, carry.payload)
+        for node, pieces in onward:
+            self.host.send(node.address, Carry(carry.cast, 0, pieces, query, carry.payload))
+
+    def _begin(self, arcs: tuple[Arc, ...], task: Task) -> None:
+        self._spread(arcs, task)
+        self._finish(task)
+
+    def _spread(self, arcs: tuple[Arc, ...], task: Task) -> None:
+        """Split and send; pieces of which this peer is no part, when they were in vain, again."""
+        assert task.query is not None, "a task that is done spreads nothing"
+        here, onward, stuck = self._split(arcs, task.query)
+        if here:
+            outcome = self._tell(task.cast, task.query, task.payload)
+            task.told += outcome in (Outcome.TAKEN, Outcome.REPEAT)
+            task.lost += outcome == Outcome.FULL
+        for ref, pieces in onward:
+            self._send(task, ref, pieces)
+        if stuck:
+            self._wait(task, stuck)
+
+    def _split(self, arcs: tuple[Arc, ...], query: Query) -> tuple[bool, Onward, tuple[Arc, ...]]:
+        match: Match = query.matcher() if isinstance(query, Sought) else query.match
+        ring = self.ring
+        ring.table.expire(self.host.now_us)
+        if ring.some_are_lost():
+            return split_around(ring.table, arcs, match, ring.is_lost)
+        return *split(ring.table, arcs, match), ()
+
+    def _send(self, task: Task, ref: Ref, arcs: tuple[Arc, ...]) -> None:
+        self._token += 1
+        errand = Errand(task, ref, arcs)
+        if self.asker.ask(CARRY, self._token, ref.address, errand.carry(self._token)):
+            self.errands[self._token] = task.open[self._token] = errand
+        else:
+            task.lost += len(arcs)
+
+    # --- answers
+
+    @handles(Covered)
+    def on_covered(self, sender: Address, covered: Covered) -> None:
+        errand = self._errand(sender, covered.token, covered.cast)
+        if errand is not None:
+            self._close(covered.token)
+            self.ring.links.heard(errand.to)
+            errand.task.told += covered.told
+            errand.task.lost += covered.lost
+            self._finish(errand.task)
+
+    @handles(Working)
+    def on_working(self, sender: Address, working: Working) -> None:
+        errand = self._errand(sender, working.token, working.cast)
+        if errand is not None:
+            self.ring.links.heard(errand.to)
+            if errand.task.is_over(self.host.now_us):
+                self._give_up(errand.task)
+            else:
+                self.asker.postpone(CARRY, working.token, errand.goes_on())
+
+    @handles(Astray)
+    def on_astray(self, sender: Address, astray: Astray) -> None:
+        errand = self._errand(sender, astray.token, astray.cast)
+        if errand is not None:
+            self.ring.lost(errand.to)
+            if not self.ring.is_lost(errand.to):  # still the right neighbour, until the ring has closed over it
+                self.ring.suspect(errand.to)
+            self._again(astray.token)
+
+    def _errand(self, sender: Address, token: int, cast: CastId) -> Errand | None:
+        """The errand that this answers."""
+        errand = self.errands.get(token)
+        return errand if errand is not None and errand.to.address == sender and errand.task.cast == cast else None
+
+    def _close(self, token: int) -> Errand | None:
+        errand = self.errands.pop(token, None)
+        if errand is not None:
+            self.asker.answered(CARRY, token)
+            errand.task.open.pop(token, None)
+        return errand
+
+    def _finish(self, task: Task) -> None:
+        """Nothing is open any more: say so to whoever asked."""
+        if task.open or task.stuck or task.query is None:
+            return
+        task.end()
+        if task.asker is None:
+            self.settled(task.cast, task.told, task.lost)
+        else:
+            self._answer(task)
+
+    def _answer(self, task: Task) -> None:
+        assert task.asker is not None, "nobody asked"
+        to, token = task.asker
+        self.host.send(to, task.answer(token))
+
+    # --- silence
+
+    def _unanswered(self, token: int, question: Question) -> None:
+        errand = self.errands.get(token)
+        if errand is None:
+            return
+        if errand.task.is_over(self.host.now_us):
+            self._give_up(errand.task)
+        else:
+            self.ring.suspect(errand.to)  # comes back as `silent`, for all errands to it, if it is news
+            self._again(token)
+
+    def silent(self, ref: Ref) -> None:
+        """A node is suspected: what it has not covered goes another way."""
+        for token in [token for token, errand in self.errands.items() if errand.to == ref]:
+            self._again(token)
+
+    def _again(self, token: int) -> None:
+        errand = self._close(token)
+        if errand is None or errand.task.query is None:
+            return
+        if errand.task.is_over(self.host.now_us):
+            errand.task.lost += len(errand.arcs)
+            self._give_up(errand.task)
+            return
+        self._spread(errand.arcs, errand.task)
+        self._finish(errand.task)
+
+    def _wait(self, task: Task, arcs: tuple[Arc, ...]) -> None:
+        """These arcs lie beyond a lost neighbour."""
+        task.stuck += arcs
+        if task not in self._stuck.values():
+            self._token += 1
+            self._stuck[self._token] = task
+            self.host.after(STUCK_US, StuckAgain(self._token))
+
+    def moved(self) -> None:
+        """A neighbour has changed: what was stuck may go on."""
+        for token in list(self._stuck):
+            self._try_stuck(token)
+
+    @handles(StuckAgain)
+    def on_stuck_again(self, alarm: StuckAgain) -> None:
+        self._try_stuck(alarm.token)
+
+    def _try_stuck(self, token: int) -> None:
+        task = self._stuck.pop(token, None)
+        if task is None or task.query is None:
+            return
+        if task.is_over(self.host.now_us):
+            self._give_up(task)
+            return
+        arcs, task.stuck = task.stuck, ()
+        self._spread(arcs, task)
+        self._finish(task)
+
+    def _give_up(self, task: Task) -> None:
+        for token in list(task.open):
+            errand = self._close(token)
+            task.lost += len(errand.arcs) if errand is not None else 0
+        task.lost += len(task.stuck)
+        task.stuck = ()
+        self._finish(task)
+
+    def hand_back(self) -> None:
+        """This peer leaves: whoever asked it has to find another way. Its own casts it still looks after."""
+        for given, task in list(self.tasks.items()):
+            if task.query is None or task.asker is None:
+                continue
+            del self.tasks[given]
+            for token in list(task.open):
+                self._close(token)
+            task.end()
+            self.host.send(task.asker[0], Astray(task.cast, task.asker[1]))

@@ -1,0 +1,104 @@
+"""Calls to all roots of a tag: said again until every one has answered, or one has objected."""
+
+from typing import Protocol
+
+import msgspec
+
+from implicast.casting.spice.homes import address_of
+from implicast.casting.spice.later import Later
+from implicast.casting.spice.messages import AskVeto, EndCall, ReadyAt, RepeatCall, Taken
+from implicast.casting.spice.settings import STORE_US, WAIT_LONGEST_US
+from implicast.overlay.ice.estate import Way
+from implicast.overlay.ice.surface import Surface
+from implicast.peer.contract import Address, Host, Part, handles
+from implicast.space.tract import Tract, intersect, subtract
+
+CALLS_MAX = 1_024
+"""Calls to roots that have not been answered; further ones are put off until the next window."""
+
+
+class Call:
+    """Something said to several roots until all have answered."""
+
+    __slots__ = ("message", "outstanding", "wait_us")
+
+    def __init__(self, message: ReadyAt | AskVeto) -> None:
+        self.message, self.outstanding, self.wait_us = message, message.way.tract, STORE_US
+
+    def wait_longer(self) -> int:
+        """How long to wait now; the next time longer."""
+        wait_us, self.wait_us = self.wait_us, min(2 * self.wait_us, WAIT_LONGEST_US)
+        return wait_us
+
+    def hear(self, part: Tract) -> bool:
+        """Some roots have answered; have all?"""
+        self.outstanding = subtract(self.outstanding, part)
+        return not self.outstanding
+
+
+class Caller(Protocol):
+    """Whoever calls."""
+
+    def called_all(self, message: ReadyAt | AskVeto) -> None:
+        """Every root has answered."""
+
+
+class Calls(Part):
+    """The original root's part in telling and asking the others."""
+
+    __slots__ = ("_caller", "_calls", "_later", "_surface")
+
+    def __init__(self, address: Address, host: Host, surface: Surface, later: Later) -> None:
+        super().__init__(address, host)
+        self._surface, self._later = surface, later
+        self._calls: dict[int, Call] = {}
+
+    def meet(self, caller: Caller) -> None:
+        self._caller = caller
+
+    def is_calling(self, tag: str) -> bool:
+        return any(each.message.tag == tag for each in self._calls.values())
+
+    @handles(EndCall)
+    def on_end_call(self, alarm: EndCall) -> None:
+        self._calls.pop(alarm.token, None)
+
+    def call(self, message: ReadyAt | AskVeto) -> None:
+        if len(self._calls) < CALLS_MAX:
+            self._calls[message.token] = Call(message)
+            self._repeat_call(message.token)
+
+    @handles(RepeatCall)
+    def on_repeat_call(self, alarm: RepeatCall) -> None:
+        self._repeat_call(alarm.token)
+
+    def _repeat_call(self, token: int) -> None:
+        call = self._calls.get(token)
+        if call is None:
+            return
+        if not self._surface.answers(address_of(call.message.tag)):
+            del self._calls[token]  # whoever owns the place now goes on
+            return
+        self._later.put(call.wait_longer(), RepeatCall(token))
+        self._surface.send(msgspec.structs.replace(call.message, way=Way(call.outstanding)))
+
+    def heard(self, reply: Address, token: int, part: Tract, veto: bool = False) -> None:
+        """Answer a call to roots of ours."""
+        taken = Taken(token, intersect(part, self._surface.ground), veto)
+        if reply == self.address:
+            self.taken(taken)
+        else:
+            self.host.send(reply, taken)
+
+    def taken(self, taken: Taken) -> bool:
+        """Is this an answer to a call of ours?"""
+        call = self._calls.get(taken.token)
+        if call is None:
+            return False
+        complete = call.hear(taken.part)
+        if taken.veto:
+            del self._calls[taken.token]
+        elif complete:
+            del self._calls[taken.token]
+            self._caller.called_all(call.message)
+        return True

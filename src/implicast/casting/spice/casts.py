@@ -1,0 +1,239 @@
+"""Casting: find a registry of one tag of each term, walk through all of it, notify whom the target selects.
+
+Thesis section 8.1.3 and Listing 12; with no limits it is Listing 5. A cast goes to the nearest place where a copy of
+the deepest level could be, where there is none to the next lower level, and at last to the original; it stops at the
+first copy that it meets on its way. With receipts the publisher knows the end: when everything is covered, and every
+member that was found has answered or was silent through all patience.
+"""
+
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from implicast.casting.inbox import Inbox, Outcome
+from implicast.casting.spice.homes import address_of, nearest_root
+from implicast.casting.spice.levels import Levels
+from implicast.casting.spice.messages import CastTo, Patience
+from implicast.casting.spice.registry import Held, Registry, fits
+from implicast.casting.spice.settings import CAST_US, Settings
+from implicast.casting.spice.shelf import Shelf
+from implicast.casting.spice.walks import Walk, Walks, Work
+from implicast.casting.telling import Got, Notify
+from implicast.language.target import Target
+from implicast.overlay.ice.estate import Way
+from implicast.overlay.ice.surface import Surface
+from implicast.peer import asking
+from implicast.peer.asking import Asker, Question
+from implicast.peer.contract import Address, CastId, Contact, Host, Name, Part, handles
+from implicast.peer.events import Estimated, Refused, Settled
+from implicast.peer.memory import Recent
+from implicast.space.tract import EMPTY, Tract
+
+NOTIFY, NOTIFY_SILENT = "notify", "notify the silent"
+PATIENCE = asking.Patience(500_000, times=13, factor=1.35)
+"""Forty seconds of patience with a member: freezes and partitions are to be outlived."""
+SHORT_PATIENCE = asking.Patience(500_000, times=3, factor=2.0)
+"""With a member that was silent through all of it lately."""
+SILENT_MAX = 4_096
+"""Members that did not answer lately, remembered; the one noted first is forgiven first."""
+PATIENCE_US = 3_000_000
+"""How often a publisher looks whether a cast has lived too long."""
+PUBLISHING_MAX = 65_536
+"""Casts of one publisher that have not ended; further ones are refused."""
+TAGS_MAX = 64
+"""Tags of one term that are tried when the rarest is looked for."""
+
+
+class Listener(Protocol):
+    """Whoever counts casts and looks at how they end."""
+
+    def counted(self, tag: str, root: int) -> None:
+        """A cast has come to a root of ours."""
+
+    def passed(self, work: Work) -> None:
+        """A cast has been through our part of a registry."""
+
+
+class Casts(Part):
+    """The verb `cast`, and a peer's part in the casts of others."""
+
+    __slots__ = ("_asker", "_inbox", "_levels", "_listener", "_name", "_settings", "_shelf", "_silent", "_surface",
+                 "_walks", "publishing")  # fmt: skip
+
+    def __init__(
+        self, address: Address, host: Host, name: Name, settings: Settings, surface: Surface, shelf: Shelf,
+        levels: Levels, walks: Walks, inbox: Inbox, asker: Asker,
+    ) -> None:  # fmt: skip
+        super().__init__(address, host)
+        self._name, self._settings, self._surface = name, settings, surface
+        self._shelf, self._levels, self._walks = shelf, levels, walks
+        self._inbox, self._asker = inbox, asker
+        self._silent: Recent[Name, None] = Recent(SILENT_MAX)
+        self.publishing: dict[CastId, Work] = {}
+        """Our own casts that have not ended."""
+        asker.topic(NOTIFY, PATIENCE, self._lost)
+        asker.topic(NOTIFY_SILENT, SHORT_PATIENCE, self._lost)
+
+    def meet(self, listener: Listener) -> None:
+        self._listener = listener
+
+    # --- publishing
+
+    def publish(self, cast: CastId, target: Target, payload: bytes, asks: bool = False) -> None:
+        if not all(term.has for term in target.terms):
+            self.host.deliver(Refused("cast", "a term without a positive tag has no rendezvous"))
+            return
+        if len(self.publishing) >= PUBLISHING_MAX:
+            self.host.deliver(Refused("cast", f"{PUBLISHING_MAX} casts have not ended"))
+            return
+        first = CastTo(Way(EMPTY), cast, target, 0, "", 0, 0, 0, payload, (), asks)
+        work = self._open(first) if self._settings.assured or asks else None
+        for term, conjunction in enumerate(target.terms):
+            cast_term = replace(first, term=term)
+            self._walks.send_up(work, self._aimed(cast_term, conjunction.has[0], self._settings.deepest))
+        if work is not None:
+            self._walks.close_one(work)
+
+    def _open(self, first: CastTo) -> Work:
+        work = self.publishing[first.cast] = Work(first, EMPTY, self.host.now_us)
+        self.host.after(PATIENCE_US, Patience(first.cast.serial))
+        return work
+
+    @handles(Patience)
+    def on_patience(self, alarm: Patience) -> None:
+        for cast, work in list(self.publishing.items()):
+            if cast.serial != alarm.serial:
+                continue
+            if self.host.now_us - work.begun_us >= CAST_US:
+                self._walks.give_up(work)
+            else:
+                self.host.after(PATIENCE_US, alarm)
+
+    def finished(self, work: Work) -> None:
+        if not self._end(work):
+            self._listener.passed(work)
+
+    def abandoned(self, work: Work) -> None:
+        work.tally.lose()
+        self._end(work)
+
+    def _end(self, work: Work) -> bool:
+        """Was it a cast of our own? Then the application hears how it ended."""
+        walk, tally = work.walk, work.tally
+        assert isinstance(walk, CastTo)
+        if self.publishing.get(walk.cast) is not work:
+            return False
+        del self.publishing[walk.cast]
+        if walk.asks:
+            self.host.deliver(Estimated(walk.cast.serial, tally.notified, 2 * (tally.hops + tally.notified)))
+        else:
+            ended = Settled(walk.cast, tally.notified, tally.unreachable, tally.declined, 0, tally.silent)
+            self.host.deliver(ended)
+        return True
+
+    # --- finding a registry
+
+    def _aimed(self, cast: CastTo, tag: str, level: int) -> CastTo:
+        """To the root of a level that is nearest to us."""
+        address = address_of(tag)
+        root = nearest_root(address, level, self._surface.centre) if level and self._surface.tract else address
+        return replace(cast, way=Way((root, root + 1)), tag=tag, level=level, root=root)
+
+    def seek(self, cast: CastTo) -> tuple[CastTo, bool]:
+        """Where a cast that looks for a registry goes from here, and has it found one of ours?"""
+        while True:
+            root = self._copy_here(cast.tag)
+            if root is None and not self._surface.answers(cast.root):
+                return cast, False
+            if root is None and cast.level:
+                cast = self._aimed(cast, cast.tag, min(cast.level, self._settings.deepest + 1) - 1)
+                continue
+            root = cast.root if root is None else root
+            if not cast.asks:
+                self._listener.counted(cast.tag, root)
+            other = self._rarer(cast, root) if self._settings.rarest else None
+            if other is None:
+                return replace(cast, way=Way((root, root + 1)), root=root), True
+            cast = other
+
+    def _copy_here(self, tag: str) -> int | None:
+        """A root of ours at which a cast may stop."""
+        for root in self._shelf.copies.get(tag, ()):
+            if self._surface.answers(root) and (not self._settings.live or self._levels.is_ready(tag, root)):
+                return root
+        return None
+
+    def _rarer(self, cast: CastTo, root: int) -> CastTo | None:
+        """Where to look rather than in this large registry: the term's next tag, or the rarest when all were seen."""
+        registry = self._shelf.registries.get((cast.tag, root, 0))
+        tags = cast.target.terms[cast.term].has[:TAGS_MAX]
+        seen = dict(cast.tried)
+        if registry is None or not registry.closed or len(seen) == len(tags):
+            return None
+        seen[cast.tag] = len(registry.records) + registry.passed
+        tag = next((each for each in tags if each not in seen), None) or min(tags, key=lambda each: (seen[each], each))
+        if tag == cast.tag:
+            return None
+        return replace(self._aimed(cast, tag, self._settings.deepest), tried=tuple(seen.items()))
+
+    # --- notifying
+
+    def visit(self, work: Work | None, walk: Walk, registry: Registry, part: Tract) -> None:
+        assert isinstance(walk, CastTo)
+        for member in registry.selected(walk.target, walk.term, part, self.host.now_us):
+            self._tell(work, walk, member)
+
+    def show(self, work: Work, registry: Registry, held: Held) -> None:
+        walk = work.walk
+        if isinstance(walk, CastTo) and fits(held, walk.target, walk.term, self.host.now_us):
+            self._tell(work, walk, held.entry.member)
+
+    def _tell(self, work: Work | None, walk: CastTo, member: Contact) -> None:
+        if walk.asks:
+            assert work is not None
+            work.tally.select()
+        elif member.name == self._name:
+            self._count(work, self._inbox.take(walk.cast, walk.target, walk.payload))
+        elif work is None:
+            self.host.send(member.address, Notify(walk.cast, walk.target, walk.payload))
+        else:
+            self._ask(work, walk, member)
+
+    def _ask(self, work: Work, walk: CastTo, member: Contact) -> None:
+        """Until it confirms. Several works may wait for one answer."""
+        key = (walk.cast, member.name)
+        known = self._asker.open(NOTIFY, key) or self._asker.open(NOTIFY_SILENT, key)
+        if known is not None:
+            if work not in known.about:
+                known.about.append(work)
+                work.wait()
+            return
+        topic = NOTIFY_SILENT if member.name in self._silent else NOTIFY
+        if self._asker.ask(topic, key, member.address, Notify(walk.cast, walk.target, walk.payload), [work]):
+            work.wait()
+        else:
+            work.tally.lose(member.name)
+
+    def _count(self, work: Work | None, outcome: Outcome) -> None:
+        if work is not None:
+            work.tally.hear(outcome)
+
+    @handles(Got)
+    def on_got(self, sender: Address, got: Got) -> None:
+        """A member that is full is told again; a stranger at the address of a member does not speak for it."""
+        key = (got.cast, got.by)
+        topic = NOTIFY if self._asker.open(NOTIFY, key) is not None else NOTIFY_SILENT
+        question = self._asker.open(topic, key)
+        if question is None or question.to != sender or got.outcome == Outcome.FULL:
+            return
+        self._asker.answered(topic, key)
+        self._silent.pop(got.by, None)
+        for work in question.about:
+            self._count(work, got.outcome)
+            self._walks.close_one(work)
+
+    def _lost(self, key: tuple[CastId, Name], question: Question) -> None:
+        self._silent.put(key[1], None)
+        for work in question.about:
+            work.tally.lose(key[1])
+            self._walks.close_one(work)

@@ -1,0 +1,276 @@
+"""Records for all roots of a tag: the original root sends every registration to each replica before it confirms it.
+
+Thesis section 8.1.2 and Listing 9. Every registration enters at the original root, notch 0. Its owner keeps it or
+passes it up, sends it to each other root of the level that answers and of the one that is aimed at, and confirms when
+all have it: so a root that is ready has every complete registration. Registrations that come within a moment travel
+together. If the aim changes meanwhile, the new roots are waited for too. Renewals of what all roots have are told to
+them together, some time later: one by one they were nine tenths of all upkeep where tags have many copies. A copying
+walk (`replicas.py`) sends holders' records to the roots of a new level in the same way.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from implicast.casting.spice.homes import address_of
+from implicast.casting.spice.later import Later
+from implicast.casting.spice.levels import Levels
+from implicast.casting.spice.messages import (
+    TOGETHER_MAX,
+    CopyAgain,
+    CopyTo,
+    Entry,
+    Kept,
+    Refresh,
+    Replicate,
+    StoreAt,
+    StoredAt,
+)
+from implicast.casting.spice.settings import CAST_US, STORE_US, WAIT_LONGEST_US, Settings
+from implicast.casting.spice.stores import Answer, Stores
+from implicast.casting.spice.walks import Walks, Work
+from implicast.overlay.ice.estate import Way
+from implicast.overlay.ice.surface import Surface
+from implicast.peer.contract import Address, Host, Name, Part, handles
+from implicast.peer.memory import Recent
+from implicast.space.tract import Tract, intervals, union
+
+REFRESHES = 6
+"""Renewals are collected for such a part of a lease: with the time between two of them that is half a lease."""
+COLLECTS = 2
+"""Registrations for replicas are collected so many times longer than others: each batch goes to many roots."""
+COPIED_MAX = 8_192
+"""Registrations that all roots are known to have; the one noted first is forgotten, and copied again when renewed."""
+FANS_MAX = 4_096
+"""Batches on their way to several roots; the oldest is dropped, and asked for again."""
+
+
+class Fan:
+    """Entries on their way to several roots, and who is told at the end."""
+
+    __slots__ = ("answers", "bits", "entries", "goal", "left", "roots", "tag", "until_us", "wait_us", "work")
+
+    def __init__(self, tag: str, goal: int, roots: Sequence[int], until_us: int, work: Work | None = None) -> None:
+        self.tag, self.goal, self.until_us, self.work, self.wait_us = tag, goal, until_us, work, STORE_US
+        self.roots = tuple(roots)
+        self.bits = {root: 1 << bit for bit, root in enumerate(roots)}
+        self.entries: dict[Name, Entry] = {}
+        self.left: dict[Name, int] = {}
+        """By consumer, a bit for each root that has not confirmed."""
+        self.answers: dict[Name, tuple[Answer, ...]] = {}
+
+    def add(self, entry: Entry, answer: Answer | None = None) -> None:
+        name = entry.member.name
+        if name not in self.entries or self.entries[name].version <= entry.version:
+            self.entries[name] = entry
+            self.left[name] = (1 << len(self.roots)) - 1
+        if answer is not None and answer not in self.answers.get(name, ()):
+            self.answers[name] = (*self.answers.get(name, ()), answer)
+
+    def has(self, root: int, kept: Kept) -> bool:
+        """A root has this one; do all have it now?"""
+        name, version, _ = kept
+        if name not in self.entries or version < self.entries[name].version:
+            return False
+        self.left[name] &= ~self.bits.get(root, 0)
+        return not self.left[name]
+
+    def take(self, name: Name) -> tuple[Entry, tuple[Answer, ...]]:
+        """This one is done."""
+        del self.left[name]
+        return self.entries.pop(name), self.answers.pop(name, ())
+
+    def missing(self) -> list[int]:
+        """Roots that some entry has not been confirmed by."""
+        bits = 0
+        for left in self.left.values():
+            bits |= left
+        return [root for root, bit in self.bits.items() if bits & bit]
+
+    def wait_longer(self) -> int:
+        """How long to wait now; the next time longer."""
+        wait_us, self.wait_us = self.wait_us, min(2 * self.wait_us, WAIT_LONGEST_US)
+        return wait_us
+
+
+class Copies(Part):
+    """The original root's part in registrations, and every holder's in copying."""
+
+    __slots__ = ("_collecting", "_copied", "_fans", "_later", "_levels", "_renewed", "_settings", "_stores", "_surface",
+                 "_walks")  # fmt: skip
+
+    def __init__(
+        self, address: Address, host: Host, settings: Settings, surface: Surface, levels: Levels, stores: Stores,
+        walks: Walks, later: Later,
+    ) -> None:  # fmt: skip
+        super().__init__(address, host)
+        self._settings, self._surface, self._levels = settings, surface, levels
+        self._stores, self._walks, self._later = stores, walks, later
+        self._fans: Recent[int, Fan] = Recent(FANS_MAX)
+        self._collecting: dict[str, int] = {}
+        """By tag, the batch that still takes registrations in."""
+        self._copied: Recent[tuple[str, Name], tuple[int, int]] = Recent(COPIED_MAX)
+        """By tag and consumer: the version that all roots of a level have, and the level."""
+        self._renewed: dict[str, dict[Name, Entry]] = {}
+        """By tag: what is to be renewed at the other roots."""
+
+    # --- registrations
+
+    def take_first(self, store: StoreAt, entries: Sequence[Entry]) -> None:
+        tag = store.tag
+        if not (store.first and store.notch == 0 and self._settings.deepest and store.root == address_of(tag)):
+            self._stores.take_store(store, entries)
+            return
+        goal = self._levels.goal(tag)
+        if not goal and (not self._settings.live or self._are_renewals(store, entries)):
+            self._stores.take_store(store, entries)  # nothing is waited for
+        elif goal and all(self._copied.get((tag, each.member.name)) == (each.version, goal) for each in entries):
+            self._refresh_later(tag, entries)
+            self._stores.take_store(store, entries)
+        else:
+            self._fan_out(store, entries, goal)
+
+    def _are_renewals(self, store: StoreAt, entries: Sequence[Entry]) -> bool:
+        registry = self._stores.shelf.registries.get((store.tag, store.root, 0))
+        if registry is None or registry.closed:
+            return not entries
+        for entry in entries:
+            held = registry.records.get(entry.member.name)
+            if held is None or not held.safe or held.entry.version < entry.version:
+                return False
+        return True
+
+    def _fan_out(self, store: StoreAt, entries: Sequence[Entry], goal: int) -> None:
+        """Keep registrations here and at every other root, and confirm when all have them."""
+        token = self._collecting.get(store.tag)
+        fan = self._fans.get(token) if token is not None else None
+        if token is None or fan is None or fan.goal != goal or len(fan.entries) + len(entries) > TOGETHER_MAX:
+            fan = Fan(store.tag, goal, self._levels.roots_at(store.tag, goal), self.host.now_us + CAST_US)
+            token = self._begin(fan)
+            self._collect(store.tag, token)
+        for entry in entries:
+            fan.add(entry, (store.reply, store.token, store.notch))
+        self._stores.take(store.tag, store.root, 0, entries, (self.address, token, 0))
+
+    def _collect(self, tag: str, token: int) -> None:
+        if not self._collecting:
+            self.host.after(self._settings.collect_us * COLLECTS, Replicate())
+        elif tag in self._collecting:
+            self._send_copies(self._collecting[tag])
+        self._collecting[tag] = token
+
+    @handles(Replicate)
+    def on_replicate(self, alarm: Replicate) -> None:
+        collecting, self._collecting = self._collecting, {}
+        for token in collecting.values():
+            self._send_copies(token)
+
+    def _refresh_later(self, tag: str, entries: Sequence[Entry]) -> None:
+        if tag not in self._renewed:
+            self._renewed[tag] = {}
+            self._later.put(self._settings.lease_us // REFRESHES, Refresh(tag))
+        renewed = self._renewed[tag]
+        renewed.update({each.member.name: each for each in entries})
+        if len(renewed) >= TOGETHER_MAX:
+            self._refresh(tag)
+
+    @handles(Refresh)
+    def on_refresh(self, alarm: Refresh) -> None:
+        self._refresh(alarm.tag)
+
+    def _refresh(self, tag: str) -> None:
+        """Tell the other roots that these registrations go on."""
+        renewed, address, goal = self._renewed.pop(tag, {}), address_of(tag), self._levels.goal(tag)
+        if not renewed or not goal or not self._surface.answers(address):
+            return
+        for consumer in renewed:
+            self._copied.pop((tag, consumer), None)  # until all roots have confirmed it
+        others = [each for each in self._levels.roots_at(tag, goal) if each != address]
+        fan = Fan(tag, goal, others, self.host.now_us + CAST_US)
+        self._send_copies(self._begin(self._filled(fan, renewed.values())))
+
+    # --- fans
+
+    def _filled(self, fan: Fan, entries: Iterable[Entry]) -> Fan:
+        for entry in entries:
+            fan.add(entry)
+        return fan
+
+    def _begin(self, fan: Fan) -> int:
+        token = self._stores.token()
+        self._fans[token] = fan
+        return token
+
+    @handles(CopyAgain)
+    def on_copy_again(self, alarm: CopyAgain) -> None:
+        self._send_copies(alarm.token)
+
+    def _send_copies(self, token: int) -> None:
+        fan = self._fans.get(token)
+        if fan is None:
+            return
+        if self.host.now_us > fan.until_us:
+            del self._fans[token]
+            return
+        if self._settings.assured or self._settings.live:
+            self._later.put(fan.wait_longer(), CopyAgain(token))
+        address = address_of(fan.tag)
+        others = union((each, each + 1) for each in fan.missing() if each != address)
+        if others:
+            entries = tuple(fan.entries.values())
+            self._surface.send(CopyTo(Way(others), fan.tag, entries, self.address, token))
+
+    @handles(CopyTo)
+    def on_copy(self, sender: Address, copy: CopyTo) -> None:
+        self._surface.carry(sender, copy)
+
+    def arrived(self, part: Tract, copy: CopyTo) -> None:
+        for root in roots_in(self._settings, copy.tag, part):
+            self._stores.take(copy.tag, root, 0, copy.entries, (copy.reply, copy.token, 0))
+
+    def stored(self, stored: StoredAt) -> bool:
+        """Is this about copies of ours? Then that root has them."""
+        fan = self._fans.get(stored.token)
+        if fan is None:
+            return False
+        for kept in stored.kept:
+            if fan.has(stored.root, kept):
+                self._fanned(fan, kept)
+        if not fan.left and stored.token not in self._collecting.values() and stored.token in self._fans:
+            del self._fans[stored.token]
+            self._end(fan)
+        return True
+
+    def _end(self, fan: Fan) -> None:
+        if fan.work is not None:
+            self._walks.close_one(fan.work)
+
+    def _fanned(self, fan: Fan, kept: Kept) -> None:
+        """All roots have this one; those of a level that was aimed at meanwhile must have it too."""
+        tag, address = fan.tag, address_of(fan.tag)
+        entry, answers = fan.take(kept[0])
+        goal = self._levels.goal(tag) if answers else fan.goal
+        if goal > fan.goal:
+            known = set(self._levels.roots_at(tag, fan.goal))
+            others = [each for each in self._levels.roots_at(tag, goal) if each not in known]
+            more = Fan(tag, goal, others, fan.until_us)
+            for answer in answers:
+                more.add(entry, answer)
+            self._send_copies(self._begin(more))
+            return
+        if fan.work is None and fan.goal and self._settings.assured and entry.description is not None:
+            self._copied.put((tag, kept[0]), (entry.version, fan.goal))
+        for answer in answers if self._surface.answers(address) else ():
+            self._stores.confirm(answer, (tag, address, 0), [kept])
+
+    # --- copying
+
+    def copy_out(self, work: Work, tag: str, entries: Sequence[Entry], roots: Sequence[int]) -> None:
+        """Entries of ours to the roots of a new level, as a part of a walk."""
+        for start in range(0, len(entries), TOGETHER_MAX):
+            fan = Fan(tag, 0, roots, self.host.now_us + CAST_US, work)
+            work.wait()
+            self._send_copies(self._begin(self._filled(fan, entries[start : start + TOGETHER_MAX])))
+
+
+def roots_in(settings: Settings, tag: str, part: Tract) -> list[int]:
+    """The roots of a tag that a part names: each is a single code. Wider ones are not meant, and not gone through."""
+    return [low for low, high in intervals(part) if high == low + 1 and settings.is_root(tag, low)]

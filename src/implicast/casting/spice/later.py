@@ -1,0 +1,42 @@
+"""What is put off: alarms that ring in steps, one alarm of the host for all of a step."""
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from implicast.peer.contract import Address, Host, Message, Part, handles
+
+SLOT_US = 100_000
+"""What is put off rings in steps of this, a little late rather than early."""
+
+
+class Chime(Message):
+    """Rings for all that was put off until about now."""
+
+    upkeep: ClassVar[bool] = True
+    slot: int
+
+
+class Later(Part):
+    """Alarms by the step in which they ring. They are values, and the peer handles them like any other alarm."""
+
+    __slots__ = ("_ring", "_slots")
+
+    def __init__(self, address: Address, host: Host, ring: Callable[[Message], None]) -> None:
+        super().__init__(address, host)
+        self._ring = ring
+        self._slots: dict[int, list[Message]] = {}
+
+    def put(self, delay_us: int, alarm: Message) -> None:
+        now_us = self.host.now_us
+        slot = (now_us + delay_us) // SLOT_US + 1
+        put_off = self._slots.get(slot)
+        if put_off is None:
+            self._slots[slot] = [alarm]
+            self.host.after(slot * SLOT_US - now_us, Chime(slot))
+        else:
+            put_off.append(alarm)
+
+    @handles(Chime)
+    def on_chime(self, chime: Chime) -> None:
+        for alarm in self._slots.pop(chime.slot, ()):
+            self._ring(alarm)

@@ -1,0 +1,112 @@
+"""What is known of replication: the header of a tag at its original root, the states of replica roots at those roots.
+
+Headers and states travel with the ground as items; of two the newer is kept. What is about to hold (`aims`) is known to
+heirs before it does.
+"""
+
+from typing import Any
+
+from implicast.casting.spice.homes import address_of, roots_of
+from implicast.casting.spice.items import (
+    HEADER,
+    Header,
+    Label,
+    RootState,
+    header_item,
+    header_of,
+    root_item,
+    state_of,
+)
+from implicast.casting.spice.registry import Stock
+from implicast.casting.spice.settings import Settings
+from implicast.overlay.ice.estate import Item
+from implicast.space.tract import Tract, contains
+
+UNTOLD = RootState(0, 0, False)
+"""Of a root that was told nothing."""
+
+
+class Levels:
+    """Headers of tags and states of roots at one peer."""
+
+    __slots__ = ("_beforehand", "_dimensions", "_stock", "aims", "headers", "roots")
+
+    def __init__(self, settings: Settings, stock: Stock) -> None:
+        self._dimensions, self._beforehand, self._stock = settings.dimensions, settings.levels, stock
+        self.headers: dict[str, Header] = {}
+        self.aims: dict[str, Header] = {}
+        """Headers about to hold: heirs know of them already."""
+        self.roots: dict[tuple[str, int], RootState] = {}
+
+    def header(self, tag: str) -> Header:
+        return self.headers.get(tag, Header())
+
+    def goal(self, tag: str) -> int:
+        """Registrations of this tag go to all roots of this level."""
+        if self._beforehand is not None:
+            return self._beforehand.get(tag, 0)
+        header = self.headers.get(tag)
+        return header.goal if header is not None else 0
+
+    def set_header(self, tag: str, header: Header) -> None:
+        self.headers[tag] = header
+        self._stock.changed()
+
+    def aim(self, tag: str, header: Header) -> Item:
+        """This header is to hold when heirs know; what they are told."""
+        self.aims[tag] = header
+        self._stock.changed()
+        return header_item(tag, header)
+
+    def end_aim(self, tag: str) -> None:
+        self.aims.pop(tag, None)
+        self._stock.changed()
+
+    # --- roots
+
+    def roots_at(self, tag: str, level: int) -> list[int]:
+        return roots_of(address_of(tag), level, self._dimensions)
+
+    def new_roots(self, tag: str, level: int) -> list[int]:
+        """Roots of a level that are not roots of the level below."""
+        return sorted(set(self.roots_at(tag, level)) - set(self.roots_at(tag, level - 1)))
+
+    def state(self, tag: str, root: int) -> RootState:
+        return self.roots.get((tag, root), UNTOLD)
+
+    def learn_root(self, tag: str, root: int, state: RootState) -> None:
+        self.roots[tag, root] = max(self.roots.get((tag, root), state), state)
+        self._stock.changed()
+
+    def forget_root(self, tag: str, root: int) -> None:
+        del self.roots[tag, root]
+        self._stock.changed()
+
+    def is_ready(self, tag: str, root: int) -> bool:
+        """May casts stop at this root of ours?"""
+        state = self.roots.get((tag, root))
+        return (state is not None and state.ready) or root == address_of(tag)
+
+    # --- as items
+
+    def pack(self, tract: Tract) -> list[Item]:
+        headers = {**self.headers, **self.aims}.items()
+        items = [header_item(tag, header) for tag, header in headers if contains(tract, address_of(tag))]
+        held = self.roots.items()
+        return items + [root_item(tag, root, state) for (tag, root), state in held if contains(tract, root)]
+
+    def unite(self, label: Label, item: Item) -> None:
+        kind, tag, root, _, _ = label
+        if kind == HEADER:
+            self.set_header(tag, max(self.header(tag), header_of(item.body)))
+        else:
+            self.learn_root(tag, root, state_of(item.body))
+
+    def drop(self, tract: Tract) -> None:
+        self.headers = {tag: each for tag, each in self.headers.items() if not contains(tract, address_of(tag))}
+        self.aims = {tag: each for tag, each in self.aims.items() if not contains(tract, address_of(tag))}
+        self.roots = {key: each for key, each in self.roots.items() if not contains(tract, key[1])}
+        self._stock.changed()
+
+    def holdings(self) -> Any:
+        return list(self.headers.items()), list(self.roots.items())

@@ -1,0 +1,148 @@
+"""Ground lost to a better title: what was kept there is offered to the winner, until it has all of it.
+
+Offers leave the registries at once: a peer that got the place back would otherwise delete the live record when the old
+offer is confirmed. Also the call to everybody when what was kept on some ground is lost for good.
+"""
+
+from functools import partial
+from typing import Protocol
+
+from implicast.casting.spice.items import cut, places
+from implicast.casting.spice.later import Later
+from implicast.casting.spice.messages import CallAgain, Offer, OfferAgain, SayAgain, Taken
+from implicast.casting.spice.settings import STORE_US, WAIT_LONGEST_US
+from implicast.casting.spice.stores import Stores
+from implicast.overlay.ice.estate import Item, Way
+from implicast.overlay.ice.surface import Surface
+from implicast.peer.contract import Address, Host, Part, handles
+from implicast.space.tract import WHOLE, Tract, intersect, subtract
+
+OFFERS_MAX = 1_024
+"""Messages of offered items that are not confirmed; further ones are not offered: renewals bring those back."""
+OFFER_ITEMS = 64
+"""Items in one offer."""
+CALL_AGAIN_US = (6_000_000, 18_000_000, 36_000_000)
+"""When the call for what was lost is repeated, whoever has the ground by then: where a whole neighbourhood died the
+surface has other holes too, and a call that meets one does not reach those behind it."""
+
+
+class Offered:
+    """Items that wait for their new owner."""
+
+    __slots__ = ("items", "outstanding", "wait_us")
+
+    def __init__(self, items: tuple[Item, ...]) -> None:
+        self.items, self.outstanding, self.wait_us = items, places(items), STORE_US
+
+    def wait_longer(self) -> int:
+        """How long to wait now; the next time longer."""
+        wait_us, self.wait_us = self.wait_us, min(2 * self.wait_us, WAIT_LONGEST_US)
+        return wait_us
+
+    def is_taken(self, part: Tract) -> bool:
+        """Some of it has been taken; has all?"""
+        self.outstanding = subtract(self.outstanding, part)
+        return not self.outstanding
+
+
+class Holder(Protocol):
+    """The peer as the keeper of all its items."""
+
+    def pack(self, tract: Tract) -> tuple[Item, ...]:
+        """All that is kept in a tract."""
+
+    def drop(self, tract: Tract) -> None:
+        """Forget what is kept there."""
+
+    def unite(self, item: Item, tract: Tract, safe: bool) -> None:
+        """Take in one item."""
+
+    def settled(self) -> None:
+        """See to what is kept, now that there may be more of it."""
+
+    def register_again(self, lost: Tract) -> None:
+        """What was kept there is lost: say again what of ours was there."""
+
+
+class Offers(Part):
+    """A peer's part after it lost ground, or ground lost what was kept on it."""
+
+    __slots__ = ("_holder", "_later", "_offers", "_stores", "_surface")
+
+    def __init__(
+        self, address: Address, host: Host, holder: Holder, surface: Surface, stores: Stores, later: Later
+    ) -> None:
+        super().__init__(address, host)
+        self._holder, self._surface, self._stores, self._later = holder, surface, stores, later
+        self._offers: dict[int, Offered] = {}
+
+    def yielded(self, tract: Tract) -> None:
+        items = tuple(cut(each, tract) for each in self._holder.pack(tract))
+        self._holder.drop(tract)
+        for start in range(0, len(items), OFFER_ITEMS):
+            if len(self._offers) < OFFERS_MAX:
+                token = self._stores.token()
+                self._offers[token] = Offered(items[start : start + OFFER_ITEMS])
+                self._offer(token)
+
+    @handles(OfferAgain)
+    def on_offer_again(self, alarm: OfferAgain) -> None:
+        self._offer(alarm.token)
+
+    def _offer(self, token: int) -> None:
+        offered = self._offers.get(token)
+        if offered is None:
+            return
+        self._later.put(offered.wait_longer(), OfferAgain(token))
+        self._surface.send(Offer(Way(offered.outstanding), offered.items, self.address, token))
+
+    @handles(Offer)
+    def on_offer(self, sender: Address, offer: Offer) -> None:
+        self._surface.carry(sender, offer)
+
+    def arrived(self, part: Tract, offer: Offer) -> None:
+        """Unite it with what is here; heirs first, then the offerer may forget it."""
+        mine = tuple(each for each in offer.items if intersect(part, (each.low, each.high)))
+        for item in mine:
+            self._holder.unite(item, part, False)
+        self._surface.batch(self._named(mine), partial(self._taken, offer, part))
+
+    def _named(self, items: tuple[Item, ...]) -> tuple[Item, ...]:
+        """What we keep now under the names of these items."""
+        names = {each.key for each in items}
+        return tuple(each for each in self._holder.pack(self._surface.tract) if each.key in names)
+
+    def _taken(self, offer: Offer, part: Tract) -> None:
+        taken = Taken(offer.token, intersect(part, self._surface.ground))
+        self._holder.settled()
+        if offer.reply == self.address:
+            self.taken(taken)
+        else:
+            self.host.send(offer.reply, taken)
+
+    def taken(self, taken: Taken) -> None:
+        offered = self._offers.get(taken.token)
+        if offered is not None and offered.is_taken(taken.part):
+            del self._offers[taken.token]
+
+    # --- ground without its registries
+
+    def lost(self, tract: Tract) -> None:
+        """Ground has become ours of whose registries there is no copy left: ask all who were registered there."""
+        self._call(tract)
+        for delay_us in CALL_AGAIN_US:
+            self._later.put(delay_us, CallAgain(tract))
+
+    @handles(CallAgain)
+    def on_call_again(self, alarm: CallAgain) -> None:
+        self._call(alarm.lost)
+
+    def _call(self, tract: Tract) -> None:
+        self._surface.send(SayAgain(Way(WHOLE), tract))
+
+    @handles(SayAgain)
+    def on_say_again(self, sender: Address, call: SayAgain) -> None:
+        self._surface.carry(sender, call)
+
+    def called(self, call: SayAgain) -> None:
+        self._holder.register_again(call.lost)

@@ -1,0 +1,214 @@
+"""The verbs `register` and `withdraw`, and the lease: a consumer says again and again that it is there.
+
+A registration is complete when every tag has been confirmed; until then it is asked for again. Tags are renewed one
+after the other, each three times in a lease, straight at the peer that confirmed it last (which passes it on if it is
+not the owner any more); so renewing costs two messages, and also mends what was misplaced or lost.
+"""
+
+from implicast.casting.spice.homes import address_of, home, spot_of
+from implicast.casting.spice.later import Later
+from implicast.casting.spice.messages import Again, Entry, Renew, SayOnce, StoreAt, StoredAt, Unsaid
+from implicast.casting.spice.settings import STORE_US, WAIT_LONGEST_US, Settings
+from implicast.casting.spice.stores import OWN
+from implicast.language.target import Description
+from implicast.overlay.ice.estate import Way
+from implicast.overlay.ice.surface import Surface
+from implicast.peer.contract import Address, Part, Version, handles
+from implicast.peer.events import Registered, Withdrawn
+from implicast.peer.member import KeptMember, Member
+from implicast.space.tract import WHOLE, Tract, contains
+
+RENEWALS = 3
+"""In one lease."""
+UNASSURED_US = 30_000_000
+"""Without receipts what peers that come and go have mislaid is asked for again after this time."""
+SAY_AGAIN_TRIES = 6
+"""Half a minute of asking for what may be lost; then renewals must do."""
+REUNITED_US = 60_000_000
+"""How often everything is said again at most because a partition has ended."""
+REUNION_PAUSE_US = 300_000
+"""From one tag to the next then."""
+
+
+class Registrations(Part):
+    """A consumer's part."""
+
+    __slots__ = ("_before", "_doors", "_due", "_homeless", "_later", "_member", "_returning", "_reunited_us", "_said", "_settings",
+                 "_surface", "_unsaid", "_wait_us", "awaited", "going", "told")  # fmt: skip
+
+    def __init__(
+        self, member: Member, settings: Settings, surface: Surface, later: Later, kept: KeptMember | None,
+        tags: tuple[str, ...],
+    ) -> None:  # fmt: skip
+        """`tags`: under which something of an earlier life may be stored."""
+        super().__init__(member.address, member.host)
+        self._member, self._settings, self._surface, self._later = member, settings, surface, later
+        self.told: dict[str, Entry] = {}
+        """Tags under which something of ours may be stored, and what we said last."""
+        self.awaited: dict[str, Entry] = {}
+        self._before: Description | None = None
+        self._wait_us = STORE_US
+        self._doors: dict[str, Address] = {}
+        """Who confirmed a tag last."""
+        self._said: dict[str, StoreAt] = {}
+        """How we said it last."""
+        self._unsaid: dict[str, None] = {}
+        """Tags to be registered again because they may be lost."""
+        self._due: list[str] = []
+        """Tags yet to be renewed in this round."""
+        self._homeless = False
+        """Did we lose all our ground to others, and have none yet?"""
+        self._reunited_us = -REUNITED_US
+        self._returning = kept is not None and kept.description is not None
+        """Has the member a description from an earlier life, and no place yet to say it from?"""
+        for tag in tags:
+            self.told[tag] = Entry(member.contact, 0, spot_of(member.name, tag), None)
+        self.going = False
+        """Is the peer to leave when it has withdrawn?"""
+
+    # --- the verbs
+
+    def say(self, version: Version, before: Description | None) -> None:
+        """The member is something else now, or nothing any more; what it was before is answered from for a while."""
+        self._before, self._returning = before, False
+        self._say(version)
+
+    def leave(self) -> None:
+        """Leave the surface when the withdrawal, which comes next, is complete."""
+        self.going = True
+
+    def _say(self, version: Version) -> None:
+        """One new version for every tag, old or new; where the tag is no longer ours, that we are not there."""
+        tags = self._member.description.tags if self._member.description is not None else ()
+        self.awaited = {}
+        for tag in sorted({*tags, *self.told}):
+            what = self._member.description if tag in tags else None
+            spot = spot_of(self._member.name, tag)
+            self.awaited[tag] = Entry(self._member.contact, version, spot, what, self._before)
+        self.told.update(self.awaited)
+        self._due = []
+        self._confirm_if_complete()
+        self._wait_us = STORE_US
+        self._ask(version)
+
+    def _ask(self, version: Version) -> None:
+        if not self.awaited:
+            return
+        if self._settings.assured:
+            self.host.after(self._wait_us, Again(version))
+            self._wait_us = min(2 * self._wait_us, WAIT_LONGEST_US)
+        else:
+            self.host.after(UNASSURED_US, Again(version))
+        for tag in list(self.awaited):
+            self._store(tag, None)
+
+    def _store(self, tag: str, door: Address | None) -> None:
+        entry, store = self.told[tag], self._said.get(tag)
+        if store is None or store.entries[0] is not entry:  # renewals say the same again and again
+            address = address_of(tag)
+            store = StoreAt(Way((address, address + 1)), tag, address, 0, (entry,), self.address, OWN, True)
+            self._said[tag] = store
+        if door is None or door == self.address:
+            self._surface.send(store)
+        else:
+            self.host.send(door, store)
+
+    @handles(Again)
+    def on_again(self, alarm: Again) -> None:
+        if alarm.version == self._member.version:
+            self._ask(alarm.version)
+
+    def stored(self, sender: Address, stored: StoredAt) -> None:
+        """A tag is confirmed; or a holder knows a later version of us than we do: then we have lived before."""
+        entry, name = self.told.get(stored.tag), self._member.name
+        version = max((version for consumer, version, _ in stored.kept if consumer == name), default=0)
+        if entry is None or version < entry.version:
+            return
+        if version > self._member.version:
+            self._say(self._member.outlive(version))
+            return
+        self._doors[stored.tag] = sender
+        self._unsaid.pop(stored.tag, None)
+        if entry.description is None:
+            del self.told[stored.tag], self._doors[stored.tag]
+            self._said.pop(stored.tag, None)
+        if self.awaited.pop(stored.tag, None) is not None:
+            self._confirm_if_complete()
+
+    def _confirm_if_complete(self) -> None:
+        if self.awaited:
+            return
+        if self._member.description is not None:
+            self.host.deliver(Registered(self._member.version))
+            if self._settings.assured:
+                self._renew_later()
+        else:
+            self.host.deliver(Withdrawn(self._member.version))
+        if self.going:
+            self.going = False
+            self._surface.leave()
+
+    # --- the lease
+
+    def _renew_later(self) -> None:
+        rounds_us = self._settings.lease_us // RENEWALS
+        pause_us = rounds_us / max(1, len(self.told))
+        self.host.after(int(pause_us * (0.8 + 0.4 * self.host.rng.random())), Renew(self._member.version))
+
+    @handles(Renew)
+    def on_renew(self, alarm: Renew) -> None:
+        if alarm.version != self._member.version or self.awaited or not self.told:
+            return
+        self._due = self._due or sorted(self.told)
+        tag = self._due.pop()
+        if tag in self.told:
+            self._store(tag, self._doors.pop(tag, None))
+        self._renew_later()
+
+    # --- after we were cut off: who was registered where records were lost was called, and we did not hear it
+
+    def yielded(self) -> None:
+        self._homeless = self._homeless or not self._surface.pieces
+
+    def settled(self) -> None:
+        if self._returning and self._surface.ground:
+            self.say(self._member.next_version(), None)
+        if self._homeless and self._surface.ground:
+            self._homeless = False
+            self.register_again(WHOLE)
+
+    def reunited(self) -> None:
+        """Say everything again, but not too often: what is where it should be is only renewed."""
+        if self.host.now_us - self._reunited_us < REUNITED_US:
+            return
+        self._reunited_us = self.host.now_us
+        for number, tag in enumerate(sorted(self.told)):
+            self._later.put(REUNION_PAUSE_US * number, SayOnce(tag, self._member.version))
+
+    @handles(SayOnce)
+    def on_say_once(self, alarm: SayOnce) -> None:
+        tag, version = alarm.tag, alarm.version
+        if tag in self.told and version == self._member.version and tag not in self.awaited:
+            self._store(tag, self._doors.pop(tag, None))
+
+    def register_again(self, lost: Tract) -> None:
+        for tag, entry in list(self.told.items()):
+            if self._is_there(tag, entry, lost):
+                self._unsaid[tag] = None
+                self.on_unsaid(Unsaid(tag, self._member.version, SAY_AGAIN_TRIES))
+
+    @handles(Unsaid)
+    def on_unsaid(self, alarm: Unsaid) -> None:
+        """Until it is confirmed: the ground around what was lost may not have settled yet."""
+        tag, version, tries = alarm.tag, alarm.version, alarm.tries
+        if tag in self._unsaid and version == self._member.version and tag in self.told and tries:
+            self._store(tag, None)
+            self._later.put(WAIT_LONGEST_US // 2, Unsaid(tag, version, tries - 1))
+        else:
+            self._unsaid.pop(tag, None)
+
+    def _is_there(self, tag: str, entry: Entry, lost: Tract) -> bool:
+        """Could our record under this tag have its home there, at any notch?"""
+        address, dimensions = address_of(tag), self._settings.dimensions
+        notches = self._settings.notches() if self._settings.spreads else (0,)
+        return any(contains(lost, home(address, notch, entry.spot, dimensions)) for notch in notches)

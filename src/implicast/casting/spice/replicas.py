@@ -1,0 +1,263 @@
+"""Replication measured live: busy roots have a tag's level raised, idle ones have it lowered unless another objects.
+
+Thesis section 8.1.2, with an order of steps that is safe while registrations, casts and crashes go on. The original
+root leads and keeps a header (level, target, ready) at its heirs; whoever takes over its place goes on from there.
+
+- Raise: target = level + 1; from then on registrations go to the new roots too; then a walk acknowledged by coverage
+  copies the whole registry; then the new level answers, and its roots are told that they are ready until all confirm.
+- Lower: all roots are asked; a veto, or silence, ends it. Else the roots of the deeper level are told that they are not
+  ready until all confirm; only then do registrations to them cease. Their records run out.
+
+Ready is granted after updates have begun and withdrawn before they cease: a ready root has every complete registration.
+"""
+
+from functools import partial
+
+from implicast.casting.spice.calls import Calls
+from implicast.casting.spice.containers import SWEEPS
+from implicast.casting.spice.copies import Copies, roots_in
+from implicast.casting.spice.homes import address_of
+from implicast.casting.spice.items import Header, RootState, root_item
+from implicast.casting.spice.later import Later
+from implicast.casting.spice.levels import Levels
+from implicast.casting.spice.messages import AskVeto, CopyFrom, EndCall, GoOn, RateAt, ReadyAt, Window
+from implicast.casting.spice.registry import Held, Registry
+from implicast.casting.spice.settings import HOLD_WINDOWS, STORE_US, VETO_US, Settings
+from implicast.casting.spice.stores import Stores
+from implicast.casting.spice.walks import Walk, Walks, Work
+from implicast.overlay.ice.estate import Way
+from implicast.overlay.ice.surface import Surface
+from implicast.peer.contract import Address, Host, Part, handles
+from implicast.space.tract import EMPTY, Tract, union
+
+BUSY_WINDOWS, IDLE_WINDOWS = 2, 4
+"""A level is raised after so many busy windows in a row, and its lowering proposed after so many idle ones."""
+RATES_MAX = 4_096
+"""Roots whose casts are counted; further ones are not."""
+
+
+class Rate:
+    """How often casts come to one root."""
+
+    __slots__ = ("busy", "count", "idle", "per_s")
+
+    def __init__(self) -> None:
+        self.count = self.busy = self.idle = 0
+        self.per_s = 0.0
+
+
+class Replicas(Part):
+    """A peer's part in raising and lowering levels."""
+
+    __slots__ = ("_calls", "_copies", "_hold_us", "_later", "_levels", "_rates", "_resting", "_settings", "_stores",
+                 "_surface", "_ticking", "_walks", "raising")  # fmt: skip
+
+    def __init__(
+        self, address: Address, host: Host, settings: Settings, surface: Surface, levels: Levels, stores: Stores,
+        copies: Copies, walks: Walks, calls: Calls, later: Later,
+    ) -> None:  # fmt: skip
+        super().__init__(address, host)
+        self._settings, self._surface, self._levels, self._stores = settings, surface, levels, stores
+        self._copies, self._walks, self._calls, self._later = copies, walks, calls, later
+        self._rates: dict[tuple[str, int], Rate] = {}
+        self._ticking = False
+        self._hold_us: dict[str, int] = {}
+        """Tags whose level is not to be lowered before that time."""
+        self.raising: dict[str, Work] = {}
+        self._resting: dict[tuple[str, int], int] = {}
+        """Roots that are not ready, and for how many sweeps."""
+
+    # --- measuring
+
+    def counted(self, tag: str, root: int) -> None:
+        if not self._settings.live:
+            return
+        rate = self._rates.get((tag, root))
+        if rate is None and len(self._rates) < RATES_MAX:
+            rate = self._rates[tag, root] = Rate()
+        if rate is not None:
+            rate.count += 1
+        self._tick_later()
+
+    def _tick_later(self) -> None:
+        if not self._ticking and self._settings.live:
+            self._ticking = True
+            self._later.put(self._settings.rate_us, Window())
+
+    @handles(Window)
+    def on_window(self, alarm: Window) -> None:
+        """The end of a window."""
+        self._ticking = False
+        for (tag, root), rate in list(self._rates.items()):
+            if not self._surface.answers(root) or not self._levels.is_ready(tag, root):
+                del self._rates[tag, root]
+                continue
+            rate.per_s = (rate.per_s + rate.count * 1e6 / self._settings.rate_us) / 2
+            rate.count = 0
+            self._weigh(tag, root, rate)
+            if rate.per_s < 1e-9 and root == address_of(tag) and not self._levels.header(tag).goal:
+                del self._rates[tag, root]
+        if self._rates:
+            self._tick_later()
+
+    def _weigh(self, tag: str, root: int, rate: Rate) -> None:
+        limit = self._settings.frequency_limit
+        rate.busy = rate.busy + 1 if rate.per_s > limit else 0
+        rate.idle = rate.idle + 1 if rate.per_s < limit / 2 ** (self._settings.dimensions + 1) else 0
+        state = self._levels.state(tag, root)
+        if rate.busy >= BUSY_WINDOWS or (rate.idle >= IDLE_WINDOWS and (state.level or self._levels.header(tag).level)):
+            busy = rate.busy > 0
+            rate.busy = rate.idle = 0
+            address = address_of(tag)
+            self._surface.send(RateAt(Way((address, address + 1)), tag, busy, state.number, state.level))
+
+    @handles(RateAt)
+    def on_rate(self, sender: Address, rate: RateAt) -> None:
+        self._surface.carry(sender, rate)
+
+    def rate_arrived(self, rate: RateAt) -> None:
+        header = self._levels.header(rate.tag)
+        if rate.number > header.number:  # ours was lost with its heirs: the roots remember
+            header = Header(rate.number, rate.level, rate.level, True)
+            self._levels.set_header(rate.tag, header)
+        if not header.ready or header.level != header.target:
+            self._go_on(rate.tag)
+        elif rate.busy and header.level < self._settings.deepest:
+            self._aim(rate.tag, header._replace(number=header.number + 1, target=header.level + 1, ready=False))
+        elif not rate.busy and header.level and self._hold_us.get(rate.tag, 0) <= self.host.now_us:
+            self._ask_veto(rate.tag, header.level)
+
+    def _aim(self, tag: str, header: Header) -> None:
+        """A new header; it holds once heirs know."""
+        self._surface.batch((self._levels.aim(tag, header),), partial(self._aimed, tag, header))
+
+    def _aimed(self, tag: str, header: Header) -> None:
+        self._levels.end_aim(tag)
+        if header.number >= self._levels.header(tag).number and self._surface.answers(address_of(tag)):
+            self._levels.set_header(tag, header)
+            self._go_on(tag)
+
+    def settled(self) -> None:
+        """Whoever takes over the place of an original root goes on where its predecessor stopped."""
+        for tag, header in list(self._levels.headers.items()):
+            if not header.ready or header.level != header.target:
+                self._go_on(tag)
+        if self._levels.roots:
+            for tag, root in self._levels.roots:
+                if self._levels.is_ready(tag, root) and len(self._rates) < RATES_MAX:
+                    self._rates.setdefault((tag, root), Rate())
+            self._tick_later()
+
+    def copy_again(self) -> None:
+        """Replicas may have been lost with that ground: copy to them again."""
+        for tag, header in list(self._levels.headers.items()):
+            settled = header.level == header.target and header.ready and tag not in self.raising
+            if settled and header.goal and self._surface.answers(address_of(tag)):
+                self._copy(tag, header)
+
+    def swept(self) -> None:
+        """A root that has not been ready for a whole lease has nothing to remember."""
+        resting = [each for each, state in self._levels.roots.items() if not state.ready]
+        self._resting = {each: self._resting.get(each, 0) + 1 for each in resting}
+        for each in [one for one, sweeps in self._resting.items() if sweeps > SWEEPS]:
+            self._levels.forget_root(*each)
+            del self._resting[each]
+
+    def _go_on(self, tag: str) -> None:
+        """The next step of a raise or a lowering, unless it is under way."""
+        header, address = self._levels.header(tag), address_of(tag)
+        if not self._surface.answers(address) or tag in self.raising or self._calls.is_calling(tag):
+            return
+        if header.target > header.level:
+            self._copy(tag, header)
+        elif header.target < header.level:
+            self._call_roots(tag, header, header.level, False)
+        elif not header.ready:
+            self._call_roots(tag, header, header.level, True)
+
+    # --- raising
+
+    def _copy(self, tag: str, header: Header) -> None:
+        root = address_of(tag)
+        walk = CopyFrom(Way((root, root + 1)), tag, root, 0, header.target, self.address, self._stores.token())
+        work = self.raising[tag] = Work(walk, EMPTY, self.host.now_us)
+        self._walks.send_up(work, walk)
+        self._walks.close_one(work)
+
+    def visit(self, work: Work | None, walk: Walk, registry: Registry, part: Tract) -> None:
+        assert isinstance(walk, CopyFrom)
+        assert work is not None
+        entries = [each.entry for each in registry.within(part)]
+        if entries:
+            self._copies.copy_out(work, walk.tag, entries, self._levels.new_roots(walk.tag, walk.level))
+
+    def show(self, work: Work, registry: Registry, held: Held) -> None:
+        walk = work.walk
+        assert isinstance(walk, CopyFrom)
+        self._copies.copy_out(work, walk.tag, [held.entry], self._levels.new_roots(walk.tag, walk.level))
+
+    def finished(self, work: Work) -> None:
+        tag = work.walk.tag
+        if isinstance(work.walk, CopyFrom) and self.raising.get(tag) is work:
+            del self.raising[tag]
+            header = self._levels.header(tag)
+            if header.target == work.walk.level:
+                self._aim(tag, Header(header.number + 1, header.target, header.target, False))
+
+    def abandoned(self, work: Work) -> None:
+        if isinstance(work.walk, CopyFrom) and self.raising.get(work.walk.tag) is work:
+            del self.raising[work.walk.tag]
+            self._later.put(STORE_US, GoOn(work.walk.tag))
+
+    @handles(GoOn)
+    def on_go_on(self, alarm: GoOn) -> None:
+        self._go_on(alarm.tag)
+
+    # --- telling roots
+
+    def _call_roots(self, tag: str, header: Header, level: int, ready: bool) -> None:
+        roots = union((each, each + 1) for each in self._levels.new_roots(tag, level))
+        self._calls.call(ReadyAt(Way(roots), tag, header.number, level, ready, self.address, self._stores.token()))
+
+    def _ask_veto(self, tag: str, level: int) -> None:
+        self._hold_us = {each: until_us for each, until_us in self._hold_us.items() if until_us > self.host.now_us}
+        self._hold_us[tag] = self.host.now_us + HOLD_WINDOWS * self._settings.rate_us
+        roots = union((each, each + 1) for each in self._levels.roots_at(tag, level))
+        token = self._stores.token()
+        self._calls.call(AskVeto(Way(roots), tag, self.address, token))
+        self._later.put(VETO_US, EndCall(token))
+
+    @handles(ReadyAt)
+    def on_ready(self, sender: Address, call: ReadyAt) -> None:
+        self._surface.carry(sender, call)
+
+    def ready_arrived(self, part: Tract, call: ReadyAt) -> None:
+        roots = roots_in(self._settings, call.tag, part)
+        for root in roots:
+            self._levels.learn_root(call.tag, root, RootState(call.number, call.level, call.ready))
+            if self._levels.is_ready(call.tag, root) and len(self._rates) < RATES_MAX:
+                self._rates.setdefault((call.tag, root), Rate())
+        self._tick_later()
+        items = tuple(root_item(call.tag, root, self._levels.roots[call.tag, root]) for root in roots)
+        self._surface.batch(items, partial(self._calls.heard, call.reply, call.token, part))
+
+    @handles(AskVeto)
+    def on_ask_veto(self, sender: Address, call: AskVeto) -> None:
+        self._surface.carry(sender, call)
+
+    def veto_arrived(self, part: Tract, call: AskVeto) -> None:
+        """We object if the load of all roots that a lowered level would put on one exceeds half the limit."""
+        limit, share = self._settings.frequency_limit, 1 << self._settings.dimensions
+        rates = [self._rates.get((call.tag, root)) for root in roots_in(self._settings, call.tag, part)]
+        veto = any(rate is not None and rate.per_s * share > limit / 2 for rate in rates)
+        self._calls.heard(call.reply, call.token, part, veto)
+
+    def called_all(self, message: ReadyAt | AskVeto) -> None:
+        """Every root has answered: the step is done."""
+        header = self._levels.header(message.tag)
+        if isinstance(message, AskVeto):
+            if header.level and header.level == header.target and header.ready:
+                self._aim(message.tag, header._replace(number=header.number + 1, target=header.level - 1, ready=False))
+        elif message.number == header.number:
+            level = header.target
+            self._aim(message.tag, Header(header.number + 1, level, level, True))

@@ -1,0 +1,378 @@
+"""Entries on their way to their homes: kept where a registry is open, passed up where it is closed.
+
+Thesis section 8.1.1 and Listings 10 and 11. With receipts an entry is confirmed when it counts: when every heir has a
+copy, and the place is still ours. Confirmations come down the way the entries went up, so that it is the peers that a
+cast will pass that confirm: straight from the top they could confirm an entry above a registry that has been opened in
+the meantime.
+
+Inside one peer an entry climbs at once through all notches whose homes are ours. Entries and confirmations that go on
+from one peer are collected for a moment and travel together (section 8.3.1).
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from implicast.casting.spice.homes import home, homes
+from implicast.casting.spice.items import Key
+from implicast.casting.spice.messages import TOGETHER_MAX, Entry, Flush, Kept, StoreAt, StoredAt
+from implicast.casting.spice.registry import Held, Registry
+from implicast.casting.spice.settings import Settings
+from implicast.casting.spice.shelf import Shelf
+from implicast.overlay.ice.estate import Item, Way
+from implicast.overlay.ice.surface import Surface
+from implicast.peer.contract import Address, Host, Name, Part, handles
+from implicast.peer.memory import Recent
+from implicast.space.tract import EMPTY, Tract, contains, union, unite
+
+OWN, RISING = 0, 1
+"""Tokens of a consumer's own registration, and of records that a closed registry sends up; later ones name errands."""
+CLIMBS_MAX = 65_536
+"""Entries that went up from one peer and are to be confirmed down; further ones are not taken, and asked for again."""
+DOORS_MAX = 8_192
+"""Holders above that are remembered, to go straight to them when a record is renewed; the oldest is forgotten."""
+FRESH_MAX = 8_192
+"""Entries that wait for the next batch; further ones are not confirmed, and asked for again."""
+SHUT_MAX = 256
+"""Ends of closed intervals remembered for one notch of a registry; who knows no more asks on the way."""
+
+Answer = tuple[Address, int, int]
+"""Whom to confirm to, the token of its errand, and the notch it asked for."""
+
+
+class Climb:
+    """An entry that went up from here on behalf of others."""
+
+    __slots__ = ("answers", "entry", "token")
+
+    def __init__(self, entry: Entry, answer: Answer) -> None:
+        self.entry = entry
+        self.answers: tuple[Answer, ...] = (answer,)
+        self.token = 0
+        """Of the first message in which it went; what answers an earlier one is about an earlier climb."""
+
+    def join(self, entry: Entry, answer: Answer) -> None:
+        """The same record comes by again."""
+        if entry.version > self.entry.version:
+            self.entry = entry
+        if answer not in self.answers:
+            self.answers = (*self.answers, answer)
+
+    def leave(self, token: int) -> Entry:
+        self.token = self.token or token
+        return self.entry
+
+
+class Fans(Protocol):
+    """Whoever sends registrations on to the replicas of a tag (`copies.py`)."""
+
+    def take_first(self, store: StoreAt, entries: Sequence[Entry]) -> None:
+        """A registration that has come from its consumer to the original root."""
+
+
+class Onlooker(Protocol):
+    """Whoever looks at records that are kept."""
+
+    def kept(self, key: Key, registry: Registry, held: Sequence[Held]) -> None:
+        """Records have come, or come again."""
+
+
+class Stores(Part):
+    """A peer's part in storing the records of others."""
+
+    __slots__ = ("_above", "_answered", "_climbing", "_confirmed", "_fans", "_flushing", "_fresh", "_onlookers",
+                 "_outbox", "_settings", "_shut", "climbs", "shelf", "surface", "tokens")  # fmt: skip
+
+    def __init__(
+        self, address: Address, host: Host, settings: Settings, shelf: Shelf, surface: Surface, tokens: int
+    ) -> None:
+        super().__init__(address, host)
+        self._settings, self.shelf, self.surface, self.tokens = settings, shelf, surface, tokens
+        self.climbs: dict[Key, dict[Name, Climb]] = {}
+        self._climbing = 0
+        self._outbox: dict[Key, dict[Name, Climb]] = {}
+        self._confirmed: dict[tuple[Answer, str, int], dict[Name, Kept]] = {}
+        """Confirmations that wait to go together (without receipts)."""
+        self._fresh: list[tuple[Key, Name, int, Answer]] = []
+        """Kept and not yet backed up: registry, consumer, version, and who waits for it."""
+        self._above: Recent[tuple[Key, Name], Address] = Recent(DOORS_MAX)
+        """Who confirmed a record that we passed up, by where it went and whose it is."""
+        self._shut: dict[Key, Tract] = {}
+        """What others have said to be closed for good, at notches above ours (without receipts)."""
+        self._flushing = False
+
+    def meet(self, fans: Fans, onlookers: tuple[Onlooker, ...], answered: Callable[[Address, StoredAt], None]) -> None:
+        """Whom to hand first registrations, who looks at what is kept, and who hears our own confirmations."""
+        self._fans, self._onlookers, self._answered = fans, onlookers, answered
+
+    def token(self) -> int:
+        """A name for one errand of ours."""
+        self.tokens += 1
+        return self.tokens
+
+    # --- arriving
+
+    @handles(StoreAt)
+    def on_store(self, sender: Address, store: StoreAt) -> None:
+        if not (store.way.tract or self._settings.assured):
+            self._sort(store)
+        elif store.way.number or not self._settings.assured:
+            self.surface.carry(sender, store)
+        elif not store.notch and self.surface.answers(store.root):
+            self._accept(store, store.entries)  # straight from a consumer that knows us as the owner
+        else:
+            self.surface.send(store)
+
+    def arrived(self, part: Tract, store: StoreAt) -> None:
+        root, notch, entries = store.root, store.notch, store.entries
+        if notch or len(entries) > 1:
+            places = homes(root, notch, [each.spot for each in entries], self._settings.dimensions)
+            entries = tuple(each for each, at in zip(entries, places, strict=True) if contains(part, at))
+        self._accept(store, entries)
+
+    def _accept(self, store: StoreAt, entries: Sequence[Entry]) -> None:
+        if self._settings.is_place(store.tag, store.root, store.notch):
+            self._fans.take_first(store, entries)
+
+    def _sort(self, store: StoreAt) -> None:
+        """Listing 11 with homes, where hops are not confirmed: each peer gets what is at home there, each branch
+        carries what is at home beyond it. Every record goes its own best way, and those with the same next hop travel
+        together: branch factor 0, merged."""
+        places = homes(store.root, store.notch, [each.spot for each in store.entries], self._settings.dimensions)
+        ours, others = self.surface.sort_by_hop(places, store.entries)
+        if ours:
+            self._accept(store, ours)
+        for hop, entries in others.items():
+            if hop is None:
+                self.surface.send(
+                    replace(store, way=self._way(store.root, store.notch, entries), entries=tuple(entries))
+                )
+            else:
+                self.host.send(hop, replace(store, entries=tuple(entries)))
+
+    def _way(self, root: int, notch: int, entries: Sequence[Entry]) -> Way:
+        places = homes(root, notch, [each.spot for each in entries], self._settings.dimensions)
+        return Way(union((each, each + 1) for each in places))
+
+    def take_store(self, store: StoreAt, entries: Sequence[Entry]) -> None:
+        """Entries whose homes at the asked notch are ours."""
+        if not store.notch and len(entries) == 1 and self.renew(store, entries[0]):
+            return
+        self.take(store.tag, store.root, store.notch, entries, (store.reply, store.token, store.notch))
+
+    def renew(self, store: StoreAt, entry: Entry) -> bool:
+        """What is kept at an open root, and by heirs, is confirmed at once: two stores of three, at half the cost."""
+        key = (store.tag, store.root, 0)
+        registry = self.shelf.registries.get(key)
+        held = registry.records.get(entry.member.name) if registry is not None else None
+        if registry is None or held is None or registry.closed or not held.safe or held.entry.version < entry.version:
+            return False
+        if not self.surface.answers(store.root):
+            return False
+        self.shelf.keep(key, entry)
+        self._show(key, registry, (held,))
+        self.confirm((store.reply, store.token, 0), key, ((entry.member.name, held.entry.version, 0),))
+        return True
+
+    def take(self, tag: str, root: int, notch: int, entries: Sequence[Entry], answer: Answer) -> None:
+        """Keep entries here, or pass them up, from this notch on."""
+        registry = self.shelf.registries.get((tag, root, notch))
+        if not notch and (registry is None or not registry.closed) and self.surface.answers(root):
+            self._keep((tag, root, 0), entries, answer)  # all are at home here: half the cost of looking for each
+            return
+        staying: dict[int, list[Entry]] = {}
+        rising: dict[int, list[Entry]] = {}
+        for entry in entries:
+            top, here = self.climb(tag, root, notch, entry.spot)
+            (staying if here else rising).setdefault(top, []).append(entry)
+        if self._settings.rarest and not notch:
+            self._note_passing(tag, root, [each for top in (staying, rising) for at in top if at for each in top[at]])
+        for top, kept in staying.items():
+            self._keep((tag, root, top), kept, answer)
+        for top, going in rising.items():
+            self._send_up((tag, root, top), going, answer)
+
+    def climb(self, tag: str, root: int, notch: int, spot: int) -> tuple[int, bool]:
+        """Where an entry belongs, from a notch on: kept here at that notch, or passed to it because it is not ours."""
+        settings, registries, shut = self._settings, self.shelf.registries, self._shut
+        dimensions, ground = settings.dimensions, self.surface.ground if not self.surface.is_doubtful else EMPTY
+        while True:
+            at = home(root, notch, spot, dimensions)
+            if contains(ground, at):
+                registry = registries.get((tag, root, notch))
+                if registry is None or not registry.closed or not contains(registry.closed, at):
+                    return notch, True
+                if registry.gathering and contains(registry.gathering, at):
+                    return notch, True
+            elif not shut or not contains(shut.get((tag, root, notch), EMPTY), at):
+                return notch, False
+            notch = notch + 1 if notch else settings.first_notch
+
+    def _note_passing(self, tag: str, root: int, entries: Sequence[Entry]) -> None:
+        """How many more, or fewer, are registered above."""
+        if entries:
+            registry = self.shelf.registry((tag, root, 0))
+            registry.pass_by(sum(_gain(tag, each) for each in entries))
+
+    # --- going up
+
+    def _send_up(self, key: Key, entries: Sequence[Entry], answer: Answer) -> None:
+        climbs, outbox = self.climbs.setdefault(key, {}), self._outbox.setdefault(key, {})
+        for entry in entries:
+            name = entry.member.name
+            climb = climbs.get(name)
+            if climb is not None:
+                climb.join(entry, answer)
+            elif self._climbing < CLIMBS_MAX:
+                climb = climbs[name] = Climb(entry, answer)
+                self._climbing += 1
+            else:
+                continue
+            outbox[name] = climb
+        self._flush_later()
+
+    def _flush_later(self) -> None:
+        if not self._flushing:
+            self._flushing = True
+            self.host.after(self._settings.collect_us, Flush())
+
+    @handles(Flush)
+    def on_flush(self, alarm: Flush) -> None:
+        self._flushing = False
+        outbox, self._outbox = self._outbox, {}
+        for key, climbs in outbox.items():
+            waiting = list(climbs.values())
+            for start in range(0, len(waiting), TOGETHER_MAX):
+                token = self.token()
+                self._set_off(key, tuple(each.leave(token) for each in waiting[start : start + TOGETHER_MAX]), token)
+        if self._fresh:
+            self._back_up()
+        if self._confirmed:
+            self._confirm_together()
+
+    def _set_off(self, key: Key, entries: tuple[Entry, ...], token: int) -> None:
+        door = self._above.pop((key, entries[0].member.name), None) if len(entries) == 1 else None
+        # Taken out until it confirms again: if it is silent, the next one goes by way of the surface.
+        if door is not None:
+            self.host.send(door, StoreAt(self._way(*key[1:], entries), *key, entries, self.address, token))
+        else:
+            self.send_store(key, entries, token)
+
+    def send_store(self, key: Key, entries: tuple[Entry, ...], token: int) -> None:
+        """On our own behalf, to the entries' homes at a notch."""
+        if self._settings.assured or len(entries) == 1:
+            self.surface.send(StoreAt(self._way(*key[1:], entries), *key, entries, self.address, token))
+        else:
+            self._sort(StoreAt(Way(EMPTY), *key, entries, self.address, token))
+
+    # --- keeping
+
+    def _keep(self, key: Key, entries: Sequence[Entry], answer: Answer) -> None:
+        """Keep entries; what heirs do not have yet is confirmed when they have."""
+        held = [self.shelf.keep(key, each) for each in entries]
+        safe = [(each.entry.member.name, each.entry.version, key[2]) for each in held if each.safe]
+        if len(safe) < len(held):
+            self._flush_later()
+            waiting = [(key, each.entry.member.name, each.entry.version, answer) for each in held if not each.safe]
+            self._fresh += waiting[: max(0, FRESH_MAX - len(self._fresh))]
+        self._show(key, self.shelf.registry(key), held)
+        if safe:
+            self.confirm(answer, key, safe)
+
+    def _show(self, key: Key, registry: Registry, held: Sequence[Held]) -> None:
+        for onlooker in self._onlookers:
+            onlooker.kept(key, registry, held)
+
+    def _back_up(self) -> None:
+        fresh, self._fresh = self._fresh, []
+        items: dict[tuple[Key, Name], Item] = {}
+        for key, consumer, _, _ in fresh:
+            held = self.shelf.held(key, consumer)
+            if held is not None:
+                items[key, consumer] = held.as_item(key)
+        gone = self.shelf.take_forgotten()
+        self.surface.batch((*gone, *items.values()), partial(self._counts, fresh))
+
+    def _counts(self, fresh: list[tuple[Key, Name, int, Answer]]) -> None:
+        """All heirs have these: confirm what is still here and ours."""
+        confirmed: dict[tuple[Answer, Key], list[Kept]] = {}
+        for key, consumer, version, answer in fresh:
+            held = self.shelf.held(key, consumer)
+            if held is None or held.entry.version < version or not self.surface.answers(held.home):
+                continue
+            if held.entry.version == version:
+                held.secure()
+            confirmed.setdefault((answer, key), []).append((consumer, version, key[2]))
+        for (answer, key), kept in confirmed.items():
+            self.confirm(answer, key, kept)
+
+    # --- confirming
+
+    def confirm(self, answer: Answer, key: Key, kept: Sequence[Kept]) -> None:
+        reply, token, asked = answer
+        if reply == self.address:
+            self._answered(self.address, StoredAt(key[0], key[1], asked, token, tuple(kept)))
+        elif self._settings.assured or token == OWN:
+            self.host.send(reply, StoredAt(key[0], key[1], asked, token, tuple(kept)))
+        else:
+            self._confirmed.setdefault((answer, *key[:2]), {}).update({each[0]: each for each in kept})
+            self._flush_later()
+
+    def _confirm_together(self) -> None:
+        confirmed, self._confirmed = self._confirmed, {}
+        for ((reply, token, notch), tag, root), kept in confirmed.items():
+            registry, each = self.shelf.registries.get((tag, root, notch)), list(kept.values())
+            shut = registry.closed if registry is not None and notch and len(registry.closed) <= SHUT_MAX else EMPTY
+            for start in range(0, len(each), TOGETHER_MAX):
+                stored = StoredAt(tag, root, notch, token, tuple(each[start : start + TOGETHER_MAX]), shut)
+                self.host.send(reply, stored)
+
+    def stored(self, sender: Address, stored: StoredAt) -> None:
+        """The next notch has entries that went up from here: tell those who wait for them."""
+        key = (stored.tag, stored.root, stored.notch)
+        if stored.shut and not self._settings.assured:
+            self._learn_shut(key, stored.shut)
+        climbs = self.climbs.get(key, {})
+        answers: dict[Answer, list[Kept]] = {}
+        for kept in stored.kept:
+            climb = climbs.get(kept[0])
+            if climb is None or kept[1] < climb.entry.version or not climb.token or stored.token < climb.token:
+                continue
+            del climbs[kept[0]]
+            self._climbing -= 1
+            if self._settings.assured and sender != self.address:
+                self._above.put((key, kept[0]), sender)
+            for answer in climb.answers:
+                if self._is_confirmed(key, climb.entry, answer):
+                    answers.setdefault(answer, []).append(kept)
+        if not climbs:
+            self.climbs.pop(key, None)
+        for answer, all_kept in answers.items():
+            self.confirm(answer, key, all_kept)
+
+    def _learn_shut(self, key: Key, shut: Tract) -> None:
+        known = unite(self._shut.get(key, EMPTY), shut)
+        if len(known) <= SHUT_MAX:
+            self._shut[key] = known
+
+    def _is_confirmed(self, key: Key, entry: Entry, answer: Answer) -> bool:
+        """Would a cast that passes us still go where the entry is? If we have been opened meanwhile, it is taken."""
+        if not self._settings.assured:
+            return True
+        tag, root, notch = key
+        asked = answer[2]
+        if not self.surface.answers(home(root, asked, entry.spot, self._settings.dimensions)):
+            return False
+        if self.climb(tag, root, asked, entry.spot) == (notch, False):
+            return True
+        self.take(tag, root, asked, [entry], answer)
+        return False
+
+
+def _gain(tag: str, entry: Entry) -> int:
+    """Is this one more under its tag, one less, or only news?"""
+    if entry.description is None:
+        return -1
+    return int(entry.before is None or tag not in entry.before.tags)

@@ -1,0 +1,543 @@
+"""Walks through registries, confirmed hop by hop with one message that also tells the outcome.
+
+A walk (a cast, a gathering, a copying) goes over the surface to every owner of a part of a registry at one notch; where
+that is closed it goes on from there to the scaled part of the next. Each hop is a *trip* at the peer that it comes to:
+it is open until our own part is done and every hop that went on from here has been answered; then whoever sent it is
+told, once, what became of all of it. So a walk costs one answer for each message. A peer that needs longer says so
+(`Working`); one that says nothing is asked again, and then the walk goes another way. What a peer has done of a walk it
+remembers for a while, so that a walk that comes again by another way is answered and not repeated: a crash of any peer
+but the one who began delays, and does not lose.
+
+A peer that parts with a piece finishes the work it has begun there: it had all records that were complete by then.
+Casts without receipts leave nothing behind: no trip, no work, no answer. Copying and gathering are always confirmed.
+"""
+
+from collections import deque
+from collections.abc import Hashable, Iterator
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from implicast.casting.inbox import Outcome
+from implicast.casting.spice.later import SLOT_US, Later
+from implicast.casting.spice.messages import (
+    NAMES_MAX,
+    CastTo,
+    CopyFrom,
+    Covered,
+    GatherTo,
+    HopDue,
+    Slow,
+    Tidy,
+    Working,
+)
+from implicast.casting.spice.registry import Held, Registry
+from implicast.casting.spice.settings import CAST_US, HOP_TRIES, HOP_US, SLOW_US, WAIT_LONGEST_US, Settings
+from implicast.casting.spice.shelf import Shelf
+from implicast.casting.spice.stores import Stores
+from implicast.overlay.ice.estate import Way
+from implicast.overlay.ice.surface import Surface
+from implicast.peer.contract import Address, Host, Name, Part, handles
+from implicast.space.tract import EMPTY, Tract, intersect, scale_within, subtract
+
+TRIPS_MAX = 16_384
+"""Trips and works that are open or lately finished at one peer; beyond it walks are not begun, and sent again."""
+PARKED_MAX = 4_096
+"""Casts without receipts that wait at one peer; further ones are lost."""
+TIDY_US = 10_000_000
+
+Walk = CastTo | GatherTo | CopyFrom
+Seen = tuple[Address, int]
+"""A hop as its receiver knows it: who sent it, and the sender's number for it."""
+
+
+class Tally:
+    """What became of a part of a walk."""
+
+    __slots__ = ("declined", "hops", "notified", "silent", "size", "unreachable")
+
+    def __init__(self) -> None:
+        self.notified = self.declined = self.unreachable = self.size = self.hops = 0
+        self.silent: tuple[Name, ...] = ()
+
+    def add(self, other: "Tally | Covered") -> None:
+        self.notified += other.notified
+        self.declined += other.declined
+        self.unreachable += other.unreachable
+        self.size += other.size
+        self.hops += other.hops
+        if other.silent:
+            self.silent = (*self.silent, *other.silent)[:NAMES_MAX]
+
+    def select(self) -> None:
+        """A member would be told."""
+        self.notified += 1
+
+    def hear(self, outcome: Outcome) -> None:
+        """A member has answered. One that was told by another peer before is counted there."""
+        if outcome == Outcome.TAKEN:
+            self.notified += 1
+        elif outcome != Outcome.REPEAT:
+            self.declined += 1
+
+    def lose(self, name: Name | None = None) -> None:
+        """A member, or whoever keeps members, did not answer."""
+        self.unreachable += 1
+        if name is not None and len(self.silent) < NAMES_MAX:
+            self.silent = (*self.silent, name)
+
+    def meet(self, size: int) -> None:
+        self.size += size
+
+    def step(self) -> None:
+        self.hops += 1
+
+
+class Open:
+    """Something that is open until several things are done."""
+
+    __slots__ = ("begun_us", "done_us", "open", "tally")
+
+    def __init__(self, now_us: int) -> None:
+        self.begun_us, self.tally = now_us, Tally()
+        self.done_us: int | None = None
+        self.open = 1
+        """What is not finished, and the beginning itself."""
+
+    def wait(self) -> None:
+        """One thing more to wait for."""
+        self.open += 1
+
+    def is_over(self, now_us: int) -> bool:
+        """One thing less; was it the last?"""
+        self.open -= 1
+        if self.open or self.done_us is not None:
+            return False
+        self.done_us = now_us
+        return True
+
+    @property
+    def last_us(self) -> int:
+        return self.begun_us if self.done_us is None else self.done_us
+
+
+class Work(Open):
+    """Our own part of a walk at one notch, with what went up from it."""
+
+    __slots__ = ("name", "part", "shown", "trips", "up", "walk")
+
+    def __init__(self, walk: Walk, part: Tract, now_us: int) -> None:
+        super().__init__(now_us)
+        self.walk, self.part, self.name = walk, part, name_of(walk)
+        self.trips: list[Trip] = []
+        """Who waits for it."""
+        self.up: dict[Trip, None] = {}
+        self.shown: set[Name] = set()
+        """Consumers whose records came down while the walk was above (`gatherings.py`)."""
+
+    def is_shown(self, consumer: Name) -> bool:
+        """Was this record shown before? It is now."""
+        if consumer in self.shown:
+            return True
+        self.shown.add(consumer)
+        return False
+
+
+class Trip(Open):
+    """A walk that has come by, or that a work of ours sends up: carried on until all of it is answered."""
+
+    __slots__ = ("closed", "hops", "notch", "seen", "walk", "work")
+
+    def __init__(self, walk: Walk, now_us: int, seen: Seen | None, work: Work | None) -> None:
+        super().__init__(now_us)
+        self.walk, self.seen, self.work = walk, seen, work
+        self.hops: dict[int, Hop] = {}
+        self.notch, self.closed = 0, EMPTY
+        """From which closed part of a work it went up."""
+
+    def rise_from(self, notch: int, closed: Tract) -> None:
+        self.notch, self.closed = notch, closed
+
+
+class Hop:
+    """What a trip has sent on."""
+
+    __slots__ = ("to", "tries", "trip", "wait_us", "walk")
+
+    def __init__(self, trip: Trip, to: Address | None, walk: Walk) -> None:
+        self.trip, self.to, self.walk = trip, to, walk
+        self.tries, self.wait_us = 1, HOP_US
+
+    def try_again(self) -> None:
+        self.tries += 1
+        self.wait_us = min(2 * self.wait_us, WAIT_LONGEST_US)
+
+    def be_patient(self) -> None:
+        self.tries, self.wait_us = 0, WAIT_LONGEST_US
+
+
+def name_of(walk: Walk) -> Hashable:
+    """Equal for all messages of one walk at one notch of one registry."""
+    if isinstance(walk, CastTo):
+        return walk.cast, walk.term, walk.root, walk.notch, walk.asks
+    return type(walk).__name__, walk.leader, walk.walk, walk.root, walk.notch
+
+
+class Purpose(Protocol):
+    """What walks of one kind are for."""
+
+    def visit(self, work: Work | None, walk: Walk, registry: Registry, part: Tract) -> None:
+        """Our records of a registry, in a part. No work: nothing is counted."""
+
+    def show(self, work: Work, registry: Registry, held: Held) -> None:
+        """A record has come down past a walk of this kind (`gatherings.py`)."""
+
+    def finished(self, work: Work) -> None:
+        """All of a walk that was begun here is covered."""
+
+    def abandoned(self, work: Work) -> None:
+        """A walk that was begun here was given up."""
+
+
+class Seeker(Purpose, Protocol):
+    """What casts are for."""
+
+    def seek(self, cast: CastTo) -> tuple[CastTo, bool]:
+        """A cast that looks for a registry: where to go from here, and has it found one of ours?"""
+
+
+class Walks(Part):
+    """A peer's part in the walks of others, and the bookkeeping of its own."""
+
+    __slots__ = ("_active", "_casts", "_copyings", "_gatherings", "_hops", "_later", "_parked", "_settings", "_shelf",
+                 "_slow", "_stores", "_surface", "_tidying", "_trips", "_works")  # fmt: skip
+
+    def __init__(
+        self, address: Address, host: Host, settings: Settings, shelf: Shelf, surface: Surface, stores: Stores,
+        later: Later,
+    ) -> None:  # fmt: skip
+        super().__init__(address, host)
+        self._settings, self._shelf, self._surface, self._stores = settings, shelf, surface, stores
+        self._later = later
+        self._works: dict[Hashable, list[Work]] = {}
+        self._trips: dict[Seen, Trip] = {}
+        self._hops: dict[int, Hop] = {}
+        self._active: dict[tuple[str, int], dict[Work, None]] = {}
+        """Unfinished works that went up from closed parts here, by registry."""
+        self._slow: deque[Trip] | None = None
+        """Trips of others, oldest first, that may have to be excused."""
+        self._parked: list[Walk] = []
+        """Casts without receipts that wait for ground to settle."""
+        self._tidying = False
+
+    def meet(self, casts: Seeker, gatherings: Purpose, copyings: Purpose) -> None:
+        self._casts, self._gatherings, self._copyings = casts, gatherings, copyings
+
+    def _purpose(self, walk: Walk) -> Purpose:
+        if isinstance(walk, CastTo):
+            return self._casts
+        return self._gatherings if isinstance(walk, GatherTo) else self._copyings
+
+    # --- coming by
+
+    @handles(CastTo)
+    def on_cast(self, sender: Address, cast: CastTo) -> None:
+        if cast.term >= len(cast.target.terms) or not cast.target.terms[cast.term].has:
+            return
+        if self._settings.assured or cast.asks:
+            self._come(sender, cast)
+        else:
+            self._go_on(None, cast)
+
+    @handles(GatherTo)
+    def on_gather(self, sender: Address, gather: GatherTo) -> None:
+        self._come(sender, gather)
+
+    @handles(CopyFrom)
+    def on_copy_from(self, sender: Address, walk: CopyFrom) -> None:
+        self._come(sender, walk)
+
+    def _come(self, sender: Address, walk: Walk) -> None:
+        self._surface.heard(sender)
+        seen = (sender, walk.way.number)
+        trip = self._trips.get(seen)
+        if trip is not None:
+            self._answer_again(trip)
+        elif len(self._trips) < TRIPS_MAX:
+            trip = self._trips[seen] = Trip(walk, self.host.now_us, seen, None)
+            trip.tally.step()
+            self._tidy_later()
+            self._go_on(trip, walk)
+            self._close_trip(trip)
+            self._excuse_later(trip)
+
+    def _answer_again(self, trip: Trip) -> None:
+        assert trip.seen is not None
+        if trip.done_us is not None:
+            self._cover(trip)
+        else:
+            self.host.send(trip.seen[0], Working(trip.seen[1]))
+
+    # --- going on
+
+    def _go_on(self, trip: Trip | None, walk: Walk) -> None:
+        """To our own part, and to all hops that lead to the rest."""
+        if isinstance(walk, CastTo) and not walk.notch:
+            walk, found = self._casts.seek(walk)
+            if found:
+                self._be_here(trip, walk, walk.way.tract)
+                return
+        onward = self._surface.onward(walk.way)
+        for to, way in onward.hops:
+            self._send(trip, to, walk, way)
+        if onward.waiting:
+            self._wait(trip, walk, onward.waiting)
+        if onward.own:
+            self._be_here(trip, walk, onward.own)
+
+    def _send(self, trip: Trip | None, to: Address, walk: Walk, way: Way) -> None:
+        if trip is None:
+            self.host.send(to, walk if way is walk.way else replace(walk, way=way))
+            return
+        number = self._stores.token()
+        hop = Hop(trip, to, replace(walk, way=replace(way, number=number)))
+        self._open_hop(trip, number, hop)
+        self.host.send(to, hop.walk)
+
+    def _wait(self, trip: Trip | None, walk: Walk, waiting: Tract) -> None:
+        """Ground that does not answer now: we look again."""
+        walk = replace(walk, way=replace(walk.way, tract=waiting))
+        if trip is not None:
+            self._open_hop(trip, self._stores.token(), Hop(trip, None, walk))
+        elif len(self._parked) < PARKED_MAX:
+            self._parked.append(walk)
+
+    def _open_hop(self, trip: Trip, number: int, hop: Hop) -> None:
+        self._hops[number] = trip.hops[number] = hop
+        trip.wait()
+        self._later.put(hop.wait_us, HopDue(number))
+
+    @handles(HopDue)
+    def on_hop_due(self, alarm: HopDue) -> None:
+        hop = self._hops.get(alarm.number)
+        if hop is None:
+            return
+        if self.host.now_us - hop.trip.begun_us > CAST_US:
+            self._abandon(hop.trip)
+        elif hop.to is not None and hop.tries < HOP_TRIES:
+            hop.try_again()
+            self._later.put(hop.wait_us, alarm)
+            self.host.send(hop.to, hop.walk)
+        else:
+            if hop.to is not None:
+                self._surface.suspect(hop.to)
+            self._another_way(alarm.number, hop)
+
+    def _another_way(self, number: int, hop: Hop) -> None:
+        self._end_hop(number, hop)
+        self._go_on(hop.trip, hop.walk)
+        self._close_trip(hop.trip)
+
+    def reopened(self) -> None:
+        """Ground that did not answer may do so now: what waited for that goes on."""
+        for number, hop in [each for each in self._hops.items() if each[1].to is None]:
+            if number in self._hops:
+                self._another_way(number, hop)
+        parked, self._parked = self._parked, []
+        for walk in parked:
+            self._go_on(None, walk)
+
+    def _end_hop(self, number: int, hop: Hop) -> None:
+        del self._hops[number], hop.trip.hops[number]
+
+    @handles(Working)
+    def on_working(self, sender: Address, working: Working) -> None:
+        hop = self._hops.get(working.number)
+        if hop is not None and hop.to == sender:
+            self._surface.heard(sender)
+            hop.be_patient()
+
+    @handles(Covered)
+    def on_covered(self, sender: Address, covered: Covered) -> None:
+        hop = self._hops.get(covered.number)
+        if hop is not None and hop.to == sender:
+            self._surface.heard(sender)
+            self._end_hop(covered.number, hop)
+            hop.trip.tally.add(covered)
+            self._close_trip(hop.trip)
+
+    # --- our own part
+
+    def _be_here(self, trip: Trip | None, walk: Walk, part: Tract) -> None:
+        """Begin what is new of it; wait for, or count, what is not."""
+        if not self._settings.is_place(walk.tag, walk.root, walk.notch):
+            return
+        if trip is None:
+            self.visit_all(None, walk, walk.notch, part)
+            return
+        works = self._works.setdefault(name_of(walk), [])
+        for known in works:
+            if common := intersect(part, known.part):
+                part = subtract(part, common)
+                self._join(trip, known)
+        if part:
+            work = Work(walk, part, self.host.now_us)
+            works.append(work)
+            self._join(trip, work)
+            self.visit_all(work, walk, walk.notch, part)
+            self.close_one(work)
+
+    def _join(self, trip: Trip, work: Work) -> None:
+        if work.done_us is not None:
+            trip.tally.add(work.tally)
+        else:
+            work.trips.append(trip)
+            trip.wait()
+
+    def visit_all(self, work: Work | None, walk: Walk, notch: int, part: Tract) -> None:
+        """Our records in the part and in all above it that is ours; further trips for the rest."""
+        root, dimensions, purpose = walk.root, self._settings.dimensions, self._purpose(walk)
+        while part:
+            registry = self._shelf.registries.get((walk.tag, root, notch))
+            if registry is None:
+                return
+            if work is not None:
+                work.tally.meet(sum([each.entry.description is not None for each in registry.within(part)]))
+            purpose.visit(work, walk, registry, part)
+            closed = intersect(part, registry.closed) if registry.closed else EMPTY
+            above = self._settings.above(notch)
+            scaled = scale_within(closed, root, notch, dimensions, above - notch) if closed else EMPTY
+            part = intersect(scaled, self._surface.ground)
+            if rest := subtract(scaled, part) if part else scaled:
+                self.send_up(work, replace(walk, way=Way(rest), notch=above), notch, closed)
+            notch = above
+
+    def send_up(self, work: Work | None, walk: Walk, notch: int = 0, closed: Tract = EMPTY) -> None:
+        """Set out on a walk as a part of a work, from this notch's closed part."""
+        if work is None:
+            self._go_on(None, walk)
+            return
+        trip = Trip(walk, self.host.now_us, None, work)
+        trip.rise_from(notch, closed)
+        work.up[trip] = None
+        work.wait()
+        if closed:
+            self._active.setdefault((walk.tag, walk.root), {})[work] = None
+        self._go_on(trip, walk)
+        self._close_trip(trip)
+
+    def show(self, work: Work, registry: Registry, held: Held) -> None:
+        """A record has come down past a walk: every kind of walk takes it in by itself (`gatherings.py`)."""
+        self._purpose(work.walk).show(work, registry, held)
+
+    def active(self, tag: str, root: int) -> Iterator[Work]:
+        return iter(list(self._active.get((tag, root), ())))
+
+    # --- ending
+
+    def _close_trip(self, trip: Trip) -> None:
+        """One thing less to wait for; at the end whoever sent it is told."""
+        if not trip.is_over(self.host.now_us):
+            return
+        if trip.work is not None:
+            trip.work.up.pop(trip, None)
+            trip.work.tally.add(trip.tally)
+            self.close_one(trip.work)
+        else:
+            self._cover(trip)
+
+    def _cover(self, trip: Trip) -> None:
+        assert trip.seen is not None
+        (to, number), told = trip.seen, trip.tally
+        covered = Covered(
+            number, told.notified, told.declined, told.unreachable, told.silent, told.size, told.hops
+        )  # fmt: skip
+        self.host.send(to, covered)
+
+    def close_one(self, work: Work) -> None:
+        """One thing less to wait for."""
+        if work.is_over(self.host.now_us):
+            self._deactivate(work)
+            for trip in work.trips:
+                trip.tally.add(work.tally)
+                self._close_trip(trip)
+            self._purpose(work.walk).finished(work)
+
+    def give_up(self, work: Work) -> None:
+        """A walk of ours that cannot be finished; whoever waits for it has gone another way, or will."""
+        for trip in list(work.up):
+            self._drop_trip(trip)
+        self._drop(work)
+        self._purpose(work.walk).abandoned(work)
+
+    def _abandon(self, trip: Trip) -> None:
+        if trip.work is not None:
+            self.give_up(trip.work)
+        else:
+            self._drop_trip(trip)
+
+    def _drop_trip(self, trip: Trip) -> None:
+        for number in trip.hops:
+            self._hops.pop(number, None)
+        trip.hops.clear()
+        if trip.seen is not None:
+            self._trips.pop(trip.seen, None)
+        if trip.work is not None:
+            trip.work.up.pop(trip, None)
+
+    def _drop(self, work: Work) -> None:
+        self._deactivate(work)
+        works = self._works.get(work.name, [])
+        if work in works:
+            works.remove(work)
+            if not works:
+                del self._works[work.name]
+
+    def _deactivate(self, work: Work) -> None:
+        works = self._active.get((work.walk.tag, work.walk.root))
+        if works is not None:
+            works.pop(work, None)
+            if not works:
+                del self._active[work.walk.tag, work.walk.root]
+
+    # --- those that take long
+
+    def _excuse_later(self, trip: Trip) -> None:
+        if trip.done_us is None:
+            if self._slow is None:
+                self._slow = deque()
+            if not self._slow:
+                self._later.put(SLOW_US - SLOT_US, Slow())
+            self._slow.append(trip)
+
+    @handles(Slow)
+    def on_slow(self, alarm: Slow) -> None:
+        slow, due_us = self._slow or deque(), self.host.now_us - SLOW_US + SLOT_US
+        while slow and (slow[0].done_us is not None or slow[0].begun_us <= due_us):
+            trip = slow.popleft()
+            if trip.done_us is None:
+                self._answer_again(trip)
+        if slow:
+            self._later.put(max(0, slow[0].begun_us - due_us - SLOT_US), alarm)
+
+    # --- forgetting
+
+    def _tidy_later(self) -> None:
+        if not self._tidying:
+            self._tidying = True
+            self._later.put(TIDY_US, Tidy())
+
+    @handles(Tidy)
+    def on_tidy(self, alarm: Tidy) -> None:
+        """Trips and works are remembered for a cast's life after they end, and given up when they never do."""
+        self._tidying = False
+        since_us = self.host.now_us - CAST_US
+        for work in [work for works in self._works.values() for work in works if work.last_us < since_us]:
+            if work.done_us is not None:
+                self._drop(work)
+            else:
+                self.give_up(work)
+        for trip in [trip for trip in self._trips.values() if trip.last_us < since_us]:
+            self._drop_trip(trip)
+        if self._works or self._trips:
+            self._tidy_later()

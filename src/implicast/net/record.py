@@ -1,0 +1,189 @@
+"""The inputs of one node on file, and the same peer fed with them again.
+
+A record holds all that decides what a peer does: with what it began, the seed of its chance, and every input with its
+time (a message, an alarm, a verb of the application), each followed by a digest of what the peer sent. `replay` feeds
+the inputs to a fresh peer over a host that only writes down; the same bytes must leave it, input by input.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from random import Random
+from typing import Any, BinaryIO
+
+import msgspec
+
+from implicast.casting.designs import Design, design
+from implicast.language.target import Description, Target
+from implicast.peer.contract import Address, CastId, Message, Name, Peer
+from implicast.peer.errors import LocalError
+from implicast.peer.site import Site
+from implicast.peer.wire import Codec
+
+VERBS: dict[str, tuple[Any, ...]] = {
+    "join": (tuple[Address, ...],),
+    "leave": (),
+    "register": (Description,),
+    "withdraw": (),
+    "cast": (Target, bytes),
+    "carry_on": (CastId, Target, bytes),
+    "estimate": (Target,),
+    "subscribe": (Target,),
+    "unsubscribe": (int,),
+    "publish": (Description, bytes),
+}
+"""The verbs of an application, with the types of their arguments."""
+
+Sent = list[tuple[Address, bytes]]
+_pack = msgspec.msgpack.Encoder().encode
+
+
+class RecordError(LocalError):
+    """A file that is no record, or does not fit this version."""
+
+
+class Opening(msgspec.Struct, array_like=True):
+    """With what a peer began."""
+
+    design: str
+    role: str
+    name: Name
+    life: int
+    address: Address
+    network: bytes
+    infrastructure: dict[str, tuple[Address, ...]]
+    parameters: dict[str, Any]
+    kept: bytes
+    seed: int
+    now_us: int
+    sent: bytes
+    """The digest of what it sent while it was made."""
+
+
+class Input(msgspec.Struct, array_like=True):
+    """One input: a message (`m`), an alarm (`a`) or a verb (`v`)."""
+
+    kind: str
+    now_us: int
+    sender: Address | None
+    what: str
+    """The name of an alarm or of a verb."""
+    packed: bytes
+    sent: bytes
+
+
+def digest_of(sent: Sent) -> bytes:
+    return blake2b(_pack(sent), digest_size=8).digest()
+
+
+class Recorder:
+    """Writes a record."""
+
+    def __init__(self, path: Path) -> None:
+        self._file: BinaryIO = path.open("wb")
+
+    def write(self, entry: Opening | Input) -> None:
+        packed = _pack(entry)
+        self._file.write(len(packed).to_bytes(4, "big") + packed)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def entries(path: Path) -> Iterator[bytes]:
+    """What was written, up to where the file ends: a killed node leaves half an entry."""
+    try:
+        with path.open("rb") as file:
+            while len(head := file.read(4)) == 4:
+                packed = file.read(int.from_bytes(head, "big"))
+                if len(packed) < int.from_bytes(head, "big"):
+                    return
+                yield packed
+    except OSError as error:
+        raise RecordError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+class _Paper:
+    """A host that only writes down."""
+
+    def __init__(self, seed: int, now_us: int, codec: Codec) -> None:
+        self.rng, self.now_us, self._codec = Random(seed), now_us, codec
+        self.sent: Sent = []
+
+    def send(self, to: Address, message: Message) -> None:
+        self.sent.append((to, self._codec.encode(message)))
+
+    def after(self, delay_us: int, alarm: Message) -> None:
+        """Alarms ring when the record says so."""
+
+    def deliver(self, event: Message) -> None:
+        """Nobody listens."""
+
+    def take(self) -> bytes:
+        sent, self.sent = self.sent, []
+        return digest_of(sent)
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """How a replay went."""
+
+    inputs: int
+    messages: int
+    alarms: int
+    verbs: int
+    differs_at: int | None
+    """The first input after which other bytes were sent; None: all the same."""
+
+
+def replay(path: Path) -> Replayed:
+    """Feed a record to a fresh peer, and compare what it sends."""
+    found = entries(path)
+    try:
+        opening = msgspec.msgpack.decode(next(found), type=Opening)
+    except (StopIteration, msgspec.MsgspecError):
+        raise RecordError(f"{path} is no record of a node") from None
+    made = design(opening.design)
+    codec = Codec(made.kinds)
+    paper = _Paper(opening.seed, opening.now_us, codec)
+    peer = _peer(made, opening, paper)
+    counts = {"m": 0, "a": 0, "v": 0}
+    differs_at = None if paper.take() == opening.sent else 0
+    for number, packed in enumerate(found, 1):
+        entry = msgspec.msgpack.decode(packed, type=Input)
+        counts[entry.kind] += 1
+        paper.now_us = entry.now_us
+        feed(peer, codec, entry)
+        if paper.take() != entry.sent and differs_at is None:
+            differs_at = number
+    return Replayed(sum(counts.values()), counts["m"], counts["a"], counts["v"], differs_at)
+
+
+def feed(peer: Peer, codec: Codec, entry: Input) -> None:
+    """Give a peer one recorded input."""
+    if entry.kind == "m":
+        assert entry.sender is not None, "a message has a sender"
+        peer.receive(entry.sender, codec.decode(entry.packed))
+    elif entry.kind == "a":
+        peer.wake(msgspec.msgpack.decode(entry.packed, type=_alarm(type(peer), entry.what)))
+    else:
+        types: Any = tuple.__class_getitem__(VERBS[entry.what])
+        getattr(peer, entry.what)(*msgspec.msgpack.decode(entry.packed, type=types))
+
+
+def _alarm(peer: type[Peer], name: str) -> type[Message]:
+    found: type[Message] = next(kind for kind in peer.alarm_kinds() if kind.__name__ == name)
+    return found
+
+
+def _peer(made: Design, opening: Opening, paper: _Paper) -> Peer:
+    kind = made.kept.get(opening.role)
+    kept = msgspec.msgpack.decode(opening.kept, type=kind) if opening.kept and kind is not None else None
+    site = Site(opening.name, opening.life, opening.address, paper, made.settle(opening.parameters), opening.network,
+                opening.infrastructure, None, kept)  # fmt: skip
+    if opening.role == "member":
+        assert made.member is not None, "only designs that run on a network are recorded"
+        return made.member(site)
+    assert made.fixture is not None
+    return made.fixture(site, opening.role)

@@ -1,0 +1,178 @@
+"""What a broker has said to each neighbour, and who waits until everybody beyond knows it.
+
+A registration is complete when no broker can fail to route to it. A broker that hears news from one side passes them
+on to its other sides and answers `Routed` when those have answered; what a neighbour has been told before but has not
+covered yet is waited for as well. Messages may be lost, repeated or overtaken: unanswered ones are sent again, and all
+are safe to hear twice.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from implicast.overlay.backbone.messages import EPOCH_SHIFT, TAGS_MAX, FiltersAnew, Routed, Speak, Tell, WholeFilter
+from implicast.peer.asking import Asker, Patience
+from implicast.peer.contract import Address, Host, Part, handles
+
+NEWS = "news"
+PATIENCE = Patience(3_000_000, times=1 << 30)
+"""With a neighbour that covers nothing: until the next view, however long that takes."""
+GATHER_US = 20_000
+"""A broker that has just told its neighbours something gathers what comes next for this long. With 41 brokers and a
+thousand registrations a second, 4096 of them take 35,500 messages instead of 326,600."""
+WAITERS_MAX = 65_536
+"""Messages of neighbours that wait to be covered; more are not answered, and come again."""
+
+
+class Waiter:
+    """A source that is told when all that is under way to other neighbours has been covered."""
+
+    __slots__ = ("_left", "source", "token")
+
+    def __init__(self, source: Address, token: Any) -> None:
+        self.source, self.token = source, token
+        self._left = 0
+
+    def need(self) -> None:
+        """One neighbour more is to be waited for."""
+        self._left += 1
+
+    def met(self) -> bool:
+        """One neighbour less; is there none left?"""
+        self._left -= 1
+        return self.ready
+
+    @property
+    def ready(self) -> bool:
+        return not self._left
+
+
+class Edge:
+    """What is to be said to one neighbour, what is under way to it, and who waits for it."""
+
+    __slots__ = ("newest", "under_way", "unsaid", "waiters")
+
+    def __init__(self, newest: int) -> None:
+        self.newest = newest
+        self.unsaid: dict[str, None] = {}
+        self.under_way: dict[int, None] = {}
+        self.waiters: deque[tuple[int, Waiter]] = deque()
+
+    def to_be_said(self) -> tuple[str, ...]:
+        """What is unsaid; it counts as said from now on."""
+        tags, self.unsaid = tuple(self.unsaid), {}
+        return tags
+
+    def next_serial(self) -> int:
+        self.newest += 1
+        self.under_way[self.newest] = None
+        return self.newest
+
+    def needed(self) -> int:
+        """The newest message that all news so far are in, also those still unsaid; 0 when all is covered."""
+        if self.unsaid:
+            return self.newest + 1
+        return self.newest if self.under_way else 0
+
+    def covered(self, serial: int) -> list[Waiter]:
+        """The neighbour has covered this message; the waiters that need nothing more from it."""
+        self.under_way.pop(serial, None)
+        oldest = next(iter(self.under_way), self.newest + 1)
+        released = []
+        while self.waiters and self.waiters[0][0] < oldest:
+            released.append(self.waiters.popleft()[1])
+        return released
+
+
+class Edges(Part):
+    """A broker's edges. `generation` gives its newest; `covered(token)` hears what was said here and is covered."""
+
+    __slots__ = ("_asker", "_covered", "_edges", "_epoch", "_gathering", "_generation", "_waiting")
+
+    def __init__(
+        self, address: Address, host: Host, asker: Asker, generation: Callable[[], int], covered: Callable[[Any], None]
+    ) -> None:
+        super().__init__(address, host)
+        self._asker, self._generation, self._covered = asker, generation, covered
+        self._epoch = 0
+        self._edges: dict[Address, Edge] = {}
+        self._waiting: set[tuple[Address, Any]] = set()
+        self._gathering = False
+        asker.topic(NEWS, PATIENCE)
+
+    def begin(self, epoch: int, neighbours: Iterable[Address]) -> None:
+        """There is a new tree: what was said in the one before counts no more."""
+        for key in self._asker.topics(NEWS):
+            self._asker.drop(NEWS, key)
+        self._epoch = epoch
+        self._edges = {neighbour: Edge(epoch << EPOCH_SHIFT) for neighbour in neighbours}
+        self._waiting.clear()
+
+    def among_us(self, sender: Address, number: int) -> bool:
+        """Does a message with this generation or serial come from a neighbour in the present view?"""
+        return number >> EPOCH_SHIFT == self._epoch and sender in self._edges
+
+    def note(self, neighbour: Address, tags: Iterable[str]) -> None:
+        """These tags are to be said to a neighbour, at the next opportunity."""
+        self._edges[neighbour].unsaid.update(dict.fromkeys(tags))
+
+    def soon(self) -> None:
+        """Say what is noted, at once if nothing was said in the last moments."""
+        if not self._gathering:
+            self.speak()
+
+    def speak(self) -> None:
+        """Tell all neighbours what is unsaid; what comes in the next moments is gathered."""
+        for neighbour, edge in self._edges.items():
+            tags = edge.to_be_said()
+            for first in range(0, len(tags), TAGS_MAX):
+                self._send(neighbour, Tell(edge.next_serial(), self._generation(), tags[first : first + TAGS_MAX]))
+            if tags and not self._gathering:
+                self._gathering = True
+                self.host.after(GATHER_US, Speak())
+
+    @handles(Speak)
+    def on_speak(self, alarm: Speak) -> None:
+        self._gathering = False
+        self.speak()
+
+    def announce(self, neighbour: Address, generation: int, capacity: int) -> None:
+        """Tell a neighbour of a new generation."""
+        self._send(neighbour, FiltersAnew(self._edges[neighbour].next_serial(), generation, capacity))
+
+    def summarise(self, neighbour: Address, generation: int, capacity: int, field: bytes) -> None:
+        """Send a neighbour the whole filter of this side; what is unsaid goes first, for waiters count on that."""
+        self.speak()
+        self._send(neighbour, WholeFilter(self._edges[neighbour].next_serial(), generation, capacity, field))
+
+    def _send(self, neighbour: Address, message: Tell | FiltersAnew | WholeFilter) -> None:
+        self._asker.ask(NEWS, (neighbour, message.serial), neighbour, message)
+
+    def wait(self, source: Address, token: Any) -> None:
+        """Answer the source when all that is under way to the others has been covered."""
+        if (source, token) in self._waiting or (len(self._waiting) >= WAITERS_MAX and source != self.address):
+            return
+        waiter = Waiter(source, token)
+        for neighbour, edge in self._edges.items():
+            if neighbour != source and (needed := edge.needed()):
+                waiter.need()
+                edge.waiters.append((needed, waiter))
+        self._waiting.add((source, token))
+        if waiter.ready:
+            self._release(waiter)
+
+    def _release(self, waiter: Waiter) -> None:
+        self._waiting.discard((waiter.source, waiter.token))
+        if waiter.source == self.address:
+            self._covered(waiter.token)
+        else:
+            self.host.send(waiter.source, Routed(waiter.token))
+
+    @handles(Routed)
+    def on_covered(self, sender: Address, covered: Routed) -> None:
+        if not self.among_us(sender, covered.serial):
+            return
+        self._asker.answered(NEWS, (sender, covered.serial))
+        for waiter in self._edges[sender].covered(covered.serial):
+            if waiter.met():
+                self._release(waiter)

@@ -1,0 +1,193 @@
+"""One peer's share of a Chord# ring: its table, the two ways to keep it, and what the ring says of neighbours.
+
+The ring itself is `overlay/links`: level 0 *is* its right pointer, so whom a key belongs to is never in doubt, and a
+finger that is off by a few places costs hops, nothing else. Tables are kept in rounds (`rounds.py`, `telling.py`), or
+asked for when somebody says so (`pull.py`).
+"""
+
+from implicast.overlay.chord_sharp.messages import Farewell, Freight
+from implicast.overlay.chord_sharp.pull import Pull
+from implicast.overlay.chord_sharp.rounds import Rounds
+from implicast.overlay.chord_sharp.settings import SharpSettings
+from implicast.overlay.chord_sharp.table import Table
+from implicast.overlay.chord_sharp.telling import Telling
+from implicast.overlay.links import Above, Links, Place, Ref
+from implicast.overlay.links.state import INS, OUT
+from implicast.peer.contract import Address, Host, Part, handles
+
+
+class Passenger:
+    """What stands on the overlay: it has a value, and is told what happens. Plain Chord# carries nobody."""
+
+    __slots__ = ()
+
+    def value(self) -> Freight | None:
+        """What this node adds to aggregates now; None: unknown."""
+        return None
+
+    def entered(self) -> None:
+        """This node is on the ring and has asked for all its fingers."""
+
+    def departed(self) -> None:
+        """This node is off the ring, by its own wish."""
+
+    def refreshed(self) -> None:
+        """A refresh of the whole table is complete."""
+
+    def silent(self, ref: Ref) -> None:
+        """A node is suspected."""
+
+    def moved(self) -> None:
+        """A neighbour on the ring has changed."""
+
+    def returned(self) -> None:
+        """This node had been passed over and is on the ring again."""
+
+
+class ChordSharp(Part, Above, parts={"rounds": Rounds, "telling": Telling, "pull": Pull}):
+    """The table and its upkeep. `links.above` is this; `passenger` is what stands on it."""
+
+    __slots__ = ("_entering", "_gen", "_wary", "links", "passenger", "pull", "rounds", "settings", "table", "telling")
+
+    def __init__(
+        self, address: Address, host: Host, links: Links, settings: SharpSettings, passenger: Passenger | None = None
+    ) -> None:
+        super().__init__(address, host)
+        self.links, self.settings = links, settings
+        links.carry(self)
+        self.passenger = passenger or Passenger()
+        self.table = Table(links.me, None, settings.age_us)
+        self.rounds, self.telling, self.pull = Rounds(self), Telling(self), Pull(self)
+        self._wary = self._entering = False
+        """`_wary`: whether some finger may be lost; saves asking of each at every cast that passes."""
+        self._gen = 0
+        """Repairs of the own place seen."""
+
+    def settle(self, table: Table) -> None:
+        """Stand in a settled ring, and let rounds begin, nearly together."""
+        self.table = table
+        self.telling.settle()
+        period_us = self.settings.period_us
+        if self.settings.rounds and not self.settings.resting:
+            self.rounds.start(period_us // 4 + int(self.host.rng.random() * period_us / 20))
+
+    def refresh(self) -> None:
+        """Ask for the whole table now."""
+        self.pull.refresh()
+
+    def refreshed(self) -> None:
+        if self._entering:
+            self._entering = False
+            self.passenger.entered()
+        self.passenger.refreshed()
+
+    # --- those who are lost
+
+    def is_lost(self, ref: Ref) -> bool:
+        detector = self.links.detector
+        return detector is not None and detector.is_lost(ref)
+
+    def some_are_lost(self) -> bool:
+        """Whether any finger is; most often none is."""
+        if self._wary:
+            self._wary = any(map(self.is_lost, self.table.nodes))
+        return self._wary
+
+    def beware(self) -> None:
+        """Some finger may be lost."""
+        self._wary = True
+
+    def suspect(self, ref: Ref) -> None:
+        """It was asked in vain."""
+        if self.links.detector is not None:
+            self.links.detector.suspect(ref)
+        self.silent(ref)
+
+    def silent(self, ref: Ref) -> None:
+        self._wary = True
+        if self.settings.rounds:
+            self.rounds.go_without(ref)
+        self.passenger.silent(ref)
+
+    def lost(self, ref: Ref) -> None:
+        if self.links.detector is not None and ref != self.links.right:
+            self.links.detector.say_gone(ref)
+            self._wary = True
+
+    # --- what the ring tells
+
+    def linked(self) -> None:
+        """A newcomer has its neighbours."""
+        self.table = Table(self.links.me, self.passenger.value(), self.settings.age_us)
+        self._gen = self.links.lnum[0]
+        if self.settings.rounds:
+            self.telling.stop()
+            self.rounds.enter()
+            self.passenger.entered()
+        else:
+            self._entering = True
+            self.pull.refresh()
+
+    def unlinked(self) -> None:
+        self._entering = False
+        right = self.links.right
+        for address in (*self.telling.stop(), *self.pull.stop()):
+            if address not in (self.address, right.address):
+                self.host.send(address, Farewell(self.links.me, right))
+        self.rounds.stop()
+        self.passenger.departed()
+
+    def heir(self, gone: Ref) -> Ref | None:
+        """Who stands where a life stood that is over, as far as this node knows: its next life, or its right neighbour
+        if it left by its own wish."""
+        links = self.links
+        if links.state != OUT and links.me.place == gone.place:
+            return links.me
+        grace = links.holder.graces.get(gone)
+        return None if grace is None else grace.right
+
+    def moved(self) -> None:
+        links, table = self.links, self.table
+        if links.state == OUT or table.me != links.me:
+            return
+        before = table.nodes[0] if table.nodes else None
+        table.follow(links.right)
+        if self.settings.rounds and table.nodes and table.nodes[0] != before:
+            self.telling.changed(0)
+            self.telling.tell(0)
+            self.rounds.stand_by(0)
+        if links.lnum[0] != self._gen:
+            self._gen = links.lnum[0]
+            self.passenger.returned()
+        self.passenger.moved()
+
+    def acquaintances(self) -> list[Ref]:
+        return self.table.nodes
+
+    def nearest_before(self, place: Place) -> Ref | None:
+        table = self.table
+        mark, bounds = table.mark(place[0]), table.bounds()
+        best: Ref | None = None
+        for level, node in enumerate(table.nodes):
+            fits = bounds[level + 1] < mark or (node.key == place[0] and node.place < place)
+            nearer = best is None or table.mark(node.key) > table.mark(best.key)
+            if fits and nearer and not self.is_lost(node):
+                best = node
+        return best
+
+    @handles(Farewell)
+    def on_farewell(self, sender: Address, farewell: Farewell) -> None:
+        """A finger has left and names its right neighbour, which takes its place at once."""
+        if self.links.state in (OUT, INS) or farewell.gone == self.links.me:
+            return
+        self.lost(farewell.gone)
+        if farewell.heir is None:
+            self.silent(farewell.gone)
+            return
+        before = list(self.table.nodes)
+        self.table.replace(farewell.gone, farewell.heir)
+        self.pull.replaced(farewell.gone)
+        if self.settings.rounds:
+            for level in range(1, len(self.table)):
+                if self.table.nodes[level] != before[level]:
+                    self.rounds.stand_by(level)

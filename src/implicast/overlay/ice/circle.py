@@ -1,0 +1,256 @@
+"""Who is there: what is known of each peer that concerns us, who is suspect, and whom we miss.
+
+A suspect is not dead: it is only not used as a next hop while another neighbour will do, until any word comes from it.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from implicast.overlay.ice.messages import Hail
+from implicast.overlay.ice.settings import Timers
+from implicast.overlay.ice.share import Share
+from implicast.overlay.ice.table import UNKNOWN_US
+from implicast.peer.contract import Address
+
+if TYPE_CHECKING:
+    from implicast.overlay.ice.surface import Surface
+
+REUNION_US = 10_000_000
+"""Those who come back within this time of each other were cut off together."""
+NOTHING = (-1, 0, 0)
+
+
+@dataclass(slots=True)
+class News:
+    """What is known of one peer."""
+
+    since_us: int
+    """Since when it concerns us: silence is not counted from before."""
+    born_us: int = -1
+    """By its own clock, when its life began; -1: not known."""
+    heard_us: int = -1
+    """Its last word; -1: none yet."""
+    mark: int = -1
+    heirs: tuple[Address, ...] = ()
+    leaving: bool = False
+    suspect_us: int = -1
+    """Since when it is suspect; -1: it is not."""
+    next_us: int = 0
+    """When it is to be greeted again."""
+    echo_us: int = -1
+    """The newest stamp of ours that it has echoed as an heir."""
+    ended_us: int = -1
+    """By its own clock: when it last said that we are no heir of it."""
+    mute_us: int = -1
+    """Until when we do not vouch for it, because we have testified that it is silent."""
+    unsure: bool = False
+    """We may be behind with it: it is asked until it greets us."""
+    more_us: int = -1
+    """When it was last asked for a greeting."""
+    applied: tuple[int, int, int] = NOTHING
+    """The last greeting that was learnt from (mark, gifts), and how our own atlas was after that."""
+    trip_us: int = 0
+    deviation_us: int = 0
+
+    def take_trip(self, sample_us: int) -> None:
+        off_us, deviation_us = sample_us - self.trip_us, self.deviation_us
+        if off_us == sample_us:
+            self.trip_us, self.deviation_us = sample_us, sample_us // 2
+        elif off_us or deviation_us:  # else it takes what it always takes
+            self.deviation_us = deviation_us + (abs(off_us) - deviation_us) // 4
+            self.trip_us += off_us // 8
+
+    def wait_us(self, timers: Timers) -> int:
+        """How long a question waits for its first answer."""
+        if not self.trip_us:
+            return timers.rto_us
+        wait_us, least_us = self.trip_us + 4 * self.deviation_us, timers.rto_us // 2
+        if wait_us <= least_us:
+            wait_us = least_us
+        return wait_us if wait_us < timers.cap_us else timers.cap_us
+
+    def hear(self, now_us: int) -> bool:
+        """It has said something; was it suspect?"""
+        suspect, self.heard_us, self.suspect_us = self.suspect_us >= 0, now_us, -1
+        return suspect
+
+    def suspect(self, now_us: int) -> None:
+        self.suspect_us = now_us
+
+    def count_from(self, now_us: int) -> None:
+        """Silence is not counted from before."""
+        self.since_us = now_us
+
+    def acquaint(self, mark: int, heirs: tuple[Address, ...], now_us: int, greet_us: int, echo_us: int) -> None:
+        """Known from the beginning, as if it had just been heard."""
+        self.mark, self.heirs, self.heard_us, self.born_us = mark, heirs, now_us, now_us
+        self.next_us, self.echo_us = greet_us, echo_us
+
+    def greet_at(self, next_us: int) -> None:
+        self.next_us = next_us
+
+    def take_hail(self, hail: Hail) -> None:
+        """It has said what it is now."""
+        self.unsure, self.born_us = False, hail.born_us
+        self.mark, self.heirs, self.leaving = hail.mark, hail.heirs, hail.leaving
+
+    def take_heirs(self, heirs: tuple[Address, ...]) -> None:
+        self.heirs = heirs
+
+    def apply(self, learnt: tuple[int, int, int]) -> None:
+        self.applied = learnt
+
+    def ask_more(self, now_us: int, pause_us: int) -> bool:
+        """We are behind with it; is it time to ask it for a greeting?"""
+        self.unsure = True
+        if now_us - self.more_us <= pause_us:
+            return False
+        self.more_us = now_us
+        return True
+
+    def echo(self, stamp_us: int) -> None:
+        """It has echoed this stamp of ours."""
+        if stamp_us > self.echo_us:
+            self.echo_us = stamp_us
+
+    def become_heir(self, stamp_us: int) -> None:
+        self.echo_us = stamp_us
+
+    def end(self, stamp_us: int) -> None:
+        """It has said at this time that we are no heir of it."""
+        if stamp_us > self.ended_us:
+            self.ended_us = stamp_us
+
+    def mute(self, until_us: int) -> None:
+        self.mute_us = until_us
+
+
+class Circle(Share):
+    """Knows peers by their words and their silence."""
+
+    __slots__ = ("_back_us", "missed", "news")
+
+    def __init__(self, surface: "Surface") -> None:
+        super().__init__(surface)
+        self.news: dict[Address, News] = {}
+        self.missed: dict[Address, tuple[int, int]] = {}
+        """Peers that fell silent: since when, and when they are greeted next."""
+        self._back_us = -REUNION_US
+        """When a peer that had been given up was last heard again."""
+
+    def concern(self, peer: Address) -> News:
+        """What is known of a peer, from now on if nothing was."""
+        news = self.news.get(peer)
+        if news is None:
+            news = self.news[peer] = News(self.host.now_us, next_us=self.host.now_us)
+        return news
+
+    def acquaint(self, peer: Address, mark: int, heirs: tuple[Address, ...], trip_us: int, greet_us: int) -> None:
+        """Know a neighbour from the beginning, as if it had just been heard."""
+        news, now_us = self.concern(peer), self.host.now_us
+        news.acquaint(mark, heirs, now_us, greet_us, now_us if peer in self.surface.heirs else -1)
+        news.take_trip(trip_us)
+
+    def is_new_life(self, peer: Address, born_us: int) -> bool:
+        """Is the peer that we knew at this address dead, since another life has begun there?"""
+        news = self.news.get(peer)
+        return news is not None and 0 <= news.born_us < born_us
+
+    def begin_anew(self, peer: Address, born_us: int) -> None:
+        """Of the one that was at this address nothing matters any more but how far it is."""
+        before, now_us = self.news[peer], self.host.now_us
+        self.news[peer] = News(
+            now_us, born_us, now_us, ended_us=born_us, trip_us=before.trip_us, deviation_us=before.deviation_us
+        )
+        self.missed.pop(peer, None)
+        self.surface.upkeep.look_up()
+        self.surface.routes.redraw()
+
+    def heirs_of(self, owner: Address) -> tuple[Address, ...]:
+        news = self.news.get(owner)
+        return news.heirs if news is not None else ()
+
+    # --- words
+
+    def heard(self, peer: Address) -> None:
+        """Any word is a sign of life."""
+        news = self.news.get(peer)
+        if news is not None and news.hear(self.host.now_us):
+            self.surface.routes.redraw()
+        if self.missed:
+            missed = self.missed.pop(peer, None)
+            if missed is not None:
+                self._is_back(missed[0])
+
+    def _is_back(self, since_us: int) -> None:
+        """Where one was only cut off others may have been: all who are missed are greeted at the next tick. Two who
+        were given up and are back in a row are the end of a partition."""
+        now_us = self.host.now_us
+        if self.missed:
+            self.missed = {each: (since, min(due_us, now_us)) for each, (since, due_us) in self.missed.items()}
+            self.surface.upkeep.stir()
+        if now_us - since_us > self.timers.dead_us:
+            if now_us - self._back_us < REUNION_US:
+                self.surface.tenant.reunited()
+            self._back_us = now_us
+
+    def took(self, peer: Address, trip_us: int) -> None:
+        """An answer took so long."""
+        news = self.news.get(peer)
+        if news is not None:
+            news.take_trip(trip_us)
+
+    def wait_us(self, peer: Address) -> int:
+        """How long a question to this peer waits for its first answer."""
+        news = self.news.get(peer)
+        return self.timers.rto_us if news is None else news.wait_us(self.timers)
+
+    def latency_us(self, peer: Address) -> float:
+        news = self.news.get(peer)
+        return news.trip_us / 2 if news is not None and news.trip_us else UNKNOWN_US
+
+    # --- silence
+
+    def silence_us(self, peer: Address) -> int:
+        """How long a peer that concerns us has said nothing."""
+        news = self.concern(peer)
+        return self.host.now_us - max(news.heard_us, news.since_us)
+
+    def is_suspect(self, peer: Address) -> bool:
+        news = self.news.get(peer)
+        return news is not None and news.suspect_us >= 0
+
+    def suspect(self, peer: Address) -> None:
+        """It did not answer. Where nothing is assured nobody would clear it of that, so it is not held against it."""
+        if not self.surface.terms.assured:
+            return
+        news = self.concern(peer)
+        if news.suspect_us < 0:
+            news.suspect(self.host.now_us)
+            self.surface.upkeep.beware()
+            self.surface.routes.redraw()
+        self._miss(peer)
+
+    def _miss(self, peer: Address) -> None:
+        if peer not in self.missed:
+            if len(self.missed) >= self.timers.missed_max:
+                del self.missed[next(iter(self.missed))]
+            self.missed[peer] = (self.host.now_us, self.host.now_us + self.timers.meet_us)
+            self.surface.upkeep.stir()
+
+    def meet_again(self, peer: Address, due_us: int) -> None:
+        """A missed peer has been greeted, and is again at this time."""
+        self.missed[peer] = (self.missed[peer][0], due_us)
+
+    def wake_late(self) -> None:
+        """We slept: nobody's silence counts from before now."""
+        for news in self.news.values():
+            news.count_from(self.host.now_us)
+
+    def forget_strangers(self) -> None:
+        """Keep what is known of those who concern us; of the others, those heard longest ago go first."""
+        surface = self.surface
+        near = {*surface.plot.neighbours(), *surface.heirs, *surface.estates.held, *self.missed}
+        strangers = sorted((each for each in self.news if each not in near), key=lambda each: self.news[each].heard_us)
+        for each in strangers[: max(0, len(self.news) - self.timers.news_max // 2)]:
+            del self.news[each]

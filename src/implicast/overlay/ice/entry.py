@@ -1,0 +1,94 @@
+"""Coming to the surface: a newcomer asks for a place until it holds a piece, and owners give what they can spare.
+
+An owner with several pieces gives its smallest whole; any other halves the piece with the place. Busy owners do not
+answer, and the newcomer draws another place. A peer that lost all its ground to better titles comes again like this.
+"""
+
+from typing import TYPE_CHECKING
+
+from implicast.overlay.ice.estate import Way
+from implicast.overlay.ice.messages import Enter, EnterAgain, Title
+from implicast.overlay.ice.share import Share
+from implicast.peer.contract import Address, handles
+from implicast.peer.events import Joined
+from implicast.space.morton import BITS
+
+if TYPE_CHECKING:
+    from implicast.overlay.ice.surface import Surface
+
+INTRODUCERS_MAX = 64
+"""Peers by way of whom a newcomer asks; further ones are not used."""
+
+
+class Entry(Share):
+    """Joins, and lets others join."""
+
+    __slots__ = ("_attempt", "_introducers", "joined")
+
+    def __init__(self, surface: "Surface") -> None:
+        super().__init__(surface)
+        self._attempt = 0
+        self._introducers: tuple[Address, ...] = ()
+        self.joined = False
+
+    def join(self, introducers: tuple[Address, ...], known: tuple[Address, ...] = ()) -> None:
+        """Ask for a place, by way of peers already there; the first peer owns the whole surface.
+
+        Those who knew us in a life before are told that it is over: our old ground finds its heirs.
+        """
+        self.surface.upkeep.start()
+        self.surface.greetings.hail(known)
+        self._introducers = tuple(dict.fromkeys((*introducers, *known)))[:INTRODUCERS_MAX]
+        if self._introducers:
+            self._ask_for_place()
+        else:
+            self.surface.plot.atlas.put([Title(0, 0, 0, self.address)])
+            self.surface.announce()
+            self.settled_in()
+
+    def _ask_for_place(self) -> None:
+        self._attempt += 1
+        code = self.host.rng.getrandbits(BITS)
+        enter = Enter(Way((code, code + 1), self.surface.next_number()), self.address, self.surface.born_us)
+        self.host.send(self.host.rng.choice(self._introducers), enter)
+        self.host.after(self.timers.join_us, EnterAgain(self._attempt))
+
+    @handles(EnterAgain)
+    def on_enter_again(self, alarm: EnterAgain) -> None:
+        if alarm.attempt != self._attempt or self.surface.pieces or self.surface.leaving:
+            return
+        if self.surface.taker.receipt is None:
+            self._ask_for_place()
+        else:
+            self.host.after(self.timers.join_us, EnterAgain(self._attempt))
+
+    def come_again(self, known: list[Address]) -> None:
+        """All is lost to others: come again as a newcomer, by way of these or those of before."""
+        known = [each for each in (*known, *self._introducers) if each != self.address]
+        self._introducers = tuple(dict.fromkeys(known))[:INTRODUCERS_MAX]
+        if self._introducers and not self.surface.leaving:
+            self._attempt += 1
+            self.host.after(int(self.timers.rto_us * (1 + self.host.rng.random())), EnterAgain(self._attempt))
+
+    def asked(self, enter: Enter, code: int) -> None:
+        """A newcomer asks for a place that is ours."""
+        surface, plot, newcomer = self.surface, self.surface.plot, enter.newcomer
+        surface.met(newcomer, enter.born_us)
+        busy = surface.giver.gift is not None or surface.leaving
+        if busy or newcomer == self.address or newcomer in plot.neighbours() or surface.giver.has_declined(newcomer):
+            return
+        pieces = sorted(plot.firm_pieces(), key=lambda title: (-title.bits, title.low))
+        if pieces and len(plot.pieces) > 1:
+            surface.giver.give(pieces[0], newcomer)
+        elif pieces and pieces[0].bits < BITS:
+            surface.giver.give(plot.split(pieces[0], code), newcomer)
+
+    def settle(self) -> None:
+        """We have a place from the beginning."""
+        self.joined = True
+
+    def settled_in(self) -> None:
+        """There is firm ground under us."""
+        if not self.joined and self.surface.plot.firm:
+            self.joined = True
+            self.host.deliver(Joined())

@@ -1,0 +1,204 @@
+"""The heir's side of inheritance: estates, complete copies of what owners keep, held by those who may act for them.
+
+An owner's words are numbered: whatever order they come in, the later one counts. An estate ends when its owner says so,
+and a late repeat of the copy it began with does not bring it back.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from implicast.overlay.ice.atlas import tract_of
+from implicast.overlay.ice.estate import Item, check_items
+from implicast.overlay.ice.messages import BackedUp, Backup, Copied, CopyEstate, Hail, Neighbour, NoEstate, Title
+from implicast.overlay.ice.share import Share
+from implicast.peer.contract import Address, handles
+from implicast.peer.errors import RemoteError
+from implicast.space.tract import Tract, intersect
+
+if TYPE_CHECKING:
+    from implicast.overlay.ice.giver import Gift
+    from implicast.overlay.ice.surface import Surface
+
+
+@dataclass(slots=True)
+class Estate:
+    """What an owner keeps, in the hands of an heir."""
+
+    number: int
+    """Of the copy it began with."""
+    titles: tuple[Title, ...]
+    heirs: tuple[Address, ...]
+    around: tuple[Neighbour, ...]
+    stamp_us: int
+    """By the owner's clock: its last word on the estate."""
+    mark: int = -1
+    awaited: set[int] = field(default_factory=set)
+    """Parts of the copy that have not come yet."""
+    items: dict[bytes, tuple[int, Item]] = field(default_factory=dict)
+    """By key; the larger serial is the later word."""
+    serial: int = -1
+    """The owner's last word."""
+    changes: int = 0
+    """Rises whenever items come or go."""
+
+    def take_backup(self, backup: Backup) -> None:
+        """The owner has changed something."""
+        self.put(backup.serial, backup.items)
+        if backup.stamp_us > self.stamp_us:
+            self.stamp_us = backup.stamp_us  # a greeting of before, that we are no heir, was followed by a copy
+        if backup.mark >= self.mark:
+            self.mark, self.titles = backup.mark, backup.titles
+
+    def take_hail(self, hail: Hail, heir: bool) -> None:
+        """The owner still names us."""
+        self.mark, self.stamp_us = hail.mark, hail.stamp_us
+        self.heirs = hail.heirs if heir else self.heirs
+        self.around = hail.around or self.around
+        if self.titles != (*hail.pieces, *hail.provisional):
+            self.titles = (*hail.pieces, *hail.provisional)
+            self.restrict(tract_of(self.titles))
+
+    def put(self, serial: int, items: Iterable[Item]) -> None:
+        self.changes += 1
+        self.serial = max(self.serial, serial)
+        for item in items:
+            held = self.items.get(item.key)
+            if held is None or held[0] <= serial:
+                self.items[item.key] = (serial, item)
+
+    def join(self, title: Title, items: Iterable[Item]) -> None:
+        """The owner was given this; it has not spoken of the items yet."""
+        self.titles = (*(each for each in self.titles if each.low != title.low), title)
+        self.changes += 1
+        for item in items:
+            self.items.setdefault(item.key, (-1, item))
+
+    def since(self, serial: int) -> dict[bytes, tuple[int, Item]]:
+        """What the owner said later than this: a backup may overtake the copy that it adds to, and come to an estate of
+        old that the copy then replaces."""
+        return {key: (said, item) for key, (said, item) in self.items.items() if said > serial}
+
+    def within(self, tract: Tract) -> tuple[Item, ...]:
+        """The items that lie in a tract."""
+        return tuple(item for _, item in self.items.values() if item.body and intersect((item.low, item.high), tract))
+
+    def restrict(self, tract: Tract) -> None:
+        """Forget what lies elsewhere: the owner parted with it."""
+        self.changes += 1
+        self.items = {
+            key: (serial, item) for key, (serial, item) in self.items.items() if intersect((item.low, item.high), tract)
+        }
+
+
+class Estates(Share):
+    """Holds estates for others."""
+
+    __slots__ = ("held",)
+
+    def __init__(self, surface: "Surface") -> None:
+        super().__init__(surface)
+        self.held: dict[Address, Estate] = {}
+
+    @handles(CopyEstate)
+    def on_copy(self, sender: Address, copy: CopyEstate) -> None:
+        if copy.part >= copy.parts:
+            raise RemoteError(f"part {copy.part} of {copy.parts}")
+        check_items(copy.items)
+        circle = self.surface.circle
+        news = circle.concern(sender)
+        circle.heard(sender)
+        estate = self.held.get(sender)
+        if estate is None or estate.number < copy.number:
+            full = estate is None and len(self.held) >= self.timers.estates_max
+            if full or copy.stamp_us < news.ended_us:  # a late repeat must not bring back what has ended
+                return
+            newer = estate.since(copy.serial) if estate is not None else {}
+            awaited = set(range(copy.parts))
+            estate = self.held[sender] = Estate(
+                copy.number, copy.titles, copy.heirs, copy.around, copy.stamp_us, copy.mark, awaited, newer
+            )
+        if estate.number == copy.number:
+            estate.awaited.discard(copy.part)
+            estate.put(copy.serial, copy.items)
+        stamp_us = self.vouched(sender, copy.stamp_us, copy.mark)
+        self.host.send(sender, Copied(copy.number, copy.part, stamp_us))
+
+    @handles(Backup)
+    def on_backup(self, sender: Address, backup: Backup) -> None:
+        self.surface.circle.heard(sender)
+        estate = self.held.get(sender)
+        if estate is None:
+            self.host.send(sender, NoEstate(backup.number))
+            return
+        check_items(backup.items)
+        estate.take_backup(backup)
+        self.host.send(sender, BackedUp(backup.number, self.vouched(sender, backup.stamp_us, backup.mark)))
+
+    def holds(self, owner: Address) -> bool:
+        """Do we hold a complete copy of an owner's estate?"""
+        estate = self.held.get(owner)
+        return estate is not None and not estate.awaited
+
+    def vouched(self, owner: Address, stamp_us: int, mark: int) -> int:
+        """An owner's stamp, if we may say as its heir that nobody else has its place; else 0.
+
+        Who wakes after its place was taken must not hear from an heir that all is as it was. So an heir does not vouch
+        while it knows better titles, nor for a while after it has testified to the silence: the asker may be seizing
+        the place, and its word may be on the way.
+        """
+        estate = self.held.get(owner)
+        if estate is None:
+            return stamp_us
+        contradicted = estate.mark != mark or any(map(self.surface.plot.atlas.better_than, estate.titles))
+        return 0 if contradicted or self.surface.circle.concern(owner).mute_us > self.host.now_us else stamp_us
+
+    def hailed(self, owner: Address, hail: Hail) -> None:
+        """A greeting of an owner may say that we are heirs no longer."""
+        estate = self.held.get(owner)
+        named = self.address in hail.heirs or self.address in hail.copying
+        if not named:
+            self.surface.circle.concern(owner).end(hail.stamp_us)
+        if estate is None or hail.mark < estate.mark:
+            return
+        if named:
+            estate.take_hail(hail, self.address in hail.heirs)
+        elif hail.stamp_us > estate.stamp_us:
+            del self.held[owner]
+
+    def given(self, gift: "Gift", heirs: tuple[Address, ...], stamp_us: int) -> None:
+        """What we gave joins the estate that we hold for the taker; its only heir begins with that."""
+        taker = gift.title.owner
+        if taker not in self.held and heirs == (self.address,):
+            self.held[taker] = Estate(-1, (), heirs, gift.around, stamp_us)
+        if taker in self.held:
+            self.held[taker].join(gift.title, (item for part in gift.parts for item in part))
+
+    def inherit_from(self, owner: "Surface") -> None:
+        """Hold a complete copy of what an owner keeps, from the beginning."""
+        estate = Estate(-1, tuple(owner.pieces), owner.heirs, owner.greetings.around(), -1)
+        estate.put(0, owner.tenant.pack(owner.tract))
+        self.held[owner.address] = estate
+
+    def forget(self) -> None:
+        """Owners long silent whose ground others must have taken by now."""
+        since_us = self.host.now_us - self.timers.estate_us
+        for owner in list(self.held):
+            news = self.surface.circle.concern(owner)
+            if news.heard_us < since_us and news.since_us < since_us:
+                del self.held[owner]
+
+
+def in_parts(items: tuple[Item, ...], bytes_max: int) -> list[tuple[Item, ...]]:
+    """Items divided so that each part is no longer than a message may be; at least one part."""
+    parts: list[tuple[Item, ...]] = []
+    part: list[Item] = []
+    length = 0
+    for item in items:
+        weight = 32 + len(item.key) + len(item.body)
+        if part and length + weight > bytes_max:
+            parts.append(tuple(part))
+            part, length = [], 0
+        part.append(item)
+        length += weight
+    return [*parts, tuple(part)]

@@ -1,0 +1,225 @@
+"""How neighbours keep track of each other: greetings with stamps and marks, echoes, better titles.
+
+A quiet pair exchanges one greeting in a period, whoever's turn comes first: the echo carries the answerer's own stamp
+where it needs an echo in turn. Greetings are questions (`asking.py`), so silence is probed at once, and a change is
+known to all neighbours although messages get lost. Correction on use: echoes and hops carry the sender's mark, and who
+does not know that mark asks for more; who hears a claim that is worse than what it knows answers with better titles.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from implicast.overlay.ice.asking import Question
+from implicast.overlay.ice.atlas import overlap
+from implicast.overlay.ice.circle import NOTHING
+from implicast.overlay.ice.messages import Echo, Hail, More, Neighbour, Title, Titles
+from implicast.overlay.ice.plot import PROVISIONAL
+from implicast.overlay.ice.share import Share
+from implicast.peer.contract import Address, handles
+from implicast.space.tract import subtract
+
+if TYPE_CHECKING:
+    from implicast.overlay.ice.surface import Surface
+
+TITLES_MAX = 64
+"""Better titles in one answer."""
+
+
+class Greetings(Share):
+    """Keeps the atlas true, here and at the neighbours."""
+
+    __slots__ = ("_around", "_around_version", "gifts", "mark")
+
+    def __init__(self, surface: "Surface") -> None:
+        super().__init__(surface)
+        self.mark = surface.born_us + 1
+        """Rises whenever our pieces, their status or our heirs change, from life to life too."""
+        self.gifts: list[tuple[int, Title]] = []
+        """Titles that others should know of what we parted with, and since when."""
+        self._around: tuple[Neighbour, ...] | None = None
+        """What heirs are told of our neighbours; None when it has to be made again."""
+        self._around_version = -1
+        surface.asker.topic("hail", self.timers.tries_hail, self._unheard)
+
+    # --- saying
+
+    def next_mark(self) -> None:
+        self.mark += 1
+
+    def hail_for(self, peer: Address) -> Hail:
+        return self._hail(self.around() if self.surface.succession.is_told(peer) else ())
+
+    def _hail(self, around: tuple[Neighbour, ...]) -> Hail:
+        plot, succession = self.surface.plot, self.surface.succession
+        provisional = tuple(plot.of_status(PROVISIONAL)) if plot.status else ()
+        pieces = tuple(each for each in plot.pieces if each not in provisional) if provisional else tuple(plot.pieces)
+        gifts = tuple([title for _, title in self.gifts]) if self.gifts else ()
+        return Hail(
+            self.host.now_us, self.surface.born_us, self.mark, pieces, provisional, succession.heirs,
+            succession.becoming(), self.surface.leaving, gifts, around,
+        )  # fmt: skip
+
+    def around(self) -> tuple[Neighbour, ...]:
+        """The neighbours' titles, each with its owner's heirs: what an heir needs to act in our place."""
+        plot, heirs_of = self.surface.plot, self.surface.circle.heirs_of
+        if self._around is None or self._around_version != plot.version:
+            self._around_version = plot.version
+            self._around = tuple([(each, heirs_of(each.owner)) for each in plot.others])
+        return self._around
+
+    def forget_around(self) -> None:
+        """A neighbour has other heirs than it had."""
+        self._around = None
+
+    def hail(self, peers: Iterable[Address]) -> None:
+        surface, next_us = self.surface, self.host.now_us + self.timers.hello_us
+        surface.upkeep.stir(next_us)
+        plain: Hail | None = None  # the very same to all but heirs: what is known of it is found out once
+        hails: list[tuple[Address, Hail]] = []
+        known, concern, is_told = surface.circle.news, surface.circle.concern, surface.succession.is_told
+        for peer in peers:
+            if peer == self.address:
+                continue
+            (known.get(peer) or concern(peer)).greet_at(next_us)
+            if is_told(peer):
+                hails.append((peer, self._hail(self.around())))
+            else:
+                plain = plain or self._hail(())
+                hails.append((peer, plain))
+        surface.asker.ask_all("hail", hails)
+
+    def _unheard(self, question: Question) -> None:
+        self.surface.circle.suspect(question.to)
+
+    def check(self, owners: list[Address]) -> None:
+        """Others say that these own more than we knew. A title that its owner has let go would otherwise go round
+        among others for ever. An owner whose mark we do not know is asked anyway, at its first echo."""
+        for owner in owners:
+            if self.surface.circle.concern(owner).mark >= 0:
+                self.ask_more(owner)
+
+    # --- hearing
+
+    @handles(Hail)
+    def on_hail(self, sender: Address, hail: Hail) -> None:
+        surface, now_us = self.surface, self.host.now_us
+        surface.met(sender, hail.born_us)
+        news = surface.circle.concern(sender)
+        if hail.born_us < news.born_us:
+            return  # said in a life that is over
+        surface.circle.heard(sender)
+        news.greet_at(now_us + self.timers.turn_us)
+        own_us, mark = now_us if sender in surface.succession.heirs else 0, hail.mark
+        if mark >= news.mark:
+            if hail.leaving is not news.leaving:
+                surface.upkeep.stir()  # it may be an heir, and is to be replaced
+            if hail.heirs != news.heirs:
+                self._around = None
+            news.take_hail(hail)
+            surface.estates.hailed(sender, hail)
+            learnt = (mark, len(hail.gifts), surface.plot.version)
+            if news.applied != learnt:
+                corrected = self._learn_from(sender, hail)
+                # The correction may get lost: then it is not taken for learnt.
+                news.apply(NOTHING if corrected else (*learnt[:2], surface.plot.version))
+        stamp_us = surface.estates.vouched(sender, hail.stamp_us, mark)
+        self.host.send(sender, Echo(stamp_us, self.mark, own_us, surface.estates.holds(sender)))
+
+    def _learn_from(self, sender: Address, hail: Hail) -> bool:
+        """A greeting lists all that its sender has: what we thought it had besides is gone. True: we know better."""
+        plot, atlas = self.surface.plot, self.surface.plot.atlas
+        if not (hail.gifts or hail.provisional or self.gifts) and atlas.has_exactly(sender, hail.pieces):
+            return False  # there is nothing to learn, nor to correct: the usual case, at a third of the cost
+        listed = (*hail.pieces, *hail.provisional)
+        whole = [each for each in hail.pieces if not atlas.better_than(each)]
+        # A better title once took a part of it and is gone: what is left over would stay a fragment.
+        gone = [each for each in atlas.of(sender) if not _is_listed(each, listed) or _is_fragment(each, whole)]
+        version = plot.version
+        atlas.drop(gone)
+        if self.gifts:
+            self._forget_denied(sender, listed)
+        self.surface.hear((*hail.gifts, *hail.pieces), sender)
+        if gone and plot.version == version:
+            plot.survey()
+        return self.correct(sender, listed)
+
+    def _forget_denied(self, sender: Address, listed: tuple[Title, ...]) -> None:
+        """What its owner denies is told no more: two that named each other kept a hole open for ever. A greeting that
+        was on its way when the gift was made denies nothing."""
+        known_us = self.host.now_us - self.timers.hello_us
+        self.gifts = [
+            (given_us, title)
+            for given_us, title in self.gifts
+            if title.owner != sender or given_us > known_us or _is_listed(title, listed)
+        ]
+
+    def correct(self, peer: Address, claimed: Iterable[Title]) -> bool:
+        """Tell a peer of better titles than those it rests on; False if we know none."""
+        plot = self.surface.plot
+        granted = plot.of_status(PROVISIONAL)
+        better = {title.low: title for each in claimed for title in plot.atlas.better_than(each)}
+        known = [each for each in better.values() if each not in granted and each.owner != peer]
+        if known:
+            self.host.send(peer, Titles(tuple(known[:TITLES_MAX])))
+        return bool(known)
+
+    @handles(Echo)
+    def on_echo(self, sender: Address, echo: Echo) -> None:
+        surface = self.surface
+        surface.circle.heard(sender)
+        if surface.asker.answered("hail", sender, sender) is None and sender not in surface.circle.news:
+            return
+        if sender in surface.succession.heirs:
+            surface.succession.echo_came(sender, echo.stamp_us, echo.has_estate)
+        if echo.own_us:
+            stamp_us = surface.estates.vouched(sender, echo.own_us, echo.mark)
+            self.host.send(sender, Echo(stamp_us, self.mark, 0, surface.estates.holds(sender)))
+        self.check_mark(sender, echo.mark)
+
+    def check_mark(self, peer: Address, mark: int) -> None:
+        """Ask for a greeting if the peer says that it is not what we know; not more often than answers can come."""
+        news = self.surface.circle.news.get(peer)
+        if news is not None and news.mark < mark:
+            self.ask_more(peer)
+
+    def ask_more(self, peer: Address) -> None:
+        """Ask for a greeting, and at each tick again until it comes."""
+        self.surface.upkeep.beware()
+        self.surface.upkeep.stir()
+        if self.surface.circle.concern(peer).ask_more(self.host.now_us, self.timers.rto_us):
+            self.host.send(peer, More())
+
+    @handles(More)
+    def on_more(self, sender: Address, more: More) -> None:
+        self.surface.circle.heard(sender)
+        self.hail([sender])
+
+    @handles(Titles)
+    def on_titles(self, sender: Address, better: Titles) -> None:
+        self.surface.circle.heard(sender)
+        self.surface.hear(better.titles, sender)
+
+    # --- what we parted with
+
+    def gave(self, title: Title) -> None:
+        """A piece of ours has this title now."""
+        self.gifts.append((self.host.now_us, title))
+
+    def lost_to(self, winners: list[Title]) -> None:
+        """Whoever still thinks that ground is ours should know to whom we lost it."""
+        now_us, tract = self.host.now_us, self.surface.plot.tract
+        self.gifts += [(now_us, each) for each in winners if subtract((each.low, each.high), tract)]
+
+    def forget_gifts(self) -> None:
+        since_us, most = self.host.now_us - 2 * self.timers.dead_us, self.timers.gifts_max
+        if self.gifts and (self.gifts[0][0] < since_us or len(self.gifts) > most):
+            self.gifts = [each for each in self.gifts if each[0] >= since_us][-most:]
+
+
+def _is_fragment(title: Title, whole: Iterable[Title]) -> bool:
+    """Only a part of what its owner has under the same title."""
+    return any(piece.bits < title.bits and piece.epoch == title.epoch and overlap(piece, title) for piece in whole)
+
+
+def _is_listed(title: Title, listed: Iterable[Title]) -> bool:
+    return any(piece.low <= title.low and title.high <= piece.high for piece in listed)

@@ -1,0 +1,304 @@
+"""Silence, and an inquiry among all who might know better.
+
+Heir number i of a silent owner waits i ranks longer than the first, then asks everybody around whether they have heard
+it; only if nobody has is it declared dead. If all heirs died too, any neighbour acts at last. A taker whose giver is
+silent asks in the same way.
+"""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from implicast.overlay.ice.atlas import tract_of
+from implicast.overlay.ice.estate import Item
+from implicast.overlay.ice.estates import Estate, in_parts
+from implicast.overlay.ice.messages import Inquire, More, Title, Verdict, Witness
+from implicast.overlay.ice.plot import GIVING, PROVISIONAL
+from implicast.overlay.ice.share import Share
+from implicast.overlay.ice.taker import Receipt
+from implicast.peer.contract import Address, handles
+from implicast.space.digest import digest_bits
+
+if TYPE_CHECKING:
+    from implicast.overlay.ice.surface import Surface
+
+NO_ESTATE = -2
+WITNESSES_MAX = 64
+"""Peers asked about one suspect."""
+BURIED = 16
+"""The round of an inquiry about a peer that is certainly dead: nobody needs to be asked for long."""
+
+
+class Orphan(NamedTuple):
+    """The estate of a peer that is certainly dead, since another life has begun at its address."""
+
+    estate: Estate
+    rank: int
+    due_us: int
+    """When it is our turn to take its place."""
+
+
+@dataclass(slots=True)
+class Inquiry:
+    """What we have been told of a suspect so far."""
+
+    rank: int
+    seizes: bool
+    """False: we only want to know whether a giver is dead."""
+    awaited: dict[Address, None]
+    message: Inquire
+    estate: Estate | None = None
+    """What we hold of the suspect's."""
+    round: int = 0
+    answers: int = 0
+    ago_us: int = -1
+    """The shortest time since anybody heard the suspect; -1: nobody knows any."""
+    titles: list[Title] = field(default_factory=list)
+    items: list[Item] = field(default_factory=list)
+    whole: bool = False
+    """A witness had a whole copy of the estate."""
+    held: list[Title] = field(default_factory=list)
+    """What is in the hands of those who give to the suspect, or are given by it: not the dead's to lose."""
+
+    def take(self, witness: Witness) -> None:
+        self.answers += 1
+        if witness.ago_us >= 0:
+            self.ago_us = witness.ago_us if self.ago_us < 0 else min(self.ago_us, witness.ago_us)
+        self.titles += witness.titles
+        self.items += witness.items
+        self.held += witness.held
+        self.whole = self.whole or witness.whole
+
+
+class Inquest(Share):
+    """The silence rule."""
+
+    __slots__ = ("_owners_us", "inquiries", "look_us", "orphans")
+
+    def __init__(self, surface: "Surface") -> None:
+        super().__init__(surface)
+        self.inquiries: dict[Address, Inquiry] = {}
+        self._owners_us = 0
+        self.look_us: dict[Address, int] = {}
+        """Suspects that are not to be asked about before a time."""
+        self.orphans: dict[Address, Orphan] = {}
+
+    # --- noticing
+
+    def watch(self, troubled: bool = True) -> None:
+        """At each tick: has anybody whose place we would have to take been silent for too long?
+
+        Without trouble no neighbour has (`upkeep.py`), and only owners whose estates we hold from afar may have been.
+        """
+        now_us, held = self.host.now_us, self.surface.estates.held
+        owners_us = self.owners_next_us(now_us)
+        self.surface.upkeep.stir(owners_us)
+        if troubled or owners_us <= now_us:
+            self._watch_owners(now_us, (*self.surface.plot.neighbours(), *held) if troubled else tuple(held))
+        receipt = self.surface.taker.receipt
+        if receipt is not None and receipt.held and self._may_ask(receipt.giver):
+            self._watch_giver(receipt)
+        if self.orphans:
+            self._adopt(now_us)
+
+    def owners_next_us(self, now_us: int) -> int:
+        """Before this time no owner whose estate we hold can have been silent for too long.
+
+        Not looked for again until then: words only put it off, and estates that come are of those just heard.
+        """
+        if now_us >= self._owners_us:
+            concern, since_us = self.surface.circle.concern, now_us
+            for owner in self.surface.estates.held:
+                news = concern(owner)
+                since_us = min(since_us, max(news.heard_us, news.since_us))
+            self._owners_us = since_us + self.timers.dead_us
+        return self._owners_us
+
+    def _watch_owners(self, now_us: int, owners: tuple[Address, ...]) -> None:
+        surface, circle, dead_us = self.surface, self.surface.circle, self.timers.dead_us
+        for owner in owners:
+            news = circle.concern(owner)
+            until_us = max(news.heard_us, news.since_us) + dead_us
+            surface.upkeep.stir(until_us)
+            if until_us < now_us and self._may_ask(owner):
+                rank, wait_us = self._rank_of(owner)
+                if circle.silence_us(owner) > wait_us and (surface.plot.pieces or owner in surface.estates.held):
+                    self.inquire(owner, rank, seizes=True)
+
+    def _watch_giver(self, receipt: Receipt) -> None:
+        """Dead givers cannot take back."""
+        surface = self.surface
+        if surface.circle.silence_us(receipt.giver) > self.timers.dead_us:
+            self.inquire(receipt.giver, self.timers.heirs + 1, seizes=False)
+        elif receipt.taken_us >= 0 or not (surface.heirs or surface.plot.firm):
+            surface.taker.accept(receipt)
+
+    def bury(self, peer: Address, estate: Estate | None) -> None:
+        """A peer is certainly dead: its heirs take over in turn, and what it was giving to us is ours."""
+        self.inquiries.pop(peer, None)
+        receipt, now_us = self.surface.taker.receipt, self.host.now_us
+        if estate is not None and not estate.awaited and self.address in estate.heirs:
+            rank = estate.heirs.index(self.address)
+            self.orphans[peer] = Orphan(estate, rank, now_us + rank * self.timers.rank_us)
+            self._adopt(now_us)
+        elif receipt is not None and receipt.held and receipt.giver == peer:
+            self.inquire(peer, self.timers.heirs + 1, False, BURIED)
+
+    def _adopt(self, now_us: int) -> None:
+        """Inquire about the dead whose turn has come."""
+        for peer, orphan in list(self.orphans.items()):
+            if orphan.due_us <= now_us:
+                del self.orphans[peer]
+                self.inquire(peer, orphan.rank, True, BURIED, orphan.estate)
+            else:
+                self.surface.upkeep.stir(orphan.due_us)
+
+    def _may_ask(self, owner: Address) -> bool:
+        return owner not in self.inquiries and self.look_us.get(owner, 0) <= self.host.now_us
+
+    def put_off(self, suspect: Address, by_us: int) -> None:
+        """It is not asked about for so long."""
+        self.look_us[suspect] = self.host.now_us + by_us
+
+    def _rank_of(self, owner: Address) -> tuple[int, int]:
+        """Our place in the order of those who may take an owner's place, and how long we wait."""
+        timers, estate = self.timers, self.surface.estates.held.get(owner)
+        if estate is not None and not estate.awaited and self.address in estate.heirs:
+            rank = estate.heirs.index(self.address)
+            return rank, timers.dead_us + rank * timers.rank_us
+        share = digest_bits(16, "last resort", repr(owner), repr(self.address)) / 2**16
+        return timers.heirs + 1, timers.dead_us + int((timers.heirs + 1 + share) * timers.rank_us)
+
+    # --- asking
+
+    def inquire(self, suspect: Address, rank: int, seizes: bool, round_: int = 0, buried: Estate | None = None) -> None:
+        surface, estate = self.surface, buried or self.surface.estates.held.get(suspect)
+        pieces = {each.low: each for each in (estate.titles if estate is not None else ())}
+        if round_ < BURIED:
+            pieces.update({each.low: each for each in surface.plot.atlas.of(suspect)})
+        receipt = surface.taker.receipt
+        claims = surface.plot.of_status(PROVISIONAL) if receipt is not None and receipt.giver == suspect else []
+        serial = NO_ESTATE if estate is None or estate.awaited else estate.serial
+        message = Inquire(suspect, tuple(pieces.values()), rank, tuple(claims), serial, round_ >= BURIED)
+        asked = dict.fromkeys(self._witnesses(suspect, estate))
+        self.inquiries[suspect] = Inquiry(rank, seizes, asked, message, estate, round_)
+        for peer in asked:
+            self.host.send(peer, message)
+        self.host.after(self.timers.ask_us // 2, Verdict(suspect, 2 * round_))
+
+    def _witnesses(self, suspect: Address, estate: Estate | None) -> list[Address]:
+        """The suspect's heirs and neighbours, our neighbours, and the heirs of those among them that are silent too."""
+        surface, circle = self.surface, self.surface.circle
+        found = dict.fromkeys(surface.heirs_of(suspect))
+        if estate is not None:
+            found.update(dict.fromkeys(estate.heirs))
+            for title, heirs in estate.around:
+                found[title.owner] = None
+                if circle.is_suspect(title.owner):
+                    found.update(dict.fromkeys(heirs))
+        for peer in surface.plot.neighbours():
+            found[peer] = None
+            if circle.is_suspect(peer):
+                found.update(dict.fromkeys(surface.heirs_of(peer)))
+        found.pop(self.address, None)
+        found.pop(suspect, None)
+        return list(found)[:WITNESSES_MAX]
+
+    @handles(Inquire)
+    def on_inquire(self, sender: Address, inquire: Inquire) -> None:
+        surface, timers, suspect = self.surface, self.timers, inquire.suspect
+        surface.circle.heard(sender)
+        if suspect == self.address:
+            surface.greetings.hail([sender])
+            return
+        news = surface.circle.news.get(suspect)
+        unknown = inquire.certain or news is None or news.heard_us < 0
+        ago_us = -1 if unknown or news is None else self.host.now_us - news.heard_us
+        if ago_us < 0 or ago_us > timers.self_us:
+            surface.hear(inquire.claims)
+        if inquire.certain:
+            self._wait_for(suspect, inquire.rank)
+        else:
+            if suspect in surface.estates.held and not 0 <= ago_us < timers.known_us:
+                surface.circle.concern(suspect).mute(self.host.now_us + timers.patience_us)
+            if self._rank_of(suspect)[0] >= inquire.rank:
+                self.put_off(suspect, timers.rank_us)
+        spoken_of = (*inquire.pieces, *inquire.claims)
+        better = [title for each in spoken_of for title in surface.plot.atlas.better_than(each)]
+        granted = surface.plot.of_status(PROVISIONAL)
+        titles = tuple(each for each in better if each not in granted)
+        self.host.send(sender, Witness(suspect, ago_us, titles, *self._bequest(inquire), self._held_for(suspect)))
+
+    def _wait_for(self, suspect: Address, rank: int) -> None:
+        """An heir before us takes the place of the dead."""
+        orphan = self.orphans.get(suspect)
+        if orphan is not None and orphan.rank > rank:
+            self.orphans[suspect] = orphan._replace(due_us=self.host.now_us + self.timers.rank_us)
+
+    def _held_for(self, suspect: Address) -> tuple[Title, ...]:
+        """What we are giving to a suspect is not its own yet: nobody is to seize it, nor to believe it ours again.
+
+        A title that we might have one day beats the taker's in everybody's eyes: if the give is accepted after all,
+        nobody would have the piece. What we are given by a suspect is not the dead's to lose either.
+        """
+        plot, gift, receipt = self.surface.plot, self.surface.giver.gift, self.surface.taker.receipt
+        if gift is not None and gift.title.owner == suspect:
+            epoch = gift.piece.epoch + 3
+            return tuple(Title(each.low, each.bits, epoch, self.address) for each in plot.of_status(GIVING))
+        return tuple(plot.of_status(PROVISIONAL)) if receipt is not None and receipt.giver == suspect else ()
+
+    def _bequest(self, inquire: Inquire) -> tuple[tuple[Item, ...], bool]:
+        """Our copy of the suspect's estate, if it is newer than the asker's, as far as one message holds.
+
+        An heir that was cut off does not know that it is an heir no more: those who replaced it have the later word.
+        """
+        orphan = self.orphans.get(inquire.suspect)
+        estate = self.surface.estates.held.get(inquire.suspect) if orphan is None else orphan.estate
+        if estate is None or estate.awaited or estate.serial <= inquire.serial:
+            return (), False
+        parts = in_parts(estate.within(tract_of(inquire.pieces)), self.timers.part_bytes)
+        return parts[0], len(parts) == 1
+
+    @handles(Witness)
+    def on_witness(self, sender: Address, witness: Witness) -> None:
+        self.surface.circle.heard(sender)
+        inquiry = self.inquiries.get(witness.suspect)
+        if inquiry is None or sender not in inquiry.awaited:
+            return
+        del inquiry.awaited[sender]
+        inquiry.take(witness)
+        if not inquiry.awaited:
+            self._judge(witness.suspect, inquiry)
+
+    @handles(Verdict)
+    def on_verdict(self, alarm: Verdict) -> None:
+        inquiry = self.inquiries.get(alarm.suspect)
+        if inquiry is None or alarm.round // 2 != inquiry.round:
+            return
+        if alarm.round % 2:
+            self._judge(alarm.suspect, inquiry)
+            return
+        for peer in inquiry.awaited:
+            self.host.send(peer, inquiry.message)
+        self.host.after(self.timers.ask_us // 2, Verdict(alarm.suspect, alarm.round + 1))
+
+    def _judge(self, suspect: Address, inquiry: Inquiry) -> None:
+        surface, timers = self.surface, self.timers
+        del self.inquiries[suspect]
+        if inquiry.message.certain:
+            surface.seizures.declare_dead(suspect, inquiry)
+            return
+        if surface.circle.silence_us(suspect) < timers.self_us:
+            return
+        if 0 <= inquiry.ago_us < timers.known_us:
+            surface.hear(inquiry.titles)
+            self.put_off(suspect, min(timers.rank_us, timers.known_us - inquiry.ago_us))
+            self.host.send(suspect, More())
+        elif not inquiry.answers and inquiry.message.pieces and inquiry.round < timers.rounds:
+            self.inquire(suspect, inquiry.rank, inquiry.seizes, inquiry.round + 1)
+        else:
+            surface.seizures.declare_dead(suspect, inquiry)
+
+    def forget(self) -> None:
+        now_us = self.host.now_us
+        if self.look_us:
+            self.look_us = {each: until_us for each, until_us in self.look_us.items() if until_us > now_us}

@@ -1,0 +1,366 @@
+"""Carrying messages over ground with holes: hop by hop confirmed, around suspects, parked where places are in doubt.
+
+A part of a destination goes to its owner if that is known, to the owner's first live heir if the owner is suspect, and
+else to a neighbour that is strictly nearer (Listings 6 and 7 of the thesis). Where nobody is nearer a *detour* begins:
+the message notes how near it had come and whom it has visited, and may go to worse places until it is nearer than that.
+Outside a detour each hop is nearer or rests on a better title, inside one nobody is visited twice: nothing loops.
+Dropping is safe: whoever asked asks again.
+
+Where nothing is assured only the two listings are left: what goes on is sent once and carries nothing but its tract.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import numpy as np
+from msgspec.structs import replace
+
+from implicast.overlay.ice.asking import Question
+from implicast.overlay.ice.estate import Way, check_tract
+from implicast.overlay.ice.geometry import FARTHEST, box_of, rank_of, target_rows
+from implicast.overlay.ice.messages import Enter, Passed, Title, Titles, Who
+from implicast.overlay.ice.share import Share
+from implicast.overlay.ice.table import Rows, Table
+from implicast.peer.contract import Address, handles
+from implicast.space.tract import EMPTY, Tract, contains, intersect, subtract, unite
+
+if TYPE_CHECKING:
+    from implicast.overlay.ice.surface import Surface
+
+REROUTED = 4
+"""A message that is given up on one way and tried on another is so many hops older."""
+Routed = Any
+"""A message with a field `way`."""
+Thing = TypeVar("Thing")
+NO_HOPS: list[tuple[Address, Way]] = []
+
+
+class Onward(NamedTuple):
+    """What becomes of a destination here."""
+
+    own: Tract
+    """Ours, firm and not in doubt."""
+    hops: list[tuple[Address, Way]]
+    """Next hops, and the way of what each gets."""
+    waiting: Tract
+    """Ground in transit, in doubt or of the dead: nobody answers for it now."""
+
+
+class Routes(Share):
+    """Routes."""
+
+    __slots__ = ("_table", "parked", "seen")
+
+    def __init__(self, surface: "Surface") -> None:
+        super().__init__(surface)
+        self.parked: list[tuple[int, Routed]] = []
+        self.seen: dict[Address, OrderedDict[int, None]] = {}
+        """Hops that each peer sent us lately, to know repeats."""
+        self._table: Table | None = None
+        if surface.terms.assured:
+            surface.asker.topic("hop", self.timers.tries_hop, self._undelivered)
+
+    # --- the table that messages are routed by
+
+    @property
+    def table(self) -> Table:
+        """Neighbours that are not suspect, as rows."""
+        if self._table is None:
+            plot, circle, dimensions = self.surface.plot, self.surface.circle, self.surface.terms.dimensions
+            others = [each for each in plot.others if not circle.is_suspect(each.owner)]
+            latencies = np.array([circle.latency_us(each.owner) for each in others], np.float64)
+            owners = [each.owner for each in others]
+            self._table = Table(
+                dimensions, _rows(plot.pieces, dimensions), _rows(others, dimensions), latencies, owners
+            )
+        return self._table
+
+    def redraw(self) -> None:
+        """The atlas or who is suspect has changed."""
+        self._table = None
+
+    def begin_with(self, table: Table) -> None:
+        self._table = table
+
+    # --- coming
+
+    def carry(self, sender: Address, message: Routed) -> None:
+        """A routed message has come by."""
+        surface, way = self.surface, message.way
+        if not surface.terms.assured:
+            self._pass_on(sender, message, way.tract)
+            return
+        self.host.send(sender, Passed(way.number))
+        surface.circle.heard(sender)
+        if not surface.entry.joined:
+            surface.greetings.hail([sender])  # it takes us for the one that was here before
+        if not self._is_repeat(sender, way.number):
+            surface.greetings.check_mark(sender, way.mark)
+            self.route(sender, message)
+
+    def _pass_on(self, sender: Address, message: Routed, tract: Tract) -> None:
+        """`route` without assurance; to one code, the usual case, at half of its cost."""
+        plot = self.surface.plot
+        firm = plot.firm
+        if len(firm) == 2 == len(tract) and tract[1] - tract[0] == 1 and not plot.unsettled:
+            if firm[0] <= tract[0] < firm[1]:
+                self.deliver(sender, tract, message)
+                return
+            hop = (self._table or self.table).next_hop(tract[0])
+            if hop is not None:
+                self.host.send(hop, message)
+                return
+        self.route(sender, message)
+
+    def _is_repeat(self, sender: Address, number: int) -> bool:
+        seen = self.seen.get(sender)
+        if seen is None:
+            seen = self.seen[sender] = OrderedDict()
+        if number in seen:
+            return True
+        seen[number] = None
+        if len(seen) > self.timers.seen_max:
+            seen.popitem(last=False)
+        return False
+
+    def forget_hops(self, since_us: int) -> None:
+        """Of those silent for so long no repeat is on its way any more."""
+        known = self.surface.circle.news
+        for each in [each for each in self.seen if each in known and known[each].heard_us < since_us]:
+            del self.seen[each]
+
+    def forget_strangers(self) -> None:
+        known = self.surface.circle.news
+        self.seen = {each: numbers for each, numbers in self.seen.items() if each in known}
+
+    @handles(Enter)
+    def on_enter(self, sender: Address, enter: Enter) -> None:
+        self.carry(sender, enter)
+
+    @handles(Who)
+    def on_who(self, sender: Address, who: Who) -> None:
+        self.carry(sender, who)
+
+    # --- going on
+
+    def route(self, sender: Address, message: Routed) -> None:
+        """Our part is delivered, or parked while we do not answer for it; the rest goes on."""
+        onward = self.onward(message.way)
+        if not self.surface.terms.assured:
+            for hop, way in onward.hops:
+                self.host.send(hop, message if way is message.way else replace(message, way=way))
+        else:
+            for hop, way in onward.hops:
+                self._hop(hop, message, way)
+        if onward.waiting and type(message) is Who:
+            self._tell(message.asker, self._titles_in(onward.waiting))
+        elif onward.waiting:
+            self.park(message, onward.waiting)
+        if onward.own:
+            self.deliver(sender, onward.own, message)
+
+    def deliver(self, sender: Address, part: Tract, message: Routed) -> None:
+        """What has arrived; our own kinds are decided here, all others above."""
+        if type(message) is Enter:
+            self.surface.entry.asked(message, part[0])
+        elif type(message) is Who:
+            self._tell(message.asker, self.surface.plot.firm_pieces())
+        else:
+            self.surface.tenant.arrived(sender, part, message)
+
+    def _tell(self, asker: Address, titles: list[Title]) -> None:
+        if asker != self.address and titles:
+            self.host.send(asker, Titles(tuple(titles)))
+
+    def _titles_in(self, tract: Tract) -> list[Title]:
+        return [each for each in self.surface.plot.others if intersect((each.low, each.high), tract)]
+
+    def onward(self, way: Way) -> Onward:
+        """What of a destination is ours to answer for, what goes on and where, and what has to wait."""
+        surface, plot, tract = self.surface, self.surface.plot, way.tract
+        if len(tract) == 2 and tract[1] - tract[0] == 1 and not (plot.unsettled or way.stuck):
+            found = self._to_code(way)
+            if found is not None:
+                return found
+        check_tract(tract)
+        own = intersect(tract, plot.firm)
+        rest = subtract(tract, plot.firm) if own else tract
+        waiting = intersect(rest, plot.unsettled) if rest and plot.unsettled else EMPTY
+        rest = subtract(rest, waiting) if waiting else rest
+        if own and surface.is_doubtful:
+            own, waiting = EMPTY, unite(own, waiting)
+        hops: list[tuple[Address, Way]] = []
+        if rest and not surface.terms.assured:
+            waiting = unite(waiting, self._branch(rest, hops))
+        elif rest and way.hops <= self.timers.hops_max:
+            waiting = unite(waiting, self._send_on(way, rest, hops))
+        return Onward(own, hops, waiting)
+
+    def _to_code(self, way: Way) -> Onward | None:
+        """The plain case, a quarter of the cost: one code, nobody in doubt; None if it is not so plain."""
+        surface, code = self.surface, way.tract[0]
+        assured = surface.terms.assured
+        if contains(surface.plot.firm, code):
+            return None if assured and surface.is_doubtful else Onward(way.tract, NO_HOPS, EMPTY)
+        table = self._table or self.table
+        if assured and (way.hops > self.timers.hops_max or not self._is_whole(table)):
+            return None
+        hop = table.next_hop(code)
+        if hop is None:
+            return None if assured else Onward(EMPTY, NO_HOPS, way.tract)
+        return Onward(EMPTY, [(hop, self._step(way, way.tract) if assured else way)], EMPTY)
+
+    def _is_whole(self, table: Table) -> bool:
+        """Is no neighbour suspect?"""
+        return 0 < len(table.owners) == len(self.surface.plot.others)
+
+    def _step(self, way: Way, tract: Tract, stuck: tuple[int, ...] = (), visited: tuple[Address, ...] = ()) -> Way:
+        return Way(tract, 0, self.surface.greetings.mark, way.hops + 1, stuck, visited)
+
+    def _branch(self, rest: Tract, hops: list[tuple[Address, Way]]) -> Tract:
+        """The listings alone; what nobody is nearer to."""
+        terms, waiting = self.surface.terms, EMPTY
+        for hop, part in (self._table or self.table).branches(rest, terms.cosine, terms.merge):
+            if hop is None:
+                waiting = unite(waiting, part)
+            else:
+                hops.append((hop, Way(part)))
+        return waiting
+
+    def sort_by_hop(
+        self, codes: Sequence[int], things: Sequence[Thing]
+    ) -> tuple[list[Thing], dict[Address | None, list[Thing]]]:
+        """Things by where their places are: ours, and the others by next hop (None: to be parked)."""
+        ours: list[Thing] = []
+        others: dict[Address | None, list[Thing]] = {}
+        firm, unsettled = self.surface.plot.firm, self.surface.plot.unsettled
+        for code, hop, thing in zip(codes, self.table.next_hops(codes), things, strict=True):
+            if contains(firm, code):
+                ours.append(thing)
+            else:
+                to = None if unsettled and contains(unsettled, code) else hop
+                others.setdefault(to, []).append(thing)
+        return ours, others
+
+    # --- round holes
+
+    def _send_on(self, way: Way, rest: Tract, hops: list[tuple[Address, Way]]) -> Tract:
+        """While no neighbour is suspect, as the listings say; else owners that are known, and the heirs of suspects,
+        get their own parts. What has to wait."""
+        waiting = EMPTY
+        if way.stuck or not self._is_whole(self.table):
+            known, rest = self._by_owner(rest)
+            parts: dict[Address, Tract] = {}
+            for owner, part in known.items():
+                hop = self._knock(owner)
+                if hop is None:
+                    waiting = unite(waiting, part)
+                else:
+                    parts[hop] = unite(parts.get(hop, EMPTY), part)
+            hops += [(hop, self._step(way, part)) for hop, part in parts.items()]
+        if rest:
+            self._outward(way, rest, hops)
+        return waiting
+
+    def _by_owner(self, tract: Tract) -> tuple[dict[Address, Tract], Tract]:
+        """The parts of a destination whose owners are known, and what is left."""
+        known: dict[Address, Tract] = {}
+        for title in self.surface.plot.others:
+            part = intersect(tract, (title.low, title.high))
+            if part:
+                known[title.owner] = unite(known.get(title.owner, EMPTY), part)
+                tract = subtract(tract, part)
+        return known, tract
+
+    def _knock(self, owner: Address) -> Address | None:
+        """The owner, or while it is suspect its first live heir; None if that is us, or nobody."""
+        circle = self.surface.circle
+        if not circle.is_suspect(owner):
+            return owner
+        for heir in circle.heirs_of(owner):
+            if heir == self.address:
+                return None
+            if not circle.is_suspect(heir):
+                return heir
+        return None
+
+    def _outward(self, way: Way, rest: Tract, hops: list[tuple[Address, Way]]) -> None:
+        """Next hops by the listings, and the beginnings or next steps of detours."""
+        if way.stuck and self._rank(rest) >= way.stuck:
+            self._detour(way, rest, way.stuck, (*way.visited, self.address), hops)
+            return
+        terms, table = self.surface.terms, self.table
+        for hop, part in table.branches(rest, terms.cosine, terms.merge) if len(table.rows) else ():
+            if hop is None:
+                self._detour(way, part, self._rank(part), (self.address,), hops)
+            else:
+                hops.append((hop, self._step(way, part)))
+
+    def _detour(
+        self, way: Way, part: Tract, stuck: tuple[int, ...], visited: tuple[Address, ...],
+        hops: list[tuple[Address, Way]],
+    ) -> None:  # fmt: skip
+        if len(visited) > self.timers.visited_max:
+            return
+        dimensions, table = self.surface.terms.dimensions, self.table
+        targets = target_rows(part, dimensions)
+        ranks = [
+            (rank_of(table.rows[row : row + 1], targets, dimensions), row)
+            for row, owner in enumerate(table.owners)
+            if owner not in visited
+        ]
+        if ranks:
+            _, row = min(ranks)
+            hops.append((table.owners[row], self._step(way, part, stuck, visited)))
+
+    def _rank(self, part: Tract) -> tuple[int, int]:
+        own, dimensions = self.table.own, self.surface.terms.dimensions
+        return rank_of(own, target_rows(part, dimensions), dimensions) if len(own) else FARTHEST
+
+    # --- one hop
+
+    def _hop(self, to: Address, message: Routed, way: Way) -> None:
+        number = self.surface.next_number()
+        numbered = Way(way.tract, number, way.mark, way.hops, way.stuck, way.visited)
+        self.surface.asker.ask("hop", number, to, replace(message, way=numbered))
+
+    @handles(Passed)
+    def on_passed(self, sender: Address, passed: Passed) -> None:
+        self.surface.circle.heard(sender)
+        self.surface.asker.answered("hop", passed.number, sender)
+
+    def _undelivered(self, question: Question) -> None:
+        """Nobody there: look for another way."""
+        self.surface.circle.suspect(question.to)
+        message: Routed = question.message
+        way: Way = message.way
+        self.route(self.address, replace(message, way=replace(way, hops=way.hops + REROUTED)))
+
+    # --- waiting
+
+    def park(self, message: Routed, part: Tract) -> None:
+        """What lies on ground in transit, in doubt or of the dead waits, for a while and up to a bound."""
+        if len(self.parked) < self.timers.parked_max:
+            waiting = replace(message, way=replace(message.way, tract=part))
+            self.parked.append((self.host.now_us + self.timers.park_us, waiting))
+            self.surface.upkeep.start()
+
+    def unpark(self) -> None:
+        """Look again at what waited; the tenant does the same."""
+        self.surface.tenant.reopened()
+        waiting, self.parked = self.parked, []
+        for until_us, message in waiting:
+            if until_us > self.host.now_us:
+                self._take_up(until_us, message)
+
+    def _take_up(self, until_us: int, message: Routed) -> None:
+        before = len(self.parked)
+        self.route(self.address, message)
+        for index in range(before, len(self.parked)):
+            self.parked[index] = (min(until_us, self.parked[index][0]), self.parked[index][1])
+
+
+def _rows(titles: list[Title], dimensions: int) -> Rows:
+    rows = [[*low, *high] for low, high in (box_of(each.low, each.bits, dimensions) for each in titles)]
+    return np.array(rows, np.int64).reshape(len(rows), 2 * dimensions)

@@ -1,0 +1,184 @@
+"""What follows on death: the seizing of what the dead held.
+
+A seized piece answers when its items are at the seizer's own heirs, and not before rivals that did not know of each
+other have had time to meet.
+
+Why two never answer: the owner is doubtful after `self_us` without an echo, a stamp is older than its receipt, so every
+heir that echoed lately has heard the owner lately and vetoes; and `self_us` is shorter than `dead_us`.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from implicast.overlay.ice.atlas import Atlas, overlap, tract_of
+from implicast.overlay.ice.estate import Way
+from implicast.overlay.ice.estates import Estate
+from implicast.overlay.ice.inquest import Inquiry
+from implicast.overlay.ice.messages import Firm, Title, Who
+from implicast.overlay.ice.plot import SEIZED
+from implicast.overlay.ice.share import Share
+from implicast.peer.contract import Address, handles
+from implicast.space.tract import Tract, intersect
+
+if TYPE_CHECKING:
+    from implicast.overlay.ice.surface import Surface
+
+
+@dataclass(slots=True)
+class Seizure:
+    """Ground that we have taken and do not answer for yet."""
+
+    tract: Tract
+    whole: bool
+    """We had a complete copy of what was kept there."""
+    backed_up: bool = False
+    rested: bool = False
+    """Rivals have had time to meet us."""
+
+    def settle(self, backed_up: bool, rested: bool) -> bool:
+        """What has happened to it; does it answer now?"""
+        self.backed_up, self.rested = self.backed_up or backed_up, self.rested or rested
+        return self.backed_up and self.rested
+
+
+class Seizures(Share):
+    """Takes what the dead held."""
+
+    __slots__ = ("_gap_since_us", "open")
+
+    def __init__(self, surface: "Surface") -> None:
+        super().__init__(surface)
+        self.open: dict[int, Seizure] = {}
+        self._gap_since_us = -1
+
+    def declare_dead(self, suspect: Address, inquiry: Inquiry) -> None:
+        """Nobody has heard the suspect."""
+        surface = self.surface
+        if not inquiry.message.certain:
+            surface.circle.suspect(suspect)
+            surface.inquest.put_off(suspect, self.timers.rank_us)
+        surface.hear(inquiry.titles)
+        receipt = surface.taker.receipt
+        if receipt is not None and receipt.held and receipt.giver == suspect:
+            surface.taker.granted(receipt)
+        if inquiry.seizes:
+            self.seize(suspect, inquiry)
+
+    # --- taking
+
+    def seize(self, suspect: Address, inquiry: Inquiry) -> None:
+        """Take every piece of the dead whose best title is still the dead's."""
+        surface, plot, held = self.surface, self.surface.plot, self.surface.estates.held
+        before, certain = {*plot.neighbours(), suspect}, inquiry.message.certain
+        estate = inquiry.estate if certain else held.get(suspect)
+        best = _best((*inquiry.message.pieces, *inquiry.titles, *inquiry.held, *plot.atlas.titles.values()))
+        spans = tract_of(inquiry.message.pieces)
+        titles = [each for each in best.of(suspect) if intersect((each.low, each.high), spans)]
+        if certain:  # the life that is there now may have got ground of the old one already
+            titles = [each for each in titles if any(_is_of(each, piece) for piece in inquiry.message.pieces)]
+        if estate is not None:
+            self._hand_on(suspect, estate, best, spans)
+        if not (certain or inquiry.held):
+            held.pop(suspect, None)  # else it may yet be the dead's: looked at again when the give has ended
+        if not titles:
+            return
+        tract = tract_of(titles)
+        number = surface.next_number()
+        for each in titles:
+            plot.atlas.learn(Title(each.low, each.bits, each.epoch + 1, self.address))
+            plot.hold(each.low, SEIZED, suspect, number)
+        plot.survey()
+        surface.hear(inquiry.titles)
+        if estate is not None:
+            before.update(title.owner for title, _ in estate.around)
+            surface.learn_around(estate.around)
+            surface.tenant.accept(estate.within(tract), tract)
+        surface.tenant.accept(tuple(inquiry.items), tract)
+        whole = inquiry.whole or (estate is not None and not estate.awaited)
+        self.settle(number, Seizure(tract, whole), before)
+
+    def _hand_on(self, suspect: Address, estate: Estate, best: Atlas, spans: Tract) -> None:
+        """Ground of the dead that is in the hands of one who was no heir: what we hold of it is offered there.
+
+        Heirs have it already, and so do we if it is ours. This happens when a cut heals while an owner is dead.
+        """
+        having = (suspect, self.address, *estate.heirs)
+        taken = intersect(tract_of(each for each in best.titles.values() if each.owner not in having), spans)
+        if taken:
+            self.surface.tenant.accept(estate.within(taken), taken)
+            self.surface.tenant.yielded(taken)
+
+    def mend_gap(self) -> None:
+        """Ask for the owner of ground beside ours that nobody seems to have; at long last take it."""
+        now_us, gap = self.host.now_us, self.surface.plot.gap
+        if gap is None or not self.surface.pieces:
+            self._gap_since_us = -1
+            return
+        if self._gap_since_us < 0:
+            self._gap_since_us = now_us
+        low, bits = gap
+        if now_us - self._gap_since_us > self.timers.gap_us:
+            self._gap_since_us = -1
+            self.claim(Title(low, bits, 0, self.address))
+        else:
+            self.surface.send(Who(Way((low, low + 1)), self.address))
+
+    def claim(self, title: Title) -> None:
+        """Take ground that nobody has: any real title beats this one."""
+        plot, number = self.surface.plot, self.surface.next_number()
+        if plot.atlas.learn(title):
+            plot.hold(title.low, SEIZED, self.address, number)
+            self.settle(number, Seizure((title.low, title.high), whole=False), set(plot.neighbours()))
+
+    # --- settling
+
+    def settle(self, number: int, seizure: Seizure, before: set[Address]) -> None:
+        """Tell everybody, back it up, and let rivals meet us before it answers."""
+        surface = self.surface
+        surface.announce(before - {self.address})
+        self.open[number] = seizure
+        self.host.after(self.timers.settle_us, Firm(number))
+        own = intersect(seizure.tract, surface.plot.tract)
+        surface.batch(surface.tenant.pack(own), lambda: self._backed_up(number))
+
+    def _backed_up(self, number: int) -> None:
+        seizure = self.open.get(number)
+        if seizure is not None and seizure.settle(backed_up=True, rested=False):
+            self.firm_up(number, seizure)
+
+    @handles(Firm)
+    def on_firm(self, alarm: Firm) -> None:
+        seizure = self.open.get(alarm.number)
+        if seizure is not None and seizure.settle(backed_up=False, rested=True):
+            self.firm_up(alarm.number, seizure)
+
+    def firm_up(self, number: int, seizure: Seizure) -> None:
+        del self.open[number]
+        surface, plot = self.surface, self.surface.plot
+        before = plot.neighbours()
+        ours = [low for low, status in plot.status.items() if status.kind == SEIZED and status.number == number]
+        for low in ours:
+            plot.free(low)
+        if ours:
+            plot.merge_pieces()
+            surface.announce(before)
+            surface.entry.settled_in()
+            if not seizure.whole:
+                surface.tenant.lost(intersect(seizure.tract, plot.firm))
+
+    def end(self) -> None:
+        """All is lost to others."""
+        self.open.clear()
+
+
+def _is_of(title: Title, piece: Title) -> bool:
+    """Is it the same title, or what is left of it?"""
+    return title.epoch == piece.epoch and overlap(title, piece)
+
+
+def _best(titles: Iterable[Title]) -> Atlas:
+    best = Atlas()
+    for each in titles:
+        best.learn(each)
+    return best

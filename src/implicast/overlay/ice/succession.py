@@ -1,0 +1,285 @@
+"""The owner's side of inheritance: heirs, who hold a copy of all that an owner keeps, beforehand.
+
+An owner picks its heirs among its neighbours, copies its whole estate to each (`CopyEstate`), and from then on every
+change (`Backup`). A batch *counts* when every heir, and whoever is being copied to, has acknowledged it: only then may
+the tenant call anything complete. The echo rule: an owner that none of its heirs has echoed for `self_us` is doubtful
+and answers nothing, so it has fallen silent before anybody takes its place.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from implicast.overlay.ice.asking import Question
+from implicast.overlay.ice.atlas import tract_of
+from implicast.overlay.ice.estate import Item
+from implicast.overlay.ice.estates import in_parts
+from implicast.overlay.ice.messages import BackedUp, Backup, Copied, CopyEstate, NoEstate
+from implicast.overlay.ice.plot import SEIZED
+from implicast.overlay.ice.share import Share
+from implicast.peer.contract import Address, handles
+from implicast.space.tract import volume
+
+if TYPE_CHECKING:
+    from implicast.overlay.ice.surface import Surface
+
+
+@dataclass(slots=True)
+class Batch:
+    """Items that await acknowledgement by heirs."""
+
+    waiting: set[Address]
+    then: Callable[[], None]
+
+
+@dataclass(slots=True)
+class Copying:
+    """An estate on its way to a peer that is to be an heir, part by part."""
+
+    number: int
+    parts: list[tuple[Item, ...]]
+    serial: int
+    at: int = 0
+
+    def next_part(self) -> bool:
+        """Is there one more part to be sent? Then it is that one's turn."""
+        more = self.at + 1 < len(self.parts)
+        self.at += more
+        return more
+
+
+class Succession(Share):
+    """Who our heirs are, and what they have been told."""
+
+    __slots__ = ("_copying", "batches", "echoed_us", "heirs", "serial", "syncing")
+
+    def __init__(self, surface: "Surface") -> None:
+        super().__init__(surface)
+        self.heirs: tuple[Address, ...] = ()
+        self.syncing: Address | None = None
+        """Who is being made an heir."""
+        self.echoed_us = self.host.now_us
+        """The newest stamp of ours that an heir has echoed."""
+        self.batches: dict[int, Batch] = {}
+        self.serial = 0
+        """Orders what we tell our heirs."""
+        self._copying: Copying | None = None
+        surface.asker.topic("copy", self.timers.tries_copy, self._uncopied)
+        surface.asker.topic("backup", self.timers.tries_backup, self._unbacked)
+
+    def is_told(self, peer: Address) -> bool:
+        """Is it an heir, or about to be one?"""
+        return peer in self.heirs or peer == self.syncing
+
+    def becoming(self) -> tuple[Address, ...]:
+        """Who is being made an heir: whom we copy to, or the giver of our first piece, who has what it gave."""
+        if self.syncing is not None:
+            return (self.syncing,)
+        receipt = self.surface.taker.receipt
+        return (receipt.giver,) if receipt is not None and receipt.taken_us >= 0 and not self.heirs else ()
+
+    def begin_with(self, heirs: tuple[Address, ...], echoed_us: int) -> None:
+        """These have a copy already, and have said so at this time."""
+        self.heirs, self.echoed_us = heirs, max(self.echoed_us, echoed_us)
+        for heir in heirs:
+            self.surface.circle.concern(heir).become_heir(echoed_us)
+
+    def renounce(self) -> None:
+        """We have nothing that could be inherited."""
+        self.heirs = ()
+
+    def end(self) -> None:
+        """All that we kept is lost to others."""
+        self.heirs = ()
+        self._end_copying()
+        self.batches.clear()
+
+    # --- the echo rule
+
+    @property
+    def is_doubtful(self) -> bool:
+        """No heir has lately said that it heard us: another peer may be about to take our place."""
+        return self.host.now_us - self.echoed_us > self.timers.self_us and not self.surface.plot.alone
+
+    def echo_came(self, heir: Address, stamp_us: int, has_estate: bool) -> None:
+        if heir not in self.heirs:
+            return
+        news = self.surface.circle.concern(heir)
+        if has_estate:
+            news.echo(stamp_us)
+            self._echoed(stamp_us)
+        elif stamp_us > news.echo_us:  # else it was said before it had the estate
+            self.drop_heir(heir)
+
+    def _echoed(self, stamp_us: int) -> None:
+        if stamp_us <= self.echoed_us:
+            return
+        doubtful = self.is_doubtful
+        self.echoed_us = stamp_us
+        if doubtful and not self.is_doubtful:
+            self.surface.tenant.settled()
+            self.surface.routes.unpark()
+            self._count_batches()
+
+    # --- choosing
+
+    def choose_heirs(self) -> None:
+        """At each tick: replace heirs that are silent, leaving or no neighbours any more, one at a time."""
+        surface, plot = self.surface, self.surface.plot
+        if plot.alone:
+            self.echoed_us = self.host.now_us
+        if sum(map(self._is_fit, self.heirs)) >= self.timers.heirs:
+            return
+        self._bury_suspects()
+        if self._copying is not None and not surface.asker.open("copy", self._copying.number):
+            self._end_copying()  # there was no room among the questions
+        if self.syncing is None and (plot.firm or plot.of_status(SEIZED)):
+            candidates = [each for each in plot.neighbours() if each not in self.heirs and self._is_fit(each)]
+            if candidates:
+                self._copy_to(min(candidates, key=self._preference))
+
+    def _is_fit(self, peer: Address) -> bool:
+        news = self.surface.circle.news.get(peer)
+        return news is not None and news.suspect_us < 0 and not news.leaving and peer in self.surface.plot.neighbours()
+
+    def _bury_suspects(self) -> None:
+        """An heir that has been suspect for long counts no more, replaced or not: batches do not wait for it."""
+        for heir in self.heirs:
+            since_us = self.surface.circle.concern(heir).suspect_us
+            if since_us >= 0 and self.host.now_us - since_us > self.timers.patience_us:
+                self.drop_heir(heir)
+
+    def _preference(self, peer: Address) -> tuple[bool, int, Address]:
+        """First the owner of the sibling of our largest piece, then the smallest tract, then the smallest id."""
+        plot = self.surface.plot
+        largest = min(plot.pieces, key=lambda title: (title.bits, title.low))
+        other = plot.lone_sibling(largest)
+        return other is None or other.owner != peer, volume(tract_of(plot.atlas.of(peer))), peer
+
+    def drop_heir(self, heir: Address) -> None:
+        if heir in self.heirs:
+            self.heirs = tuple(each for each in self.heirs if each != heir)
+            self._excuse(heir)
+            self.surface.announce([heir])
+            self._count_batches()
+
+    def bury(self, peer: Address) -> None:
+        """The peer that we knew at this address is dead, and what it held of ours with it."""
+        if peer == self.syncing:
+            self._end_copying()
+        self.drop_heir(peer)
+
+    def _excuse(self, peer: Address) -> None:
+        """Batches wait for it no more."""
+        for number, batch in self.batches.items():
+            batch.waiting.discard(peer)
+            self.surface.asker.drop("backup", (number, peer))
+
+    # --- copying
+
+    def _copy_to(self, peer: Address) -> None:
+        surface = self.surface
+        self.syncing = peer
+        self.serial += 1
+        items = surface.tenant.pack(surface.plot.tract)
+        self._copying = Copying(surface.next_number(), in_parts(items, self.timers.part_bytes), self.serial)
+        self._send_copy()
+
+    def _send_copy(self) -> None:
+        surface, copying, peer = self.surface, self._copying, self.syncing
+        assert copying is not None
+        assert peer is not None
+        heirs = (*self.heirs, peer)
+        copy = CopyEstate(
+            copying.number, copying.at, len(copying.parts), copying.serial, self.host.now_us, surface.greetings.mark,
+            tuple(surface.plot.pieces), heirs, surface.greetings.around(), copying.parts[copying.at],
+        )  # fmt: skip
+        surface.asker.ask("copy", copying.number, peer, copy)
+
+    def _uncopied(self, question: Question) -> None:
+        self.surface.circle.suspect(question.to)
+        self._end_copying()
+
+    def _end_copying(self) -> None:
+        if self.syncing is not None:
+            peer, self.syncing, self._copying = self.syncing, None, None
+            self._excuse(peer)
+            self._count_batches()
+
+    @handles(Copied)
+    def on_copied(self, sender: Address, copied: Copied) -> None:
+        self.surface.circle.heard(sender)
+        copying = self._copying
+        if copying is None or copying.number != copied.number or copying.at != copied.part or sender != self.syncing:
+            return
+        self.surface.asker.answered("copy", copied.number, sender)
+        if copying.next_part():
+            self._send_copy()
+        else:
+            self.become_heir(sender, copied.stamp_us)
+
+    def become_heir(self, peer: Address, stamp_us: int) -> None:
+        """The copy is whole. Heirs that are not fit go, as far as they are replaced."""
+        self.syncing = self._copying = None
+        staying = sorted(self.heirs, key=lambda each: not self._is_fit(each))[: self.timers.heirs - 1]
+        gone = [each for each in self.heirs if each not in staying]
+        self.heirs = (*staying, peer)
+        for each in gone:
+            self._excuse(each)
+        self.surface.circle.concern(peer).become_heir(stamp_us)
+        self._echoed(stamp_us)
+        self.surface.announce(gone)
+        self._count_batches()
+
+    # --- batches
+
+    def batch(self, items: tuple[Item, ...], then: Callable[[], None]) -> bool:
+        """Back items up at all heirs; `then` is called when that counts. False: too many are waiting already."""
+        surface, timers = self.surface, self.timers
+        if len(self.batches) >= timers.batches_max or len(surface.asker) + timers.heirs >= timers.asks_max:
+            return False
+        self.serial += 1
+        number = surface.next_number()
+        receivers = [each for each in (*self.heirs, self.syncing) if each is not None]
+        self.batches[number] = Batch(set(receivers), then)
+        pieces = tuple(surface.plot.pieces)
+        backup = Backup(number, self.serial, self.host.now_us, surface.greetings.mark, pieces, items)
+        for peer in receivers:
+            surface.asker.ask("backup", (number, peer), peer, backup)
+        self._count_batches()
+        return True
+
+    def _unbacked(self, question: Question) -> None:
+        self.surface.circle.suspect(question.to)
+        if question.to == self.syncing:
+            self._end_copying()
+        self.drop_heir(question.to)
+
+    @handles(BackedUp)
+    def on_backed_up(self, sender: Address, backed: BackedUp) -> None:
+        self.surface.circle.heard(sender)
+        batch = self.batches.get(backed.number)
+        self.surface.asker.answered("backup", (backed.number, sender), sender)
+        self.echo_came(sender, backed.stamp_us, True)
+        if batch is not None:
+            batch.waiting.discard(sender)
+            self._count(backed.number)
+
+    @handles(NoEstate)
+    def on_no_estate(self, sender: Address, none: NoEstate) -> None:
+        self.surface.circle.heard(sender)
+        if sender == self.syncing:
+            self._end_copying()  # a backup overtook the copy it adds to: the copy begins anew, with it in it
+        self.drop_heir(sender)
+
+    def _count_batches(self) -> None:
+        for number in list(self.batches):
+            self._count(number)
+
+    def _count(self, number: int) -> None:
+        """Does this batch count by now?"""
+        batch = self.batches.get(number)
+        if batch is None or batch.waiting or not (self.heirs or self.surface.plot.alone) or self.is_doubtful:
+            return
+        del self.batches[number]
+        batch.then()

@@ -1,0 +1,289 @@
+"""ICE: one peer's share of a surface that is divided among all peers, as a part of a peer.
+
+The surface owns the parts below and says what happens to all of them at once: when our ground changes (`announce`),
+when others tell us of theirs (`hear`), when a better title takes ours away (`lost`). A part is made when it is first
+needed, so that a peer at rest on an assembled surface costs little more than its table.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from implicast.overlay.ice.asking import Correspondence
+from implicast.overlay.ice.atlas import Atlas, overlap, tract_of
+from implicast.overlay.ice.circle import Circle
+from implicast.overlay.ice.departure import Departure
+from implicast.overlay.ice.entry import Entry
+from implicast.overlay.ice.estate import Item, Tenant, Way
+from implicast.overlay.ice.estates import Estates
+from implicast.overlay.ice.giver import Giver
+from implicast.overlay.ice.greetings import Greetings
+from implicast.overlay.ice.inquest import Inquest
+from implicast.overlay.ice.messages import TITLES_MAX, KeptSurface, Neighbour, Title
+from implicast.overlay.ice.plot import Plot
+from implicast.overlay.ice.routes import Onward, Routed, Routes
+from implicast.overlay.ice.seizures import Seizures
+from implicast.overlay.ice.settings import Terms
+from implicast.overlay.ice.succession import Succession
+from implicast.overlay.ice.table import Table
+from implicast.overlay.ice.taker import Taker
+from implicast.overlay.ice.tidying import Tidying
+from implicast.overlay.ice.upkeep import Upkeep
+from implicast.peer.contract import Address, Host, Part
+from implicast.space.tract import Tract, contains, subtract
+
+Thing = TypeVar("Thing")
+PARTS: dict[str, type[Part]] = {
+    "asker": Correspondence, "plot": Plot, "circle": Circle, "greetings": Greetings, "routes": Routes,
+    "estates": Estates, "succession": Succession, "giver": Giver, "taker": Taker, "entry": Entry,
+    "departure": Departure, "tidying": Tidying, "inquest": Inquest, "seizures": Seizures, "upkeep": Upkeep,
+}  # fmt: skip
+
+
+class Surface(Part, parts=PARTS):
+    """One peer's share of the surface."""
+
+    __slots__ = ("_number", "born_us", "kept_before", "tenant", "terms", *PARTS)
+    asker: Correspondence
+    plot: Plot
+    circle: Circle
+    greetings: Greetings
+    routes: Routes
+    estates: Estates
+    succession: Succession
+    giver: Giver
+    taker: Taker
+    entry: Entry
+    departure: Departure
+    tidying: Tidying
+    inquest: Inquest
+    seizures: Seizures
+    upkeep: Upkeep
+
+    def __init__(
+        self, address: Address, host: Host, tenant: Tenant, terms: Terms, kept: KeptSurface | None = None
+    ) -> None:
+        super().__init__(address, host)
+        self.tenant, self.terms, self.kept_before = tenant, terms, kept
+        self.born_us = host.now_us if kept is None else max(host.now_us, kept.born_us + 1)
+        """When this life began: later than any before it at this address."""
+        self._number = 0
+        """Names transfers, hops and backups; it starts anywhere, so that a second life is not taken for the first."""
+        if terms.assured:
+            self._number = host.rng.getrandbits(40)
+            for name in self.parts:
+                getattr(self, name)
+
+    def __getattr__(self, name: str) -> Any:
+        """A part that has not been needed until now."""
+        kind: Any = self.parts.get(name)
+        if kind is None:
+            raise AttributeError(name)
+        part = kind(self)
+        setattr(self, name, part)
+        return part
+
+    def next_number(self) -> int:
+        self._number = (self._number or self.host.rng.getrandbits(40)) + 1
+        return self._number
+
+    # --- what the tenant asks for
+
+    def join(self, introducers: tuple[Address, ...]) -> None:
+        """Ask for a place, by way of peers already there; the first peer owns the whole surface."""
+        kept = self.kept_before
+        self.entry.join(introducers, kept.contacts if kept is not None and self.terms.assured else ())
+
+    def kept(self) -> KeptSurface:
+        """What is to be written down, so that the next life is soon where this one was."""
+        contacts = dict.fromkeys((*self.plot.neighbours(), *self.heirs, *self.estates.held))
+        return KeptSurface(self.born_us, tuple(contacts)[:TITLES_MAX])
+
+    def leave(self) -> None:
+        """Give every piece away, stay a while for strays, go."""
+        self.departure.leave()
+
+    def carry(self, sender: Address, message: Routed) -> None:
+        """A routed message has come by."""
+        self.routes.carry(sender, message)
+
+    def send(self, message: Routed) -> None:
+        """Route a message of our own."""
+        self.routes.route(self.address, message)
+
+    def sort_by_hop(
+        self, codes: Sequence[int], things: Sequence[Thing]
+    ) -> tuple[list[Thing], dict[Address | None, list[Thing]]]:
+        """Things by where their places are: ours, and the others by next hop (None: to be parked)."""
+        return self.routes.sort_by_hop(codes, things)
+
+    def onward(self, way: Way) -> Onward:
+        """What of a destination is ours, what goes on and where, what has to wait: for a tenant that sends itself."""
+        return self.routes.onward(way)
+
+    def suspect(self, peer: Address) -> None:
+        """It has been silent through all questions of the tenant."""
+        self.circle.suspect(peer)
+
+    def patience_us(self, peer: Address) -> int:
+        """How long a question to this peer waits for its first answer."""
+        return self.circle.wait_us(peer)
+
+    def take_trip(self, peer: Address, trip_us: int) -> None:
+        """An answer of this peer took so long."""
+        self.circle.took(peer, trip_us)
+
+    def batch(self, items: tuple[Item, ...], then: Callable[[], None]) -> bool:
+        """Back items up at all heirs; `then` is called when that counts. False: too many are waiting already."""
+        if self.terms.assured:
+            return self.succession.batch(items, then)
+        then()
+        return True
+
+    def heard(self, peer: Address) -> None:
+        """Any word of a peer is a sign of life."""
+        if self.terms.assured:
+            self.circle.heard(peer)
+
+    # --- what is ours
+
+    @property
+    def pieces(self) -> list[Title]:
+        return self.plot.pieces
+
+    @property
+    def tract(self) -> Tract:
+        """All our pieces."""
+        return self.plot.tract
+
+    @property
+    def ground(self) -> Tract:
+        """All our firm pieces."""
+        return self.plot.firm
+
+    @property
+    def centre(self) -> tuple[int, ...]:
+        """The centre of our largest piece, in half units."""
+        return tuple(self.routes.table.centre.tolist())
+
+    @property
+    def heirs(self) -> tuple[Address, ...]:
+        return self.succession.heirs
+
+    @property
+    def leaving(self) -> bool:
+        return self.departure.leaving
+
+    @property
+    def left(self) -> bool:
+        return self.departure.left
+
+    @property
+    def is_doubtful(self) -> bool:
+        """No heir has lately said that it heard us: another peer may be about to take our place."""
+        return self.terms.assured and self.succession.is_doubtful
+
+    def owns_firmly(self, code: int) -> bool:
+        return contains(self.plot.firm, code)
+
+    def answers(self, code: int) -> bool:
+        """Ours, firm, and not in doubt."""
+        return contains(self.plot.firm, code) and not self.is_doubtful
+
+    def heirs_of(self, owner: Address) -> tuple[Address, ...]:
+        return self.heirs if owner == self.address else self.circle.heirs_of(owner)
+
+    def holdings(self) -> tuple[object, ...]:
+        """The state of the surface, and copies of what others keep, as values that can be encoded."""
+        titles = tuple(self.plot.atlas.titles.values())
+        if not self.terms.assured:
+            return (titles,)
+        estates = [
+            (estate.titles, estate.heirs, estate.around, tuple(item for _, item in estate.items.values()))
+            for estate in self.estates.held.values()
+        ]
+        return titles, self.heirs, tuple(estates)
+
+    # --- what happens to all of it
+
+    def announce(self, before: Iterable[Address] = ()) -> None:
+        """Our pieces, their status or our heirs have changed: tell old and new neighbours, and the tenant."""
+        succession = self.succession
+        self.greetings.next_mark()
+        self.plot.survey()
+        syncing = () if succession.syncing is None else (succession.syncing,)
+        self.greetings.hail(sorted({*before, *self.plot.neighbours(), *succession.heirs, *syncing}))
+        self.tenant.settled()
+        self.routes.unpark()
+        self.upkeep.start()
+
+    def hear(self, titles: Iterable[Title], sender: Address | None = None) -> None:
+        """Learn from others; what we lose by it we yield. What is said of third parties is checked with them."""
+        plot = self.plot
+        before, neighbours = list(plot.pieces), plot.neighbours()
+        news = plot.learn(titles)
+        if not news:
+            return
+        hearsay = {each.owner for each in news if each.owner != sender}
+        self.greetings.check([each for each in plot.neighbours() if each in hearsay])
+        lost = subtract(tract_of(before), plot.tract)
+        if lost:
+            winners = [each for each in news if any(overlap(each, piece) for piece in before)]
+            # Hearsay is not passed on: a title that its owner has let go would go round for ever.
+            self.greetings.lost_to([each for each in winners if each.owner == sender])
+            self.lost(lost, neighbours, winners)
+        else:
+            self.greetings.hail([each for each in plot.neighbours() if each not in neighbours])
+            self.routes.unpark()
+
+    def learn_around(self, around: Iterable[Neighbour]) -> None:
+        """What another owner knew of its neighbours, as far as they are ours now."""
+        circles = tuple(around)
+        self.hear(title for title, _ in circles)
+        for title, heirs in circles:
+            news = self.circle.news.get(title.owner)
+            if news is not None and not news.heirs:
+                news.take_heirs(heirs)
+                self.greetings.forget_around()
+
+    def met(self, peer: Address, born_us: int) -> None:
+        """A life that began then is at a peer's address. If we knew one before it, that is dead: heirs take over."""
+        if not self.circle.is_new_life(peer, born_us):
+            return
+        estate = self.estates.held.pop(peer, None)
+        self.circle.begin_anew(peer, born_us)
+        self.asker.drop("hail", peer)
+        self.plot.atlas.drop(self.plot.atlas.of(peer))
+        self.plot.survey()
+        self.succession.bury(peer)
+        self.inquest.bury(peer, estate)
+
+    def lost(self, tract: Tract, neighbours: list[Address], winners: list[Title]) -> None:
+        """Better titles took ground from us. What we kept there is offered by the tenant to whoever has it now."""
+        gift = self.giver.gift
+        if gift is not None and gift.piece not in self.plot.pieces:
+            self.giver.take_back()
+        self.taker.lost()
+        self.tenant.yielded(tract)
+        self.announce({*neighbours, *(each.owner for each in winners)})
+        if not self.plot.pieces:
+            self.homeless()
+
+    def homeless(self) -> None:
+        """All is lost to others: come again as a newcomer, by way of whoever is known."""
+        known = [*self.plot.neighbours(), *self.heirs, *self.circle.missed]
+        self.succession.end()
+        self.entry.come_again(known)
+        self.seizures.end()
+
+    def settle_into(self, title: Title, others: list[Title], heirs: tuple[Address, ...]) -> None:
+        """Take a place on a surface that is assembled at once."""
+        self.plot.settle_on(Atlas([title, *others]))
+        self.succession.begin_with(heirs, self.host.now_us)
+        self.entry.settle()
+        self.plot.survey()
+        self.upkeep.start()
+
+    def rest_on(self, title: Title, others: list[Title], table: Table) -> None:
+        """Take a place on a surface that is assembled at once, and on which nothing is assured: its table is known."""
+        self.plot.settle_on(Atlas([title, *others]))
+        self.routes.begin_with(table)

@@ -1,0 +1,99 @@
+"""What a node of a linked ring believes of others: who has gone, who fell silent, who was a neighbour once."""
+
+from collections.abc import Callable
+
+from implicast.overlay.links.refs import Ref
+from implicast.overlay.links.settings import LinkSettings
+from implicast.peer.contract import Address, Host
+from implicast.peer.liveness import Detector, DetectorSettings
+
+
+class Company:
+    """`silent(ref)` is called when a suspicion arises, `back(ref)` when a node that was missed is heard again."""
+
+    __slots__ = ("_address", "_back", "_settings", "_silent", "detector", "gone", "met", "missed")
+
+    def __init__(
+        self, address: Address, host: Host, settings: LinkSettings,
+        silent: Callable[[Ref], None], back: Callable[[Ref], None],
+    ) -> None:  # fmt: skip
+        self._address, self._settings = address, settings
+        self._silent, self._back = silent, back
+        self.gone: dict[Ref, None] = {}
+        self.missed: dict[Ref, None] = {}
+        """Nodes that fell silent; they are asked now and then, in case they are only cut off."""
+        self.met: dict[Ref, None] = {}
+        """Former neighbours that did not say they left: a node that ended alone on its ring knows whom to ask."""
+        self.detector = self._watcher(host) if settings.tries else None
+        """None in a world without crashes, where nobody is ever suspected. Overlays above share it."""
+
+    def _watcher(self, host: Host) -> Detector[Ref]:
+        settings = self._settings
+        patience = DetectorSettings(
+            rto_us=settings.rto_us, rto_cap_us=settings.rto_cap_us, tries=settings.tries,
+            health_max=settings.health_max, forget_us=settings.forget_us,
+        )  # fmt: skip
+        return Detector(self._address, host, patience, self._fell_silent, lambda ref: ref.address)
+
+    def is_lost(self, ref: Ref) -> bool:
+        """Whether it said that it left, or is suspected."""
+        return ref in self.gone or (self.detector is not None and self.detector.is_suspect(ref))
+
+    def is_surely_lost(self, ref: Ref) -> bool:
+        """Lost by its own word or by fresh evidence. Old suspicions are tried again before a node is passed over: after
+        a partition a node suspects all on the other side."""
+        detector = self.detector
+        return ref in self.gone or (detector is not None and detector.suspected_within(ref, self._settings.fresh_us))
+
+    def is_there(self, ref: Ref, within_us: int) -> bool:
+        """Whether it was heard within this time."""
+        silent_us = self.detector.silent_for_us(ref) if self.detector is not None else None
+        return silent_us is not None and silent_us < within_us
+
+    def note_gone(self, ref: Ref) -> None:
+        self.gone[ref] = None
+        if len(self.gone) > self._settings.gone_max:
+            del self.gone[next(iter(self.gone))]
+        self.missed.pop(ref, None)
+        self.met.pop(ref, None)
+        if self.detector is not None:
+            self.detector.say_gone(ref)
+
+    def suspect(self, ref: Ref) -> None:
+        if self.detector is not None:
+            self.detector.suspect(ref)
+
+    def _fell_silent(self, ref: Ref) -> None:
+        """A suspicion arose, here or in what stands on this ring."""
+        self._keep(self.missed, ref)
+        self._silent(ref)
+
+    def note_met(self, *refs: Ref) -> None:
+        """These were neighbours."""
+        if self.detector is not None:
+            for ref in refs:
+                self._keep(self.met, ref)
+
+    def next_missed(self, count: int) -> list[Ref]:
+        """The next of those who are missed, in turn."""
+        missed = list(self.missed)[:count]
+        for ref in missed:
+            self._keep(self.missed, ref)
+        return missed
+
+    def _keep(self, memory: dict[Ref, None], ref: Ref) -> None:
+        if ref.address != self._address and ref not in self.gone:
+            memory.pop(ref, None)
+            memory[ref] = None
+            if len(memory) > self._settings.missed_max:
+                del memory[next(iter(memory))]
+
+    def heard(self, ref: Ref) -> None:
+        """Any word from a suspect ends the suspicion, else two nodes could repair each other in turns without end.
+        A node that was missed may have been on the other side of a partition, with a ring of its own."""
+        if self.detector is None or ref.address == self._address:
+            return
+        self.detector.heard(ref)
+        if ref in self.missed:
+            del self.missed[ref]
+            self._back(ref)

@@ -1,0 +1,300 @@
+"""Becoming a member of a linked ring, ceasing to be one, and settling the node's own requests."""
+
+from typing import TYPE_CHECKING
+
+from implicast.overlay.links.messages import (
+    BUSY,
+    DELETE,
+    INSERT,
+    MOVED,
+    CheckNow,
+    Confirm,
+    Found,
+    Gone,
+    LeaveAgain,
+    RetrySetR,
+    SeekAgain,
+    SetR,
+    SetRAck,
+    SetRNak,
+)
+from implicast.overlay.links.refs import Number, Ref, after, lies_between
+from implicast.overlay.links.state import DEL, IN, INS, OUT, Operation
+from implicast.peer.contract import Address, Life, Part, handles
+
+if TYPE_CHECKING:
+    from implicast.overlay.links.links import Links
+
+INTRODUCERS_MAX = 8
+"""Members through whom a newcomer seeks its place."""
+ENTRIES_BITS = 16
+"""So often a peer may join and leave within one life, in bits."""
+BURIED_US = 400_000
+"""About how long neighbours take to close the gap that an earlier life has left, once they know."""
+
+
+class Membership(Part):
+    """One request at a time is under way."""
+
+    __slots__ = ("_leave_by_us", "_life", "_links", "_neighbours", "_op", "_wish_to_leave", "introducers", "pend")
+
+    def __init__(self, links: "Links", life: Life | None, neighbours: tuple[Ref, ...]) -> None:
+        super().__init__(links.address, links.host)
+        self._links, self._life, self._neighbours = links, life, neighbours
+        self.introducers: tuple[Address, ...] = ()
+        self.pend: Operation | None = None
+        self._op = self._leave_by_us = 0
+        self._wish_to_leave = False
+
+    def begin(self) -> None:
+        """A life begins: it has asked for nothing."""
+        self.pend, self._wish_to_leave = None, False
+
+    # --- joining
+
+    def found_ring(self) -> None:
+        self._new_life()
+        self._enter()
+
+    def join(self, introducers: tuple[Address, ...]) -> None:
+        assert self._links.state == OUT, f"{self.address} is {self._links.state} and cannot join"
+        if not introducers:
+            self.found_ring()
+            return
+        self.seek_through(introducers)
+        self._new_life()
+        self._links.seeking.restart()
+        self._seek()
+
+    def seek_through(self, introducers: tuple[Address, ...]) -> None:
+        """These may know the way."""
+        self.introducers = introducers[:INTRODUCERS_MAX]
+
+    def _new_life(self) -> None:
+        """A life of the peer has room for many on the ring: it may leave and join again, or give up and join anew."""
+        first = self.host.now_us if self._life is None else self._life << ENTRIES_BITS
+        self._links.begin(max(first, self._links.me.life + 1))
+
+    def _seek(self) -> None:
+        links = self._links
+        links.seeking.ask(self.introducers[links.seeking.turn % len(self.introducers)])
+        links.patience.later(links.settings.seek_us, SeekAgain(links.me.life, links.seeking.turn))
+
+    @handles(SeekAgain)
+    def on_seek_again(self, alarm: SeekAgain) -> None:
+        links = self._links
+        if links.state == OUT and self.introducers and (alarm.life, alarm.turn) == (links.me.life, links.seeking.turn):
+            self._seek()
+
+    @handles(Found)
+    def on_found(self, sender: Address, found: Found) -> None:
+        links = self._links
+        if found.to != links.me:
+            return
+        if links.state == OUT and self.introducers and self.pend is None:
+            if found.right.place == links.me.place:
+                self._bury(found.right)
+            else:
+                self.insert(found.left, found.right, found.num)
+        elif links.state == IN and found.left != links.me:
+            speaks = sender == found.left.address
+            if speaks:
+                links.heard(found.left)
+            if found.left != links.left or (links.detector is not None and found.right != links.me):
+                links.walks.look_from(found.left, speaks)
+
+    def _bury(self, former: Ref) -> None:
+        """An earlier life of this peer is still linked where it wants to stand. Its right neighbour has to close the
+        gap, and would notice in a while; the peer says so at once to those who were its neighbours then."""
+        links = self._links
+        for ref in self._neighbours:
+            if ref.address != self.address:
+                self.host.send(ref.address, Gone(ref, former, 0))
+        links.patience.later(BURIED_US, SeekAgain(links.me.life, links.seeking.turn))
+
+    def insert(self, left: Ref, right: Ref, num: Number) -> None:
+        """Ask `left` to put this node before `right`."""
+        links = self._links
+        if not lies_between(left, links.me, right):
+            return  # the ring is being mended there
+        links.become(INS)
+        links.expect(left, right)
+        self.request(INSERT, left, links.me, right, num, links.lnum)
+
+    def proven(self, num: Number) -> None:
+        """The Ack was lost, the insertion was not: the right neighbour knows of it."""
+        self.pend = None
+        self._links.take_right(self._links.right, num, confirmed=True)
+        self._enter()
+
+    def _enter(self) -> None:
+        self._links.become(IN)
+        self.introducers = ()
+        self._links.walks.begin()
+        self._links.seeking.begin()
+        self._links.above.linked()
+
+    def _abandon_life(self) -> None:
+        """Nobody can say whether the insertion took place. This life counts as crashed; another one joins, also
+        through the node that was to be its right neighbour, for the introducers may have died too."""
+        links, wish = self._links, self._wish_to_leave
+        if links.right.address not in (self.address, *self.introducers):
+            self.introducers = (*self.introducers[: INTRODUCERS_MAX - 1], links.right.address)
+        self._new_life()
+        if wish:
+            self._depart()
+        else:
+            self._seek()
+
+    # --- leaving
+
+    def leave(self) -> None:
+        self._wish_to_leave = True
+        self._leave_by_us = self.host.now_us + self._links.settings.leave_us
+        self._try_to_leave()
+
+    def _try_to_leave(self) -> None:
+        links = self._links
+        if links.state == DEL or not self._wish_to_leave:
+            return
+        too_long = links.detector is not None and self.host.now_us > self._leave_by_us
+        if links.state == OUT or links.right == links.me or too_long:
+            self._depart()
+        elif self._must_wait():
+            links.walks.check()
+            self._leave_later()
+        else:
+            links.become(DEL)
+            assert links.rnum is not None, "a member knows the number of its link"
+            self.request(DELETE, links.left, links.right, links.me, links.lnum, after(links.rnum))
+
+    def _must_wait(self) -> bool:
+        """Whether something else is to be settled first."""
+        links = self._links
+        under_way = self.pend is not None or links.walks.walk is not None
+        return links.state == INS or under_way or links.company.is_lost(links.left)
+
+    def _leave_later(self) -> None:
+        self._links.patience.later(self._links.settings.again_us, LeaveAgain(self._links.me.life))
+
+    @handles(LeaveAgain)
+    def on_leave_again(self, alarm: LeaveAgain) -> None:
+        if alarm.life == self._links.me.life:
+            self._try_to_leave()
+
+    def _depart(self) -> None:
+        links = self._links
+        if links.state != OUT:
+            links.holder.depart()
+        links.become(OUT)
+        self.introducers, self.pend, self._wish_to_leave = (), None, False
+        links.walks.stop()
+        links.above.unlinked()
+
+    # --- own requests
+
+    def request(self, kind: int, target: Ref, new: Ref, cur: Ref, cur_num: Number, new_num: Number) -> None:
+        """Ask a holder to change its right pointer."""
+        links = self._links
+        self._op += 1
+        request = SetR(target, links.me, self._op, kind, new, cur, cur_num, new_num)
+        self.pend = Operation(request)
+        links.patience.begin(self.pend, RetrySetR(links.me.life, self._op))
+        links.say(target, request)
+
+    @handles(RetrySetR)
+    def on_retry(self, alarm: RetrySetR) -> None:
+        links, pend = self._links, self.pend
+        if pend is None or (alarm.life, alarm.op) != (links.me.life, pend.request.op):
+            return
+        if links.patience.is_spent(pend, pend.request.to):
+            links.company.suspect(pend.request.to)
+            self._target_dead()
+            return
+        links.patience.wait_on(pend, alarm)
+        links.say(pend.request.to, pend.request)
+
+    def _settled_by(self, to: Ref, by: Ref, op: int) -> SetR | None:
+        """The own request that this answers, which then is pending no more."""
+        pend = self.pend
+        if to != self._links.me or pend is None or pend.request.op != op or pend.request.to != by:
+            return None
+        self._links.heard(by)
+        self._links.patience.answered(pend)
+        self.pend = None
+        return pend.request
+
+    @handles(SetRAck)
+    def on_ack(self, sender: Address, ack: SetRAck) -> None:
+        links = self._links
+        if ack.num is None and self.pend is not None and self.pend.request.kind == INSERT:
+            return  # no answer to an insert: what it takes over has a number
+        request = self._settled_by(ack.to, ack.by, ack.op)
+        if request is None:
+            return
+        if request.kind == DELETE:
+            self._depart()
+            return
+        was_ins = links.state == INS
+        if request.new_num > links.lnum or (was_ins and links.lnum == request.new_num):
+            links.take_left(ack.by, request.new_num, ack.lefts)
+        if request.kind == INSERT and ack.num is not None:
+            self.host.after(links.settings.rto_us, Confirm(request.cur, ack.num, 1))
+            links.take_right(request.cur, ack.num, confirmed=False)
+            if was_ins:
+                self._enter()
+
+    @handles(SetRNak)
+    def on_nak(self, sender: Address, nak: SetRNak) -> None:
+        links = self._links
+        request = self._settled_by(nak.to, nak.by, nak.op)
+        if request is None:
+            return
+        if links.state == INS:
+            self._refused_entry(nak)
+        elif request.kind == DELETE:
+            links.become(IN)
+            if nak.reason != BUSY:
+                links.walks.check()
+            self._leave_later()
+        else:
+            links.patience.later(links.settings.again_us, CheckNow(links.me.life))
+
+    def _refused_entry(self, nak: SetRNak) -> None:
+        links = self._links
+        links.become(OUT)
+        if self._wish_to_leave:
+            self._depart()
+        elif nak.reason == MOVED and nak.num is not None and lies_between(nak.by, links.me, nak.right):
+            self.insert(nak.by, nak.right, nak.num)
+        else:
+            links.patience.later(links.settings.again_us, SeekAgain(links.me.life, links.seeking.turn))
+
+    def _target_dead(self) -> None:
+        assert self.pend is not None, "an operation was pending"
+        links, kind = self._links, self.pend.request.kind
+        self.pend = None
+        if links.state == INS:
+            self._abandon_life()
+        elif kind == DELETE:
+            links.become(IN)
+            links.walks.check()
+            self._leave_later()
+        else:
+            links.walks.check()
+
+    @handles(Gone)
+    def on_gone(self, sender: Address, gone: Gone) -> None:
+        """Only the stored answer settles a SetR. `Gone` does so only if it answers that very one, for then the
+        memory is gone too; a stray `Gone` from a node in grace says nothing about what it had carried out."""
+        links = self._links
+        if gone.to != links.me:
+            return
+        links.company.note_gone(gone.by)
+        if self.pend is not None and self.pend.request.to == gone.by:
+            if gone.op == self.pend.request.op:
+                self._target_dead()
+        elif links.walks.is_at(gone.by):
+            links.walks.gone()
+        elif gone.by == links.left:
+            links.walks.check()

@@ -1,0 +1,206 @@
+"""Looking left: detection, consistency and repair in one walk.
+
+The walk only reads: it asks a node on the left who is on its right, and goes on to that one until it arrives
+at itself. What changes anything is again the comparing SetR. Of several repairers one wins, the others look again.
+Failures are noticed only from the right: each node is looked at by one other.
+
+From the second attempt on all that are known on the left are asked: neighbours that died together are found dead
+together, and those that answer show that the silence is not the observer's own.
+"""
+
+from typing import TYPE_CHECKING
+
+from implicast.overlay.links.messages import INSERT, REPLACE, Check, CheckNow, CheckRound, Found, RetryCheck, Stat
+from implicast.overlay.links.refs import Number, Ref, cut_list, lies_between
+from implicast.overlay.links.state import IN, OUT, Walk
+from implicast.peer.contract import Address, Part, handles
+from implicast.space.ring import clockwise
+
+if TYPE_CHECKING:
+    from implicast.overlay.links.links import Links
+
+
+class Walks(Part):
+    """Finds the true left neighbour."""
+
+    __slots__ = ("_hint", "_links", "_token", "walk")
+
+    def __init__(self, links: "Links") -> None:
+        super().__init__(links.address, links.host)
+        self._links = links
+        self._token = 0
+        self.walk: Walk | None = None
+        self._hint: Ref | None = None
+        """A node to look from at the next occasion."""
+
+    def stop(self) -> None:
+        """A life begins or ends: no look is under way."""
+        self.walk = self._hint = None
+
+    def begin(self) -> None:
+        """Look once per period from now on."""
+        check_us = self._links.settings.check_us
+        if check_us:
+            self._links.patience.later(check_us, CheckRound(self._links.me.life))
+
+    def check(self) -> None:
+        """Look to the left now, if nothing else is under way."""
+        links, company = self._links, self._links.company
+        if links.state == IN and links.pend is None and self.walk is None:
+            hint, self._hint = self._hint, None
+            if hint is not None and hint not in (links.left, links.me) and not company.is_surely_lost(hint):
+                self.look([hint])
+                return
+            lefts = links.lefts
+            known = lefts if lefts and lefts[0] == links.left else [links.left, *(r for r in lefts if r != links.left)]
+            rest = [ref for ref in known if not company.is_lost(ref) and ref != links.me]
+            if not rest and links.detector is not None:
+                rest = self._nearest_acquaintances()
+            self.look([*rest, links.me])
+
+    def look_from(self, ref: Ref, speaks: bool = False) -> None:
+        """Look to the left from another node, now or as soon as nothing else is under way. A node that speaks itself,
+        and is nearer than where a walk has come to, saves the rest of it: a walk from afar, begun when all near were
+        silent, may be held up by each of the dead on its way."""
+        links, walk = self._links, self.walk
+        if links.pend is None and (walk is None or (speaks and self._is_nearer(ref, walk.at))):
+            self.look([ref])
+        elif links.detector is not None:
+            self._hint = ref
+            links.patience.later(links.settings.again_us, CheckNow(links.me.life))
+
+    def _is_nearer(self, ref: Ref, at: Ref) -> bool:
+        return self._links.detector is not None and ref != at and lies_between(at, ref, self._links.me)
+
+    def _nearest_acquaintances(self) -> list[Ref]:
+        """A node that knows nobody on its left any more begins as near as it can: a walk over itself goes round the
+        ring."""
+        links = self._links
+        others = (ref for ref in links.above.acquaintances() if ref.address != self.address)
+        known = [ref for ref in others if not links.company.is_lost(ref)]
+        known.sort(key=lambda ref: clockwise(links.me.place, ref.place), reverse=True)
+        return known[: links.settings.lefts]
+
+    def look(self, rest: list[Ref], reached_from: tuple[Ref, Number] | None = None) -> None:
+        """Ask the first of these who is on its right; the others come next."""
+        self._token += 1
+        self.walk = Walk(self._token, rest[0], reached_from, rest[1:], [])
+        self._links.patience.begin(self.walk, RetryCheck(self._token))
+        self._ask_who_is_right_of(rest[0])
+
+    def _ask_who_is_right_of(self, ref: Ref) -> None:
+        links = self._links
+        links.say(ref, Check(ref, links.me, self._token, links.left, links.lnum))
+
+    @handles(RetryCheck)
+    def on_retry_check(self, alarm: RetryCheck) -> None:
+        walk, links = self.walk, self._links
+        if walk is None or walk.token != alarm.token:
+            return
+        if links.patience.is_spent(walk, walk.at):
+            for ref in (walk.at, *self._asked_beside(walk)):
+                links.company.suspect(ref)
+            self._walked_into_nobody(walk)
+            return
+        links.patience.wait_on(walk, alarm)
+        self._ask_who_is_right_of(walk.at)
+        if links.detector is not None:
+            for ref in self._asked_beside(walk):
+                self._ask_who_is_right_of(ref)
+
+    def _asked_beside(self, walk: Walk) -> list[Ref]:
+        """Those of the list that have not answered yet."""
+        return [ref for ref in walk.rest if ref != self._links.me and ref not in walk.living]
+
+    def is_at(self, ref: Ref) -> bool:
+        """Whether this node is being asked."""
+        return self.walk is not None and self.walk.at == ref
+
+    def gone(self) -> None:
+        """The node that is asked says that it left."""
+        if self.walk is not None:
+            self._walked_into_nobody(self.walk)
+
+    def _walked_into_nobody(self, walk: Walk) -> None:
+        """The node that was asked is lost: mend where it was reached from, else begin with the next of the list."""
+        self.walk, links = None, self._links
+        if walk.reached_from is not None:
+            self.settle(walk.reached_from[0], walk.at, walk.reached_from[1])
+            return
+        rest = [ref for ref in walk.rest if not links.company.is_lost(ref)]
+        if rest == [links.me] and links.detector is not None:
+            rest = [*self._nearest_acquaintances(), links.me]
+        if rest:
+            self.look(rest)
+
+    @handles(Stat)
+    def on_stat(self, sender: Address, stat: Stat) -> None:
+        links = self._links
+        if stat.to != links.me:
+            return
+        links.heard(stat.by)
+        walk = self.walk  # a word may bring a ring back, not end a walk
+        if walk is None or stat.token != walk.token:
+            return
+        if stat.by != walk.at:
+            if links.detector is not None and stat.by in walk.rest and stat.by not in walk.living:
+                walk.living.append(stat.by)
+                links.detector.ease()
+            return
+        links.patience.answered(walk)
+        self.walk = None
+        if stat.num is not None and links.state == IN and links.pend is None:
+            self._proceed(stat, stat.num)
+        # else it is still being inserted: nothing can be said; the next check will
+
+    def _proceed(self, stat: Stat, num: Number) -> None:
+        links = self._links
+        if stat.right == links.me:
+            self._arrived(stat, num)
+        elif lies_between(stat.by, stat.right, links.me) and not links.company.is_surely_lost(stat.right):
+            self.look([stat.right], (stat.by, num))
+        elif self._left_is_nearer(stat):
+            links.say(links.left, Found(links.left, stat.by, stat.right, num))
+        else:
+            self.settle(stat.by, stat.right, num)
+
+    def _left_is_nearer(self, stat: Stat) -> bool:
+        """Whether it is the left neighbour's business: it lives, between this node and one that passes both over."""
+        links = self._links
+        if links.detector is None or links.left in (links.me, stat.right) or links.company.is_lost(links.left):
+            return False
+        lives = links.company.is_there(links.left, 2 * links.settings.check_us)
+        return lives and lies_between(stat.by, links.left, links.me)
+
+    def _arrived(self, stat: Stat, num: Number) -> None:
+        """At the node whose right is this one."""
+        links = self._links
+        lefts = cut_list(list(stat.lefts), links.me, links.settings.lefts)
+        if num > links.lnum:
+            links.take_left(stat.by, num, lefts)
+        elif stat.by == links.left and num == links.lnum:
+            links.take_lefts(lefts)
+        else:
+            self.settle(stat.by, links.me, num)
+
+    def settle(self, holder: Ref, cur: Ref, cur_num: Number) -> None:
+        """Make this node the right neighbour of `holder`, in place of `cur`, with a number that beats all before.
+
+        A nearer right neighbour is kept when re-entering (replace), so that whole stretches come back in one step.
+        """
+        links = self._links
+        number = links.next_repair()
+        beyond = cur != links.me and not lies_between(holder, cur, links.me)
+        kind = INSERT if beyond and not lies_between(links.me, links.right, cur) else REPLACE
+        links.membership.request(kind, holder, links.me, cur, cur_num, number)
+
+    @handles(CheckNow)
+    def on_check_now(self, alarm: CheckNow) -> None:
+        if alarm.life == self._links.me.life:
+            self.check()
+
+    @handles(CheckRound)
+    def on_check_round(self, alarm: CheckRound) -> None:
+        if alarm.life == self._links.me.life and self._links.state != OUT:
+            self.check()
+            self.begin()

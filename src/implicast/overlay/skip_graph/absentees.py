@@ -1,0 +1,174 @@
+"""Who is there, and who was lost. Ring upkeep, parts D.2 and E.
+
+An address that stays silent towards this peer is lost: it is kept aside with its certificates, called again and again,
+and comes back with its first word. Nobody is lost on the word of others. An address lives and dies as a whole, so it is
+lost and found as a whole, however many places it has.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from implicast.overlay.detector import Detector, Ping
+from implicast.overlay.skip_graph.place import Place
+from implicast.overlay.skip_graph.places import Places
+from implicast.overlay.skip_graph.upkeep import Lost, Upkeep
+from implicast.peer.contract import Address, Host, Message, Part
+from implicast.peer.identity import Certificate
+from implicast.peer.memory import Recent
+
+QUIET_US = 2_000_000
+"""Who was heard so lately is not looked for, whoever misses it."""
+CALL_US = 5_000_000
+CALL_CAP_US = 10_000_000
+"""The lost are called after this time, or sooner where one watches more often, then at doubling intervals up to that.
+"""
+CALLS_GROW = 4
+"""Later the pauses are the silence divided by this."""
+LOST_US = 180_000_000
+"""For so long the lost are called so often, and come back to all their places with their first word."""
+REMEMBERED_US = 3_600_000_000
+"""For so long nobody lists them on the word of others: some who heard them alive may list and name them for long, until
+they ask them for another reason. They are called all the while, at pauses that grow with their silence: of two sides of
+a long partition one word is enough."""
+NAMED_US = 30_000_000
+"""Somebody lost whom others name is called at once, unless that was done so lately."""
+PASSED_US = 60_000_000
+"""Who asked and was heard within this time is taken for present until a probe says otherwise."""
+LIFE_US = 15_000_000
+"""Who gave a sign of life within this time need not be asked for one."""
+LOST_MAX = 1_024
+"""Addresses that are kept aside; the first lost are forgotten first."""
+LOST_PLACES_MAX = 256
+"""Places of one lost address that are kept aside."""
+
+
+class Absentees(Part, parts={"detector": Detector}):
+    """Those lost to one peer, and the detector that finds them out. `lose(address)` is called when one falls silent,
+    `changed()` when somebody went out of our lists."""
+
+    __slots__ = ("_changed", "_places", "_upkeep", "detector", "lost")
+
+    def __init__(
+        self, address: Address, host: Host, places: Places, upkeep: Upkeep, lose: Callable[[Address], None],
+        changed: Callable[[], None],
+    ) -> None:  # fmt: skip
+        super().__init__(address, host)
+        self._places, self._upkeep, self._changed = places, upkeep, changed
+        self.detector: Detector[Address] = Detector(address, host, upkeep.detector, lose)
+        self.lost: Recent[Address, Lost] = Recent(LOST_MAX)
+
+    # --- who is there
+
+    def watch(self, address: Address) -> None:
+        """Something that it should have answered was not: look for it at once."""
+        if address not in self.lost:
+            self.detector.check(address, QUIET_US)
+
+    def look_for(self, address: Address, message: Message) -> None:
+        """It was sent this and has not answered."""
+        if self.detector.is_probing(address):
+            self.host.send(address, message)
+        elif address not in self.lost:
+            self.detector.probe(address, message)
+
+    def is_there(self, address: Address, within_us: int) -> bool:
+        """Whether it was heard lately."""
+        silent_us = self.detector.silent_for_us(address)
+        return address not in self.lost and silent_us is not None and silent_us < within_us
+
+    def is_about(self, node: Certificate) -> bool:
+        """Whether the holder of a place may be taken for present."""
+        address = node.address
+        is_there = address not in self.detector.gone and self.is_there(address, PASSED_US)
+        return is_there and self._places.belief.sound(node)
+
+    def was_heard_since(self, address: Address, time_us: int) -> bool:
+        """Whether somebody has given a sign of life since then."""
+        silent_us = self.detector.silent_for_us(address)
+        return silent_us is not None and silent_us <= self.host.now_us - time_us
+
+    def was_heard(self, address: Address) -> bool:
+        """Whether somebody has given a sign of life less than `LIFE_US` ago."""
+        return self.was_heard_since(address, self.host.now_us - LIFE_US + 1)
+
+    # --- who may be listed on the word of others
+
+    def may_list(self, node: Certificate) -> bool:
+        """Who is silent towards us is not listed on the word of others."""
+        lost, belief = self.lost.get(node.address), self._places.belief
+        if lost is None:
+            return belief.sound(node)
+        if len(lost.nodes) < LOST_PLACES_MAX and belief.sound(node):
+            lost.nodes[node.key] = node  # for when it speaks again
+            if not self.may_return(lost) and lost.called_us + NAMED_US <= self.host.now_us:
+                self._call(node.address, lost)
+        return False
+
+    def believed(self, place: Place, named: Sequence[Certificate]) -> Sequence[Certificate]:
+        """Of those whom a witness named, who may be listed. Most were met before: they are looked at all at once."""
+        known, lost = place.known, self.lost
+        fresh = [node for node in named if known.get(node.key) is not node]
+        doubtful = self._places.belief.doubtful(fresh)
+        if lost:
+            doubtful += [node for node in fresh if node.address in lost]
+        refused = {node.key for node in doubtful if not self.may_list(node)}
+        chosen = named if place.is_searching else fresh
+        return [node for node in chosen if node.key not in refused] if refused else chosen
+
+    # --- those lost
+
+    def put_aside(self, address: Address, places: Mapping[bytes, Certificate]) -> None:
+        """It is silent towards us, and had these places."""
+        now_us = self.host.now_us
+        wait_us = min(CALL_US, self._upkeep.watch_us)
+        lost = self.lost.get(address) or Lost(now_us, now_us + wait_us, wait_us)
+        self.lost[address] = lost
+        lost.nodes.update(places)
+
+    def take_back(self, address: Address) -> Lost:
+        """It spoke. Where one was only cut off, others may have been: of those on the other side of a partition all
+        are called as soon as one has spoken."""
+        found = self.lost.pop(address)
+        for other, lost in list(self.lost.items()):
+            if lost.called_us + CALL_US <= self.host.now_us:
+                self._call(other, lost)
+        return found
+
+    def say_gone(self, address: Address) -> None:
+        """It said itself that it left."""
+        self.detector.say_gone(address)
+        self.lost.pop(address, None)
+
+    def drop(self, place: Place, gone: Collection[bytes]) -> None:
+        """Take entries out of a place. Who asked lately may belong where somebody has gone: it knew before us, and will
+        not ask again."""
+        place.drop(gone)
+        self._changed()
+        for node in list(place.passers.values()):
+            if node.key not in gone and self.is_about(node) and place.enter(node):
+                place.lists.note_hearsay(node.key, self.host.now_us)  # as long as it does not speak again
+                self.watch(node.address)
+
+    def call_due(self) -> None:
+        """Call those of the lost whose time has come, and forget those lost long ago."""
+        now_us = self.host.now_us
+        for address, lost in list(self.lost.items()):
+            if lost.since_us + REMEMBERED_US < now_us:
+                del self.lost[address]
+            elif lost.call_us <= now_us:
+                if not self.may_return(lost):
+                    lost.nodes.clear()
+                self._call(address, lost)
+
+    def called(self) -> list[Address]:
+        """Those who may come back to all their places."""
+        return [address for address, lost in self.lost.items() if self.may_return(lost)]
+
+    def _call(self, address: Address, lost: Lost) -> None:
+        now_us = self.host.now_us
+        often = self.may_return(lost)
+        lost.call(now_us, min(2 * lost.wait_us, CALL_CAP_US) if often else (now_us - lost.since_us) // CALLS_GROW)
+        self.host.send(address, Ping(0))
+
+    def may_return(self, lost: Lost) -> bool:
+        """Whether it was lost for so short a time that it may come back to all its places."""
+        return lost.since_us + LOST_US >= self.host.now_us

@@ -1,0 +1,429 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, freethreading_compatible=False
+"""The compiled core: `world.World` and its hosts, with a C heap for the agenda and C rows for the journal.
+
+`world.py` is the law: every line here does what the line there does, in the same order, and both write the same
+journal, byte for byte (`tests/world/test_cores.py`). What is gained: no tuple for each thing on the agenda, no call for
+each step of carrying a message.
+"""
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
+from libc.stdint cimport int16_t, int32_t, int64_t
+from libc.stdlib cimport free, malloc, realloc
+
+from implicast.peer.events import Notice
+from implicast.peer.wire import KIND_BYTES, pack
+from implicast.space.digest import stream
+from implicast.world.journal import CHUNK_ROWS as _CHUNK_ROWS
+from implicast.world.journal import UPKEEP as _UPKEEP
+
+cdef int UPKEEP = _UPKEEP
+cdef int CHUNK_ROWS = _CHUNK_ROWS
+cdef int HEAD = KIND_BYTES
+cdef int NOBODY = -1
+cdef int64_t NEVER_US = <int64_t>1 << 62
+cdef object _pack = pack
+cdef object _Notice = Notice
+
+cdef struct Entry:
+    int64_t time_us
+    int64_t serial
+    int32_t to  # NOBODY: a verb of the application
+    int32_t sender  # NOBODY: an alarm
+    int32_t purpose
+    int32_t depth
+    int32_t length
+    int32_t kind
+    PyObject *thing
+    PyObject *host  # of an alarm
+
+cdef packed struct Row:
+    int64_t serial
+    int64_t cause
+    int64_t sent_us
+    int64_t arrived_us
+    int32_t sender
+    int32_t receiver
+    int32_t purpose
+    int32_t depth
+    int32_t length
+    int16_t kind
+
+
+cdef inline bint _before(Entry *one, Entry *other) noexcept nogil:
+    return one.time_us < other.time_us or (one.time_us == other.time_us and one.serial < other.serial)
+
+
+cdef class World:
+    """Peers, their time and their network. Nothing in it is global: many worlds live in one process."""
+
+    cdef public object latency_us, journal, faults, codec, rng, peers, hosts, rates, casts, numbers
+    cdef public object payload_of, events, heard
+    cdef public int64_t now_us, cause, busy, carried
+    cdef public int purpose, depth
+    cdef dict _kinds
+    cdef object _last
+    cdef int _facts_purpose, _facts_length, _facts_kind
+    cdef Entry *_heap
+    cdef int64_t _count, _room, _serial
+    cdef Row *_rows
+    cdef int _filled
+
+    def __cinit__(self):
+        self._room = 1024
+        self._count = self._serial = 0
+        self._heap = <Entry *>malloc(self._room * sizeof(Entry))
+        self._rows = <Row *>malloc(CHUNK_ROWS * sizeof(Row))
+        if self._heap == NULL or self._rows == NULL:
+            raise MemoryError()
+
+    def __init__(self, network, seed=0, journal=None, faults=None, codec=None):
+        self.latency_us = network.latency_us
+        self.journal, self.faults, self.codec = journal, faults, codec
+        self.rng = stream(seed, "protocol")
+        self.peers, self.hosts, self.rates, self.casts, self.numbers = {}, {}, {}, {}, {}
+        self.payload_of = _nothing
+        self.events = []
+        self.heard = self._note_event
+        self.now_us = self.cause = self.busy = self.carried = 0
+        self.purpose, self.depth = UPKEEP, 0
+        self._kinds = {}
+        self._last = None
+        self._facts_purpose, self._facts_length, self._facts_kind = UPKEEP, 0, 0
+
+    def __dealloc__(self):
+        if self._heap != NULL:
+            self._empty()
+            free(self._heap)
+        free(self._rows)
+
+    def close(self):
+        """Nothing more will happen. What waits is let go: it refers to the world, and no collector sees it here."""
+        self._empty()
+
+    cdef _empty(self):
+        cdef Entry entry
+        while self._count:
+            self._count -= 1
+            entry = self._heap[self._count]
+            Py_DECREF(<object>entry.thing)
+            if entry.host != NULL:
+                Py_DECREF(<object>entry.host)
+
+    def _note_event(self, address, event):
+        self.events.append((self.now_us, address, event))
+
+    @property
+    def facts(self):
+        return self._facts_purpose, self._facts_length, self._facts_kind
+
+    # --- the population
+
+    def host(self, address):
+        """The host of an address; the same until the peer there crashes or is removed."""
+        if address not in self.hosts:
+            rate = self.rates.get(address, 1.0)
+            self.hosts[address] = WorldHost(self, address) if rate == 1 else DriftingHost(self, address, rate)
+        return self.hosts[address]
+
+    def place(self, address, peer):
+        """From now on this peer receives what is sent to the address."""
+        self.peers[address] = peer
+
+    def crash(self, address):
+        """The peer stops in the middle of life: its mail vanishes, its alarms ring no more."""
+        self.peers.pop(address, None)
+        host = self.hosts.pop(address, None)
+        if host is not None:
+            host.silence()
+
+    # --- what is to happen
+
+    def at(self, time_us, purpose, verb):
+        """Let the application do something at a time."""
+        if purpose != UPKEEP:
+            self.busy += 1
+        self._put(time_us, NOBODY, NOBODY, verb, purpose, 0, 0, 0, None)
+
+    def announce(self, name, number):
+        """This is how the cast with this number is called; what the running verb does belongs to it."""
+        self.casts[name] = number
+        self.purpose = number
+
+    def run(self, until_us=None):
+        """Until at rest, or until a time; then the clock stands at that time."""
+        cdef int64_t left
+        if until_us is None:
+            while self.busy:
+                left = self.busy
+                while left and self._count:
+                    self._work_off()
+                    left -= 1
+            return
+        self._run_until(until_us)
+        if until_us > self.now_us:
+            self.now_us = until_us
+
+    cdef _run_until(self, int64_t until_us):
+        while self._count and self._heap[0].time_us <= until_us:
+            self._work_off()
+
+    def step(self):
+        """Handle the next thing on the agenda; False when there is nothing."""
+        if not self._count:
+            return False
+        self._work_off()
+        return True
+
+    cdef _work_off(self):
+        cdef Entry entry = self._pop()
+        cdef object thing = <object>entry.thing
+        cdef object host = None
+        Py_DECREF(thing)
+        if entry.host != NULL:
+            host = <object>entry.host
+            Py_DECREF(host)
+        self.now_us, self.cause = entry.time_us, entry.serial
+        self.depth = entry.depth
+        self.purpose = entry.purpose
+        if entry.purpose != UPKEEP:
+            self.busy -= 1
+        if entry.sender != NOBODY:
+            self._last = thing
+            self._facts_purpose, self._facts_length, self._facts_kind = entry.purpose, entry.length, entry.kind
+            peer = (<dict>self.peers).get(entry.to)
+            if peer is not None:
+                peer.receive(entry.sender, thing if self.codec is None else self._arrive(thing[0], thing[1]))
+            return
+        self._last = None
+        if entry.to == NOBODY:
+            thing()
+        elif host.alive:
+            self.peers[entry.to].wake(thing)
+
+    # --- what peers ask for
+
+    cpdef carry(self, int sender, int to, message):
+        """Every message comes this way."""
+        cdef int64_t serial, arrived_us
+        cdef int purpose, depth = self.depth + 1
+        if message is not self._last:
+            self._look_at(message)
+        purpose = self._facts_purpose
+        what = message if self.codec is None else self._packed(sender, to, message)
+        delay_us = self.latency_us(sender, to)
+        if self.faults is None:
+            arrived_us = self.now_us + <int64_t>delay_us
+            if purpose != UPKEEP:
+                self.busy += 1
+            serial = self._put(arrived_us, to, sender, what, purpose, depth, self._facts_length, self._facts_kind, None)
+        else:
+            delays_us = self.faults.fate(self.now_us, sender, to, delay_us)
+            if not delays_us:
+                self._serial += 1
+                serial, arrived_us = self._serial, -1
+            else:
+                arrived_us = self.now_us + <int64_t>delays_us[0]
+                serial = 0
+                for each_us in delays_us:
+                    if purpose != UPKEEP:
+                        self.busy += 1
+                    put = self._put(self.now_us + <int64_t>each_us, to, sender, what, purpose, depth,
+                                    self._facts_length, self._facts_kind, None)
+                    if not serial:
+                        serial = put
+        self.carried += 1
+        if self.journal is not None:
+            self._write(serial, arrived_us, sender, to, purpose, depth)
+
+    cdef _write(self, int64_t serial, int64_t arrived_us, int sender, int to, int purpose, int depth):
+        cdef Row *row = &self._rows[self._filled]
+        row.serial, row.cause, row.sent_us, row.arrived_us = serial, self.cause, self.now_us, arrived_us
+        row.sender, row.receiver, row.purpose, row.depth = sender, to, purpose, depth
+        row.length, row.kind = self._facts_length, self._facts_kind
+        self._filled += 1
+        if self._filled >= CHUNK_ROWS:
+            self.flush()
+            self.journal.flush_sends()
+
+    def flush(self):
+        """Hand over the rows that are not in the journal yet."""
+        if self._filled and self.journal is not None:
+            self.journal.sends.append(PyBytes_FromStringAndSize(<char *>self._rows, self._filled * sizeof(Row)))
+        self._filled = 0
+
+    def deliver(self, address, event):
+        if type(event) is _Notice and self.journal is not None:
+            number = self.casts.get(event.cast, -1)
+            altered = number >= 0 and event.payload != self.payload_of(number)
+            who = self.numbers.get(address, address)
+            self.journal.notice(self.cause, self.now_us, who, number, self.depth, altered)
+        else:
+            self.heard(address, event)
+
+    # --- inside
+
+    def push(self, time_us, what):
+        """Put an input on the agenda: receiver, sender, thing, purpose, depth, and what is beside it: the facts of a
+        message, the host of an alarm."""
+        to, sender, thing, purpose, depth, beside = what
+        if purpose != UPKEEP:
+            self.busy += 1
+        if sender is None:
+            return self._put(time_us, NOBODY if to is None else to, NOBODY, thing, purpose, depth, 0, 0, beside)
+        return self._put(time_us, to, sender, thing, purpose, depth, beside[1], beside[2], None)
+
+    cdef int64_t _put(self, int64_t time_us, int to, int sender, object thing, int purpose, int depth, int length,
+                      int kind, object host) except -1:
+        cdef Entry entry
+        cdef int64_t at, parent
+        cdef Entry *heap
+        if self._count == self._room:
+            heap = <Entry *>realloc(self._heap, 2 * self._room * sizeof(Entry))
+            if heap == NULL:
+                raise MemoryError()
+            self._heap = heap
+            self._room *= 2
+        self._serial += 1
+        entry.time_us, entry.serial = time_us, self._serial
+        entry.to, entry.sender, entry.purpose, entry.depth = to, sender, purpose, depth
+        entry.length, entry.kind = length, kind
+        Py_INCREF(thing)
+        entry.thing = <PyObject *>thing
+        entry.host = NULL
+        if host is not None:
+            Py_INCREF(host)
+            entry.host = <PyObject *>host
+        heap = self._heap
+        at = self._count
+        self._count += 1
+        while at:
+            parent = (at - 1) >> 2
+            if not _before(&entry, &heap[parent]):
+                break
+            heap[at] = heap[parent]
+            at = parent
+        heap[at] = entry
+        return entry.serial
+
+    cdef Entry _pop(self) noexcept:
+        cdef Entry *heap = self._heap
+        cdef Entry first = heap[0]
+        cdef Entry last
+        cdef int64_t at = 0, child, least, end
+        self._count -= 1
+        end = self._count
+        if end:
+            last = heap[end]
+            while True:
+                least = 4 * at + 1
+                if least >= end:
+                    break
+                for child in range(least + 1, min(least + 4, end)):
+                    if _before(&heap[child], &heap[least]):
+                        least = child
+                if not _before(&heap[least], &last):
+                    break
+                heap[at] = heap[least]
+                at = least
+            heap[at] = last
+        return first
+
+    cdef _look_at(self, message):
+        """Find out kind, purpose and size of a message about to be carried."""
+        self._last = message
+        known = self._kinds.get(type(message))
+        if known is None:
+            known = self._learn(type(message))
+        kind, names_cast = known
+        self._facts_purpose = self.casts.get(message.cast, self.purpose) if names_cast else self.purpose
+        self._facts_length = HEAD + len(_pack(message)) if self.journal is not None else 0
+        self._facts_kind = kind
+
+    cdef _learn(self, kind):
+        names_cast = "cast" in getattr(kind, "__struct_fields__", ())
+        found = self._kinds[kind] = (len(self._kinds), names_cast)
+        if self.journal is not None:
+            self.journal.kinds.append(kind.__name__)
+        return found
+
+    def _packed(self, sender, to, message):
+        assert sender != to, f"{sender} sent {message} to itself: that is a plain call, not a message"
+        return message, self.codec.encode(message)
+
+    def _arrive(self, message, packed):
+        """The strict world: what arrives must be what was sent, and must have survived the wire."""
+        assert self.codec.encode(message) == packed, f"{message} was changed after it was sent"
+        received = self.codec.decode(packed)
+        assert received == message, f"{message} came off the wire as {received}"
+        return received
+
+
+def _nothing(number):
+    return b""
+
+
+cdef class WorldHost:
+    """What one peer sees of the world."""
+
+    cdef public World world
+    cdef public int address
+    cdef public bint alive
+
+    def __init__(self, World world, int address):
+        self.world, self.address, self.alive = world, address, True
+
+    def silence(self):
+        """The peer is dead: whatever it may still ask for does not happen."""
+        self.alive = False
+
+    @property
+    def now_us(self):
+        return self.world.now_us
+
+    @property
+    def rng(self):
+        return self.world.rng
+
+    def send(self, to, message):
+        if self.alive:
+            self.world.carry(self.address, to, message)
+
+    def deliver(self, event):
+        if self.alive:
+            self.world.deliver(self.address, event)
+
+    def after(self, delay_us, alarm):
+        self._arm(delay_us, alarm)
+
+    cdef _arm(self, int64_t delay_us, alarm):
+        cdef World world = self.world
+        cdef int purpose
+        if self.alive:
+            purpose = UPKEEP if alarm.upkeep else world.purpose
+            if purpose != UPKEEP:
+                world.busy += 1
+            world._put(world.now_us + delay_us if delay_us > 0 else world.now_us, self.address, NOBODY, alarm, purpose,
+                       world.depth, 0, 0, self)
+
+
+cdef class DriftingHost(WorldHost):
+    """A host whose clock, and with it every alarm, runs a little fast or slow."""
+
+    cdef double _rate
+
+    def __init__(self, World world, int address, double rate):
+        super().__init__(world, address)
+        self._rate = rate
+
+    @property
+    def now_us(self):
+        return int(self.world.now_us / self._rate)
+
+    def after(self, delay_us, alarm):
+        """Never early by the host's own clock: whoever waits for a deadline would otherwise arm itself without end."""
+        due_us = self.now_us + delay_us
+        at_us = int(due_us * self._rate)
+        while int(at_us / self._rate) < due_us:
+            at_us += 1
+        self._arm(at_us - self.world.now_us, alarm)

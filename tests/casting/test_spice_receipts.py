@@ -1,0 +1,604 @@
+"""SPICE with receipts, rule by rule: what is confirmed when, what moves where, and who is forgotten."""
+
+import pytest
+
+from implicast.casting.designs import Plan, design
+from implicast.casting.spice import stores
+from implicast.casting.spice.copies import Copies
+from implicast.casting.spice.items import Header, RootState
+from implicast.casting.spice.messages import AskVeto, CastTo, Entry, ReadyAt, StoreAt, StoredAt, Taken
+from implicast.casting.spice.objections import record_objections
+from implicast.casting.spice.settings import CAST_US, Settings
+from implicast.casting.spice.spice import Spice
+from implicast.casting.spice.stores import RISING, Stores
+from implicast.casting.spice.homes import address_of, home, roots_of, spot_of
+from implicast.language.parse import parse
+from implicast.language.target import Description
+from implicast.overlay.ice.estate import Way
+from implicast.overlay.ice.settings import Terms
+from implicast.peer.name import name_of
+from implicast.space.tract import container, contains, intersect, scale_within, subtract
+from implicast.world.application import Application
+from implicast.world.frozen import awake, freeze, thaw
+from implicast.world.network import build
+from implicast.world.world import World
+
+_S = 1_000_000
+
+
+class Town:
+    """A converged network of living peers, in a kind world."""
+
+    def __init__(self, peers=12, name="spice-unloaded", seed=3, **parameters):
+        self.design = design(name)
+        given = self.design.settle({"hello_s": 3.0, "landmarks": 0, **parameters})
+        network = build("flat", peers, 0, seed, 0)
+        self.world = World(network, seed)
+        self.plan = Plan(peers, 0, given, seed, self.world.host, network.latency_us)
+        self.peers = self.design.assemble(self.plan)
+        for address, peer in enumerate(self.peers):
+            self.world.place(address, peer)
+        self.application = Application(self.world)
+        self.notices = []
+        self.world.heard = self._hear
+
+    def _hear(self, address, event):
+        if type(event).__name__ == "Notice":
+            self.notices.append((address, event.cast))
+        else:
+            self.application.hear(address, event)
+
+    def run(self, seconds):
+        self.world.run(self.world.now_us + int(seconds * _S))
+
+    def register(self, address, *tags):
+        self.application._register(address, Description(tuple(sorted(tags))))
+
+    def complete(self, address):
+        mine = [each for each in self.application.registrations if each.peer == address]
+        return mine[-1].completed_us is not None
+
+    def cast(self, publisher, text):
+        member = self.peers[publisher]
+        self.world.announce(member.upcoming_cast(), len(self.application.casts))
+        self.application.casts.append(type("Cast", (), {"settled_us": None})())
+        return member.cast(parse(text), b"")
+
+    def keep_busy(self, tag, casts):
+        """Two casts a second, by everybody in turn."""
+        for number in range(casts):
+            self.cast(number % 12, tag)
+            self.run(0.5)
+
+    def told(self, cast):
+        return sorted(address for address, each in self.notices if each == cast)
+
+    def owner(self, code):
+        return next(each for each in map(awake, self.world.peers.values()) if each.surface.answers(code))
+
+
+def held(peer, tag, consumer):
+    """Where a peer keeps a consumer's record of a tag: (root, notch) and the version."""
+    return {
+        key[1:]: each.records[consumer.name].entry.version
+        for key, each in peer.shelf.registries.items()
+        if key[0] == tag and consumer.name in each.records
+    }
+
+
+def entry_of(consumer, tag, version=1):
+    """A consumer's registration under one tag."""
+    return Entry(consumer.contact, version, spot_of(consumer.name, tag), Description((tag,)))
+
+
+def test_a_registration_is_complete_when_every_heir_has_a_copy():
+    town = Town()
+    owner = town.owner(address_of("jazz"))
+    heirs = owner.surface.heirs
+    consumer = next(each for each in range(12) if each != owner.address and each not in heirs)
+    for heir in heirs:
+        freeze(town.world, heir)
+    town.register(consumer, "jazz")
+    town.run(1)
+
+    assert held(owner, "jazz", town.peers[consumer]), "it is kept ..."
+    assert not town.complete(consumer), "... and not confirmed"
+    for heir in heirs:
+        thaw(town.world, heir)
+    town.run(5)
+    assert town.complete(consumer)
+    for heir in owner.surface.heirs:
+        keys = town.peers[heir].surface.estates.held[owner.address].items
+        assert {each.key for each in owner.pack(owner.surface.tract)} <= keys.keys()
+
+
+def test_a_withdrawn_record_does_not_come_back_with_an_older_one():
+    town = Town()
+    town.register(4, "jazz")
+    town.run(2)
+    old = town.peers[4].registrations.told["jazz"]
+    town.application._withdraw(4)
+    town.run(2)
+    owner, address = town.owner(address_of("jazz")), address_of("jazz")
+    town.peers[7].surface.send(StoreAt(Way((address, address + 1)), "jazz", address, 0, (old,), 7, 99))
+    town.run(2)
+
+    assert list(held(owner, "jazz", town.peers[4]).values()) == [town.peers[4].version]
+    cast = town.cast(1, "jazz")
+    town.run(3)
+    assert town.told(cast) == []
+
+
+def test_who_vanishes_is_forgotten_after_a_lease_and_found_again_when_it_returns():
+    town = Town(lease_s=30.0)
+    town.register(4, "jazz", "samba")
+    town.run(3)
+    owner = town.owner(address_of("jazz"))
+    if owner.address == 4:
+        pytest.skip("this consumer keeps its own record")
+    freeze(town.world, 4)
+    town.run(45)
+
+    assert not held(town.owner(address_of("jazz")), "jazz", town.peers[4])
+    thaw(town.world, 4)
+    town.run(25)
+    cast = town.cast(1, "jazz & samba")
+    town.run(3)
+    assert town.told(cast) == [4]
+
+
+def test_renewing_costs_two_messages_a_tag():
+    town = Town(lease_s=90.0)
+    town.register(4, "jazz")
+    town.run(3)
+    kinds = []
+    carry = town.world.carry
+    town.world.carry = lambda sender, to, message: (kinds.append(type(message).__name__), carry(sender, to, message))
+    for address, peer in enumerate(town.peers):
+        peer.host.send = lambda to, message, address=address: town.world.carry(address, to, message)
+    town.run(120)
+
+    assert 3 <= kinds.count("StoreAt") <= 5
+    assert kinds.count("StoredAt") == kinds.count("StoreAt")
+
+
+def test_a_changed_description_is_found_under_the_new_tags_only():
+    town = Town()
+    town.register(4, "jazz")
+    town.run(2)
+    town.register(4, "samba")
+    town.run(2)
+    first, second = town.cast(1, "jazz"), town.cast(1, "samba")
+    town.run(3)
+
+    assert town.told(first) == []
+    assert town.told(second) == [4]
+
+
+def test_a_publisher_is_told_how_its_cast_ended():
+    town = Town()
+    for address in (3, 4, 5):
+        town.register(address, "jazz")
+    town.run(2)
+    settled = []
+    hear = town.world.heard
+    town.world.heard = lambda address, event: (
+        settled.append(event) if type(event).__name__ == "Settled" else hear(address, event)
+    )
+    cast = town.cast(1, "jazz")
+    town.run(2)
+
+    assert [(each.cast, each.notified, each.unreachable) for each in settled] == [(cast, 3, 0)]
+    freeze(town.world, 4)
+    second = town.cast(1, "jazz")
+    town.run(CAST_US / _S)
+    assert [(each.cast, each.notified, each.unreachable) for each in settled[1:]] == [(second, 2, 1)]
+
+
+def test_a_quick_publisher_loses_nothing():
+    town = Town()
+    town.register(4, "jazz")
+    town.run(2)
+    casts = [town.cast(1, "jazz") for _ in range(300)]
+
+    town.run(60)
+    assert not town.peers[1].casts.publishing
+    assert sorted(cast.serial for address, cast in town.notices if address == 4) == [cast.serial for cast in casts]
+
+
+def test_a_member_that_fits_no_more_declines():
+    town = Town()
+    for address in (3, 4):
+        town.register(address, "jazz")
+    town.run(2)
+    settled = []
+    hear = town.world.heard
+    town.world.heard = lambda address, event: (
+        settled.append(event) if type(event).__name__ == "Settled" else hear(address, event)
+    )
+    town.peers[4].description = Description(("chess",))
+    town.cast(1, "jazz")
+    town.run(2)
+
+    assert [(each.notified, each.declined, each.unreachable, each.open) for each in settled] == [(1, 1, 0, 0)]
+
+
+def test_what_a_cast_would_reach_can_be_asked_before():
+    town = Town(storage_limit=3, frequency_limit=0.0)
+    spread(town)
+    estimated = []
+    town.world.heard = lambda address, event: estimated.append((address, event))
+    token = town.peers[9].estimate(parse("jazz"))
+    town.run(3)
+
+    assert [(address, event.token, event.members) for address, event in estimated] == [(9, token, 8)]
+    assert estimated[0][1].messages >= 16
+
+
+def test_a_member_that_lived_before_takes_a_later_life():
+    """A holder knows a version above ours, from a life that our disk does not remember."""
+    town = Town()
+    town.register(4, "jazz")
+    town.run(2)
+    member = town.peers[4]
+    later = member.version + (5 << 40)
+    store = entry_of(member, "jazz", later)
+    address = address_of("jazz")
+    town.peers[7].surface.send(StoreAt(Way((address, address + 1)), "jazz", address, 0, (store,), 7, 99))
+    town.run(2)
+    town.register(4, "jazz", "chess")
+    town.run(4)
+
+    assert member.version > later
+    cast = town.cast(1, "jazz & chess")
+    town.run(3)
+    assert town.told(cast) == [4]
+
+
+# --- registries that spread and are drawn together
+
+
+def spread(town, tag="jazz", count=8):
+    """Members under one tag, more than the limit: the registry closes."""
+    for address in range(count):
+        town.register(address, tag)
+    town.run(12)
+    root = town.owner(address_of(tag))
+    assert root.shelf.registries[tag, address_of(tag), 0].closed
+    return root
+
+
+def test_a_full_registry_spreads_and_everybody_is_still_found():
+    town = Town(storage_limit=3, frequency_limit=0.0)
+    spread(town)
+
+    holders = {peer.address for peer in town.peers for (tag, _, _), each in peer.shelf.registries.items() if each.records}
+    assert len(holders) > 2
+    assert not list(record_objections(town.peers))
+    cast = town.cast(9, "jazz")
+    town.run(3)
+    assert town.told(cast) == list(range(8))
+
+
+def test_what_is_remembered_of_a_stock_is_what_it_holds_whatever_happened_to_it():
+    town = Town(storage_limit=3, frequency_limit=0.0)
+    spread(town)
+
+    for step in range(24):
+        if step % 6 == 0:
+            town.register(step % 12, "jazz", f"tag {step}")
+        if step % 6 == 3:
+            town.application._withdraw(step // 3)
+        town.run(1)
+        for peer in town.peers:
+            tract = peer.surface.tract
+            assert peer.pack(tract) is peer.pack(tract)
+            assert peer.pack(tract) == (*peer.shelf.pack(tract), *peer.levels.pack(tract))
+    assert any(each.closed for peer in town.peers for each in peer.shelf.registries.values())
+
+
+def test_a_shrunken_registry_is_drawn_together_by_the_next_cast():
+    town = Town(storage_limit=3, frequency_limit=0.0)
+    root = spread(town)
+    for address in range(7):
+        town.application._withdraw(address)
+    town.run(10)
+    town.cast(9, "jazz")
+    town.run(5)
+
+    assert not root.shelf.registries["jazz", address_of("jazz"), 0].closed
+    assert held(root, "jazz", town.peers[7])
+    assert not list(record_objections(town.peers))
+    cast = town.cast(9, "jazz")
+    town.run(3)
+    assert town.told(cast) == [7]
+
+
+def far_consumer(town, root, tag):
+    """A consumer whose home at the last notch is not the root's."""
+    last = root.settings.last_notch
+    address, dimensions = address_of(tag), root.settings.dimensions
+    homes = {each: home(address, last, spot_of(each.name, tag), dimensions) for each in town.peers}
+    return next(each for each, at in homes.items() if each is not root and not root.surface.answers(at))
+
+
+def close_all(peer, tag):
+    """Close every notch but the last at a root."""
+    address, settings = address_of(tag), peer.settings
+    for notch in settings.notches()[:-1]:
+        part = intersect(container(address, notch, settings.dimensions), peer.surface.ground)
+        peer.shelf.registry((tag, address, notch)).shut(part)
+
+
+def test_confirmations_come_down_the_way_the_record_went_up(monkeypatch):
+    """The registry is opened while a record is on its way up: whoever opened it keeps the record before it confirms."""
+    town = Town(storage_limit=1000, frequency_limit=0.0)
+    root, address = town.owner(address_of("jazz")), address_of("jazz")
+    close_all(root, "jazz")
+    consumer = far_consumer(town, root, "jazz")
+    entry = entry_of(consumer, "jazz")
+    confirmed = []
+    monkeypatch.setattr(
+        Stores, "confirm",
+        lambda self, answer, key, kept: confirmed.append((answer, list(kept))) if self is root.stores else 0,
+    )  # fmt: skip
+    with monkeypatch.context() as patch:
+        patch.setattr(Stores, "send_store", lambda self, key, entries, token: None)
+        root.stores.take("jazz", address, 0, [entry], (5, 7, 0))
+        town.run(0.05)
+    key = next(iter(root.stores.climbs))
+    token = root.stores.climbs[key][consumer.name].token
+    for each in [each for each in root.shelf.registries if each[0] == "jazz"]:
+        root.shelf.registries[each].shut(())
+    root.on_stored(3, StoredAt("jazz", address, key[2], token, ((consumer.name, 1, key[2]),)))
+
+    assert not confirmed, "kept above a registry that is open now: no cast would find it"
+    assert held(root, "jazz", consumer) == {(address, 0): 1}
+    town.run(2)
+    assert confirmed == [((5, 7, 0), [(consumer.name, 1, 0)])]
+
+
+def test_what_comes_down_is_shown_to_walks_above():
+    """A cast has passed the root and is above it, not covered, when a record that it selects comes down."""
+    town = Town(storage_limit=1000, frequency_limit=0.0)
+    root, address = town.owner(address_of("jazz")), address_of("jazz")
+    close_all(root, "jazz")
+    consumer, publisher = far_consumer(town, root, "jazz"), town.peers[7]
+    cast = publisher.upcoming_cast()
+    walk = CastTo(Way((address, address + 1), 5), cast, parse("jazz"), 0, "jazz", 0, address, 0, b"")
+    root.receive(publisher.address, walk)
+    root.gatherings.gather(("jazz", address, 0))
+    entry = entry_of(consumer, "jazz")
+    root.stores.take("jazz", address, 0, [entry], (5, 7, 0))
+
+    assert root.asker.topics("notify") == [(cast, consumer.name)]
+    root.stores.take("jazz", address, 0, [entry], (5, 7, 0))
+    assert len(root.asker) == 1, "once for each record and walk"
+
+
+def a_record_on_its_way_up():
+    """The root that keeps it, the registry's key, its consumer, and a word that it is kept at this notch above."""
+    town = Town(storage_limit=1000, frequency_limit=0.0)
+    root, address = town.owner(address_of("jazz")), address_of("jazz")
+    close_all(root, "jazz")
+    consumer = far_consumer(town, root, "jazz")
+    key = ("jazz", address, 0)
+    root.shelf.keep(key, entry_of(consumer, "jazz"))
+    root.containers.rise(key)
+
+    def stored(notch):
+        root.on_stored(root.address, StoredAt("jazz", address, 0, RISING, ((consumer.name, 1, notch),)))
+
+    return root, key, consumer.name, stored
+
+
+def test_a_move_that_came_back_is_not_deleted():
+    root, key, consumer, stored = a_record_on_its_way_up()
+    stored(0)
+
+    assert consumer in root.shelf.registries[key].records
+    stored(20)
+    assert key not in root.shelf.registries or consumer not in root.shelf.registries[key].records
+
+
+def test_a_late_confirmation_does_not_delete_what_was_drawn_down_again():
+    root, key, consumer, stored = a_record_on_its_way_up()
+    root.gatherings.gather(key)
+    stored(20)
+
+    assert consumer in root.shelf.registries[key].records
+
+
+def test_an_answer_to_an_earlier_climb_confirms_no_later_one():
+    town = Town(storage_limit=1000, frequency_limit=0.0)
+    root, address = town.owner(address_of("jazz")), address_of("jazz")
+    close_all(root, "jazz")
+    consumer = far_consumer(town, root, "jazz")
+    early = root.stores.token()
+    root.stores.take("jazz", address, 0, [entry_of(consumer, "jazz")], (5, 7, 0))
+    key = next(iter(root.stores.climbs))
+    town.run(0.03)
+    root.on_stored(3, StoredAt("jazz", address, key[2], early, ((consumer.name, 1, key[2]),)))
+
+    assert consumer.name in root.stores.climbs[key]
+
+
+# --- replicas
+
+
+def test_a_busy_tag_is_replicated_and_an_idle_one_is_not_any_more():
+    town = Town(frequency_limit=0.5, rate_s=4.0, deepest_level=1, storage_limit=32)
+    for address in range(6):
+        town.register(address, "jazz")
+    town.run(3)
+    town.keep_busy("jazz", 60)
+    leader, address = town.owner(address_of("jazz")), address_of("jazz")
+    roots = [each for each in roots_of(address, 1, 3) if each != address]
+
+    assert leader.levels.header("jazz")[1:] == (1, 1, True)
+    assert all(town.owner(root).levels.is_ready("jazz", root) for root in roots)
+    assert not list(record_objections(town.peers))
+    town.register(7, "jazz")
+    town.run(3)
+    cast = town.cast(3, "jazz")
+    town.run(2)
+    assert town.told(cast) == [0, 1, 2, 3, 4, 5, 7]
+    town.run(120)
+    assert leader.levels.header("jazz")[1:] == (0, 0, True)
+    assert not any(town.owner(root).levels.is_ready("jazz", root) for root in roots)
+
+
+def test_renewals_reach_all_roots_together_and_in_time():
+    town = Town(frequency_limit=0.01, rate_s=4.0, deepest_level=1, storage_limit=32, lease_s=30.0)
+    for address in range(8):
+        town.register(address, "jazz")
+    town.run(3)
+    town.keep_busy("jazz", 40)
+    assert town.owner(address_of("jazz")).levels.header("jazz")[1:] == (1, 1, True)
+    said = []
+    begin = Copies._begin
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Copies, "_begin", lambda self, fan: said.append(len(fan.left)) or begin(self, fan))
+        for number in range(45):  # three leases
+            town.cast(number % 12, "jazz")
+            town.run(2)
+            assert not list(record_objections(town.peers)), "nobody runs out anywhere"
+
+    assert town.owner(address_of("jazz")).levels.header("jazz")[1:] == (1, 1, True)
+    assert len(said) < 8 * 9 / 2, "less than half of the 72 renewals one by one"
+    assert max(said) > 2
+    town.world.crash(3)
+    town.run(50)
+    left = [peer for peer in town.peers if peer.address != 3]
+    gone = town.peers[3].name
+    held_of = [each.records for peer in left for each in peer.shelf.registries.values()]
+    assert not any(gone in each for each in held_of), "a lease, and it is gone"
+
+
+def test_a_root_in_use_objects_to_a_lower_level(monkeypatch):
+    town = Town(frequency_limit=0.5, rate_s=4.0, deepest_level=1)
+    leader, address = town.owner(address_of("jazz")), address_of("jazz")
+    leader.levels.set_header("jazz", Header(1, 1, 1, True))
+    root = next(each for each in roots_of(address, 1, 3) if town.owner(each) is not leader)
+    owner = town.owner(root)
+    owner.levels.learn_root("jazz", root, RootState(1, 1, True))
+    owner.replicas.counted("jazz", root)
+    owner.replicas._rates["jazz", root].per_s = 0.2
+    answers = []
+    monkeypatch.setitem(Spice._messages, Taken, lambda self, sender, taken: answers.append(taken))
+    owner.arrived(owner.address, (root, root + 1), AskVeto(Way((root, root + 1)), "jazz", leader.address, 3))
+    town.run(1)
+
+    assert [each.veto for each in answers] == [True]
+
+
+def test_whoever_takes_over_from_an_original_root_ends_what_it_began():
+    town = Town(peers=16, frequency_limit=0.5, rate_s=1000.0, deepest_level=1, storage_limit=32)
+    for address in range(6):
+        town.register(address, "jazz")
+    town.run(3)
+    leader, address = town.owner(address_of("jazz")), address_of("jazz")
+    leader.replicas._aim("jazz", Header(1, 0, 1, False))
+    town.run(0.05)
+    town.world.crash(leader.address)
+    town.run(40)
+    heir = town.owner(address)
+
+    assert heir.address != leader.address
+    assert heir.levels.header("jazz")[1:] == (1, 1, True)
+    alive = [awake(each) for each in town.world.peers.values()]
+    assert not list(record_objections(alive))
+
+
+# --- change
+
+
+def test_a_frozen_peer_that_wakes_after_its_place_was_taken_does_no_harm():
+    town = Town(peers=16, storage_limit=32, frequency_limit=0.0)
+    for address in range(16):
+        town.register(address, "jazz", "samba")
+    town.run(4)
+    sleeper = town.owner(address_of("jazz"))
+    ground = sleeper.surface.ground
+    freeze(town.world, sleeper.address)
+    town.run(40)
+    assert town.owner(address_of("jazz")) is not sleeper, "its place was taken"
+    thaw(town.world, sleeper.address)
+    late = sleeper.cast(parse("samba"), b"") if sleeper.surface.answers(ground[0]) else None
+    assert late is None, "it knows at once that it slept, or that nobody echoes it"
+    town.run(60)
+
+    everybody = [awake(each) for each in town.world.peers.values()]
+    assert not town.design.objections(everybody)
+    cast = town.cast(2, "jazz")
+    town.run(3)
+    assert town.told(cast) == list(range(16))
+
+
+def test_a_leaver_withdraws_and_hands_over_what_it_kept():
+    town = Town(peers=12)
+    for address in range(12):
+        town.register(address, "jazz")
+    town.run(4)
+    leaver = town.owner(address_of("jazz"))
+    town.application._leave(leaver.address)
+    town.run(40)
+
+    assert leaver.address in town.application.left
+    town.world.crash(leaver.address)
+    cast = town.cast((leaver.address + 1) % 12, "jazz")
+    town.run(5)
+    assert town.told(cast) == [each for each in range(12) if each != leaver.address]
+
+
+# --- bounds and homes
+
+
+def test_what_is_passed_up_is_bounded(monkeypatch):
+    town = Town(storage_limit=1000, frequency_limit=0.0)
+    root, address = town.owner(address_of("jazz")), address_of("jazz")
+    close_all(root, "jazz")
+    monkeypatch.setattr(stores, "CLIMBS_MAX", 5)
+    names = [each for each in town.peers if home(address, 20, spot_of(each.name, "jazz"), 3)]
+    for each in names:
+        root.stores.take("jazz", address, 0, [entry_of(each, "jazz")], (5, 7, 0))
+
+    assert sum(len(each) for each in root.stores.climbs.values()) == 5
+
+
+def test_a_call_to_more_than_roots_is_not_gone_through():
+    town = Town(frequency_limit=0.5, deepest_level=1)
+    peer = town.peers[0]
+    low, high = peer.surface.ground[:2]
+    peer.arrived(1, (low, high), ReadyAt(Way((low, high)), "jazz", 1, 1, True, 1, 1))
+
+    assert not peer.levels.roots
+
+
+def test_nothing_is_left_of_casts_that_are_over():
+    town = Town(storage_limit=3, frequency_limit=0.5, rate_s=4.0, deepest_level=1)
+    spread(town)
+    town.keep_busy("jazz", 40)
+    town.run(3 * CAST_US / _S)
+
+    for peer in town.peers:
+        each = peer.walks
+        walks = (each._works, each._trips, each._hops, each._active, each._slow, peer.asker, peer.casts.publishing)
+        errands = (peer.stores.climbs, peer.gatherings._moves, peer.copies._fans, peer.calls._calls, peer.offers._offers)
+        assert not any((*walks, *errands)), peer.address
+
+
+@pytest.mark.parametrize("dimensions", [2, 3, 4, 5, 6])
+def test_a_home_lies_in_the_scaled_part_of_the_home_below(dimensions):
+    settings = Settings(Terms(dimensions, 0.5))
+    notches = settings.notches()
+    assert notches[0] == 0
+    assert notches[-1] == settings.last_notch
+    root = address_of("jazz")
+    for consumer in range(20):
+        spot = spot_of(name_of(b"", consumer), "jazz")
+        for notch in notches[:-1]:
+            at, above = home(root, notch, spot, dimensions), settings.above(notch)
+            scaled = scale_within((at, at + 1), root, notch, dimensions, above - notch)
+            assert contains(scaled, home(root, above, spot, dimensions))
+            assert not subtract(scaled, container(root, above, dimensions))

@@ -1,0 +1,103 @@
+"""A member of bft that crashes and comes back at its address; an authority that falls and rises."""
+
+import pytest
+from returning import DISKS, JAZZ, SAMBA, Returning
+
+WITHIN_S = 15
+
+
+def back(scene: Returning, disk: str, away_s: float = 5) -> float:
+    """One falls and comes back; how long it takes to be registered again."""
+    scene.fall(3)
+    scene.go(away_s)
+    scene.rise(3, disk)
+    start_us = scene.world.now_us
+    if disk == "empty":
+        scene.until(lambda: 3 in scene.joined_us, 40)
+        scene.register(3, JAZZ)
+    scene.until(lambda: 3 in scene.registered_us, 40)
+    return (scene.world.now_us - start_us) / 1e6
+
+
+@pytest.mark.parametrize("disk", DISKS)
+@pytest.mark.parametrize("loss", [0.0, 0.05])
+@pytest.mark.parametrize("away_s", [1, 20])
+def test_a_member_that_comes_back_casts_and_is_cast_to_as_before(loss: float, disk: str, away_s: float) -> None:
+    scene = Returning("bft", loss=loss)
+    scene.cast(3, times=3)
+    scene.go(1 if disk == "kept" else 10)
+    assert back(scene, disk, away_s) < WITHIN_S
+    scene.cast(3, times=3)
+    scene.cast(5, times=3)
+    scene.go(20)
+    scene.register(3, SAMBA)
+    assert scene.until(lambda: 3 in scene.registered_us, WITHIN_S) < WITHIN_S
+    scene.cast(6, "samba", times=2)
+    scene.go(60)
+
+    assert not scene.wrong()
+    assert all(3 in owed for owed in list(scene.owed.values())[3:]), "it is owed all that was cast since"
+    if not loss:  # where messages are lost, somebody may be suspected at any time, for a moment
+        assert not scene.design.objections(list(scene.world.peers.values()))
+
+
+@pytest.mark.parametrize("disk", DISKS)
+def test_with_the_default_settings_it_is_back_within_forty_seconds(disk: str) -> None:
+    scene = Returning("bft", watch_s=7.0, tries=5, look_s=5.0, asks=6)
+
+    assert back(scene, disk) < 40
+
+
+def test_an_old_copy_that_knows_other_places_than_the_last_life_had() -> None:
+    scene = Returning("bft")
+    scene.register(3, SAMBA)
+    scene.until(lambda: 3 in scene.registered_us, WITHIN_S)
+    scene.go(10)
+
+    assert back(scene, "old") < WITHIN_S
+    scene.said[3] = JAZZ
+    scene.cast(5, times=2)
+    scene.cast(3, times=2)
+    scene.go(60)
+
+    assert not scene.wrong()
+    assert not scene.design.objections(list(scene.world.peers.values()))
+
+
+def test_a_cast_whose_publisher_fell_at_once_is_carried_when_it_is_back() -> None:
+    scene = Returning("bft")
+    scene.world.at(scene.world.now_us, 0, lambda: (scene._cast(3, "jazz"), scene.fall(3)))
+    scene.go(5)
+    scene.rise(3, "kept")
+    scene.until(lambda: 3 in scene.registered_us, WITHIN_S)
+    scene.go(60)
+
+    assert not scene.wrong()
+    assert len(scene.owed) == 1
+
+
+@pytest.mark.parametrize("disk", ["kept", "old", "empty"])
+def test_an_authority_that_falls_and_rises_is_hardly_missed(disk: str) -> None:
+    scene = Returning("bft")
+    office = scene.plan.peers
+    old = scene.world.peers[office].kept()
+    scene.register(5, SAMBA)
+    scene.until(lambda: 5 in scene.registered_us, WITHIN_S)
+    kept = {"kept": scene.world.peers[office].kept(), "old": old, "empty": None}[disk]
+    scene.world.crash(office)
+    scene.go(3)
+    scene.fall(3)
+    scene.go(2)
+    scene.rise(3, "kept")
+    assert scene.until(lambda: 3 in scene.registered_us, WITHIN_S) < WITHIN_S, "its old certificates will do"
+    scene.world.place(office, scene.design.stand(scene.plan, office, kept.life if kept else 0, kept))
+
+    scene.register(6, SAMBA)
+    assert scene.until(lambda: 6 in scene.registered_us, WITHIN_S) < WITHIN_S
+    scene.go(30)
+    scene.cast(3, "samba", times=2)
+    scene.cast(5, times=2)
+    scene.go(60)
+
+    assert not scene.wrong()
+    assert not scene.design.objections([peer for peer in scene.world.peers.values() if peer.address != office])

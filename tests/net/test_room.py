@@ -1,0 +1,42 @@
+"""What the room may import, and what a node costs before it does anything."""
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOM = Path(__file__).parents[2] / "src" / "implicast" / "net"
+BELOW = {"net", "peer", "casting", "overlay", "language", "space"}
+HEAVY = ("numba", "scipy", "pyarrow", "networkx", "pandas", "pyspark")
+
+
+def test_the_room_imports_neither_the_world_nor_the_laboratory():
+    for path in ROOM.glob("*.py"):
+        allowed = BELOW | ({"front"} if path.name == "cli.py" else set())
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("implicast."):
+                room = (node.module or "").split(".")[1]
+                assert room in allowed, f"{path.name} imports {node.module}"
+
+
+@pytest.mark.parametrize("design", ["centralised", "broker", "dht", "opchord-pubsub", "spice-unloaded"])
+def test_a_node_starts_light(design):
+    code = f"""
+import json, resource, sys
+import implicast.net.node
+from implicast.casting.designs import design
+design({design!r})
+used = resource.getrusage(resource.RUSAGE_SELF)
+heavy = [name for name in {HEAVY!r} if name in sys.modules]
+print(json.dumps([used.ru_maxrss / 1024, used.ru_utime + used.ru_stime, heavy]))
+"""
+    took = [json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+            for _ in range(3)]  # fmt: skip
+    memory_mb, cpu_s, heavy = min(took)
+
+    assert heavy == []
+    assert memory_mb < 60
+    assert min(each[1] for each in took) < 0.5, f"{cpu_s} s of CPU"
