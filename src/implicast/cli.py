@@ -202,14 +202,13 @@ def _design_described(each: Design) -> dict[str, Any]:
         "paper": each.paper,
         "languages": list(each.languages),
         "survives": [name for name in SURVIVABLE if name in each.survives],
-        "alive": dict(each.alive),
+        "trial": dict(each.trial),
         "quick": dict(each.quick),
         "parameters": {
             one.name: {
                 "default": one.default,
                 "takes": one.range_text(),
                 "unit": one.unit,
-                "only": one.only,
                 "doc": one.doc,
             }
             for one in each.parameters
@@ -217,20 +216,17 @@ def _design_described(each: Design) -> dict[str, Any]:
     }
 
 
-_WHEN = {"": "", "alive": "; only with alive=true", "kind": "; only without alive=true"}
-
-
 def _design_text(each: Design) -> str:
     lines = [click.style(each.name, bold=True), f"  {each.summary}"]
     lines.append(f"  {each.paper}; speaks {', '.join(each.languages)}")
     if each.survives:
-        settings = " ".join(f"{name}={value}" for name, value in each.alive.items())
+        settings = " ".join(f"{name}={value}" for name, value in each.trial.items())
         borne = ", ".join(name for name in SURVIVABLE if name in each.survives)
         lines.append(f"  survives {borne}" + (f" with {settings}" if settings else ""))
     for one in each.parameters:
         unit = f" {one.unit}" if one.unit else ""
         lines.append(f"    --set {one.name}={one.default}{unit}  ({one.range_text()})")
-        lines.append(f"        {one.doc}" + _WHEN[one.only])
+        lines.append(f"        {one.doc}")
     return "\n".join(lines) + "\n"
 
 

@@ -53,16 +53,17 @@ LOWERED = {
     "implicast.casting.keeping.rumours:KNOWN_MAX": 32,
     "implicast.casting.keeping.copies:VOUCHED_MAX": 16,
     "implicast.overlay.chord.chord:SENDERS_MAX": 32,
-    "implicast.overlay.ice.alive.settings:Life.seen_max": 32,
+    "implicast.overlay.ice.settings:Timers.seen_max": 32,
     "implicast.overlay.links.settings:LinkSettings.passed_max": 16,
     "implicast.overlay.chord.chord:PASSED_MAX": 16,
-    "implicast.overlay.skip_graph.listing:PASSERS_MAX": 2,
-    "implicast.overlay.skip_graph.graph:LEFT_MAX": 24,
+    "implicast.overlay.skip_graph.place:PASSERS_MAX": 2,
+    "implicast.overlay.skip_graph.farewells:LEFT_MAX": 24,
     "implicast.overlay.skip_graph.belief:GONE_MAX": 256,
-    "implicast.overlay.skip_graph.losing:LOST_MAX": 24,
-    "implicast.overlay.skip_graph.accusing:FOUND_MAX": 24,
+    "implicast.overlay.skip_graph.absentees:LOST_MAX": 24,
+    "implicast.overlay.skip_graph.accusations:FOUND_MAX": 24,
     "implicast.overlay.probing:DetectorSettings.known_max": 48,
-    "implicast.casting.bft:CHECKED_MAX": 24,
+    "implicast.casting.bft.credentials:SHARED_MAX": 24,
+    "implicast.casting.bft.multicasts:COUNTED_MAX": 24,
 }
 """Bounds on what is remembered of single casts, publishers or messages: constants, or defaults of settings.
 
