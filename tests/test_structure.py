@@ -26,13 +26,12 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     # Records that one part alone holds, and `Member.description`, which each design sets.
     "assigned outside its class": (
         "casting/bft/member", "casting/condcast/carrier", "casting/condcast/condcast", "casting/keeping/member",
-        "casting/spice/replicas", "casting/spice/spice", "casting/spice/watch", "overlay/chord/chord",
+        "casting/spice/replicas", "casting/spice/spice", "casting/spice/watch",
         "overlay/chord_sharp/rounds", "overlay/links/patience", "peer/asking", "peer/liveness",
     ),
     # Those who may be told of events, and need not listen.
     "nothing but a docstring": (
-        "casting/keeping/member", "overlay/chord/chord:Tenant", "overlay/chord_sharp/chord_sharp:Passenger",
-        "overlay/links/above:Above",
+        "overlay/chord_sharp/chord_sharp:Passenger", "overlay/links/above:Above",
     ),
     "a dispatcher of its own": ("casting/bft/member:Bft.receive",),
     "a name for two things": ("overlay/", "casting/", "peer/"),
