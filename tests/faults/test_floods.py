@@ -50,7 +50,7 @@ LOWERED = {
     "implicast.casting.routes:ENDED_MAX": 64,
     "implicast.casting.broker.client:TOLD_MAX": 16,
     "implicast.casting.condcast.errands:TASKS_MAX": 64,
-    "implicast.casting.keeping.share:ABSENT_MAX": 16,
+    "implicast.casting.keeping.doubts:ABSENT_MAX": 16,
     "implicast.casting.keeping.rumours:KNOWN_MAX": 32,
     "implicast.casting.keeping.copies:VOUCHED_MAX": 16,
     "implicast.overlay.chord.chord:SENDERS_MAX": 32,
@@ -63,7 +63,8 @@ LOWERED = {
     "implicast.overlay.skip_graph.absentees:LOST_MAX": 24,
     "implicast.overlay.skip_graph.accusations:FOUND_MAX": 24,
     "implicast.peer.liveness:DetectorSettings.known_max": 48,
-    "implicast.peer.identity:CHECKED_MAX": 24,
+    "implicast.casting.bft.credentials:SHARED_MAX": 24,
+    "implicast.casting.bft.multicasts:COUNTED_MAX": 24,
 }
 """Bounds on what is remembered of single casts, publishers or messages: constants, or defaults of settings.
 
