@@ -82,7 +82,8 @@ def observe(scenario: Scenario, cast: int = 0) -> Scene:
         hops = list(_hops(Path(directory) / "journal", cast))
     tag = target.terms[0].has[0]
     root = _root_used(peers, tag, hops)
-    notches = sorted({notch for peer in peers for name, at, notch in peer.shelf.registries if (name, at) == (tag, root)})
+    kept = [key for peer in peers for key in peer.shelf.registries]
+    notches = sorted({notch for name, at, notch in kept if (name, at) == (tag, root)})
     containers = {notch: _area(_container_box(root, notch)) for notch in notches}
     return Scene(tag, publisher, [_tile(peer, tag, root) for peer in peers], hops, containers)
 
