@@ -97,7 +97,8 @@ class Tidings(Part):
     @handles(Enough)
     def on_enough(self, sender: Address, enough: Enough) -> None:
         for askers in self.askers.values():
-            if askers.get(sender, (0, 0))[0] == enough.token:
+            known = askers.get(sender)
+            if known is not None and known[0] == enough.token:
                 del askers[sender]
 
     def advance(self) -> None:
