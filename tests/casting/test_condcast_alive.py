@@ -449,7 +449,7 @@ def test_a_filter_or_span_that_lacks_somebody_is_objected_to(numbers: bool) -> N
 def test_whoever_comes_back_at_its_address_is_in_and_registered_soon(
     settings: dict[str, float], within_s: float, disk: str
 ) -> None:
-    churn = Churn.parse(f"returns=6,away_s=2..15,disk={disk},over_s=30")
+    churn = Churn.parse(f"deed=4..9:return:3:{disk}")
     outcome = simulate(
         Scenario("condcast", 24, 100, 3, dict(settings), workload="groups", churn=churn, interval_ms=800)
     )
@@ -462,21 +462,19 @@ def test_whoever_comes_back_at_its_address_is_in_and_registered_soon(
 
 def test_who_comes_back_tells_its_former_neighbours_that_it_is_gone_and_waits_for_no_check() -> None:
     world, peers = _population([A] * 16)
-    _at(world, 2, lambda: world.crash(5))
-    back = Condcast(replace(_site(peers[5]), life=9 << 16, kept=peers[5].kept()))
-    _at(world, 2.1, lambda: world.place(5, back))
-    _at(world, 2.2, lambda: back.join((0, 1)))
+    _run(world, 2)
+    kept = peers[5].kept()
+    world.crash(5)
+    parameters = DESIGN.settle({})
+    back = Condcast(Site(peers[5].name, 9 << 16, 5, world.host(5), parameters, network_of(1), kept=kept))
+    world.place(5, back)
+    _at(world, 2.1, lambda: back.join((0, 1)))
     _run(world, 5)
 
     assert back.links.state == "in"
     assert back.links.me.key == peers[5].links.me.key
     assert back.links.me != peers[5].links.me
     assert ring_objections([peer.links for peer in (*peers[:5], back, *peers[6:])]) == []
-
-
-def _site(peer: Condcast) -> Site:
-    parameters = DESIGN.settle({})
-    return Site(peer.name, peer.life, peer.address, peer.host, parameters, network_of(1))
 
 
 def test_a_question_of_a_strange_make_is_dropped() -> None:
