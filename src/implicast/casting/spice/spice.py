@@ -10,7 +10,7 @@ from implicast.casting.spice.containers import Containers
 from implicast.casting.spice.copies import Copies
 from implicast.casting.spice.ears import Ears
 from implicast.casting.spice.gatherings import Gatherings
-from implicast.casting.spice.items import label_of
+from implicast.casting.spice.items import UNREADABLE, label_of
 from implicast.casting.spice.later import Later
 from implicast.casting.spice.levels import Levels
 from implicast.casting.spice.messages import (
@@ -182,9 +182,15 @@ class Spice(Member, parts=PARTS):
                 self.unite(item, tract, True)
 
     def unite(self, item: Item, tract: Tract, safe: bool) -> None:
-        label = label_of(item.key)
-        if not self.shelf.unite(label, item, tract, safe):
-            self.levels.unite(label, item)
+        """Take in an item; one that cannot be read, or lies where nothing can be, is counted and dropped."""
+        try:
+            label = label_of(item.key)
+            if not self.settings.is_place(*label[1:4]):
+                self.strays += 1
+            elif not self.shelf.unite(label, item, tract, safe):
+                self.levels.unite(label, item)
+        except UNREADABLE:
+            self.strays += 1
 
     def drop(self, tract: Tract) -> None:
         self.shelf.drop(tract)
