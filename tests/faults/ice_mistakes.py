@@ -71,9 +71,10 @@ class NoBackups(Succession):
 class NoRepeats(Correspondence):
     """Every question is asked once and then forgotten."""
 
-    def ask(self, topic, key, to, message):
+    def ask(self, topic, key, to, message, about=None):
         self.host.send(to, message)
         self.drop(topic, key)
+        return True
 
 
 class NoEchoRule(Succession):

@@ -174,7 +174,7 @@ MISTAKES = (
         "spice",
         rule="of two versions the newer is kept, whichever comes later (casting/spice/registry.py)",
         put=last_word_wins,
-        says="would not find",
+        says="missing",
         churn="deed=5:crash:3",
         changes={**SMALL, "changes": 20},
     ),

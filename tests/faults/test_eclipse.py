@@ -5,14 +5,13 @@ from random import Random
 
 import pytest
 
-from implicast.overlay.detector import DETECTOR_KINDS
 from implicast.overlay.skip_graph.graph import SkipGraph
 from implicast.overlay.skip_graph.messages import GRAPH_KINDS, Ask, Neighbours
-from implicast.overlay.skip_graph.objections import rule
 from implicast.overlay.skip_graph.standing import Standing
 from implicast.overlay.skip_graph.upkeep import Upkeep
 from implicast.peer.contract import Address, Peer
 from implicast.peer.identity import Authority, Certificate, Declined, Trust
+from implicast.peer.liveness import DETECTOR_KINDS
 from implicast.peer.name import name_of
 from implicast.peer.signatures import scheme
 from implicast.peer.wire import Codec
@@ -20,6 +19,7 @@ from implicast.space.vector import Vectors
 from implicast.trials.bft_eclipse import eclipse_row
 from implicast.world.journal import JOIN
 from implicast.world.world import World
+from skip_graph_rule import rule
 
 VECTORS = Vectors(2)
 

@@ -14,9 +14,9 @@ from implicast.overlay.skip_graph.agreement import agrees, beside, contrast, nei
 from implicast.overlay.skip_graph.messages import ListSpan
 from implicast.overlay.skip_graph.place import Place
 from implicast.overlay.skip_graph.standing import Standing
-from implicast.overlay.skip_graph.table import every_class
 from implicast.peer.identity import Certificate
 from implicast.space.vector import Vectors
+from skip_graph_rule import every_class
 
 VECTORS = Vectors(2)
 

@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from implicast.overlay.skip_graph.around import Around
 from implicast.overlay.skip_graph.standing import Standing
-from implicast.overlay.skip_graph.table import Table, every_class, table_of
+from implicast.overlay.skip_graph.table import Table
 from implicast.space.vector import Vectors
 from implicast.trials.bft import Spot, key_of
+from skip_graph_rule import every_class, table_of
 
 
 def population(rng: Random, n: int, vectors: Vectors) -> list[Spot]:

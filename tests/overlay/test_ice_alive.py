@@ -210,7 +210,7 @@ def test_a_declined_piece_is_taken_back_under_a_better_title_than_was_offered():
 
 def test_full_tables_refuse_and_nothing_waits_for_ever():
     one, _ = halves()
-    one.asker.topic("other", 1, lambda question: None)
+    one.asker.declare("other", 1, lambda key, question: None)
     for number in range(one.terms.timers.asks_max):
         one.asker.ask("other", number, 2, More())
     assert not one.batch((), lambda: None)

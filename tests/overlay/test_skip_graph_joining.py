@@ -7,7 +7,6 @@ from random import Random
 import msgspec
 import pytest
 
-from implicast.overlay.detector import DETECTOR_KINDS
 from implicast.overlay.skip_graph.belief import CLAIM_WINDOW_US
 from implicast.overlay.skip_graph.graph import SkipGraph
 from implicast.overlay.skip_graph.messages import (
@@ -20,12 +19,12 @@ from implicast.overlay.skip_graph.messages import (
     Neighbours,
     claim,
 )
-from implicast.overlay.skip_graph.objections import objections
 from implicast.overlay.skip_graph.standing import Standing
 from implicast.overlay.skip_graph.upkeep import Upkeep
 from implicast.peer.contract import Address, Host, Message, Peer
 from implicast.peer.identity import Authority, Certificate, Trust
 from implicast.peer.ledger import Ledger
+from implicast.peer.liveness import DETECTOR_KINDS
 from implicast.peer.name import name_of
 from implicast.peer.signatures import Scheme, Signer, scheme
 from implicast.peer.wire import Codec
@@ -33,6 +32,7 @@ from implicast.space.vector import Vectors
 from implicast.world.faults import Faults, FaultStream
 from implicast.world.journal import JOIN
 from implicast.world.world import World
+from skip_graph_rule import objections
 
 VECTORS = Vectors(2)
 KINDS = (*GRAPH_KINDS, *DETECTOR_KINDS)

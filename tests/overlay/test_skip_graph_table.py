@@ -6,10 +6,9 @@ from typing import NamedTuple
 
 import pytest
 
-from implicast.overlay.skip_graph.objections import objections, rule
 from implicast.overlay.skip_graph.standing import Standing
-from implicast.overlay.skip_graph.table import every_class, table_of
 from implicast.space.vector import Vectors
+from skip_graph_rule import every_class, objections, rule, table_of
 
 
 class Spot(NamedTuple):
@@ -67,22 +66,6 @@ def test_members_of_a_ring_below_my_top_have_that_level_too(nodes: list[Spot], k
         assert other.top >= shared
 
 
-def test_adding_and_removing_leaves_the_same_graph_as_assembling() -> None:
-    rng = Random(3)
-    vectors = Vectors(2)
-    nodes = spots(rng, 120, vectors)
-    standing = Standing(4, vectors, nodes[:40])
-    for node in nodes[40:]:
-        standing.table(nodes[rng.randrange(40)].key)  # rings are split at many moments
-        standing.add(node)
-    for node in nodes[:30]:
-        standing.remove(node.key)
-
-    left = nodes[30:]
-    assert standing.nodes() == left
-    assert objections([standing.table(node.key) for node in left], 4, vectors) == []
-
-
 def test_position_counts_the_listed_nodes_before_a_key() -> None:
     vectors = Vectors(2)
     nodes = [Spot(bytes([key]), vectors.pack("01"[key // 10 % 2])) for key in range(0, 200, 10)]
@@ -115,9 +98,10 @@ def test_everyone_who_must_enter_a_newcomer_is_in_its_every_class_lists() -> Non
 
 def test_a_table_holds_about_forty_entries_at_400_nodes_and_k_4() -> None:
     vectors = Vectors(2)
-    standing = Standing(4, vectors, spots(Random(1), 400, vectors))
+    nodes = spots(Random(1), 400, vectors)
+    standing = Standing(4, vectors, nodes)
 
-    sizes = [len(standing.table(node.key).contacts()) for node in standing.nodes()]
+    sizes = [len(standing.table(node.key).contacts()) for node in nodes]
 
     assert 35 <= sum(sizes) / len(sizes) <= 47
 

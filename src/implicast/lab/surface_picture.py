@@ -82,7 +82,8 @@ def observe(scenario: Scenario, cast: int = 0) -> Scene:
         hops = list(_hops(Path(directory) / "journal", cast))
     tag = target.terms[0].has[0]
     root = _root_used(peers, tag, hops)
-    notches = sorted({notch for peer in peers for name, at, notch in peer.shelf.registries if (name, at) == (tag, root)})
+    kept = (key for peer in peers for key in peer.shelf.registries if key[:2] == (tag, root))
+    notches = sorted({key[2] for key in kept})
     containers = {notch: _area(_container_box(root, notch)) for notch in notches}
     return Scene(tag, publisher, [_tile(peer, tag, root) for peer in peers], hops, containers)
 
@@ -94,8 +95,8 @@ def _hops(directory: Path, cast: int) -> Iterable[Hop]:
 
 
 def _root_used(peers: Sequence[Spice], tag: str, hops: Iterable[Hop]) -> int:
-    """The root at which the cast found a registry of the tag: it stops at the first copy that it meets."""
-    met = (peers[sender].shelf.copies.get(tag) for sender, _, _ in hops)
+    """The root at which the cast found a registry of the tag: that of the first peer on its way at which one begins."""
+    met = (peers[peer].shelf.copies.get(tag, ()) for sender, receiver, _ in hops for peer in (sender, receiver))
     return next((copies[0] for copies in met if copies), address_of(tag))
 
 

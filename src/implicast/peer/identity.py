@@ -36,7 +36,7 @@ Vector = Annotated[int, Meta(ge=0)]
 Public = Annotated[bytes, Meta(max_length=PUBLIC_BYTES)]
 Signature = Annotated[bytes, Meta(max_length=SIGNATURE_BYTES)]
 
-PLACES_MAX = 64
+PLACES_MAX = 128
 """Default bound on the places one applicant may hold."""
 TRIALS_MAX = 1_024
 """Realms one applicant may ever ask for: each shows it one more place, and it might keep the best."""

@@ -16,12 +16,12 @@ from implicast.casting.bft.office import KeptOffice, Office
 from implicast.casting.bft.settings import BftSettings
 from implicast.casting.designs import ASSURANCE, Design, Plan
 from implicast.language.parameters import Parameter, Parameters
-from implicast.overlay.detector import DETECTOR_KINDS
 from implicast.overlay.skip_graph.messages import GRAPH_KINDS
-from implicast.overlay.skip_graph.objections import quick_objections
+from implicast.overlay.skip_graph.objections import objections as list_objections
 from implicast.overlay.skip_graph.standing import Standing
 from implicast.peer.contract import Peer
-from implicast.peer.identity import Certificate, Revocation
+from implicast.peer.identity import Certificate, Declined, Revocation
+from implicast.peer.liveness import DETECTOR_KINDS
 from implicast.peer.member import Member
 from implicast.peer.site import Site
 
@@ -34,10 +34,7 @@ def assemble(plan: Plan, checks: frozenset[int] = ALL_CHECKS) -> list[Peer]:
     members = [Bft(plan.site(address), checks) for address in range(plan.peers)]
     if plan.start == "joined":
         return [*members, office]
-    granted: list[list[Certificate]] = []
-    for address, member in enumerate(members):
-        said = plan.descriptions[address] if plan.parameters["placing"] == "assembled" and plan.descriptions else None
-        granted.append(office.grant(address, member.name, realms(said), member.public))
+    granted = [_granted(plan, office, address, member) for address, member in enumerate(members)]
     settings = BftSettings.of(plan.parameters)
     standing = Standing(settings.k, settings.vectors, [each for some in granted for each in some])
     for member, certificates in zip(members, granted, strict=True):
@@ -46,9 +43,13 @@ def assemble(plan: Plan, checks: frozenset[int] = ALL_CHECKS) -> list[Peer]:
     return [*members, office]
 
 
-def newcomer(plan: Plan, address: int) -> Member:
-    plan = replace(plan, roles=roles(plan), credentials=credentials)
-    return Bft(plan.site(address))
+def _granted(plan: Plan, office: Office, address: int, member: Bft) -> list[Certificate]:
+    """The places of what a member will say of itself; only its home if that is more than an applicant may have."""
+    said = plan.descriptions[address] if plan.parameters["placing"] == "assembled" and plan.descriptions else None
+    try:
+        return office.grant(address, member.name, realms(said), member.public)
+    except Declined:
+        return office.grant(address, member.name, realms(None), member.public)
 
 
 def member(site: Site) -> Member:
@@ -74,7 +75,7 @@ def objections(population: Sequence[Peer]) -> list[str]:
     own = [place for member in members for _, place in sorted(member.graph.places.held.items())]
     if not own:
         return []
-    return quick_objections(
+    return list_objections(
         tuple([place.certificate for place in own]),
         lambda index: own[index].table,
         own[0].k,
@@ -89,7 +90,6 @@ DESIGNS = (
         summary="A place per tag on a skip graph; casts reach a tag's range through k senders, with certificates.",
         paper="Byzantine-tolerant key-range multicast over a key-order preserving overlay",
         assemble=assemble,
-        newcomer=newcomer,
         kinds=(
             *GRAPH_KINDS, *DETECTOR_KINDS, Revocation, Hop, HopHeld, Apply, Granted, Denied, Outstripped,
         ),
@@ -104,8 +104,8 @@ DESIGNS = (
                       choices=("ed25519", "stand-in")),
             Parameter("placing", "assembled", "places of registrations: put in at once, or joined by messages",
                       choices=("assembled", "joined")),
-            Parameter("places_max", 64, "places that the authority gives one applicant", 1, 65_536),
-            Parameter("validity_s", 31_536_000.0, "how long certificates are valid; renewed in time when alive", 60,
+            Parameter("places_max", 128, "places that the authority gives one applicant", 1, 65_536),
+            Parameter("validity_s", 31_536_000.0, "how long certificates are valid; renewed in time", 60,
                       3.2e9, unit="s"),
             Parameter("watch_s", 7.0, "how often a peer looks for silent neighbours", 0.1, 3600, unit="s"),
             Parameter("turn_s", 12.0, "how often a peer asks one entry for its lists", 0.1, 3600, unit="s"),
@@ -125,7 +125,7 @@ DESIGNS = (
         audience=True,
         objections=objections,
         survives=frozenset({"joins", "leaves", "crashes", "returns", "loss", "partitions", "freezes", "restarts"}),
-        alive={"signatures": "stand-in"},
+        trial={"signatures": "stand-in"},
         few_tags=True,
         quick={"watch_s": 1.0, "tries": 2, "look_s": 0.5, "asks": 3},
         patience=(

@@ -19,13 +19,13 @@ from implicast.casting.bft.settings import BftSettings
 from implicast.casting.bft.settler import Settler
 from implicast.casting.inbox import Inbox, Outcome
 from implicast.language.target import Description, Target
-from implicast.overlay.detector import Ping
 from implicast.overlay.skip_graph.graph import SkipGraph
 from implicast.overlay.skip_graph.standing import Standing
 from implicast.peer.asking import Asker
 from implicast.peer.contract import Address, CastId, Life, Message, handles
 from implicast.peer.events import Estimated, Refused
 from implicast.peer.identity import Certificate, Revocation, Trust
+from implicast.peer.liveness import Ping
 from implicast.peer.member import KeptMember, Member
 from implicast.peer.site import Site
 

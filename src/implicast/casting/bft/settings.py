@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from implicast.casting.bft.multicast import Halves
 from implicast.language.parameters import Parameters
-from implicast.overlay.detector import DetectorSettings
 from implicast.overlay.skip_graph.upkeep import Upkeep
+from implicast.peer.liveness import DetectorSettings
 from implicast.space.vector import Vectors
 
 HEALTH_MAX = 1

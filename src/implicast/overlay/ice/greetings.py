@@ -7,14 +7,15 @@ does not know that mark asks for more; who hears a claim that is worse than what
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from implicast.overlay.ice.asking import Question
+from implicast.overlay.ice.asking import patience
 from implicast.overlay.ice.atlas import overlap
 from implicast.overlay.ice.circle import NOTHING
 from implicast.overlay.ice.messages import Echo, Hail, More, Neighbour, Title, Titles
 from implicast.overlay.ice.plot import PROVISIONAL
 from implicast.overlay.ice.share import SurfacePart
+from implicast.peer.asking import Question
 from implicast.peer.contract import Address, handles
 from implicast.space.tract import subtract
 
@@ -39,7 +40,7 @@ class Greetings(SurfacePart):
         self._around: tuple[Neighbour, ...] | None = None
         """What heirs are told of our neighbours; None when it has to be made again."""
         self._around_version = -1
-        surface.asker.topic("hail", self.timers.tries_hail, self._unheard)
+        surface.greeter.topic("hail", patience(self.timers, self.timers.tries_hail), self._unheard)
 
     # --- saying
 
@@ -85,9 +86,10 @@ class Greetings(SurfacePart):
             else:
                 plain = plain or self._hail(())
                 hails.append((peer, plain))
-        surface.asker.ask_all("hail", hails)
+        for peer, hail in hails:
+            surface.greeter.ask("hail", peer, peer, hail)
 
-    def _unheard(self, question: Question) -> None:
+    def _unheard(self, key: Any, question: Question) -> None:
         self.surface.circle.suspect(question.to)
 
     def check(self, owners: list[Address]) -> None:
@@ -164,7 +166,7 @@ class Greetings(SurfacePart):
     def on_echo(self, sender: Address, echo: Echo) -> None:
         surface = self.surface
         surface.circle.heard(sender)
-        if surface.asker.answered("hail", sender, sender) is None and sender not in surface.circle.news:
+        if surface.greeter.answered("hail", sender) is None and sender not in surface.circle.news:
             return
         if sender in surface.succession.heirs:
             surface.succession.echo_came(sender, echo.stamp_us, echo.has_estate)

@@ -118,7 +118,7 @@ class Rounds(SurfacePart):
 
     def _hail(self, peers: list[Address]) -> None:
         """Greet those whose answer is not awaited anyway."""
-        peers = [each for each in peers if not self.surface.asker.open("hail", each)]
+        peers = [each for each in peers if not self.surface.greeter.open("hail", each)]
         if peers:
             self.surface.greetings.hail(peers)
 
@@ -140,5 +140,5 @@ class Rounds(SurfacePart):
                 surface.circle.give_up(peer)
             elif now_us >= due_us:
                 surface.circle.meet_again(peer, now_us + max(timers.meet_us, (now_us - since_us) // 4))
-                if not surface.asker.open("hail", peer):
+                if not surface.greeter.open("hail", peer):
                     self.host.send(peer, surface.greetings.hail_for(peer))

@@ -7,12 +7,12 @@ lost and found as a whole, however many places it has.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from implicast.overlay.detector import Detector, Ping
 from implicast.overlay.skip_graph.place import Place
 from implicast.overlay.skip_graph.places import Places
 from implicast.overlay.skip_graph.upkeep import Lost, Upkeep
 from implicast.peer.contract import Address, Host, Message, Part
 from implicast.peer.identity import Certificate
+from implicast.peer.liveness import Detector, Ping
 from implicast.peer.memory import Recent
 
 QUIET_US = 2_000_000

@@ -2,9 +2,13 @@
 
 Whoever comes or goes is put into, or taken out of, the rings it belongs to, which are kept in order; so a list is cut
 by a walk to each side of the owner, as far as it reaches. One walk finds how far the list and the wider every-class
-list of a level reach (what `table_of` and `every_class` give), and the one is sliced out of the other. Only those lists
-are cut again that somebody who came or went belongs to: three of ten in the mean. (`tests/laws` holds all of it to the
-definitions.)
+list of a level reach (until every digit class, not only the own one, has k-1), and the one is sliced out of the other.
+Only those lists are cut again that somebody who came or went belongs to: three of ten in the mean. (`tests/laws` holds
+all of it to the definitions.)
+
+Every-class lists are those a newcomer must tell: lists are not symmetric, how far v's reaches depends on v's digits,
+not on the newcomer's (ring upkeep, D.1). Every-class lists are: there are fewer than k-1 of some class between me and
+you, or there are not. So who keeps its own knows whom to tell when it leaves.
 """
 
 from bisect import bisect_left, insort

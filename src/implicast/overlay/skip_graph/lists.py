@@ -1,16 +1,10 @@
-"""The lists of one place: those known around it, its table, and its wider every-class table.
-
-A place of an assembled world is not touched by anybody at first: its table is cut from the standing graph when it is
-asked for, and it knows nobody by itself. With the first change around it it knows its surroundings, and its lists are
-its own from then on.
-"""
+"""The lists of one place: those known around it, its table, and its wider every-class table."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable
 from operator import attrgetter
 
 from implicast.overlay.skip_graph.around import Around
-from implicast.overlay.skip_graph.standing import Standing
 from implicast.overlay.skip_graph.table import Level, Table
 from implicast.peer.contract import Address
 from implicast.peer.identity import Certificate
@@ -163,13 +157,6 @@ class Lists:
         named.update({node.key: node for node in self._news.values() if node.key in known})
         named.pop(about.key, None)
         return (self.owner, *named.values())
-
-
-def standing_lists(owner: Certificate, standing: Standing[Certificate]) -> Lists:
-    """The lists of a place that stood in an assembled graph, now its own."""
-    lists = Lists(owner, standing.k, standing.vectors)
-    lists.surround(standing.surroundings(owner.key))
-    return lists
 
 
 def answer(table: Table[Certificate], vectors: Vectors, k: int, about: Certificate) -> tuple[Certificate, ...]:

@@ -1,11 +1,11 @@
 """The converged graph at once: every node's table by the rule, from the full set, for large experiments.
 
 Rings are split level by level and kept sorted; a table is cut when it is first asked for, so a graph of a million
-places costs only what is used of it: about 60 us a table at k = 4, whatever n. Joining by messages (`graph.py`)
-must lead to the same tables (`objections.py` holds both to the rule).
+places costs only what is used of it: about 60 us a table at k = 4, whatever n. Joining by messages must lead to the
+same tables.
 """
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections.abc import Iterable
 from operator import attrgetter
 from typing import Generic
@@ -30,29 +30,6 @@ class Standing(Generic[Node]):
 
     def __len__(self) -> int:
         return len(self._nodes)
-
-    def __contains__(self, key: bytes) -> bool:
-        return key in self._nodes
-
-    def nodes(self) -> list[Node]:
-        """Everyone, in the order of keys."""
-        return list(self._ring(0, 0))
-
-    def add(self, node: Node) -> None:
-        """Put a node in: O(levels log n) comparisons; tables cut so far are cut anew when asked for."""
-        self.remove(node.key)
-        self._nodes[node.key] = node
-        for ring in self._rings_of(node):
-            insort(ring, node, key=_by_key)
-        self._tables.clear()
-
-    def remove(self, key: bytes) -> None:
-        node = self._nodes.pop(key, None)
-        if node is None:
-            return
-        for ring in self._rings_of(node):
-            del ring[bisect_left(ring, key, key=_by_key)]
-        self._tables.clear()
 
     def table(self, key: bytes) -> Table[Node]:
         found = self._tables.get(key)
@@ -110,13 +87,6 @@ class Standing(Generic[Node]):
             if not classes:
                 break
         return passed
-
-    def _rings_of(self, node: Node) -> list[list[Node]]:
-        """The rings split off so far to which a node belongs."""
-        found: list[list[Node]] = []
-        while (ring := self._rings.get((len(found), self.vectors.prefix(node.vector, len(found))))) is not None:
-            found.append(ring)
-        return found
 
     def _cut(self, node: Node) -> Table[Node]:
         levels: list[Level[Node]] = []

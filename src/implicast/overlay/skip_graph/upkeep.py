@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from implicast.overlay.detector import DetectorSettings
 from implicast.peer.identity import Certificate
+from implicast.peer.liveness import DetectorSettings
 
 
 @dataclass(frozen=True, slots=True)
