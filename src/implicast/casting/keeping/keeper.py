@@ -33,6 +33,7 @@ from implicast.casting.keeping.share import Share
 from implicast.language.target import Scalar
 from implicast.overlay.links.state import IN
 from implicast.peer.contract import Address, Host, Part, handles
+from implicast.peer.errors import RemoteError
 
 WAITING_MAX = 4_096
 """Questions that wait at a newcomer for what it is to answer for."""
@@ -91,7 +92,11 @@ class Keeper(Part):
         """The leading values of a range that belong here, with their keys."""
         key_of = self._share.key_of
         if isinstance(low, str) or isinstance(high, str):
+            if low != high:
+                raise RemoteError(f"texts have no order: {low!r} to {high!r}")
             return [(key_of(attribute, low), low)]
+        if not 0 <= high - low < self._share.settings.values_max:
+            raise RemoteError(f"a range of {high - low + 1} values")
         found: list[tuple[int, Scalar]] = []
         for value in range(low, high + 1):
             key = key_of(attribute, value)
@@ -154,11 +159,11 @@ class Keeper(Part):
     def on_ask(self, sender: Address, ask: Ask) -> None:
         if self._walks_on(ask) if ask.walking else self._chord.pass_on(ask.key, ask, sender):
             return
+        own = self._own_values(ask.attribute, ask.low, ask.high)
         if not self._share.is_ready:
             if len(self._waiting) < WAITING_MAX:
                 self._waiting.append((sender, ask))
             return
-        own = self._own_values(ask.attribute, ask.low, ask.high)
         last = own[-1][1]
         self._answer(ask, last, [(ask.shelf, ask.attribute, value) for _, value in own])
         if last != ask.high:
