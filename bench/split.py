@@ -2,11 +2,12 @@
 
 from time import process_time
 
-from implicast.casting.condcast.place import at_random
+from implicast.casting.condcast.place import KEY_BITS
 from implicast.casting.condcast.split import Match, split, split_by_definition
 from implicast.language.portrait import Sought, portrait
 from implicast.overlay.chord_sharp import Table, settled_tables
 from implicast.overlay.links import Ref
+from implicast.space.digest import digest_bits
 from implicast.space.ring import Arc
 from implicast.workload.workload import workload
 
@@ -28,7 +29,7 @@ def main(peers: int = 4096, casts: int = 60) -> None:
 def _hops(peers: int, casts: int) -> list[Hop]:
     """Every hop of some casts over settled tables."""
     drawn = workload("zipf", seed=1, peers=peers, casts=casts)
-    refs = sorted((Ref(at_random(1, address), address) for address in range(peers)), key=lambda ref: ref.place)
+    refs = sorted((Ref(digest_bits(KEY_BITS, 1, address), address) for address in range(peers)), key=lambda ref: ref.place)
     described = drawn.described()
     tables = settled_tables(refs, [portrait(described[ref.address], BITS, HASHES) for ref in refs])
     at = {table.me.address: table for table in tables}

@@ -1,7 +1,7 @@
 """How the upper floor is built: parts that own their state, shallow classes, one dispatcher, one name for one thing.
 
-Checked on the code of `peer`, `overlay` and `casting`. Each check lists all offenders. `ALLOWED` names the rooms that
-have not been rebuilt yet, by check; it only ever shrinks.
+Checked on the code of `peer`, `overlay` and `casting`. Each check lists all offenders. `ALLOWED` names what is still
+let pass, by check; it only ever shrinks.
 """
 
 import ast
@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from msgspec import inspect
 
-from house import SOURCE, Class, above, classes, depth, methods, modules, of_self, stores
+from house import Class, above, classes, depth, methods, modules, of_self, stores
 from implicast.casting.designs import designs
 
 DEEPEST = 2
@@ -23,15 +23,26 @@ DISPATCHERS = ("receive", "wake", "arrives")
 NUMBERS = Path(__file__).parent / "wire_numbers.txt"
 
 ALLOWED: dict[str, tuple[str, ...]] = {
-    "assigned outside its class": ("overlay/", "casting/", "peer/asking"),
-    "deeper than two": ("overlay/", "casting/"),
-    "nothing but a docstring": ("overlay/", "casting/"),
-    "a dispatcher of its own": ("overlay/", "casting/"),
+    # Records that one part alone holds, and `Member.description`, which each design sets.
+    "assigned outside its class": (
+        "casting/bft/member", "casting/condcast/carrier", "casting/condcast/condcast", "casting/keeping/member",
+        "casting/spice/replicas", "casting/spice/spice", "casting/spice/watch", "overlay/chord/chord",
+        "overlay/chord_sharp/rounds", "overlay/links/patience", "peer/asking", "peer/liveness",
+    ),
+    # Those who may be told of events, and need not listen.
+    "nothing but a docstring": (
+        "casting/keeping/member", "overlay/chord/chord:Tenant", "overlay/chord_sharp/chord_sharp:Passenger",
+        "overlay/links/above:Above",
+    ),
+    "a dispatcher of its own": ("casting/bft/member:Bft.receive",),
     "a name for two things": ("overlay/", "casting/", "peer/"),
-    "a field without bounds": ("overlay/", "casting/", "language/", "peer/", "space/"),
-    "no number on the wire": ("overlay/", "casting/", "peer/"),
-}
-"""Check -> rooms, as beginnings of paths, that may still offend."""
+    # Keys and vectors that take all of the 64 bits that MessagePack carries.
+    "a field without bounds": (
+        "casting/condcast/messages: Risen.key", "overlay/chord_sharp/messages: Ent.end", "overlay/links/refs: Ref.key",
+        "peer/identity: Certificate.vector",
+    ),
+}  # fmt: skip
+"""Check -> beginnings of the offences that are still let pass."""
 
 
 def report(check: str, offenders: list[str]) -> None:
@@ -217,10 +228,11 @@ def test_numbers_on_the_wire_are_those_of_ever():
     assert not changed, "python tests/test_structure.py adds what is new"
 
 
-def test_a_room_that_is_allowed_to_offend_is_there():
-    for rooms in ALLOWED.values():
-        for room in rooms:
-            assert (SOURCE / "implicast" / room).exists() or (SOURCE / "implicast" / f"{room}.py").is_file(), room
+@pytest.mark.parametrize("check", ALLOWED)
+def test_what_is_let_pass_is_still_needed(check):
+    offenders = CHECKS[check]()
+
+    assert not [one for one in ALLOWED[check] if not any(each.startswith(one) for each in offenders)]
 
 
 def test_the_checks_see_what_they_look_for():

@@ -162,7 +162,7 @@ def test_values_of_any_kind_are_cast_to_over_a_range_of_keys() -> None:
     for peer, value in zip(peers, values, strict=True):
         peer.stand(value)
     chord_sharp.assemble([peer.ring for peer in peers])
-    arc = Arc(1 << 60, 1 << 63)
+    arc = Arc(1 << 59, 1 << 62)
     world.at(0, 0, lambda: peers[0].condcast(arc, Within(10, 20), b""))
     world.run()
 
@@ -282,7 +282,7 @@ def test_peers_stand_where_their_tags_say() -> None:
 
     keys = [peer.links.key for peer in (*peers, late)]
     assert len(set(keys)) == 4
-    assert keys[0] >> 24 == keys[1] >> 24 == keys[3] >> 24 != keys[2] >> 24
+    assert keys[0] >> 23 == keys[1] >> 23 == keys[3] >> 23 != keys[2] >> 23
 
 
 def peers_parameters(**given: object) -> Parameters:

@@ -276,7 +276,7 @@ def test_a_repeated_request_is_carried_once_and_answered_again() -> None:
     sent = world.kinds["Carry"]
     _run(world, 1)
 
-    assert world.kinds["Working"] == 2
+    assert world.kinds["StillCarrying"] == 2
     assert world.kinds["Carry"] >= sent
     assert _told(world) == list(range(16))
     peers[0].receive(9, carry)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from implicast.casting.designs import Plan, design
 from implicast.casting.keeping import rumours
-from implicast.casting.keeping.copies import Copies
+from implicast.casting.keeping.copies import Comparisons
 from implicast.casting.keeping.layings import Layings
-from implicast.casting.keeping.messages import Lack, Returned, Row, Told
+from implicast.casting.keeping.messages import Lack, Listed, Returned, Row
 from implicast.casting.keeping.pieces import Piece, without
 from implicast.casting.keeping.questions import Question
 from implicast.casting.keeping.renewals import Renewals
@@ -122,7 +122,7 @@ def test_a_walk_that_died_is_repeated_from_where_it_died() -> None:
 def test_only_missing_values_are_asked_for_again() -> None:
     question = Question(None, [("p", "price", 0, 5, True)])
     for value in (0, 1, 3):
-        question.take(Told(CastId(bytes(16), 1, 1), 0, value, value, 0, 1, ()))
+        question.take(Listed(CastId(bytes(16), 1, 1), 0, value, value, 0, 1, ()))
 
     assert [(low, high) for _, (_, _, low, high, _) in question.missing_ranges()] == [(2, 2), (4, 5)]
 
@@ -168,7 +168,7 @@ class Town:
         passed = self.members[who].links
         left, right = (self.members[each.address].links for each in (passed.left, passed.right))
         right.detector.suspect(passed.me)
-        right.settle(left.me, passed.me, left.rnum)
+        right.walks.settle(left.me, passed.me, left.rnum)
 
     def wrong(self) -> list[str]:
         return self.objections([peer for _, peer in sorted(self.world.peers.items())])
@@ -332,7 +332,7 @@ def wrong_after_entries_were_lost_while_their_owner_was_passed_over() -> list[st
 @pytest.mark.parametrize(
     ("wrong_after", "owner", "rule"),
     [
-        pytest.param(wrong_after_a_keeper_of_copies_was_passed_over, Copies, "_has_doubts", id="laid meanwhile"),
+        pytest.param(wrong_after_a_keeper_of_copies_was_passed_over, Comparisons, "_has_doubts", id="laid meanwhile"),
         pytest.param(wrong_after_entries_were_lost_while_their_owner_was_passed_over, Renewals, "renew_all", id="lost"),
     ],
 )

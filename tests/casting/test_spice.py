@@ -8,9 +8,9 @@ import pytest
 
 from implicast.casting.designs import Plan, design
 from implicast.casting.spice.homes import address_of, home, nearest_root, roots_of, spot_of
-from implicast.casting.spice.stores import Stores
 from implicast.casting.spice.settings import level_for, levels_for
 from implicast.casting.spice.spice import Spice
+from implicast.casting.spice.stores import Stores
 from implicast.language.parse import parse
 from implicast.language.target import Description
 from implicast.peer.events import Notice, Registered, Withdrawn

@@ -5,13 +5,13 @@ import pytest
 from implicast.casting.designs import Plan, design
 from implicast.casting.spice import stores
 from implicast.casting.spice.copies import Copies
+from implicast.casting.spice.homes import address_of, home, roots_of, spot_of
 from implicast.casting.spice.items import Header, RootState
 from implicast.casting.spice.messages import AskVeto, CastTo, Entry, ReadyAt, StoreAt, StoredAt, Taken
 from implicast.casting.spice.objections import record_objections
 from implicast.casting.spice.settings import CAST_US, Settings
 from implicast.casting.spice.spice import Spice
 from implicast.casting.spice.stores import RISING, Stores
-from implicast.casting.spice.homes import address_of, home, roots_of, spot_of
 from implicast.language.parse import parse
 from implicast.language.target import Description
 from implicast.overlay.ice.estate import Way

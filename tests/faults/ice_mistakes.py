@@ -17,7 +17,7 @@ from implicast.overlay.ice.succession import Succession
 from implicast.overlay.ice.surface import Surface
 from implicast.overlay.ice.taker import Taker
 from implicast.overlay.ice.tidying import Tidying
-from implicast.overlay.ice.upkeep import Upkeep
+from implicast.overlay.ice.upkeep import Rounds
 from implicast.peer.contract import handles
 from implicast.world.faults import Faults
 
@@ -71,9 +71,10 @@ class NoBackups(Succession):
 class NoRepeats(Correspondence):
     """Every question is asked once and then forgotten."""
 
-    def ask(self, topic, key, to, message):
+    def ask(self, topic, key, to, message, about=None):
         self.host.send(to, message)
         self.drop(topic, key)
+        return True
 
 
 class NoEchoRule(Succession):
@@ -137,7 +138,7 @@ class NoDuty(Departure):
         super().leave()
 
 
-class NeverMeetsAgain(Upkeep):
+class NeverMeetsAgain(Rounds):
     """Those that fell silent are never greeted again."""
 
     def greet_missed(self):

@@ -5,7 +5,7 @@ from mistake import Mistake
 from implicast.casting import inbox, telling
 from implicast.casting.dht.member import Dht
 from implicast.casting.keeping import RingMember
-from implicast.casting.keeping.copies import Copies
+from implicast.casting.keeping.copies import Comparisons
 from implicast.casting.keeping.keeper import Keeper
 from implicast.casting.keeping.messages import LaidAt
 from implicast.casting.keeping.tenure import Tenure
@@ -19,7 +19,7 @@ from implicast.world.faults import Faults
 
 SMALL = {"peers": 24, "faults": Faults(), "strict": False}
 LOSSY = {"peers": 24, "faults": Faults(loss=0.05), "strict": False}
-NEIGHBOURS = "deed=5:crash:7+6+0"
+NEIGHBOURS = "deed=5:crash:18+16+13"
 """Three that are next to each other on the ring of these scenarios: a keeper and both keepers of its copies."""
 
 
@@ -77,7 +77,7 @@ MISTAKES = (
         "no copies",
         "dht",
         rule="an entry counts as laid when it is copied, and copies are compared (casting/keeping/keeper.py)",
-        put=several((Keeper, "_copy_on", confirm_without_copies), (Copies, "_sync", lambda self: None)),
+        put=several((Keeper, "_copy_on", confirm_without_copies), (Comparisons, "_sync", lambda self: None)),
         says="does not keep what",
         churn="deed=5:crash:3",
         changes=SMALL,
@@ -137,7 +137,7 @@ MISTAKES = (
             (Detector, "suspected_within", ever_suspected),
         ),
         says="the ring is open",
-        churn="deed=5..22:split:16+7+0+21+13+20+3+14+18",
+        churn="deed=5..22:split:0+1+7+8+11+14+16+17+19+20",
         changes=SMALL,
     ),
     Mistake(

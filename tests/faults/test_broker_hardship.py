@@ -15,7 +15,7 @@ from implicast.casting.routes import Routes
 from implicast.casting.service import Carried
 from implicast.language.target import Description, Target, Term
 from implicast.overlay.backbone.backbone import Backbone
-from implicast.overlay.backbone.edges import Edges, Waiter
+from implicast.overlay.backbone.edges import Edges
 from implicast.overlay.backbone.views import Views
 from implicast.peer.contract import Message
 from implicast.peer.events import Notice, Registered, Settled, Withdrawn
@@ -136,7 +136,7 @@ def test_when_a_description_is_complete_every_broker_leads_to_it(seed):
 
 def answer_at_once(news: Edges, source: int, token: object) -> None:
     """The mistake of saying that all know when only oneself does."""
-    news._release(Waiter(source, token))
+    news._release((source, token))
 
 
 def forget_the_old(backbone: Backbone, neighbour: int, target: Target) -> bool:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 
-from implicast.peer.liveness import Detector
 from implicast.overlay.links.company import Company
 from implicast.overlay.links.holder import Holder
 from implicast.overlay.links.links import Links
@@ -17,6 +16,7 @@ from implicast.overlay.links.refs import FIRST, Number, Ref, lies_between
 from implicast.overlay.links.seeking import Seeking
 from implicast.overlay.links.state import IN
 from implicast.overlay.links.walks import Walks
+from implicast.peer.liveness import Detector
 from implicast.trials.ring_schedules import LIVING, RingVerdict, run_schedule
 
 

@@ -76,7 +76,7 @@ def test_files_are_read_in_the_encodings_that_occur_packed_or_not(encoding: str)
     content = "@article{a, title = {Müller’s naïve café}}".encode(encoding)
 
     for packed in (content, gzip.compress(content)):
-        assert [paper.words for paper in papers(text_of(packed))] == [("müller", "naïve", "café")]
+        assert [paper.words for paper in papers(text_of(packed)[0])] == [("müller", "naïve", "café")]
 
 
 @pytest.mark.parametrize(
@@ -92,5 +92,37 @@ def test_the_real_bibliographies_are_read_to_the_last_entry(data: Path) -> None:
     }  # fmt: skip
 
     for name, count in expected.items():
-        found = list(papers(text_of((data / "bibliographies" / f"{name}.bib.gz").read_bytes())))
+        found = list(papers(text_of((data / "bibliographies" / f"{name}.bib.gz").read_bytes())[0]))
         assert len(found) == count, name
+
+
+def test_each_line_has_its_own_encoding() -> None:
+    mixed = '@misc{a, title = {Müller}}\n'.encode() + '@misc{b, title = {Café Müller}}\n'.encode("cp1252")
+
+    text, flaw = text_of(mixed)
+
+    assert flaw is None
+    assert [paper.words for paper in papers(text)] == [("müller",), ("café", "müller")]
+
+
+def test_names_of_strings_are_spelled_out_and_venues_say_what_about() -> None:
+    text = """@string{jair = "Journal of Artificial Intelligence Research"}
+@article{a, title = {Planning}, journal = jair}
+@article{b, title = {Search}, journaltitle = "IEEE Letters on " # jair}
+@article{c, title = {Lecture notes of Springer}}"""
+
+    found = {paper.key: paper.words for paper in papers(text)}
+
+    assert found["a"] == ("planning", "artificial", "intelligence", "research")
+    assert found["b"] == ("search", "artificial", "intelligence", "research")
+    assert "lecture" in found["c"], "a title is not a venue"
+
+
+def test_a_file_that_is_cut_off_gives_what_came_before() -> None:
+    whole = gzip.compress(b"".join(b"@misc{k%d, title = {Paper number %d of many}}\n" % (n, n) for n in range(5000)))
+
+    text, flaw = text_of(whole[: len(whole) // 2])
+
+    assert flaw is not None
+    assert flaw.startswith("gzip cut off after")
+    assert len(list(papers(text))) > 1000

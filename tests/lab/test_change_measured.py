@@ -13,9 +13,11 @@ from random_journal import IN_PEACE, Made, random_journal
 from implicast.casting.designs import designs
 from implicast.lab import tables
 from implicast.lab.experiment import read
-from implicast.lab.journals import Journals
-from implicast.lab.measures.all import measure
+from implicast.lab.folder import Folder
+from implicast.lab.journals import Journals, Source
+from implicast.lab.measures.all import measured
 from implicast.lab.measures.summary import summary
+from implicast.lab.places import Place
 from implicast.lab.run import changes, disagreements, run
 from implicast.world.change import change
 from implicast.world.invariants import Judge, for_good
@@ -34,10 +36,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> list[Made]:
 
 
 @pytest.fixture(scope="module")
-def found(spark: SparkSession, made: list[Made], tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict]:
-    out = tmp_path_factory.mktemp("measures")
-    measure(Journals(spark, [each.directory for each in made]), out)
-    return {row["run"]: row for row in pq.read_table(out / "change").to_pylist()}
+def found(spark: SparkSession, made: list[Made]) -> dict[str, dict]:
+    sources = [Source(each.directory.name.removeprefix("run="), Place.of(each.directory)) for each in made]
+    return {row["run"]: row for row in measured(Journals(spark, sources))["change"].to_pylist()}
 
 
 def test_only_runs_in_which_something_changed_have_measures_of_change(found, made):
@@ -119,7 +120,7 @@ values = ["joins=1"]
 def every(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("surviving")
     went = run(spark, read("every", EVERY), directory)
-    assert not went.failed, [(directory / "failures" / f"{name}.json").read_text() for name in went.failed]
+    assert not went.failed, [Folder(Place.of(directory), "every").error(name) for name in went.failed]
     return directory
 
 
@@ -128,9 +129,9 @@ def test_measures_of_change_equal_the_worlds_for_every_surviving_design(every: P
     runs = pq.read_table(every / "runs").to_pylist()
 
     assert {row["design"] for row in runs} == set(ALIVE)
-    assert disagreements(every) == []
+    assert disagreements(Folder(Place.of(every), "every")) == []
     for each in runs:
-        own = json.loads((every / "journals" / f"run={each['run']}" / "outcome.json").read_text())["change"]
+        own = Folder(Place.of(every), "every").outcome(each["run"])["change"]
         row = rows[each["run"]]
         for name in ("delivery_ratio", "delivery_ratio_after", "repair_s_median", "repair_s_max", "settle_s_max",
                      "unrepaired", "upkeep_per_peer_minute", "upkeep_at_rest", "storm", "returns",
@@ -155,18 +156,17 @@ def test_the_summary_has_every_measure_of_change(every: Path):
     assert set(tables.CHANGE) <= measures
 
 
-def test_a_mean_is_of_the_runs_that_took_the_measure(spark: SparkSession, tmp_path: Path):
+def test_a_mean_is_of_the_runs_that_took_the_measure(spark: SparkSession):
     """Three runs: joins alone, short rest; a crash, repaired in 20 s, short rest; one repaired in 30 s, long rest."""
     told = [("a", 1.0, 0, None), ("b", 20.0, 1, None), ("c", 30.0, 2, 12.0)]
     blank = {field.name: 0 for field in tables.RUN_CHANGE} | {"kept": True}
     rows = [{**blank, "run": run, "repair_s_median": repair_s, "repair_s_max": repair_s, "sudden": sudden,
              "upkeep_at_rest": rest} for run, repair_s, sudden, rest in told]  # fmt: skip
-    (tmp_path / "change").mkdir()
-    pq.write_table(pa.Table.from_pylist(rows, tables.RUN_CHANGE), tmp_path / "change" / "part.parquet")
+    taken = changes(spark.createDataFrame(pa.Table.from_pylist(rows, tables.RUN_CHANGE)))
     placed = [(run, "spice", "spice", "x", point, 0) for run, point in (("a", "1"), ("b", "1"), ("c", "1"), ("a", "2"))]
     runs = spark.createDataFrame(placed, ["run", "series", "design", "axis", "point", "position"])
 
-    found = summary(runs, changes(spark, tmp_path), ["repair_s_max", "upkeep_at_rest", "storm"]).collect()
+    found = summary(runs, taken, ["repair_s_max", "upkeep_at_rest", "storm"]).collect()
 
     means = {(row["point"], row["measure"]): (row["runs"], row["mean"]) for row in found}
     assert means == {

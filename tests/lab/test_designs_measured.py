@@ -1,6 +1,5 @@
 """For every design: Spark's measures and verdict equal those the world took itself, and the contract is kept."""
 
-import json
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -9,6 +8,8 @@ from pyspark.sql import SparkSession
 
 from implicast.lab import report, tables
 from implicast.lab.experiment import read
+from implicast.lab.folder import Folder
+from implicast.lab.places import Place
 from implicast.lab.run import disagreements, run
 
 pytestmark = pytest.mark.spark
@@ -38,20 +39,20 @@ def out(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("designs")
     made = read("every-design", EVERY_DESIGN)
     went = run(spark, made, directory)
-    assert not went.failed, [(directory / "failures" / f"{name}.json").read_text() for name in went.failed]
+    assert not went.failed, [Folder(Place.of(directory), "every-design").error(name) for name in went.failed]
     return directory
 
 
 def test_measures_equal_the_tally_for_every_design(out: Path) -> None:
-    assert disagreements(out) == []
+    assert disagreements(Folder(Place.of(out), "every-design")) == []
     runs = pq.read_table(out / "runs").to_pylist()
     assert {row["design"] for row in runs} == set(read("every-design", EVERY_DESIGN).chosen())
 
 
 def test_verdicts_equal_the_worlds_for_every_design_and_are_clean(out: Path) -> None:
     for row in pq.read_table(out / "contract").to_pylist():
-        noted = json.loads((out / "journals" / f"run={row['run']}" / "outcome.json").read_text())["contract"]
-        assert {name: row[name] for name in tables.CONTRACT} == noted, row["run"]
+        noted = Folder(Place.of(out), "every-design").outcome(row["run"])["contract"]
+        assert {name: row[name] for name in tables.CONTRACT} == {name: noted[name] for name in tables.CONTRACT}
         assert not any(row[name] for name in tables.BROKEN), row
 
 
@@ -68,7 +69,7 @@ def test_the_summary_has_every_measure_of_every_series_at_every_point(out: Path)
 def test_the_report_is_one_file_that_fetches_nothing(out: Path) -> None:
     path = report.write(out)
 
-    text = path.read_text("utf-8")
+    text = path.read().decode("utf-8")
     assert "Kept in all" in text
     sections = [
         text.index(f'<section id="{name}"') for name in ("verdict", "figures", "fairness", "tables", "provenance")
@@ -90,11 +91,11 @@ def test_casts_to_ranges_of_values_are_judged_as_the_world_judges_them(spark: Sp
     went = run(spark, made, tmp_path / "values")
 
     assert not went.failed
-    assert disagreements(tmp_path / "values") == []
+    assert disagreements(Folder(Place.of(tmp_path / "values"), "values")) == []
     judged = pq.read_table(tmp_path / "values" / "contract").to_pylist()
     assert len(judged) == len(made.chosen()) > 3
     for row in judged:
-        path = tmp_path / "values" / "journals" / f"run={row['run']}" / "outcome.json"
-        assert {name: row[name] for name in tables.CONTRACT} == json.loads(path.read_text())["contract"], row["run"]
+        noted = Folder(Place.of(tmp_path / "values"), "values").outcome(row["run"])["contract"]
+        assert {name: row[name] for name in tables.CONTRACT} == {name: noted[name] for name in tables.CONTRACT}
         assert row["expected"] > 20
         assert not any(row[name] for name in tables.BROKEN), row

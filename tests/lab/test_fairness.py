@@ -6,7 +6,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from implicast.lab.measures import network, peer
+from implicast.lab.measures import peer
+from implicast.lab.measures.blocks import summed
 from implicast.lab.measures.fairness import histogram, lorenz, unevenness
 from implicast.world.tally import gini
 
@@ -16,15 +17,12 @@ MATRIX = [[12, 2, 15], [1, 0, 9], [35, 1, 21]]
 """Table 4.4 for peers and Table 4.6 for links: casts down, bearers across."""
 
 
-def loads(spark: SparkSession, bearer: str, kind: str) -> DataFrame:
-    rows = [
-        ("a run", cast, column, MATRIX[cast][column])
-        for cast in range(3)
-        for column in range(3)
-        if MATRIX[cast][column]
-    ]
-    names = ("run", "cast", bearer, kind)
-    return spark.createDataFrame(pa.table([list(each) for each in zip(*rows, strict=True)], names=list(names)))
+def borne(spark: SparkSession, bearer: str) -> DataFrame:
+    """What the three bore in all casts, and in the worst: (run, bearer, load, peak)."""
+    key, load = np.tile(np.arange(3), 3), np.array(MATRIX).ravel()
+    sums = summed(key, load, load)
+    columns = {"run": ["a run"] * 3, bearer: sums.key, "load": sums.load, "peak": sums.peak}
+    return spark.createDataFrame(pa.table(columns))
 
 
 def population(spark: SparkSession, count: int) -> DataFrame:
@@ -32,9 +30,7 @@ def population(spark: SparkSession, count: int) -> DataFrame:
 
 
 def test_table_4_4_outgoing_load_of_three_peers_in_three_casts(spark: SparkSession) -> None:
-    borne = peer.bearings(loads(spark, "peer", "out"))
-
-    found = peer.facet(peer.of_kind(borne, "out"), population(spark, 3), "OUT").collect()[0]
+    found = peer.facet(borne(spark, "peer"), population(spark, 3), "OUT").collect()[0]
 
     assert (found["POUT_M"], found["TOUT_M"]) == (35, 48)
     assert found["TOUT_G"] == pytest.approx(0.3125, abs=1e-12)
@@ -50,10 +46,7 @@ def test_table_4_5_storage_of_three_peers(spark: SparkSession) -> None:
 
 
 def test_table_4_6_packets_on_three_links_in_three_casts(spark: SparkSession) -> None:
-    idle = spark.createDataFrame([], "run string, peer int, up long, up_peak long, down long, down_peak long")
-
-    carried = network.link_totals(loads(spark, "link", "load"), idle)
-    found = peer.facet(carried, population(spark, 3), "INK").collect()[0]
+    found = peer.facet(borne(spark, "link"), population(spark, 3), "INK").collect()[0]
 
     assert (found["PINK_M"], found["TINK_M"]) == (35, 48)
     assert found["TINK_G"] == pytest.approx(0.3125, abs=1e-12)

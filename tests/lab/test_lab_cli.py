@@ -19,7 +19,7 @@ from implicast.lab.session import require_java
         (["run", "missing.toml"], "there is no experiment file missing.toml"),
         (["run", "peers", "--conf", "nonsense"], "--conf nonsense: expected NAME=VALUE"),
         (["measure", "nowhere"], "is not a journal and holds none"),
-        (["report", "nowhere"], "is not a laboratory directory"),
+        (["report", "nowhere"], "is not a laboratory folder"),
         (["groups", "nowhere"], "is not a workload"),
         (["workload", "zipf", "--out", "w", "--with", "skew=9"], "skew=9 is out of range"),
         (["workload", "moon", "--out", "w"], "there is no workload 'moon'"),
@@ -32,7 +32,7 @@ def test_a_wrong_call_gets_one_sentence_and_nothing_is_started(
     words: list[str], says: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("implicast.lab.cli.session", lambda *_, **__: pytest.fail("a session was started"))
+    monkeypatch.setattr("implicast.lab.options.session", lambda *_, **__: pytest.fail("a session was started"))
 
     result = CliRunner().invoke(main, ["lab", *words])
 

@@ -1,11 +1,14 @@
 """The laboratory at work: interrupted and taken up, on a cluster, at the sizes it is made for. Minutes, not seconds."""
 
+import contextlib
 import os
+import random
 import re
 import signal
 import socket
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +21,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from implicast.lab.experiment import experiment
+from implicast.lab.places import Place
 from implicast.lab.plan import plan
+from implicast.lab.run import claim
 from implicast.world.journal import SCHEMAS
 from implicast.world.simulate import simulate
 
@@ -56,6 +61,16 @@ def tables_of(out: Path) -> dict[str, list[tuple[object, ...]]]:
     return {name: sorted(tuple(row.values()) for row in pq.read_table(out / name).to_pylist()) for name in names}
 
 
+def finished(out: Path) -> dict[str, int]:
+    """The outcomes that are there, with the moment of each."""
+    return {path.name: path.stat().st_mtime_ns for path in (out / "outcomes").rglob("[!.]*.json")}
+
+
+def journals_of(out: Path) -> dict[str, bytes]:
+    names = ("sends", "notices", "casts", "registrations", "peers", "links", "paths")
+    return {str(path.relative_to(out)): path.read_bytes() for name in names for path in (out / name).rglob("*.parquet")}
+
+
 def test_a_driver_killed_in_mid_sweep_is_taken_up_with_the_same_result(quick: Path, tmp_path: Path) -> None:
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     subprocess.run([*LAB, "run", str(quick), "--out", str(whole)], check=True, timeout=900)
@@ -63,12 +78,12 @@ def test_a_driver_killed_in_mid_sweep_is_taken_up_with_the_same_result(quick: Pa
     driver = subprocess.Popen(
         [*LAB, "run", str(quick), "--out", str(cut)], start_new_session=True, stderr=subprocess.DEVNULL
     )
-    while len(list((cut / "journals").glob("run=*"))) < 5:
+    while len(finished(cut)) < 5:
         assert driver.poll() is None, "it was over before it could be killed"
         time.sleep(0.05)
     os.killpg(driver.pid, signal.SIGKILL)
     driver.wait()
-    before = {path.name: path.stat().st_mtime_ns for path in (cut / "journals").glob("run=*")}
+    before = finished(cut)
     again = subprocess.run(
         [*LAB, "run", str(quick), "--out", str(cut)], check=True, timeout=900, stderr=subprocess.PIPE, text=True
     )
@@ -76,7 +91,7 @@ def test_a_driver_killed_in_mid_sweep_is_taken_up_with_the_same_result(quick: Pa
     said = re.search(r"(\d+) runs made, (\d+) were there before, 0 failed", again.stderr)
     assert said is not None, again.stderr
     assert (int(said[1]), int(said[2])) == (32 - len(before), len(before))
-    after = {path.name: path.stat().st_mtime_ns for path in (cut / "journals").glob("run=*")}
+    after = finished(cut)
     assert {name: after[name] for name in before} == before, "finished runs are not made again"
     assert tables_of(cut) == tables_of(whole)
 
@@ -94,9 +109,11 @@ def test_a_sweep_costs_little_more_than_its_runs(tmp_path: Path) -> None:
 
     spark = session("local[2]", brief=True)
     try:
-        sweep(spark, planned[:2], tmp_path / "warm")  # starting workers belongs to starting the session
+        made = experiment("peers")
+        warm, out = (claim(Place.of(tmp_path / name), made, "small", None) for name in ("warm", "out"))
+        sweep(spark, planned[:2], warm)  # starting workers belongs to starting the session
         began = processor_s()
-        went = sweep(spark, planned, tmp_path / "out")
+        went = sweep(spark, planned, out)
         spent = processor_s() - began
     finally:
         spark.stop()
@@ -153,7 +170,7 @@ def free_port() -> int:
 
 
 def await_port(port: int) -> None:
-    for _ in range(600):
+    for _ in range(1800):
         with socket.socket() as knock:
             if knock.connect_ex(("127.0.0.1", port)) == 0:
                 return
@@ -161,27 +178,185 @@ def await_port(port: int) -> None:
     pytest.fail(f"nothing listens on port {port}")
 
 
-def test_a_standalone_cluster_gives_the_same_measures_to_the_last_byte(
-    cluster: str, quick: Path, tmp_path: Path
-) -> None:
-    quick.write_text(QUICK.replace("runs = 8", "runs = 1"))
-    at_home, away = tmp_path / "local", tmp_path / "cluster"
-    conf = [
+CONF = [
+    "--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1",
+    "--conf", "spark.executor.memory=800m",
+]  # fmt: skip
+
+
+@pytest.fixture
+def connect(tmp_path: Path) -> Iterator[str]:
+    """A Spark Connect server on loopback, as `start-connect-server.sh` starts it."""
+    import pyspark
+
+    home = Path(pyspark.__file__).parent
+    port = free_port()
+    words = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "--name", "connect"]
+    words += [
+        "--master",
+        "local[2]",
         "--conf",
-        "spark.driver.host=127.0.0.1",
+        f"spark.connect.grpc.binding.port={port}",
         "--conf",
-        "spark.driver.bindAddress=127.0.0.1",
-        "--conf",
-        "spark.executor.memory=800m",
+        "spark.ui.enabled=false",
     ]
+    words += ["--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1", "spark-internal"]
+    env = {**os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    server = subprocess.Popen([str(home / "bin" / "spark-submit"), *words], env=env, stderr=subprocess.DEVNULL)
+    try:
+        await_port(port)
+        yield f"sc://127.0.0.1:{port}"
+    finally:
+        server.terminate()
+        server.wait(30)
 
-    subprocess.run([*LAB, "run", str(quick), "--out", str(at_home)], check=True, timeout=900)
-    subprocess.run([*LAB, "run", str(quick), "--out", str(away), "--master", cluster, *conf], check=True, timeout=900)
 
-    assert tables_of(away) == tables_of(at_home)
-    for run in (at_home / "journals").glob("run=*"):
-        for table in sorted(run.glob("*.parquet")):
-            assert table.read_bytes() == (away / "journals" / run.name / table.name).read_bytes(), table
+def test_local_standalone_submitted_and_connected_sweeps_are_equal_to_the_last_byte(
+    cluster: str, connect: str, quick: Path, tmp_path: Path
+) -> None:
+    import pyspark
+
+    quick.write_text(QUICK.replace("runs = 8", "runs = 1"))
+    submit = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--master", cluster, *CONF]
+    entry = subprocess.run([*LAB, "entry"], check=True, capture_output=True, text=True).stdout.strip()
+    env = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+    ways = {
+        "local": [*LAB, "run", str(quick), "--master", "local[2]"],
+        "standalone": [*LAB, "run", str(quick), "--master", cluster, *CONF],
+        "connect": [*LAB, "run", str(quick), "--master", connect],
+        "submit": [*submit, entry, "run", str(quick)],
+    }
+    for name, words in ways.items():
+        subprocess.run([*words, "--out", str(tmp_path / name)], check=True, timeout=900, env=env)
+
+    for name in list(ways)[1:]:
+        assert tables_of(tmp_path / name) == tables_of(tmp_path / "local"), name
+        assert journals_of(tmp_path / name) == journals_of(tmp_path / "local"), name
+
+
+def test_under_spark_submit_master_and_memory_are_the_submitters(tmp_path: Path) -> None:
+    import pyspark
+
+    script = tmp_path / "asks.py"
+    script.write_text(
+        "from implicast.lab.session import session\n"
+        "spark = session()\n"
+        "print([spark.conf.get(name) for name in ('spark.master', 'spark.driver.memory', 'spark.sql.session.timeZone',"
+        " 'spark.sql.shuffle.partitions')])\n"
+    )
+    submit = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--master", "local[1]"]
+    submit += [
+        "--driver-memory",
+        "777m",
+        "--conf",
+        "spark.sql.shuffle.partitions=5",
+        "--conf",
+        "spark.ui.enabled=false",
+    ]
+    env = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+
+    said = subprocess.run([*submit, str(script)], check=True, timeout=300, env=env, capture_output=True, text=True)
+
+    assert "['local[1]', '777m', 'UTC', '5']" in said.stdout
+
+
+def test_killed_at_random_moments_nothing_is_lost_repeated_or_relabelled(quick: Path, tmp_path: Path) -> None:
+    """Driver, Java process or worker, ten times; each sweep is taken up by the next."""
+    quick.write_text(QUICK.replace("casts = 64", "casts = 128"))
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    subprocess.run([*LAB, "run", str(quick), "--out", str(whole)], check=True, timeout=900)
+    rng, seen = random.Random(1), {}
+    for turn in range(10):
+        seen = _killed(quick, cut, rng, ("driver", "java", "worker")[turn % 3], seen)
+
+    subprocess.run([*LAB, "run", str(quick), "--out", str(cut)], check=True, timeout=900)
+
+    after = finished(cut)
+    assert {name: after[name] for name in seen} == seen, "finished runs are not made again"
+    assert tables_of(cut) == tables_of(whole)
+    assert journals_of(cut) == journals_of(whole)
+    assert not list((cut / "_scratch").glob("*"))
+
+
+def _killed(quick: Path, out: Path, rng: random.Random, who: str, seen: dict[str, int]) -> dict[str, int]:
+    """Start a sweep, kill one of its processes after a while, wait for the end; what is finished then."""
+    driver = subprocess.Popen(
+        [*LAB, "run", str(quick), "--out", str(out)], start_new_session=True, stderr=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    time.sleep(rng.uniform(4, 14))
+    if driver.poll() is None:
+        below = psutil.Process(driver.pid).children(recursive=True)
+        java = [each for each in below if "java" in each.name()]
+        workers = [each for each in below if "python" in each.name()]
+        victims = {"driver": [psutil.Process(driver.pid)], "java": java, "worker": workers[-1:]}[who]
+        for victim in victims:
+            victim.kill()
+        if who != "worker":
+            time.sleep(1)
+            for each in [*below, psutil.Process(driver.pid)] if driver.poll() is None else below:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    each.kill()
+    driver.wait(600)
+    found = finished(out)
+    assert {name: found[name] for name in seen} == seen, f"after killing the {who}"
+    return found
+
+
+def test_two_sweeps_at_once_the_second_waits_and_finds_everything_done(quick: Path, tmp_path: Path) -> None:
+    words = [*LAB, "run", str(quick), "--out", str(tmp_path / "out")]
+    first = subprocess.Popen(words, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    while not (tmp_path / "out" / "_lock.json").exists():
+        assert first.poll() is None
+        time.sleep(0.1)
+
+    refused = subprocess.run(words, capture_output=True, text=True, timeout=300)
+    waited = subprocess.run([*words, "--wait"], capture_output=True, text=True, timeout=900)
+
+    assert first.wait(60) == 0
+    assert refused.returncode == 2
+    assert "is being worked on by" in refused.stderr
+    assert "waiting for" in waited.stderr
+    assert "0 runs made, 32 were there before, 0 failed" in waited.stderr
+
+
+def test_a_full_disk_is_told_and_the_sweep_is_taken_up_when_there_is_room(quick: Path, tmp_path: Path) -> None:
+    """A file system of 3 MB, where that can be made."""
+    small = tmp_path / "small"
+    small.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(small)], capture_output=True).returncode:
+        pytest.skip("no file system can be mounted here")
+    try:
+        full = subprocess.run(
+            [*LAB, "run", str(quick), "--out", str(small / "out")], capture_output=True, text=True, timeout=900
+        )
+        assert full.returncode == 1
+        assert "Traceback" not in full.stderr
+        before = finished(small / "out")
+        subprocess.run(["mount", "-o", "remount,size=200m", str(small)], check=True)
+
+        subprocess.run([*LAB, "run", str(quick), "--out", str(small / "out")], check=True, timeout=900)
+
+        after = finished(small / "out")
+        assert len(after) == 32
+        assert {name: after[name] for name in before} == before
+    finally:
+        subprocess.run(["umount", str(small)], check=False)
+
+
+def test_what_is_packed_runs_elsewhere(tmp_path: Path) -> None:
+    subprocess.run([*LAB, "pack", "--out", str(tmp_path / "packed.tar.gz")], check=True, timeout=900)
+    with tarfile.open(tmp_path / "packed.tar.gz") as archive:
+        assert not any("pyspark/jars" in each for each in archive.getnames())
+        archive.extractall(tmp_path / "env", filter="fully_trusted")
+
+    code = "import implicast.lab.task, pyspark, sys; print(implicast.__file__, sys.prefix)"
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    said = subprocess.run(
+        [tmp_path / "env" / "bin" / "python", "-c", code], check=True, capture_output=True, text=True, env=env
+    )
+
+    assert said.stdout.count(str(tmp_path / "env")) == 2, said.stdout
 
 
 def test_a_million_peers_and_ten_thousand_casts_are_drawn_and_resolved(tmp_path: Path) -> None:
@@ -222,10 +397,11 @@ def write_large_journal(directory: Path, peers: int, casts: int, messages: int) 
         pa.array(["Notify"] * messages).dictionary_encode(), pa.array(["cast"] * messages).dictionary_encode(), cast,
         two, np.full(messages, 90),
     )  # fmt: skip
-    write(directory, "notices", serial, times_us[cast] + receiver, receiver, cast, two)
+    write(directory, "notices", serial, times_us[cast] + receiver, receiver, cast, two, np.zeros(messages, bool))
     write(
-        directory, "casts", np.arange(casts), np.zeros(casts), times_us, ["jazz"] * casts, pa.nulls(casts, pa.int64())
-    )
+        directory, "casts", np.arange(casts), np.zeros(casts), times_us, ["jazz"] * casts, pa.nulls(casts, pa.int64()),
+        np.zeros(casts, bool), *[pa.nulls(casts, pa.int64())] * 3,
+    )  # fmt: skip
     begun = np.zeros(peers)
     tags, values = [["jazz", "go"]] * peers, [[]] * peers
     write(directory, "registrations", everyone[:-1], begun + 1, begun, begun + 1, begun.astype(bool), tags, values)

@@ -9,8 +9,9 @@ from pyspark.sql import functions as F
 from random_journal import Made, random_journal
 
 from implicast.lab import tables
-from implicast.lab.journals import Journals
-from implicast.lab.measures.all import measure
+from implicast.lab.journals import Journals, Source
+from implicast.lab.measures.all import measured as measured_by_spark
+from implicast.lab.places import Place
 from implicast.world.invariants import Judge
 from implicast.world.simulate import notices
 from implicast.world.tally import messages, tally
@@ -29,8 +30,17 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> list[Made]:
 @pytest.fixture(scope="module")
 def measured(spark: SparkSession, made: list[Made], tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("measures")
-    measure(Journals(spark, [each.directory for each in made]), out)
+    measure(Journals(spark, sources(made)), out)
     return out
+
+
+def sources(made: list[Made]) -> list[Source]:
+    return [Source(each.directory.name.removeprefix("run="), Place.of(each.directory)) for each in made]
+
+
+def measure(journals: Journals, out: Path) -> None:
+    for name, table in measured_by_spark(journals).items():
+        pq.write_table(table, out / name)
 
 
 def rows(out: Path, name: str) -> dict[str, dict[str, object]]:
@@ -117,7 +127,7 @@ class Shuffled(Journals):
 def test_partitions_and_order_of_rows_change_no_bit(
     spark: SparkSession, made: list[Made], measured: Path, tmp_path: Path, partitions: int
 ) -> None:
-    journals = Shuffled(spark, [each.directory for each in made])
+    journals = Shuffled(spark, sources(made))
     journals.partitions = partitions
     spark.conf.set("spark.sql.shuffle.partitions", partitions)
     try:

@@ -14,7 +14,7 @@ SCENARIO = Scenario(
     casts=4,
     seed=2,
     workload="extreme",
-    parameters={"dimensions": 2, "storage_limit": 4, "landmarks": 0, "frequency_limit": 0},
+    parameters={"dimensions": 2, "storage_limit": 4, "landmarks": 0, "frequency_limit": 0, "assurance": "none"},
 )
 
 

@@ -206,6 +206,8 @@ def test_a_query_finds_nothing_in_a_value_of_another_kind() -> None:
 
 def test_numbers_that_make_no_value_are_refused_here_and_off_the_wire() -> None:
     class Carries(Message):
+        wire = 0x7001
+
         value: AnyValue
 
     with pytest.raises(LanguageError, match="no range"):
@@ -214,7 +216,7 @@ def test_numbers_that_make_no_value_are_refused_here_and_off_the_wire() -> None:
         Threshold(float("nan"))
     codec = Codec([Carries])
     with pytest.raises(RemoteError, match="no range"):
-        codec.decode(b"\0" + msgspec.msgpack.encode([["interval", 3, 2]]))
+        codec.decode(b"\x70\x01" + msgspec.msgpack.encode([["interval", 3, 2]]))
 
 
 def test_an_unknown_or_repeated_kind_is_named() -> None:

@@ -79,6 +79,7 @@ def test_one_that_returns_with_its_disk_is_in_its_next_life_and_reached_again(tm
             await tasks.nodes["ann"].cast("jazz", b"before")
             tasks.crash("bob")
             await tasks.start("bob", None)
+            await asyncio.wait_for(tasks.nodes["bob"].registered.wait(), 15)
             receipt = await tasks.nodes["ann"].cast("jazz & football", b"after")
             back = tasks.nodes["bob"]
             return receipt, await inbox(back), str(back.said), back.life >> 16

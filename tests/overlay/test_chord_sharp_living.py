@@ -7,7 +7,7 @@ import pytest
 
 from implicast.language.values import Categories
 from implicast.overlay import chord_sharp
-from implicast.overlay.chord_sharp import ChordSharp, Ent, Freight, Passenger, SharpSettings, Table, telling
+from implicast.overlay.chord_sharp import ChordSharp, Ent, Freight, Passenger, SharpSettings, Table, tidings
 from implicast.overlay.chord_sharp.messages import AskLevel, LevelIs
 from implicast.overlay.links import LINK_KINDS, Links, LinkSettings, Ref
 from implicast.peer.contract import Message, Peer
@@ -251,18 +251,18 @@ def test_a_question_for_a_life_that_is_over_is_answered_by_a_farewell() -> None:
     asked.receive(5, AskLevel(former, nodes[5].links.me, 64, 0, 1, True))
     world.run(SECOND_US // 10)
 
-    assert world.counts == {"Farewell": 1}
-    assert asked.ring.telling.askers == {}
+    assert world.counts == {"FingerGone": 1}
+    assert asked.ring.tidings.askers == {}
 
 
 def test_whoever_is_told_without_need_says_so_and_is_told_no_more() -> None:
     world, nodes = _world(8, seed=7)
     stranger, teller = nodes[1], nodes[6]
     teller.receive(1, AskLevel(teller.links.me, stranger.links.me, 128, 0, 0, True))
-    assert teller.ring.telling.askers[0][1][0] == 128
+    assert teller.ring.tidings.askers[0][1][0] == 128
 
     world.run(SECOND_US // 10)
-    assert 1 not in teller.ring.telling.askers[0]
+    assert 1 not in teller.ring.tidings.askers[0]
     assert (world.counts["LevelIs"], world.counts["Enough"]) == (1, 1)
 
 
@@ -271,7 +271,7 @@ def test_only_a_few_are_told_of_one_level() -> None:
     for node in nodes[1:]:
         nodes[0].receive(node.address, AskLevel(nodes[0].links.me, node.links.me, 64, 0, 0, False))
 
-    assert len(nodes[0].ring.telling.askers[0]) == telling.ASKERS_MAX
+    assert len(nodes[0].ring.tidings.askers[0]) == tidings.ASKERS_MAX
 
 
 def test_a_higher_round_is_joined_at_once_and_a_lower_one_ignored() -> None:

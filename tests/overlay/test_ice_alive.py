@@ -8,7 +8,7 @@ import pytest
 
 from implicast.overlay.ice.assemble import settle, tiling, uniform_points
 from implicast.overlay.ice.estate import Item, Way
-from implicast.overlay.ice.estates import Estate, in_parts
+from implicast.overlay.ice.estates import Legacy, in_parts
 from implicast.overlay.ice.geometry import gap_beside, touches
 from implicast.overlay.ice.inquest import Inquiry
 from implicast.overlay.ice.messages import (
@@ -210,7 +210,7 @@ def test_a_declined_piece_is_taken_back_under_a_better_title_than_was_offered():
 
 def test_full_tables_refuse_and_nothing_waits_for_ever():
     one, _ = halves()
-    one.asker.topic("other", 1, lambda question: None)
+    one.asker.declare("other", 1, lambda key, question: None)
     for number in range(one.terms.timers.asks_max):
         one.asker.ask("other", number, 2, More())
     assert not one.batch((), lambda: None)
@@ -254,7 +254,7 @@ def test_items_are_divided_into_parts_of_bounded_length():
 
 
 def test_the_later_word_of_an_owner_counts_in_whatever_order_it_comes():
-    estate = Estate(1, (), (), (), 0)
+    estate = Legacy(1, (), (), (), 0)
     new, old = Item(3, 4, b"k", b"new"), Item(3, 4, b"k", b"old")
     estate.put(5, [new])
     estate.put(4, [old])
@@ -265,7 +265,7 @@ def test_the_later_word_of_an_owner_counts_in_whatever_order_it_comes():
 
 def test_an_estate_is_united_with_what_its_holder_gives():
     one, ledger = halves()
-    one.estates.held[3] = Estate(1, (Title(HALF, 2, 0, 3),), (1,), (), 0)
+    one.estates.held[3] = Legacy(1, (Title(HALF, 2, 0, 3),), (1,), (), 0)
     one.estates.held[3].put(2, [Item(HALF, HALF + 1, b"theirs", b"x")])
     one.tenant.pack = lambda tract: (Item(0, 1, b"ours", b"y"),)
     one.routes.deliver(3, (0, 1), Enter(Way((0, 1)), 3, 0))
@@ -301,7 +301,7 @@ def test_a_late_repeat_of_a_copy_does_not_bring_back_an_estate_that_has_ended():
 def test_an_heir_offers_its_copy_to_a_stranger_who_took_the_place_of_the_dead(winner, offered):
     one, _ = halves()
     piece, item = Title(HALF, 1, 0, 2), Item(HALF + 5, HALF + 6, b"k", b"v")
-    one.estates.held[2] = Estate(1, (piece,), (7, 1), (), 0)
+    one.estates.held[2] = Legacy(1, (piece,), (7, 1), (), 0)
     one.estates.held[2].put(1, [item])
     inquiry = Inquiry(1, True, {}, Inquire(2, (piece,), 1, (), 1))
     inquiry.titles.append(Title(HALF, 1, 4, winner))

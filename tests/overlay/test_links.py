@@ -12,7 +12,7 @@ from implicast.overlay.links.messages import (
     GONE,
     INSERT,
     MOVED,
-    Check,
+    CheckLink,
     Find,
     Gone,
     SetL,
@@ -238,7 +238,7 @@ def test_in_grace_stored_answers_count_and_anything_new_is_gone() -> None:
     assert isinstance(only(ledger, SetRAck), SetRAck)
     node.hear(55, SetR(me, Ref(55, 55, 5), 1, INSERT, Ref(55, 55, 5), guest, (0, 0), (0, 0)))
     assert only(ledger, SetRNak).reason == GONE
-    node.hear(60, Check(me, guest, 9, me, (0, 0)))
+    node.hear(60, CheckLink(me, guest, 9, me, (0, 0)))
     assert only(ledger, Gone) == Gone(guest, me, 0)
 
 

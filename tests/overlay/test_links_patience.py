@@ -8,7 +8,7 @@ import pytest
 
 from implicast.casting.designs import designs
 from implicast.overlay.links import Above, Links, LinkSettings, Ref, assemble_ring, ring_objections
-from implicast.overlay.links.messages import Check, Found
+from implicast.overlay.links.messages import CheckLink, Found
 from implicast.peer.contract import Address, Host, Peer
 from implicast.peer.ledger import Ledger
 from implicast.peer.liveness import Detector, DetectorSettings
@@ -165,7 +165,7 @@ class Far:
     def hears(self, sender: int, left: int, right: int) -> list[Address]:
         """Whom it asks when it is told who stands before its place."""
         self.node.hear(sender, Found(self.node.me, self.refs[left], self.refs[right], (0, 0)))
-        return [to for to, message in self.ledger.sent() if isinstance(message, Check)]
+        return [to for to, message in self.ledger.sent() if isinstance(message, CheckLink)]
 
 
 def test_a_walk_from_afar_ends_when_a_neighbour_speaks_that_passes_the_walker_over() -> None:
@@ -193,7 +193,7 @@ def asked_after_a_hint(far: Far, told: int) -> list[Address]:
     far.node.walks.look_from(far.refs[told])
     far.node.walks.walk = None
     far.node.walks.check()
-    return [to for to, message in far.ledger.sent() if isinstance(message, Check)]
+    return [to for to, message in far.ledger.sent() if isinstance(message, CheckLink)]
 
 
 def test_a_hint_that_leads_to_one_just_found_dead_is_not_followed() -> None:

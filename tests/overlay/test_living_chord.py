@@ -5,11 +5,11 @@ from functools import partial
 import pytest
 
 from implicast.overlay.chord import CHORD_KINDS, Chord, assemble_chord
-from implicast.overlay.detector import DETECTOR_KINDS, Detector
 from implicast.overlay.links import LINK_KINDS, Links, LinkSettings, Ref
 from implicast.overlay.links.state import IN, OUT
 from implicast.peer.contract import Address, Host, Message, Peer, handles
 from implicast.peer.ledger import Ledger
+from implicast.peer.liveness import DETECTOR_KINDS, Detector
 from implicast.peer.wire import Codec
 from implicast.space.ring import ID_BITS, hashed, successor_index
 from implicast.world.journal import UPKEEP

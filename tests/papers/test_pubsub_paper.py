@@ -1,7 +1,6 @@
 """Sentences and figures of "Content-based publish/subscribe over Chord", and where its hops come from."""
 
 import pytest
-from implicast.casting.pubsub.publishing import matching
 
 from implicast.casting.pubsub import PubSub
 from implicast.casting.pubsub.arrangement import matching

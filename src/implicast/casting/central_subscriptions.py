@@ -9,13 +9,12 @@ also after it began again.
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
-from implicast.casting.inbox import Outcome, Seen
+from implicast.casting.inbox import Inbox
 from implicast.casting.standing import StandingTargets
 from implicast.casting.telling import Got, Word
 from implicast.language.target import Description, Target
 from implicast.peer.asking import Asker, Patience
 from implicast.peer.contract import Address, CastId, Contact, Host, Life, Message, Name, Part, handles
-from implicast.peer.events import Notice
 from implicast.peer.fields import Count, Payload
 from implicast.peer.member import Member
 from implicast.peer.name import version_of
@@ -34,7 +33,6 @@ class Subscribe(Message):
     """A member words a subscription, anew or for the first time; `None`: it wants it no more."""
 
     wire = 0x0211
-
     name: Name
     life: Life
     subscription: Count
@@ -46,7 +44,6 @@ class SubscriptionKept(Message):
     """The server has this wording, or one of a later life."""
 
     wire = 0x0212
-
     life: Life
     subscription: Count
     version: Count
@@ -67,7 +64,6 @@ class Happened(Word):
     """The server tells a subscriber."""
 
     wire = 0x0214
-
     description: Description
     payload: Payload
 
@@ -96,11 +92,11 @@ SUBSCRIPTION_KINDS: tuple[type[Message], ...] = (Subscribe, SubscriptionKept, An
 class Desk(Part):
     """A member's own subscriptions."""
 
-    __slots__ = ("_asker", "_last", "_member", "_seen", "_server", "subscriptions")
+    __slots__ = ("_asker", "_inbox", "_last", "_member", "_server", "subscriptions")
 
-    def __init__(self, member: Member, server: Address, asker: Asker, seen: Seen, kept: Iterable[Wording]) -> None:
+    def __init__(self, member: Member, server: Address, asker: Asker, inbox: Inbox, kept: Iterable[Wording]) -> None:
         super().__init__(member.address, member.host)
-        self._member, self._server, self._asker, self._seen = member, server, asker, seen
+        self._member, self._server, self._asker, self._inbox = member, server, asker, inbox
         self.subscriptions: dict[int, Wording] = {each.subscription: each for each in kept}
         self._last = max(self.subscriptions, default=0)
         asker.topic(SUBSCRIBE, PATIENCE)
@@ -148,19 +144,12 @@ class Desk(Part):
             self.host.deliver(Unsubscribed(number) if gone else Subscribed(number, said.version))
 
     @handles(Happened)
-    def on_matched(self, sender: Address, matched: Happened) -> None:
-        outcome = self._take(matched)
+    def on_happened(self, sender: Address, happened: Happened) -> None:
+        """Only what some subscription asks for now: it may have been reworded meanwhile."""
+        fits = any(each.target.selects(happened.description) for each in self.subscriptions.values())
+        outcome = self._inbox.admit(happened.cast, happened.payload, fits)
         if self._member.assured:
-            self.host.send(sender, Got(matched.cast, self._member.name, outcome))
-
-    def _take(self, matched: Happened) -> Outcome:
-        """At most once, and only what some subscription asks for now: it may have been reworded meanwhile."""
-        if not any(each.target.selects(matched.description) for each in self.subscriptions.values()):
-            return Outcome.REPEAT if self._seen.met(matched.cast) else Outcome.UNFIT
-        if not self._seen.first(matched.cast, self.host.now_us):
-            return Outcome.REPEAT if self._seen.met(matched.cast) else Outcome.FULL
-        self.host.deliver(Notice(matched.cast, matched.payload))
-        return Outcome.TAKEN
+            self.host.send(sender, Got(happened.cast, self._member.name, outcome))
 
 
 class SubscriptionServer(Part):

@@ -90,10 +90,15 @@ class Inbox:
 
     def take(self, cast: CastId, target: Target, payload: bytes) -> Outcome:
         """Deliver a notice unless it has been delivered before or the member's newest description does not fit."""
-        member = self._member
-        if member.description is None or not target.selects(member.description):
+        description = self._member.description
+        return self.admit(cast, payload, description is not None and target.selects(description))
+
+    def admit(self, cast: CastId, payload: bytes, fits: bool) -> Outcome:
+        """Deliver a notice that fits, once."""
+        host = self._member.host
+        if not fits:
             return Outcome.REPEAT if self.seen.met(cast) else Outcome.UNFIT
-        if not self.seen.first(cast, member.host.now_us):
+        if not self.seen.first(cast, host.now_us):
             return Outcome.REPEAT if self.seen.met(cast) else Outcome.FULL
-        member.host.deliver(Notice(cast, payload))
+        host.deliver(Notice(cast, payload))
         return Outcome.TAKEN

@@ -1,8 +1,16 @@
-"""The members that a station serves: where each is, which version of its description is known, and what that says."""
+"""The members that a station serves: where each is, which version of its description is known, and what that says.
 
+A station that hears a version older than what it knows says so, and never that it is stored. Descriptions are on lease:
+members remind the station of themselves, and one that does not for a lease is forgotten.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from implicast.casting.service import Check, Known, Outdated, Register, Sweep
 from implicast.language.index import Index
 from implicast.language.target import Description, Target
-from implicast.peer.contract import Address, Contact, Message, Name, Version
+from implicast.peer.contract import Address, Contact, Host, Message, Name, Part, Version, handles
 from implicast.peer.lease import Leases
 
 MEMBERS_MAX = 1 << 20
@@ -10,6 +18,7 @@ MEMBERS_MAX = 1 << 20
 NAMES_MAX = 16
 """Names that register from one address: members that began again without their disks have new ones. The name that was
 put in first is forgotten when there are more."""
+SWEEPS_PER_LEASE = 8
 
 
 class Entry(Message):
@@ -20,36 +29,56 @@ class Entry(Message):
     description: Description | None
 
 
-class Roster:
+OnStored = Callable[[Entry, bool, Description | None], None]
+"""Told of what a member said: whether it is new, and in the place of what."""
+OnForgotten = Callable[[Name, Description | None], None]
+
+
+class Roster(Part):
     """Entries by name, an index over what they say, and when each member was last heard."""
 
-    __slots__ = ("_at", "entries", "index", "leases")
+    __slots__ = ("_at", "_forgotten", "_stored", "_subscriptions", "entries", "index", "leases")
 
-    def __init__(self, lease_us: int) -> None:
+    def __init__(
+        self, address: Address, host: Host, lease_us: int, swept: bool, stored: OnStored, forgotten: OnForgotten,
+        subscriptions: Callable[[Name], int] = lambda name: 0,
+    ) -> None:  # fmt: skip
+        """`swept`: leases end. `subscriptions`: how many of a member the station knows."""
+        super().__init__(address, host)
+        self._stored, self._forgotten, self._subscriptions = stored, forgotten, subscriptions
         self.entries: dict[Name, Entry] = {}
         self.index: Index[Name] = Index()
         self.leases: Leases[Name] = Leases(lease_us)
         self._at: dict[Address, tuple[Name, ...]] = {}
+        if swept:
+            host.after(lease_us // SWEEPS_PER_LEASE, Sweep())
 
     def version(self, name: Name) -> Version:
         """The newest that is known of a member; 0: none."""
         entry = self.entries.get(name)
         return entry.version if entry is not None else 0
 
-    def has_room(self, name: Name) -> bool:
-        return name in self.entries or len(self.entries) < MEMBERS_MAX
+    def select(self, target: Target) -> list[Contact]:
+        entries = self.entries
+        return [entries[name].contact for name in self.index.select(target)]
 
-    def keep(self, entry: Entry, now_us: int) -> Description | None:
+    def holdings(self) -> Iterable[Any]:
+        return [(entry.contact, entry.description) for entry in self.entries.values()]
+
+    def heard(self, name: Name) -> None:
+        self.leases.renew(name, self.host.now_us)
+
+    def keep(self, entry: Entry) -> Description | None:
         """Keep this, in the place of what was known of the member; what that was."""
-        name = entry.contact.name
+        name, address = entry.contact.name, entry.contact.address
         before = self.forget(name)
         self.entries[name] = entry
-        self.leases.renew(name, now_us)
+        self.heard(name)
         if entry.description is not None:
             self.index.add(name, entry.description)
-        names = self._at[entry.contact.address] = (*self._at.get(entry.contact.address, ()), name)
+        names = self._at[address] = (*self._at.get(address, ()), name)
         if len(names) > NAMES_MAX:
-            self.forget(names[0])
+            self._forgotten(names[0], self.forget(names[0]))
         return before
 
     def forget(self, name: Name) -> Description | None:
@@ -64,6 +93,28 @@ class Roster:
         self.leases.end(name)
         return self.index.remove(name)
 
-    def select(self, target: Target) -> list[Contact]:
-        entries = self.entries
-        return [entries[name].contact for name in self.index.select(target)]
+    @handles(Register)
+    def on_register(self, sender: Address, register: Register) -> None:
+        name, known = register.name, self.entries.get(register.name)
+        if known is not None and register.version < known.version:
+            self.host.send(sender, Outdated(known.version))
+        elif known is not None and register.version == known.version and sender == known.contact.address:
+            self.heard(name)
+            self._stored(known, False, None)
+        elif register.version and (known is not None or len(self.entries) < MEMBERS_MAX):
+            entry = Entry(Contact(name, sender), register.version, register.description)
+            self._stored(entry, True, self.keep(entry))
+
+    @handles(Check)
+    def on_check(self, sender: Address, check: Check) -> None:
+        known, subscriptions = self.version(check.name), self._subscriptions(check.name)
+        if known == check.version and (known or subscriptions):
+            self.heard(check.name)
+        self.host.send(sender, Known(known, subscriptions))
+
+    @handles(Sweep)
+    def on_sweep(self, alarm: Sweep) -> None:
+        """Forget members that have not renewed their lease."""
+        self.host.after(self.leases.lease_us // SWEEPS_PER_LEASE, Sweep())
+        for name in self.leases.lapsed(self.host.now_us):
+            self._forgotten(name, self.forget(name))

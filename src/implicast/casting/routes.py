@@ -41,7 +41,6 @@ class Pass(Message):
     """A broker passes a cast to a neighbour of this view. `dry`: only to count whom it would reach."""
 
     wire = 0x0311
-
     cast: CastId
     epoch: Token
     target: Target

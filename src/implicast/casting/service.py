@@ -16,7 +16,6 @@ class Register(Message):
     """A member says what it is; `None`: nothing any more."""
 
     wire = 0x0201
-
     name: Name
     version: Version
     description: Description | None
@@ -26,7 +25,6 @@ class Stored(Message):
     """This version is kept, and every later cast will find it."""
 
     wire = 0x0202
-
     version: Version
 
 
@@ -34,7 +32,6 @@ class Outdated(Message):
     """The station knows this later version of the member: what the member said was not kept."""
 
     wire = 0x0203
-
     version: Version
 
 
@@ -42,7 +39,6 @@ class Check(Message):
     """A member reminds its station of itself."""
 
     wire = 0x0204
-
     name: Name
     version: Version
 
@@ -51,7 +47,6 @@ class Known(Message):
     """The station knows this version of the member (0: none), and so many of its subscriptions."""
 
     wire = 0x0205
-
     version: Version
     subscriptions: Count = 0
 
@@ -60,7 +55,6 @@ class Publish(Message):
     """A member asks to carry a cast. `dry`: only to count whom it would reach."""
 
     wire = 0x0206
-
     cast: CastId
     target: Target
     payload: Payload
@@ -75,7 +69,6 @@ class Carried(Message):
     """
 
     wire = 0x0207
-
     cast: CastId
     epoch: Token
     notified: Count

@@ -4,5 +4,9 @@ Data walks one way, and every stage is Parquet with a schema declared in `tables
 
     workload -> scenarios -> journals -> measures -> summary -> report
 
-Only this room imports pyspark; `import implicast` works without it.
+Only this room imports pyspark; `import implicast` works without it. `lab.measures(path)` returns what a sweep measured.
 """
+
+from implicast.lab import measures
+
+__all__ = ["measures"]

@@ -6,6 +6,7 @@ what a peer registers depends on its number and the seed alone.
 
 import json
 import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from pyspark.sql import SparkSession
 from implicast.lab import tables, workloads
 from implicast.lab.corpus import casts, papers
 from implicast.lab.errors import CorpusError
+from implicast.lab.places import Place
 from implicast.lab.plan import Planned
 
 CORPUS = "corpus"
@@ -36,10 +38,22 @@ def needed(planned: Sequence[Planned]) -> bool:
     return any(_key(each) is not None for each in planned)
 
 
-def prepare(spark: SparkSession, planned: Sequence[Planned], out: Path, data: Path) -> Mapping[str, str]:
+def prepare(spark: SparkSession, planned: Sequence[Planned], out: Place, data: Path) -> Mapping[str, str]:
     """Run -> directory of its workload, all of them made."""
     wanted = {each.run: key for each in planned if (key := _key(each)) is not None}
-    base = out.absolute() / "workloads"
+    base = out / "workloads"
+    local = base.local
+    if local is not None:
+        _make_all(spark, sorted(set(wanted.values())), local, data)
+        return {run: str(local / _name(key)) for run, key in wanted.items()}
+    with tempfile.TemporaryDirectory(prefix="implicast-corpus-") as made:  # drawn here, then put where workers find it
+        _make_all(spark, sorted(set(wanted.values())), Path(made), data)
+        for path in sorted(each for each in Path(made).rglob("*") if each.is_file()):
+            (base / str(path.relative_to(made))).take(path)
+    return {run: (base / _name(key)).url for run, key in wanted.items()}
+
+
+def _make_all(spark: SparkSession, keys: Sequence["Key"], base: Path, data: Path) -> None:
     entries = base / "entries"
     if not entries.exists():
         files = papers.bibliographies([data / "bibliographies"])
@@ -48,9 +62,8 @@ def prepare(spark: SparkSession, planned: Sequence[Planned], out: Path, data: Pa
     if not queries.exists():
         lists = sorted((data / "keywords").glob("*.tsv*"))
         tables.write(casts.read_queries(spark, lists), queries, tables.QUERIES)
-    for key in sorted(set(wanted.values())):
+    for key in keys:
         _make(spark, base, key)
-    return {run: str(base / _name(key)) for run, key in wanted.items()}
 
 
 Key = tuple[int, int, int]

@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 from implicast.lab import report
-from implicast.lab.cli import started
 from implicast.lab.experiment import experiment
+from implicast.lab.options import started
 from implicast.lab.run import run
 from implicast.language.errors import ImplicastError
 
@@ -30,9 +30,9 @@ def main(words: list[str]) -> int:
     made = experiment("demo")
     begun = time.monotonic()
     print(f"{made.title}: {', '.join(made.chosen())}", flush=True)
-    print("Each runs in a deterministic world, one run per Spark task; this takes two or three minutes.", flush=True)
+    print("Each runs in a deterministic world, one run per Spark task; this takes about a minute.", flush=True)
     try:
-        if (out / "experiment.json").is_file():
+        if (out / "lab.json").is_file() or (out / "experiment.json").is_file():
             shutil.rmtree(out)
         with started(None, (), brief=True) as spark:
             went = run(spark, made, out, said=lambda text: print(text, flush=True))
@@ -40,7 +40,7 @@ def main(words: list[str]) -> int:
     except ImplicastError as error:
         print(f"implicast: {error}", file=sys.stderr)
         return 2
-    print(f"\nDone in {time.monotonic() - begun:.0f} s. The report: {path.resolve()}\n{NEXT}")
+    print(f"\nDone in {time.monotonic() - begun:.0f} s. The report: {path}\n{NEXT}")
     return 1 if went.failed else 0
 
 

@@ -5,10 +5,14 @@ LocalError
     ├── NoSpark             no Java, no pyspark, or no session at the address given
     ├── ExperimentError     an unknown experiment, or a file that does not describe one
     ├── TableError          a table that is missing or has not the declared columns
-    └── CorpusError         a corpus from which nothing can be drawn
+    ├── CorpusError         a corpus from which nothing can be drawn
+    └── FolderHeld          somebody else works in the folder
+ImplicastError
+├── NothingUsable       input was there, but none of it could be used
+└── SparkFailed         Spark gave up; the trace is in a log file
 """
 
-from implicast.peer.errors import LocalError
+from implicast.peer.errors import ImplicastError, LocalError
 
 
 class LabError(LocalError):
@@ -29,3 +33,15 @@ class TableError(LabError):
 
 class CorpusError(LabError):
     """A corpus from which nothing can be drawn."""
+
+
+class FolderHeld(LabError):
+    """Somebody else works in the folder."""
+
+
+class NothingUsable(ImplicastError):
+    """Input was there, but none of it could be used: a failure, not a wrong call."""
+
+
+class SparkFailed(ImplicastError):
+    """Spark gave up; the trace is in a log file."""

@@ -170,7 +170,10 @@ def experiment(name: str) -> Experiment:
     if path.suffix == ".toml":
         if not path.is_file():
             raise ExperimentError(f"there is no experiment file {path}")
-        return read(path.stem, path.read_text("utf-8"))
+        try:
+            return read(path.stem, path.read_text("utf-8"))
+        except UnicodeDecodeError as wrong:
+            raise ExperimentError(f"experiment {path.stem}: not a text in UTF-8: {wrong.reason}") from None
     known = experiments()
     if name not in known:
         raise ExperimentError(

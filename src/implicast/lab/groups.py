@@ -29,29 +29,34 @@ def groups(registrations: DataFrame, casts: DataFrame) -> DataFrame:
     """(cast, block, size, members) for registrations (peer, tags) and casts (cast, target); no rows without members."""
     block = F.shiftright("peer", BLOCK_BITS).alias("block")
     blocked = registrations.select(block, "peer", "tags")
-    asked = casts.select("cast", "target").crossJoin(blocked.select(F.col("block").alias("there")).distinct())
+    # A target that several casts have in common travels, is read and is resolved once for all of them.
+    asked = casts.groupBy("target").agg(F.array_sort(F.collect_list("cast")).alias("casts"))
+    everywhere = asked.crossJoin(F.broadcast(blocked.select(F.col("block").alias("there")).distinct()))
     return (
-        blocked.groupBy("block").cogroup(asked.groupBy("there"))
+        blocked.groupBy("block").cogroup(everywhere.groupBy("there"))
         .applyInArrow(_resolve, tables.schema(tables.GROUPS))
     )  # fmt: skip
 
 
-def _resolve(registrations: pa.Table, casts: pa.Table) -> pa.Table:
+def _resolve(registrations: pa.Table, asked: pa.Table) -> pa.Table:
     # Row order may differ from one execution to the next; bitmaps of peers in ascending order do not.
-    registrations, casts = registrations.sort_by("peer"), casts.sort_by("cast")
+    registrations, asked = registrations.sort_by("peer"), asked.sort_by("target")
     peers = matching.ints(registrations, "peer")
-    block = matching.Block(matching.column(registrations, "tags"))
+    where = int(peers[0]) >> BLOCK_BITS if len(peers) else 0
+    base = where << BLOCK_BITS
+    block = matching.Block(matching.column(registrations, "tags"), numbers=peers - base)
     numbers, sizes, members = [], [], []
-    for number, target in zip(matching.ints(casts, "cast").tolist(), matching.targets(casts), strict=True):
+    for casts, target in zip(matching.column(asked, "casts").to_pylist(), matching.targets(asked), strict=True):
         selected = block.selected(target)
         if selected:
-            found = BitMap(peers[selected.to_array()])
+            # Numbers within a block fill one container: shifting it is a copy, 6.5 us, where building it anew took 107.
+            found = selected.shift(base)
             found.run_optimize()
-            numbers.append(number)
-            sizes.append(len(found))
-            members.append(found.serialize())
-    where = int(peers[0]) >> BLOCK_BITS if len(peers) else 0
-    return pa.table([numbers, [where] * len(numbers), sizes, members], schema=tables.GROUPS)
+            numbers += casts
+            sizes += [len(found)] * len(casts)
+            members += [found.serialize()] * len(casts)
+    made = pa.table([numbers, [where] * len(numbers), sizes, members], schema=tables.GROUPS)
+    return made.sort_by("cast")
 
 
 def sizes(resolved: DataFrame, casts: DataFrame) -> DataFrame:

@@ -21,6 +21,11 @@ def provenance() -> dict[str, str]:
     }
 
 
+def origin() -> dict[str, str]:
+    """What every run carries of where it comes from: found once, by the driver, for workers may have no repository."""
+    return {"commit": commit(), "version": _version("implicast")}
+
+
 def commit() -> str:
     """The commit of the code that runs, marked when files differ from it; `unknown` outside a repository."""
     here = Path(__file__).resolve().parent

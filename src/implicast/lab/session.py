@@ -1,7 +1,9 @@
-"""The one place that makes a Spark session.
+"""The one place that makes a Spark session, or takes the one that is there.
 
-Embedded by default: `local[*]`, quiet, no web page, UTC, Arrow on, nothing fetched from any network. Any cluster by
-one option: `--master spark://host:7077`, `yarn`, `k8s://...`, or a Spark Connect server as `sc://host:15002`.
+Whoever submits decides: under `spark-submit`, in a notebook with a session, or with a `spark-defaults.conf`, master,
+memory and settings are theirs, and only what results depend on (UTC, Arrow) is added where they said nothing of it.
+Otherwise Spark is embedded: `local[*]`, quiet, no web page, nothing fetched from any network. Any cluster by one
+option: `--master spark://host:7077`, `yarn`, `k8s://...`, or a Spark Connect server as `sc://host:15002`.
 Whatever is missing (Java, pyspark, a server) is said before any work starts.
 """
 
@@ -35,26 +37,83 @@ BRIEF = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=160m -XX:+UseSerialGC
 processor time instead of 67 s. The many small pieces of code that measures become need room, or compiling stops."""
 
 
+SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""Set by `spark-submit` for the Python that it starts: the Java process is there, with the submitter's settings."""
+REMOTE = "SPARK_REMOTE"
+"""The address of a Spark Connect server, as pyspark itself reads it."""
+
+NEEDED = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # A sweep has a directory per run: listing them is quicker here than as a job of its own.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
+}
+"""Set on every session unless its owner set it."""
+
+
 def session(
     master: str | None = None, conf: Mapping[str, str] | None = None, app: str = "implicast", brief: bool = False
 ) -> SparkSession:
-    """A session on the given master (`local[*]` by default), made ready for the laboratory.
+    """A session made ready for the laboratory: the submitter's, the one that is active, or a new one.
 
     `conf` overrides every setting made here; `brief` says that the session will have little to do.
     """
-    master, given = master or "local[*]", dict(conf or {})
+    given = dict(conf or {})
+    if master is None and (owned() or SparkSession.getActiveSession() is not None):
+        return _taken(given, app)
+    master = master or os.environ.get(REMOTE) or _defaults().get("spark.master") or "local[*]"
     if master.startswith("sc://"):
-        return _connected(master, given)
+        return _fitted(_connected(master, given), given)
     require_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers run what we run, unless told otherwise
-    settings = _settings(master, brief) | given
+    settings = {k: v for k, v in _settings(master, brief).items() if k not in _defaults()} | given
     builder = SparkSession.builder.appName(app).master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)
-    spark = _start(builder, master)
-    if "spark.sql.shuffle.partitions" not in given:
+    return _fitted(_start(builder, master), given)
+
+
+def owned() -> bool:
+    """Are we in a process that `spark-submit` started? Then master, memory and settings are the submitter's."""
+    return SUBMITTED in os.environ
+
+
+def _taken(given: Mapping[str, str], app: str) -> SparkSession:
+    """The submitter's session, with what the call asks for, and what results depend on where nobody spoke of it."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(app)
+    for name, value in given.items():
+        builder = builder.config(name, value)
+    return _fitted(builder.getOrCreate(), given)
+
+
+def _fitted(spark: SparkSession, given: Mapping[str, str]) -> SparkSession:
+    said = set(given) | set(_said(spark))
+    for name, value in NEEDED.items():
+        if name not in said and spark.conf.isModifiable(name):
+            spark.conf.set(name, value)
+    if "spark.sql.shuffle.partitions" not in said:
         fit_partitions(spark)
     return spark
+
+
+def _said(spark: SparkSession) -> list[str]:
+    """The settings that somebody made before the session was there."""
+    try:
+        return [name for name, _ in spark.sparkContext.getConf().getAll()]
+    except Exception:  # a Connect session has no SparkContext and says so in its own words
+        return []
+
+
+def _defaults() -> dict[str, str]:
+    """The settings of `spark-defaults.conf`, where an administrator put one."""
+    folder = os.environ.get("SPARK_CONF_DIR") or os.path.join(os.environ.get("SPARK_HOME", ""), "conf")
+    path = Path(folder) / "spark-defaults.conf"
+    if not path.is_file():
+        return {}
+    lines = (line.strip() for line in path.read_text().splitlines())
+    pairs = (re.split(r"[\s=]+", line, maxsplit=1) for line in lines if line and not line.startswith("#"))
+    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
 
 
 def cores(spark: SparkSession) -> int:
@@ -68,6 +127,21 @@ def cores(spark: SparkSession) -> int:
 def fit_partitions(spark: SparkSession) -> None:
     """Shuffle partitions to fit the cores, instead of 200 whatever the machine."""
     spark.conf.set("spark.sql.shuffle.partitions", str(PARTITIONS_PER_CORE * cores(spark)))
+
+
+@contextmanager
+def described(spark: SparkSession, text: str) -> Iterator[None]:
+    """What runs meanwhile has this name on Spark's pages and in its event log."""
+    try:
+        context = spark.sparkContext
+    except Exception:  # over Connect, tags are all there is, and they may hold no blanks
+        yield
+        return
+    context.setJobDescription(text)
+    try:
+        yield
+    finally:
+        context.setJobDescription("implicast")
 
 
 def require_java() -> None:
@@ -99,15 +173,12 @@ def _settings(master: str, brief: bool) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
         "spark.driver.memory": DRIVER_MEMORY,
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.sql.parquet.compression.codec": "snappy",
+        **NEEDED,
+        "spark.sql.parquet.compression.codec": "zstd",
         # Stages are cut by Parquet that we write aside and rename: no second, slower protection is needed.
         "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
         "spark.hadoop.parquet.enable.summary-metadata": "false",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_log_settings()}" + f" {BRIEF}" * brief,
-        # A sweep has a directory per run: listing them is quicker here than as a job of its own.
-        "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
     }
     if master.startswith("local"):
         # Without a network, or with a host name that resolves nowhere, embedded Spark must start all the same.

@@ -82,7 +82,8 @@ def observe(scenario: Scenario, cast: int = 0) -> Scene:
         hops = list(_hops(Path(directory) / "journal", cast))
     tag = target.terms[0].has[0]
     root = _root_used(peers, tag, hops)
-    notches = sorted({notch for peer in peers for name, at, notch in peer.registries if (name, at) == (tag, root)})
+    kept = (key for peer in peers for key in peer.shelf.registries if key[:2] == (tag, root))
+    notches = sorted({key[2] for key in kept})
     containers = {notch: _area(_container_box(root, notch)) for notch in notches}
     return Scene(tag, publisher, [_tile(peer, tag, root) for peer in peers], hops, containers)
 
@@ -94,14 +95,13 @@ def _hops(directory: Path, cast: int) -> Iterable[Hop]:
 
 
 def _root_used(peers: Sequence[Spice], tag: str, hops: Iterable[Hop]) -> int:
-    """The root at which the cast found a registry of the tag: where its first message other than `Seek` began."""
-    began = next((sender for sender, _, kind in hops if kind != "Seek"), None)
-    copies = peers[began].copies.get(tag, ()) if began is not None else ()
-    return copies[0] if copies else address_of(tag)
+    """The root at which the cast found a registry of the tag: that of the first peer on its way at which one begins."""
+    met = (peers[peer].shelf.copies.get(tag, ()) for sender, receiver, _ in hops for peer in (sender, receiver))
+    return next((copies[0] for copies in met if copies), address_of(tag))
 
 
 def _tile(peer: Spice, tag: str, root: int) -> Tile:
-    kept = {key[2]: each for key, each in peer.registries.items() if key[:2] == (tag, root)}
+    kept = {key[2]: each for key, each in peer.shelf.registries.items() if key[:2] == (tag, root)}
     shares = {notch: (len(each.records), bool(each.closed)) for notch, each in kept.items()}
     piece = max(peer.surface.pieces, key=lambda title: -title.bits)
     return Tile(int(str(peer.address)), _area(box(piece.low, piece.bits, 2)), shares)

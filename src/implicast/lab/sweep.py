@@ -1,43 +1,34 @@
-"""Runs on Spark, one per task: a worker makes a world, runs it, writes its journal; the sweep goes on whatever happens.
+"""Runs on Spark, one per task, the longest first; the sweep goes on whatever happens to one of them.
 
-A run that breaks down is caught in its worker and becomes a file with its error. A worker that dies takes the whole
-Spark job with it; the runs that were under way then are tried alone, one job each: the deadly one is found and noted,
-the others are not lost, and the rest goes on together. (A job for each run from the start would be simpler and cost
-0.2 s of processor time a run: more than many small runs take themselves.)
+A worker that dies takes the whole Spark job with it; the runs that were under way then are tried alone, one job each:
+the deadly one is found and noted, the others are not lost, and the rest goes on together. (A job for each run from
+the start would be simpler and cost 0.2 s of processor time a run: more than many small runs take themselves.)
 
-A journal is written aside and renamed when it is whole: a directory `journals/run=NAME` is a finished run, and a sweep
-that is started again makes only the others. Journals leave the worker as Arrow columns straight into Parquet; driver
-and workers share the output directory (any mounted file system on a cluster). Passing the rows through the JVM as well
-would encode each of them twice.
+A sweep that is started again makes only what is not finished (`folder.py` says what that is). Journals leave the worker
+as Arrow columns straight into Parquet; passing the rows through the JVM as well would encode each of them twice.
 """
 
-import json
-import os
-import shutil
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
-from dataclasses import asdict, dataclass
-from importlib import import_module
-from inspect import signature
-from pathlib import Path
-from typing import Any
+from contextlib import suppress
+from dataclasses import dataclass, field
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from implicast.lab import tables
-from implicast.lab.journals import PREFIX
+from implicast.lab.errors import LabError
+from implicast.lab.folder import Folder
 from implicast.lab.plan import Planned
 from implicast.lab.progress import Progress
-from implicast.world.simulate import simulate
+from implicast.lab.provenance import origin
+from implicast.lab.session import cores, described
+from implicast.lab.task import ATTEMPT, UNSEEN, carry_out
 
-ATTEMPT = pa.schema([("run", pa.string()), ("seconds", pa.float64())])
 LOOK_S = 0.25
-"""How often the driver looks what has been finished."""
-
-Work = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""How often the driver looks what has been finished on a disk."""
+LOOK_FAR_S = 3.0
+"""The same where every look is a request that is paid for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,174 +43,110 @@ class Tally:
     """Names of the runs that failed now."""
 
 
-def sweep(
-    spark: SparkSession, planned: Sequence[Planned], out: Path, workloads: Mapping[str, str] | None = None
-) -> Tally:
-    """Make every run that is not there yet. `workloads`: run -> directory of a workload that was made for it."""
-    floor = Floor(out.absolute(), workloads or {})
-    floor.sweep_up()
-    open_runs = [each for each in planned if not finished(floor.journals, each.run)]
-    open_runs.sort(key=lambda each: (-each.effort, each.run))  # the longest first: none is left over at the end
-    for each in open_runs:
-        floor.failure(each.run).unlink(missing_ok=True)
-    before = len(planned) - len(open_runs)
-    shown = Progress(len(open_runs), sum(each.effort for each in open_runs), before)
-    left = open_runs
-    while left:
-        broken = _together(spark, left, floor, shown)
-        left = floor.unsettled(left)
-        if broken is not None:
-            _alone(spark, floor.under_way(left) or left[:1], floor, shown)
-            left = floor.unsettled(left)
-    failed = tuple(sorted(each.run for each in open_runs if floor.failure(each.run).is_file()))
-    return Tally(len(open_runs) - len(failed), before, failed)
+@dataclass(slots=True)
+class Course:
+    """A sweep under way: what is left, and what failed without leaving a trace in the folder."""
 
-
-@dataclass(frozen=True, slots=True)
-class Floor:
-    """Where runs are made: the directories that driver and workers share."""
-
-    out: Path
+    spark: SparkSession
+    folder: Folder
     workloads: Mapping[str, str]
-
-    def __post_init__(self) -> None:
-        self.journals.mkdir(parents=True, exist_ok=True)
-        (self.out / "failures").mkdir(exist_ok=True)
-
-    @property
-    def journals(self) -> Path:
-        return self.out / "journals"
-
-    def failure(self, run: str) -> Path:
-        return self.out / "failures" / f"{run}.json"
-
-    def fail(self, run: str, error: str) -> None:
-        """A failure is kept with its error until the run succeeds."""
-        self.failure(run).write_text(json.dumps({"run": run, "error": error}) + "\n")
+    shown: Progress
+    origin: dict[str, str]
+    errors: dict[str, str] = field(default_factory=dict)
 
     def unsettled(self, runs: Sequence[Planned]) -> list[Planned]:
         """Those that have neither been finished nor failed; two listings, however many there are."""
-        settled = {name.removeprefix(PREFIX) for name in os.listdir(self.journals) if name.startswith(PREFIX)}
-        settled |= {name.removesuffix(".json") for name in os.listdir(self.out / "failures")}
+        settled = self.folder.finished() | self.folder.failed() | set(self.errors)
         return [each for each in runs if each.run not in settled]
 
-    def begun(self, run: str) -> Path:
-        """The mark of a run that is under way."""
-        return self.journals / f".{run}.begun"
+    def fail(self, run: str, error: str) -> None:
+        self.errors[run] = error
+        with suppress(OSError):  # no room: it is known here, and the next sweep tries it again
+            self.folder.fail(run, error)
 
-    def under_way(self, runs: Sequence[Planned]) -> list[Planned]:
-        return [each for each in runs if self.begun(each.run).is_file()]
-
-    def sweep_up(self) -> None:
-        """Remove what an interrupted sweep left half-done."""
-        for each in self.journals.glob(".*"):
-            if each.is_dir():
-                shutil.rmtree(each, ignore_errors=True)
-            else:
-                each.unlink(missing_ok=True)
-
-
-def finished(journals: Path, run: str) -> bool:
-    return (journals / f"{PREFIX}{run}").is_dir()
+    def show(self, runs: Sequence[Planned]) -> list[Planned]:
+        """Count what has been settled since the last look; what is left."""
+        left = self.unsettled(runs)
+        names, finished = {each.run for each in left}, self.folder.finished()
+        for each in runs:
+            if each.run not in names:
+                seconds = float(self.folder.outcome(each.run)["seconds"]) if each.run in finished else None
+                self.shown.finished(each, seconds)
+        return left
 
 
-def _together(spark: SparkSession, runs: Sequence[Planned], floor: Floor, shown: Progress) -> BaseException | None:
+def sweep(
+    spark: SparkSession, planned: Sequence[Planned], folder: Folder, workloads: Mapping[str, str] | None = None
+) -> Tally:
+    """Make every run that is not there yet. `workloads`: run -> place of a workload that was made for it.
+
+    Whoever calls holds the folder's lock.
+    """
+    folder.sweep_up()
+    done = folder.finished()
+    open_runs = [each for each in planned if each.run not in done]
+    open_runs.sort(key=lambda each: (-each.effort, each.run))  # the longest first: none is left over at the end
+    for each in open_runs:
+        (folder.failures / f"{each.run}.json").remove()
+    before = len(planned) - len(open_runs)
+    course = Course(spark, folder, workloads or {}, Progress(open_runs, cores(spark), before), origin())
+    _carry_on(course, open_runs)
+    failed = {each.run for each in open_runs} & (folder.failed() | set(course.errors))
+    return Tally(len(open_runs) - len(failed), before, tuple(sorted(failed)))
+
+
+def _carry_on(course: Course, left: list[Planned]) -> None:
+    while left:
+        broken = _together(course, left)
+        left = course.unsettled(left)
+        if broken is not None and left:
+            if UNSEEN in str(broken):
+                raise LabError(_telling_line(broken, UNSEEN))
+            names = course.folder.under_way()
+            _alone(course, [each for each in left if each.run in names] or left[:1])
+            left = course.unsettled(left)
+        elif left:
+            for each in left:
+                course.fail(each.run, "its task ended without a word")
+            left = []
+
+
+def _together(course: Course, runs: Sequence[Planned]) -> BaseException | None:
     """One job, one task for each run; what broke the job, or None."""
-    tasks = spark.range(0, len(runs), 1, len(runs)).mapInArrow(carry_out(runs, floor), tables.schema(ATTEMPT))
+    work = carry_out(runs, course.folder, course.workloads, course.origin)
+    tasks = course.spark.range(0, len(runs), 1, len(runs)).mapInArrow(work, tables.schema(ATTEMPT))
+
+    def collected() -> None:
+        with described(course.spark, f"implicast: {len(runs)} runs of {course.folder.experiment}"):
+            course.errors.update({row["run"]: row["error"] for row in tasks.collect() if row["error"] is not None})
+
+    look_s = LOOK_S if course.folder.place.local is not None else LOOK_FAR_S
     with ThreadPoolExecutor(1) as pool:
-        job = pool.submit(tasks.collect)
+        job = pool.submit(collected)
         left = list(runs)
         while left:
-            done = bool(wait_for([job], LOOK_S).done)
-            left = _show(left, floor, shown)
+            done = bool(wait_for([job], look_s).done)
+            left = course.show(left)
             if done:
                 break
         return job.exception()
 
 
-def _show(runs: Sequence[Planned], floor: Floor, shown: Progress) -> list[Planned]:
-    """Count what has been settled since the last look; what is left."""
-    left = floor.unsettled(runs)
-    names = {each.run for each in left}
-    for each in runs:
-        if each.run not in names:
-            shown.finished(each.effort, floor.failure(each.run).is_file())
-    return left
-
-
-def _alone(spark: SparkSession, runs: Sequence[Planned], floor: Floor, shown: Progress) -> None:
+def _alone(course: Course, runs: Sequence[Planned]) -> None:
     """A job for each of these: whichever breaks its job is the one to blame."""
     for each in runs:
+        work = carry_out([each], course.folder, course.workloads, course.origin)
         try:
-            spark.range(1).mapInArrow(carry_out([each], floor), tables.schema(ATTEMPT)).collect()
+            rows = course.spark.range(1).mapInArrow(work, tables.schema(ATTEMPT)).collect()
+            course.errors.update({row["run"]: row["error"] for row in rows if row["error"] is not None})
         except Exception as died:  # whatever Spark raises: the worker is gone, or the job was refused
-            floor.fail(each.run, f"the worker died: {_telling_line(died)}")
-        _show([each], floor, shown)
+            course.fail(each.run, f"the worker died: {_telling_line(died)}")
+        course.show([each])
 
 
-def _telling_line(error: BaseException) -> str:
+def _telling_line(error: BaseException, *words: str) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    telling = [line for line in lines if "exited unexpectedly" in line or "Error" in line or "Exception" in line]
-    return (telling or lines or [type(error).__name__])[0][:300]
-
-
-def carry_out(runs: Sequence[Planned], floor: Floor) -> Work:
-    """What a worker does with the numbers of runs that it is given."""
-    tasks = [json.dumps(asdict(each)) for each in runs]
-
-    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch["id"].to_pylist():
-                planned = Planned(**json.loads(tasks[number]))
-                begun = time.perf_counter()
-                floor.begun(planned.run).touch()
-                error = _run(planned, floor.journals, floor.workloads.get(planned.run))
-                if error is not None:
-                    floor.fail(planned.run, error)
-                floor.begun(planned.run).unlink(missing_ok=True)
-                yield pa.record_batch([[planned.run], [time.perf_counter() - begun]], schema=ATTEMPT)
-
-    return work
-
-
-def _run(planned: Planned, journals: Path, workload: str | None) -> str | None:
-    """Run aside, rename when all is there; what went wrong, or None."""
-    aside = journals / f".{planned.run}.{os.getpid()}"
-    shutil.rmtree(aside, ignore_errors=True)
-    try:
-        begun = time.perf_counter()
-        described = _trial(planned, aside) if planned.trial else _simulated(planned, aside, workload)
-        described["seconds"] = time.perf_counter() - begun
-        (aside / "outcome.json").write_text(json.dumps(described, default=str) + "\n")
-        if finished(journals, planned.run):  # another attempt at the same task was quicker
-            shutil.rmtree(aside)
-        else:
-            aside.rename(journals / f"{PREFIX}{planned.run}")
-        return None
-    except Exception as error:  # a bug of a design, a full disk: it becomes a row, the sweep goes on
-        shutil.rmtree(aside, ignore_errors=True)
-        return f"{type(error).__name__}: {error}"
-
-
-def _simulated(planned: Planned, aside: Path, workload: str | None) -> dict[str, Any]:
-    scenario = planned.scenario(workload)
-    outcome = simulate(scenario, aside)
-    return {**outcome.described(), "command": scenario.command()}
-
-
-def _trial(planned: Planned, aside: Path) -> dict[str, Any]:
-    """A trial of another kind: a function of settings by name, with its seed, that returns a row of numbers by name."""
-    module, _, name = planned.trial.partition(":")
-    function = getattr(import_module(module), name)
-    settings = json.loads(planned.settings)
-    taken = {key: value for key, value in settings.items() if key in signature(function).parameters}
-    row: Mapping[str, Any] = function(**taken)
-    aside.mkdir(parents=True)
-    command = f"{name}({', '.join(f'{key}={value!r}' for key, value in taken.items())}) of {module}"
-    return {"measures": _measures(row, settings), "messages": {}, "command": command}
-
-
-def _measures(row: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, float]:
-    """What a row says beyond the settings it was made from."""
-    said = {key: value for key, value in row.items() if key not in settings and not isinstance(value, bool)}
-    return {key: float(value) for key, value in said.items() if isinstance(value, int | float)}
+    marks = words or ("exited unexpectedly", "Error", "Exception")
+    telling = [line for line in lines if any(mark in line for mark in marks)]
+    line = (telling or lines or [type(error).__name__])[0]
+    return line.rpartition("LabError: ")[2][:400]

@@ -1,9 +1,10 @@
 """Every table of the laboratory, column by column, with units: what is read is checked, what is written has it.
 
 Journal tables are declared and written by the world (`world/journal.py`), one directory per run; read together they
-gain the column `run`. The others are stages of the laboratory. `docs/reference/measures.md` lists the measures.
+gain the column `run`. The others are stages of the laboratory. What each column means is in `dictionary.py`.
 """
 
+import os
 import shutil
 from pathlib import Path
 
@@ -13,67 +14,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from implicast.lab.dictionary import CHANGE as CHANGE
+from implicast.lab.dictionary import CONTRACT as CONTRACT
+from implicast.lab.dictionary import MEASURES as MEASURES
+from implicast.lab.dictionary import columns_of
 from implicast.lab.errors import TableError
-
-MEASURES = {
-    "POUT_M": "most messages one peer sent for others in one cast",
-    "TOUT_M": "most messages one peer sent for others in all casts",
-    "TOUT_G": "Gini coefficient of those totals over all peers",
-    "PIN_M": "most messages one peer received beyond the one it expects, in one cast",
-    "TIN_M": "most such messages one peer received in all casts",
-    "TIN_G": "Gini coefficient of those totals over all peers",
-    "STOR_M": "most bytes one peer stores for the system or for others",
-    "STOR_G": "Gini coefficient of stored bytes over all peers",
-    "PINK_M": "most packets one directed physical link carried for one cast",
-    "TINK_M": "most packets one directed physical link carried for all casts",
-    "TINK_G": "Gini coefficient of those totals over all directed links",
-    "RTH": "messages of a cast / (1 + members), mean over casts",
-    "RAH": "mean hops to a member / 2, mean over casts with members",
-    "RMH": "largest hops to a member / 2, mean over casts with members",
-    "latency_ms_mean": "from cast to notification, mean over notifications",
-    "latency_ms_median": "the same, median",
-    "latency_ms_p99": "the same, 99th percentile",
-    "latency_ms_max": "the same, largest",
-    "TOUT_capacity_G": "Gini coefficient of outgoing load divided by a peer's capacity",
-}
-"""Name -> meaning. Counts are messages or packets, latency is in milliseconds, the rest are plain numbers."""
-
-CHANGE = {
-    "delivery_ratio": "share of the expected notifications that came, of casts made while things changed",
-    "delivery_ratio_after": "the same, of casts made once repair time was over",
-    "wrong": "repeated, uninvited, invented or altered notifications of casts made while things changed, and false "
-    "receipts; must be 0",
-    "late": "first notified later than ten seconds after the cast, while things changed",
-    "late_share": "the same as a share of the notifications",
-    "repair_s_median": "seconds from the end of a deed without a word (a crash, a broker's fail or restart, a sleeper, "
-    "a cut) to the first look that finds all invariants in force, median; one looks every second, so 1 is the least",
-    "repair_s_max": "the same, longest",
-    "settle_s_max": "seconds from a join or leave to the first such look, longest",
-    "unrepaired": "deeds after which something was wrong until the end",
-    "upkeep_per_peer_minute": "messages of standing upkeep per peer and minute that it was there",
-    "upkeep_at_rest": "the same once all was quiet, where that lasted for a minute at least",
-    "storm": "messages in the busiest second over those in the mean second",
-    "returns": "members that crashed and came back at their address",
-    "return_s_max": "seconds from coming back to the completion of the first registration, longest",
-    "complaints": "newcomers that never joined, leavers that never left, registrations never complete",
-}
-"""Name -> meaning, of runs in which peers come, go or fail (`measures/change.py`)."""
 
 BROKEN = ("missing", "repeated", "uninvited", "invented", "altered", "misreported")
 """Counts of the contract that are zero in a clean run."""
-
-CONTRACT = {
-    "expected": "pairs of cast and peer that must be notified: a complete registration is selected, and stays so",
-    "notified": "notifications, repeated and invented ones included",
-    "missing": "expected but never notified (liveness)",
-    "repeated": "notifications beyond the first of one cast to one peer (at most once)",
-    "uninvited": "notified, but no registration of the peer is selected (only the selected, only the registered)",
-    "invented": "notifications of casts that nobody cast (no invention)",
-    "excused": "not notified of a cast whose publisher was gone before it was finished; neither expected nor missing",
-    "late": "first notified later than ten seconds after the cast",
-    "altered": "notified of something else than was cast (unaltered)",
-    "misreported": "casts whose publisher was told in the end what is not so (true receipts)",
-}
 
 TAGS = pa.list_(pa.string())
 
@@ -105,17 +53,23 @@ DESCRIPTION: dict[str, pa.Schema] = {
 }
 
 RUNS = pa.schema(
-    [("run", pa.string()), ("experiment", pa.string()), ("design", pa.string()), ("series", pa.string()),
-     ("axis", pa.string()), ("point", pa.string()), ("position", pa.int32()), ("seed", pa.int64()),
-     ("network", pa.string()), ("workload", pa.string()), ("peers", pa.int64()), ("casts", pa.int64()),
-     ("scenario", pa.string()), ("command", pa.string()), ("error", pa.string()), ("seconds", pa.float64()),
-     ("messages", pa.int64())]
+    [("run", pa.string()), ("design", pa.string()), ("series", pa.string()), ("axis", pa.string()),
+     ("point", pa.string()), ("position", pa.int32()), ("seed", pa.int64()), ("network", pa.string()),
+     ("workload", pa.string()), ("peers", pa.int64()), ("casts", pa.int64()), ("scenario", pa.string()),
+     ("command", pa.string()), ("planned", pa.bool_()), ("error", pa.string()), ("commit", pa.string()),
+     ("version", pa.string()), ("finished_utc", pa.string()), ("seconds", pa.float64()), ("cpu_s", pa.float64()),
+     ("peak_mb", pa.float64()), ("messages", pa.int64()), ("rows", pa.int64()), ("measured_by", pa.string()),
+     ("differs", pa.string())]
 )  # fmt: skip
-"""A run of a sweep: where it stands on the axis, its whole scenario as JSON, how to replay it, how it went.
+"""A run of a sweep: where it stands on the axis, its whole scenario as JSON, how to replay it, where it came from, what
+it cost. `error` is null when the run was finished; `planned` is false for runs that were asked for once and are not any
+more: they stay, with the commit that made them, and no summary counts them."""
 
-`series` is the design, with its network or other fixed setting where an experiment compares several; `error` is null
-when the run was finished; `seconds` is what the simulation took in its worker.
-"""
+RUN_TRIALS = pa.schema([("run", pa.string()), ("measure", pa.string()), ("value", pa.float64())])
+"""What a trial that is no simulation of casts measured."""
+
+REJECTED = pa.schema([("run", pa.string()), ("reason", pa.string())])
+"""A journal that could not be measured, and why."""
 
 _DOUBLES = [(name, pa.float64()) for name in MEASURES]
 RUN_MEASURES = pa.schema([("run", pa.string()), *_DOUBLES])
@@ -170,28 +124,34 @@ def read(spark: SparkSession, path: Path, declared: pa.Schema) -> DataFrame:
 
 
 def write(rows: DataFrame, path: Path, declared: pa.Schema) -> None:
-    """Aside, then renamed: a directory of this name is whole. Columns are put in the declared order."""
+    """Aside, then renamed: a directory of this name is whole. Columns are put in the declared order.
+
+    Each column takes its unit and meaning along, into the metadata of the files.
+    """
     wanted = schema(declared)
     absent = [each.name for each in wanted if each.name not in rows.columns]
     if absent:
         raise TableError(f"{path.name} lacks the column {absent[0]!r}; it has {', '.join(rows.columns)}")
-    aside = path.with_name(f".{path.name}.aside")
-    columns = [rows[each.name].cast(each.dataType).alias(each.name) for each in wanted]
-    rows.select(*columns).write.mode("overwrite").parquet(str(aside))
-    replace(aside, path)
+    aside = path.with_name(f".{path.name}.{os.urandom(4).hex()}.aside")
+    known = {name: {"unit": unit, "comment": meaning} for name, (unit, meaning) in columns_of(path.name).items()}
+    columns = [
+        rows[each.name].cast(each.dataType).alias(each.name, metadata=known.get(each.name, {})) for each in wanted
+    ]
+    try:
+        rows.select(*columns).write.mode("overwrite").parquet(str(aside))
+        replace(aside, path)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 def replace(aside: Path, path: Path) -> None:
     """Put the finished directory in the place of an older one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    old = path.with_name(f".{path.name}.{os.urandom(4).hex()}.old")
     if path.exists():
-        old = path.with_name(f".{path.name}.old")
-        shutil.rmtree(old, ignore_errors=True)
         path.rename(old)
-        aside.rename(path)
-        shutil.rmtree(old, ignore_errors=True)
-    else:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        aside.rename(path)
+    aside.rename(path)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def check(path: Path, declared: pa.Schema) -> None:
@@ -203,13 +163,18 @@ def check(path: Path, declared: pa.Schema) -> None:
         found = pq.read_schema(parts[0])
     except (pa.ArrowException, OSError) as broken:
         raise TableError(f"{parts[0]} is not a Parquet file: {broken}") from None
+    check_columns(path.name, found, declared)
+
+
+def check_columns(name: str, found: pa.Schema, declared: pa.Schema) -> None:
+    """`TableError` unless the declared columns are there, with their types."""
     for each in declared:
         index = found.get_field_index(each.name)
         if index < 0:
-            raise TableError(f"{path.name} lacks the column {each.name!r}; it has {', '.join(found.names)}")
+            raise TableError(f"{name} lacks the column {each.name!r}; it has {', '.join(found.names)}")
         kind, wanted = _plain(found.field(index).type), _plain(each.type)
         if _shape(kind) != _shape(wanted):
-            raise TableError(f"{path.name}: the column {each.name!r} is {kind}, where {wanted} is due")
+            raise TableError(f"{name}: the column {each.name!r} is {kind}, where {wanted} is due")
 
 
 def _shape(kind: pa.DataType) -> str:

@@ -12,23 +12,30 @@ way and makes every answer and every table larger in proportion.
 
 from collections.abc import Callable
 from functools import lru_cache
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from implicast.language.bloom import positions
+from implicast.language.bounds import BYTES_MAX, Bits, Described, Step, Word
 from implicast.language.errors import LanguageError
 from implicast.language.target import Description, Predicate, Target, Term
 from implicast.language.values import bits_or, bloom_bits
 
-Span = tuple[str, int, int]
+HASHES_MAX = 64
+"""Of one word: more would only fill the filter."""
+Span = tuple[Word, Step, Step]
 """An attribute, its lowest and its highest grid step among the group."""
+Width = Annotated[int, Meta(ge=1, le=BYTES_MAX * 8)]
+Hashes = Annotated[int, Meta(ge=1, le=HASHES_MAX)]
 
 
 class Portrait(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="portrait"):
     """The words and the spans of all in a group. Spans are sorted by attribute."""
 
-    bits: bytes
-    spans: tuple[Span, ...] = ()
+    bits: Bits
+    spans: Described[Span] = ()
 
     def alike(self, other: object) -> bool:
         return isinstance(other, Portrait) and len(self.bits) == len(other.bits)
@@ -51,8 +58,8 @@ class Sought(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="sought
     """A target as a query for portraits of this width, made with this number of hashes."""
 
     target: Target
-    bits: int
-    hashes: int
+    bits: Width
+    hashes: Hashes
 
     def match(self, value: object) -> bool:
         return self.matcher()(value)

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from math import ceil, floor
 
 from implicast.language import bloom
+from implicast.language.bounds import Bits, Index, Parts, Positions, Word
 from implicast.language.values import (
     Bitmap,
     Bloom,
@@ -65,8 +66,8 @@ class Within(Kind, frozen=True, tag="within"):
 
 
 class InBox(Kind, frozen=True, tag="in_box"):
-    low: tuple[Number, ...]
-    high: tuple[Number, ...]
+    low: Parts[Number]
+    high: Parts[Number]
 
     def __post_init__(self) -> None:
         check_span(self.low, self.high)
@@ -79,7 +80,7 @@ class InBox(Kind, frozen=True, tag="in_box"):
 
 
 class OfCategory(Kind, frozen=True, tag="of_category"):
-    category: int
+    category: Index
 
     def match(self, value: object) -> bool:
         return isinstance(value, Categories) and has_bit(value.bits, self.category)
@@ -88,7 +89,7 @@ class OfCategory(Kind, frozen=True, tag="of_category"):
 class Holds(Kind, frozen=True, tag="holds"):
     """All of these bits of a Bloom filter: those of the words that are sought (`bloom_asks`)."""
 
-    positions: tuple[int, ...]
+    positions: Positions
 
     def match(self, value: object) -> bool:
         return isinstance(value, Bloom) and all(has_bit(value.bits, position) for position in self.positions)
@@ -97,7 +98,7 @@ class Holds(Kind, frozen=True, tag="holds"):
 class Part(Kind, frozen=True, tag="part"):
     """A query for one part of a bundle, counted from 0."""
 
-    index: int
+    index: Index
     query: "AnyQuery"
 
     def match(self, value: object) -> bool:
@@ -109,14 +110,14 @@ class Part(Kind, frozen=True, tag="part"):
 
 
 class AllOf(Kind, frozen=True, tag="all_of"):
-    queries: tuple["AnyQuery", ...]
+    queries: Parts["AnyQuery"]
 
     def match(self, value: object) -> bool:
         return all(query.match(value) for query in self.queries)
 
 
 class AnyOf(Kind, frozen=True, tag="any_of"):
-    queries: tuple["AnyQuery", ...]
+    queries: Parts["AnyQuery"]
 
     def match(self, value: object) -> bool:
         return any(query.match(value) for query in self.queries)
@@ -125,8 +126,8 @@ class AnyOf(Kind, frozen=True, tag="any_of"):
 class OwnQuery(Kind, frozen=True, tag="own_query"):
     """A query for values of a kind that the user added with `add_kind`."""
 
-    kind: str
-    data: bytes
+    kind: Word
+    data: Bits
 
     def match(self, value: object) -> bool:
         return isinstance(value, Own) and value.kind == self.kind and kind_of(self.kind)[1](self.data, value.data)

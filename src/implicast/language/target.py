@@ -10,9 +10,10 @@ from collections.abc import Callable
 
 import msgspec
 
+from implicast.language.bounds import Described, Step, Termed, Terms, Word
 from implicast.language.tags import quoted, unquoted, written
 
-Scalar = int | str
+Scalar = Step | Word
 """A value of an attribute: a whole number of grid steps, or a string. Decimal grids are exact (`attributes.py`)."""
 
 _STEP = re.compile(r"@-?[0-9]{1,30}")
@@ -24,7 +25,7 @@ _BEYOND = 1 << 128
 class Value(msgspec.Struct, frozen=True, array_like=True, order=True):
     """One attribute of a description: its name and its value."""
 
-    attribute: str
+    attribute: Word
     value: Scalar
 
     def __str__(self) -> str:
@@ -34,7 +35,7 @@ class Value(msgspec.Struct, frozen=True, array_like=True, order=True):
 class Predicate(msgspec.Struct, frozen=True, array_like=True, order=True):
     """A closed range `low..high` of an attribute's grid, or (low == high) one value. `None` leaves that end open."""
 
-    attribute: str
+    attribute: Word
     low: Scalar | None
     high: Scalar | None
 
@@ -84,8 +85,8 @@ class Predicate(msgspec.Struct, frozen=True, array_like=True, order=True):
 class Description(msgspec.Struct, frozen=True, array_like=True, order=True):
     """What a peer says of itself: its tags, sorted and distinct, and its values, sorted by attribute."""
 
-    tags: tuple[str, ...] = ()
-    values: tuple[Value, ...] = ()
+    tags: Described[Word] = ()
+    values: Described[Value] = ()
 
     def value(self, attribute: str) -> Scalar | None:
         return next((each.value for each in self.values if each.attribute == attribute), None)
@@ -97,9 +98,9 @@ class Description(msgspec.Struct, frozen=True, array_like=True, order=True):
 class Term(msgspec.Struct, frozen=True, array_like=True, order=True):
     """A conjunction: all of `has`, none of `lacks`, every predicate of `where`. Each part sorted and distinct."""
 
-    has: tuple[str, ...] = ()
-    lacks: tuple[str, ...] = ()
-    where: tuple[Predicate, ...] = ()
+    has: Termed[Word] = ()
+    lacks: Termed[Word] = ()
+    where: Termed[Predicate] = ()
 
     def selects(self, description: Description) -> bool:
         # Plain loops: every member checks every notice, and generators would cost three times as much.
@@ -123,7 +124,7 @@ class Term(msgspec.Struct, frozen=True, array_like=True, order=True):
 class Target(msgspec.Struct, frozen=True, array_like=True, order=True):
     """A disjunction of terms in normal form: sorted, distinct, none absorbed by another. Equal targets are equal."""
 
-    terms: tuple[Term, ...]
+    terms: Terms[Term]
 
     def selects(self, description: Description) -> bool:
         for term in self.terms:  # noqa: SIM110 - see Term.selects

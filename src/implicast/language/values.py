@@ -37,9 +37,10 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from implicast.language import bloom
+from implicast.language.bounds import Bits, Parts, Step, Word
 from implicast.language.errors import LanguageError
 
-Number = int | float
+Number = Step | float
 BITMAP_BITS_MAX = 1 << 20
 """The widest bitmap or Bloom filter: a message may not be longer than a mebibyte."""
 
@@ -91,8 +92,8 @@ class Interval(Kind, frozen=True, tag="interval"):
 class Box(Kind, frozen=True, tag="box"):
     """From corner low to corner high, both included, in as many dimensions as the corners have numbers."""
 
-    low: tuple[Number, ...]
-    high: tuple[Number, ...]
+    low: Parts[Number]
+    high: Parts[Number]
 
     def __post_init__(self) -> None:
         check_span(self.low, self.high)
@@ -109,7 +110,7 @@ class Box(Kind, frozen=True, tag="box"):
 class Bitmap(Kind, frozen=True, tag="bitmap"):
     """Whole numbers from 0 as bits, the lowest bit of the first byte being number 0."""
 
-    bits: bytes
+    bits: Bits
 
     @classmethod
     def of(cls, *numbers: int) -> "Bitmap":
@@ -122,7 +123,7 @@ class Bitmap(Kind, frozen=True, tag="bitmap"):
 class Categories(Kind, frozen=True, tag="categories"):
     """The categories somebody belongs to, numbered from 0."""
 
-    bits: bytes
+    bits: Bits
 
     @classmethod
     def of(cls, *categories: int) -> "Categories":
@@ -135,7 +136,7 @@ class Categories(Kind, frozen=True, tag="categories"):
 class Bloom(Kind, frozen=True, tag="bloom"):
     """Words in a Bloom filter of fixed width (`bloom_of`). The more peers in it, the fuller; a full one matches all."""
 
-    bits: bytes
+    bits: Bits
 
     def alike(self, other: object) -> bool:
         return isinstance(other, Bloom) and len(self.bits) == len(other.bits)
@@ -149,8 +150,8 @@ class Bloom(Kind, frozen=True, tag="bloom"):
 class Own(Kind, frozen=True, tag="own"):
     """A value of a kind that the user added with `add_kind`."""
 
-    kind: str
-    data: bytes
+    kind: Word
+    data: Bits
 
     def alike(self, other: object) -> bool:
         return isinstance(other, Own) and self.kind == other.kind
@@ -164,7 +165,7 @@ class Own(Kind, frozen=True, tag="own"):
 class Bundle(Kind, frozen=True, tag="bundle"):
     """Several values side by side, combined part by part."""
 
-    parts: tuple["AnyValue", ...]
+    parts: Parts["AnyValue"]
 
     def alike(self, other: object) -> bool:
         if not isinstance(other, Bundle) or len(self.parts) != len(other.parts):

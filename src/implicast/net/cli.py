@@ -21,6 +21,7 @@ from implicast.front.people import read_people
 from implicast.net import control, places, trial
 from implicast.net.authority import CertificateAuthority
 from implicast.net.config import read_config, write_config
+from implicast.net.enrolment import enrol
 from implicast.net.identity import own_key, pem
 from implicast.net.local import Local, Processes, Someone, StartError, Tasks, attend, everybody, is_running
 from implicast.net.node import PAYLOAD_MAX
@@ -414,12 +415,14 @@ def authority_init(directory: Path, network: str) -> None:
 @click.argument("label")
 @_authority
 @click.option("--node", "folder", type=click.Path(path_type=Path), required=True, help="The node's folder.")
-def authority_issue(label: str, directory: Path, folder: Path) -> None:
+@click.option("--role", default="member", show_default=True, help="`authority` for the node that plays it in bft.")
+def authority_issue(label: str, directory: Path, folder: Path, role: str) -> None:
     """Admit the node of a folder under a LABEL: its key is made there, its certificate is put beside it."""
     authority = CertificateAuthority.open(directory.expanduser())
     certificate = authority.issue(label, own_key(folder.expanduser() / "node.key").public_key())
     (folder.expanduser() / "node.pem").write_bytes(pem(certificate))
     (folder.expanduser() / "authority.pem").write_bytes(pem(authority.root))
+    enrol(directory.expanduser(), folder.expanduser(), role)
     authority.close()
     click.echo(f"{label} is admitted until {certificate.not_valid_after_utc:%Y-%m-%d}")
 

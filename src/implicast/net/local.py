@@ -20,12 +20,15 @@ from implicast.language.parameters import Setting
 from implicast.net import control
 from implicast.net.authority import CertificateAuthority
 from implicast.net.config import NodeConfig, write_config
+from implicast.net.enrolment import enrol
 from implicast.net.identity import own_key, pem
 from implicast.net.node import Node
 from implicast.peer.errors import LocalError
 
 MARK = "local.json"
 """Says that a folder was made here, and may be made anew."""
+CA = "ca"
+"""The folder of the network's authority."""
 READY_S = 120.0
 
 
@@ -61,7 +64,7 @@ class Local:
             shutil.rmtree(self.directory)
         self.directory.mkdir(parents=True, mode=0o700)
         (self.directory / MARK).write_text(json.dumps({"design": self.design, "members": len(self.members)}))
-        authority = None if self.plain else CertificateAuthority.init(self.directory / "_authority", "local")
+        authority = None if self.plain else CertificateAuthority.init(self.directory / CA, "local")
         infrastructure = self._infrastructure()
         ports = iter(free_ports(sum(map(len, infrastructure.values())) + len(self.members)))
         where = {role: [f"127.0.0.1:{next(ports)}" for _ in names] for role, names in infrastructure.items()}
@@ -96,7 +99,10 @@ class Local:
         if authority is not None:
             certificate = authority.issue(name, own_key(folder / "node.key").public_key())
             (folder / "node.pem").write_bytes(pem(certificate))
-            shutil.copy(self.directory / "_authority" / "authority.pem", folder / "authority.pem")
+            shutil.copy(self.directory / CA / "authority.pem", folder / "authority.pem")
+        if "authority" in design(self.design).kept:
+            (self.directory / CA).mkdir(exist_ok=True)
+            enrol(self.directory / CA, folder, config.role)
 
     def fixtures(self) -> list[Path]:
         return sorted(each.parent for each in self.directory.glob("_*/node.toml"))
@@ -135,15 +141,15 @@ async def attend(
     folder: Path, said: str | None = None, ready: Callable[[Node], None] = lambda node: None,
     record: Path | None = None,
 ) -> None:  # fmt: skip
-    """Run one node until it is cancelled: join, describe itself, answer at its control socket."""
+    """Run one node until it is cancelled: join (then it is ready), describe itself, answer at its control socket."""
     async with Node.open(folder, record=record) as node:
         server = await control.serve(node)
         try:
             if node.config.role == "member":
                 await node.join()
-                if said and (node.said is None):
-                    await node.describe(said, wait=READY_S)
             ready(node)
+            if said and node.said is None:
+                await node.describe(said, wait=READY_S)
             await node.left.wait()
             await asyncio.sleep(1.0)
         finally:
@@ -187,7 +193,7 @@ class Processes:
         for number, (folder, someone) in enumerate(pairs):
             self.start(folder, someone.text)
             if not number:
-                wait_for([folder], _registered)
+                wait_for([folder], lambda status: bool(status["joined"]))
         for done, _ in enumerate(wait_each([folder for folder, _ in pairs], _registered), 1):
             progress(done, len(pairs))
         return time.monotonic() - begun
@@ -247,13 +253,15 @@ class Tasks:
         begun = time.monotonic()
         for folder in self._local.fixtures():
             await self.start(folder.name, None)
-        for done, (folder, someone) in enumerate(zip(self._local.folders(), self._local.members, strict=True), 1):
-            await self.start(folder.name, someone.text)
+        for someone in self._local.members:
+            await self.start(someone.name, someone.text)
+        for done, someone in enumerate(self._local.members, 1):
+            await asyncio.wait_for(self.nodes[someone.name].registered.wait(), READY_S)
             progress(done, len(self._local.members))
         return time.monotonic() - begun
 
     async def start(self, name: str, said: str | None) -> None:
-        """Start a node, or start it again; returns when it is in and registered."""
+        """Start a node, or start it again; returns when it is in."""
         ready: asyncio.Future[Node] = asyncio.get_running_loop().create_future()
         folder = self._local.directory / name
         record = folder / "record" if self._recorded else None

@@ -195,7 +195,7 @@ class Node:
         self._spawn(self._keep_often())
 
     def _own_name(self) -> Name:
-        if not self.config.plain or (self.directory / "node.key").exists():
+        if not self.config.plain or "authority" in self.design.kept:
             return name_of_key(own_key(self.directory / "node.key").public_key())
         name = self.store.get("name")
         if name is None:
@@ -212,8 +212,13 @@ class Node:
         )  # fmt: skip
 
     def _made(self, kept: Message | None) -> Peer:
+        credentials = None
+        if "authority" in self.design.kept:
+            from implicast.net.enrolment import credentials_of
+
+            credentials = credentials_of(self.directory, self.config.role, self.parameters)
         site = Site(self.name, self.life, self.address, self.driver.host, self.parameters, self.network,
-                    self.config.roles, None, kept)  # fmt: skip
+                    self.config.roles, credentials, kept)  # fmt: skip
         if self.config.role == "member":
             if self.design.member is None:
                 raise NodeError(f"{self.design.name} cannot be run on a network yet")

@@ -29,11 +29,15 @@ class Patience(NamedTuple):
     times: int
     """Asked so many times in all; then the question is lost."""
     factor: float = 1.0
-    """Each wait is so many times as long as the one before."""
+    """Each wait is so many times as long as the one before, ..."""
+    most_us: int = 1 << 62
+    """... and none longer than this."""
 
     def wait_us(self, asked: int) -> int:
         """How long to wait after asking for the so-manieth time, 1 being the first."""
-        return self.first_us if self.factor == 1.0 else int(self.first_us * self.factor ** (asked - 1))
+        if self.factor == 1.0:
+            return self.first_us
+        return min(int(self.first_us * self.factor ** (asked - 1)), self.most_us)
 
 
 class Late(Message):

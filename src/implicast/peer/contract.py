@@ -174,6 +174,9 @@ class Peer(Part):
         else:
             handler(self, sender, message)
 
+    def drop_stray(self) -> None:
+        self.strays += 1
+
     def wake(self, alarm: Message) -> None:
         self._alarms[type(alarm)](self, alarm)
 
@@ -212,7 +215,11 @@ def _through(path: str, method: Callable[..., None], takes_message: bool) -> Cal
     part = attrgetter(path)
 
     def receive(peer: Any, sender: Address, message: Message) -> None:
-        method(part(peer), sender, message)
+        found = part(peer)
+        if found is None:  # a part that only some settings have
+            peer.drop_stray()
+        else:
+            method(found, sender, message)
 
     def wake(peer: Any, alarm: Message) -> None:
         method(part(peer), alarm)

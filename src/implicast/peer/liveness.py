@@ -86,7 +86,7 @@ class DetectorSettings:
 
 
 @dataclass(slots=True)
-class Probe(Generic[Who]):
+class OpenProbe(Generic[Who]):
     """A question that is open: the attempts made, and when each was sent."""
 
     who: Who
@@ -95,6 +95,12 @@ class Probe(Generic[Who]):
     late: int = 0
     sent_us: dict[int, int] = field(default_factory=dict)
     """By token; each attempt has its own."""
+
+    def in_vain(self) -> None:
+        self.tried += 1
+
+    def rang_late(self) -> None:
+        self.late += 1
 
 
 @dataclass(slots=True)
@@ -133,8 +139,8 @@ class Detector(Part, Generic[Who]):
         self._heard_us: dict[Who, int] = {}
         self._crowded = self.settings.known_max // 2
         self._round_trip: Recent[Who, RoundTrip] = Recent(self.settings.known_max)
-        self._open: dict[Who, Probe[Who]] = {}
-        self._tokens: dict[int, Probe[Who]] = {}
+        self._open: dict[Who, OpenProbe[Who]] = {}
+        self._tokens: dict[int, OpenProbe[Who]] = {}
         self._token = 0
 
     # --- what the overlay tells
@@ -214,7 +220,7 @@ class Detector(Part, Generic[Who]):
     def probe(self, who: Who, ask: Message | None = None) -> None:
         """Find out whether a peer is there; nothing if that is being found out already, or it is gone."""
         if who not in self._open and who not in self.gone:
-            probe = self._open[who] = Probe(who, ask)
+            probe = self._open[who] = OpenProbe(who, ask)
             self._attempt(probe)
 
     def check(self, who: Who, quiet_us: int, ask: Message | None = None) -> None:
@@ -225,7 +231,7 @@ class Detector(Part, Generic[Who]):
 
     # --- inside
 
-    def _attempt(self, probe: Probe[Who]) -> None:
+    def _attempt(self, probe: OpenProbe[Who]) -> None:
         self._token += 1
         probe.sent_us[self._token] = self.host.now_us
         self._tokens[self._token] = probe
@@ -234,14 +240,14 @@ class Detector(Part, Generic[Who]):
         to = self._where(probe.who) if self._where else cast(Address, probe.who)
         self.host.send(to, probe.ask or Ping(self._token))
 
-    def _wait_us(self, probe: Probe[Who]) -> int:
+    def _wait_us(self, probe: OpenProbe[Who]) -> int:
         rto_us = self.rto_us(probe.who)
         wait_us = min(rto_us << probe.tried, self.settings.rto_cap_us) * (1 + self.health)
         if not probe.tried or not self.settings.jitter:
             return wait_us
         return int(wait_us * (1 + self.settings.jitter * (2 * self.host.rng.random() - 1)))
 
-    def _ended(self, probe: Probe[Who], sent_us: int | None) -> None:
+    def _ended(self, probe: OpenProbe[Who], sent_us: int | None) -> None:
         if sent_us is not None:
             self._sample(probe.who, self.host.now_us - sent_us)
         if not probe.tried and not probe.late:
@@ -255,7 +261,7 @@ class Detector(Part, Generic[Who]):
         else:
             known.take(sample_us)
 
-    def _close(self, probe: Probe[Who] | None) -> None:
+    def _close(self, probe: OpenProbe[Who] | None) -> None:
         if probe is not None and self._open.pop(probe.who, None) is probe:
             for token in probe.sent_us:
                 del self._tokens[token]
@@ -291,10 +297,10 @@ class Detector(Part, Generic[Who]):
             return
         self.ail()
         if self.host.now_us - alarm.due_us > self.rto_us(probe.who) // 2 and probe.late < self.settings.tries:
-            probe.late += 1  # bounded, so that a host whose alarms are always late does not watch in vain
+            probe.rang_late()  # bounded, so that a host whose alarms are always late does not watch in vain
             self._attempt(probe)
             return
-        probe.tried += 1
+        probe.in_vain()
         if probe.tried < self.settings.tries:
             self._attempt(probe)
         else:

@@ -8,9 +8,10 @@ Papers: Chord (hashed identifiers, successor); Content-based publish/subscribe o
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
+from msgspec import Meta
 
 from implicast.space.digest import digest_bits
 
@@ -47,11 +48,15 @@ def clockwise(start: Ordered, x: Ordered) -> tuple[bool, Ordered]:
     return x < start, x
 
 
+BoundedKey = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)] | Annotated[str, Meta(max_length=256)]
+"""A key as it travels."""
+
+
 class Arc(msgspec.Struct, frozen=True, array_like=True, order=True):
     """The half-open clockwise arc [start, end). [a, a) is the whole circle; an empty arc does not exist."""
 
-    start: Key
-    end: Key
+    start: BoundedKey
+    end: BoundedKey
 
     def __contains__(self, key: Key) -> bool:
         if self.start < self.end:  # type: ignore[operator]  # keys of one ring are of one kind

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from implicast.peer.errors import ScenarioError
+from implicast.world.columns import described
 
 PHASES = ("cast", "upkeep", "join", "register", "withdraw", "leave", "warm-up")
 """Index = code. A purpose >= 0 is the number of a cast; a purpose < 0 is minus the code of its phase. Casts made
@@ -91,6 +92,7 @@ CHANGE_SCHEMAS: dict[str, pa.Schema] = {
     "health": pa.schema([("time_us", pa.int64()), ("wrong", pa.int32()), ("first", pa.string())]),
 }  # fmt: skip
 """Tables that are there only when things changed (`change.py`)."""
+SCHEMAS, CHANGE_SCHEMAS = described(SCHEMAS), described(CHANGE_SCHEMAS)
 
 
 class Journal:
@@ -129,11 +131,11 @@ class Journal:
     def table(self, name: str, rows: Iterable[dict[str, Any]]) -> None:
         """One of the smaller tables, whole."""
         schema = SCHEMAS.get(name) or CHANGE_SCHEMAS[name]
-        pq.write_table(pa.Table.from_pylist(list(rows), schema=schema), self._path(name))
+        pq.write_table(pa.Table.from_pylist(list(rows), schema=schema), self._path(name), compression="zstd")
 
     def columns(self, name: str, columns: dict[str, Any]) -> None:
         """One of the smaller tables, whole, given by columns."""
-        pq.write_table(pa.table(columns, schema=SCHEMAS[name]), self._path(name))
+        pq.write_table(pa.table(columns, schema=SCHEMAS[name]), self._path(name), compression="zstd")
 
     def scenario(self, described: dict[str, Any]) -> None:
         (self._aside / "scenario.json").write_text(json.dumps(described, indent=2, sort_keys=True) + "\n")
@@ -167,7 +169,7 @@ class Journal:
         words = [each.name for each in schema if pa.types.is_dictionary(each.type)]
         numbers = {each.name: "DELTA_BINARY_PACKED" for each in schema if pa.types.is_integer(each.type)}
         return pq.ParquetWriter(
-            self._path(name), schema, compression="snappy", use_dictionary=words, column_encoding=numbers
+            self._path(name), schema, compression="zstd", use_dictionary=words, column_encoding=numbers
         )
 
     def flush_sends(self) -> None:

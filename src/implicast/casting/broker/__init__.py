@@ -19,7 +19,7 @@ from implicast.language.parameters import Parameter, Parameters
 from implicast.overlay.backbone.messages import BROKERS_MAX, CAPACITY_MAX, KINDS
 from implicast.overlay.backbone.objections import objections as backbone_objections
 from implicast.overlay.backbone.tree import nearest, spanning_tree
-from implicast.overlay.detector import DETECTOR_KINDS
+from implicast.peer.liveness import DETECTOR_KINDS
 from implicast.peer.contract import Peer
 from implicast.peer.errors import ParameterError
 from implicast.peer.site import Site

@@ -20,15 +20,15 @@ from implicast.casting.broker.messages import Probe, Serving
 from implicast.casting.central_subscriptions import Announce
 from implicast.casting.roster import Entry, Roster
 from implicast.casting.routes import Hop, Pass, Routes, Selection
-from implicast.casting.service import Check, Known, Outdated, Publish, Register, Stored, Sweep
+from implicast.casting.service import Publish, Stored
 from implicast.casting.telling import Notify
 from implicast.language.target import Description
 from implicast.overlay.backbone.backbone import Backbone
 from implicast.overlay.backbone.messages import View
 from implicast.overlay.backbone.views import FIRST, Views
-from implicast.overlay.detector import DetectorSettings
+from implicast.peer.liveness import DetectorSettings
 from implicast.peer.asking import Asker
-from implicast.peer.contract import Address, Contact, Life, Message, Name, Peer, Version, handles
+from implicast.peer.contract import Address, Life, Message, Name, Peer, Version, handles
 from implicast.peer.fields import Token
 from implicast.peer.site import Site
 
@@ -45,7 +45,7 @@ class KeptBroker(Message):
     highest: Token
 
 
-class Broker(Peer, parts={"asker": Asker, "routes": Routes, "backbone": Backbone, "views": Views}):
+class Broker(Peer, parts={"asker": Asker, "roster": Roster, "routes": Routes, "backbone": Backbone, "views": Views}):
     """One of several stations."""
 
     __slots__ = ("_gone", "asker", "backbone", "covering", "life", "roster", "routes", "views")
@@ -57,7 +57,9 @@ class Broker(Peer, parts={"asker": Asker, "routes": Routes, "backbone": Backbone
         brokers = site.infrastructure["broker"]
         super().__init__(address, host)
         self.life = site.life
-        self.roster = Roster(int(float(given["check_s"]) * 1e6) * LEASES)
+        watched = site.assured and not site.resting
+        lease_us = int(float(given["check_s"]) * 1e6) * LEASES
+        self.roster = Roster(address, host, lease_us, watched, self._stored, self._forgotten)
         self.covering: dict[Name, Version] = {}
         """Clients whose newest description the backbone does not route by yet."""
         self._gone = 0
@@ -67,21 +69,17 @@ class Broker(Peer, parts={"asker": Asker, "routes": Routes, "backbone": Backbone
         self.routes = Routes(address, host, self.asker, site.assured, self.backbone, self._select)
         watch_us, patience = int(float(given["watch_s"]) * 1e6), DetectorSettings(tries=int(given["tries"]))
         self.views = Views(address, host, brokers, watch_us, self._follow, self._room, patience)
-        watched = site.assured and not site.resting
         if neighbours is None:
             self.views.arrive(site.kept.highest if site.kept else 0)
         else:
             self.views.stand(watched)
             self.backbone.stand(View(FIRST, min(brokers), neighbours, room))
-        if watched:
-            host.after(self.roster.leases.lease_us // LEASES, Sweep())
 
     def kept(self) -> KeptBroker:
         return KeptBroker(self.life, self.views.highest)
 
     def holdings(self) -> Any:
-        clients = [(entry.contact, entry.description) for entry in self.roster.entries.values()]
-        return (clients, self.backbone.holdings())
+        return (self.roster.holdings(), self.backbone.holdings())
 
     def _room(self) -> int:
         return self.backbone.table.capacity
@@ -102,34 +100,25 @@ class Broker(Peer, parts={"asker": Asker, "routes": Routes, "backbone": Backbone
         if self.backbone.epoch:
             self.host.send(sender, Serving())
 
-    @handles(Register)
-    def on_register(self, sender: Address, register: Register) -> None:
-        name, known = register.name, self.roster.version(register.name)
-        if register.version < known:
-            self.host.send(sender, Outdated(known))
-        elif register.version and self.roster.has_room(name):
-            if register.version > known or self.roster.entries[name].contact.address != sender:
-                self._store(Entry(Contact(name, sender), register.version, register.description))
-            else:
-                self.roster.leases.renew(name, self.host.now_us)
-                self._answer(name)
-
-    def _store(self, entry: Entry) -> None:
+    def _stored(self, entry: Entry, new: bool, before: Description | None) -> None:
         name = entry.contact.name
-        before = self.roster.keep(entry, self.host.now_us)
-        self.covering.pop(name, None)
-        if entry.description is not None:
-            self.covering[name] = entry.version
-            if self.backbone.epoch:
-                self.backbone.say(entry.description.tags, (name, entry.version))
-        else:
-            self._answer(name)
-        if before is not None:
+        if new:
+            self.covering.pop(name, None)
+            if entry.description is not None:
+                self.covering[name] = entry.version
+                if self.backbone.epoch:
+                    self.backbone.say(entry.description.tags, (name, entry.version))
             self._lose(before)
+        if not new or entry.description is None:
+            self._answer(name)
 
-    def _lose(self, before: Description) -> None:
+    def _forgotten(self, name: Name, before: Description | None) -> None:
+        self.covering.pop(name, None)
+        self._lose(before)
+
+    def _lose(self, before: Description | None) -> None:
         """Count tags that no client holds any more; when they are many, ask for filters without them."""
-        self._gone += sum(not self.roster.index.count(tag) for tag in before.tags)
+        self._gone += sum(not self.roster.index.count(tag) for tag in (before.tags if before else ()))
         if self._gone > max(GONE_LEAST, len(self.roster.index.tags()) // 2):
             self._gone = 0
             self.backbone.forget()
@@ -145,23 +134,6 @@ class Broker(Peer, parts={"asker": Asker, "routes": Routes, "backbone": Backbone
         if self.backbone.epoch and name not in self.covering:
             entry = self.roster.entries[name]
             self.host.send(entry.contact.address, Stored(entry.version))
-
-    @handles(Check)
-    def on_check(self, sender: Address, check: Check) -> None:
-        known = self.roster.version(check.name)
-        if known and known == check.version:
-            self.roster.leases.renew(check.name, self.host.now_us)
-        self.host.send(sender, Known(known))
-
-    @handles(Sweep)
-    def on_sweep(self, alarm: Sweep) -> None:
-        """Forget clients that have been silent for a lease."""
-        self.host.after(self.roster.leases.lease_us // LEASES, Sweep())
-        for name in self.roster.leases.lapsed(self.host.now_us):
-            self.covering.pop(name, None)
-            before = self.roster.forget(name)
-            if before is not None:
-                self._lose(before)
 
     # --- casts
 

@@ -26,7 +26,7 @@ class Client(Served, Subscriber, parts={"desk": Desk}):
         (server,) = site.infrastructure["server"]
         kept: KeptClient | None = site.kept
         super().__init__(site, server, renewal_us(int(float(site.parameters["lease_s"]) * 1e6)))
-        self.desk = Desk(self, server, self.asker, self.hearing.inbox.seen, kept.subscriptions if kept else ())
+        self.desk = Desk(self, server, self.asker, self.hearing.inbox, kept.subscriptions if kept else ())
 
     def join(self, introducers: tuple[Address, ...]) -> None:
         self.host.deliver(Joined())

@@ -14,13 +14,12 @@ from typing import Any
 from implicast.casting.central_subscriptions import Announce, Happened, SubscriptionServer, Worded
 from implicast.casting.roster import Entry, Roster
 from implicast.casting.routes import Hop, Nowhere, Routes, Selection
-from implicast.casting.service import Check, Known, Outdated, Publish, Register, Stored, Sweep
+from implicast.casting.service import Publish, Stored
 from implicast.casting.telling import Notify, Word
+from implicast.language.target import Description
 from implicast.peer.asking import Asker
 from implicast.peer.contract import Address, Contact, Life, Message, Name, Peer, handles
 from implicast.peer.site import Site
-
-SWEEPS_PER_LEASE = 8
 
 
 class InHand(Message):
@@ -40,7 +39,7 @@ class KeptServer(Message):
     casts: tuple[InHand, ...]
 
 
-class Server(Peer, parts={"asker": Asker, "routes": Routes, "subscriptions": SubscriptionServer}):
+class Server(Peer, parts={"asker": Asker, "roster": Roster, "routes": Routes, "subscriptions": SubscriptionServer}):
     """One machine for all."""
 
     __slots__ = ("asker", "life", "roster", "routes", "subscriptions")
@@ -50,19 +49,17 @@ class Server(Peer, parts={"asker": Asker, "routes": Routes, "subscriptions": Sub
         address, host, kept = site.address, site.host, site.kept or KeptServer(site.life, (), (), ())
         super().__init__(address, host)
         self.life = site.life
-        lease_us = int(float(site.parameters["lease_s"]) * 1e6)
-        self.roster = Roster(lease_us)
+        lease_us, swept = int(float(site.parameters["lease_s"]) * 1e6), site.assured and not site.resting
+        self.roster = Roster(address, host, lease_us, swept, self._stored, self._forgotten, self._count)
         self.asker = Asker(address, host)
         self.routes = Routes(address, host, self.asker, site.assured, Nowhere(), self._select)
-        self.subscriptions = SubscriptionServer(address, host, self._heard, kept.subscriptions)
+        self.subscriptions = SubscriptionServer(address, host, self.roster.heard, kept.subscriptions)
         for entry in kept.members:
-            self.roster.keep(entry, host.now_us)
+            self.roster.keep(entry)
         for taken in kept.casts:
             word = taken.notify or taken.matched
             assert word is not None, "what is taken is a cast or an event"
             self.routes.resume(word, taken.members)
-        if site.assured and not site.resting:
-            host.after(lease_us // SWEEPS_PER_LEASE, Sweep())
 
     def kept(self) -> KeptServer:
         worded = [each for own in self.subscriptions.worded.values() for each in own.values()]
@@ -70,40 +67,16 @@ class Server(Peer, parts={"asker": Asker, "routes": Routes, "subscriptions": Sub
         return KeptServer(self.life, tuple(self.roster.entries.values()), tuple(worded), taken)
 
     def holdings(self) -> Any:
-        described = [(entry.contact, entry.description) for entry in self.roster.entries.values()]
-        return [*described, *self.subscriptions.holdings()]
+        return [*self.roster.holdings(), *self.subscriptions.holdings()]
 
-    # --- members
+    def _stored(self, entry: Entry, new: bool, before: Description | None) -> None:
+        self.host.send(entry.contact.address, Stored(entry.version))
 
-    @handles(Register)
-    def on_register(self, sender: Address, register: Register) -> None:
-        name, known = register.name, self.roster.version(register.name)
-        if register.version < known:
-            self.host.send(sender, Outdated(known))
-        elif register.version and self.roster.has_room(name):
-            if register.version > known or self.roster.entries[name].contact.address != sender:
-                self.roster.keep(Entry(Contact(name, sender), register.version, register.description), self.host.now_us)
-            self._heard(name)
-            self.host.send(sender, Stored(register.version))
+    def _count(self, name: Name) -> int:
+        return self.subscriptions.count(name)
 
-    @handles(Check)
-    def on_check(self, sender: Address, check: Check) -> None:
-        known = self.roster.version(check.name)
-        subscriptions = self.subscriptions.count(check.name)
-        if known == check.version and (known or subscriptions):
-            self._heard(check.name)
-        self.host.send(sender, Known(known, subscriptions))
-
-    def _heard(self, name: Name) -> None:
-        self.roster.leases.renew(name, self.host.now_us)
-
-    @handles(Sweep)
-    def on_sweep(self, alarm: Sweep) -> None:
-        """Forget members that have not renewed their lease."""
-        self.host.after(self.roster.leases.lease_us // SWEEPS_PER_LEASE, Sweep())
-        for name in self.roster.leases.lapsed(self.host.now_us):
-            self.roster.forget(name)
-            self.subscriptions.forget(name)
+    def _forgotten(self, name: Name, before: Description | None) -> None:
+        self.subscriptions.forget(name)
 
     # --- casts and events
 

@@ -20,7 +20,8 @@ from collections.abc import Callable
 
 from implicast.casting.condcast.around import split_around
 from implicast.casting.condcast.errands import Errand, Given, Task, remember
-from implicast.casting.condcast.messages import Astray, Carry, Covered, Query, StuckAgain, Working
+from implicast.casting.condcast.messages import Astray, Carry, Covered, Query, StillCarrying, StuckAgain
+from implicast.casting.condcast.settings import CondcastSettings
 from implicast.casting.condcast.split import Match, Onward, split
 from implicast.casting.inbox import Outcome
 from implicast.language.portrait import Sought
@@ -28,7 +29,7 @@ from implicast.overlay.chord_sharp import ChordSharp
 from implicast.overlay.links import Ref
 from implicast.overlay.links.state import INS, OUT
 from implicast.peer.asking import Asker, Patience, Question
-from implicast.peer.contract import Address, CastId, Host, Part, handles
+from implicast.peer.contract import Address, CastId, Part, handles
 from implicast.space.ring import Arc
 
 CARRY = "carry"
@@ -38,24 +39,23 @@ STUCK_US = 1_000_000
 
 Tell = Callable[[CastId, Query, bytes], Outcome]
 """Notify this peer if the query selects it; what became of it."""
+Ended = Callable[[CastId, int, int], None]
+"""Told how an own cast ended: members told, and what was given up."""
 
 
 class Carrier(Part, parts={"asker": Asker}):
-    """One peer's share in the casts under way. `settled` is told how the own casts ended."""
+    """One peer's share in the casts under way."""
 
-    __slots__ = ("_asker", "_sound", "_stuck", "_tell", "_token", "errands", "ring", "settled", "tasks")
+    __slots__ = ("_asker", "_settings", "_settled", "_stuck", "_tell", "_token", "errands", "ring", "tasks")
 
-    def __init__(
-        self, address: Address, host: Host, ring: ChordSharp, assured: bool, tell: Tell,
-        settled: Callable[[CastId, int, int], None], sound: Callable[[Query], bool],
-    ) -> None:  # fmt: skip
-        super().__init__(address, host)
-        self.ring, self._tell, self.settled, self._sound = ring, tell, settled, sound
+    def __init__(self, ring: ChordSharp, settings: CondcastSettings, tell: Tell, settled: Ended) -> None:
+        super().__init__(ring.address, ring.host)
+        self.ring, self._tell, self._settled, self._settings = ring, tell, settled, settings
         self.tasks: dict[Given, Task] = {}
         self.errands: dict[int, Errand] = {}
         self._stuck: dict[int, Task] = {}
         self._token = 0
-        self._asker = self._new_asker() if assured else None
+        self._asker = self._new_asker() if settings.assured else None
 
     def _new_asker(self) -> Asker:
         asker = Asker(self.address, self.host)
@@ -100,20 +100,28 @@ class Carrier(Part, parts={"asker": Asker}):
             self._begin(carry.arcs, task)
 
     def _is_sound(self, carry: Carry) -> bool:
-        """Whether its arcs lie on this ring, and its query is one that can be asked here."""
-        for arc in carry.arcs:
+        """Whether its arcs lie on this ring, and its query is one that can be asked here: the filters of one population
+        are of one make."""
+        query, settings = carry.query, self._settings
+        if isinstance(query, Sought) and (query.bits != settings.bits or query.hashes != settings.hashes):
+            return False
+        for arc in carry.arcs:  # noqa: SIM110 - every hop of every cast asks: a generator would take twice as long
             if type(arc.start) is not int or type(arc.end) is not int:
                 return False
-        return self._sound(carry.query)
+        return True
 
     def _pass_on(self, carry: Carry) -> None:
         """Once, and nobody answers."""
-        query = carry.query
-        here, onward, _ = self._split(carry.arcs, query)
+        cast, query, payload = carry.cast, carry.query, carry.payload
+        if self.ring.links.detector is None:  # nobody is suspected, and nothing grows old
+            match: Match = query.matcher() if isinstance(query, Sought) else query.match
+            here, onward = split(self.ring.table, carry.arcs, match)
+        else:
+            here, onward, _ = self._split(carry.arcs, query)
         if here:
-            self._tell(carry.cast, query, carry.payload)
+            self._tell(cast, query, payload)
         for node, pieces in onward:
-            self.host.send(node.address, Carry(carry.cast, 0, pieces, query, carry.payload))
+            self.host.send(node.address, Carry(cast, 0, pieces, query, payload))
 
     def _begin(self, arcs: tuple[Arc, ...], task: Task) -> None:
         self._spread(arcs, task)
@@ -125,8 +133,7 @@ class Carrier(Part, parts={"asker": Asker}):
         here, onward, stuck = self._split(arcs, task.query)
         if here:
             outcome = self._tell(task.cast, task.query, task.payload)
-            task.told += outcome in (Outcome.TAKEN, Outcome.REPEAT)
-            task.lost += outcome == Outcome.FULL
+            task.count(outcome in (Outcome.TAKEN, Outcome.REPEAT), outcome == Outcome.FULL)
         for ref, pieces in onward:
             self._send(task, ref, pieces)
         if stuck:
@@ -146,7 +153,7 @@ class Carrier(Part, parts={"asker": Asker}):
         if self.asker.ask(CARRY, self._token, ref.address, errand.carry(self._token)):
             self.errands[self._token] = task.open[self._token] = errand
         else:
-            task.lost += len(arcs)
+            task.count(0, len(arcs))
 
     # --- answers
 
@@ -156,12 +163,11 @@ class Carrier(Part, parts={"asker": Asker}):
         if errand is not None:
             self._close(covered.token)
             self.ring.links.heard(errand.to)
-            errand.task.told += covered.told
-            errand.task.lost += covered.lost
+            errand.task.count(covered.told, covered.lost)
             self._finish(errand.task)
 
-    @handles(Working)
-    def on_working(self, sender: Address, working: Working) -> None:
+    @handles(StillCarrying)
+    def on_working(self, sender: Address, working: StillCarrying) -> None:
         errand = self._errand(sender, working.token, working.cast)
         if errand is not None:
             self.ring.links.heard(errand.to)
@@ -197,7 +203,7 @@ class Carrier(Part, parts={"asker": Asker}):
             return
         task.end()
         if task.asker is None:
-            self.settled(task.cast, task.told, task.lost)
+            self._settled(task.cast, task.told, task.lost)
         else:
             self._answer(task)
 
@@ -228,7 +234,7 @@ class Carrier(Part, parts={"asker": Asker}):
         if errand is None or errand.task.query is None:
             return
         if errand.task.is_over(self.host.now_us):
-            errand.task.lost += len(errand.arcs)
+            errand.task.count(0, len(errand.arcs))
             self._give_up(errand.task)
             return
         self._spread(errand.arcs, errand.task)
@@ -236,7 +242,7 @@ class Carrier(Part, parts={"asker": Asker}):
 
     def _wait(self, task: Task, arcs: tuple[Arc, ...]) -> None:
         """These arcs lie beyond a lost neighbour."""
-        task.stuck += arcs
+        task.wait(arcs)
         if task not in self._stuck.values():
             self._token += 1
             self._stuck[self._token] = task
@@ -258,16 +264,14 @@ class Carrier(Part, parts={"asker": Asker}):
         if task.is_over(self.host.now_us):
             self._give_up(task)
             return
-        arcs, task.stuck = task.stuck, ()
-        self._spread(arcs, task)
+        self._spread(task.take_stuck(), task)
         self._finish(task)
 
     def _give_up(self, task: Task) -> None:
         for token in list(task.open):
             errand = self._close(token)
-            task.lost += len(errand.arcs) if errand is not None else 0
-        task.lost += len(task.stuck)
-        task.stuck = ()
+            task.count(0, len(errand.arcs) if errand is not None else 0)
+        task.count(0, len(task.take_stuck()))
         self._finish(task)
 
     def hand_back(self) -> None:

@@ -17,7 +17,7 @@ from implicast.casting.condcast.messages import Query, Update
 from implicast.casting.condcast.place import key_of
 from implicast.casting.condcast.promises import Promises
 from implicast.casting.condcast.settings import CondcastSettings, settings_of
-from implicast.casting.inbox import Inbox, Outcome
+from implicast.casting.inbox import Outcome, Seen
 from implicast.language.portrait import Sought, portrait
 from implicast.language.target import Description, Target
 from implicast.overlay.chord_sharp import ChordSharp, Freight, Passenger, combine
@@ -54,8 +54,8 @@ class Condcast(
 ):  # fmt: skip
     """One peer, a value of its own, and casts to arcs."""
 
-    __slots__ = ("_flows", "_landmarks", "_network", "carrier", "inbox", "joined", "links", "neighbours", "own",
-                 "promises", "ring", "settings")  # fmt: skip
+    __slots__ = ("_flows", "_landmarks", "_network", "carrier", "joined", "links", "neighbours", "own", "promises",
+                 "ring", "seen", "settings")  # fmt: skip
 
     def __init__(self, site: Site, key: int | None = None, settings: CondcastSettings | None = None) -> None:
         super().__init__(site)
@@ -69,10 +69,8 @@ class Condcast(
         key = self._key() if key is None else key
         self.links = Links(site.address, site.host, key, settings.links, site.life, self.neighbours)
         self.ring = ChordSharp(site.address, site.host, self.links, settings.sharp, self)
-        self.inbox = Inbox(self, kept.member.heard if kept else ())
-        self.carrier = Carrier(
-            site.address, site.host, self.ring, settings.assured, self.tell, self._settle, self._is_sound
-        )
+        self.seen = Seen(kept.member.heard if kept else ())
+        self.carrier = Carrier(self.ring, settings, self.tell, self._settle)
         self.promises = Promises(self)
         self._flows: Flows | None = None
         self.joined = False
@@ -154,7 +152,7 @@ class Condcast(
         near = dict.fromkeys((links.right, *self.ring.table.nodes[:2], links.left, *links.lefts))
         near.pop(links.me, None)
         neighbours = tuple(near)[:NEIGHBOURS_KEPT] or self.neighbours
-        return KeptCondcast(self.kept_member(self.inbox.seen.heard()), neighbours)
+        return KeptCondcast(self.kept_member(self.seen.heard()), neighbours)
 
     # --- values and casts
 
@@ -177,20 +175,16 @@ class Condcast(
             return False
         return before.alike(value) and combine(before, value) == before
 
-    def _is_sound(self, query: Query) -> bool:
-        """Whether a query that came from elsewhere can be asked here: filters of one population are of one make."""
-        settings = self.settings
-        return not isinstance(query, Sought) or (query.bits, query.hashes) == (settings.bits, settings.hashes)
-
     def tell(self, cast: CastId, query: Query, payload: bytes) -> Outcome:
         """The news, if the peer is selected. Exact, by what the peer is now; aggregates only bring a cast here."""
         if isinstance(query, Sought):
-            return self.inbox.take(cast, query.target, payload)
-        if self.own is None or not query.match(self.own):
-            return Outcome.UNFIT
-        seen = self.inbox.seen
-        if not seen.first(cast, self.host.now_us):
-            return Outcome.REPEAT if seen.met(cast) else Outcome.FULL
+            selected = self.description is not None and query.target.selects(self.description)
+        else:
+            selected = self.own is not None and query.match(self.own)
+        if not selected:
+            return Outcome.REPEAT if self.assured and self.seen.met(cast) else Outcome.UNFIT
+        if not self.seen.first(cast, self.host.now_us):
+            return Outcome.REPEAT if self.seen.met(cast) else Outcome.FULL
         self.host.deliver(Notice(cast, payload))
         return Outcome.TAKEN
 

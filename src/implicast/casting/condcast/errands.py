@@ -5,7 +5,7 @@ A task that is done is remembered for a while with its answer, as whoever asked 
 
 from dataclasses import dataclass, field
 
-from implicast.casting.condcast.messages import Carry, Covered, Query, Working
+from implicast.casting.condcast.messages import Carry, Covered, Query, StillCarrying
 from implicast.overlay.links import Ref
 from implicast.peer.contract import Address, CastId
 from implicast.space.ring import Arc
@@ -56,10 +56,23 @@ class Task:
     told: int = 0
     lost: int = 0
 
-    def answer(self, token: int) -> Covered | Working:
+    def count(self, told: int, lost: int) -> None:
+        """So many more members were told, and so many more arcs, or members without room, were given up."""
+        self.told += told
+        self.lost += lost
+
+    def wait(self, arcs: tuple[Arc, ...]) -> None:
+        """These arcs cannot be reached yet."""
+        self.stuck += arcs
+
+    def take_stuck(self) -> tuple[Arc, ...]:
+        arcs, self.stuck = self.stuck, ()
+        return arcs
+
+    def answer(self, token: int) -> Covered | StillCarrying:
         """How it stands, for whoever asked."""
         done = self.query is None
-        return Covered(self.cast, token, self.told, self.lost) if done else Working(self.cast, token)
+        return Covered(self.cast, token, self.told, self.lost) if done else StillCarrying(self.cast, token)
 
     def is_over(self, now_us: int) -> bool:
         """Whether it was carried for so long that what is still open is given up."""

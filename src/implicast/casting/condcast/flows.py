@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from math import ceil, log2
 
 from implicast.casting.condcast.formulas import surplus_delta
-from implicast.casting.condcast.messages import NewFlow, Overdue, PassOn, Update
+from implicast.casting.condcast.messages import FlowOverdue, NewFlow, PassOn, Update
 from implicast.overlay.chord_sharp import ChordSharp, Rows, carried_on
 from implicast.peer.contract import Address, Host, Part, handles
 
@@ -170,8 +170,8 @@ class Flows(Part):
 
     # --- too few, too many
 
-    @handles(Overdue)
-    def on_overdue(self, alarm: Overdue) -> None:
+    @handles(FlowOverdue)
+    def on_overdue(self, alarm: FlowOverdue) -> None:
         if alarm.turn != self.turn or not self.running:
             return
         if self.surplus(1):  # too many anyway: wait once more
@@ -194,4 +194,4 @@ class Flows(Part):
 
     def _alarm(self, delay_us: int, new: bool) -> None:
         self.turn += 1
-        self.host.after(max(0, delay_us), NewFlow(self.turn) if new else Overdue(self.turn))
+        self.host.after(max(0, delay_us), NewFlow(self.turn) if new else FlowOverdue(self.turn))

@@ -40,7 +40,7 @@ class Covered(Message):
     lost: Count
 
 
-class Working(Message):
+class StillCarrying(Message):
     """Not yet: others have to say so first."""
 
     wire = 0x0803
@@ -89,7 +89,7 @@ class PassOn(Message):
     turn: int
 
 
-class Overdue(Message):
+class FlowOverdue(Message):
     """Rings when no update has come for P + G."""
 
     upkeep: ClassVar[bool] = True
@@ -109,5 +109,5 @@ class Visible(Message):
     version: int
 
 
-KINDS: tuple[type, ...] = (Carry, Covered, Working, Astray, Update, Risen)
+KINDS: tuple[type, ...] = (Carry, Covered, StillCarrying, Astray, Update, Risen)
 """The kinds that travel."""

@@ -17,8 +17,8 @@ from implicast.language.target import Description
 from implicast.peer.contract import Name
 from implicast.space.digest import digest_bits
 
-KEY_BITS = 64
-"""The longest integers that travel as such."""
+KEY_BITS = 63
+"""The longest integers that a field of a message can bound."""
 LANDMARKS = 40
 SAMPLE = 1024
 """So many descriptions tell which tags are common."""
@@ -32,7 +32,7 @@ def landmarks(descriptions: Sequence[Description]) -> tuple[str, ...]:
 
 def key_of(network: bytes, name: Name, description: Description | None, common: Sequence[str]) -> int:
     """At random; or, where the network has landmarks and the peer says what it is: one bit per landmark, commonest
-    first, then 24 bits of the peer's own."""
+    first, then 23 bits of the peer's own."""
     if description is None or not common:
         return digest_bits(KEY_BITS, network, "place on the ring", name)
     held = 0

@@ -24,7 +24,7 @@ VOUCHED_MAX = 64
 """Ranges of which one remembers when their owners last vouched for them."""
 
 
-class Copies(Part):
+class Comparisons(Part):
     """One node's share in keeping copies equal."""
 
     __slots__ = ("_asks", "_came_back", "_news", "_repairs", "_ring", "_share", "_soon", "_strays", "_vouched_us")

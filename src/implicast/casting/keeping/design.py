@@ -9,9 +9,9 @@ from implicast.casting.keeping.trouble import Watcher, ring_trouble
 from implicast.casting.telling import Got, Notify
 from implicast.language.parameters import Parameter
 from implicast.overlay.chord import CHORD_KINDS, assemble_chord
-from implicast.overlay.detector import DETECTOR_KINDS
 from implicast.overlay.links import LINK_KINDS
 from implicast.peer.contract import Message, Peer
+from implicast.peer.liveness import DETECTOR_KINDS
 from implicast.peer.member import Member
 from implicast.peer.site import Site
 

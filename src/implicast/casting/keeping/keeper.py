@@ -18,15 +18,15 @@ from implicast.casting.keeping.doubts import Doubts
 from implicast.casting.keeping.messages import (
     Ask,
     Copy,
+    EntriesRenewed,
+    EntryOutdated,
+    EntryOutdatedHere,
     LaidAt,
     Lay,
-    Outdated,
-    OutdatedHere,
-    Renew,
-    Renewed,
+    Listed,
+    RenewEntries,
     Row,
     Slot,
-    Told,
 )
 from implicast.casting.keeping.rows import Ident
 from implicast.casting.keeping.share import Share
@@ -47,7 +47,7 @@ class Keeper(Part):
 
     def __init__(
         self, address: Address, host: Host, share: Share, doubts: Doubts, laid: Callable[[LaidAt], None],
-        told: Callable[[Told], None],
+        told: Callable[[Listed], None],
     ) -> None:  # fmt: skip
         """`laid` and `told`: answers to this peer's own requests."""
         super().__init__(address, host)
@@ -123,16 +123,16 @@ class Keeper(Part):
         """Take what an owner laid. An owner that lays what is older than what is known of it is told so."""
         newer = self._share.take(rows)
         if newer > 0 and rows[0].owner.address != self.address:
-            self.host.send(rows[0].owner.address, Outdated(serial, newer))
+            self.host.send(rows[0].owner.address, EntryOutdated(serial, newer))
         elif newer > 0:
-            self.host.after(0, OutdatedHere(serial, newer))
+            self.host.after(0, EntryOutdatedHere(serial, newer))
         return not newer
 
-    @handles(Renew)
-    def on_renew(self, sender: Address, renew: Renew) -> None:
-        self.host.send(sender, Renewed(renew.turn, tuple(self.lost_of(renew))))
+    @handles(RenewEntries)
+    def on_renew(self, sender: Address, renew: RenewEntries) -> None:
+        self.host.send(sender, EntriesRenewed(renew.turn, tuple(self.lost_of(renew))))
 
-    def lost_of(self, renew: Renew) -> list[tuple[int, Scalar, Scalar]]:
+    def lost_of(self, renew: RenewEntries) -> list[tuple[int, Scalar, Scalar]]:
         """Which of these this node does not answer for, or has not; the others are renewed."""
         lost = []
         for serial, shelf, attribute, low, high, number, stamp in renew.pieces:
@@ -178,15 +178,15 @@ class Keeper(Part):
         rows = self._share.rows
         if ask.counts:
             count = sum(len(rows.listed(slot)) for slot in slots)
-            self._tell(ask.origin, Told(ask.cast, ask.piece, ask.low, last, 0, 1, (), count))
+            self._tell(ask.origin, Listed(ask.cast, ask.piece, ask.low, last, 0, 1, (), count))
             return
         found = [(row.owner, row.number, row.packed) for slot in slots for row in rows.listed(slot)]
         parts = max(1, -(-len(found) // LIST_ITEMS))
         for part in range(parts):
             chunk = tuple(found[part * LIST_ITEMS : (part + 1) * LIST_ITEMS])
-            self._tell(ask.origin, Told(ask.cast, ask.piece, ask.low, last, part, parts, chunk))
+            self._tell(ask.origin, Listed(ask.cast, ask.piece, ask.low, last, part, parts, chunk))
 
-    def _tell(self, origin: Address, told: Told) -> None:
+    def _tell(self, origin: Address, told: Listed) -> None:
         if origin == self.address:
             self._told(told)
         else:

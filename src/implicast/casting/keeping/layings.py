@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 from implicast.casting.keeping.keeper import Keeper
-from implicast.casting.keeping.messages import STAMP_BITS, LaidAt, Lay, LayLate, Outdated, OutdatedHere
+from implicast.casting.keeping.messages import STAMP_BITS, EntryOutdated, EntryOutdatedHere, LaidAt, Lay, LayLate
 from implicast.casting.keeping.pieces import KeptPiece, Piece, Stretch, overlap, values, without
 from implicast.casting.keeping.share import Share
 from implicast.language.target import Scalar
@@ -166,8 +166,8 @@ class Layings(Part):
             if not self._open:  # else they would stay as large as they once were
                 self._open, self._group_of = {}, {}
 
-    @handles(Outdated)
-    def on_outdated(self, sender: Address, outdated: Outdated) -> None:
+    @handles(EntryOutdated)
+    def on_outdated(self, sender: Address, outdated: EntryOutdated) -> None:
         """A keeper has a newer word. Of a later life than this one: this peer began from an old copy of its disk, and
         must go on above what is known of it. Else the entry lapsed, or a repeat came late."""
         if outdated.stamp > self._stamp:
@@ -175,9 +175,9 @@ class Layings(Part):
         elif (piece := self._open.get(outdated.serial)) is not None and piece.stamp <= outdated.stamp:
             self.lay_again([(piece, stretch) for stretch in piece.missing])
 
-    @handles(OutdatedHere)
-    def on_outdated_here(self, alarm: OutdatedHere) -> None:
-        self.on_outdated(self.address, Outdated(alarm.serial, alarm.stamp))
+    @handles(EntryOutdatedHere)
+    def on_outdated_here(self, alarm: EntryOutdatedHere) -> None:
+        self.on_outdated(self.address, EntryOutdated(alarm.serial, alarm.stamp))
 
     def lay_again(self, held: Iterable[tuple[Piece, Stretch]]) -> None:
         """With a new stamp: what became of the old entry, a removal even, must not stand in the way."""

@@ -9,11 +9,11 @@ from dataclasses import replace
 from math import log2
 from typing import Any
 
-from implicast.casting.keeping.copies import Copies
+from implicast.casting.keeping.copies import Comparisons
 from implicast.casting.keeping.doubts import Doubts
 from implicast.casting.keeping.keeper import Keeper
 from implicast.casting.keeping.layings import Layings
-from implicast.casting.keeping.messages import LaidAt, LeaveLate, Renew, Told
+from implicast.casting.keeping.messages import LaidAt, LeaveLate, Listed, RenewEntries
 from implicast.casting.keeping.pieces import KeptPiece, Piece
 from implicast.casting.keeping.questions import Question, Questions, Range
 from implicast.casting.keeping.renewals import Renewals
@@ -22,16 +22,15 @@ from implicast.casting.keeping.settings import NONE, KeepingSettings
 from implicast.casting.keeping.share import Share
 from implicast.casting.keeping.strays import Strays
 from implicast.casting.keeping.tenure import Tenure
-from implicast.casting.telling import Hearing, Notify, Teller
-from implicast.casting.telling import Told as Counts
+from implicast.casting.telling import Hearing, Notify, Teller, Told
 from implicast.language.parameters import Parameters
 from implicast.language.target import Description, Scalar, Target
 from implicast.overlay.chord import Chord
-from implicast.overlay.detector import Detector
 from implicast.overlay.links import Links, LinkSettings
 from implicast.peer.asking import Asker, UpkeepAsker
 from implicast.peer.contract import Address, CastId, Contact, Life, Message, Name, handles
 from implicast.peer.events import Estimated, Joined, Left, Refused, Registered, Settled, Withdrawn
+from implicast.peer.liveness import Detector
 from implicast.peer.member import KeptMember, Member
 from implicast.peer.name import version_of
 from implicast.peer.site import Site
@@ -65,7 +64,7 @@ class KeptRing(Message):
 class RingMember(
     Member,
     parts={
-        "links": Links, "detector": Detector, "chord": Chord, "stray_rows": Strays, "copies": Copies,
+        "links": Links, "detector": Detector, "chord": Chord, "stray_rows": Strays, "copies": Comparisons,
         "rumours": Rumours, "tenure": Tenure, "doubts": Doubts, "keeper": Keeper, "layings": Layings,
         "renewals": Renewals, "questions": Questions, "asker": Asker, "upkeep_asker": UpkeepAsker, "teller": Teller,
         "hearing": Hearing,
@@ -90,12 +89,12 @@ class RingMember(
         self.asker, self.upkeep_asker = Asker(address, host), UpkeepAsker(address, host)
         self.share = Share(host, self.chord, self.key_of, keeping, self._compare_soon)
         self.stray_rows = Strays(address, host, self.share)
-        self.copies = Copies(address, host, self.share, self.stray_rows, self._renew_all)
+        self.copies = Comparisons(address, host, self.share, self.stray_rows, self._renew_all)
         self.rumours = Rumours(address, host, self.chord, self._heed, self._mourn)
-        self.tenure = Tenure(address, host, self.share, self.copies, self.rumours, self._came_or_went)
+        self.tenure = Tenure(address, host, self.share, self.copies, self.rumours, self.came, self._went)
         self.doubts = Doubts(contact, host, self.upkeep_asker, self.share, self._lay_all_again)
         self.keeper = Keeper(address, host, self.share, self.doubts, self._laid_here, self._told_here)
-        self.layings = Layings(contact, host, self.life, self.share, self.keeper, self._laid, self._outlived)
+        self.layings = Layings(contact, host, self.life, self.share, self.keeper, self.laid, self._outlived)
         self.renewals = Renewals(
             contact, host, self.upkeep_asker, keeping.lease_us // RENEWALS, self.layings.pieces, self._lost_here,
             self.layings.lay_again,
@@ -131,17 +130,19 @@ class RingMember(
     def _laid_here(self, laid: LaidAt) -> None:
         self.layings.on_laid(self.address, laid)
 
-    def _told_here(self, told: Told) -> None:
+    def _told_here(self, told: Listed) -> None:
         self.questions.on_told(self.address, told)
 
-    def _lost_here(self, renew: Renew) -> list[tuple[int, Scalar, Scalar]]:
+    def _lost_here(self, renew: RenewEntries) -> list[tuple[int, Scalar, Scalar]]:
         return self.keeper.lost_of(renew)
 
-    def _came_or_went(self, came: bool) -> None:
-        self.host.deliver(Joined() if came else Left())
-        if came:
-            self.keeper.serve_those_who_wait()
-            self.came()
+    def came(self) -> None:
+        """This peer has become a member of the ring."""
+        self.host.deliver(Joined())
+        self.keeper.serve_those_who_wait()
+
+    def _went(self) -> None:
+        self.host.deliver(Left())
 
     # What a design says
 
@@ -168,12 +169,6 @@ class RingMember(
     def is_of_description(self, piece: Piece) -> bool:
         """Whether a piece belongs to what the peer says of itself."""
         return True
-
-    def laid(self, group: Any) -> None:
-        """A group of the design's own is laid."""
-
-    def came(self) -> None:
-        """This peer has become a member of the ring."""
 
     # Verbs
 
@@ -225,11 +220,10 @@ class RingMember(
             return [piece for piece in self.layings.pieces.values() if piece.packed]
         return [] if self._said is None else self.entries(self._said)
 
-    def _laid(self, group: Any) -> None:
+    def laid(self, group: Any) -> None:
+        """A group of pieces is laid: a farewell, or a version of the description."""
         if group == "leave":
             self._go()
-        elif not isinstance(group, int):
-            self.laid(group)
         elif group == self.version:
             done = Registered if self.description is not None else Withdrawn
             self.host.deliver(done(self.version))
@@ -277,7 +271,7 @@ class RingMember(
             here = self.hearing.inbox.take(notify.cast, notify.target, notify.payload)
         self.teller.tell(notify, [members[name] for name in sorted(members)], here)
 
-    def _settled(self, cast: CastId, counts: Counts) -> None:
+    def _settled(self, cast: CastId, counts: Told) -> None:
         told = (counts.notified, counts.unreachable, counts.declined, counts.open)
         self.host.deliver(Settled(cast, *told, tuple(counts.silent)))
 

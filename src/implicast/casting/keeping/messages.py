@@ -94,7 +94,7 @@ class LaidAt(Message):
     holder: Address
 
 
-class Outdated(Message):
+class EntryOutdated(Message):
     """What you laid with this serial is older than what I have of you, which has this stamp."""
 
     wire = 0x0604
@@ -103,7 +103,7 @@ class Outdated(Message):
     stamp: Stamp
 
 
-class Renew(Message):
+class RenewEntries(Message):
     """Do you still answer for these, and have them? Each: serial, shelf, attribute, low, high, number, stamp."""
 
     wire = 0x0605
@@ -113,7 +113,7 @@ class Renew(Message):
     pieces: Annotated[tuple[tuple[Stamp, Text, Text, Scalar, Scalar, Token, Stamp], ...], Meta(max_length=1_024)]
 
 
-class Renewed(Message):
+class EntriesRenewed(Message):
     """All of them, but these: serial, low, high."""
 
     wire = 0x0606
@@ -286,7 +286,7 @@ Found = tuple[Contact, Token, Packed]
 """Of one entry: its owner, its number, what is packed in it."""
 
 
-class Told(Message):
+class Listed(Message):
     """These, among the values low..high: one part of several; or, if only that was asked, how many there are."""
 
     wire = 0x0615
@@ -305,7 +305,7 @@ class LayLate(Message):
     """Rings while something is not laid everywhere."""
 
 
-class OutdatedHere(Message):
+class EntryOutdatedHere(Message):
     """Rings when this peer, as a keeper, has found its own request outdated."""
 
     serial: int
@@ -369,6 +369,6 @@ class LackLate(Message):
 
 
 KEEPING_KINDS: tuple[type[Message], ...] = (
-    Lay, Copy, LaidAt, Outdated, Renew, Renewed, Summary, Compare, Rows, ClaimRows, Estate, EstateTaken, Return,
-    Returned, Lack, LackHeard, Death, Still, Here, Ask, Told,
+    Lay, Copy, LaidAt, EntryOutdated, RenewEntries, EntriesRenewed, Summary, Compare, Rows, ClaimRows, Estate,
+    EstateTaken, Return, Returned, Lack, LackHeard, Death, Still, Here, Ask, Listed,
 )  # fmt: skip

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from implicast.casting.keeping.messages import Renew
+from implicast.casting.keeping.messages import RenewEntries
 from implicast.casting.keeping.rows import mark_of
 from implicast.language.target import Scalar
 from implicast.peer.contract import Address, Name
@@ -101,13 +101,13 @@ class Piece:
         self.held.pop(wanted, None)
 
 
-def renewal(owner: Name, turn: int, held: Iterable[tuple[Piece, Stretch]]) -> Renew:
+def renewal(owner: Name, turn: int, held: Iterable[tuple[Piece, Stretch]]) -> RenewEntries:
     each = (
         (one.serial, one.shelf, one.attribute, *stretch, one.number, one.held[stretch][1])
         for one, stretch in held
         if stretch in one.held
     )
-    return Renew(owner, turn, tuple(each))
+    return RenewEntries(owner, turn, tuple(each))
 
 
 def values(stretch: Stretch) -> Sequence[Scalar]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from implicast.casting.keeping.keeper import Keeper
-from implicast.casting.keeping.messages import PARTS_MAX, Ask, AskLate, Found, Told
+from implicast.casting.keeping.messages import PARTS_MAX, Ask, AskLate, Found, Listed
 from implicast.casting.keeping.pieces import values
 from implicast.casting.keeping.share import Share
 from implicast.language.target import Scalar
@@ -43,7 +43,7 @@ class Question:
         self._parts: dict[tuple[int, Scalar], dict[int, Sequence[Any]]] = {}
         self._wait_us, self._attempts, self.due_us = WAIT_US, 0, 0
 
-    def take(self, told: Told) -> bool:
+    def take(self, told: Listed) -> bool:
         """Note a part of an answer; True when this was the last thing missing."""
         ends = (told.piece, told.low), (told.piece, told.high)
         if not 0 <= told.part < told.parts <= PARTS_MAX or any(end not in self._lists for end in ends):
@@ -160,8 +160,8 @@ class Questions(Part):
         chord.turn_off(0)
         self._arm()
 
-    @handles(Told)
-    def on_told(self, sender: Address, told: Told) -> None:
+    @handles(Listed)
+    def on_told(self, sender: Address, told: Listed) -> None:
         question = self._open.get(told.cast)
         if question is not None and question.take(told):
             del self._open[told.cast]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from implicast.casting.keeping.messages import Renew, Renewed, RenewRound
+from implicast.casting.keeping.messages import EntriesRenewed, RenewEntries, RenewRound
 from implicast.casting.keeping.pieces import Piece, Stretch, renewal
 from implicast.language.target import Scalar
 from implicast.peer.asking import Patience, Question, UpkeepAsker
@@ -27,7 +27,7 @@ class Renewals(Part):
 
     def __init__(
         self, contact: Contact, host: Host, asker: UpkeepAsker, renew_us: int, pieces: dict[int, Piece],
-        lost_here: Callable[[Renew], list[tuple[int, Scalar, Scalar]]], lay_again: Callable[[Held], None],
+        lost_here: Callable[[RenewEntries], list[tuple[int, Scalar, Scalar]]], lay_again: Callable[[Held], None],
     ) -> None:  # fmt: skip
         """`lost_here(renew)` asks this peer itself. `renew_us`: 0: nothing is ever renewed."""
         super().__init__(contact.address, host)
@@ -68,8 +68,8 @@ class Renewals(Part):
             self._turn += 1
             self._asker.ask(RENEWING, (holder, self._turn), holder, renewal(self._name, self._turn, chunk), chunk)
 
-    @handles(Renewed)
-    def on_renewed(self, sender: Address, renewed: Renewed) -> None:
+    @handles(EntriesRenewed)
+    def on_renewed(self, sender: Address, renewed: EntriesRenewed) -> None:
         if self._asker.answered(RENEWING, (sender, renewed.turn)) is not None:
             self._take_back(renewed.lost)
 

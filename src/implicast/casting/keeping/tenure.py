@@ -7,11 +7,10 @@ without having copies of it: then all of these died together, and everybody must
 
 from collections.abc import Callable
 
-from implicast.casting.keeping.copies import Copies
+from implicast.casting.keeping.copies import Comparisons
 from implicast.casting.keeping.messages import ClaimLate, ClaimRows, Estate, EstateTaken
 from implicast.casting.keeping.rumours import Rumours
 from implicast.casting.keeping.share import Share
-from implicast.overlay.chord import Tenant
 from implicast.overlay.links import Ref
 from implicast.overlay.links.refs import lies_between
 from implicast.overlay.links.state import IN, OUT
@@ -26,21 +25,22 @@ CLAIMS_MAX = 8
 TURNS = 256
 
 
-class Tenure(Part, Tenant):
+class Tenure(Part):
     """From a node's coming to its going."""
 
     __slots__ = (
-        "_copies", "_event", "_has_given", "_lacked", "_lefts", "_parts", "_ring", "_rumours", "_share", "_told_us",
-        "_tries", "_turn",
+        "_came", "_copies", "_has_given", "_lacked", "_lefts", "_parts", "_ring", "_rumours", "_share", "_told_us",
+        "_tries", "_turn", "_went",
     )  # fmt: skip
 
     def __init__(
-        self, address: Address, host: Host, share: Share, copies: Copies, rumours: Rumours,
-        event: Callable[[bool], None],
+        self, address: Address, host: Host, share: Share, copies: Comparisons, rumours: Rumours,
+        came: Callable[[], None], went: Callable[[], None],
     ) -> None:  # fmt: skip
-        """`event(True)`: this node has arrived with all it answers for; `event(False)`: it has left."""
+        """`came()`: this node has arrived with all it answers for; `went()`: it has left."""
         super().__init__(address, host)
-        self._share, self._copies, self._rumours, self._event = share, copies, rumours, event
+        self._share, self._copies, self._rumours = share, copies, rumours
+        self._came, self._went = came, went
         self._ring = share.chord.ring
         self._parts = 0
         """Which have come of what is under way, a bit for each."""
@@ -81,7 +81,7 @@ class Tenure(Part, Tenant):
     def _begin_serving(self) -> None:
         self._share.open(self._share.low())
         self._lefts = self._ring.lefts
-        self._event(True)
+        self._came()
         self._copies.soon()
         if self._share.is_going:
             self.leave()
@@ -170,7 +170,7 @@ class Tenure(Part, Tenant):
         self._share.close()
         self._share.go(False)
         self._has_given = False
-        self._event(False)
+        self._went()
 
     # Staying
 

@@ -12,6 +12,7 @@ filters them by the whole target, and tells the selected.
 """
 
 from functools import lru_cache
+from typing import Any
 
 import msgspec
 
@@ -139,8 +140,10 @@ class PubSub(RingMember, Subscriber):
     def unsubscribe(self, number: int) -> None:
         self.subscriptions.end(number)
 
-    def laid(self, group: tuple[str, int, int]) -> None:
-        if group[0] == "unsubscribe":
+    def laid(self, group: Any) -> None:
+        if not isinstance(group, tuple):
+            super().laid(group)
+        elif group[0] == "unsubscribe":
             self.host.deliver(Unsubscribed(group[1]))
         elif group[1] in self.subscriptions.by_number:
             self.host.deliver(Subscribed(group[1], group[2]))
@@ -192,4 +195,5 @@ class PubSub(RingMember, Subscriber):
 
     def came(self) -> None:
         """What an earlier life asked for is laid again: it may have lapsed meanwhile."""
+        super().came()
         self.subscriptions.lay_again()

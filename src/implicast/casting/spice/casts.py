@@ -34,6 +34,8 @@ PATIENCE = asking.Patience(500_000, times=13, factor=1.35)
 """Forty seconds of patience with a member: freezes and partitions are to be outlived."""
 SHORT_PATIENCE = asking.Patience(500_000, times=3, factor=2.0)
 """With a member that was silent through all of it lately."""
+COUNTED_MAX = 8_192
+"""Answers of members remembered; the oldest is forgotten."""
 SILENT_MAX = 4_096
 """Members that did not answer lately, remembered; the one noted first is forgiven first."""
 PATIENCE_US = 3_000_000
@@ -57,7 +59,7 @@ class Listener(Protocol):
 class Casts(Part):
     """The verb `cast`, and a peer's part in the casts of others."""
 
-    __slots__ = ("_asker", "_inbox", "_levels", "_listener", "_name", "_settings", "_shelf", "_silent", "_surface",
+    __slots__ = ("_asker", "_counted", "_inbox", "_levels", "_listener", "_name", "_settings", "_shelf", "_silent", "_surface",
                  "_walks", "publishing")  # fmt: skip
 
     def __init__(
@@ -69,6 +71,8 @@ class Casts(Part):
         self._shelf, self._levels, self._walks = shelf, levels, walks
         self._inbox, self._asker = inbox, asker
         self._silent: Recent[Name, None] = Recent(SILENT_MAX)
+        self._counted: Recent[tuple[CastId, Name], None] = Recent(COUNTED_MAX)
+        """Members that have been counted for a cast: one that is met again does not count again."""
         self.publishing: dict[CastId, Work] = {}
         """Our own casts that have not ended."""
         asker.topic(NOTIFY, PATIENCE, self._lost)
@@ -90,7 +94,7 @@ class Casts(Part):
         work = self._open(first) if self._settings.assured or asks else None
         for term, conjunction in enumerate(target.terms):
             cast_term = replace(first, term=term)
-            self._walks.send_up(work, self._aimed(cast_term, conjunction.has[0], self._settings.deepest))
+            self._walks.send_up(work, self._aimed(cast_term, conjunction.has[0], self._levels.depth))
         if work is not None:
             self._walks.close_one(work)
 
@@ -140,7 +144,12 @@ class Casts(Part):
         return replace(cast, way=Way((root, root + 1)), tag=tag, level=level, root=root)
 
     def seek(self, cast: CastTo) -> tuple[CastTo, bool]:
-        """Where a cast that looks for a registry goes from here, and has it found one of ours?"""
+        """Where a cast that looks for a registry goes from here, and has it found one of ours?
+
+        Who has come late learns from the casts of others how deep it pays to look.
+        """
+        if self._settings.live and cast.level > self._levels.depth:
+            self._levels.learn_depth(min(cast.level, self._settings.deepest))
         while True:
             root = self._copy_here(cast.tag)
             if root is None and not self._surface.answers(cast.root):
@@ -174,7 +183,7 @@ class Casts(Part):
         tag = next((each for each in tags if each not in seen), None) or min(tags, key=lambda each: (seen[each], each))
         if tag == cast.tag:
             return None
-        return replace(self._aimed(cast, tag, self._settings.deepest), tried=tuple(seen.items()))
+        return replace(self._aimed(cast, tag, self._levels.depth), tried=tuple(seen.items()))
 
     # --- notifying
 
@@ -228,12 +237,14 @@ class Casts(Part):
             return
         self._asker.answered(topic, key)
         self._silent.pop(got.by, None)
+        outcome = got.outcome if self._counted.once(key, None) else Outcome.REPEAT
         for work in question.about:
-            self._count(work, got.outcome)
+            self._count(work, outcome)
+            outcome = Outcome.REPEAT  # it counts once, however many works met it
             self._walks.close_one(work)
 
     def _lost(self, key: tuple[CastId, Name], question: Question) -> None:
         self._silent.put(key[1], None)
+        question.about[0].tally.lose(key[1])
         for work in question.about:
-            work.tally.lose(key[1])
             self._walks.close_one(work)

@@ -26,11 +26,11 @@ ROOT_BITS_MAX = 12
 """Dimensions times levels: a registry has at most 4096 copies, whatever is asked for."""
 
 
-WINDOW_CASTS = 16
+WINDOW_CASTS = 8
 """A window in which casts are counted is as long as so many casts take at the limit, unless it is given."""
 
 
-WINDOW_CASTS = 16
+WINDOW_CASTS = 8
 """A window in which casts are counted is as long as so many casts take at the limit, unless it is given."""
 
 
@@ -142,7 +142,7 @@ RELIEF = (
     Parameter("choose", "first", "the tag whose registry serves a term", choices=("first", "rarest")),
     Parameter("collect_ms", 1000.0, "without receipts, records that go on are collected for so long; with them 20 ms",
               0, 60_000, unit="ms"),
-    Parameter("rate_s", 0.0, "window in which casts are counted; 0: 16 casts at the limit", 0, 1e6, unit="s"),
+    Parameter("rate_s", 0.0, "window in which casts are counted; 0: 8 casts at the limit", 0, 1e6, unit="s"),
 )  # fmt: skip
 
 DESIGNS = (

@@ -29,13 +29,15 @@ UNTOLD = RootState(0, 0, False)
 class Levels:
     """Headers of tags and states of roots at one peer."""
 
-    __slots__ = ("_beforehand", "_dimensions", "_stock", "aims", "headers", "roots")
+    __slots__ = ("_beforehand", "_dimensions", "_stock", "aims", "depth", "headers", "roots")
 
     def __init__(self, settings: Settings, stock: Stock) -> None:
         self._dimensions, self._beforehand, self._stock = settings.dimensions, settings.levels, stock
         self.headers: dict[str, Header] = {}
         self.aims: dict[str, Header] = {}
         """Headers about to hold: heirs know of them already."""
+        self.depth = settings.deepest if settings.levels is not None else 0
+        """The deepest level that any tag has copies of, as far as is known here: where casts begin to look."""
         self.roots: dict[tuple[str, int], RootState] = {}
 
     def header(self, tag: str) -> Header:
@@ -61,6 +63,9 @@ class Levels:
     def end_aim(self, tag: str) -> None:
         self.aims.pop(tag, None)
         self._stock.changed()
+
+    def learn_depth(self, level: int) -> None:
+        self.depth = max(self.depth, level)
 
     # --- roots
 

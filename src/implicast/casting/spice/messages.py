@@ -201,12 +201,11 @@ class RateAt(Message):
 
     way: Way
     tag: Tag
+    root: Code
     busy: bool
     number: Token
     level: Level
     """What the root knows of the tag's level and the number of that news: an original root that lost its own learns."""
-    rise: Level = 1
-    """How many levels too low it is, by the root's measure."""
 
 
 class ReadyAt(Message):
@@ -235,9 +234,18 @@ class AskVeto(Message):
     token: Token
 
 
+class DepthIs(Message):
+    """To everybody: some tag has copies of this level, deeper than any before it."""
+
+    wire = 0x0A0F
+
+    way: Way
+    level: Level
+
+
 KINDS: tuple[type, ...] = (
     StoreAt, StoredAt, CopyTo, CastTo, GatherTo, CopyFrom, Covered, Working, Offer, Taken, SayAgain, RateAt, ReadyAt,
-    AskVeto,
+    AskVeto, DepthIs,
 )  # fmt: skip
 """What travels; the others are alarms."""
 
@@ -347,6 +355,14 @@ class Refresh(Message):
 
 class Window(Message):
     """Rings at the end of a window in which casts were counted."""
+
+
+class Overrun(Message):
+    """Rings at once when a root is too busy: raising a level is upkeep, no part of the cast that showed the need."""
+
+    upkeep: ClassVar[bool] = True
+    tag: str
+    root: int
 
 
 class GoOn(Message):

@@ -33,8 +33,10 @@ REUNION_PAUSE_US = 300_000
 class Registrations(Part):
     """A consumer's part."""
 
-    __slots__ = ("_before", "_doors", "_due", "_homeless", "_later", "_member", "_returning", "_reunited_us", "_said", "_settings",
-                 "_surface", "_unsaid", "_wait_us", "awaited", "going", "told")  # fmt: skip
+    __slots__ = (
+        "_before", "_doors", "_due", "_homeless", "_later", "_member", "_returning", "_reunited_us", "_said",
+        "_settings", "_surface", "_unsaid", "_wait_us", "awaited", "going", "told",
+    )  # fmt: skip
 
     def __init__(
         self, member: Member, settings: Settings, surface: Surface, later: Later, kept: KeptMember | None,

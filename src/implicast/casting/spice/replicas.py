@@ -20,7 +20,18 @@ from implicast.casting.spice.homes import address_of
 from implicast.casting.spice.items import Header, RootState, root_item
 from implicast.casting.spice.later import Later
 from implicast.casting.spice.levels import Levels
-from implicast.casting.spice.messages import AskVeto, CopyFrom, EndCall, GoOn, RateAt, ReadyAt, Window
+from implicast.casting.spice.messages import (
+    AskVeto,
+    CopyFrom,
+    DepthIs,
+    EndCall,
+    GoOn,
+    Overrun,
+    RateAt,
+    ReadyAt,
+    Window,
+)
+from implicast.casting.spice.rates import Rate
 from implicast.casting.spice.registry import Held, Registry
 from implicast.casting.spice.settings import HOLD_WINDOWS, STORE_US, VETO_US, Settings
 from implicast.casting.spice.stores import Stores
@@ -28,29 +39,20 @@ from implicast.casting.spice.walks import Walk, Walks, Work
 from implicast.overlay.ice.estate import Way
 from implicast.overlay.ice.surface import Surface
 from implicast.peer.contract import Address, Host, Part, handles
-from implicast.space.tract import EMPTY, Tract, union
+from implicast.peer.memory import Recent
+from implicast.space.tract import EMPTY, WHOLE, Tract, union
 
-BUSY_WINDOWS, IDLE_WINDOWS = 2, 4
-"""A level is raised after so many busy windows in a row, and its lowering proposed after so many idle ones."""
+REPORTS = 4
+"""A level is raised when one in so many of its roots is busy within a window: some are nearer to publishers."""
 RATES_MAX = 4_096
 """Roots whose casts are counted; further ones are not."""
-
-
-class Rate:
-    """How often casts come to one root."""
-
-    __slots__ = ("busy", "count", "idle", "per_s")
-
-    def __init__(self) -> None:
-        self.count = self.busy = self.idle = 0
-        self.per_s = 0.0
 
 
 class Replicas(Part):
     """A peer's part in raising and lowering levels."""
 
-    __slots__ = ("_calls", "_copies", "_hold_us", "_later", "_levels", "_rates", "_resting", "_settings", "_stores",
-                 "_surface", "_ticking", "_walks", "raising")  # fmt: skip
+    __slots__ = ("_calls", "_copies", "_hold_us", "_later", "_levels", "_rates", "_reports", "_resting", "_settings",
+                 "_stores", "_surface", "_ticking", "_walks", "raising")  # fmt: skip
 
     def __init__(
         self, address: Address, host: Host, settings: Settings, surface: Surface, levels: Levels, stores: Stores,
@@ -61,6 +63,8 @@ class Replicas(Part):
         self._copies, self._walks, self._calls, self._later = copies, walks, calls, later
         self._rates: dict[tuple[str, int], Rate] = {}
         self._ticking = False
+        self._reports: Recent[str, dict[int, int]] = Recent(RATES_MAX)
+        """By tag, the roots that were busy lately, and when they said so."""
         self._hold_us: dict[str, int] = {}
         """Tags whose level is not to be lowered before that time."""
         self.raising: dict[str, Work] = {}
@@ -72,12 +76,20 @@ class Replicas(Part):
     def counted(self, tag: str, root: int) -> None:
         if not self._settings.live:
             return
+        rate = self._rate(tag, root)
+        if rate is not None and rate.is_busy(self.host.now_us, self._settings.rate_us, self._settings.casts_most):
+            self.host.after(0, Overrun(tag, root))
+        self._tick_later()
+
+    def _rate(self, tag: str, root: int) -> Rate | None:
         rate = self._rates.get((tag, root))
         if rate is None and len(self._rates) < RATES_MAX:
             rate = self._rates[tag, root] = Rate()
-        if rate is not None:
-            rate.count += 1
-        self._tick_later()
+        return rate
+
+    @handles(Overrun)
+    def on_overrun(self, alarm: Overrun) -> None:
+        self._report(alarm.tag, alarm.root, busy=True)
 
     def _tick_later(self) -> None:
         if not self._ticking and self._settings.live:
@@ -86,30 +98,25 @@ class Replicas(Part):
 
     @handles(Window)
     def on_window(self, alarm: Window) -> None:
-        """The end of a window."""
+        """The end of a window: who is hardly needed says so."""
         self._ticking = False
+        limit = self._settings.frequency_limit / 2 ** (self._settings.dimensions + 1)
         for (tag, root), rate in list(self._rates.items()):
             if not self._surface.answers(root) or not self._levels.is_ready(tag, root):
                 del self._rates[tag, root]
                 continue
-            rate.per_s = (rate.per_s + rate.count * 1e6 / self._settings.rate_us) / 2
-            rate.count = 0
-            self._weigh(tag, root, rate)
-            if rate.per_s < 1e-9 and root == address_of(tag) and not self._levels.header(tag).goal:
+            idle, level = rate.is_idle(self._settings.rate_us, limit), self._levels.header(tag).goal
+            if idle and (level or self._levels.state(tag, root).level):
+                self._report(tag, root, busy=False)
+            if rate.per_s < 1e-9 and root == address_of(tag) and not level:
                 del self._rates[tag, root]
         if self._rates:
             self._tick_later()
 
-    def _weigh(self, tag: str, root: int, rate: Rate) -> None:
-        limit = self._settings.frequency_limit
-        rate.busy = rate.busy + 1 if rate.per_s > limit else 0
-        rate.idle = rate.idle + 1 if rate.per_s < limit / 2 ** (self._settings.dimensions + 1) else 0
-        state = self._levels.state(tag, root)
-        if rate.busy >= BUSY_WINDOWS or (rate.idle >= IDLE_WINDOWS and (state.level or self._levels.header(tag).level)):
-            busy = rate.busy > 0
-            rate.busy = rate.idle = 0
-            address = address_of(tag)
-            self._surface.send(RateAt(Way((address, address + 1)), tag, busy, state.number, state.level))
+    def _report(self, tag: str, root: int, busy: bool) -> None:
+        """To the original root."""
+        state, address = self._levels.state(tag, root), address_of(tag)
+        self._surface.send(RateAt(Way((address, address + 1)), tag, root, busy, state.number, state.level))
 
     @handles(RateAt)
     def on_rate(self, sender: Address, rate: RateAt) -> None:
@@ -123,9 +130,21 @@ class Replicas(Part):
         if not header.ready or header.level != header.target:
             self._go_on(rate.tag)
         elif rate.busy and header.level < self._settings.deepest:
+            if not self._are_many(rate.tag, rate.root, header.level):
+                return
             self._aim(rate.tag, header._replace(number=header.number + 1, target=header.level + 1, ready=False))
         elif not rate.busy and header.level and self._hold_us.get(rate.tag, 0) <= self.host.now_us:
             self._ask_veto(rate.tag, header.level)
+
+    def _are_many(self, tag: str, root: int, level: int) -> bool:
+        """Have enough roots of this level said lately that they are busy? One is, if there are no others."""
+        since_us = self.host.now_us - self._settings.rate_us
+        reports = {each: at_us for each, at_us in self._reports.pop(tag, {}).items() if at_us > since_us}
+        reports[root] = self.host.now_us
+        if len(reports) >= max(1, (1 << level * self._settings.dimensions) // REPORTS):
+            return True
+        self._reports[tag] = reports
+        return False
 
     def _aim(self, tag: str, header: Header) -> None:
         """A new header; it holds once heirs know."""
@@ -144,8 +163,8 @@ class Replicas(Part):
                 self._go_on(tag)
         if self._levels.roots:
             for tag, root in self._levels.roots:
-                if self._levels.is_ready(tag, root) and len(self._rates) < RATES_MAX:
-                    self._rates.setdefault((tag, root), Rate())
+                if self._levels.is_ready(tag, root):
+                    self._rate(tag, root)
             self._tick_later()
 
     def copy_again(self) -> None:
@@ -227,6 +246,11 @@ class Replicas(Part):
         self._calls.call(AskVeto(Way(roots), tag, self.address, token))
         self._later.put(VETO_US, EndCall(token))
 
+    @handles(DepthIs)
+    def on_depth(self, sender: Address, depth: DepthIs) -> None:
+        """Casts of all publishers look from this level on."""
+        self._surface.carry(sender, depth)
+
     @handles(ReadyAt)
     def on_ready(self, sender: Address, call: ReadyAt) -> None:
         self._surface.carry(sender, call)
@@ -235,8 +259,8 @@ class Replicas(Part):
         roots = roots_in(self._settings, call.tag, part)
         for root in roots:
             self._levels.learn_root(call.tag, root, RootState(call.number, call.level, call.ready))
-            if self._levels.is_ready(call.tag, root) and len(self._rates) < RATES_MAX:
-                self._rates.setdefault((call.tag, root), Rate())
+            if self._levels.is_ready(call.tag, root):
+                self._rate(call.tag, root)
         self._tick_later()
         items = tuple(root_item(call.tag, root, self._levels.roots[call.tag, root]) for root in roots)
         self._surface.batch(items, partial(self._calls.heard, call.reply, call.token, part))
@@ -261,3 +285,5 @@ class Replicas(Part):
         elif message.number == header.number:
             level = header.target
             self._aim(message.tag, Header(header.number + 1, level, level, True))
+            if level > self._levels.depth:
+                self._surface.send(DepthIs(Way(WHOLE), level))

@@ -61,6 +61,8 @@ class Settings:
     dimensions: int = field(init=False)
     last_notch: int = field(init=False)
     """At which the container is the whole surface."""
+    casts_most: int = field(init=False)
+    """Casts that may come to one root within a window before its level is raised."""
     first_notch: int = field(init=False)
     """The next notch after a tag's own address."""
 
@@ -71,6 +73,7 @@ class Settings:
         derive("assured", self.terms.assured)
         derive("live", self.levels is None and self.deepest > 0)
         derive("dimensions", self.terms.dimensions)
+        derive("casts_most", max(1, int(self.frequency_limit * self.rate_us / 1e6 + 1e-6)))
         derive("last_notch", BITS // self.dimensions)
         derive("first_notch", max(1, self.last_notch - SMALLEST_BITS // self.dimensions))
 

@@ -16,6 +16,7 @@ from implicast.casting.spice.levels import Levels
 from implicast.casting.spice.messages import (
     AskVeto,
     CopyTo,
+    DepthIs,
     Offer,
     RateAt,
     ReadyAt,
@@ -230,6 +231,8 @@ class Spice(Member, parts=PARTS):
                 self.replicas.rate_arrived(message)
             case ReadyAt():
                 self.replicas.ready_arrived(part, message)
+            case DepthIs():
+                self.levels.learn_depth(min(message.level, self.settings.deepest))
             case AskVeto():
                 self.replicas.veto_arrived(part, message)
 

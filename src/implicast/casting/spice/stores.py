@@ -116,7 +116,7 @@ class Stores(Part):
 
     @handles(StoreAt)
     def on_store(self, sender: Address, store: StoreAt) -> None:
-        if not (store.way.tract or self._settings.assured):
+        if len(store.entries) > 1 and not self._settings.assured:
             self._sort(store)
         elif store.way.number or not self._settings.assured:
             self.surface.carry(sender, store)
@@ -145,12 +145,13 @@ class Stores(Part):
         if ours:
             self._accept(store, ours)
         for hop, entries in others.items():
+            alone = hop is None or len(entries) == 1
+            way = self._way(store.root, store.notch, entries) if alone else store.way
+            onward = replace(store, way=way, entries=tuple(entries))
             if hop is None:
-                self.surface.send(
-                    replace(store, way=self._way(store.root, store.notch, entries), entries=tuple(entries))
-                )
+                self.surface.send(onward)
             else:
-                self.host.send(hop, replace(store, entries=tuple(entries)))
+                self.host.send(hop, onward)
 
     def _way(self, root: int, notch: int, entries: Sequence[Entry]) -> Way:
         places = homes(root, notch, [each.spot for each in entries], self._settings.dimensions)
@@ -265,7 +266,7 @@ class Stores(Part):
         if self._settings.assured or len(entries) == 1:
             self.surface.send(StoreAt(self._way(*key[1:], entries), *key, entries, self.address, token))
         else:
-            self._sort(StoreAt(Way(EMPTY), *key, entries, self.address, token))
+            self._sort(StoreAt(Way((key[1], key[1] + 1)), *key, entries, self.address, token))
 
     # --- keeping
 

@@ -38,7 +38,7 @@ from implicast.casting.spice.stores import Stores
 from implicast.overlay.ice.estate import Way
 from implicast.overlay.ice.surface import Surface
 from implicast.peer.contract import Address, Host, Name, Part, handles
-from implicast.space.tract import EMPTY, Tract, intersect, scale_within, subtract
+from implicast.space.tract import EMPTY, Tract, contains, intersect, scale_within, subtract
 
 TRIPS_MAX = 16_384
 """Trips and works that are open or lately finished at one peer; beyond it walks are not begun, and sent again."""
@@ -129,8 +129,8 @@ class Work(Open):
     def __init__(self, walk: Walk, part: Tract, now_us: int) -> None:
         super().__init__(now_us)
         self.walk, self.part, self.name = walk, part, name_of(walk)
-        self.trips: list[Trip] = []
-        """Who waits for it."""
+        self.trips: list[tuple[Trip, bool]] = []
+        """What waits for it, and whether its members count there."""
         self.up: dict[Trip, None] = {}
         self.shown: set[Name] = set()
         """Consumers whose records came down while the walk was above (`gatherings.py`)."""
@@ -379,20 +379,22 @@ class Walks(Part):
         for known in works:
             if common := intersect(part, known.part):
                 part = subtract(part, common)
-                self._join(trip, known)
+                self._join(trip, known, common)
         if part:
             work = Work(walk, part, self.host.now_us)
             works.append(work)
-            self._join(trip, work)
+            self._join(trip, work, part)
             self.visit_all(work, walk, walk.notch, part)
             self.close_one(work)
 
-    def _join(self, trip: Trip, work: Work) -> None:
-        if work.done_us is not None:
-            trip.tally.add(work.tally)
-        else:
-            work.trips.append(trip)
+    def _join(self, trip: Trip, work: Work, common: Tract) -> None:
+        """A walk that comes again in other parts meets one work several times: it counts where its first code is."""
+        counts = contains(common, work.part[0])
+        if work.done_us is None:
+            work.trips.append((trip, counts))
             trip.wait()
+        elif counts:
+            trip.tally.add(work.tally)
 
     def visit_all(self, work: Work | None, walk: Walk, notch: int, part: Tract) -> None:
         """Our records in the part and in all above it that is ours; further trips for the rest."""
@@ -458,8 +460,9 @@ class Walks(Part):
         """One thing less to wait for."""
         if work.is_over(self.host.now_us):
             self._deactivate(work)
-            for trip in work.trips:
-                trip.tally.add(work.tally)
+            for trip, counts in work.trips:
+                if counts:
+                    trip.tally.add(work.tally)
                 self._close_trip(trip)
             self._purpose(work.walk).finished(work)
 

@@ -5,20 +5,24 @@ since only words matter here. Repeated fields and repeated keys are kept as what
 entries with a flaw. Volumes (`@proceedings`) and repeats of a title are not papers.
 """
 
-import gzip
 import logging
-from collections.abc import Iterator
+import re
+import zlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from bibtexparser.entrypoint import parse_string
 from bibtexparser.model import DuplicateBlockKeyBlock, DuplicateFieldKeyBlock, Entry, ParsingFailedBlock
 
-from implicast.lab.corpus.words import words
+from implicast.lab.corpus.words import venue_words_left, words
 
 FIELDS = (
-    "title", "subtitle", "abstract", "journal", "booktitle", "annotate", "note", "topics", "keywords",
+    "title", "subtitle", "abstract", "journal", "booktitle", "annotate", "note", "topics", "keywords", "maintitle",
+    "titleaddon", "journaltitle", "eventtitle", "annotation",
 )  # fmt: skip
-"""Thesis, Listing 13; `subtitle` is title text that some collections keep apart."""
+"""Thesis, Listing 13; `subtitle` is title text that some collections keep apart; biblatex has the last five."""
+VENUES = frozenset({"journal", "booktitle", "journaltitle", "eventtitle"})
+"""Fields that name where a paper appeared; of these, words that say nothing else are left out."""
 VOLUMES = frozenset({"proceedings", "collection", "mvproceedings", "mvcollection"})
 SHOWN = 120
 """Characters shown of a skipped entry."""
@@ -37,12 +41,39 @@ class Paper:
     text: str
 
 
-def text_of(content: bytes) -> str:
-    """The text of a file: unpacked when it is gzip, UTF-8 or else Latin-1."""
+def text_of(content: bytes) -> tuple[str, str | None]:
+    """The text of a file, unpacked when it is gzip, and what is wrong with the file as a whole, if anything is.
+
+    Each line is UTF-8 or else Latin-1 as Windows has it: files are put together from others of either kind.
+    """
+    flaw = None
     if content[:2] == b"\x1f\x8b":
-        content = gzip.decompress(content)
+        content, flaw = _unpacked(content)
+    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return content.decode("utf-16", errors="replace"), flaw
+    if b"\x00" in content[:4096]:
+        return "", "not a text: it holds zero bytes"
+    lines = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    return "\n".join(_line(each) for each in lines), flaw
+
+
+def _unpacked(content: bytes) -> tuple[bytes, str | None]:
+    """What can be unpacked, to the place where the file is cut off or damaged."""
+    unpacking, pieces = zlib.decompressobj(zlib.MAX_WBITS | 16), []
     try:
-        return content.decode("utf-8-sig")
+        for start in range(0, len(content), _PIECE):
+            pieces.append(unpacking.decompress(content[start : start + _PIECE]))
+    except zlib.error as broken:
+        return b"".join(pieces), f"damaged gzip after {sum(map(len, pieces))} bytes: {broken}"
+    return b"".join(pieces), None if unpacking.eof else f"gzip cut off after {sum(map(len, pieces))} bytes"
+
+
+_PIECE = 1 << 16
+
+
+def _line(content: bytes) -> str:
+    try:
+        return content.decode("utf-8")
     except UnicodeDecodeError:
         return content.decode("cp1252", errors="replace")
 
@@ -51,14 +82,15 @@ def papers(text: str) -> Iterator[Paper]:
     """Every entry of a file, numbered from 0 in order."""
     logging.getLogger("bibtexparser").setLevel(logging.CRITICAL)
     library = parse_string(text, parse_stack=[])
+    strings = {each.key.strip().lower(): str(each.value) for each in library.strings}
     seen: dict[tuple[str, ...], int] = {}
     kept = (Entry, DuplicateBlockKeyBlock, DuplicateFieldKeyBlock, ParsingFailedBlock)
     blocks = [block for block in library.blocks if isinstance(block, kept)]
     for number, block in enumerate(sorted(blocks, key=lambda block: block.start_line or 0)):
-        yield _paper(number, block, seen)
+        yield _paper(number, block, seen, strings)
 
 
-def _paper(number: int, block: object, seen: dict[tuple[str, ...], int]) -> Paper:
+def _paper(number: int, block: object, seen: dict[tuple[str, ...], int], strings: Mapping[str, str]) -> Paper:
     line = (getattr(block, "start_line", 0) or 0) + 1
     shown = " ".join((getattr(block, "raw", "") or "").split())[:SHOWN]
     entry = block if isinstance(block, Entry) else getattr(block, "ignore_error_block", None)
@@ -66,11 +98,26 @@ def _paper(number: int, block: object, seen: dict[tuple[str, ...], int]) -> Pape
         error = getattr(block, "error", None)
         why = getattr(error, "abort_reason", None) or str(error or "") or "broken"
         return Paper(number, line, "", "", (), f"cannot be read: {why}", shown)
-    fields = _fields(entry)
-    found = tuple(word for name in FIELDS for word in words(fields.get(name, "")))
+    fields = {name: spelled_out(value, strings) for name, value in _fields(entry).items()}
+    found = tuple(word for name in FIELDS for word in _words(name, fields.get(name, "")))
     kind = entry.entry_type.strip().lower()
     reason = _objection(kind, found, tuple(words(fields.get("title", ""))), seen, number)
     return Paper(number, line, str(entry.key).strip(), kind, found, reason, "" if reason is None else shown)
+
+
+def _words(field: str, text: str) -> list[str]:
+    return venue_words_left(text) if field in VENUES else words(text)
+
+
+_PARTS = re.compile(r'\s*("(?:[^"{}]|\{[^}]*\})*"|\{.*\}|[^#"{}]+)\s*(?:#|$)', re.DOTALL)
+
+
+def spelled_out(value: str, strings: Mapping[str, str]) -> str:
+    """A field's value with the names of `@string` replaced: `jair # " supplement"`; once, for they seldom nest."""
+    text = value.strip()
+    if text[:1] in "{" or (text[:1] == '"' and "#" not in text):
+        return text
+    return " ".join(strings.get(part.strip().lower(), part) for part in _PARTS.findall(text)) or text
 
 
 def _fields(entry: Entry) -> dict[str, str]:

@@ -1,7 +1,10 @@
 """Casts from what people ask for (thesis, section 9.3.2): queries and key phrases, each word a tag, all conjunctive.
 
-A list has one query per line, repeats kept: how often a query was asked is how likely it is drawn. A table of key
-phrases has a header line and tab-separated columns, one of them `phrase`.
+A list has one query per line, repeats kept: how often a query was asked is how likely it is drawn. A table (`.tsv`,
+`.csv`) has a header line; the column `phrase` is taken, or the one that is named.
+
+Most queries of a public log ask for words that no registration has, and such casts select nobody. `back_off` makes of
+each of them a cast to the rarest of its words that somebody registers.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,13 +24,17 @@ TAGS_MAX = 6
 """Longer queries are sentences; they would select nobody."""
 
 
-def read_queries(spark: SparkSession, paths: Sequence[Path]) -> DataFrame:
+COLUMN = "phrase"
+
+
+def read_queries(spark: SparkSession, paths: Sequence[Path], column: str = COLUMN) -> DataFrame:
     """(source, tags, asked): the distinct queries of some lists or tables of phrases (`.tsv`, `.tsv.gz`)."""
     lines = None
     for path in paths:
         if not path.is_file():
             raise CorpusError(f"there is no list of queries {path}")
-        found = _phrases(spark, path) if ".tsv" in path.suffixes else spark.read.text(str(path.absolute()))
+        table = {".tsv", ".csv"} & set(path.suffixes)
+        found = _phrases(spark, path, column) if table else spark.read.text(str(path.absolute()))
         named = found.select(F.lit(path.name.split(".")[0]).alias("source"), F.col("value").alias("query"))
         lines = named if lines is None else lines.unionByName(named)
     if lines is None:
@@ -37,11 +44,15 @@ def read_queries(spark: SparkSession, paths: Sequence[Path]) -> DataFrame:
     return tagged.groupBy("source", "tags").agg(F.sum("asked").alias("asked"))
 
 
-def _phrases(spark: SparkSession, path: Path) -> DataFrame:
-    table = spark.read.option("header", True).option("sep", "\t").option("quote", "").csv(str(path.absolute()))
-    if "phrase" not in table.columns:
-        raise CorpusError(f"{path.name} has no column 'phrase'; it has {', '.join(table.columns)}")
-    return table.select(F.col("phrase").alias("value")).where("value is not null")
+def _phrases(spark: SparkSession, path: Path, column: str) -> DataFrame:
+    """The column of this name, or of this number from 1 on."""
+    separator, quote = ("\t", "") if ".tsv" in path.suffixes else (",", '"')
+    table = spark.read.option("header", True).option("sep", separator).option("quote", quote).csv(str(path.absolute()))
+    name = table.columns[int(column) - 1] if column.isdigit() and 0 < int(column) <= len(table.columns) else column
+    if name not in table.columns:
+        there = ", ".join(table.columns)
+        raise CorpusError(f"{path.name} has no column {column!r}; it has {there}: choose one with --column")
+    return table.select(F.col(f"`{name}`").alias("value")).where("value is not null")
 
 
 def _tagged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -58,6 +69,11 @@ def _tagged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def casts(queries: DataFrame, count: int, peers: int, seed: int) -> DataFrame:
     """(cast, publisher, target): so many draws from the queries, each as likely as it was asked; publishers uniform."""
+    return with_targets(drawn(queries, count, peers, seed))
+
+
+def drawn(queries: DataFrame, count: int, peers: int, seed: int) -> DataFrame:
+    """(cast, publisher, tags): the same before the tags become a target."""
     order = Window.orderBy(F.desc("asked"), "tags")
     merged = queries.groupBy("tags").agg(F.sum("asked").alias("asked"))
     tickets = merged.select("tags", (F.sum("asked").over(order) - F.col("asked")).alias("start"), "asked").select(
@@ -65,11 +81,27 @@ def casts(queries: DataFrame, count: int, peers: int, seed: int) -> DataFrame:
     )
     total = F.broadcast(merged.agg(F.sum("asked").alias("tickets")))
     numbered = queries.sparkSession.range(count).select(F.col("id").cast("int").alias("cast")).crossJoin(total)
-    drawn = numbered.select(
+    chosen = numbered.select(
         "cast", draw(seed, "publisher", F.col("cast"), F.lit(peers)).cast("int").alias("publisher"),
         draw(seed, "query", F.col("cast"), F.col("tickets")).alias("ticket"),
     )  # fmt: skip
-    return with_targets(drawn.join(tickets, "ticket").select("cast", "publisher", "tags"))
+    return chosen.join(tickets, "ticket").select("cast", "publisher", "tags")
+
+
+def back_off(asked: DataFrame, sized: DataFrame, registrations: DataFrame) -> DataFrame:
+    """(cast, publisher, tags): casts that select nobody ask for the rarest of their tags that somebody registers.
+
+    `sized` is (cast, size). A cast of which nobody registers any tag stays as it is.
+    """
+    held = registrations.select(F.explode("tags").alias("tag")).groupBy("tag").agg(F.count("*").alias("holders"))
+    empty = asked.join(sized.where("size = 0").select("cast"), "cast", "left_semi")
+    known = empty.select("cast", F.explode("tags").alias("tag")).join(held, "tag")
+    rarest = known.groupBy("cast").agg(F.min(F.struct("holders", "tag")).alias("rarest"))
+    return asked.join(rarest, "cast", "left").select(
+        "cast",
+        "publisher",
+        F.when(F.col("rarest").isNotNull(), F.array("rarest.tag")).otherwise(F.col("tags")).alias("tags"),
+    )
 
 
 def with_targets(chosen: DataFrame) -> DataFrame:

@@ -6,6 +6,7 @@ changes them; among words equally common the one read first wins.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from implicast.lab import tables
-from implicast.lab.corpus.bibtex import papers, text_of
+from implicast.lab.corpus.bibtex import SHOWN, Paper, papers, text_of
 from implicast.lab.errors import CorpusError
 
 PAPERS_READ = 30
@@ -45,12 +46,20 @@ def _entries(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for path, content in zip(batch["path"].to_pylist(), batch["content"], strict=True):
             name = path.rsplit("/", 1)[-1].removesuffix(".gz").removesuffix(".bib")
-            rows = [
-                {"bibliography": name, "number": each.number, "line": each.line, "key": each.key, "kind": each.kind,
-                 "words": each.words, "reason": each.reason, "text": each.text}
-                for each in papers(text_of(content.as_py()))
-            ]  # fmt: skip
+            rows = [asdict(each) | {"bibliography": name} for each in _of_file(content.as_py())]
             yield from pa.Table.from_pylist(rows, tables.ENTRIES).to_batches(max_chunksize=10_000)
+
+
+def _of_file(content: bytes) -> list[Paper]:
+    """The entries of a file; a flaw of the file as a whole is a row of its own, and the rest is used."""
+    text, flaw = text_of(content)
+    try:
+        found = list(papers(text))
+    except Exception as broken:  # whatever a parser makes of noise: this file's fault alone
+        found, flaw = [], f"cannot be read: {type(broken).__name__}"
+    if flaw is None and not found:
+        flaw = "no entry in the whole file"
+    return found if flaw is None else [Paper(-1, 1, "", "", (), flaw, text[:SHOWN]), *found]
 
 
 def reasons(entries: DataFrame) -> DataFrame:

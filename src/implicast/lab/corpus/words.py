@@ -51,13 +51,23 @@ def words(text: str) -> list[str]:
     return [word for word in found if word not in stopped]
 
 
+def venue_words_left(text: str) -> list[str]:
+    """The tags in the name of a journal or conference: without words that say where, not what about."""
+    stopped = _listed("venue_words.txt")
+    return [word for word in words(text) if word not in stopped]
+
+
 def query_tags(text: str) -> list[str]:
     """The tags of a query, distinct and sorted: all conjunctive, so order does not matter."""
     return sorted(set(words(text)))
 
 
-@cache
 def stop_words() -> frozenset[str]:
     """Words that no registration and no cast is made of."""
-    lines: Sequence[str] = (files("implicast.lab.corpus") / "stop_words.txt").read_text("utf-8").splitlines()
+    return _listed("stop_words.txt")
+
+
+@cache
+def _listed(name: str) -> frozenset[str]:
+    lines: Sequence[str] = (files("implicast.lab.corpus") / name).read_text("utf-8").splitlines()
     return frozenset(fold(word) for line in lines if not line.startswith("#") for word in line.split())

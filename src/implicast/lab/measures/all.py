@@ -1,90 +1,87 @@
-"""All measures of some runs, from their journals to tables: measures, contract, costs, Lorenz curves, and change.
+"""All measures of some journals: measures, contract, costs, Lorenz curves, and change.
 
-What peers and links bore is written as Parquet between the passes, so that no plan grows long and nothing is computed
-twice; it goes away when the measures are done.
+Small journals were measured where they were made (`small.py`); this is for large ones and for those in which things
+changed. The messages are read once, in blocks (`large.py`); what comes of them is kept in Spark's memory until the
+measures are done.
 """
 
-import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import reduce
-from pathlib import Path
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from implicast.lab import tables
 from implicast.lab.journals import Journals
-from implicast.lab.measures import cast, change, contract, costs, network, peer
+from implicast.lab.measures import cast, change, contract, large, network, peer
 from implicast.lab.measures.fairness import histogram, lorenz
-
-_BEARINGS = pa.schema(
-    [("run", pa.string()), ("peer", pa.int32())]
-    + [(f"{kind}{suffix}", pa.int64()) for kind in ("out", "in", "up", "down") for suffix in ("", "_peak")]
-)
-_LINKS = pa.schema([("run", pa.string()), ("link", pa.int32()), ("load", pa.int64()), ("peak", pa.int64())])
+from implicast.lab.session import described
 
 Said = Callable[[str], None]
+Measured = dict[str, pa.Table]
 
 
-def measure(journals: Journals, out: Path, said: Said = lambda stage: None) -> None:
-    """Write the tables `measures`, `contract`, `costs` and `lorenz` of these journals into a directory.
-
-    And `change`, when anything changed in any of them.
-    """
-    scratch = out / ".between"
-    out.mkdir(parents=True, exist_ok=True)
-    try:
-        _measure(journals, out, scratch, said)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-
-
-def _measure(journals: Journals, out: Path, scratch: Path, said: Said) -> None:
-    spark, table = journals.spark, journals.table
-    said("contract")
-    gone = None
-    if journals.has("lives"):
-        gone = contract.departures(table("lives"), table("deeds"), journals.undisturbed())
-    verdicts = contract.verdicts(table("registrations"), table("casts"), table("notices"), gone, journals.changed())
-    tables.write(verdicts, out / "contract", tables.RUN_CONTRACT)
+def measured(journals: Journals, said: Said = lambda stage: None) -> Measured:
+    """The tables `measures`, `contract`, `costs` and `lorenz` of these journals, and `change` when anything changed."""
+    found: Measured = {}
+    with _stage(journals.spark, "contract", said):
+        gone = _gone(journals)
+        verdicts = contract.verdicts(*_told(journals), gone, journals.changed())
+        found["contract"] = arrow(verdicts, tables.RUN_CONTRACT)
     if gone is not None and journals.has("course"):
-        said("change")
-        _change(journals, out, gone)
-    said("costs of phases")
-    everybody = peer.population(table("peers"))
-    tables.write(costs.by_phase(table("sends"), everybody), out / "costs", tables.RUN_COSTS)
-    said("load of peers")
-    measured = table("casts").where("not warm_up")  # what is sent for the others names no cast
-    pairs = peer.pair_loads(peer.load_matrix(table("sends"), table("notices")), measured)
-    tables.write(peer.bearings(pairs), scratch / "peers", _BEARINGS)
-    borne = tables.read(spark, scratch / "peers", _BEARINGS)
-    said("load of links")
-    crossed = network.crossings(network.routed(table("sends"), table("peers")), table("paths"))
-    tables.write(network.link_totals(crossed, borne), scratch / "links", _LINKS)
-    carried = tables.read(spark, scratch / "links", _LINKS)
-    said("measures")
+        with _stage(journals.spark, "change", said):
+            found["change"] = arrow(_change(journals, gone), tables.RUN_CHANGE)
+    with _kept(large.parts(journals.spark, journals.sources)) as parts:
+        everybody = peer.population(journals.table("peers"))
+        with _stage(journals.spark, "load of peers and links", said):
+            found["costs"] = arrow(large.by_phase(parts, everybody), tables.RUN_COSTS)
+        with _stage(journals.spark, "measures", said):
+            found["measures"] = arrow(_facets(journals, parts, everybody), tables.RUN_MEASURES)
+        with _stage(journals.spark, "Lorenz curves", said):
+            found["lorenz"] = arrow(_curves(parts, everybody, journals.table("peers")), tables.RUN_LORENZ)
+    return found
+
+
+def arrow(rows: DataFrame, declared: pa.Schema) -> pa.Table:
+    """The rows, in the declared columns and types, with the driver: few for each run."""
+    wanted = tables.schema(declared)
+    cast_to = [rows[each.name].cast(each.dataType).alias(each.name) for each in wanted]
+    return rows.select(*cast_to).toArrow().cast(declared)
+
+
+def _told(journals: Journals) -> tuple[DataFrame, DataFrame, DataFrame]:
+    return journals.table("registrations"), journals.table("casts"), journals.table("notices")
+
+
+def _gone(journals: Journals) -> DataFrame | None:
+    if not journals.has("lives"):
+        return None
+    return contract.departures(journals.table("lives"), journals.table("deeds"), journals.undisturbed())
+
+
+def _facets(journals: Journals, parts: DataFrame, everybody: DataFrame) -> DataFrame:
+    table, out = journals.table, large.borne(parts, "out")
+    made = table("casts").where("not warm_up")
     facets = [
-        peer.facet(peer.of_kind(borne, "out"), everybody, "OUT"),
-        peer.facet(peer.of_kind(borne, "in"), everybody, "IN"),
+        peer.facet(out, everybody, "OUT"),
+        peer.facet(large.borne(parts, "in"), everybody, "IN"),
         peer.storage(table("peers")),
-        peer.facet(carried, network.link_population(table("links"), everybody), "INK"),
-        cast.hops(cast.per_cast(table("sends"), table("notices"), measured)),
-        cast.latency(table("notices"), measured),
-        peer.by_capacity(peer.of_kind(borne, "out"), table("peers")),
+        peer.facet(large.carried(parts), network.link_population(table("links"), everybody), "INK"),
+        cast.hops(large.per_cast(parts)),
+        cast.latency(table("notices"), made),
+        peer.by_capacity(out, table("peers")),
     ]
     joined = reduce(lambda left, right: left.join(right, "run", "left"), facets, everybody.select("run"))
-    tables.write(joined.fillna(0.0), out / "measures", tables.RUN_MEASURES)
-    said("Lorenz curves")
-    tables.write(_curves(borne, everybody, table("peers")), out / "lorenz", tables.RUN_LORENZ)
+    return joined.fillna(0.0)
 
 
-def _change(journals: Journals, out: Path, gone: DataFrame) -> None:
+def _change(journals: Journals, gone: DataFrame) -> DataFrame:
     table = journals.table
     course = table("course")
-    changed = journals.changed()
-    judged = change.verdicts(table("registrations"), table("casts"), table("notices"), gone, course, changed)
-    found = change.change(
+    judged = change.verdicts(*_told(journals), gone, course, journals.changed())
+    return change.change(
         judged,
         change.repairs(table("deeds"), table("health"), course),
         change.traffic(table("sends"), table("lives"), course),
@@ -92,10 +89,26 @@ def _change(journals: Journals, out: Path, gone: DataFrame) -> None:
         change.returns(table("lives")),
         course,
     )
-    tables.write(found, out / "change", tables.RUN_CHANGE)
 
 
-def _curves(borne: DataFrame, everybody: DataFrame, peers: DataFrame) -> DataFrame:
+def _curves(parts: DataFrame, everybody: DataFrame, peers: DataFrame) -> DataFrame:
     stored = peers.select("run", F.col("storage_bytes").alias("load"))
-    curves = [("TOUT", peer.of_kind(borne, "out")), ("TIN", peer.of_kind(borne, "in")), ("STOR", stored)]
+    curves = [("TOUT", large.borne(parts, "out")), ("TIN", large.borne(parts, "in")), ("STOR", stored)]
     return reduce(DataFrame.unionByName, [lorenz(histogram(loads, everybody), name) for name, loads in curves])
+
+
+@contextmanager
+def _stage(spark: SparkSession, name: str, said: Said) -> Iterator[None]:
+    """One step, told to people and to Spark's own pages."""
+    said(name)
+    with described(spark, f"implicast: {name}"):
+        yield
+
+
+@contextmanager
+def _kept(rows: DataFrame) -> Iterator[DataFrame]:
+    kept = rows.persist()
+    try:
+        yield kept
+    finally:
+        kept.unpersist()

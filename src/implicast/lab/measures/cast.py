@@ -12,18 +12,8 @@ from implicast.lab.measures.fairness import sorted_mean
 LATENCIES = ("latency_ms_mean", "latency_ms_median", "latency_ms_p99", "latency_ms_max")
 
 
-def per_cast(sends: DataFrame, notices: DataFrame, casts: DataFrame) -> DataFrame:
-    """(run, cast, messages, members, hops, deepest): one row for every cast, also for those that moved nothing."""
-    sent = sends.where("cast is not null").groupBy("run", "cast").agg(F.count("*").alias("messages"))
-    told = notices.groupBy("run", "cast").agg(
-        F.count("*").alias("members"), F.sum("depth").alias("hops"), F.max("depth").alias("deepest")
-    )
-    every = casts.select("run", "cast").join(sent, ["run", "cast"], "left").join(told, ["run", "cast"], "left")
-    return every.fillna(0, ["messages", "members", "hops", "deepest"])
-
-
 def hops(counted: DataFrame) -> DataFrame:
-    """(run, RTH, RAH, RMH) from `per_cast`; zero for a run without casts or without members."""
+    """(run, RTH, RAH, RMH) from (run, cast, messages, members, hops, deepest); zero for a run without members."""
     some = F.col("members") > 0
     ratios = counted.select(
         "run", (F.col("messages") / (1 + F.col("members"))).alias("rth"),

@@ -117,8 +117,7 @@ def _judge(registrations: pa.Table, put: pa.Table) -> pa.Table:
         return tables.RUN_CONTRACT.empty_table()
     is_cast = matching.column(put, "target").is_valid()
     casts, told = put.filter(is_cast).sort_by("cast"), put.filter(_not(is_cast))
-    count = _compare(_Invited(registrations, casts), _Told(told, casts, _forgotten(registrations)))
-    count["notified"] = len(told)
+    count = compare(registrations, told, casts) | {"notified": len(told)}
     return pa.Table.from_pylist([{"run": put["run"][0].as_py(), **count}], schema=tables.RUN_CONTRACT)
 
 
@@ -137,7 +136,9 @@ def _forgotten(registrations: pa.Table) -> dict[int, list[tuple[int, int]]]:
     }
 
 
-def _compare(invited: "_Invited", told: "_Told") -> dict[str, int]:
+def compare(registrations: pa.Table, notices: pa.Table, casts: pa.Table) -> dict[str, int]:
+    """The counts of one block of peers, but for `notified`; casts in order of their numbers."""
+    invited, told = _Invited(registrations, casts), _Told(notices, casts, _forgotten(registrations))
     where = np.searchsorted(invited.key, told.key)
     known = where < len(invited.key)
     known[known] = invited.key[where[known]] == told.key[known]

@@ -1,6 +1,5 @@
 """Puts a report together: contract first, figures, fairness, published against measured, tables, provenance last."""
 
-import json
 import re
 from collections import defaultdict
 from collections.abc import Sequence
@@ -10,12 +9,12 @@ from typing import Any
 
 import jinja2
 import msgspec
-import pyarrow.parquet as pq
 from markupsafe import Markup
 
-from implicast.lab import tables
-from implicast.lab.errors import TableError
+from implicast.lab import dataset, tables
 from implicast.lab.experiment import Experiment, Figure
+from implicast.lab.folder import Folder, asked, experiments_in, sole
+from implicast.lab.places import Place
 from implicast.lab.report import palette
 from implicast.lab.report.claims import compare
 from implicast.lab.report.figures import Drawn, lorenz_figure, meaning_of, measure_figure
@@ -31,48 +30,36 @@ DEFAULT_FIGURES = tuple(
 LOADS = ("TOUT", "TIN", "STOR")
 
 
-def write(out: Path) -> Path:
-    """Write `report.html` and `figures/*.svg` of a laboratory directory; the path of the report."""
-    asked = _asked(out)
-    made = msgspec.convert(asked["experiment"], Experiment)
-    rows = _rows(out, "summary")
-    runs = _rows(out, "runs")
+def write(out: Path | str | Place, experiment: str | None = None) -> Place:
+    """Write the report of an experiment of a laboratory folder, and its figures; the place of the report.
+
+    Its name is `report.html`, or `report-NAME.html` where the folder holds several experiments.
+    """
+    folder = sole(Place.of(out), experiment)
+    marked = f"-{folder.experiment}" * (len(experiments_in(folder.place)) > 1)
+    told = asked(folder)
+    made = msgspec.convert(told["experiment"], Experiment)
+    rows: list[Row] = dataset.required(folder, "summary").to_pylist()
+    runs: list[Row] = [row for row in dataset.required(folder, "runs").to_pylist() if row["planned"]]
     shown = [drawn for figure in made.figures or DEFAULT_FIGURES if (drawn := _figure(rows, figure, made))]
-    curves = _curves(out, runs)
-    seen = pictures(made, out)
-    _write_figures(out / "figures", [*shown, *curves, *seen])
+    curves = _curves(folder, runs)
+    seen = pictures(made, folder.place)
+    _write_figures(folder.place / f"figures{marked}", [*shown, *curves, *seen])
     filled = _template().render(
-        title=made.title, about=made.about, source=made.source, scale=asked["scale"], style=_text("style.css"),
+        title=made.title, about=made.about, source=made.source, scale=told["scale"], style=_text("style.css"),
         figures=[_inline(each) for each in shown], curves=[_inline(each) for each in curves],
         pictures=[_inline(each) for each in seen],
         claims=[each for claim in made.published if (each := compare(claim, rows))],
-        overview=overview(rows, made.columns), tables=_tables(rows, made), provenance=_provenance(asked, runs),
-        **verdict(out, runs),
+        overview=overview(rows, made.columns), tables=_tables(rows, made), provenance=_provenance(told, runs),
+        **verdict(folder, runs),
     )  # fmt: skip
-    path = out / "report.html"
-    aside = out / ".report.html"
-    aside.write_text(filled, "utf-8")
-    aside.rename(path)
-    return path
+    place = folder.place / f"report{marked}.html"
+    place.write(filled.encode("utf-8"))
+    return place
 
 
 def _figure(rows: Sequence[Row], asked: Figure, made: Experiment) -> Drawn | None:
     return trade_figure(rows, asked) if asked.over else measure_figure(rows, asked, made.axis)
-
-
-def _asked(out: Path) -> Row:
-    path = out / "experiment.json"
-    if not path.is_file():
-        raise TableError(f"{out} is not a laboratory directory: it has no experiment.json")
-    found: Row = json.loads(path.read_text())
-    return found
-
-
-def _rows(out: Path, name: str) -> list[Row]:
-    if not (out / name).is_dir():
-        raise TableError(f"{out} has no table {name}; run the experiment first")
-    rows: list[Row] = pq.read_table(out / name).to_pylist()
-    return rows
 
 
 def _text(name: str) -> str:
@@ -85,17 +72,15 @@ def _template() -> jinja2.Template:
     )
 
 
-def _curves(out: Path, runs: Sequence[Row]) -> list[Drawn]:
+def _curves(folder: Folder, runs: Sequence[Row]) -> list[Drawn]:
     """Lorenz curves at the last point of the axis, of the first seed."""
-    if not (out / "lorenz").is_dir():
-        return []
     done = [row for row in runs if row["error"] is None]
     last = max((row["position"] for row in done), default=0)
     seed = min((row["seed"] for row in done), default=0)
     chosen = {row["run"]: row for row in done if row["position"] == last and row["seed"] == seed}
     points = [
         {**point, "series": chosen[point["run"]]["series"], "design": chosen[point["run"]]["design"]}
-        for point in _rows(out, "lorenz") if point["run"] in chosen
+        for point in dataset.load(folder, "lorenz").to_pylist() if point["run"] in chosen
     ]  # fmt: skip
     label = next((f"{row['axis']} {row['point']}, seed {seed}" for row in chosen.values()), "")
     return [each for load in LOADS if (each := lorenz_figure(points, load, label))]
@@ -123,23 +108,24 @@ def _table(name: str, rows: Sequence[Row]) -> Row:
     return {"measure": name, "meaning": meaning_of(name), "points": points, "rows": body}
 
 
-def _provenance(asked: Row, runs: Sequence[Row]) -> Row:
+def _provenance(told: Row, runs: Sequence[Row]) -> Row:
     seeds = sorted({row["seed"] for row in runs})
     seconds = sum(row["seconds"] or 0.0 for row in runs)
+    processor_s = sum(row["cpu_s"] or 0.0 for row in runs)
+    commits = sorted({row["commit"] for row in runs if row["commit"]})
     messages = sum(row["messages"] or 0 for row in runs)
-    again = f"implicast lab run {asked['experiment']['name']} --scale {asked['scale']}"
-    again += f" --runs {asked['runs']}" if asked["runs"] else ""
+    again = f"implicast lab run {told['experiment']['name']} --scale {told['scale']}"
+    again += f" --runs {told['runs']}" if told["runs"] else ""
     return {
-        **asked["provenance"], "seeds": ", ".join(map(str, seeds)),
-        "simulation": f"{seconds:.0f} s, {messages:,} messages",
+        **told["provenance"], "commits of the runs": ", ".join(commits), "seeds": ", ".join(map(str, seeds)),
+        "simulation": f"{seconds:.0f} s, {processor_s:.0f} s of processor time, {messages:,} messages",
         "again": again, "a single run": next((row["command"] for row in runs if row["error"] is None), ""),
     }  # fmt: skip
 
 
-def _write_figures(directory: Path, drawn: Sequence[Drawn]) -> None:
-    directory.mkdir(parents=True, exist_ok=True)
+def _write_figures(place: Place, drawn: Sequence[Drawn]) -> None:
     for each in drawn:
-        (directory / f"{each.name}.svg").write_text(_on_paper(each.svg), "utf-8")
+        (place / f"{each.name}.svg").write(_on_paper(each.svg).encode("utf-8"))
 
 
 def _on_paper(svg: str) -> str:

@@ -1,9 +1,11 @@
 """Pictures from a real run, for reports of experiments in which SPICE takes part: surface, a cast's way, a registry."""
 
+import tempfile
 from pathlib import Path
 
 from implicast.casting.designs import designs
 from implicast.lab.experiment import Experiment
+from implicast.lab.places import Place
 from implicast.lab.report.figures import Drawn
 from implicast.language.parameters import Setting
 from implicast.world.scenario import Scenario
@@ -18,7 +20,7 @@ CAPTION = (
 )
 
 
-def pictures(made: Experiment, out: Path) -> list[Drawn]:
+def pictures(made: Experiment, out: Place) -> list[Drawn]:
     """The surface, when SPICE or ICE alone is tried in the experiment; drawn once and kept in `out/pictures`."""
     if not _on_the_surface(made) or DESIGN not in designs():
         return []
@@ -26,9 +28,10 @@ def pictures(made: Experiment, out: Path) -> list[Drawn]:
     if not path.is_file():
         from implicast.lab.surface_picture import draw
 
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draw(SCENARIO, path)
-    return [Drawn("surface", CAPTION, CAPTION, path.read_text("utf-8"))]
+        with tempfile.TemporaryDirectory(prefix="implicast-picture-") as folder:
+            draw(SCENARIO, Path(folder) / "surface.svg")
+            path.take(Path(folder) / "surface.svg")
+    return [Drawn("surface", CAPTION, CAPTION, path.read().decode("utf-8"))]
 
 
 def _on_the_surface(made: Experiment) -> bool:

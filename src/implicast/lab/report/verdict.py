@@ -1,28 +1,26 @@
 """Was the contract kept? In a sentence, and in counts for each series."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
-from implicast.lab import tables
+from implicast.lab import dataset, tables
+from implicast.lab.folder import Folder
 from implicast.lab.report import palette
 from implicast.lab.run import broken_runs, disagreements
 
 Row = dict[str, Any]
 
 
-def verdict(out: Path, runs: Sequence[Row]) -> Row:
+def verdict(folder: Folder, runs: Sequence[Row]) -> Row:
     """All that the page says of the contract."""
     failures = [row for row in runs if row["error"] is not None]
     done = {row["run"]: row for row in runs if row["error"] is None}
-    judged = [row for row in _rows(out, "contract") if row["run"] in done]
-    changed = [row for row in _rows(out, "change") if row["run"] in done]
+    judged = [row for row in dataset.load(folder, "contract").to_pylist() if row["run"] in done]
+    changed = [row for row in dataset.load(folder, "change").to_pylist() if row["run"] in done]
     by_series: dict[str, Row] = {}
     for row in judged:
         _add(by_series, done[row["run"]], row)
-    broken = broken_runs(out, done)
+    broken = broken_runs(folder, list(done))
     in_order = sorted(by_series.values(), key=lambda row: palette.rank(row["series"], row["design"]))
     return {
         "contract": in_order, "contract_names": list(tables.CONTRACT), "contract_meanings": tables.CONTRACT,
@@ -30,13 +28,8 @@ def verdict(out: Path, runs: Sequence[Row]) -> Row:
         "kept": not broken and not failures, "changed": bool(changed),
         "verdict": _sentence(len(judged), len(changed), len(broken), len(failures)),
         "failures": failures, "finished": len(done), "planned": len(runs), "seeds": len({row["seed"] for row in runs}),
-        "agreement": _agreement(out) if judged else "",
+        "agreement": _agreement(folder) if judged else "",
     }  # fmt: skip
-
-
-def _rows(out: Path, name: str) -> list[Row]:
-    rows: list[Row] = pq.read_table(out / name).to_pylist() if (out / name).is_dir() else []
-    return rows
 
 
 def _add(by_series: dict[str, Row], run: Row, judged: Row) -> None:
@@ -70,8 +63,8 @@ def _sentence(judged: int, changed: int, broken: int, failed: int) -> str:
     return f"Kept in all {judged} finished runs: nobody missed, nobody told twice, nobody told uninvited.{failures}"
 
 
-def _agreement(out: Path) -> str:
-    off = disagreements(out)
+def _agreement(folder: Folder) -> str:
+    off = disagreements(folder)
     if off:
-        return f"Measures taken by Spark and by the world itself differ in {len(off)} places, first: {off[0]}."
-    return "Every measure was taken twice, by Spark from the journals and by the world itself; all agree."
+        return f"Measures taken from the journals and by the world itself differ in {len(off)} runs, first: {off[0]}."
+    return "Every measure was taken twice, from the journals and by the world itself; all agree."

@@ -24,27 +24,8 @@ WAITERS_MAX = 65_536
 """Messages of neighbours that wait to be covered; more are not answered, and come again."""
 
 
-class Waiter:
-    """A source that is told when all that is under way to other neighbours has been covered."""
-
-    __slots__ = ("_left", "source", "token")
-
-    def __init__(self, source: Address, token: Any) -> None:
-        self.source, self.token = source, token
-        self._left = 0
-
-    def need(self) -> None:
-        """One neighbour more is to be waited for."""
-        self._left += 1
-
-    def met(self) -> bool:
-        """One neighbour less; is there none left?"""
-        self._left -= 1
-        return self.ready
-
-    @property
-    def ready(self) -> bool:
-        return not self._left
+Waiter = tuple[Address, Any]
+"""A source, and the token with which it is told when all that is under way to other neighbours has been covered."""
 
 
 class Edge:
@@ -96,7 +77,8 @@ class Edges(Part):
         self._asker, self._generation, self._covered = asker, generation, covered
         self._epoch = 0
         self._edges: dict[Address, Edge] = {}
-        self._waiting: set[tuple[Address, Any]] = set()
+        self._waiting: dict[Waiter, int] = {}
+        """For how many neighbours each still waits."""
         self._gathering = False
         asker.topic(NEWS, PATIENCE)
 
@@ -152,21 +134,22 @@ class Edges(Part):
         """Answer the source when all that is under way to the others has been covered."""
         if (source, token) in self._waiting or (len(self._waiting) >= WAITERS_MAX and source != self.address):
             return
-        waiter = Waiter(source, token)
+        waiter, left = (source, token), 0
         for neighbour, edge in self._edges.items():
             if neighbour != source and (needed := edge.needed()):
-                waiter.need()
                 edge.waiters.append((needed, waiter))
-        self._waiting.add((source, token))
-        if waiter.ready:
+                left += 1
+        if left:
+            self._waiting[waiter] = left
+        else:
             self._release(waiter)
 
     def _release(self, waiter: Waiter) -> None:
-        self._waiting.discard((waiter.source, waiter.token))
-        if waiter.source == self.address:
-            self._covered(waiter.token)
+        source, token = waiter
+        if source == self.address:
+            self._covered(token)
         else:
-            self.host.send(waiter.source, Routed(waiter.token))
+            self.host.send(source, Routed(token))
 
     @handles(Routed)
     def on_covered(self, sender: Address, covered: Routed) -> None:
@@ -174,5 +157,7 @@ class Edges(Part):
             return
         self._asker.answered(NEWS, (sender, covered.serial))
         for waiter in self._edges[sender].covered(covered.serial):
-            if waiter.met():
+            self._waiting[waiter] -= 1
+            if not self._waiting[waiter]:
+                del self._waiting[waiter]
                 self._release(waiter)

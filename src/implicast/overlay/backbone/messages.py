@@ -30,7 +30,6 @@ class Tell(Message):
     """These tags are registered on my side of our link."""
 
     wire = 0x0301
-
     serial: Numbered
     generation: Numbered
     """Of the newest filters that the sender knows of."""
@@ -41,7 +40,6 @@ class FiltersAnew(Message):
     """A new generation of filters begins, with room for `capacity` tags: build yours."""
 
     wire = 0x0302
-
     serial: Numbered
     generation: Numbered
     capacity: Capacity
@@ -51,7 +49,6 @@ class WholeFilter(Message):
     """The whole filter of my side of our link, in the new generation."""
 
     wire = 0x0303
-
     serial: Numbered
     generation: Numbered
     capacity: Capacity
@@ -62,7 +59,6 @@ class Routed(Message):
     """Every broker on my side of our link knows what your message `serial` said."""
 
     wire = 0x0304
-
     serial: Numbered
 
 
@@ -70,7 +66,6 @@ class Stale(Message):
     """To the broker that begins generations: much of what the filters of this generation say is no longer so."""
 
     wire = 0x0305
-
     generation: Numbered
 
 
@@ -78,7 +73,6 @@ class Beat(Message):
     """Are you there? I follow this view."""
 
     wire = 0x0306
-
     epoch: Epoch
 
 
@@ -86,7 +80,6 @@ class Beating(Message):
     """I am, and follow this view; 0: I have just come and know of none."""
 
     wire = 0x0307
-
     epoch: Epoch
 
 
@@ -94,7 +87,6 @@ class View(Message):
     """From now on these are your neighbours."""
 
     wire = 0x0308
-
     epoch: Epoch
     root: Address
     neighbours: Neighbours
@@ -106,7 +98,6 @@ class Gauge(Message):
     """A broker measures how long the way to another takes, there and back."""
 
     wire = 0x0309
-
     sent_us: Micros
 
 
@@ -114,7 +105,6 @@ class Gauged(Message):
     """The answer, at once."""
 
     wire = 0x030A
-
     sent_us: Micros
 
 
@@ -122,7 +112,6 @@ class Survey(Message):
     """The root asks a broker how far it is from these others."""
 
     wire = 0x030B
-
     members: Neighbours
 
 
@@ -130,7 +119,6 @@ class Surveyed(Message):
     """How long the way to each broker takes, there and back, in the order of their addresses; 0: not measured."""
 
     wire = 0x030C
-
     round_trips_us: Annotated[tuple[Micros, ...], Meta(max_length=BROKERS_MAX)]
 
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from implicast.overlay.backbone.messages import BROKERS_MAX, Beat, Beating, LookRound, View
 from implicast.overlay.backbone.spans import Spans
 from implicast.overlay.backbone.tree import spanning_tree
-from implicast.overlay.detector import Detector, DetectorSettings
+from implicast.peer.liveness import Detector, DetectorSettings
 from implicast.peer.contract import Address, Host, Part, handles
 
 AGAIN_US = 8_000_000

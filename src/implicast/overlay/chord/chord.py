@@ -21,11 +21,11 @@ healed, so requests are repeated from end to end.
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from typing import Protocol
 
 from implicast.overlay.chord.fingers import Fingers
 from implicast.overlay.chord.messages import Heard
 from implicast.overlay.chord.table import FingerTable
-from implicast.overlay.detector import Detector
 from implicast.overlay.links.above import Above
 from implicast.overlay.links.links import Links
 from implicast.overlay.links.messages import Departed
@@ -33,6 +33,7 @@ from implicast.overlay.links.refs import Place, Ref, lies_between
 from implicast.overlay.links.repeats import came_by
 from implicast.overlay.links.state import IN, OUT
 from implicast.peer.contract import Address, Host, Message, Part, handles
+from implicast.peer.liveness import Detector
 from implicast.peer.memory import Recent
 from implicast.space.ring import ID_BITS
 
@@ -52,10 +53,8 @@ SEEKERS_MAX = 64
 """Seekers remembered."""
 
 
-class Tenant:
+class Resident(Protocol):
     """What Chord tells the design that stands on it."""
-
-    __slots__ = ()
 
     def entered(self) -> None:
         """This node has become a member."""
@@ -70,25 +69,25 @@ class Tenant:
 class Chord(Part, Above, parts={"fingers": Fingers}):
     """One peer's place on the circle."""
 
-    __slots__ = ("_detour", "_is_sure", "_led_us", "_passed", "_tenant", "_told_us", "fingers", "ring", "table")
+    __slots__ = ("_detour", "_is_sure", "_led_us", "_passed", "_resident", "_told_us", "fingers", "ring", "table")
 
     def __init__(self, address: Address, host: Host, ring: Links, bits: int = ID_BITS, refresh_us: int = 0) -> None:
         super().__init__(address, host)
         self.ring = ring
-        ring.above = self
+        ring.carry(self)
         self.table = FingerTable(ring.me, bits)
         self._is_sure = ring.detector is None
         """Whether nobody ever crashes."""
         self.fingers = Fingers(address, host, ring, self.table, self.pass_on, refresh_us)
-        self._tenant = Tenant()
+        self._resident: Resident | None = None
         self._told_us: Recent[Address, int] = Recent(SENDERS_MAX)
         self._passed: dict[Message, int] = {}
         self._led_us: Recent[Place, int] = Recent(SEEKERS_MAX)
         self._detour = 0
 
-    def house(self, tenant: Tenant) -> None:
+    def house(self, resident: Resident) -> None:
         """Tell this one from now on."""
-        self._tenant = tenant
+        self._resident = resident
 
     def turn_off(self, fingers: int) -> None:
         """Messages that begin here leave out so many of the best fingers, until further notice."""
@@ -100,19 +99,22 @@ class Chord(Part, Above, parts={"fingers": Fingers}):
         self.table.reset(self.ring.me)
         self._take_neighbours()
         self.fingers.begin()
-        self._tenant.entered()
+        if self._resident is not None:
+            self._resident.entered()
 
     def moved(self) -> None:
         if self.ring.state == IN:
             self._take_neighbours()
-            self._tenant.moved()
+            self.surrounded()
 
     def surrounded(self) -> None:
-        self._tenant.moved()
+        if self._resident is not None:
+            self._resident.moved()
 
     def unlinked(self) -> None:
         self.fingers.end()
-        self._tenant.departed()
+        if self._resident is not None:
+            self._resident.departed()
 
     def lost(self, ref: Ref) -> None:
         if ref != self.table.right:

@@ -15,7 +15,7 @@ Level = Annotated[int, Meta(ge=0, lt=ID_BITS)]
 class SeekFinger(Message):
     """Who is the successor of `key`? Routed."""
 
-    wire = 0x0541
+    wire = 0x0551
 
     key: RingKey
     level: Level
@@ -25,7 +25,7 @@ class SeekFinger(Message):
 class FingerIs(Message):
     """I am."""
 
-    wire = 0x0542
+    wire = 0x0552
 
     level: Level
     finger: Ref
@@ -34,7 +34,7 @@ class FingerIs(Message):
 class TakeFinger(Message):
     """To every node of the arc (low, high]: your finger of this level is now `finger` (instead of `gone`)."""
 
-    wire = 0x0543
+    wire = 0x0553
 
     key: RingKey
     low: RingKey
@@ -47,7 +47,7 @@ class TakeFinger(Message):
 class Heard(Message):
     """Your message has come."""
 
-    wire = 0x0544
+    wire = 0x0554
 
     by: Ref
 

@@ -1,8 +1,9 @@
 """Chord#: a ring in key order without hashing, fingers by count, aggregates that come with them."""
 
 from implicast.overlay.chord_sharp.assemble import assemble, objections, stale
-from implicast.overlay.chord_sharp.chord_sharp import ChordSharp, Passenger
+from implicast.overlay.chord_sharp.chord_sharp import ChordSharp
 from implicast.overlay.chord_sharp.messages import KINDS, Ent, Freight
+from implicast.overlay.chord_sharp.passenger import Passenger
 from implicast.overlay.chord_sharp.rows import Rows, carried_on
 from implicast.overlay.chord_sharp.settings import ON_DEMAND, SharpSettings
 from implicast.overlay.chord_sharp.soundness import sound_objections, too_small

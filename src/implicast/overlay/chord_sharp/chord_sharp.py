@@ -1,53 +1,26 @@
 """One peer's share of a Chord# ring: its table, the two ways to keep it, and what the ring says of neighbours.
 
 The ring itself is `overlay/links`: level 0 *is* its right pointer, so whom a key belongs to is never in doubt, and a
-finger that is off by a few places costs hops, nothing else. Tables are kept in rounds (`rounds.py`, `telling.py`), or
+finger that is off by a few places costs hops, nothing else. Tables are kept in rounds (`rounds.py`, `tidings.py`), or
 asked for when somebody says so (`pull.py`).
 """
 
-from implicast.overlay.chord_sharp.messages import Farewell, Freight
+from implicast.overlay.chord_sharp.messages import FingerGone
+from implicast.overlay.chord_sharp.passenger import Passenger
 from implicast.overlay.chord_sharp.pull import Pull
 from implicast.overlay.chord_sharp.rounds import Rounds
 from implicast.overlay.chord_sharp.settings import SharpSettings
 from implicast.overlay.chord_sharp.table import Table
-from implicast.overlay.chord_sharp.telling import Telling
+from implicast.overlay.chord_sharp.tidings import Tidings
 from implicast.overlay.links import Above, Links, Place, Ref
 from implicast.overlay.links.state import INS, OUT
 from implicast.peer.contract import Address, Host, Part, handles
 
 
-class Passenger:
-    """What stands on the overlay: it has a value, and is told what happens. Plain Chord# carries nobody."""
-
-    __slots__ = ()
-
-    def value(self) -> Freight | None:
-        """What this node adds to aggregates now; None: unknown."""
-        return None
-
-    def entered(self) -> None:
-        """This node is on the ring and has asked for all its fingers."""
-
-    def departed(self) -> None:
-        """This node is off the ring, by its own wish."""
-
-    def refreshed(self) -> None:
-        """A refresh of the whole table is complete."""
-
-    def silent(self, ref: Ref) -> None:
-        """A node is suspected."""
-
-    def moved(self) -> None:
-        """A neighbour on the ring has changed."""
-
-    def returned(self) -> None:
-        """This node had been passed over and is on the ring again."""
-
-
-class ChordSharp(Part, Above, parts={"rounds": Rounds, "telling": Telling, "pull": Pull}):
+class ChordSharp(Part, Above, parts={"rounds": Rounds, "tidings": Tidings, "pull": Pull}):
     """The table and its upkeep. `links.above` is this; `passenger` is what stands on it."""
 
-    __slots__ = ("_entering", "_gen", "_wary", "links", "passenger", "pull", "rounds", "settings", "table", "telling")
+    __slots__ = ("_entering", "_gen", "_wary", "links", "passenger", "pull", "rounds", "settings", "table", "tidings")
 
     def __init__(
         self, address: Address, host: Host, links: Links, settings: SharpSettings, passenger: Passenger | None = None
@@ -57,7 +30,7 @@ class ChordSharp(Part, Above, parts={"rounds": Rounds, "telling": Telling, "pull
         links.carry(self)
         self.passenger = passenger or Passenger()
         self.table = Table(links.me, None, settings.age_us)
-        self.rounds, self.telling, self.pull = Rounds(self), Telling(self), Pull(self)
+        self.rounds, self.tidings, self.pull = Rounds(self), Tidings(self), Pull(self)
         self._wary = self._entering = False
         """`_wary`: whether some finger may be lost; saves asking of each at every cast that passes."""
         self._gen = 0
@@ -66,7 +39,7 @@ class ChordSharp(Part, Above, parts={"rounds": Rounds, "telling": Telling, "pull
     def settle(self, table: Table) -> None:
         """Stand in a settled ring, and let rounds begin, nearly together."""
         self.table = table
-        self.telling.settle()
+        self.tidings.settle()
         period_us = self.settings.period_us
         if self.settings.rounds and not self.settings.resting:
             self.rounds.start(period_us // 4 + int(self.host.rng.random() * period_us / 20))
@@ -121,7 +94,7 @@ class ChordSharp(Part, Above, parts={"rounds": Rounds, "telling": Telling, "pull
         self.table = Table(self.links.me, self.passenger.value(), self.settings.age_us)
         self._gen = self.links.lnum[0]
         if self.settings.rounds:
-            self.telling.stop()
+            self.tidings.stop()
             self.rounds.enter()
             self.passenger.entered()
         else:
@@ -131,9 +104,9 @@ class ChordSharp(Part, Above, parts={"rounds": Rounds, "telling": Telling, "pull
     def unlinked(self) -> None:
         self._entering = False
         right = self.links.right
-        for address in (*self.telling.stop(), *self.pull.stop()):
+        for address in (*self.tidings.stop(), *self.pull.stop()):
             if address not in (self.address, right.address):
-                self.host.send(address, Farewell(self.links.me, right))
+                self.host.send(address, FingerGone(self.links.me, right))
         self.rounds.stop()
         self.passenger.departed()
 
@@ -153,8 +126,8 @@ class ChordSharp(Part, Above, parts={"rounds": Rounds, "telling": Telling, "pull
         before = table.nodes[0] if table.nodes else None
         table.follow(links.right)
         if self.settings.rounds and table.nodes and table.nodes[0] != before:
-            self.telling.changed(0)
-            self.telling.tell(0)
+            self.tidings.changed(0)
+            self.tidings.tell(0)
             self.rounds.stand_by(0)
         if links.lnum[0] != self._gen:
             self._gen = links.lnum[0]
@@ -175,8 +148,8 @@ class ChordSharp(Part, Above, parts={"rounds": Rounds, "telling": Telling, "pull
                 best = node
         return best
 
-    @handles(Farewell)
-    def on_farewell(self, sender: Address, farewell: Farewell) -> None:
+    @handles(FingerGone)
+    def on_farewell(self, sender: Address, farewell: FingerGone) -> None:
         """A finger has left and names its right neighbour, which takes its place at once."""
         if self.links.state in (OUT, INS) or farewell.gone == self.links.me:
             return

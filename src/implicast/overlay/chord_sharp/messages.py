@@ -48,7 +48,7 @@ class EntIs(Message):
     ent: Ent
 
 
-class Farewell(Message):
+class FingerGone(Message):
     """The node that you name as a finger is gone; its heir, if it has one, is the node on its right."""
 
     wire = 0x0542
@@ -94,7 +94,7 @@ class Enough(Message):
     token: Token
 
 
-class AskAgain(Message):
+class EntLate(Message):
     """Rings when the node asked for an entry should have answered."""
 
     token: int
@@ -125,5 +125,5 @@ class TellAgain(Message):
     round: int
 
 
-KINDS: tuple[type, ...] = (GetEnt, EntIs, Farewell, AskLevel, LevelIs, Enough)
+KINDS: tuple[type, ...] = (GetEnt, EntIs, FingerGone, AskLevel, LevelIs, Enough)
 """The kinds that travel."""

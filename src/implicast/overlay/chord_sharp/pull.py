@@ -7,7 +7,7 @@ above it and found again from below at the next refresh.
 
 from typing import TYPE_CHECKING
 
-from implicast.overlay.chord_sharp.messages import AskAgain, EntIs, Farewell, GetEnt
+from implicast.overlay.chord_sharp.messages import EntIs, EntLate, FingerGone, GetEnt
 from implicast.overlay.chord_sharp.rows import Rows, row_entry
 from implicast.overlay.links import Ref
 from implicast.overlay.links.state import OUT
@@ -52,7 +52,7 @@ class Pull(Part):
         self._rows, self.level = rows, 0
         self._proceed()
         if self.level >= 0:
-            self.host.after(ring.settings.again_us, AskAgain(self.token, 1))
+            self.host.after(ring.settings.again_us, EntLate(self.token, 1))
 
     def _proceed(self) -> None:
         """Go up as far as rows reach; ask the first node that must be asked."""
@@ -76,7 +76,7 @@ class Pull(Part):
     def on_get_ent(self, sender: Address, asks: GetEnt) -> None:
         links = self.ring.links
         if links.state == OUT:
-            self.host.send(sender, Farewell(links.me, self.ring.heir(links.me)))
+            self.host.send(sender, FingerGone(links.me, self.ring.heir(links.me)))
             return
         if self.callers is NOBODY:
             self.callers = {}
@@ -96,17 +96,17 @@ class Pull(Part):
             self.level += 1
             self._proceed()
 
-    @handles(AskAgain)
-    def on_ask_again(self, alarm: AskAgain) -> None:
+    @handles(EntLate)
+    def on_ask_again(self, alarm: EntLate) -> None:
         """One alarm stands for a whole refresh: it rings on while the refresh lasts."""
         if self.level < 0:
             return
         settings, table = self.ring.settings, self.ring.table
         if alarm.token != self.token:
-            self.host.after(settings.again_us, AskAgain(self.token, 1))
+            self.host.after(settings.again_us, EntLate(self.token, 1))
         elif alarm.tried < settings.tries and self.level < len(table):
             self._ask(table.nodes[self.level])
-            self.host.after(settings.again_us, AskAgain(self.token, alarm.tried + 1))
+            self.host.after(settings.again_us, EntLate(self.token, alarm.tried + 1))
         else:
             table.cut(max(1, self.level))  # level 0 is the ring's
             self._complete()

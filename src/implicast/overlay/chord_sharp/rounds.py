@@ -8,7 +8,7 @@ Fingers go by count and aggregates come with them, as ever (`table.py`). What is
   all tables are exact, however wrong they were, if the ring was whole when the round began. Nobody holds a round, so
   nobody's death ends it; an update flow (one message that travels round the ring) dies with the node that holds it, and
   with each lost message.
-- *Told without being asked.* A node asks its finger once and is told in every round from then on (`telling.py`); it
+- *Told without being asked.* A node asks its finger once and is told in every round from then on (`tidings.py`); it
   asks again every `RENEWAL` rounds, and whenever nothing came. One message per level and round instead of two.
 - *Age.* Every answer says how old its oldest part is. The time on the way is counted in full: from the asker's question
   to the arrival, less the time that the answerer says it held the question. So a message that lay in a sleeper's mail
@@ -51,6 +51,20 @@ class Asked:
     """Attempts since its last word."""
     quiet_us: int = 0
     """It is not asked again before this time."""
+
+    def put(self, token: int, number: int, now_us: int, again_us: int) -> None:
+        """It is asked, under this token."""
+        self.round, self.quiet_us = number, now_us + again_us
+        self.asked_us = {**dict(list(self.asked_us.items())[-1:]), token: now_us}
+
+    def in_vain(self) -> None:
+        self.silent += 1
+
+    def spoke(self) -> None:
+        self.silent = 0
+
+    def leave_in_peace(self, until_us: int) -> None:
+        self.quiet_us = until_us
 
 
 class Rounds(Part):
@@ -98,14 +112,14 @@ class Rounds(Part):
     def begin(self, number: int) -> None:
         ring, settings = self.ring, self.ring.settings
         self.number, self._catch_ups, self._watching = number, 0, False
-        ring.telling.begin()
+        ring.tidings.begin()
         self.host.after(settings.period_us, RoundDue(ring.links.me.life, number))
         self._watch(settings.catch_up_us)
         ring.table.follow(ring.links.right)
         for level in range(len(ring.table)):
             self.stand_by(level)
-        ring.telling.tell(0)
-        ring.telling.advance()
+        ring.tidings.tell(0)
+        ring.tidings.advance()
 
     def _watch(self, after_us: int) -> None:
         """Look for what is missing then."""
@@ -133,9 +147,7 @@ class Rounds(Part):
         asked = self._asks[level]
         self._token += LEVELS_MAX
         token = self._token + level  # so that an answer's level need not be looked for
-        asked.round = self.number
-        asked.quiet_us = self.host.now_us + self.ring.settings.again_us
-        asked.asked_us = {**dict(list(asked.asked_us.items())[-1:]), token: self.host.now_us}
+        asked.put(token, self.number, self.host.now_us, self.ring.settings.again_us)
         question = AskLevel(asked.ref, self.ring.links.me, token, level, self.number, answer)
         self.host.send(asked.ref.address, question)
 
@@ -147,7 +159,7 @@ class Rounds(Part):
         self._watching = False
         self._catch_ups += 1
         table = self.ring.table
-        highest = LEVELS_MAX if self.ring.telling.told_round == self.number else self._catch_ups
+        highest = LEVELS_MAX if self.ring.tidings.told_round == self.number else self._catch_ups
         missing = [level for level, number in enumerate(table.rounds[:highest]) if number < self.number]
         for level in missing:
             if level < len(table):
@@ -164,9 +176,9 @@ class Rounds(Part):
             ring.suspect(node)
         elif self._catch_ups > CATCH_UPS_MAX:
             ring.table.go_on(level, self.number)
-            ring.telling.advance()
+            ring.tidings.advance()
         elif asked.quiet_us <= self.host.now_us:
-            asked.silent += 1
+            asked.in_vain()
             self._put_question(level, answer=True)
 
     def go_without(self, ref: Ref) -> None:
@@ -176,7 +188,7 @@ class Rounds(Part):
             if node == ref:
                 table.go_on(level, self.number)
                 self._asks.pop(level, None)
-        self.ring.telling.advance()
+        self.ring.tidings.advance()
 
     # --- learning
 
@@ -192,9 +204,9 @@ class Rounds(Part):
         if asked is None or asked.ref != told.by or told.token not in asked.asked_us:
             self.host.send(sender, Enough(told.token))
             return
-        asked.silent = 0
+        asked.spoke()
         if told.ent is None:
-            asked.quiet_us = self.host.now_us + 2 * ring.settings.again_us  # it will tell when it knows
+            asked.leave_in_peace(self.host.now_us + 2 * ring.settings.again_us)  # it will tell when it knows
         elif self._is_at(level, told.by) and told.round >= ring.table.rounds[level]:
             self._learn(level, asked, told)
 
@@ -209,10 +221,10 @@ class Rounds(Part):
         next_before = table.nodes[level + 1 : level + 2]
         circulated = table.learn(level, told.ent, min(since_us, self.host.now_us), told.round)
         if table.nodes[level + 1 : level + 2] != next_before:
-            self.ring.telling.changed(level + 1)
+            self.ring.tidings.changed(level + 1)
         if circulated:
             for above in [each for each in self._asks if each > level]:
                 del self._asks[above]
         elif table.rounds[level + 1] < self.number:
             self.stand_by(level + 1)
-        self.ring.telling.advance()
+        self.ring.tidings.advance()

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from implicast.overlay.ice.messages import Hail
-from implicast.overlay.ice.settings import Timers
-from implicast.overlay.ice.share import Share
+from implicast.overlay.ice.share import SurfacePart
 from implicast.overlay.ice.table import UNKNOWN_US
 from implicast.peer.contract import Address
 
@@ -50,24 +49,10 @@ class News:
     applied: tuple[int, int, int] = NOTHING
     """The last greeting that was learnt from (mark, gifts), and how our own atlas was after that."""
     trip_us: int = 0
-    deviation_us: int = 0
+    """How long its answers take; 0: not known."""
 
     def take_trip(self, sample_us: int) -> None:
-        off_us, deviation_us = sample_us - self.trip_us, self.deviation_us
-        if off_us == sample_us:
-            self.trip_us, self.deviation_us = sample_us, sample_us // 2
-        elif off_us or deviation_us:  # else it takes what it always takes
-            self.deviation_us = deviation_us + (abs(off_us) - deviation_us) // 4
-            self.trip_us += off_us // 8
-
-    def wait_us(self, timers: Timers) -> int:
-        """How long a question waits for its first answer."""
-        if not self.trip_us:
-            return timers.rto_us
-        wait_us, least_us = self.trip_us + 4 * self.deviation_us, timers.rto_us // 2
-        if wait_us <= least_us:
-            wait_us = least_us
-        return wait_us if wait_us < timers.cap_us else timers.cap_us
+        self.trip_us = self.trip_us + (sample_us - self.trip_us) // 8 if self.trip_us else max(1, sample_us)
 
     def hear(self, now_us: int) -> bool:
         """It has said something; was it suspect?"""
@@ -125,7 +110,7 @@ class News:
         self.mute_us = until_us
 
 
-class Circle(Share):
+class Circle(SurfacePart):
     """Knows peers by their words and their silence."""
 
     __slots__ = ("_back_us", "missed", "news")
@@ -159,11 +144,8 @@ class Circle(Share):
     def begin_anew(self, peer: Address, born_us: int) -> None:
         """Of the one that was at this address nothing matters any more but how far it is."""
         before, now_us = self.news[peer], self.host.now_us
-        self.news[peer] = News(
-            now_us, born_us, now_us, ended_us=born_us, trip_us=before.trip_us, deviation_us=before.deviation_us
-        )
+        self.news[peer] = News(now_us, born_us, now_us, ended_us=born_us, trip_us=before.trip_us)
         self.missed.pop(peer, None)
-        self.surface.upkeep.look_up()
         self.surface.routes.redraw()
 
     def heirs_of(self, owner: Address) -> tuple[Address, ...]:
@@ -188,7 +170,6 @@ class Circle(Share):
         now_us = self.host.now_us
         if self.missed:
             self.missed = {each: (since, min(due_us, now_us)) for each, (since, due_us) in self.missed.items()}
-            self.surface.upkeep.stir()
         if now_us - since_us > self.timers.dead_us:
             if now_us - self._back_us < REUNION_US:
                 self.surface.tenant.reunited()
@@ -199,11 +180,6 @@ class Circle(Share):
         news = self.news.get(peer)
         if news is not None:
             news.take_trip(trip_us)
-
-    def wait_us(self, peer: Address) -> int:
-        """How long a question to this peer waits for its first answer."""
-        news = self.news.get(peer)
-        return self.timers.rto_us if news is None else news.wait_us(self.timers)
 
     def latency_us(self, peer: Address) -> float:
         news = self.news.get(peer)
@@ -227,7 +203,6 @@ class Circle(Share):
         news = self.concern(peer)
         if news.suspect_us < 0:
             news.suspect(self.host.now_us)
-            self.surface.upkeep.beware()
             self.surface.routes.redraw()
         self._miss(peer)
 
@@ -236,11 +211,13 @@ class Circle(Share):
             if len(self.missed) >= self.timers.missed_max:
                 del self.missed[next(iter(self.missed))]
             self.missed[peer] = (self.host.now_us, self.host.now_us + self.timers.meet_us)
-            self.surface.upkeep.stir()
 
     def meet_again(self, peer: Address, due_us: int) -> None:
         """A missed peer has been greeted, and is again at this time."""
         self.missed[peer] = (self.missed[peer][0], due_us)
+
+    def give_up(self, peer: Address) -> None:
+        del self.missed[peer]
 
     def wake_late(self) -> None:
         """We slept: nobody's silence counts from before now."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from implicast.overlay.ice.atlas import tract_of
 from implicast.overlay.ice.messages import Farewell, Title
-from implicast.overlay.ice.share import Share
+from implicast.overlay.ice.share import SurfacePart
 from implicast.peer.contract import Address, handles
 from implicast.peer.events import Left
 from implicast.space.tract import volume
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from implicast.overlay.ice.surface import Surface
 
 
-class Departure(Share):
+class Departure(SurfacePart):
     """Parts with all pieces for good."""
 
     __slots__ = ("_departing", "leaving", "left")

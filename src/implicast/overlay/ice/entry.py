@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from implicast.overlay.ice.estate import Way
 from implicast.overlay.ice.messages import Enter, EnterAgain, Title
-from implicast.overlay.ice.share import Share
+from implicast.overlay.ice.share import SurfacePart
 from implicast.peer.contract import Address, handles
 from implicast.peer.events import Joined
 from implicast.space.morton import BITS
@@ -20,7 +20,7 @@ INTRODUCERS_MAX = 64
 """Peers by way of whom a newcomer asks; further ones are not used."""
 
 
-class Entry(Share):
+class Admission(SurfacePart):
     """Joins, and lets others join."""
 
     __slots__ = ("_attempt", "_introducers", "joined")

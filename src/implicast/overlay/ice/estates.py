@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from implicast.overlay.ice.atlas import tract_of
 from implicast.overlay.ice.estate import Item, check_items
 from implicast.overlay.ice.messages import BackedUp, Backup, Copied, CopyEstate, Hail, Neighbour, NoEstate, Title
-from implicast.overlay.ice.share import Share
+from implicast.overlay.ice.share import SurfacePart
 from implicast.peer.contract import Address, handles
 from implicast.peer.errors import RemoteError
 from implicast.space.tract import Tract, intersect
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Estate:
+class Legacy:
     """What an owner keeps, in the hands of an heir."""
 
     number: int
@@ -91,14 +91,14 @@ class Estate:
         }
 
 
-class Estates(Share):
+class Estates(SurfacePart):
     """Holds estates for others."""
 
     __slots__ = ("held",)
 
     def __init__(self, surface: "Surface") -> None:
         super().__init__(surface)
-        self.held: dict[Address, Estate] = {}
+        self.held: dict[Address, Legacy] = {}
 
     @handles(CopyEstate)
     def on_copy(self, sender: Address, copy: CopyEstate) -> None:
@@ -115,7 +115,7 @@ class Estates(Share):
                 return
             newer = estate.since(copy.serial) if estate is not None else {}
             awaited = set(range(copy.parts))
-            estate = self.held[sender] = Estate(
+            estate = self.held[sender] = Legacy(
                 copy.number, copy.titles, copy.heirs, copy.around, copy.stamp_us, copy.mark, awaited, newer
             )
         if estate.number == copy.number:
@@ -170,13 +170,13 @@ class Estates(Share):
         """What we gave joins the estate that we hold for the taker; its only heir begins with that."""
         taker = gift.title.owner
         if taker not in self.held and heirs == (self.address,):
-            self.held[taker] = Estate(-1, (), heirs, gift.around, stamp_us)
+            self.held[taker] = Legacy(-1, (), heirs, gift.around, stamp_us)
         if taker in self.held:
             self.held[taker].join(gift.title, (item for part in gift.parts for item in part))
 
     def inherit_from(self, owner: "Surface") -> None:
         """Hold a complete copy of what an owner keeps, from the beginning."""
-        estate = Estate(-1, tuple(owner.pieces), owner.heirs, owner.greetings.around(), -1)
+        estate = Legacy(-1, tuple(owner.pieces), owner.heirs, owner.greetings.around(), -1)
         estate.put(0, owner.tenant.pack(owner.tract))
         self.held[owner.address] = estate
 

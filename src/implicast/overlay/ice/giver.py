@@ -8,14 +8,14 @@ heard the giver for long (`seizures.py`). Epochs: split +1, merge largest +1, gi
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from implicast.overlay.ice.asking import Question
 from implicast.overlay.ice.estate import Item
 from implicast.overlay.ice.estates import in_parts
 from implicast.overlay.ice.messages import Accepted, Declined, Done, HandOver, Neighbour, Taking, Title
 from implicast.overlay.ice.plot import GIVING, PROVISIONAL
-from implicast.overlay.ice.share import Share
+from implicast.overlay.ice.share import SurfacePart
+from implicast.peer.asking import Question
 from implicast.peer.contract import Address, handles
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Gift:
         return more
 
 
-class Giver(Share):
+class Giver(SurfacePart):
     """Parts with pieces, one at a time."""
 
     __slots__ = ("declined", "done", "gift")
@@ -53,7 +53,7 @@ class Giver(Share):
         """Transfers that are over, given or taken, and how they ended: repeats get the same answer."""
         self.declined: dict[Address, int] = {}
         """Who would not take a piece, and until when it is not asked again."""
-        surface.asker.topic("give", self.timers.tries_give, self._not_taken)
+        surface.asker.declare("give", self.timers.tries_give, self._not_taken)
 
     def give(self, piece: Title, taker: Address) -> None:
         """Part with a firm piece."""
@@ -77,7 +77,7 @@ class Giver(Share):
         message = HandOver(gift.number, gift.at, len(gift.parts), gift.title, around, gift.parts[gift.at])
         self.surface.asker.ask("give", gift.number, gift.title.owner, message)
 
-    def _not_taken(self, question: Question) -> None:
+    def _not_taken(self, key: Any, question: Question) -> None:
         self.surface.circle.suspect(question.to)
         self.take_back()
 
@@ -87,7 +87,7 @@ class Giver(Share):
         gift = self.gift
         if gift is None or gift.number != taking.number or sender != gift.title.owner:
             return
-        self.surface.asker.go_on("give", gift.number, sender)
+        self.surface.asker.encourage("give", gift.number)
         if taking.part == gift.at and gift.next_part():
             self.hand_over(gift)
 

@@ -7,14 +7,15 @@ does not know that mark asks for more; who hears a claim that is worse than what
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from implicast.overlay.ice.asking import Question
+from implicast.overlay.ice.asking import patience
 from implicast.overlay.ice.atlas import overlap
 from implicast.overlay.ice.circle import NOTHING
 from implicast.overlay.ice.messages import Echo, Hail, More, Neighbour, Title, Titles
 from implicast.overlay.ice.plot import PROVISIONAL
-from implicast.overlay.ice.share import Share
+from implicast.overlay.ice.share import SurfacePart
+from implicast.peer.asking import Question
 from implicast.peer.contract import Address, handles
 from implicast.space.tract import subtract
 
@@ -25,7 +26,7 @@ TITLES_MAX = 64
 """Better titles in one answer."""
 
 
-class Greetings(Share):
+class Greetings(SurfacePart):
     """Keeps the atlas true, here and at the neighbours."""
 
     __slots__ = ("_around", "_around_version", "gifts", "mark")
@@ -39,7 +40,7 @@ class Greetings(Share):
         self._around: tuple[Neighbour, ...] | None = None
         """What heirs are told of our neighbours; None when it has to be made again."""
         self._around_version = -1
-        surface.asker.topic("hail", self.timers.tries_hail, self._unheard)
+        surface.greeter.topic("hail", patience(self.timers, self.timers.tries_hail), self._unheard)
 
     # --- saying
 
@@ -73,7 +74,6 @@ class Greetings(Share):
 
     def hail(self, peers: Iterable[Address]) -> None:
         surface, next_us = self.surface, self.host.now_us + self.timers.hello_us
-        surface.upkeep.stir(next_us)
         plain: Hail | None = None  # the very same to all but heirs: what is known of it is found out once
         hails: list[tuple[Address, Hail]] = []
         known, concern, is_told = surface.circle.news, surface.circle.concern, surface.succession.is_told
@@ -86,9 +86,10 @@ class Greetings(Share):
             else:
                 plain = plain or self._hail(())
                 hails.append((peer, plain))
-        surface.asker.ask_all("hail", hails)
+        for peer, hail in hails:
+            surface.greeter.ask("hail", peer, peer, hail)
 
-    def _unheard(self, question: Question) -> None:
+    def _unheard(self, key: Any, question: Question) -> None:
         self.surface.circle.suspect(question.to)
 
     def check(self, owners: list[Address]) -> None:
@@ -111,8 +112,6 @@ class Greetings(Share):
         news.greet_at(now_us + self.timers.turn_us)
         own_us, mark = now_us if sender in surface.succession.heirs else 0, hail.mark
         if mark >= news.mark:
-            if hail.leaving is not news.leaving:
-                surface.upkeep.stir()  # it may be an heir, and is to be replaced
             if hail.heirs != news.heirs:
                 self._around = None
             news.take_hail(hail)
@@ -167,7 +166,7 @@ class Greetings(Share):
     def on_echo(self, sender: Address, echo: Echo) -> None:
         surface = self.surface
         surface.circle.heard(sender)
-        if surface.asker.answered("hail", sender, sender) is None and sender not in surface.circle.news:
+        if surface.greeter.answered("hail", sender) is None and sender not in surface.circle.news:
             return
         if sender in surface.succession.heirs:
             surface.succession.echo_came(sender, echo.stamp_us, echo.has_estate)
@@ -184,8 +183,6 @@ class Greetings(Share):
 
     def ask_more(self, peer: Address) -> None:
         """Ask for a greeting, and at each tick again until it comes."""
-        self.surface.upkeep.beware()
-        self.surface.upkeep.stir()
         if self.surface.circle.concern(peer).ask_more(self.host.now_us, self.timers.rto_us):
             self.host.send(peer, More())
 

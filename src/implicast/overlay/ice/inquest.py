@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from implicast.overlay.ice.atlas import tract_of
 from implicast.overlay.ice.estate import Item
-from implicast.overlay.ice.estates import Estate, in_parts
+from implicast.overlay.ice.estates import Legacy, in_parts
 from implicast.overlay.ice.messages import Inquire, More, Title, Verdict, Witness
 from implicast.overlay.ice.plot import GIVING, PROVISIONAL
-from implicast.overlay.ice.share import Share
+from implicast.overlay.ice.share import SurfacePart
 from implicast.overlay.ice.taker import Receipt
 from implicast.peer.contract import Address, handles
 from implicast.space.digest import digest_bits
@@ -31,7 +31,7 @@ BURIED = 16
 class Orphan(NamedTuple):
     """The estate of a peer that is certainly dead, since another life has begun at its address."""
 
-    estate: Estate
+    estate: Legacy
     rank: int
     due_us: int
     """When it is our turn to take its place."""
@@ -46,7 +46,7 @@ class Inquiry:
     """False: we only want to know whether a giver is dead."""
     awaited: dict[Address, None]
     message: Inquire
-    estate: Estate | None = None
+    estate: Legacy | None = None
     """What we hold of the suspect's."""
     round: int = 0
     answers: int = 0
@@ -69,15 +69,14 @@ class Inquiry:
         self.whole = self.whole or witness.whole
 
 
-class Inquest(Share):
+class Inquest(SurfacePart):
     """The silence rule."""
 
-    __slots__ = ("_owners_us", "inquiries", "look_us", "orphans")
+    __slots__ = ("inquiries", "look_us", "orphans")
 
     def __init__(self, surface: "Surface") -> None:
         super().__init__(surface)
         self.inquiries: dict[Address, Inquiry] = {}
-        self._owners_us = 0
         self.look_us: dict[Address, int] = {}
         """Suspects that are not to be asked about before a time."""
         self.orphans: dict[Address, Orphan] = {}
@@ -85,44 +84,19 @@ class Inquest(Share):
     # --- noticing
 
     def watch(self, troubled: bool = True) -> None:
-        """At each tick: has anybody whose place we would have to take been silent for too long?
-
-        Without trouble no neighbour has (`upkeep.py`), and only owners whose estates we hold from afar may have been.
-        """
-        now_us, held = self.host.now_us, self.surface.estates.held
-        owners_us = self.owners_next_us(now_us)
-        self.surface.upkeep.stir(owners_us)
-        if troubled or owners_us <= now_us:
-            self._watch_owners(now_us, (*self.surface.plot.neighbours(), *held) if troubled else tuple(held))
-        receipt = self.surface.taker.receipt
-        if receipt is not None and receipt.held and self._may_ask(receipt.giver):
-            self._watch_giver(receipt)
-        if self.orphans:
-            self._adopt(now_us)
-
-    def owners_next_us(self, now_us: int) -> int:
-        """Before this time no owner whose estate we hold can have been silent for too long.
-
-        Not looked for again until then: words only put it off, and estates that come are of those just heard.
-        """
-        if now_us >= self._owners_us:
-            concern, since_us = self.surface.circle.concern, now_us
-            for owner in self.surface.estates.held:
-                news = concern(owner)
-                since_us = min(since_us, max(news.heard_us, news.since_us))
-            self._owners_us = since_us + self.timers.dead_us
-        return self._owners_us
-
-    def _watch_owners(self, now_us: int, owners: tuple[Address, ...]) -> None:
-        surface, circle, dead_us = self.surface, self.surface.circle, self.timers.dead_us
-        for owner in owners:
-            news = circle.concern(owner)
-            until_us = max(news.heard_us, news.since_us) + dead_us
-            surface.upkeep.stir(until_us)
-            if until_us < now_us and self._may_ask(owner):
+        """At each tick: has anybody whose place we would have to take been silent for too long? Without trouble only
+        owners whose estates we hold from afar may have been."""
+        surface, circle = self.surface, self.surface.circle
+        for owner in (*(surface.plot.neighbours() if troubled else ()), *surface.estates.held):
+            if circle.silence_us(owner) > self.timers.dead_us and self._may_ask(owner):
                 rank, wait_us = self._rank_of(owner)
                 if circle.silence_us(owner) > wait_us and (surface.plot.pieces or owner in surface.estates.held):
                     self.inquire(owner, rank, seizes=True)
+        receipt = surface.taker.receipt
+        if receipt is not None and receipt.held and self._may_ask(receipt.giver):
+            self._watch_giver(receipt)
+        if self.orphans:
+            self._adopt(self.host.now_us)
 
     def _watch_giver(self, receipt: Receipt) -> None:
         """Dead givers cannot take back."""
@@ -132,7 +106,7 @@ class Inquest(Share):
         elif receipt.taken_us >= 0 or not (surface.heirs or surface.plot.firm):
             surface.taker.accept(receipt)
 
-    def bury(self, peer: Address, estate: Estate | None) -> None:
+    def bury(self, peer: Address, estate: Legacy | None) -> None:
         """A peer is certainly dead: its heirs take over in turn, and what it was giving to us is ours."""
         self.inquiries.pop(peer, None)
         receipt, now_us = self.surface.taker.receipt, self.host.now_us
@@ -149,8 +123,6 @@ class Inquest(Share):
             if orphan.due_us <= now_us:
                 del self.orphans[peer]
                 self.inquire(peer, orphan.rank, True, BURIED, orphan.estate)
-            else:
-                self.surface.upkeep.stir(orphan.due_us)
 
     def _may_ask(self, owner: Address) -> bool:
         return owner not in self.inquiries and self.look_us.get(owner, 0) <= self.host.now_us
@@ -170,7 +142,7 @@ class Inquest(Share):
 
     # --- asking
 
-    def inquire(self, suspect: Address, rank: int, seizes: bool, round_: int = 0, buried: Estate | None = None) -> None:
+    def inquire(self, suspect: Address, rank: int, seizes: bool, round_: int = 0, buried: Legacy | None = None) -> None:
         surface, estate = self.surface, buried or self.surface.estates.held.get(suspect)
         pieces = {each.low: each for each in (estate.titles if estate is not None else ())}
         if round_ < BURIED:
@@ -185,7 +157,7 @@ class Inquest(Share):
             self.host.send(peer, message)
         self.host.after(self.timers.ask_us // 2, Verdict(suspect, 2 * round_))
 
-    def _witnesses(self, suspect: Address, estate: Estate | None) -> list[Address]:
+    def _witnesses(self, suspect: Address, estate: Legacy | None) -> list[Address]:
         """The suspect's heirs and neighbours, our neighbours, and the heirs of those among them that are silent too."""
         surface, circle = self.surface, self.surface.circle
         found = dict.fromkeys(surface.heirs_of(suspect))

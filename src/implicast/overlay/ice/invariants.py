@@ -12,7 +12,7 @@ from itertools import compress
 from operator import attrgetter, not_
 
 from implicast.overlay.ice.estate import Item
-from implicast.overlay.ice.estates import Estate
+from implicast.overlay.ice.estates import Legacy
 from implicast.overlay.ice.messages import Title
 from implicast.overlay.ice.surface import Surface
 from implicast.peer.contract import Address
@@ -26,7 +26,7 @@ TILINGS_REMEMBERED = 4
 SIDES_REMEMBERED = 1 << 16
 Tables = Mapping[Address, Mapping[int, Title]]
 """By owner: its own titles and those next to them, by their first codes."""
-Whole = dict[tuple[Address, Address], tuple[Estate, int, tuple[Item, ...]]]
+Whole = dict[tuple[Address, Address], tuple[Legacy, int, tuple[Item, ...]]]
 """By heir and owner: a copy that was found to be whole, how it was then, and of what. For those who look often."""
 _key, _low = attrgetter("key"), attrgetter("low")
 
@@ -94,7 +94,7 @@ def _heir_objections(surfaces: Sequence[Surface], whole: Whole | None) -> list[s
     return found
 
 
-def _has_all(who: tuple[Address, Address], estate: Estate, kept: tuple[Item, ...], whole: Whole | None) -> bool:
+def _has_all(who: tuple[Address, Address], estate: Legacy, kept: tuple[Item, ...], whole: Whole | None) -> bool:
     """Does a copy have all that is kept? Not looked at again while neither changes: a third of the cost."""
     before = whole.get(who) if whole is not None else None
     if before is not None and before[0] is estate and before[1] == estate.changes and before[2] is kept:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from implicast.overlay.ice.atlas import Atlas, overlap, sibling, tract_of
 from implicast.overlay.ice.geometry import gap_beside, touches
 from implicast.overlay.ice.messages import Title
-from implicast.overlay.ice.share import Share
+from implicast.overlay.ice.share import SurfacePart
 from implicast.peer.contract import Address
 from implicast.space.morton import BITS
 from implicast.space.tract import EMPTY, Tract, subtract
@@ -31,7 +31,7 @@ class Status(NamedTuple):
     number: int
 
 
-class Plot(Share):
+class Plot(SurfacePart):
     """Pieces and atlas. What changes them is in the other parts, which end every change with `survey`."""
 
     __slots__ = (

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 from msgspec.structs import replace
 
-from implicast.overlay.ice.asking import Question
 from implicast.overlay.ice.estate import Way, check_tract
 from implicast.overlay.ice.geometry import FARTHEST, box_of, rank_of, target_rows
 from implicast.overlay.ice.messages import Enter, Passed, Title, Titles, Who
-from implicast.overlay.ice.share import Share
+from implicast.overlay.ice.share import SurfacePart
 from implicast.overlay.ice.table import Rows, Table
+from implicast.peer.asking import Question
 from implicast.peer.contract import Address, handles
 from implicast.space.tract import EMPTY, Tract, contains, intersect, subtract, unite
 
@@ -47,8 +47,8 @@ class Onward(NamedTuple):
     """Ground in transit, in doubt or of the dead: nobody answers for it now."""
 
 
-class Routes(Share):
-    """Routes."""
+class Paths(SurfacePart):
+    """Finds next hops, confirms what came, and keeps what has to wait."""
 
     __slots__ = ("_table", "parked", "seen")
 
@@ -59,7 +59,7 @@ class Routes(Share):
         """Hops that each peer sent us lately, to know repeats."""
         self._table: Table | None = None
         if surface.terms.assured:
-            surface.asker.topic("hop", self.timers.tries_hop, self._undelivered)
+            surface.asker.declare("hop", self.timers.tries_hop, self._undelivered)
 
     # --- the table that messages are routed by
 
@@ -323,14 +323,14 @@ class Routes(Share):
     def _hop(self, to: Address, message: Routed, way: Way) -> None:
         number = self.surface.next_number()
         numbered = Way(way.tract, number, way.mark, way.hops, way.stuck, way.visited)
-        self.surface.asker.ask("hop", number, to, replace(message, way=numbered))
+        self.surface.asker.ask("hop", (number, to), to, replace(message, way=numbered))
 
     @handles(Passed)
     def on_passed(self, sender: Address, passed: Passed) -> None:
         self.surface.circle.heard(sender)
-        self.surface.asker.answered("hop", passed.number, sender)
+        self.surface.asker.answered("hop", (passed.number, sender))
 
-    def _undelivered(self, question: Question) -> None:
+    def _undelivered(self, key: Any, question: Question) -> None:
         """Nobody there: look for another way."""
         self.surface.circle.suspect(question.to)
         message: Routed = question.message

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from implicast.overlay.ice.atlas import Atlas, overlap, tract_of
 from implicast.overlay.ice.estate import Way
-from implicast.overlay.ice.estates import Estate
+from implicast.overlay.ice.estates import Legacy
 from implicast.overlay.ice.inquest import Inquiry
 from implicast.overlay.ice.messages import Firm, Title, Who
 from implicast.overlay.ice.plot import SEIZED
-from implicast.overlay.ice.share import Share
+from implicast.overlay.ice.share import SurfacePart
 from implicast.peer.contract import Address, handles
 from implicast.space.tract import Tract, intersect
 
@@ -42,7 +42,7 @@ class Seizure:
         return self.backed_up and self.rested
 
 
-class Seizures(Share):
+class Seizures(SurfacePart):
     """Takes what the dead held."""
 
     __slots__ = ("_gap_since_us", "open")
@@ -98,7 +98,7 @@ class Seizures(Share):
         whole = inquiry.whole or (estate is not None and not estate.awaited)
         self.settle(number, Seizure(tract, whole), before)
 
-    def _hand_on(self, suspect: Address, estate: Estate, best: Atlas, spans: Tract) -> None:
+    def _hand_on(self, suspect: Address, estate: Legacy, best: Atlas, spans: Tract) -> None:
         """Ground of the dead that is in the hands of one who was no heir: what we hold of it is offered there.
 
         Heirs have it already, and so do we if it is ours. This happens when a cut heals while an owner is dead.

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from implicast.overlay.ice.surface import Surface
 
 
-class Share(Part):
+class SurfacePart(Part):
     """A part of a surface: it owns some of the state, and asks other parts for what they own."""
 
     __slots__ = ("surface",)

@@ -8,15 +8,15 @@ and answers nothing, so it has fallen silent before anybody takes its place.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from implicast.overlay.ice.asking import Question
 from implicast.overlay.ice.atlas import tract_of
 from implicast.overlay.ice.estate import Item
 from implicast.overlay.ice.estates import in_parts
 from implicast.overlay.ice.messages import BackedUp, Backup, Copied, CopyEstate, NoEstate
 from implicast.overlay.ice.plot import SEIZED
-from implicast.overlay.ice.share import Share
+from implicast.overlay.ice.share import SurfacePart
+from implicast.peer.asking import Question
 from implicast.peer.contract import Address, handles
 from implicast.space.tract import volume
 
@@ -48,7 +48,7 @@ class Copying:
         return more
 
 
-class Succession(Share):
+class Succession(SurfacePart):
     """Who our heirs are, and what they have been told."""
 
     __slots__ = ("_copying", "batches", "echoed_us", "heirs", "serial", "syncing")
@@ -64,8 +64,8 @@ class Succession(Share):
         self.serial = 0
         """Orders what we tell our heirs."""
         self._copying: Copying | None = None
-        surface.asker.topic("copy", self.timers.tries_copy, self._uncopied)
-        surface.asker.topic("backup", self.timers.tries_backup, self._unbacked)
+        surface.asker.declare("copy", self.timers.tries_copy, self._uncopied)
+        surface.asker.declare("backup", self.timers.tries_backup, self._unbacked)
 
     def is_told(self, peer: Address) -> bool:
         """Is it an heir, or about to be one?"""
@@ -196,7 +196,7 @@ class Succession(Share):
         )  # fmt: skip
         surface.asker.ask("copy", copying.number, peer, copy)
 
-    def _uncopied(self, question: Question) -> None:
+    def _uncopied(self, key: Any, question: Question) -> None:
         self.surface.circle.suspect(question.to)
         self._end_copying()
 
@@ -212,7 +212,7 @@ class Succession(Share):
         copying = self._copying
         if copying is None or copying.number != copied.number or copying.at != copied.part or sender != self.syncing:
             return
-        self.surface.asker.answered("copy", copied.number, sender)
+        self.surface.asker.answered("copy", copied.number)
         if copying.next_part():
             self._send_copy()
         else:
@@ -249,7 +249,7 @@ class Succession(Share):
         self._count_batches()
         return True
 
-    def _unbacked(self, question: Question) -> None:
+    def _unbacked(self, key: Any, question: Question) -> None:
         self.surface.circle.suspect(question.to)
         if question.to == self.syncing:
             self._end_copying()
@@ -259,7 +259,7 @@ class Succession(Share):
     def on_backed_up(self, sender: Address, backed: BackedUp) -> None:
         self.surface.circle.heard(sender)
         batch = self.batches.get(backed.number)
-        self.surface.asker.answered("backup", (backed.number, sender), sender)
+        self.surface.asker.answered("backup", (backed.number, sender))
         self.echo_came(sender, backed.stamp_us, True)
         if batch is not None:
             batch.waiting.discard(sender)

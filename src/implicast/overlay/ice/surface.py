@@ -8,11 +8,11 @@ needed, so that a peer at rest on an assembled surface costs little more than it
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from implicast.overlay.ice.asking import Correspondence
+from implicast.overlay.ice.asking import Correspondence, Greeter
 from implicast.overlay.ice.atlas import Atlas, overlap, tract_of
 from implicast.overlay.ice.circle import Circle
 from implicast.overlay.ice.departure import Departure
-from implicast.overlay.ice.entry import Entry
+from implicast.overlay.ice.entry import Admission
 from implicast.overlay.ice.estate import Item, Tenant, Way
 from implicast.overlay.ice.estates import Estates
 from implicast.overlay.ice.giver import Giver
@@ -20,22 +20,22 @@ from implicast.overlay.ice.greetings import Greetings
 from implicast.overlay.ice.inquest import Inquest
 from implicast.overlay.ice.messages import TITLES_MAX, KeptSurface, Neighbour, Title
 from implicast.overlay.ice.plot import Plot
-from implicast.overlay.ice.routes import Onward, Routed, Routes
+from implicast.overlay.ice.routes import Onward, Paths, Routed
 from implicast.overlay.ice.seizures import Seizures
 from implicast.overlay.ice.settings import Terms
 from implicast.overlay.ice.succession import Succession
 from implicast.overlay.ice.table import Table
 from implicast.overlay.ice.taker import Taker
 from implicast.overlay.ice.tidying import Tidying
-from implicast.overlay.ice.upkeep import Upkeep
+from implicast.overlay.ice.upkeep import Rounds
 from implicast.peer.contract import Address, Host, Part
 from implicast.space.tract import Tract, contains, subtract
 
 Thing = TypeVar("Thing")
 PARTS: dict[str, type[Part]] = {
-    "asker": Correspondence, "plot": Plot, "circle": Circle, "greetings": Greetings, "routes": Routes,
-    "estates": Estates, "succession": Succession, "giver": Giver, "taker": Taker, "entry": Entry,
-    "departure": Departure, "tidying": Tidying, "inquest": Inquest, "seizures": Seizures, "upkeep": Upkeep,
+    "asker": Correspondence, "greeter": Greeter, "plot": Plot, "circle": Circle, "greetings": Greetings,
+    "routes": Paths, "estates": Estates, "succession": Succession, "giver": Giver, "taker": Taker, "entry": Admission,
+    "departure": Departure, "tidying": Tidying, "inquest": Inquest, "seizures": Seizures, "upkeep": Rounds,
 }  # fmt: skip
 
 
@@ -44,20 +44,21 @@ class Surface(Part, parts=PARTS):
 
     __slots__ = ("_number", "born_us", "kept_before", "tenant", "terms", *PARTS)
     asker: Correspondence
+    greeter: Greeter
     plot: Plot
     circle: Circle
     greetings: Greetings
-    routes: Routes
+    routes: Paths
     estates: Estates
     succession: Succession
     giver: Giver
     taker: Taker
-    entry: Entry
+    entry: Admission
     departure: Departure
     tidying: Tidying
     inquest: Inquest
     seizures: Seizures
-    upkeep: Upkeep
+    upkeep: Rounds
 
     def __init__(
         self, address: Address, host: Host, tenant: Tenant, terms: Terms, kept: KeptSurface | None = None
@@ -123,14 +124,6 @@ class Surface(Part, parts=PARTS):
     def suspect(self, peer: Address) -> None:
         """It has been silent through all questions of the tenant."""
         self.circle.suspect(peer)
-
-    def patience_us(self, peer: Address) -> int:
-        """How long a question to this peer waits for its first answer."""
-        return self.circle.wait_us(peer)
-
-    def take_trip(self, peer: Address, trip_us: int) -> None:
-        """An answer of this peer took so long."""
-        self.circle.took(peer, trip_us)
 
     def batch(self, items: tuple[Item, ...], then: Callable[[], None]) -> bool:
         """Back items up at all heirs; `then` is called when that counts. False: too many are waiting already."""
@@ -251,7 +244,7 @@ class Surface(Part, parts=PARTS):
             return
         estate = self.estates.held.pop(peer, None)
         self.circle.begin_anew(peer, born_us)
-        self.asker.drop("hail", peer)
+        self.greeter.drop("hail", peer)
         self.plot.atlas.drop(self.plot.atlas.of(peer))
         self.plot.survey()
         self.succession.bury(peer)

@@ -5,14 +5,14 @@ nothing of it any more, and lost like any other piece when a better title comes.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from implicast.overlay.ice.asking import Question
 from implicast.overlay.ice.atlas import tract_of
 from implicast.overlay.ice.estate import Item, check_items
 from implicast.overlay.ice.messages import Accepted, Declined, Done, HandOver, Neighbour, Taking, Title
 from implicast.overlay.ice.plot import PROVISIONAL
-from implicast.overlay.ice.share import Share
+from implicast.overlay.ice.share import SurfacePart
+from implicast.peer.asking import Question
 from implicast.peer.contract import Address, handles
 from implicast.peer.errors import RemoteError
 from implicast.space.tract import Tract
@@ -49,7 +49,7 @@ class Receipt:
         self.taken_us = now_us if self.taken_us < 0 else self.taken_us
 
 
-class Taker(Share):
+class Taker(SurfacePart):
     """Takes, one piece at a time."""
 
     __slots__ = ("receipt",)
@@ -57,7 +57,7 @@ class Taker(Share):
     def __init__(self, surface: "Surface") -> None:
         super().__init__(surface)
         self.receipt: Receipt | None = None
-        surface.asker.topic("took", self.timers.tries_took, self._not_granted)
+        surface.asker.declare("took", self.timers.tries_took, self._not_granted)
 
     # --- coming
 
@@ -135,7 +135,7 @@ class Taker(Share):
             message = Accepted(receipt.number, receipt.title, heirs, receipt.taken_us)
             surface.asker.ask("took", receipt.number, receipt.giver, message)
 
-    def _not_granted(self, question: Question) -> None:
+    def _not_granted(self, key: Any, question: Question) -> None:
         """The giver is silent: the piece stays provisional until it is known what became of it (`seizures.py`)."""
         self.surface.circle.suspect(question.to)
 

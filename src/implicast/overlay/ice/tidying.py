@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from implicast.overlay.ice.atlas import sibling
 from implicast.overlay.ice.messages import FindMover, Mover, Title
-from implicast.overlay.ice.share import Share
+from implicast.overlay.ice.share import SurfacePart
 from implicast.peer.contract import Address, handles
 from implicast.space.morton import BITS
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from implicast.overlay.ice.surface import Surface
 
 
-class Tidying(Share):
+class Tidying(SurfacePart):
     """Parts with spare pieces."""
 
     __slots__ = ("_next_us",)

@@ -6,6 +6,7 @@ from implicast.overlay.links.refs import Ref
 from implicast.overlay.links.settings import LinkSettings
 from implicast.peer.contract import Address, Host
 from implicast.peer.liveness import Detector, DetectorSettings
+from implicast.peer.memory import Recent
 
 
 class Company:
@@ -19,10 +20,10 @@ class Company:
     ) -> None:  # fmt: skip
         self._address, self._settings = address, settings
         self._silent, self._back = silent, back
-        self.gone: dict[Ref, None] = {}
-        self.missed: dict[Ref, None] = {}
+        self.gone: Recent[Ref, None] = Recent(settings.gone_max)
+        self.missed: Recent[Ref, None] = Recent(settings.missed_max)
         """Nodes that fell silent; they are asked now and then, in case they are only cut off."""
-        self.met: dict[Ref, None] = {}
+        self.met: Recent[Ref, None] = Recent(settings.missed_max)
         """Former neighbours that did not say they left: a node that ended alone on its ring knows whom to ask."""
         self.detector = self._watcher(host) if settings.tries else None
         """None in a world without crashes, where nobody is ever suspected. Overlays above share it."""
@@ -52,8 +53,6 @@ class Company:
 
     def note_gone(self, ref: Ref) -> None:
         self.gone[ref] = None
-        if len(self.gone) > self._settings.gone_max:
-            del self.gone[next(iter(self.gone))]
         self.missed.pop(ref, None)
         self.met.pop(ref, None)
         if self.detector is not None:
@@ -81,12 +80,9 @@ class Company:
             self._keep(self.missed, ref)
         return missed
 
-    def _keep(self, memory: dict[Ref, None], ref: Ref) -> None:
+    def _keep(self, memory: Recent[Ref, None], ref: Ref) -> None:
         if ref.address != self._address and ref not in self.gone:
-            memory.pop(ref, None)
-            memory[ref] = None
-            if len(memory) > self._settings.missed_max:
-                del memory[next(iter(memory))]
+            memory.put(ref, None)
 
     def heard(self, ref: Ref) -> None:
         """Any word from a suspect ends the suspicion, else two nodes could repair each other in turns without end.

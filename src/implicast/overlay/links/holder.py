@@ -12,7 +12,7 @@ from implicast.overlay.links.messages import (
     INSERT,
     MOVED,
     REPLACE,
-    Check,
+    CheckLink,
     Confirm,
     Gone,
     GraceOver,
@@ -26,6 +26,7 @@ from implicast.overlay.links.messages import (
 from implicast.overlay.links.refs import Ref, after, cut_list, lies_between
 from implicast.overlay.links.state import DEL, IN, INS, OUT, Answered, Grace
 from implicast.peer.contract import Address, Part, handles
+from implicast.peer.memory import Recent
 
 if TYPE_CHECKING:
     from implicast.overlay.links.links import Links
@@ -43,7 +44,7 @@ class Holder(Part):
         super().__init__(links.address, links.host)
         self._links = links
         self._answered: Answered = {}
-        self.graces: dict[Ref, Grace] = {}
+        self.graces: Recent[Ref, Grace] = Recent(GRACES_MAX)
         """What former lives still know, for operations under way depend on it."""
 
     def begin(self) -> None:
@@ -54,8 +55,6 @@ class Holder(Part):
         """This life has left: it still gives the answers it gave."""
         links = self._links
         self.graces[links.me] = Grace(self._answered, links.left, links.right)
-        if len(self.graces) > GRACES_MAX:
-            del self.graces[next(iter(self.graces))]
         self.host.after(links.settings.grace_us, GraceOver(links.me))
 
     @handles(GraceOver)
@@ -174,8 +173,8 @@ class Holder(Part):
         patience = links.patience
         patience.later(patience.backoff_us(alarm.tried), Confirm(alarm.right, alarm.num, alarm.tried + 1))
 
-    @handles(Check)
-    def on_check(self, sender: Address, check: Check) -> None:
+    @handles(CheckLink)
+    def on_check(self, sender: Address, check: CheckLink) -> None:
         links = self._links
         if check.to != links.me or links.state == OUT:
             links.say(check.by, Gone(check.by, check.to, 0))

@@ -85,7 +85,7 @@ class SetLAck(Message):
     num: Number
 
 
-class Check(Message):
+class CheckLink(Message):
     """Who is on your right? My left is `left` with this number."""
 
     wire = 0x0406
@@ -188,7 +188,7 @@ class CheckNow(Message):
     life: int
 
 
-class CheckRound(Message):
+class LinkRound(Message):
     """Rings once per check period."""
 
     upkeep: ClassVar[bool] = True
@@ -208,4 +208,4 @@ class GraceOver(Message):
     ref: Ref
 
 
-LINK_KINDS: tuple[type, ...] = (SetR, SetRAck, SetRNak, SetL, SetLAck, Check, Stat, Gone, Find, Found, Departed)
+LINK_KINDS: tuple[type, ...] = (SetR, SetRAck, SetRNak, SetL, SetLAck, CheckLink, Stat, Gone, Find, Found, Departed)

@@ -19,6 +19,18 @@ class Attempts:
     since_us: int = 0
     due_us: int = 0
 
+    def begin(self, health: int, now_us: int) -> None:
+        self.health, self.since_us = health, now_us
+
+    def wait_until(self, due_us: int) -> None:
+        self.due_us = due_us
+
+    def once_more(self) -> None:
+        self.tried += 1
+
+    def rang_late(self) -> None:
+        self.late += 1
+
 
 class Patience:
     """Waits, longer each time, and longer still where the node's own health is bad."""
@@ -39,34 +51,34 @@ class Patience:
 
     def begin(self, attempts: Attempts, alarm: Message) -> None:
         """Something has been asked for the first time."""
-        attempts.health = self._detector.health if self._detector else 0
+        attempts.begin(self._detector.health if self._detector else 0, self._host.now_us)
         wait_us = self._settings.rto_us * (1 + attempts.health)
-        attempts.since_us, attempts.due_us = self._host.now_us, self._host.now_us + wait_us
+        attempts.wait_until(self._host.now_us + wait_us)
         self._host.after(wait_us, alarm)
 
     def wait_on(self, attempts: Attempts, alarm: Message) -> None:
         """It is asked once more."""
         wait_us = self.later(self.backoff_us(attempts.tried) * (1 + attempts.health), alarm)
-        attempts.due_us = self._host.now_us + wait_us
+        attempts.wait_until(self._host.now_us + wait_us)
 
     def is_spent(self, attempts: Attempts, ref: Ref) -> bool:
         """An attempt stayed unanswered: whether patience is over with this node. An alarm that rings late says that
         this node slept, not the other: that attempt does not count. Nor is a node dead that was heard meanwhile."""
         detector, now_us = self._detector, self._host.now_us
         if detector is None:
-            attempts.tried += 1
+            attempts.once_more()
             return False
         is_late = now_us - attempts.due_us > self._settings.rto_us // 2
         if attempts.tried == 1 or is_late:  # silent nodes count, not attempts: else one death would take health away
             detector.ail()
         if is_late and attempts.late < self._settings.tries:
-            attempts.late += 1
+            attempts.rang_late()
             return False
         silent_us = detector.silent_for_us(ref)
         heard = silent_us is not None and now_us - silent_us > attempts.since_us
         if attempts.tried >= self._settings.tries * (2 if heard else 1):
             return True
-        attempts.tried += 1
+        attempts.once_more()
         return False
 
     def answered(self, attempts: Attempts) -> None:

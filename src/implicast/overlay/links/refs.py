@@ -12,8 +12,8 @@ from msgspec import Meta
 from implicast.peer.contract import Address
 from implicast.space.ring import between
 
-RingKey = Annotated[int, Meta(ge=0)]
-"""A place on the circle of peers, as it travels: MessagePack carries no longer integers than 64 bits."""
+RingKey = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+"""A place on the circle of peers, as it travels."""
 RingLife = Annotated[int, Meta(ge=0, lt=1 << 62)]
 Step = Annotated[int, Meta(ge=0, lt=1 << 62)]
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from implicast.overlay.links.above import Above
 from implicast.overlay.links.refs import Ref, lies_between
 from implicast.overlay.links.stabilise_messages import (
-    Farewell,
     FindSuccessor,
     GetPredecessor,
     PingLeft,
@@ -23,6 +22,7 @@ from implicast.overlay.links.stabilise_messages import (
     Predecessor,
     SeekSuccessor,
     StabiliseRound,
+    StepAside,
     SuccessorIs,
     TakePredecessor,
 )
@@ -100,9 +100,9 @@ class Stabilise(Part):
     def leave(self) -> None:
         if self.state == IN and not self.settings.cured:
             if self.right != self.me:
-                self.host.send(self.right.address, Farewell(self.me, self.left, None))
+                self.host.send(self.right.address, StepAside(self.me, self.left, None))
             if self.left is not None and self.left != self.me:
-                self.host.send(self.left.address, Farewell(self.me, None, self.right))
+                self.host.send(self.left.address, StepAside(self.me, None, self.right))
         self.state = OUT
         self.introducers = ()
         self.above.unlinked()
@@ -240,8 +240,8 @@ class Stabilise(Part):
         if pong.by == self.left:
             self.left_silent = 0
 
-    @handles(Farewell)
-    def on_farewell(self, sender: Address, farewell: Farewell) -> None:
+    @handles(StepAside)
+    def on_farewell(self, sender: Address, farewell: StepAside) -> None:
         if self.state != IN:
             return
         if farewell.by == self.right and farewell.right is not None:

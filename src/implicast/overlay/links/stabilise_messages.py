@@ -67,7 +67,7 @@ class PongLeft(Message):
     by: Ref
 
 
-class Farewell(Message):
+class StepAside(Message):
     """I go; your neighbour on that side is now another. A hint, as in the original; the cured upkeep has none."""
 
     wire = 0x0427
@@ -98,5 +98,5 @@ STABILISE_KINDS: tuple[type, ...] = (
     TakePredecessor,
     PingLeft,
     PongLeft,
-    Farewell,
+    StepAside,
 )

@@ -10,7 +10,7 @@ together, and those that answer show that the silence is not the observer's own.
 
 from typing import TYPE_CHECKING
 
-from implicast.overlay.links.messages import INSERT, REPLACE, Check, CheckNow, CheckRound, Found, RetryCheck, Stat
+from implicast.overlay.links.messages import INSERT, REPLACE, CheckLink, CheckNow, Found, LinkRound, RetryCheck, Stat
 from implicast.overlay.links.refs import Number, Ref, cut_list, lies_between
 from implicast.overlay.links.state import IN, OUT, Walk
 from implicast.peer.contract import Address, Part, handles
@@ -41,7 +41,7 @@ class Walks(Part):
         """Look once per period from now on."""
         check_us = self._links.settings.check_us
         if check_us:
-            self._links.patience.later(check_us, CheckRound(self._links.me.life))
+            self._links.patience.later(check_us, LinkRound(self._links.me.life))
 
     def check(self) -> None:
         """Look to the left now, if nothing else is under way."""
@@ -90,7 +90,7 @@ class Walks(Part):
 
     def _ask_who_is_right_of(self, ref: Ref) -> None:
         links = self._links
-        links.say(ref, Check(ref, links.me, self._token, links.left, links.lnum))
+        links.say(ref, CheckLink(ref, links.me, self._token, links.left, links.lnum))
 
     @handles(RetryCheck)
     def on_retry_check(self, alarm: RetryCheck) -> None:
@@ -199,8 +199,8 @@ class Walks(Part):
         if alarm.life == self._links.me.life:
             self.check()
 
-    @handles(CheckRound)
-    def on_check_round(self, alarm: CheckRound) -> None:
+    @handles(LinkRound)
+    def on_check_round(self, alarm: LinkRound) -> None:
         if alarm.life == self._links.me.life and self._links.state != OUT:
             self.check()
             self.begin()

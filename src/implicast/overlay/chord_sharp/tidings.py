@@ -7,10 +7,11 @@ begins, and what is learnt in it, is for `rounds.py`.
 
 from typing import TYPE_CHECKING
 
-from implicast.overlay.chord_sharp.messages import AskLevel, Enough, Farewell, LevelIs, TellAgain
+from implicast.overlay.chord_sharp.messages import AskLevel, Enough, FingerGone, LevelIs, TellAgain
 from implicast.overlay.chord_sharp.settings import RENEWAL
 from implicast.overlay.links.state import INS, OUT
 from implicast.peer.contract import Address, Part, handles
+from implicast.peer.memory import Recent
 
 if TYPE_CHECKING:
     from implicast.overlay.chord_sharp.chord_sharp import ChordSharp
@@ -18,10 +19,10 @@ if TYPE_CHECKING:
 ASKERS_MAX = 8
 """Nodes told about one level; usually one asks. The one that asked longest ago is told no more."""
 
-Askers = dict[int, dict[Address, tuple[int, int]]]
+Askers = dict[int, Recent[Address, tuple[int, int]]]
 
 
-class Telling(Part):
+class Tidings(Part):
     """Tells those who asked."""
 
     __slots__ = ("_news", "askers", "ready", "ring", "told_round")
@@ -57,7 +58,7 @@ class Telling(Part):
         if links.state == INS:
             return
         if links.state == OUT or ask.to != links.me:
-            self.host.send(sender, Farewell(ask.to, ring.heir(ask.to)))
+            self.host.send(sender, FingerGone(ask.to, ring.heir(ask.to)))
             return
         links.heard(ask.by)
         ring.rounds.catch(ask.round)
@@ -66,11 +67,10 @@ class Telling(Part):
             self._tell_one(sender, ask.level, ask.token, 0)
 
     def _note_asker(self, sender: Address, ask: AskLevel) -> None:
-        askers = self.askers.setdefault(ask.level, {})
-        askers.pop(sender, None)
-        askers[sender] = ask.token, self.host.now_us
-        if len(askers) > ASKERS_MAX:
-            del askers[next(iter(askers))]
+        askers = self.askers.get(ask.level)
+        if askers is None:
+            askers = self.askers[ask.level] = Recent(ASKERS_MAX)
+        askers.put(sender, (ask.token, self.host.now_us))
 
     def tell(self, level: int) -> None:
         """Tell those who want to know of a level. A node that has not asked anew for long is told no more."""

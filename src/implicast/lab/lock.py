@@ -1,0 +1,143 @@
+"""Who works in a folder: one sweep at a time, and whoever comes second is told who was first.
+
+The lock is a file with its holder's name that the holder renews. A holder that is dead (its process is gone, or it
+renewed nothing for a minute) has lost it. On a disk the file is made in one step, and of two that come at once one
+wins. An object store has no such step: there one writes, waits a moment, and reads whose name stayed.
+"""
+
+import getpass
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from implicast.lab.errors import FolderHeld
+from implicast.lab.places import Place
+
+RENEW_S = 10.0
+STALE_S = 60.0
+"""A holder elsewhere that renewed nothing for so long is taken for dead."""
+SETTLE_S = 1.0
+"""How long one waits, on an object store, for another name to appear over one's own."""
+LOOK_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Whose the folder is."""
+
+    user: str
+    host: str
+    pid: int
+    token: str
+    since: str
+    renewed: float
+
+    @classmethod
+    def here(cls) -> "Holder":
+        since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+        return cls(_user(), socket.gethostname(), os.getpid(), os.urandom(8).hex(), since, time.time())
+
+    def alive(self) -> bool:
+        if self.host == socket.gethostname():
+            return (
+                Path(f"/proc/{self.pid}").exists() if Path("/proc").is_dir() else time.time() - self.renewed < STALE_S
+            )
+        return time.time() - self.renewed < STALE_S
+
+    def __str__(self) -> str:
+        return f"{self.user} on {self.host} (process {self.pid}) since {self.since}"
+
+
+@contextmanager
+def held(place: Place, wait: bool = False, said: Callable[[str], None] = lambda text: None) -> Iterator[Holder]:
+    """The folder is ours as long as this lasts; `FolderHeld` names the holder, unless one waits."""
+    mine, told = Holder.here(), False
+    while not _take(place / "_lock.json", mine):
+        other = holder(place)
+        if other is not None and not wait:
+            raise FolderHeld(f"{place} is being worked on by {other}; wait for it, or give --wait")
+        if other is not None and not told:
+            said(f"waiting for {other}")
+            told = True
+        time.sleep(LOOK_S)
+    stop = threading.Event()
+    renewing = threading.Thread(target=_renew, args=(place / "_lock.json", mine, stop), daemon=True)
+    renewing.start()
+    try:
+        yield mine
+    finally:
+        stop.set()
+        renewing.join()
+        (place / "_lock.json").remove()
+
+
+def refuse(place: Place, wait: bool = False) -> None:
+    """`FolderHeld` when somebody works there, before any session is started."""
+    other = holder(place)
+    if other is not None and other.alive() and not wait:
+        raise FolderHeld(f"{place} is being worked on by {other}; wait for it, or give --wait")
+
+
+def holder(place: Place) -> Holder | None:
+    """Who holds the folder; None when nobody does."""
+    try:
+        return Holder(**json.loads((place / "_lock.json").read()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _take(lock: Place, mine: Holder) -> bool:
+    other = holder(_parent(lock))
+    if other is not None and other.alive():
+        return False
+    if lock.local is not None:
+        return _take_file(lock.local, mine, other)
+    lock.write(_text(mine))
+    time.sleep(SETTLE_S)
+    found = holder(_parent(lock))
+    return found is not None and found.token == mine.token
+
+
+def _take_file(path: Path, mine: Holder, dead: Holder | None) -> bool:
+    """Made whole aside, then linked: a link fails when somebody was quicker."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if dead is not None:  # of two that bury the dead one only one finds it
+        with suppress(OSError):
+            path.rename(path.with_name(f".{path.name}.{mine.token}"))
+            path.with_name(f".{path.name}.{mine.token}").unlink()
+    aside = path.with_name(f".{path.name}.{mine.token}")
+    aside.write_bytes(_text(mine))
+    try:
+        os.link(aside, path)
+    except FileExistsError:
+        return False
+    finally:
+        aside.unlink()
+    return True
+
+
+def _renew(lock: Place, mine: Holder, stop: threading.Event) -> None:
+    while not stop.wait(RENEW_S):
+        with suppress(OSError):  # a full disk does not end the sweep: the next attempt may succeed
+            lock.write(_text(Holder(**{**asdict(mine), "renewed": time.time()})))
+
+
+def _text(mine: Holder) -> bytes:
+    return (json.dumps(asdict(mine)) + "\n").encode()
+
+
+def _parent(lock: Place) -> Place:
+    return Place(lock.url.replace("/_lock.json", "", 1))
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return "somebody"

@@ -1,0 +1,172 @@
+"""What peers and links bore in a block of casts, by sorting Arrow columns: the one pass over the messages of a journal.
+
+A load for one cast needs all messages of that cast and no others. So a block of casts is summed up where it is read,
+and leaves as a row for each peer and each link (totals and peaks add up over blocks) and a row for each cast. A small
+journal is one block, measured in the task that made it (`small.py`); of a large one every task takes some casts, and
+reads only the row groups that may hold them (`large.py`). `world/tally.py` has the same definitions in other code.
+
+`out` and `in` of a peer are those of `docs/reference/measures.md`; `up` and `down` are packets on its access link.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Ints = npt.NDArray[np.int64]
+KINDS = ("out", "in", "up", "down")
+SENDS = ["cast", "sender", "receiver", "arrived_us"]
+NOTICES = ["cast", "peer", "depth"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Totals and peaks by key, in ascending order of keys."""
+
+    key: Ints
+    load: Ints
+    peak: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What a block of casts comes to."""
+
+    peers: Mapping[str, Sums]
+    """For each of `KINDS`, by peer."""
+    links: Sums
+    """By physical link between routers."""
+    casts: Mapping[str, Ints]
+    """`cast`, `messages`, `members`, `hops`, `deepest`, one entry for every cast of the block."""
+
+
+def block(sends: pa.Table, notices: pa.Table, casts: pa.Table, peers: pa.Table, ways: "Ways") -> Block:
+    """Sum up these messages and notifications, which are all that there are of these casts."""
+    order = np.argsort(ints(casts, "cast"), kind="stable")
+    numbers, publisher = ints(casts, "cast")[order], ints(casts, "publisher")[order]
+    width = _width(sends, notices, casts, peers)
+    sends = _of_known(sends, numbers)
+    cast, sender, receiver = (ints(sends, name) for name in SENDS[:3])
+    place = np.searchsorted(numbers, cast)
+    told_cast, told = ints(notices, "cast"), ints(notices, "peer")
+    told_place, known = _places(numbers, told_cast)
+    sent, due = _counted(place * width + sender), _counted(place * width + receiver)
+    arrived = sends["arrived_us"].is_valid().to_numpy()
+    came = due if arrived.all() else _counted((place * width + receiver)[arrived])
+    own = np.arange(len(numbers)) * width + publisher
+    expected = np.unique(told_place[known] * width + told[known])
+    loads = {"out": _less(sent, own), "in": _less(came, expected), "up": sent, "down": due}
+    return Block(
+        {kind: _by_peer(*loads[kind], width) for kind in KINDS},
+        ways.crossed(place, sender, receiver, peers),
+        _by_cast(numbers, place, told_place[known], ints(notices, "depth")[known]),
+    )
+
+
+def _of_known(sends: pa.Table, numbers: Ints) -> pa.Table:
+    """Without messages for casts that nobody made: no design sends any, but a journal may be damaged."""
+    known = _places(numbers, ints(sends, "cast"))[1]
+    return sends if known.all() else sends.filter(pa.array(known))
+
+
+def _places(numbers: Ints, asked: Ints) -> tuple[Ints, npt.NDArray[np.bool_]]:
+    """Where each number stands, and whether it is there at all: nobody made the casts of some notifications."""
+    place = np.searchsorted(numbers, asked)
+    known = place < len(numbers)
+    known[known] = numbers[place[known]] == asked[known]
+    return place, known
+
+
+def _width(sends: pa.Table, notices: pa.Table, casts: pa.Table, peers: pa.Table) -> int:
+    named = ((sends, "sender"), (sends, "receiver"), (notices, "peer"), (casts, "publisher"), (peers, "peer"))
+    return 1 + max(int(ints(table, name).max(initial=0)) for table, name in named)
+
+
+def _counted(key: Ints) -> tuple[Ints, Ints]:
+    """Distinct keys in order, and how often each comes. Sorting is three times as fast as hashing with `np.unique`."""
+    key = np.sort(key, kind="stable")
+    starts = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]])) if len(key) else np.empty(0, np.int64)
+    return key[starts], np.diff(np.append(starts, len(key)))
+
+
+def _less(counted: tuple[Ints, Ints], keys: Ints) -> tuple[Ints, Ints]:
+    """One less for each of these keys that was counted at all; `keys` are distinct and ascending."""
+    key, count = counted
+    where = np.searchsorted(key, keys)
+    met = where < len(key)
+    met[met] = key[where[met]] == keys[met]
+    count = count.copy()
+    count[where[met]] -= 1
+    return key, count
+
+
+def _by_peer(key: Ints, count: Ints, width: int) -> Sums:
+    return summed(key % width, count, count)
+
+
+def summed(key: Ints, load: Ints, peak: Ints) -> Sums:
+    """Loads added up and the largest peak, by key."""
+    if not len(key):
+        return Sums(key, load, peak)
+    order = np.argsort(key, kind="stable")
+    key = key[order]
+    starts = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
+    return Sums(key[starts], np.add.reduceat(load[order], starts), np.maximum.reduceat(peak[order], starts))
+
+
+def _by_cast(numbers: Ints, place: Ints, told: Ints, depth: Ints) -> dict[str, Ints]:
+    count = len(numbers)
+    deepest = np.zeros(count, np.int64)
+    np.maximum.at(deepest, told, depth)
+    hops = np.zeros(count, np.int64)
+    np.add.at(hops, told, depth)
+    members = np.bincount(told, minlength=count).astype(np.int64)
+    messages = np.bincount(place, minlength=count).astype(np.int64)
+    return {"cast": numbers, "messages": messages, "members": members, "hops": hops, "deepest": deepest}
+
+
+class Ways:
+    """The links between any two routers, in one array with a place for every pair."""
+
+    def __init__(self, paths: pa.Table) -> None:
+        source, target = ints(paths, "source_router"), ints(paths, "target_router")
+        self.routers = 1 + int(max(source.max(initial=0), target.max(initial=0)))
+        pair = source * self.routers + target
+        order = np.argsort(pair, kind="stable")
+        self.link = ints(paths, "link")[order]
+        self.pair, self.start, self.length = np.unique(pair[order], return_index=True, return_counts=True)
+
+    def crossed(self, place: Ints, sender: Ints, receiver: Ints, peers: pa.Table) -> Sums:
+        """Packets on each link in all casts of a block, and in the one that loaded it most."""
+        router = np.zeros(1 + int(ints(peers, "peer").max(initial=0)), np.int64)
+        router[ints(peers, "peer")] = ints(peers, "router")
+        source, target = router[sender], router[receiver]
+        away = (source != target) & (np.maximum(source, target) < self.routers)
+        pairs = self.routers * self.routers
+        key, packets = _counted(place[away] * pairs + source[away] * self.routers + target[away])
+        where, known = _places(self.pair, key % pairs)
+        where, packets, casts = where[known], packets[known], key[known] // pairs
+        length = self.length[where]
+        inside = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
+        link = self.link[np.repeat(self.start[where], length) + inside]
+        links = 1 + int(self.link.max(initial=0))
+        each = summed(np.repeat(casts, length) * links + link, np.repeat(packets, length), np.repeat(packets, length))
+        return summed(each.key % links, each.load, each.load)
+
+
+def ints(table: pa.Table, name: str) -> Ints:
+    """A column of whole numbers; nulls are not asked for."""
+    return np.asarray(table[name].to_numpy(), np.int64)
+
+
+def gini(loads: npt.NDArray[Any]) -> float:
+    """Equation 4.1 over all who could bear the load."""
+    total = loads.sum()
+    if not total > 0:
+        return 0.0
+    ordered = np.sort(loads)
+    weights = 2 * np.arange(1, len(ordered) + 1, dtype=np.int64) - len(ordered) - 1
+    return float((weights * ordered).sum() / (len(ordered) * total))

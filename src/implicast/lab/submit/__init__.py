@@ -1,0 +1,1 @@
+"""The script that `spark-submit` is given, alone in its folder."""
