@@ -13,7 +13,7 @@ from implicast.overlay.skip_graph.messages import (
     ALL_GONE,
     DISOWNED_MAX,
     GONE,
-    Ask,
+    AskNeighbours,
     Disown,
     Farewell,
     Heard,
@@ -153,7 +153,7 @@ class Farewells(Part):
         if unknown:
             self._disown(sender, unknown)
 
-    def answer_for_nobody(self, sender: Address, ask: Ask) -> None:
+    def answer_for_nobody(self, sender: Address, ask: AskNeighbours) -> None:
         """Who has left still says whom it knew: a newcomer all of whose introducers leave just now would be alone."""
         about = ask.claim.certificate
         if ask.place and ask.place not in self._left:

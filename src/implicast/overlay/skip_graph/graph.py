@@ -20,7 +20,7 @@ from implicast.overlay.skip_graph.answers import Answers
 from implicast.overlay.skip_graph.comparison import Comparison
 from implicast.overlay.skip_graph.farewells import Farewells
 from implicast.overlay.skip_graph.greetings import Greetings
-from implicast.overlay.skip_graph.messages import Ask, GraphLate, Turn, Watch
+from implicast.overlay.skip_graph.messages import AskNeighbours, GraphLate, GraphWatch, Turn
 from implicast.overlay.skip_graph.places import Places
 from implicast.overlay.skip_graph.search import Search, whoever
 from implicast.overlay.skip_graph.standing import Standing
@@ -153,7 +153,7 @@ class SkipGraph(
         home = self.places.home
         for address in strangers:
             if home is not None and address != self.address and address not in self.absentees.lost:
-                self.search.request(home, whoever(address), address, Ask(b"", self.places.claim(home)))
+                self.search.request(home, whoever(address), address, AskNeighbours(b"", self.places.claim(home)))
 
     def learn(self, revocation: Revocation) -> bool:
         """Drop entries whose certificates count no more, and mend the lists. False for an old or a forged list."""
@@ -222,12 +222,12 @@ class SkipGraph(
 
     def begin(self) -> None:
         """Keep watch from now on."""
-        self.host.after(int(self._upkeep.watch_us * self.host.rng.random()), Watch())
+        self.host.after(int(self._upkeep.watch_us * self.host.rng.random()), GraphWatch())
         self.host.after(int(self._upkeep.turn_us * self.host.rng.random()), Turn())
         self.comparison.begin()
 
-    @handles(Watch)
-    def on_watch(self, alarm: Watch) -> None:
+    @handles(GraphWatch)
+    def on_watch(self, alarm: GraphWatch) -> None:
         now_us, watch_us = self.host.now_us, self._upkeep.watch_us
         self.host.after(watch_us, alarm)
         if now_us - self._watch_us > watch_us + SLEPT_US:
@@ -255,7 +255,7 @@ class SkipGraph(
 
     @handles(Turn)
     def on_turn(self, alarm: Turn) -> None:
-        """Ask one entry of one place, both in turn, for its lists."""
+        """AskNeighbours one entry of one place, both in turn, for its lists."""
         self.host.after(self._upkeep.turn_us, alarm)
         places = [place for place in self.places.held.values() if not place.is_searching]
         if not places:
@@ -265,4 +265,4 @@ class SkipGraph(
         level = self.host.rng.choice(place.wide.levels)
         node = self.host.rng.choice(level.nodes)
         if node.address != self.address and node.key not in place.quest.waiting:
-            self.search.request(place, node.key, node.address, Ask(node.key, self.places.claim(place)))
+            self.search.request(place, node.key, node.address, AskNeighbours(node.key, self.places.claim(place)))
