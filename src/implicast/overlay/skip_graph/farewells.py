@@ -25,7 +25,7 @@ from implicast.overlay.skip_graph.place import Place
 from implicast.overlay.skip_graph.places import Places
 from implicast.overlay.skip_graph.search import Search
 from implicast.overlay.skip_graph.table import Table
-from implicast.peer.asking import Asker, Patience, Question
+from implicast.peer.asking import Asking, Patience, Question
 from implicast.peer.contract import Address, Host, Part, handles
 from implicast.peer.identity import Certificate
 from implicast.peer.memory import Recent
@@ -50,7 +50,7 @@ class Farewells(Part):
     __slots__ = ("_absentees", "_asker", "_forget", "_home", "_left", "_left_all", "_places", "_search")
 
     def __init__(
-        self, address: Address, host: Host, asker: Asker, places: Places, absentees: Absentees, search: Search,
+        self, address: Address, host: Host, asker: Asking, places: Places, absentees: Absentees, search: Search,
         tries: int, forget: Callable[[Certificate], None],
     ) -> None:  # fmt: skip
         super().__init__(address, host)

@@ -17,16 +17,16 @@ from collections.abc import Callable, Mapping, Sequence
 from implicast.overlay.skip_graph.absentees import Absentees
 from implicast.overlay.skip_graph.accusations import Accusations
 from implicast.overlay.skip_graph.answers import Answers
+from implicast.overlay.skip_graph.asker import GraphAsker
 from implicast.overlay.skip_graph.comparison import Comparison
 from implicast.overlay.skip_graph.farewells import Farewells
 from implicast.overlay.skip_graph.greetings import Greetings
-from implicast.overlay.skip_graph.messages import AskNeighbours, GraphLate, GraphWatch, Turn
+from implicast.overlay.skip_graph.messages import AskNeighbours, GraphWatch, Turn
 from implicast.overlay.skip_graph.places import Places
 from implicast.overlay.skip_graph.search import Search, whoever
 from implicast.overlay.skip_graph.standing import Standing
 from implicast.overlay.skip_graph.table import Table
 from implicast.overlay.skip_graph.upkeep import Upkeep
-from implicast.peer.asking import Asker
 from implicast.peer.contract import Address, Host, Part, handles
 from implicast.peer.identity import Certificate, Revocation, Trust
 from implicast.peer.signatures import Signer
@@ -51,6 +51,7 @@ def _do_nothing() -> None:
 class SkipGraph(
     Part,
     parts={
+        "asker": GraphAsker,
         "absentees": Absentees, "greetings": Greetings, "search": Search, "farewells": Farewells, "answers": Answers,
         "comparison": Comparison, "accusations": Accusations,
     },
@@ -62,7 +63,7 @@ class SkipGraph(
     """
 
     __slots__ = (
-        "_asker", "_caught_up_us", "_gone", "_turn", "_upkeep", "_watch_us", "absentees", "accusations", "answers",
+        "_caught_up_us", "_gone", "_turn", "_upkeep", "_watch_us", "absentees", "accusations", "answers", "asker",
         "comparison", "farewells", "greetings", "places", "search",
     )  # fmt: skip
 
@@ -73,7 +74,7 @@ class SkipGraph(
     ) -> None:  # fmt: skip
         super().__init__(address, host)
         self._upkeep, self._gone = upkeep, gone
-        self._asker = asker = Asker(address, host, alarm=GraphLate())
+        self.asker = asker = GraphAsker(address, host)
         at, places = (address, host), Places(address, host, k, vectors, trust, signer)
         self.places = places
         self.absentees = absent = Absentees(*at, places, upkeep, self._lose, self._changed)
@@ -213,10 +214,6 @@ class SkipGraph(
             self.absentees.watch(address)
         for place in self.places.held.values():
             place.accord.forget()
-
-    @handles(GraphLate)
-    def on_unanswered(self, alarm: GraphLate) -> None:
-        self._asker.ask_again()
 
     # --- watching and turning
 

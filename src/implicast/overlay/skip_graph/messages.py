@@ -170,8 +170,7 @@ GRAPH_KINDS: tuple[type[Message], ...] = (
 
 
 class GraphLate(Message):
-    """Rings when some question of the graph may have waited long enough. Upkeep asks too: on the alarm of what a verb
-    asks, the verb's repeats would pass for upkeep."""
+    """Rings when some question of the graph may have waited long enough."""
 
 
 class Greeting(Message):

@@ -14,7 +14,7 @@ from implicast.overlay.skip_graph.place import Place
 from implicast.overlay.skip_graph.places import Places
 from implicast.overlay.skip_graph.quest import nearest
 from implicast.overlay.skip_graph.upkeep import Lost, Upkeep
-from implicast.peer.asking import Asker, Patience, Question
+from implicast.peer.asking import Asking, Patience, Question
 from implicast.peer.contract import Address, Host, Part, handles
 from implicast.peer.identity import Certificate
 
@@ -39,7 +39,7 @@ class Search(Part):
     )  # fmt: skip
 
     def __init__(
-        self, address: Address, host: Host, asker: Asker, places: Places, absentees: Absentees, greetings: Greetings,
+        self, address: Address, host: Host, asker: Asking, places: Places, absentees: Absentees, greetings: Greetings,
         upkeep: Upkeep, lose: Callable[[Address], None], arrived: Callable[[bytes], None], lonely: Callable[[], None],
     ) -> None:  # fmt: skip
         super().__init__(address, host)
