@@ -19,9 +19,9 @@ from implicast.language.parameters import Parameter, Parameters
 from implicast.overlay.backbone.messages import BROKERS_MAX, CAPACITY_MAX, KINDS
 from implicast.overlay.backbone.objections import objections as backbone_objections
 from implicast.overlay.backbone.tree import nearest, spanning_tree
-from implicast.peer.liveness import DETECTOR_KINDS
 from implicast.peer.contract import Peer
 from implicast.peer.errors import ParameterError
+from implicast.peer.liveness import DETECTOR_KINDS
 from implicast.peer.site import Site
 
 __all__ = ["DESIGNS", "Broker", "BrokerClient", "KeptBroker", "brokers_wanted"]
@@ -107,7 +107,7 @@ DESIGNS = (
         survives=frozenset(
             {"joins", "leaves", "crashes", "returns", "loss", "partitions", "freezes", "restarts", "fails"}
         ),
-        alive={"brokers": 6, "expected_tags": 64},
+        trial={"brokers": 6, "expected_tags": 64},
         quick={"check_s": 2.0, "watch_s": 0.5, "tries": 3},
         patience=({"check_s": 30.0, "watch_s": 6.0}, {"check_s": 5.0, "watch_s": 1.0}),
         audience=True,

@@ -26,10 +26,10 @@ from implicast.language.target import Description
 from implicast.overlay.backbone.backbone import Backbone
 from implicast.overlay.backbone.messages import View
 from implicast.overlay.backbone.views import FIRST, Views
-from implicast.peer.liveness import DetectorSettings
 from implicast.peer.asking import Asker
 from implicast.peer.contract import Address, Life, Message, Name, Peer, Version, handles
 from implicast.peer.fields import Token
+from implicast.peer.liveness import DetectorSettings
 from implicast.peer.site import Site
 
 LEASES = 6

@@ -59,8 +59,8 @@ class Listener(Protocol):
 class Casts(Part):
     """The verb `cast`, and a peer's part in the casts of others."""
 
-    __slots__ = ("_asker", "_counted", "_inbox", "_levels", "_listener", "_name", "_settings", "_shelf", "_silent", "_surface",
-                 "_walks", "publishing")  # fmt: skip
+    __slots__ = ("_asker", "_counted", "_inbox", "_levels", "_listener", "_name", "_settings", "_shelf", "_silent",
+                 "_surface", "_walks", "publishing")  # fmt: skip
 
     def __init__(
         self, address: Address, host: Host, name: Name, settings: Settings, surface: Surface, shelf: Shelf,

@@ -18,8 +18,8 @@ from collections.abc import Callable, Sequence
 from implicast.overlay.backbone.messages import BROKERS_MAX, Beat, Beating, LookRound, View
 from implicast.overlay.backbone.spans import Spans
 from implicast.overlay.backbone.tree import spanning_tree
-from implicast.peer.liveness import Detector, DetectorSettings
 from implicast.peer.contract import Address, Host, Part, handles
+from implicast.peer.liveness import Detector, DetectorSettings
 
 AGAIN_US = 8_000_000
 """How often those believed lost are asked again."""
