@@ -97,7 +97,7 @@ class Tidings(Part):
     @handles(Enough)
     def on_enough(self, sender: Address, enough: Enough) -> None:
         for askers in self.askers.values():
-            if askers.get(sender, (0, 0))[0] == enough.token:
+            if sender in askers and askers[sender][0] == enough.token:
                 del askers[sender]
 
     def advance(self) -> None:
