@@ -33,7 +33,6 @@ from implicast.casting.keeping.share import Share
 from implicast.language.target import Scalar
 from implicast.overlay.links.state import IN
 from implicast.peer.contract import Address, Host, Part, handles
-from implicast.peer.errors import RemoteError
 
 WAITING_MAX = 4_096
 """Questions that wait at a newcomer for what it is to answer for."""
@@ -61,6 +60,8 @@ class Keeper(Part):
         if self._walks_on(lay) if lay.walking else self._chord.pass_on(lay.key, lay, sender):
             return
         own = self._own_values(lay.attribute, lay.low, lay.high)
+        if not own:
+            return
         rows = tuple(
             [
                 Row(key, (lay.shelf, lay.attribute, value), lay.owner, lay.number, lay.stamp, lay.packed)
@@ -88,14 +89,13 @@ class Keeper(Part):
         return True
 
     def _own_values(self, attribute: str, low: Scalar, high: Scalar) -> list[tuple[int, Scalar]]:
-        """The leading values of a range that belong here, with their keys."""
+        """The leading values of a range that belong here, with their keys; none if there is no such range: it is not
+        the fault of the peer that passed it on."""
         key_of = self._share.key_of
         if isinstance(low, str) or isinstance(high, str):
-            if low != high:
-                raise RemoteError(f"texts have no order: {low!r} to {high!r}")
-            return [(key_of(attribute, low), low)]
+            return [(key_of(attribute, low), low)] if low == high else []
         if not 0 <= high - low < self._share.settings.values_max:
-            raise RemoteError(f"a range of {high - low + 1} values")
+            return []
         found: list[tuple[int, Scalar]] = []
         for value in range(low, high + 1):
             key = key_of(attribute, value)
@@ -108,6 +108,8 @@ class Keeper(Part):
     def on_copy(self, sender: Address, copy: Copy) -> None:
         ring = self._chord.ring
         self._doubts.lives(copy.rows[0].owner.name)
+        if any(self._share.key_of(*row.slot[1:]) != row.key for row in copy.rows):
+            return
         if ring.state == IN and copy.by != ring.me and copy.more and self._keeps(copy.rows, copy.serial):
             self._copy_on(Copy(copy.by, copy.rows, copy.more - 1, copy.serial, copy.low, copy.high))
 
@@ -159,6 +161,8 @@ class Keeper(Part):
         if self._walks_on(ask) if ask.walking else self._chord.pass_on(ask.key, ask, sender):
             return
         own = self._own_values(ask.attribute, ask.low, ask.high)
+        if not own:
+            return
         if not self._share.is_ready:
             if len(self._waiting) < WAITING_MAX:
                 self._waiting.append((sender, ask))
