@@ -65,6 +65,7 @@ class Question:
 Lost = Callable[[Any, Question], None]
 """Told of a key and a question that nobody answered."""
 Asked = tuple[str, Hashable]
+RoundTrip = Callable[[Address, int], None]
 
 
 def _nothing(key: Any, question: Question) -> None:
@@ -78,10 +79,12 @@ class Asking(Part):
 
     __slots__ = ("_alarm_us", "_due", "_open", "_serial", "_topics", "bound", "round_trip_us")
 
-    def __init__(self, address: Address, host: Host, bound: int = QUESTIONS_MAX) -> None:
+    def __init__(
+        self, address: Address, host: Host, bound: int = QUESTIONS_MAX, round_trip_us: RoundTrip | None = None
+    ) -> None:
         super().__init__(address, host)
         self.bound = bound
-        self.round_trip_us: Callable[[Address, int], None] = _no_matter
+        self.round_trip_us: RoundTrip = round_trip_us or _no_matter
         """Told how long an answer took that came after one question (liveness learns from it)."""
         self._topics: dict[str, tuple[Patience, Lost]] = {}
         self._open: dict[Asked, Question] = {}
