@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: help setup demo test test-long check bench clean
+.PHONY: help setup demo live test test-long check bench clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -18,6 +18,9 @@ $(STAMP): pyproject.toml constraints.txt
 
 demo: setup ## compare all designs on embedded Spark and write a report
 	@$(BIN)/python -m implicast.lab.demo out/demo
+
+live: setup ## a network of 50 processes on this machine for each design, judged; a table
+	@$(BIN)/python -m implicast.net.showcase
 
 test: setup check ## lint, types and all tests but the long ones
 	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "not long"
@@ -33,4 +36,4 @@ bench: setup ## what a simulated message costs, beside SimPy; memory
 	@$(BIN)/python bench/run.py
 
 clean: ## remove the environment and everything made
-	rm -rf $(VENV) out build .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info spark-warehouse
+	rm -rf $(VENV) out build src/implicast/world/_core.c src/implicast/world/_core*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info spark-warehouse

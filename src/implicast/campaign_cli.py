@@ -67,7 +67,7 @@ def mapper(jobs: int) -> Iterator[Mapper]:
 
 
 def _infrastructure(design: Design, peers: int) -> int:
-    return design.infrastructure(peers, design.settle(design.alive))
+    return design.infrastructure(peers, design.settle(design.trial))
 
 
 class Tally:

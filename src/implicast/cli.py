@@ -1,303 +1,125 @@
 """The command `implicast`.
 
 Errors are for people: one sentence on standard error that says what was wrong, where, and what would be right. Exit
-code 2 for a wrong call, 1 for a failure; a traceback only with `--debug`.
+code 2 for a wrong call, 1 for a failure, 130 when interrupted; a traceback only with `--debug`.
 """
 
-import json
-import resource
 import sys
-import time
-from collections.abc import Callable, Mapping
-from importlib import import_module, metadata
-from pathlib import Path
-from typing import Any
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any, NamedTuple
 
 import click
 
-from implicast.casting.designs import SURVIVABLE, Design, design, designs
-from implicast.language.parameters import Setting
-from implicast.peer.errors import ImplicastError, LocalError, ParameterError
-from implicast.world.change import Change
-from implicast.world.churn import Churn
-from implicast.world.core import core
-from implicast.world.faults import Faults
-from implicast.world.invariants import Verdict
-from implicast.world.scenario import Scenario
-from implicast.world.simulate import Outcome, Progress, silent, simulate
+from implicast.language.errors import ImplicastError, LocalError
 
-LATER = {
-    "compare": "implicast.front.cli:compare_command",
-    "explain": "implicast.front.cli:explain_command",
-    "try": "implicast.front.cli:try_command",
-    **{each: f"implicast.net.cli:{each}_command" for each in (
-        "authority", "cast", "describe", "inbox", "leave", "local", "node", "peers", "receipts", "status"
-    )},
-    "replay-node": "implicast.net.cli:replay_node_command",
-    "campaign": "implicast.campaign_cli:campaign_command",
-    "lab": "implicast.lab.cli:lab",
-    "picture": "implicast.lab.picture:picture",
+
+class Later(NamedTuple):
+    """A command that is loaded when it is called."""
+
+    where: str
+    about: str
+
+
+_NET = "implicast.net.cli"
+GROUPS: dict[str, dict[str, Later]] = {
+    "First steps": {
+        "try": Later("implicast.front.cli:try_command", "Cast to an expression among the peers of a file."),
+        "explain": Later("implicast.front.cli:explain_command", "What an expression means, and what a cast takes."),
+        "compare": Later("implicast.front.cli:compare_command", "All designs on one workload, in one table."),
+        "designs": Later("implicast.simulate_cli:designs_command", "The designs and their parameters."),
+    },
+    "A network": {
+        "local": Later(f"{_NET}:local_command", "Start a network on this machine."),
+        "node": Later(f"{_NET}:node_command", "Run one node."),
+        "authority": Later(f"{_NET}:authority_command", "Who belongs to a network."),
+        "cast": Later(f"{_NET}:cast_command", "Send a message to whoever a target describes."),
+        "inbox": Later(f"{_NET}:inbox_command", "What has arrived at a node."),
+        "describe": Later(f"{_NET}:describe_command", "Say what a node is."),
+        "receipts": Later(f"{_NET}:receipts_command", "What became of a node's casts."),
+        "status": Later(f"{_NET}:status_command", "How a node is."),
+        "peers": Later(f"{_NET}:peers_command", "Who a node is connected with."),
+        "leave": Later(f"{_NET}:leave_command", "Let a node go."),
+        "replay-node": Later(f"{_NET}:replay_node_command", "Feed the recorded inputs of a node to a fresh peer."),
+    },
+    "The laboratory": {
+        "simulate": Later("implicast.simulate_cli:simulate_command", "One run: contract, load, fairness, latency."),
+        "campaign": Later("implicast.campaign_cli:campaign_command", "Random scenarios of change, judged."),
+        "lab": Later("implicast.lab.cli:lab", "Experiments on Spark, with reports."),
+        "picture": Later("implicast.lab.picture:picture", "Draw a surface and a registry on it."),
+    },
 }
-"""Commands loaded when they are called: the laboratory needs Spark, the rest does not."""
+LATER = {name: each for group in GROUPS.values() for name, each in group.items()}
 
 
 class Front(click.Group):
-    """The group of all commands; turns errors of ours into sentences."""
+    """The group of all commands; turns errors of ours and of the operating system into sentences."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*super().list_commands(ctx), *LATER])
+        return list(LATER)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name in LATER:
-            module, attribute = LATER[name].split(":")
-            command: click.Command = getattr(import_module(module), attribute)
-            return command
-        return super().get_command(ctx, name)
+        if name not in LATER:
+            return None
+        module, attribute = LATER[name].where.split(":")
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, words: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if words and words[0] not in LATER:
+            near = get_close_matches(words[0], LATER, 1)
+            ctx.fail(f"there is no command {words[0]!r}" + (f"; did you mean {near[0]}?" if near else ""))
+        return super().resolve_command(ctx, words)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Without loading any of them."""
+        for title, group in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, each.about) for name, each in group.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
+        debug = ctx.params.get("debug") or "--debug" in sys.argv
         try:
             return super().invoke(ctx)
         except ImplicastError as error:
-            if ctx.params.get("debug") or "--debug" in sys.argv:
+            if debug:
                 raise
             click.echo(f"implicast: {error}", err=True)
             ctx.exit(2 if isinstance(error, LocalError) else 1)
+        except KeyboardInterrupt:
+            click.echo("implicast: interrupted", err=True)
+            ctx.exit(130)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            if debug:
+                raise
+            where = f"{error.filename}: " if error.filename else ""
+            click.echo(f"implicast: {where}{error.strerror or error}", err=True)
+            ctx.exit(1)
+        except ModuleNotFoundError as error:
+            if debug or (error.name or "").startswith("implicast"):
+                raise
+            extra = "lab" if error.name in ("pyspark", "pandas", "matplotlib", "jinja2", "bibtexparser") else None
+            advice = f"; install it with: pip install 'implicast[{extra}]'" if extra else ""
+            click.echo(f"implicast: this needs {error.name}, which is not installed{advice}", err=True)
+            ctx.exit(1)
 
 
 @click.group(cls=Front, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.version_option(metadata.version("implicast"), prog_name="implicast")
+@click.version_option(package_name="implicast", prog_name="implicast")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def main(debug: bool) -> None:
     """Address a message to a description, not to a list.
 
     \b
     implicast try "(samba | jazz) & football" --peers-from people.csv
-    implicast explain "gpu & !beta"      what it means, whom it reaches, at what cost
+    implicast local 20                   a network on this machine; then, in another terminal:
+    implicast cast "gpu & eu" -m hello   who is described gets it, once; a receipt says so
     implicast compare                    all designs on one workload, one table
-    implicast designs                    what there is, with every parameter
-    implicast simulate broker            one run: contract, load, fairness, latency
-    implicast campaign broker            random scenarios of change, judged from outside
-    implicast lab run peers              an experiment on Spark, with a report
     """
-
-
-@main.command("designs")
-@click.argument("name", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def designs_command(name: str | None, as_json: bool) -> None:
-    """The designs and their parameters; with NAME, one of them."""
-    chosen = [design(name)] if name else list(designs().values())
-    if as_json:
-        click.echo(json.dumps({each.name: _design_described(each) for each in chosen}, indent=2))
-        return
-    for each in chosen:
-        click.echo(_design_text(each))
-
-
-@main.command("simulate")
-@click.argument("name", metavar="DESIGN")
-@click.option("--peers", default=4096, show_default=True, help="How many peers register.")
-@click.option("--casts", default=1024, show_default=True, help="How many casts are made.")
-@click.option("--seed", default=1, show_default=True, help="Everything drawn in the run follows from it.")
-@click.option("--workload", default="zipf", show_default=True,
-              help="zipf | extreme | groups | attributes | a directory of tables.")  # fmt: skip
-@click.option("--skew", type=float, help="Exponent of the zipf workload (default 1.0).")
-@click.option("--tags-per-peer", type=int, help="Tags each peer registers (default 18).")
-@click.option("--with", "knobs", multiple=True, metavar="NAME=VALUE", help="Further parameters of the workload.")
-@click.option(
-    "--network", default="flat", show_default=True,
-    help="flat | national | laboratory | worldwide | the path of a map (.cch, .latencies.intra, .graphml, RTT matrix).",
-)  # fmt: skip
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Parameters of the design.")
-@click.option("--interval-ms", default=1000, show_default=True, help="Time between two casts.")
-@click.option("--warm-up", default=0, show_default=True, help="Casts before those that are measured.")
-@click.option("--payload-bytes", default=0, show_default=True, help="What each cast carries.")
-@click.option("--start", type=click.Choice(["assembled", "joined"]), default="assembled", show_default=True,
-              help="The converged overlay at once, or grown by joining through messages.")  # fmt: skip
-@click.option("--changes", default=0, show_default=True, help="Re-registrations and withdrawals while casts go on.")
-@click.option("--faults", default="", metavar="TEXT", help="Hardship, such as loss=0.01,duplicate=0.01,reorder=0.1.")
-@click.option("--churn", default="", metavar="TEXT",
-              help="Change, such as joins=64,leaves=32,crashes=32,over_s=600; @FILE reads a script.")  # fmt: skip
-@click.option("--strict", is_flag=True, help="Encode every message and compare on arrival.")
-@click.option("--journal", type=click.Path(path_type=Path), help="Keep the journal in this new directory.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-def simulate_command(
-    name: str, skew: float | None, tags_per_peer: int | None, knobs: tuple[str, ...], settings: tuple[str, ...],
-    faults: str, churn: str, journal: Path | None, as_json: bool, debug: bool, **plain: Any,
-) -> None:  # fmt: skip
-    """Simulate one run of DESIGN and print its measures."""
-    given: dict[str, Setting | None] = {"skew": skew, "tags_per_peer": tags_per_peer}
-    workload_parameters = {key: value for key, value in given.items() if value is not None} | _pairs("--with", knobs)
-    parameters = _pairs("--set", settings)
-    _refuse_options(name, parameters)
-    scenario = Scenario(
-        design=name,
-        parameters=parameters,
-        workload_parameters=workload_parameters,
-        faults=Faults.parse(faults),
-        churn=Churn.parse(churn),
-        **plain,
-    )
-    scenario.refuse_what_is_in_vain()
-    begun = time.perf_counter()
-    outcome = simulate(scenario, journal, _bar() if sys.stderr.isatty() and not as_json else silent)
-    cost: dict[str, Any] = {
-        "core": core(),
-        "seconds": round(time.perf_counter() - begun, 3),
-        "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
-    }
-    if as_json:
-        click.echo(json.dumps({**outcome.described(), **cost}, indent=2))
-    else:
-        click.echo(_outcome_text(outcome, cost, journal))
-    if not outcome.kept and scenario.promised():
-        raise SystemExit(1)
-
-
-def _pairs(option: str, words: tuple[str, ...]) -> dict[str, Setting]:
-    found: dict[str, Setting] = {}
-    for word in words:
-        key, equals, value = word.partition("=")
-        if not equals or not key or not value:
-            raise ParameterError(f"{option} {word}: expected NAME=VALUE")
-        if key.strip() in found:
-            raise ParameterError(f"{option} {word}: {key.strip()} is given already as {found[key.strip()]}")
-        found[key.strip()] = value.strip()
-    return found
-
-
-def _refuse_options(name: str, parameters: Mapping[str, Setting]) -> None:
-    """Say so when `--set` is used for what is an option of its own."""
-    options = {option.removeprefix("--") for each in simulate_command.params for option in each.opts}
-    known = {each.name for each in design(name).parameters}
-    if "alive" in parameters and "alive" not in known:
-        raise ParameterError(
-            f"{name} has no parameter 'alive': there is one {name}, and it survives unless told otherwise; "
-            "--set assurance=receipts (the default) confirms and repeats, --set assurance=none does not"
-        )
-    for key, value in parameters.items():
-        option = key.replace("_", "-")
-        if key not in known and option in options:
-            raise ParameterError(f"{name} has no parameter {key!r}; it is an option of its own: --{option} {value}")
-
-
-def _bar() -> Progress:
-    """A line on the terminal that is written over again and again."""
-    begun = time.perf_counter()
-
-    def show(phase: str, done: int, of: int) -> None:
-        share = done / of if of else 1
-        filled = "█" * int(30 * share)
-        end = "\n" if done == of else ""
-        sys.stderr.write(f"\r{phase:12} {filled:·<30} {done}/{of}  {time.perf_counter() - begun:5.1f} s{end}")
-        sys.stderr.flush()
-
-    return show
-
-
-def _design_described(each: Design) -> dict[str, Any]:
-    return {
-        "summary": each.summary,
-        "paper": each.paper,
-        "languages": list(each.languages),
-        "survives": [name for name in SURVIVABLE if name in each.survives],
-        "alive": dict(each.alive),
-        "quick": dict(each.quick),
-        "parameters": {
-            one.name: {
-                "default": one.default,
-                "takes": one.range_text(),
-                "unit": one.unit,
-                "only": one.only,
-                "doc": one.doc,
-            }
-            for one in each.parameters
-        },
-    }
-
-
-_WHEN = {"": "", "alive": "; only with alive=true", "kind": "; only without alive=true"}
-
-
-def _design_text(each: Design) -> str:
-    lines = [click.style(each.name, bold=True), f"  {each.summary}"]
-    lines.append(f"  {each.paper}; speaks {', '.join(each.languages)}")
-    if each.survives:
-        settings = " ".join(f"{name}={value}" for name, value in each.alive.items())
-        borne = ", ".join(name for name in SURVIVABLE if name in each.survives)
-        lines.append(f"  survives {borne}" + (f" with {settings}" if settings else ""))
-    for one in each.parameters:
-        unit = f" {one.unit}" if one.unit else ""
-        lines.append(f"    --set {one.name}={one.default}{unit}  ({one.range_text()})")
-        lines.append(f"        {one.doc}" + _WHEN[one.only])
-    return "\n".join(lines) + "\n"
-
-
-def _outcome_text(outcome: Outcome, cost: dict[str, Any], journal: Path | None) -> str:
-    scenario, contract, measures = outcome.scenario, outcome.contract, outcome.measures
-    verdict = "kept" if contract.clean else "BROKEN" if scenario.promised() else "not promised, and not kept"
-    lines = [
-        f"{scenario.design}: {scenario.peers} peers, {scenario.casts} casts, {scenario.workload} on "
-        f"{scenario.network}, seed {scenario.seed}" + _assurance(outcome),
-        f"  contract {verdict}: expected {contract.expected}, notified {contract.notified}, "
-        f"missing {contract.missing}, repeated {contract.repeated}, uninvited {contract.uninvited}, "
-        f"invented {contract.invented}, altered {contract.altered}, misreported {contract.misreported}",
-    ]
-    lines += [f"  {label:42} {_figures(measures, names)}" for label, names in _GROUPS]
-    lines.append(f"  {'messages':42} " + "  ".join(f"{phase} {count:,}" for phase, count in outcome.messages.items()))
-    lines += _change_lines(outcome.change) if outcome.change is not None else []
-    lines += [f"  objection: {objection}" for objection in outcome.objections]
-    lines += [f"  note: {note}" for note in outcome.notes]
-    lines += [f"  hint: {scenario.advice()}"] * (not outcome.kept and bool(scenario.advice()))
-    kept = f"; journal in {journal}" if journal else ""
-    lines.append(f"  {cost['seconds']} s, {cost['peak_mb']} MB, {cost['core']} core{kept}")
-    return "\n".join(lines)
-
-
-def _assurance(outcome: Outcome) -> str:
-    """Every table says whether steps were confirmed."""
-    warm = f", after {outcome.scenario.warm_up} to warm up" if outcome.scenario.warm_up else ""
-    told = outcome.parameters.get("assurance")
-    return warm + (f", assurance {told}" if told is not None else "")
-
-
-def _change_lines(change: Change) -> list[str]:
-    during = change.during
-    return [
-        f"  {'reached during change / after':42} {_reached(during)}, {during.excused} excused, {during.late} late  /  "
-        f"{_reached(change.after)}",
-        f"  {'told wrongly during change':42} repeated {during.repeated}  uninvited {during.uninvited}  "
-        f"invented {during.invented}  altered {during.altered}  misreported {during.misreported}",
-        f"  {'repair, seconds':42} median {change.repair_s_median:.1f}  longest {change.repair_s_max:.1f}  "
-        f"never {change.unrepaired}",
-        f"  {'upkeep per peer and minute, storm':42} {change.upkeep_per_peer_minute:.2f}  {change.storm:.1f}",
-        *[f"  {'back and registered, seconds':42} longest {change.return_s_max:.1f}, {change.returns} members"]
-        * bool(change.returns),
-        *(f"  complaint: {complaint}" for complaint in change.complaints),
-    ]
-
-
-def _reached(verdict: Verdict) -> str:
-    """Of nobody nothing can be said: a share of 1 would sound like proof."""
-    if not verdict.expected:
-        return "nobody was to be reached"
-    return f"{verdict.delivery_ratio:.4f}, {verdict.missing} of {verdict.expected:,} missing"
-
-
-_GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("sent for others, largest / fairness", ("TOUT_M", "TOUT_G", "POUT_M")),
-    ("received for others, largest / fairness", ("TIN_M", "TIN_G", "PIN_M")),
-    ("stored bytes, largest / fairness", ("STOR_M", "STOR_G")),
-    ("packets per link", ("PINK_M", "TINK_M", "TINK_G")),
-    ("messages, mean and largest hops against one server", ("RTH", "RAH", "RMH")),
-    ("milliseconds to a member", ("latency_ms_mean", "latency_ms_median", "latency_ms_p99", "latency_ms_max")),
-)
-
-
-def _figures(measures: dict[str, float], names: tuple[str, ...]) -> str:
-    show: Callable[[float], str] = lambda value: f"{value:,}" if isinstance(value, int) else f"{value:,.3f}"  # noqa: E731
-    return "  ".join(f"{name} {show(measures[name])}" for name in names)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from implicast.world.simulate import simulate
 @pytest.fixture(autouse=True)
 def postbox(monkeypatch):
     monkeypatch.setattr("implicast.world.scenario.design", lambda name: POSTBOX)
-    monkeypatch.setattr("implicast.cli.design", lambda name: POSTBOX)
+    monkeypatch.setattr("implicast.simulate_cli.design", lambda name: POSTBOX)
 
 
 COLD = Scenario("postbox", peers=24, casts=30, workload_parameters={"tags": 20, "tags_per_peer": 5})
@@ -53,7 +53,7 @@ def call(*words):
 
 def test_a_promise_that_was_broken_is_an_exit_code_and_what_was_not_promised_is_said(monkeypatch):
     loss = ("--faults", "loss=0.2")
-    monkeypatch.setattr("implicast.cli.design", lambda name: POSTBOX)
+    monkeypatch.setattr("implicast.simulate_cli.design", lambda name: POSTBOX)
     brave = replace(POSTBOX, survives=frozenset({"loss"}))
     assert call().exit_code == 0
     assert call(*loss).exit_code == 0, "it never said that it survives loss"

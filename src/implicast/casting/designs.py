@@ -11,7 +11,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from implicast.language.parameters import Parameter, Parameters, settle
+from implicast.language.parameters import Parameter, Parameters, Setting, settle
 from implicast.language.target import Description, Target
 from implicast.peer.contract import Host, Life, Message, Name, Peer
 from implicast.peer.errors import ParameterError
@@ -116,8 +116,8 @@ class Design:
     """The converged network at once: members first, then infrastructure, index = address."""
     kinds: tuple[type, ...]
     """Every kind of message its peers send, for the codec."""
-    newcomer: Callable[[Plan, int], Member] | None = None
-    """A member that has yet to join by messages, in designs that have no `member` yet."""
+    member: Callable[[Site], Member]
+    """One member that has yet to join by messages, anew or again with what it had kept."""
     parameters: tuple[Parameter, ...] = ()
     languages: tuple[str, ...] = ("tags",)
     """Of `tags`, `attributes` (peers hold values, casts hold predicates), `subscriptions` (the other way round)."""
@@ -132,16 +132,14 @@ class Design:
     """Of `SURVIVABLE`: what it bears and keeps its promises once all is quiet again. Empty: a kind world only."""
     repair_us: int = 60_000_000
     """Within this time after the last change its invariants hold again and casts reach everybody."""
-    alive: Mapping[str, str | int | float | bool] = field(default_factory=dict)
-    """Parameters with which it survives, where its defaults are those of a kind world."""
-    quick: Mapping[str, str | int | float | bool] = field(default_factory=dict)
-    """On top of `alive`: parameters with which repair takes ten seconds at most, and what upkeep that costs."""
-    patience: tuple[Mapping[str, str | int | float | bool], ...] = ()
-    """On top of `alive`: further points of the curve of upkeep against repair time, beside the defaults and `quick`."""
+    trial: Mapping[str, Setting] = field(default_factory=dict)
+    """Parameters of trials of change, where the defaults are for other sizes or dear to simulate."""
+    quick: Mapping[str, Setting] = field(default_factory=dict)
+    """On top of `trial`: parameters with which repair takes ten seconds at most, and what upkeep that costs."""
+    patience: tuple[Mapping[str, Setting], ...] = ()
+    """On top of `trial`: further points of the curve of upkeep against repair time, beside the defaults and `quick`."""
     few_tags: bool = False
     """Each tag of each peer is a place of its own on the overlay: trials give its peers a few tags, not dozens."""
-    member: Callable[[Site], Member] | None = None
-    """One member that has yet to join by messages, anew or again with what it had kept."""
     fixture: Callable[[Site, str], Peer] | None = None
     """One piece of infrastructure, by role; anew or again with what it had kept."""
     roles: Callable[[Plan], Mapping[str, tuple[int, ...]]] = no_roles
@@ -149,20 +147,15 @@ class Design:
     kept: Mapping[str, type[Message]] = field(default_factory=dict)
     """By role (`member`, `server`, ...), the type of what outlives a crash."""
     credentials: Callable[[Plan, Name, str], Any] | None = None
-    """The laboratory's stand-in for enrolment: keys and certificates by name and role, for designs that have them."""
+    """What the laboratory gives each node when it begins: keys and certificates, as enrolment does on a network, or
+    what a paper's experiments let peers know beforehand."""
     audience: bool = False
     """Can its members estimate how many a target selects?"""
-    revive: Callable[[Plan, int, Any], Peer] | None = None
-    """A piece of infrastructure that comes back at its address, with what it had written down (`Peer.disk`)."""
-    aliases: tuple[str, ...] = field(default=())
 
     def begin(
         self, plan: Plan, address: int, previous: Life = 0, again: int = 0, kept: Any = None, starts: int = 0
     ) -> Member:
         """A simulated member that has yet to join, anew or again with what it had kept."""
-        if self.member is None:
-            assert self.newcomer is not None, f"{self.name} has no members"
-            return self.newcomer(plan, address)
         return self.member(plan.site(address, "member", previous, again, kept, starts))
 
     def stand(self, plan: Plan, address: int, previous: Life = 0, kept: Any = None) -> Peer:
@@ -171,23 +164,9 @@ class Design:
         assert self.fixture is not None, f"{self.name} has no infrastructure"
         return self.fixture(plan.site(address, role, previous, 0, kept), role)
 
-    def settle(self, given: Mapping[str, str | int | float | bool]) -> Parameters:
-        """Defaults with the given values checked and put in; `ParameterError` says what is wrong.
-
-        Also what would be ignored: a value other than the default of a parameter that is for the other world.
-        """
-        values = settle(self.name, self.parameters, given)
-        world, other = ("alive", "kind") if values.get("alive") else ("kind", "alive")
-        for each in self.parameters:
-            if each.only == other and values[each.name] != each.default:
-                raise ParameterError(f"{self.name}: {each.name}={values[each.name]} {_NO_USE[world]}")
-        return values
-
-
-_NO_USE = {
-    "alive": "means nothing with alive=true; leave it out",
-    "kind": "means nothing without alive=true; add that, or leave it out",
-}
+    def settle(self, given: Mapping[str, Setting]) -> Parameters:
+        """Defaults with the given values checked and put in; `ParameterError` says what is wrong."""
+        return settle(self.name, self.parameters, given)
 
 
 @cache

@@ -97,7 +97,7 @@ def _planned(
     point: Mapping[str, Setting], seed: int,
 ) -> Planned:  # fmt: skip
     settings = {
-        **_alive(made, design),
+        **_trial(made, design),
         **made.scenario,
         **made.scale(scale).scenario,
         **variant.scenario,
@@ -106,6 +106,7 @@ def _planned(
     }
     if made.designs == SURVIVING and "churn" in settings:
         settings["churn"] = _borne(str(settings["churn"]), design)
+    settings = _told(settings, design)
     described = _described(settings, design, seed) if not made.trial else {**settings, "seed": seed}
     text = json.dumps(described, sort_keys=True)
     if not made.trial:
@@ -129,11 +130,22 @@ def _own(made: Experiment, design: str) -> dict[str, Setting]:
     return {f"design.{name}": value for name, value in made.design.get(design, {}).items()}
 
 
-def _alive(made: Experiment, design: str) -> dict[str, Setting]:
-    """The parameters with which a design survives, where that is what the experiment is about."""
-    if made.designs != SURVIVING or not design:
+def _trial(made: Experiment, design: str) -> dict[str, Setting]:
+    """What every experiment sets: with the designs that survive change, what trials of change set, and receipts; with
+    all others, the designs as the papers measure them, unless the experiment says otherwise."""
+    if made.trial or not design:
         return {}
-    return {f"design.{name}": value for name, value in known(design).alive.items()}
+    if made.designs == SURVIVING:
+        return {f"design.{name}": value for name, value in known(design).trial.items()}
+    return {"design.assurance": "none"}
+
+
+def _told(settings: dict[str, Setting], design: str) -> dict[str, Setting]:
+    """As in the thesis, replication is told the casts to come where nothing is confirmed; it measures otherwise."""
+    has = design and any(each.name == "replication" for each in known(design).parameters)
+    if has and "design.replication" not in settings and settings.get("design.assurance") == "none":
+        return {**settings, "design.replication": "beforehand"}
+    return settings
 
 
 def _borne(churn: str, design: str) -> str:

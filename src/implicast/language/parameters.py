@@ -32,8 +32,6 @@ class Parameter:
     high: float | None = None
     choices: tuple[str, ...] = ()
     unit: str = ""
-    only: str = ""
-    """`alive` or `kind`: the one world in which it means anything."""
 
     def range_text(self) -> str:
         if self.choices:

@@ -97,7 +97,7 @@ class Scenario:
 
     def _lacking(self) -> list[str]:
         found, parameters = self.settled()
-        wanted = {**({"assurance": "receipts"} if "assurance" in parameters else {}), **found.alive}
+        wanted = {**({"assurance": "receipts"} if "assurance" in parameters else {}), **found.trial}
         return [f"--set {name}={str(value).lower()}" for name, value in wanted.items() if parameters[name] != value]
 
     def _schema(self, found: Design) -> dict[str, Setting]:

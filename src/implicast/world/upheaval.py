@@ -225,10 +225,7 @@ class Upheaval:
                 self.world.place(address, self._revived(address, self._disks.pop(address)))
 
     def _revived(self, address: int, kept: Any) -> Peer:
-        if self.design.fixture is not None:
-            return self.design.stand(self.plan, address, kept.life if kept is not None else 0, kept)
-        assert self.design.revive is not None, "a design that cannot revive is refused beforehand"
-        return self.design.revive(self.plan, address, kept)
+        return self.design.stand(self.plan, address, kept.life if kept is not None else 0, kept)
 
     def _go_away(self, deed: Deed) -> None:
         for address in deed.who:
@@ -369,7 +366,7 @@ def refuse_the_impossible(script: tuple[Deed, ...], design: Design, peers: int, 
         if deed.kind in ("restart", "fail") and len(named) < len(deed.who):
             have = f"they are {list(fixed)}" if fixed else f"{design.name} has none"
             raise ScenarioError(f"churn: {deed.text()}: only servers and brokers restart or fail; {have}")
-        if deed.kind == "restart" and design.revive is None and design.fixture is None:
+        if deed.kind == "restart" and design.fixture is None:
             raise ScenarioError(f"churn: {deed.text()}: {design.name} has nothing that can come back")
         if deed.kind == "return" and design.member is None:
             raise ScenarioError(f"churn: {deed.text()}: members of {design.name} do not come back")

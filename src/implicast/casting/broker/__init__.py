@@ -107,7 +107,7 @@ DESIGNS = (
         survives=frozenset(
             {"joins", "leaves", "crashes", "returns", "loss", "partitions", "freezes", "restarts", "fails"}
         ),
-        alive={"brokers": 6, "expected_tags": 64},
+        trial={"brokers": 6, "expected_tags": 64},
         quick={"check_s": 2.0, "watch_s": 0.5, "tries": 3},
         patience=({"check_s": 30.0, "watch_s": 6.0}, {"check_s": 5.0, "watch_s": 1.0}),
         audience=True,

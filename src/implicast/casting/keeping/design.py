@@ -12,7 +12,6 @@ from implicast.overlay.chord import CHORD_KINDS, assemble_chord
 from implicast.overlay.links import LINK_KINDS
 from implicast.peer.contract import Message, Peer
 from implicast.peer.liveness import DETECTOR_KINDS
-from implicast.peer.member import Member
 from implicast.peer.site import Site
 
 RING_KINDS: tuple[type[Message], ...] = (*LINK_KINDS, *DETECTOR_KINDS, *CHORD_KINDS, *KEEPING_KINDS, Notify, Got)
@@ -51,9 +50,6 @@ def ring_design(
 ) -> Design:  # fmt: skip
     """A design whose members are made by `member(site)`."""
 
-    def newcomer(plan: Plan, address: int) -> Member:
-        return member(plan.site(address))
-
     def assemble(plan: Plan) -> list[Peer]:
         return stand_up([member(plan.site(address)) for address in range(plan.peers)])
 
@@ -62,7 +58,6 @@ def ring_design(
         summary=summary,
         paper=paper,
         assemble=assemble,
-        newcomer=newcomer,
         member=member,
         kept={"member": kept},
         audience=True,

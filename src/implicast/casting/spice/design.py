@@ -12,11 +12,12 @@ from implicast.casting.spice.settings import COLLECT_US, NO_LIMIT, Settings, lev
 from implicast.casting.spice.spice import KeptSpice, Spice
 from implicast.casting.spice.watch import Watch
 from implicast.language.parameters import Parameter, Parameters, Setting
+from implicast.language.target import Target
 from implicast.overlay.ice import messages as ice_messages
 from implicast.overlay.ice.assemble import settle, tiling, uniform_points
 from implicast.overlay.ice.landmarks import landmark_points
 from implicast.overlay.ice.settings import Terms, Timers
-from implicast.peer.contract import Peer
+from implicast.peer.contract import Name, Peer
 from implicast.peer.member import Member
 from implicast.peer.site import Site
 from implicast.space.angle import cosine_of
@@ -24,10 +25,6 @@ from implicast.space.digest import stream
 
 ROOT_BITS_MAX = 12
 """Dimensions times levels: a registry has at most 4096 copies, whatever is asked for."""
-
-
-WINDOW_CASTS = 8
-"""A window in which casts are counted is as long as so many casts take at the limit, unless it is given."""
 
 
 WINDOW_CASTS = 8
@@ -63,15 +60,25 @@ def _settings(parameters: tuple[tuple[str, Setting], ...]) -> Settings:
     return settings_of(dict(parameters))
 
 
-def settings_for(plan: Plan) -> Settings:
+_Levels = Mapping[str, int]
+_computed: list[tuple[Sequence[Target], _Levels]] = []
+"""The levels computed last, and from which casts: every peer of a simulated population is told the same."""
+
+
+def told_beforehand(plan: Plan, name: Name, role: str) -> _Levels | None:
+    """The levels of replication that follow from the casts to come, where the parameters ask for it."""
     given = plan.parameters
-    limit, dimensions = float(given.get("frequency_limit", 0.0)), int(given["dimensions"])
-    return settings_of(given, levels_for(plan.targets, plan.interval_us, limit, dimensions))
+    if given.get("replication") != "beforehand":
+        return None
+    if not _computed or _computed[0][0] is not plan.targets:
+        limit, dimensions = float(given.get("frequency_limit", 0.0)), int(given["dimensions"])
+        _computed[:] = [(plan.targets, levels_for(plan.targets, plan.interval_us, limit, dimensions))]
+    return _computed[0][1]
 
 
 def assemble(plan: Plan) -> list[Peer]:
     """All peers on a converged surface, placed at random or by landmarks."""
-    settings = settings_for(plan)
+    settings = settings_of(plan.parameters, told_beforehand(plan, b"", "member"))
     rng = stream(plan.seed, "surface")
     landmarks, dimensions = int(plan.parameters["landmarks"]), settings.dimensions
     if landmarks:
@@ -83,12 +90,9 @@ def assemble(plan: Plan) -> list[Peer]:
     return list(peers)
 
 
-def newcomer(plan: Plan, address: int) -> Member:
-    """One that joins a population whose levels may have been computed beforehand."""
-    return Spice(plan.site(address), settings_for(plan))
-
-
 def member(site: Site) -> Member:
+    if site.credentials is not None:  # in the laboratory alone
+        return Spice(site, settings_of(site.parameters, site.credentials))
     return Spice(site, _settings(tuple(sorted(site.parameters.items()))))
 
 
@@ -151,7 +155,6 @@ DESIGNS = (
         summary="Registries at rendezvous peers on a torus; each serves the casts of its tags alone.",
         paper="Implicit group messaging, chapter 7",
         assemble=assemble,
-        newcomer=newcomer,
         member=member,
         audience=True,
         kept={"member": KeptSpice},
@@ -168,12 +171,12 @@ DESIGNS = (
         summary="SPICE with large registries spread over many peers and busy ones replicated.",
         paper="Implicit group messaging, chapter 8",
         assemble=assemble,
-        newcomer=newcomer,
         member=member,
         audience=True,
         kept={"member": KeptSpice},
         kinds=KINDS,
         parameters=SURFACE + LIFE + RELIEF,
+        credentials=told_beforehand,
         objections=objections,
         watcher=watcher,
         survives=SURVIVES,
