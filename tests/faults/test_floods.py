@@ -48,6 +48,7 @@ LEASE_S = 60.0
 LOWERED = {
     "implicast.casting.inbox:HORIZON_US": 100_000_000,
     "implicast.casting.routes:ENDED_MAX": 64,
+    "implicast.casting.broker.client:TOLD_MAX": 16,
     "implicast.casting.condcast.errands:TASKS_MAX": 64,
     "implicast.casting.keeping.doubts:ABSENT_MAX": 16,
     "implicast.casting.keeping.rumours:KNOWN_MAX": 32,
@@ -61,7 +62,7 @@ LOWERED = {
     "implicast.overlay.skip_graph.belief:GONE_MAX": 256,
     "implicast.overlay.skip_graph.absentees:LOST_MAX": 24,
     "implicast.overlay.skip_graph.accusations:FOUND_MAX": 24,
-    "implicast.overlay.probing:DetectorSettings.known_max": 48,
+    "implicast.peer.liveness:DetectorSettings.known_max": 48,
     "implicast.casting.bft.credentials:SHARED_MAX": 24,
     "implicast.casting.bft.multicasts:COUNTED_MAX": 24,
 }
@@ -93,7 +94,7 @@ class Flood:
             interval_ms=1000 // self.casts_per_s, parameters=self.parameters(design),
             changes=self.seconds // 2 if self.changes else 0,
             faults=Faults(loss=0.01),
-            churn=self.passers_by(self.peers + design.infrastructure(self.peers, design.settle(design.alive))),
+            churn=self.passers_by(self.peers + design.infrastructure(self.peers, design.settle(design.trial))),
         )  # fmt: skip
         self.run = Run(scenario, *scenario.settled(), self.directory)
         self.run.set_up(silent)
@@ -111,7 +112,7 @@ class Flood:
     def parameters(self, design: Design) -> dict[str, Any]:
         """With short leases, so that the flood lasts longer."""
         known = [each.name for each in design.parameters if each.name == "lease_s"]
-        return {**design.alive, **dict.fromkeys(known, LEASE_S)}
+        return {**design.trial, **dict.fromkeys(known, LEASE_S)}
 
     def load(self) -> dict[str, Any]:
         """Where every tag is a place of its own, few tags are enough."""

@@ -77,15 +77,13 @@ class Asking(Part):
 
     alarm: ClassVar[Message]
 
-    __slots__ = ("_alarm", "_alarm_us", "_due", "_open", "_serial", "_topics", "bound", "round_trip_us")
+    __slots__ = ("_alarm_us", "_due", "_open", "_serial", "_topics", "bound", "round_trip_us")
 
     def __init__(
-        self, address: Address, host: Host, bound: int = QUESTIONS_MAX, alarm: Message | None = None,
-        round_trip_us: RoundTrip | None = None,
-    ) -> None:  # fmt: skip
-        """`alarm` is the one that rings; a part with an asker of its own has another kind, and handles it."""
+        self, address: Address, host: Host, bound: int = QUESTIONS_MAX, round_trip_us: RoundTrip | None = None
+    ) -> None:
         super().__init__(address, host)
-        self.bound, self._alarm = bound, alarm if alarm is not None else self.alarm
+        self.bound = bound
         self.round_trip_us: RoundTrip = round_trip_us or _no_matter
         """Told how long an answer took that came after one question (liveness learns from it)."""
         self._topics: dict[str, tuple[Patience, Lost]] = {}
@@ -179,7 +177,7 @@ class Asking(Part):
             heappop(due)
         if due and (self._alarm_us < 0 or due[0][0] < self._alarm_us):
             self._alarm_us = due[0][0]
-            self.host.after(max(0, self._alarm_us - self.host.now_us), self._alarm)
+            self.host.after(max(0, self._alarm_us - self.host.now_us), self.alarm)
 
     def _is_stale(self, due_us: int, serial: int, asked: Asked) -> bool:
         question = self._open.get(asked)
