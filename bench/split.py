@@ -29,7 +29,8 @@ def main(peers: int = 4096, casts: int = 60) -> None:
 def _hops(peers: int, casts: int) -> list[Hop]:
     """Every hop of some casts over settled tables."""
     drawn = workload("zipf", seed=1, peers=peers, casts=casts)
-    refs = sorted((Ref(digest_bits(KEY_BITS, 1, address), address) for address in range(peers)), key=lambda ref: ref.place)
+    places = (Ref(digest_bits(KEY_BITS, 1, address), address) for address in range(peers))
+    refs = sorted(places, key=lambda ref: ref.place)
     described = drawn.described()
     tables = settled_tables(refs, [portrait(described[ref.address], BITS, HASHES) for ref in refs])
     at = {table.me.address: table for table in tables}

@@ -11,7 +11,7 @@ from implicast.casting.bft.credentials import credentials
 from implicast.casting.bft.gate import ALL_CHECKS
 from implicast.casting.bft.keys import tag_realm
 from implicast.casting.bft.member import Bft
-from implicast.casting.bft.messages import Hop, Source
+from implicast.casting.bft.messages import CastHop, Source
 from implicast.casting.bft.office import Office
 from implicast.casting.designs import Plan
 from implicast.language.target import Description, Target, Term
@@ -66,10 +66,10 @@ class Network:
             return member.graph.certificates()[0]
         return next(each for each in member.graph.certificates() if each.key.startswith(tag_realm(tag)))
 
-    def cast(self, address: int, target: Target, payload: bytes = b"hello") -> list[tuple[int, Hop]]:
+    def cast(self, address: int, target: Target, payload: bytes = b"hello") -> list[tuple[int, CastHop]]:
         """What the publisher sends; nothing is carried yet."""
         self.members[address].cast(target, payload)
-        return [(to, message) for to, message in self.ledgers[address].sent() if isinstance(message, Hop)]  # type: ignore[misc]
+        return [(to, message) for to, message in self.ledgers[address].sent() if isinstance(message, CastHop)]  # type: ignore[misc]
 
     def sent(self, address: int) -> list[Any]:
         return self.ledgers[address].sent()
@@ -121,7 +121,7 @@ class Network:
         """The source part, signed by this member whoever it claims to be from."""
         return msgspec.structs.replace(source, signature=self.signer(address).sign(source.body()))
 
-    def hop(self, address: int, source: Source, level: int, tag: str = "jazz") -> Hop:
+    def hop(self, address: int, source: Source, level: int, tag: str = "jazz") -> CastHop:
         """A step signed by this member."""
         return self.members[address].multicasts.signed_hop(source, level, self.place(address, tag))
 

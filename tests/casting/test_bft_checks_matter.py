@@ -7,7 +7,7 @@ import pytest
 from bft_network import EVERYONE, Network, tagged
 
 from implicast.casting.bft.gate import ALL_CHECKS
-from implicast.casting.bft.messages import Hop, Source
+from implicast.casting.bft.messages import CastHop, Source
 from implicast.overlay.skip_graph.place import Place
 from implicast.overlay.skip_graph.table import Level, Table
 from implicast.peer.events import Notice
@@ -20,7 +20,9 @@ def drawn_liars(fraction: float, seed: int) -> frozenset[int]:
     return frozenset(Random(seed).sample(range(1, N), round(N * fraction)))
 
 
-def preempting_hops(network: Network, source: Source, liars: frozenset[int], any_level: bool) -> list[tuple[int, Hop]]:
+def preempting_hops(
+    network: Network, source: Source, liars: frozenset[int], any_level: bool
+) -> list[tuple[int, CastHop]]:
     """Every honest place gets the genuine message at the lowest level that its certified liars can claim."""
     common = network.members[0].multicasts.gate.vectors.common
     hops = []
@@ -132,7 +134,7 @@ def lists_beyond_the_top(place: Place) -> Table[Certificate]:
     return Table(table.owner, levels)
 
 
-def from_above(network: Network, source: Source, liars: frozenset[int]) -> list[tuple[int, Hop]]:
+def from_above(network: Network, source: Source, liars: frozenset[int]) -> list[tuple[int, CastHop]]:
     """Every honest place gets the genuine message from a liar in a ring too small for it to have a list of."""
     hops = []
     for victim in (each for each in range(N) if each not in liars and each != source.certificate.address):

@@ -9,7 +9,7 @@ import pytest
 from bft_network import Network, tagged
 
 from implicast.casting.bft import DESIGNS
-from implicast.casting.bft.messages import Hop
+from implicast.casting.bft.messages import CastHop
 from implicast.language.target import Target, Term
 from implicast.peer.contract import Message
 from implicast.peer.errors import RemoteError
@@ -43,7 +43,7 @@ class Mutator:
                 return b""
         return bytes(data)
 
-    def spoilt_fields(self) -> Hop:
+    def spoilt_fields(self) -> CastHop:
         hop = self.rng.choice(self.genuine)
         source = msgspec.structs.replace(hop.source, **self._change(hop.source))
         if self.rng.random() < 0.3:

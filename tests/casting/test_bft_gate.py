@@ -7,7 +7,7 @@ import pytest
 from bft_network import NOW_US, Network, forged_cast, tagged
 
 from implicast.casting.bft.member import Bft
-from implicast.casting.bft.messages import Hop, Source
+from implicast.casting.bft.messages import CastHop, Source
 from implicast.casting.bft.seen import PER_PUBLISHER_MAX, SKEW_US
 from implicast.language.target import Predicate, Target, Term
 from implicast.peer.events import Notice
@@ -20,7 +20,7 @@ def network(request: pytest.FixtureRequest) -> Network:
     return Network(30, signatures=request.param)
 
 
-def a_hop(network: Network, publisher: int = 0, target: Target | None = None) -> tuple[int, Hop]:
+def a_hop(network: Network, publisher: int = 0, target: Target | None = None) -> tuple[int, CastHop]:
     """A genuine message and somebody in its range to whom it goes; nobody has met it but its publisher."""
     sent = network.cast(publisher, target or tagged("jazz"))
     common = network.members[0].multicasts.gate.vectors.common
@@ -48,7 +48,7 @@ def test_everyone_with_the_tag_is_notified_once(network: Network) -> None:
     assert dict(notified) == dict.fromkeys(range(0, 30, 2), 1)
 
 
-Spoil = Callable[[Network, Hop, int], Hop]
+Spoil = Callable[[Network, CastHop, int], CastHop]
 
 
 def other_than(network: Network, *but: int) -> int:
@@ -99,7 +99,7 @@ SPOILS: dict[str, tuple[str, Spoil]] = {
 }
 
 
-def lying_source(network: Network, to: int, **changes: object) -> Hop:
+def lying_source(network: Network, to: int, **changes: object) -> CastHop:
     """A certified liar's own cast, with something changed before it is signed properly."""
     liar = other_than(network, to, 0)
     _, hop = network.cast(liar, tagged("jazz"))[0]
@@ -222,7 +222,7 @@ def entitled(network: Network, source: Source, victim: int) -> tuple[int, int, s
     return None
 
 
-def a_level_beyond(network: Network) -> tuple[int, Hop]:
+def a_level_beyond(network: Network) -> tuple[int, CastHop]:
     """A lying source that shares more digits with its victim than the victim has levels, and claims to start there."""
     for liar in range(30):
         for victim in range(30):

@@ -20,7 +20,7 @@ from implicast.casting.service import (
     Sweep,
 )
 from implicast.casting.telling import PATIENCE, Got, Notify
-from implicast.language.target import Description, Target, Term
+from implicast.language.target import Description, Predicate, Target, Term
 from implicast.peer.asking import Late
 from implicast.peer.contract import CastId
 from implicast.peer.events import Estimated, Joined, Left, Notice, Outlived, Refused, Registered, Settled, Withdrawn
@@ -226,6 +226,21 @@ def test_strangers_leave_nothing_behind():
 
     assert len(server.roster.entries) == 16
     assert len(server.roster.leases) == 16
+
+
+def test_what_no_member_would_say_harms_nobody():
+    server, ledger = a_server()
+    server.receive(1, registered(description=Description(("jazz", "jazz"))))
+    server.receive(1, registered(version=FIRST + 1))
+    for serial, term in enumerate((Term(), Term(lacks=("jazz",)))):
+        server.receive(2, Publish(CastId(TWO, 1, serial), Target((term,)), b""))
+        server.receive(2, Subscribe(TWO, 1, serial, 1, Target((term,))))
+    server.receive(2, Publish(CastId(TWO, 1, 9), Target(()), b""))
+    server.receive(2, Announce(CAST, Description(("jazz", "jazz")), b""))
+    with pytest.raises(ValueError, match="one word at both ends"):
+        Predicate("price", 1, "x")
+
+    assert not [message for _, message in ledger.sent() if isinstance(message, SubscriptionKept)]
 
 
 def test_how_many_a_target_selects_is_counted_and_nobody_told():

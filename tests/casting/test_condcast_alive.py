@@ -20,9 +20,12 @@ from implicast.language.portrait import Sought, portrait
 from implicast.language.target import Description, Target, Term, Value
 from implicast.overlay.chord_sharp import Table
 from implicast.overlay.chord_sharp.messages import LevelIs
+from implicast.overlay.links.assemble import ring_objections
 from implicast.overlay.links.membership import Membership
 from implicast.peer.contract import CastId, Message
 from implicast.peer.events import Joined, Left, Notice, Registered, Settled
+from implicast.peer.name import network_of
+from implicast.peer.site import Site
 from implicast.peer.wire import Codec
 from implicast.space.digest import stream
 from implicast.space.ring import Arc
@@ -131,7 +134,7 @@ def _reached_from_the_deaf() -> bool:
     ring = sorted(range(31), key=lambda at: peers[at].links.me.key)
     deaf = ring[(ring.index(30) - 12) % 31]  # so that the newcomer is in one of its upper levels
     right = peers[deaf].links.right.address
-    world.lets = lambda sender, to, message: not (isinstance(message, LevelIs) and to == deaf and sender != right)  # type: ignore[method-assign,assignment]
+    world.lets = lambda sender, to, message: not (isinstance(message, LevelIs) and to == deaf and sender != right)  # type: ignore[assignment]
     _at(world, 3, lambda: late.join((0, 5)), JOIN)
     _at(world, 4, lambda: late.register(B), REGISTER)
     _run(world, 45)
@@ -200,7 +203,7 @@ def _dead_in_the_middle() -> tuple[Net, list[Condcast], int, int]:
 
 def test_a_crash_in_the_middle_of_the_tree_loses_nobody_else() -> None:
     world, _, publisher, middle = _dead_in_the_middle()
-    world.lets = lambda sender, to, message: not (isinstance(message, Carry) and sender == middle)  # type: ignore[method-assign,assignment]
+    world.lets = lambda sender, to, message: not (isinstance(message, Carry) and sender == middle)  # type: ignore[assignment]
     _run(world, 46)
 
     assert [at for at in range(32) if at not in _told(world)] in ([], [middle])
@@ -220,7 +223,7 @@ def test_covered_said_too_early_loses_all_behind_a_crash(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(Carrier, "_begin", hasty)
     world, _, _, middle = _dead_in_the_middle()
-    world.lets = lambda sender, to, message: not (isinstance(message, Carry) and sender == middle)  # type: ignore[method-assign,assignment]
+    world.lets = lambda sender, to, message: not (isinstance(message, Carry) and sender == middle)  # type: ignore[assignment]
     _run(world, 46)
 
     assert len(_told(world)) < 20
@@ -244,7 +247,7 @@ def test_a_leaver_hands_its_share_of_a_cast_back() -> None:
     world, peers = _population([A] * 32)
     middle = peers[4].ring.table.nodes[-1].address
     assert isinstance(middle, int)
-    world.lets = lambda sender, to, message: not (isinstance(message, Carry) and sender == middle)  # type: ignore[method-assign,assignment]
+    world.lets = lambda sender, to, message: not (isinstance(message, Carry) and sender == middle)  # type: ignore[assignment]
     _at(world, 1, lambda: peers[4].cast(_to("a"), b""))
     _at(world, 1.1, peers[middle].leave, LEAVE)
     _run(world, 10)
@@ -257,7 +260,7 @@ def test_a_leaver_hands_its_share_of_a_cast_back() -> None:
 def test_a_cast_is_given_up_when_patience_is_over_and_the_publisher_is_told() -> None:
     world, peers = _population([A] * 6)
     alone = 3
-    world.lets = lambda sender, to, message: not (isinstance(message, Carry) and to == alone)  # type: ignore[method-assign,assignment]
+    world.lets = lambda sender, to, message: not (isinstance(message, Carry) and to == alone)  # type: ignore[assignment]
     _at(world, 1, lambda: peers[0].cast(_to("a"), b""))
     _run(world, 60)
 
@@ -439,3 +442,51 @@ def test_a_filter_or_span_that_lacks_somebody_is_objected_to(numbers: bool) -> N
     table.values[level] = portrait(described[int(str(table.nodes[level].address))], 4096, 4)
     [said] = DESIGN.objections(peers)
     assert said == "what 3 knows of the arc of level 2 lacks somebody in it"
+
+
+@pytest.mark.parametrize(("settings", "within_s"), [({}, 40), (DESIGN.quick, 15)], ids=["default", "quick"])
+@pytest.mark.parametrize("disk", ["kept", "old", "empty"])
+def test_whoever_comes_back_at_its_address_is_in_and_registered_soon(
+    settings: dict[str, float], within_s: float, disk: str
+) -> None:
+    churn = Churn.parse(f"deed=4..9:return:3:{disk}")
+    outcome = simulate(
+        Scenario("condcast", 24, 100, 3, dict(settings), workload="groups", churn=churn, interval_ms=800)
+    )
+
+    assert outcome.kept, outcome.contract
+    assert outcome.contract.repeated == outcome.contract.misreported == 0
+    assert outcome.change is not None
+    assert outcome.change.described()["return_s_max"] <= within_s
+
+
+def test_who_comes_back_tells_its_former_neighbours_that_it_is_gone_and_waits_for_no_check() -> None:
+    world, peers = _population([A] * 16)
+    _run(world, 2)
+    kept = peers[5].kept()
+    world.crash(5)
+    parameters = DESIGN.settle({})
+    back = Condcast(Site(peers[5].name, 9 << 16, 5, world.host(5), parameters, network_of(1), kept=kept))
+    world.place(5, back)
+    _at(world, 2.1, lambda: back.join((0, 1)))
+    _run(world, 5)
+
+    assert back.links.state == "in"
+    assert back.links.me.key == peers[5].links.me.key
+    assert back.links.me != peers[5].links.me
+    assert ring_objections([peer.links for peer in (*peers[:5], back, *peers[6:])]) == []
+
+
+def test_a_question_of_a_strange_make_is_dropped() -> None:
+    world, peers = _population([A] * 4)
+    key = peers[0].links.me.key
+    cast = CastId(bytes(16), 1, 1)
+    for arc, query in (
+        (Arc("a", "b"), Sought(_to("a"), 4096, 4)),
+        (Arc(key, key), Sought(_to("a"), 4096, 1 << 62)),
+        (Arc(key, key), Sought(_to("a"), 1 << 62, 4)),
+    ):
+        peers[0].receive(9, Carry(cast, 5, (arc,), query, b""))
+
+    assert world.kinds == {}
+    assert _told(world) == []

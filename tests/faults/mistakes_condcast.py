@@ -42,7 +42,7 @@ MISTAKES = (
         "no memory of what was heard",
         "condcast",
         rule="a member tells repeats from news (casting/inbox.py)",
-        put=lambda patch: patch.setattr(inbox.Seen, "first", lambda self, cast: True),
+        put=lambda patch: patch.setattr(inbox.Seen, "first", lambda self, cast, now_us=0: True),
         says="repeated",
     ),
     Mistake(

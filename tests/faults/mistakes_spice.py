@@ -60,7 +60,7 @@ def last_word_wins(patch):
         say(self, version)
         for tag, entry in before.items():
             older[self.address, tag] = entry
-            self._later.put(5_000_000, SayOnce(tag, -1))
+            self.spice.later.put(5_000_000, SayOnce(tag, -1))
 
     def say_old(self, alarm):
         if alarm.version == -1:
@@ -103,7 +103,7 @@ def open_at_once(patch):
 
     def often(self, work):
         key = (work.walk.tag, work.walk.root, work.walk.notch)
-        registries = self._shelf.registries
+        registries = self.spice.shelf.registries
         if key in registries and registries[key].closed and work.walk.notch == 0:
             self.gather(key)
 
@@ -174,7 +174,7 @@ MISTAKES = (
         "spice",
         rule="of two versions the newer is kept, whichever comes later (casting/spice/registry.py)",
         put=last_word_wins,
-        says="would not find",
+        says="missing",
         churn="deed=5:crash:3",
         changes={**SMALL, "changes": 20},
     ),

@@ -178,7 +178,7 @@ class Spite:
 
         def spoiled(part, *given):
             whole(part, *given)
-            self.strike(part._surface if hasattr(part, "_surface") else part.surface)
+            self.strike(part.surface)
 
         monkeypatch.setattr(owner, name, spoiled)
 

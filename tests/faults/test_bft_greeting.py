@@ -10,7 +10,7 @@ from implicast.language.target import Description
 from implicast.overlay.skip_graph.belief import CLAIM_WINDOW_US
 from implicast.overlay.skip_graph.greetings import Greetings
 from implicast.overlay.skip_graph.lists import Lists
-from implicast.overlay.skip_graph.messages import Ask, Disown, Greet, claim, disowning
+from implicast.overlay.skip_graph.messages import AskNeighbours, Disown, Greet, claim, disowning
 from implicast.peer.identity import Certificate
 from implicast.world.journal import REGISTER, UPKEEP
 
@@ -108,7 +108,7 @@ def test_who_asks_for_a_place_left_long_ago_does_not_take_its_holder_for_silent(
     place = next(iter(graph.places.held.values()))
     ghost = next(node for node in place.known.values() if node.address == 17 and node.key not in holder.places.held)
 
-    graph.search.request(place, ghost.key, 17, Ask(ghost.key, graph.places.claim(place)))
+    graph.search.request(place, ghost.key, 17, AskNeighbours(ghost.key, graph.places.claim(place)))
     club.run(10)
 
     assert 17 not in graph.absentees.lost

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from implicast.overlay.skip_graph.graph import SkipGraph
-from implicast.overlay.skip_graph.messages import GRAPH_KINDS, Ask, Neighbours
+from implicast.overlay.skip_graph.messages import GRAPH_KINDS, AskNeighbours, Neighbours
 from implicast.overlay.skip_graph.standing import Standing
 from implicast.overlay.skip_graph.upkeep import Upkeep
 from implicast.peer.contract import Address, Peer
@@ -105,7 +105,7 @@ class Inhabitant(Peer, parts={"graph": SkipGraph}):
 
     def receive(self, sender: Address, message: object) -> None:
         self.graph.heard(sender)
-        if isinstance(message, Ask) and self.accomplices is not None:
+        if isinstance(message, AskNeighbours) and self.accomplices is not None:
             about, best = message.claim.certificate, self.accomplices()
             best.sort(key=lambda node: (-VECTORS.common(node.vector, about.vector), node.key))
             mine = self.graph.certificates()[0].key

@@ -48,6 +48,7 @@ LEASE_S = 60.0
 LOWERED = {
     "implicast.casting.inbox:HORIZON_US": 100_000_000,
     "implicast.casting.routes:ENDED_MAX": 64,
+    "implicast.casting.broker.client:TOLD_MAX": 16,
     "implicast.casting.condcast.errands:TASKS_MAX": 64,
     "implicast.casting.keeping.doubts:ABSENT_MAX": 16,
     "implicast.casting.keeping.rumours:KNOWN_MAX": 32,
@@ -61,7 +62,7 @@ LOWERED = {
     "implicast.overlay.skip_graph.belief:GONE_MAX": 256,
     "implicast.overlay.skip_graph.absentees:LOST_MAX": 24,
     "implicast.overlay.skip_graph.accusations:FOUND_MAX": 24,
-    "implicast.overlay.probing:DetectorSettings.known_max": 48,
+    "implicast.peer.liveness:DetectorSettings.known_max": 48,
     "implicast.casting.bft.credentials:SHARED_MAX": 24,
     "implicast.casting.bft.multicasts:COUNTED_MAX": 24,
 }

@@ -260,7 +260,7 @@ def test_two_last_resorts_that_both_answer_settle_it_by_epoch_and_address_when_t
     scene.trouble.heal(side)
     first, second = both if seed % 2 else both[::-1]  # whoever speaks first
     first.greetings.hail([second.address])
-    scene.world.run(scene.world.now_us + S)
+    scene.world.run(scene.world.now_us + S // 4)  # before the loser comes again, and may be given half of it
 
     assert [each.address for each in both if each.answers(place)] == [best.owner]
     scene.world.run(scene.world.now_us + 15 * S)

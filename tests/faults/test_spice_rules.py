@@ -164,11 +164,11 @@ def throw_away(monkeypatch):
     send = Containers._rise
 
     def careless(self, key):
-        registry = self._shelf.registries.get(key)
+        registry = self.spice.shelf.registries.get(key)
         rising = registry.rising() if registry is not None else []
         send(self, key)
         for held in rising:
-            self._shelf.forget(key, held)
+            self.spice.shelf.forget(key, held)
 
     monkeypatch.setattr(Containers, "_rise", careless)
 

@@ -3,7 +3,7 @@
 from implicast.language.attributes import Schema
 from implicast.language.index import Index
 from implicast.language.parse import describe, description, parse
-from implicast.language.target import Description
+from implicast.language.target import Description, Value
 
 SCHEMA = Schema.read("price: 0..100 by 0.5; exchange: NYSE | LSE; title: text")
 
@@ -109,3 +109,13 @@ def test_the_description_can_be_asked_back() -> None:
     assert music().description(2) == describe("jazz")
     assert music().description(5) == Description()
     assert music().description(77) is None
+
+
+def test_what_is_said_twice_is_forgotten_once():
+    """A description off a wire may name a tag or a value again."""
+    index: Index[int] = Index()
+    twice = Description(("jazz", "jazz"), (Value("price", 5), Value("price", 5)))
+    index.add(1, twice)
+
+    assert index.remove(1) == twice
+    assert index.tags() == []

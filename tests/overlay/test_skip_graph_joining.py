@@ -14,7 +14,7 @@ from implicast.overlay.skip_graph.messages import (
     GRAPH_KINDS,
     PRESENT,
     AnnouncePlace,
-    Ask,
+    AskNeighbours,
     Farewell,
     Neighbours,
     claim,
@@ -241,7 +241,7 @@ def test_who_is_asked_enters_the_newcomer_and_answers_with_itself() -> None:
     stranger = a_stranger(town)
     certificate = town.certificate(stranger)
 
-    witness.receive(1, Ask(b"", claim(stranger.signer, PRESENT, certificate, 100)))
+    witness.receive(1, AskNeighbours(b"", claim(stranger.signer, PRESENT, certificate, 100)))
 
     mine = witness.graph.certificates()[0]
     assert ledger.sent() == [(1, Neighbours(mine.key, certificate.key, (mine,)))]

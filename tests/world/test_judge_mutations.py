@@ -119,6 +119,10 @@ CASES: dict[str, Case] = {
     "a receipt of too few where peers come and go": Case(
         {"misreported": 0}, said=BOTH, told=TWO, settled={0: (101, Receipt(1, 0, 0))}, exact=False
     ),
+    "a receipt of one who forgot, and took it again": Case(
+        {"misreported": 0, "repeated": 0}, told=[(0, 1, 100.1), (0, 1, 120)], settled={0: (130, Receipt(2, 0, 0))},
+        forgotten={1: (90, [110])},
+    ),
     "a true receipt": Case({"misreported": 0}, said=BOTH, told=TWO, settled={0: (101, Receipt(2, 0, 0))}),
     "only casts of the period": Case(
         {"missing": 1, "altered": 0}, casts_s=(100, 200), told=[(0, 1, 100.1)], altered=(0,), period_s=(150, 300)
@@ -187,8 +191,8 @@ MUTATIONS: dict[str, Put] = {
     "late at once": with_attribute(invariants, "LATE_US", 0),
     "no receipt is looked at": with_attribute(Judge, "_misreported", lambda self, cast, receipt, told: False),
     "receipts of too few are true": with_attribute(
-        Judge, "_misreported", lambda self, cast, receipt, told: receipt.notified > sum(
-            time_us <= cast.settled_us for time_us in told.values())
+        Judge, "_misreported", lambda self, cast, receipt, times_us: receipt.notified > sum(
+            time_us <= cast.settled_us for time_us in times_us)
     ),
     "receipts may look ahead": with_attribute(
         Judge, "_misreported", lambda self, cast, receipt, told: receipt.notified > len(told)

@@ -177,6 +177,8 @@ class SubscriptionServer(Part):
 
     @handles(Subscribe)
     def on_subscribe(self, sender: Address, said: Subscribe) -> None:
+        if said.target is not None and not all(term.has or term.where for term in said.target.terms):
+            return  # it would have to be tried on every event
         own = self.worded.get(said.name, {})
         known = own.get(said.subscription)
         if known is None and (len(own) >= SUBSCRIPTIONS_MAX or len(self.worded) >= SUBSCRIBERS_MAX):

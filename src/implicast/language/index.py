@@ -56,12 +56,12 @@ class Index(Generic[Key]):
         description = self._descriptions.pop(key, None)
         if description is None:
             return None
-        for tag in description.tags:
+        for tag in dict.fromkeys(description.tags):  # a stranger may say a tag twice
             posting = self._tags[tag]
             posting.discard(key)
             if not posting:
                 del self._tags[tag]
-        for value in description.values:
+        for value in dict.fromkeys(description.values):
             self._values[value.attribute].discard(value.value, key)
         return description
 

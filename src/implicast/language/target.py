@@ -39,6 +39,10 @@ class Predicate(msgspec.Struct, frozen=True, array_like=True, order=True):
     low: Scalar | None
     high: Scalar | None
 
+    def __post_init__(self) -> None:
+        if (isinstance(self.low, str) or isinstance(self.high, str)) and self.low != self.high:
+            raise ValueError("a range of words has one word at both ends")
+
     def admits(self, value: Scalar) -> bool:
         if isinstance(self.low, str) or isinstance(value, str):
             return value == self.low

@@ -65,6 +65,7 @@ class Question:
 Lost = Callable[[Any, Question], None]
 """Told of a key and a question that nobody answered."""
 Asked = tuple[str, Hashable]
+RoundTrip = Callable[[Address, int], None]
 
 
 def _nothing(key: Any, question: Question) -> None:
@@ -76,13 +77,14 @@ class Asking(Part):
 
     alarm: ClassVar[Message]
 
-    __slots__ = ("_alarm", "_alarm_us", "_due", "_open", "_serial", "_topics", "bound", "round_trip_us")
+    __slots__ = ("_alarm_us", "_due", "_open", "_serial", "_topics", "bound", "round_trip_us")
 
-    def __init__(self, address: Address, host: Host, bound: int = QUESTIONS_MAX, alarm: Message | None = None) -> None:
-        """`alarm` is the one that rings; a part with an asker of its own has another kind, and handles it."""
+    def __init__(
+        self, address: Address, host: Host, bound: int = QUESTIONS_MAX, round_trip_us: RoundTrip | None = None
+    ) -> None:
         super().__init__(address, host)
-        self.bound, self._alarm = bound, alarm if alarm is not None else self.alarm
-        self.round_trip_us: Callable[[Address, int], None] = _no_matter
+        self.bound = bound
+        self.round_trip_us: RoundTrip = round_trip_us or _no_matter
         """Told how long an answer took that came after one question (liveness learns from it)."""
         self._topics: dict[str, tuple[Patience, Lost]] = {}
         self._open: dict[Asked, Question] = {}
@@ -175,7 +177,7 @@ class Asking(Part):
             heappop(due)
         if due and (self._alarm_us < 0 or due[0][0] < self._alarm_us):
             self._alarm_us = due[0][0]
-            self.host.after(max(0, self._alarm_us - self.host.now_us), self._alarm)
+            self.host.after(max(0, self._alarm_us - self.host.now_us), self.alarm)
 
     def _is_stale(self, due_us: int, serial: int, asked: Asked) -> bool:
         question = self._open.get(asked)

@@ -28,7 +28,7 @@ from random import Random
 import msgspec
 
 from implicast.casting.bft.member import Bft
-from implicast.casting.bft.messages import Hop, Source
+from implicast.casting.bft.messages import CastHop, Source
 from implicast.overlay.skip_graph.messages import Neighbours
 from implicast.peer.contract import Address, Host, Message, Peer
 from implicast.peer.errors import ParameterError
@@ -179,7 +179,7 @@ def forged(message: Message) -> Message:
 
 
 def preempting(host: Host, me: int, gang: Gang, to: Address, message: Message) -> None:
-    if not isinstance(message, Hop):
+    if not isinstance(message, CastHop):
         return
     if message.source.name not in gang.told:
         gang.told.add(message.source.name)

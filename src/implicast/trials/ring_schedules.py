@@ -18,10 +18,10 @@ from random import Random
 from implicast.overlay.links.assemble import assemble_ring, list_objections, opening, ring_objections
 from implicast.overlay.links.links import Links
 from implicast.overlay.links.settings import LinkSettings
-from implicast.overlay.links.stabilise import Stabilise, StabiliseSettings
 from implicast.overlay.links.state import IN, OUT
 from implicast.peer.contract import Address, Host, Peer
 from implicast.space.digest import stream
+from implicast.trials.stabilise import Stabilise, StabiliseSettings
 from implicast.world.journal import JOIN, UPKEEP
 from implicast.world.world import World
 

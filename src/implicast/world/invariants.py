@@ -223,15 +223,16 @@ class Judge:
                 count["notified"] += len(peers)
                 told = self._first(cast, peers, times_us, count)
                 self._weigh(cast, told, count)
-                count["misreported"] += cast.receipt is not None and self._misreported(cast, cast.receipt, told)
+                count["misreported"] += cast.receipt is not None and self._misreported(cast, cast.receipt, times_us)
         return Verdict(**{each.name: count[each.name] for each in fields(Verdict)})
 
     def _made(self, from_us: int, to_us: int) -> set[int]:
         return {cast.number for cast in self.casts if from_us <= cast.time_us < to_us}
 
-    def _misreported(self, cast: Cast, receipt: Receipt, told: dict[int, int]) -> bool:
+    def _misreported(self, cast: Cast, receipt: Receipt, times_us: Sequence[int]) -> bool:
+        """Notices are counted, not members: who has forgotten a cast takes it again, and says so."""
         assert cast.settled_us is not None, "a receipt comes when a cast has ended"
-        knew = sum(time_us <= cast.settled_us for time_us in told.values())
+        knew = sum(cast.time_us <= time_us <= cast.settled_us for time_us in times_us)
         if receipt.notified > knew:
             return True
         return self.exact and not receipt.unreachable and receipt.notified < knew

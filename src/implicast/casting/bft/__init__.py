@@ -11,7 +11,7 @@ from implicast.casting.bft.credentials import credentials
 from implicast.casting.bft.gate import ALL_CHECKS
 from implicast.casting.bft.keys import realms
 from implicast.casting.bft.member import Bft, KeptBft
-from implicast.casting.bft.messages import Apply, Denied, Granted, Hop, HopHeld, Outstripped
+from implicast.casting.bft.messages import Apply, CastHop, Denied, Granted, HopHeld, Outstripped
 from implicast.casting.bft.office import KeptOffice, Office
 from implicast.casting.bft.settings import BftSettings
 from implicast.casting.designs import ASSURANCE, Design, Plan
@@ -91,7 +91,7 @@ DESIGNS = (
         paper="Byzantine-tolerant key-range multicast over a key-order preserving overlay",
         assemble=assemble,
         kinds=(
-            *GRAPH_KINDS, *DETECTOR_KINDS, Revocation, Hop, HopHeld, Apply, Granted, Denied, Outstripped,
+            *GRAPH_KINDS, *DETECTOR_KINDS, Revocation, CastHop, HopHeld, Apply, Granted, Denied, Outstripped,
         ),
         parameters=(
             ASSURANCE,

@@ -16,7 +16,7 @@ are then; whoever was reached by the first attempt recognises the cast.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from implicast.casting.bft.messages import SILENT_MAX, Hop, HopHeld, Source
+from implicast.casting.bft.messages import SILENT_MAX, CastHop, HopHeld, Source
 from implicast.language.target import Target
 from implicast.peer.asking import Asker, Patience, Question
 from implicast.peer.contract import Address, CastId, Host, Message, Name, Part, handles
@@ -36,7 +36,7 @@ Step = tuple[Address, int, int, bytes]
 
 
 @dataclass(slots=True)
-class Tally:
+class CastReport:
     """What became of a cast among some members."""
 
     taken: int = 0
@@ -61,7 +61,7 @@ class Duty:
     parent: Step | None
     """None: a cast of our own."""
     open: int = 0
-    tally: Tally = field(default_factory=Tally)
+    tally: CastReport = field(default_factory=CastReport)
 
     def begin_step(self) -> None:
         self.open += 1
@@ -146,7 +146,7 @@ class Carriage(Part):
 
     # --- sending
 
-    def send(self, to: Address, hop: Hop, duty: Duty, wanted: Name | None) -> None:
+    def send(self, to: Address, hop: CastHop, duty: Duty, wanted: Name | None) -> None:
         """Send a step. `wanted` is the member there, if it is in range: it counts when it is out of reach."""
         if not self.assured:
             self.host.send(to, hop)
@@ -185,7 +185,7 @@ class Carriage(Part):
 
     def _refused(self, step: Step, question: Question) -> None:
         hop = question.message
-        assert isinstance(hop, Hop), "steps are hops"
+        assert isinstance(hop, CastHop), "steps are hops"
         self._asker.ask(INSISTED, step, question.to, hop, question.about)
         self._silent(step[0])
         if question.about[0].parent is None and self._is_there(step[0], 2 * REPEAT_US):
@@ -207,7 +207,7 @@ class Carriage(Part):
 
     # --- confirming
 
-    def confirm(self, sender: Address, hop: Hop, duty: Duty | None) -> None:
+    def confirm(self, sender: Address, hop: CastHop, duty: Duty | None) -> None:
         """Tell a sender that we have it. Its duty, if it is our parent: then with what became of it, or that work goes
         on."""
         duty = duty or Duty(hop.source.cast, hop.source.query, None)
@@ -240,7 +240,7 @@ class Carriage(Part):
         if ending is None or not ending.made or any(duty.open for duty in ending.duties.values()):
             return
         del self._endings[cast]
-        total = Tally()
+        total = CastReport()
         for duty in ending.duties.values():
             tally = duty.tally
             total.add(tally.taken, tally.declined, tally.missed, tally.silent)
@@ -248,5 +248,5 @@ class Carriage(Part):
         self.host.deliver(Settled(cast, total.taken, unreachable, total.declined, 0, total.silent))
 
 
-def _step(to: Address, hop: Hop) -> Step:
+def _step(to: Address, hop: CastHop) -> Step:
     return to, hop.source.query, hop.level, hop.forwarder.key

@@ -18,7 +18,7 @@ Checks can be left out one by one, in test builds, to show what each is good for
 
 from collections import Counter
 
-from implicast.casting.bft.messages import Hop, Source
+from implicast.casting.bft.messages import CastHop, Source
 from implicast.casting.bft.multicast import Halves, concerned
 from implicast.language.target import Predicate
 from implicast.overlay.skip_graph.table import Table
@@ -54,7 +54,7 @@ class Gate:
             return "forged_source"
         return None if _well_formed(source) else "malformed"
 
-    def hop_flaw(self, hop: Hop, now_us: int) -> str | None:
+    def hop_flaw(self, hop: CastHop, now_us: int) -> str | None:
         """Check 1, the forwarder's half. A level that is no level at all is refused with it."""
         if not 0 <= hop.level <= self.vectors.length:
             return "wrong_level"
@@ -65,7 +65,7 @@ class Gate:
             return flaw
         return None if self.trust.signed(hop.forwarder, hop.body(), hop.signature) else "forged_hop"
 
-    def place_flaw(self, hop: Hop, table: Table[Certificate]) -> str | None:
+    def place_flaw(self, hop: CastHop, table: Table[Certificate]) -> str | None:
         """Checks 2 to 5, for one of our places."""
         source, level, checks = hop.source, hop.level, self.checks
         mine, common = table.owner.vector, self.vectors.common

@@ -12,7 +12,7 @@ from implicast.casting.bft.carriage import OpenCast
 from implicast.casting.bft.credentials import MemberKeys
 from implicast.casting.bft.gate import ALL_CHECKS, Gate
 from implicast.casting.bft.keys import handles_of
-from implicast.casting.bft.messages import Hop, Source
+from implicast.casting.bft.messages import CastHop, Source
 from implicast.casting.bft.multicast import Arc
 from implicast.casting.bft.multicasts import Multicasts
 from implicast.casting.bft.settings import BftSettings
@@ -159,7 +159,7 @@ class Bft(Member, parts={"asker": Asker, "graph": SkipGraph, "settler": Settler,
 
     def receive(self, sender: Address, message: Message) -> None:
         kind = type(message)
-        if self.assured or kind is not Hop:
+        if self.assured or kind is not CastHop:
             self.graph.heard(sender)
         if kind is not Ping or not self.graph.has_left(sender):
             super().receive(sender, message)

@@ -54,7 +54,7 @@ class Source(Message):
         return b"source" + _encode((fields, self.payload, self.certificate.serial, self.certificate.key))
 
 
-class Hop(Message):
+class CastHop(Message):
     """One step: the source part at a level, signed by the place that forwards it.
 
     It is for every place of the receiving address that it concerns, so a leg's message is made and signed once for

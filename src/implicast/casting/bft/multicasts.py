@@ -12,7 +12,7 @@ import msgspec
 from implicast.casting.bft.carriage import Carriage, Duty, OpenCast
 from implicast.casting.bft.gate import Gate
 from implicast.casting.bft.keys import handles_of
-from implicast.casting.bft.messages import Hop, Source, hop_body
+from implicast.casting.bft.messages import CastHop, Source, hop_body
 from implicast.casting.bft.multicast import Arc, Leg, concerned, first_leg, inside, legs, start_level
 from implicast.casting.bft.seen import SeenTable
 from implicast.casting.bft.settings import BftSettings
@@ -111,8 +111,8 @@ class Multicasts(Part, parts={"carriage": Carriage}):
 
     # --- receiving
 
-    @handles(Hop)
-    def on_hop(self, sender: Address, hop: Hop) -> None:
+    @handles(CastHop)
+    def on_hop(self, sender: Address, hop: CastHop) -> None:
         met, door = self._known(hop.source), (sender, hop.level, hop.forwarder.key)
         is_repeat = met is not None and door in met.duties
         if self._judge(sender, hop, met) and self.carriage.assured:
@@ -121,7 +121,7 @@ class Multicasts(Part, parts={"carriage": Carriage}):
             if is_repeat or duty is None or not duty.open:  # else it is confirmed with what becomes of it
                 self.carriage.confirm(sender, hop, duty)
 
-    def _judge(self, sender: Address, hop: Hop, met: Met | None) -> bool:
+    def _judge(self, sender: Address, hop: CastHop, met: Met | None) -> bool:
         """Take a step or refuse it. True if our places that it is for have it now, or had it before."""
         if met is not None:
             if met.open:
@@ -147,7 +147,7 @@ class Multicasts(Part, parts={"carriage": Carriage}):
         flaw = self.seen.flaw(source.cast.publisher, source.sent_us, now_us) if 6 in self.gate.checks else None
         return flaw or self.gate.source_flaw(source, now_us)
 
-    def _take(self, sender: Address, hop: Hop, met: Met | None) -> bool:
+    def _take(self, sender: Address, hop: CastHop, met: Met | None) -> bool:
         """Let each of our places that may hold it do so. A message no place may hold is refused and not remembered."""
         candidates = met.open if met is not None else self.concerned(hop.source)
         passed = [key for key in candidates if self.gate.place_flaw(hop, self._graph.table(key)) is None]
@@ -163,7 +163,7 @@ class Multicasts(Part, parts={"carriage": Carriage}):
                 self.hold(met, key, hop.level, duty)
         return True
 
-    def _why_not(self, hop: Hop) -> str:
+    def _why_not(self, hop: CastHop) -> str:
         """One name for a message that none of our places may hold: of the check that it got furthest to."""
         flaws = [self.gate.place_flaw(hop, place.table) for place in self._graph.places.held.values()]
         order = ("unconcerned", "too_high", "out_of_step", "wrong_level")
@@ -231,7 +231,7 @@ class Multicasts(Part, parts={"carriage": Carriage}):
 
     def _send(self, met: Met, place: Certificate, leg: Leg[Certificate], duty: Duty) -> None:
         """One signed message for the whole leg; our own places are served by a plain call."""
-        hop: Hop | None = None
+        hop: CastHop | None = None
         wanted: dict[Address, Name | None] = {}
         for node in leg.receivers:
             if met.arc.holds(node.key):
@@ -246,5 +246,5 @@ class Multicasts(Part, parts={"carriage": Carriage}):
             if node.address == self.address and node.key in met.open:
                 self.hold(met, node.key, leg.level, duty)
 
-    def signed_hop(self, source: Source, level: int, place: Certificate) -> Hop:
-        return Hop(source, level, place, self._signer.sign(hop_body(source, level)))
+    def signed_hop(self, source: Source, level: int, place: Certificate) -> CastHop:
+        return CastHop(source, level, place, self._signer.sign(hop_body(source, level)))

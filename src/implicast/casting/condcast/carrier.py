@@ -43,6 +43,12 @@ Ended = Callable[[CastId, int, int], None]
 """Told how an own cast ended: members told, and what was given up."""
 
 
+_NO_TASKS: dict[Given, Task] = {}
+_NO_ERRANDS: dict[int, Errand] = {}
+_NO_STUCK: dict[int, Task] = {}
+"""Shared by peers without receipts; replaced, never changed."""
+
+
 class Carrier(Part, parts={"asker": Asker}):
     """One peer's share in the casts under way."""
 
@@ -51,29 +57,30 @@ class Carrier(Part, parts={"asker": Asker}):
     def __init__(self, ring: ChordSharp, settings: CondcastSettings, tell: Tell, settled: Ended) -> None:
         super().__init__(ring.address, ring.host)
         self.ring, self._tell, self._settled, self._settings = ring, tell, settled, settings
-        self.tasks: dict[Given, Task] = {}
-        self.errands: dict[int, Errand] = {}
-        self._stuck: dict[int, Task] = {}
+        self.tasks: dict[Given, Task] = _NO_TASKS
+        self.errands: dict[int, Errand] = _NO_ERRANDS
+        self._stuck: dict[int, Task] = _NO_STUCK
         self._token = 0
-        self._asker = self._new_asker() if settings.assured else None
+        self._asker: Asker | None = None
+        if settings.assured:
+            self._assure()
 
-    def _new_asker(self) -> Asker:
-        asker = Asker(self.address, self.host)
-        asker.topic(CARRY, PATIENCE, self._unanswered)
-        return asker
+    def _assure(self) -> None:
+        """Keep what receipts need; where nobody wants any it is never made."""
+        self.tasks, self.errands, self._stuck = {}, {}, {}
+        self._asker = Asker(self.address, self.host)
+        self._asker.topic(CARRY, PATIENCE, self._unanswered)
 
     @property
     def asker(self) -> Asker:
-        """A peer that was asked for receipts gives them, though it wants none for its own casts."""
-        if self._asker is None:
-            self._asker = self._new_asker()
+        assert self._asker is not None, "errands are kept only where there are receipts"
         return self._asker
 
     # --- beginning
 
     def cast(self, cast: CastId, arc: Arc, query: Query, payload: bytes) -> None:
         """A cast of one's own."""
-        if self._asker is None:
+        if not self._settings.assured:
             self._pass_on(Carry(cast, 0, (arc,), query, payload))
         else:
             self._begin((arc,), Task(cast, query, payload, None, self.host.now_us))
@@ -85,6 +92,8 @@ class Carrier(Part, parts={"asker": Asker}):
         if not carry.token:
             self._pass_on(carry)
             return
+        if self._asker is None:
+            self._assure()  # a peer that is asked for receipts gives them, though it wants none for its own casts
         state = self.ring.links.state
         if state == INS:
             return  # a member in a moment, perhaps: it will be said again

@@ -25,7 +25,6 @@ from implicast.overlay.links import Links, Ref
 from implicast.overlay.links.state import IN
 from implicast.peer.contract import Address, CastId, Life, Message, handles
 from implicast.peer.events import Joined, Left, Notice, Refused, Settled, Withdrawn
-from implicast.peer.liveness import Detector
 from implicast.peer.member import KeptMember, Member
 from implicast.peer.site import Site
 from implicast.space.ring import Arc
@@ -49,7 +48,6 @@ class Condcast(
     Passenger,
     parts={
         "links": Links, "ring": ChordSharp, "carrier": Carrier, "promises": Promises, "flows": Flows,
-        "detector": Detector,
     },
 ):  # fmt: skip
     """One peer, a value of its own, and casts to arcs."""
@@ -78,10 +76,6 @@ class Condcast(
     def stand(self, value: Freight) -> None:
         """In an assembled population every table holds this value from the start."""
         self.own = value
-
-    @property
-    def detector(self) -> Detector[Ref] | None:
-        return self.links.detector
 
     @property
     def flows(self) -> Flows:

@@ -14,7 +14,6 @@ from implicast.language.portrait import portrait
 from implicast.overlay import chord_sharp
 from implicast.overlay.links import LINK_KINDS
 from implicast.peer.contract import Name, Peer
-from implicast.peer.liveness import DETECTOR_KINDS
 
 
 def common_tags(plan: Plan, name: Name, role: str) -> tuple[str, ...]:
@@ -64,7 +63,7 @@ DESIGNS = (
         member=Condcast,
         kept={"member": KeptCondcast},
         credentials=common_tags,
-        kinds=(*LINK_KINDS, *chord_sharp.KINDS, *DETECTOR_KINDS, *KINDS),
+        kinds=(*LINK_KINDS, *chord_sharp.KINDS, *KINDS),
         parameters=PARAMETERS,
         languages=("tags", "attributes"),
         objections=objections,

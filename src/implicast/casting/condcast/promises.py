@@ -146,7 +146,8 @@ class Promises(Part):
 
     @handles(Risen)
     def on_risen(self, sender: Address, risen: Risen) -> None:
-        if any(type(arc.start) is not int or type(arc.end) is not int for arc in risen.arcs):
+        on_ring = all(type(arc.start) is int and type(arc.end) is int for arc in risen.arcs)
+        if not on_ring or self._member.settings.sharp.rounds:
             return
         self._member.ring.table.widen(risen.key, risen.value)
         self._tell(risen.arcs, risen.key, risen.value)

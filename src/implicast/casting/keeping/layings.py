@@ -7,6 +7,7 @@ again when that one answers for them no more, is silent, or somebody says that t
 """
 
 from collections.abc import Callable, Hashable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from implicast.casting.keeping.keeper import Keeper
@@ -61,13 +62,17 @@ class Layings(Part):
         key = self._share.key_of(attribute, low)
         return Piece(stamp, shelf, attribute, low, high, key, number, packed, stamp, walks, ((low, high),))
 
-    def restore(self, pieces: Iterable[KeptPiece]) -> None:
-        """What an earlier life had laid is there, or on its way; it keeps the serials it had then."""
+    def restore(self, pieces: Iterable[KeptPiece]) -> list[Piece]:
+        """What an earlier life had laid is there, or on its way; it keeps the serials it had then. What that life was
+        taking out has yet to be taken out: these pieces are the answer."""
+        removals = []
         for shelf, attribute, low, high, number, packed, walks, serial in pieces:
-            key, stamp = self._share.key_of(attribute, low), self.stamp()
-            self.pieces[serial] = Piece(
-                serial, shelf, attribute, low, high, key, number, packed, stamp, walks, missing=()
-            )  # fmt: skip
+            piece = self.piece(shelf, attribute, low, high, number, packed, walks)
+            if packed:
+                self.pieces[serial] = replace(piece, serial=serial, missing=())
+            else:
+                removals.append(piece)
+        return removals
 
     def removal(self, piece: Piece) -> Piece:
         """The same taken out; the piece itself is wanted no more."""

@@ -9,6 +9,8 @@ from dataclasses import replace
 from math import log2
 from typing import Any
 
+from msgspec.structs import replace as replace_fields
+
 from implicast.casting.keeping.copies import Comparisons
 from implicast.casting.keeping.doubts import Doubts
 from implicast.casting.keeping.keeper import Keeper
@@ -73,9 +75,9 @@ class RingMember(
     """Ring, fingers, lists with copies; joining and leaving."""
 
     __slots__ = (
-        "_leave_by_us", "_said", "_token", "asker", "chord", "copies", "detector", "doubts", "hearing", "keeper",
-        "layings", "links", "questions", "renewals", "rumours", "share", "stray_rows", "teller", "tenure",
-        "upkeep_asker",
+        "_leave_by_us", "_owed", "_owed_version", "_said", "_token", "asker", "chord", "copies", "detector", "doubts",
+        "hearing", "keeper", "layings", "links", "questions", "renewals", "rumours", "share", "stray_rows", "teller",
+        "tenure", "upkeep_asker",
     )  # fmt: skip
 
     def __init__(self, site: Site) -> None:
@@ -103,11 +105,15 @@ class RingMember(
         self.teller = Teller(address, host, self.asker, self.assured, self._settled)
         self.hearing = Hearing(self, site.kept.member.heard if site.kept is not None else ())
         self._leave_by_us = self._token = 0
+        self._owed: list[Piece] = []
+        self._owed_version = 0
+        """What an earlier life did not finish to take out of lists, and under which version."""
         self._said: Description | None = None
         """What the lists say of this peer, or will."""
         if site.kept is not None:
             self.description = self._said = site.kept.member.description
-            self.layings.restore(site.kept.laid)
+            self._owed = self.layings.restore(site.kept.laid)
+            self._owed_version = site.kept.member.version
 
     # What parts say to parts made after them
 
@@ -140,6 +146,9 @@ class RingMember(
         """This peer has become a member of the ring."""
         self.host.deliver(Joined())
         self.keeper.serve_those_who_wait()
+        owed, self._owed = self._owed, []
+        if owed:
+            self.layings.lay(("owed", self._owed_version, 0), owed)
 
     def _went(self) -> None:
         self.host.deliver(Left())
@@ -221,9 +230,12 @@ class RingMember(
         return [] if self._said is None else self.entries(self._said)
 
     def laid(self, group: Any) -> None:
-        """A group of pieces is laid: a farewell, or a version of the description."""
+        """A group of pieces is laid: a farewell, a version of the description, or what an earlier life owed."""
         if group == "leave":
             self._go()
+        elif isinstance(group, tuple):
+            if self.description is None and not self.version:
+                self.host.deliver(Withdrawn(group[1]))
         elif group == self.version:
             done = Registered if self.description is not None else Withdrawn
             self.host.deliver(done(self.version))
@@ -238,8 +250,10 @@ class RingMember(
         self.layings.lay_all_again()
 
     def kept(self) -> KeptRing:
-        laid = tuple(piece.kept() for piece in self.all_laid())
-        return KeptRing(self.kept_member(self.hearing.inbox.seen.heard()), laid)
+        removals = [piece for piece in self.layings.pieces.values() if not piece.packed]
+        laid = tuple(piece.kept() for piece in (*self.all_laid(), *removals, *self._owed))
+        kept = self.kept_member(self.hearing.inbox.seen.heard())
+        return KeptRing(replace_fields(kept, version=kept.version or self._owed_version), laid)
 
     # Casting
 
@@ -269,7 +283,10 @@ class RingMember(
         here = None
         if members.pop(self.name, None) is not None:
             here = self.hearing.inbox.take(notify.cast, notify.target, notify.payload)
-        self.teller.tell(notify, [members[name] for name in sorted(members)], here)
+        others = [members[name] for name in sorted(members)]
+        if any(each.address == self.address for each in others):  # a peer that was at this address before: it is gone
+            others = [each for each in others if each.address != self.address]
+        self.teller.tell(notify, others, here)
 
     def _settled(self, cast: CastId, counts: Told) -> None:
         told = (counts.notified, counts.unreachable, counts.declined, counts.open)

@@ -141,10 +141,11 @@ class PubSub(RingMember, Subscriber):
         self.subscriptions.end(number)
 
     def laid(self, group: Any) -> None:
-        if not isinstance(group, tuple):
-            super().laid(group)
-        elif group[0] == "unsubscribe":
+        verb = group[0] if isinstance(group, tuple) else ""
+        if verb == "unsubscribe":
             self.host.deliver(Unsubscribed(group[1]))
+        elif verb != "subscribe":
+            super().laid(group)
         elif group[1] in self.subscriptions.by_number:
             self.host.deliver(Subscribed(group[1], group[2]))
 
@@ -167,7 +168,8 @@ class PubSub(RingMember, Subscriber):
             owner: Matched(cast, tuple(numbers), event, payload) for owner, numbers in owners.items()
         }
         here = told.pop(self.contact, None)
-        self.teller.tell_each(cast, list(told.items()), self._take(here) if isinstance(here, Matched) else None)
+        others = [(owner, message) for owner, message in told.items() if owner.address != self.address]
+        self.teller.tell_each(cast, others, self._take(here) if isinstance(here, Matched) else None)
 
     @handles(Matched)
     def on_matched(self, sender: Address, matched: Matched) -> None:

@@ -1,17 +1,19 @@
 """Calls to all roots of a tag: said again until every one has answered, or one has objected."""
 
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from implicast.casting.spice.homes import address_of
-from implicast.casting.spice.later import Later
 from implicast.casting.spice.messages import AskVeto, EndCall, ReadyAt, RepeatCall, Taken
 from implicast.casting.spice.settings import STORE_US, WAIT_LONGEST_US
+from implicast.casting.spice.share import SpicePart
 from implicast.overlay.ice.estate import Way
-from implicast.overlay.ice.surface import Surface
-from implicast.peer.contract import Address, Host, Part, handles
+from implicast.peer.contract import Address, handles
 from implicast.space.tract import Tract, intersect, subtract
+
+if TYPE_CHECKING:
+    from implicast.casting.spice.spice import Spice
 
 CALLS_MAX = 1_024
 """Calls to roots that have not been answered; further ones are put off until the next window."""
@@ -36,25 +38,14 @@ class Call:
         return not self.outstanding
 
 
-class Caller(Protocol):
-    """Whoever calls."""
-
-    def called_all(self, message: ReadyAt | AskVeto) -> None:
-        """Every root has answered."""
-
-
-class Calls(Part):
+class Calls(SpicePart):
     """The original root's part in telling and asking the others."""
 
-    __slots__ = ("_caller", "_calls", "_later", "_surface")
+    __slots__ = ("_calls",)
 
-    def __init__(self, address: Address, host: Host, surface: Surface, later: Later) -> None:
-        super().__init__(address, host)
-        self._surface, self._later = surface, later
+    def __init__(self, spice: "Spice") -> None:
+        super().__init__(spice)
         self._calls: dict[int, Call] = {}
-
-    def meet(self, caller: Caller) -> None:
-        self._caller = caller
 
     def is_calling(self, tag: str) -> bool:
         return any(each.message.tag == tag for each in self._calls.values())
@@ -76,15 +67,15 @@ class Calls(Part):
         call = self._calls.get(token)
         if call is None:
             return
-        if not self._surface.answers(address_of(call.message.tag)):
+        if not self.surface.answers(address_of(call.message.tag)):
             del self._calls[token]  # whoever owns the place now goes on
             return
-        self._later.put(call.wait_longer(), RepeatCall(token))
-        self._surface.send(msgspec.structs.replace(call.message, way=Way(call.outstanding)))
+        self.spice.later.put(call.wait_longer(), RepeatCall(token))
+        self.surface.send(msgspec.structs.replace(call.message, way=Way(call.outstanding)))
 
     def heard(self, reply: Address, token: int, part: Tract, veto: bool = False) -> None:
         """Answer a call to roots of ours."""
-        taken = Taken(token, intersect(part, self._surface.ground), veto)
+        taken = Taken(token, intersect(part, self.surface.ground), veto)
         if reply == self.address:
             self.taken(taken)
         else:
@@ -100,5 +91,5 @@ class Calls(Part):
             del self._calls[taken.token]
         elif complete:
             del self._calls[taken.token]
-            self._caller.called_all(call.message)
+            self.spice.replicas.called_all(call.message)
         return True

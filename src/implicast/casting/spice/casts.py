@@ -6,25 +6,23 @@ first copy that it meets on its way. With receipts the publisher knows the end: 
 member that was found has answered or was silent through all patience.
 """
 
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from implicast.casting.inbox import Inbox, Outcome
+from implicast.casting.inbox import Outcome
 from implicast.casting.spice.homes import address_of, nearest_root
-from implicast.casting.spice.levels import Levels
 from implicast.casting.spice.messages import CastTo, Patience
 from implicast.casting.spice.registry import Held, Registry, fits
-from implicast.casting.spice.settings import CAST_US, Settings
-from implicast.casting.spice.shelf import Shelf
-from implicast.casting.spice.walks import Walk, Walks, Work
+from implicast.casting.spice.settings import CAST_US
+from implicast.casting.spice.share import SpicePart
+from implicast.casting.spice.walks import Walk, Work
 from implicast.casting.telling import Got, Notify
 from implicast.language.target import Target
 from implicast.overlay.ice.estate import Way
-from implicast.overlay.ice.surface import Surface
 from implicast.peer import asking
-from implicast.peer.asking import Asker, Question
-from implicast.peer.contract import Address, CastId, Contact, Host, Name, Part, handles
+from implicast.peer.asking import Question
+from implicast.peer.contract import Address, CastId, Contact, Name, handles
 from implicast.peer.events import Estimated, Refused, Settled
 from implicast.peer.memory import Recent
 from implicast.space.tract import EMPTY, Tract
@@ -46,40 +44,25 @@ TAGS_MAX = 64
 """Tags of one term that are tried when the rarest is looked for."""
 
 
-class Listener(Protocol):
-    """Whoever counts casts and looks at how they end."""
-
-    def counted(self, tag: str, root: int) -> None:
-        """A cast has come to a root of ours."""
-
-    def passed(self, work: Work) -> None:
-        """A cast has been through our part of a registry."""
+if TYPE_CHECKING:
+    from implicast.casting.spice.spice import Spice
 
 
-class Casts(Part):
+class Casts(SpicePart):
     """The verb `cast`, and a peer's part in the casts of others."""
 
-    __slots__ = ("_asker", "_counted", "_inbox", "_levels", "_listener", "_name", "_settings", "_shelf", "_silent",
-                 "_surface", "_walks", "publishing")  # fmt: skip
+    __slots__ = ("_counted", "_silent", "publishing")
 
-    def __init__(
-        self, address: Address, host: Host, name: Name, settings: Settings, surface: Surface, shelf: Shelf,
-        levels: Levels, walks: Walks, inbox: Inbox, asker: Asker,
-    ) -> None:  # fmt: skip
-        super().__init__(address, host)
-        self._name, self._settings, self._surface = name, settings, surface
-        self._shelf, self._levels, self._walks = shelf, levels, walks
-        self._inbox, self._asker = inbox, asker
+    def __init__(self, spice: "Spice") -> None:
+        super().__init__(spice)
         self._silent: Recent[Name, None] = Recent(SILENT_MAX)
         self._counted: Recent[tuple[CastId, Name], None] = Recent(COUNTED_MAX)
         """Members that have been counted for a cast: one that is met again does not count again."""
         self.publishing: dict[CastId, Work] = {}
         """Our own casts that have not ended."""
-        asker.topic(NOTIFY, PATIENCE, self._lost)
-        asker.topic(NOTIFY_SILENT, SHORT_PATIENCE, self._lost)
-
-    def meet(self, listener: Listener) -> None:
-        self._listener = listener
+        if self.settings.assured:
+            spice.asker.topic(NOTIFY, PATIENCE, self._lost)
+            spice.asker.topic(NOTIFY_SILENT, SHORT_PATIENCE, self._lost)
 
     # --- publishing
 
@@ -91,12 +74,12 @@ class Casts(Part):
             self.host.deliver(Refused("cast", f"{PUBLISHING_MAX} casts have not ended"))
             return
         first = CastTo(Way(EMPTY), cast, target, 0, "", 0, 0, 0, payload, (), asks)
-        work = self._open(first) if self._settings.assured or asks else None
+        work = self._open(first) if self.settings.assured or asks else None
         for term, conjunction in enumerate(target.terms):
             cast_term = replace(first, term=term)
-            self._walks.send_up(work, self._aimed(cast_term, conjunction.has[0], self._levels.depth))
+            self.spice.walks.send_up(work, self._aimed(cast_term, conjunction.has[0], self.spice.levels.depth))
         if work is not None:
-            self._walks.close_one(work)
+            self.spice.walks.close_one(work)
 
     def _open(self, first: CastTo) -> Work:
         work = self.publishing[first.cast] = Work(first, EMPTY, self.host.now_us)
@@ -109,13 +92,13 @@ class Casts(Part):
             if cast.serial != alarm.serial:
                 continue
             if self.host.now_us - work.begun_us >= CAST_US:
-                self._walks.give_up(work)
+                self.spice.walks.give_up(work)
             else:
                 self.host.after(PATIENCE_US, alarm)
 
     def finished(self, work: Work) -> None:
         if not self._end(work):
-            self._listener.passed(work)
+            self.spice.gatherings.passed(work)
 
     def abandoned(self, work: Work) -> None:
         work.tally.lose()
@@ -140,7 +123,7 @@ class Casts(Part):
     def _aimed(self, cast: CastTo, tag: str, level: int) -> CastTo:
         """To the root of a level that is nearest to us."""
         address = address_of(tag)
-        root = nearest_root(address, level, self._surface.centre) if level and self._surface.tract else address
+        root = nearest_root(address, level, self.surface.centre) if level and self.surface.tract else address
         return replace(cast, way=Way((root, root + 1)), tag=tag, level=level, root=root)
 
     def seek(self, cast: CastTo) -> tuple[CastTo, bool]:
@@ -148,33 +131,33 @@ class Casts(Part):
 
         Who has come late learns from the casts of others how deep it pays to look.
         """
-        if self._settings.live and cast.level > self._levels.depth:
-            self._levels.learn_depth(min(cast.level, self._settings.deepest))
+        if self.settings.live and cast.level > self.spice.levels.depth:
+            self.spice.levels.learn_depth(min(cast.level, self.settings.deepest))
         while True:
             root = self._copy_here(cast.tag)
-            if root is None and not self._surface.answers(cast.root):
+            if root is None and not self.surface.answers(cast.root):
                 return cast, False
             if root is None and cast.level:
-                cast = self._aimed(cast, cast.tag, min(cast.level, self._settings.deepest + 1) - 1)
+                cast = self._aimed(cast, cast.tag, min(cast.level, self.settings.deepest + 1) - 1)
                 continue
             root = cast.root if root is None else root
-            if not cast.asks:
-                self._listener.counted(cast.tag, root)
-            other = self._rarer(cast, root) if self._settings.rarest else None
+            if self.settings.live and not cast.asks:
+                self.spice.replicas.counted(cast.tag, root)
+            other = self._rarer(cast, root) if self.settings.rarest else None
             if other is None:
                 return replace(cast, way=Way((root, root + 1)), root=root), True
             cast = other
 
     def _copy_here(self, tag: str) -> int | None:
         """A root of ours at which a cast may stop."""
-        for root in self._shelf.copies.get(tag, ()):
-            if self._surface.answers(root) and (not self._settings.live or self._levels.is_ready(tag, root)):
+        for root in self.spice.shelf.copies.get(tag, ()):
+            if self.surface.answers(root) and (not self.settings.live or self.spice.levels.is_ready(tag, root)):
                 return root
         return None
 
     def _rarer(self, cast: CastTo, root: int) -> CastTo | None:
         """Where to look rather than in this large registry: the term's next tag, or the rarest when all were seen."""
-        registry = self._shelf.registries.get((cast.tag, root, 0))
+        registry = self.spice.shelf.registries.get((cast.tag, root, 0))
         tags = cast.target.terms[cast.term].has[:TAGS_MAX]
         seen = dict(cast.tried)
         if registry is None or not registry.closed or len(seen) == len(tags):
@@ -183,7 +166,7 @@ class Casts(Part):
         tag = next((each for each in tags if each not in seen), None) or min(tags, key=lambda each: (seen[each], each))
         if tag == cast.tag:
             return None
-        return replace(self._aimed(cast, tag, self._levels.depth), tried=tuple(seen.items()))
+        return replace(self._aimed(cast, tag, self.spice.levels.depth), tried=tuple(seen.items()))
 
     # --- notifying
 
@@ -201,8 +184,8 @@ class Casts(Part):
         if walk.asks:
             assert work is not None
             work.tally.select()
-        elif member.name == self._name:
-            self._count(work, self._inbox.take(walk.cast, walk.target, walk.payload))
+        elif member.name == self.spice.name:
+            self._count(work, self.spice.ears.inbox.take(walk.cast, walk.target, walk.payload))
         elif work is None:
             self.host.send(member.address, Notify(walk.cast, walk.target, walk.payload))
         else:
@@ -211,14 +194,14 @@ class Casts(Part):
     def _ask(self, work: Work, walk: CastTo, member: Contact) -> None:
         """Until it confirms. Several works may wait for one answer."""
         key = (walk.cast, member.name)
-        known = self._asker.open(NOTIFY, key) or self._asker.open(NOTIFY_SILENT, key)
+        known = self.spice.asker.open(NOTIFY, key) or self.spice.asker.open(NOTIFY_SILENT, key)
         if known is not None:
             if work not in known.about:
                 known.about.append(work)
                 work.wait()
             return
         topic = NOTIFY_SILENT if member.name in self._silent else NOTIFY
-        if self._asker.ask(topic, key, member.address, Notify(walk.cast, walk.target, walk.payload), [work]):
+        if self.spice.asker.ask(topic, key, member.address, Notify(walk.cast, walk.target, walk.payload), [work]):
             work.wait()
         else:
             work.tally.lose(member.name)
@@ -231,20 +214,20 @@ class Casts(Part):
     def on_got(self, sender: Address, got: Got) -> None:
         """A member that is full is told again; a stranger at the address of a member does not speak for it."""
         key = (got.cast, got.by)
-        topic = NOTIFY if self._asker.open(NOTIFY, key) is not None else NOTIFY_SILENT
-        question = self._asker.open(topic, key)
+        topic = NOTIFY if self.spice.asker.open(NOTIFY, key) is not None else NOTIFY_SILENT
+        question = self.spice.asker.open(topic, key)
         if question is None or question.to != sender or got.outcome == Outcome.FULL:
             return
-        self._asker.answered(topic, key)
+        self.spice.asker.answered(topic, key)
         self._silent.pop(got.by, None)
         outcome = got.outcome if self._counted.once(key, None) else Outcome.REPEAT
         for work in question.about:
             self._count(work, outcome)
             outcome = Outcome.REPEAT  # it counts once, however many works met it
-            self._walks.close_one(work)
+            self.spice.walks.close_one(work)
 
     def _lost(self, key: tuple[CastId, Name], question: Question) -> None:
         self._silent.put(key[1], None)
         question.about[0].tally.lose(key[1])
         for work in question.about:
-            self._walks.close_one(work)
+            self.spice.walks.close_one(work)

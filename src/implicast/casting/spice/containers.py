@@ -5,20 +5,20 @@ its home above, and kept and answered from until that is confirmed. A mover dele
 says that the record is kept at *another* notch; if it came back to ours, the move has lapsed.
 """
 
-from collections.abc import Sequence
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from implicast.casting.spice.items import Key
-from implicast.casting.spice.later import Later
 from implicast.casting.spice.messages import RiseAgain, StoredAt, Sweep
-from implicast.casting.spice.registry import Held, Registry
-from implicast.casting.spice.settings import STORE_US, WAIT_LONGEST_US, Settings
-from implicast.casting.spice.shelf import Shelf
-from implicast.casting.spice.stores import RISING, Stores
-from implicast.overlay.ice.surface import Surface
-from implicast.peer.contract import Address, Host, Part, handles
+from implicast.casting.spice.registry import Registry
+from implicast.casting.spice.settings import STORE_US, WAIT_LONGEST_US
+from implicast.casting.spice.share import SpicePart
+from implicast.casting.spice.stores import RISING
+from implicast.peer.contract import handles
 from implicast.space.tract import Tract, container, contains, intersect, within
+
+if TYPE_CHECKING:
+    from implicast.casting.spice.spice import Spice
 
 CLOSING_US = 10_000_000
 """A closing that heirs have not confirmed in this time may be tried again."""
@@ -26,66 +26,51 @@ SWEEPS = 10
 """So many times in a lease one looks for records that have run out."""
 
 
-class Sweeper(Protocol):
-    """Whoever forgets when others do."""
-
-    def swept(self) -> None:
-        """Another tenth of a lease has passed."""
-
-
-class Containers(Part):
+class Containers(SpicePart):
     """A peer's part in spreading large registries, and in forgetting."""
 
-    __slots__ = ("_later", "_risings", "_settings", "_shelf", "_stores", "_surface", "_sweeper", "_sweeping")
+    __slots__ = ("_risings", "_sweeping")
 
-    def __init__(
-        self, address: Address, host: Host, settings: Settings, shelf: Shelf, surface: Surface, stores: Stores,
-        later: Later,
-    ) -> None:  # fmt: skip
-        super().__init__(address, host)
-        self._settings, self._shelf, self._surface, self._stores = settings, shelf, surface, stores
-        self._later = later
+    def __init__(self, spice: "Spice") -> None:
+        super().__init__(spice)
         self._risings: dict[Key, int] = {}
         """Registries whose records go up, and how long the last ones were waited for."""
         self._sweeping = False
 
-    def meet(self, sweeper: Sweeper) -> None:
-        self._sweeper = sweeper
-
     # --- closing
 
-    def kept(self, key: Key, registry: Registry, held: Sequence[Held]) -> None:
+    def kept(self, key: Key, registry: Registry) -> None:
         self._sweep_later()
         self.close_if_crowded(key, registry)
 
     def close_if_crowded(self, key: Key, registry: Registry) -> None:
-        if len(registry.records) <= self._settings.storage_limit:
+        if len(registry.records) <= self.settings.storage_limit:
             return
-        if key[2] == self._settings.last_notch or self._shelf.is_closing(key):
+        if key[2] == self.settings.last_notch or self.spice.shelf.is_closing(key):
             return
         count = registry.living()
-        if count > self._settings.storage_limit:
+        if count > self.settings.storage_limit:
             self._close(key, count)
 
     def _close(self, key: Key, count: int) -> None:
         """This registry, and those above it that would be too full at once and lie wholly on our ground."""
         tag, root, notch = key
         tracts: dict[Key, Tract] = {}
-        while count > self._settings.storage_limit and notch < self._settings.last_notch:
-            inside = container(root, notch, self._settings.dimensions)
-            if tracts and not within(inside, self._surface.ground):
+        while count > self.settings.storage_limit and notch < self.settings.last_notch:
+            inside = container(root, notch, self.settings.dimensions)
+            if tracts and not within(inside, self.surface.ground):
                 break
-            tracts[tag, root, notch] = intersect(inside, self._surface.ground)
-            notch = self._settings.above(notch)
-            above = self._shelf.registries.get((tag, root, notch))
+            tracts[tag, root, notch] = intersect(inside, self.surface.ground)
+            notch = self.settings.above(notch)
+            above = self.spice.shelf.registries.get((tag, root, notch))
             count += above.living() if above is not None else 0
-        items = self._shelf.close_soon(tracts, self.host.now_us + CLOSING_US)
-        self._surface.batch(items, partial(self._shut, tracts))
+        items = self.spice.shelf.close_soon(tracts, self.host.now_us + CLOSING_US)
+        self.surface.batch(items, partial(self._shut, tracts))
 
     def _shut(self, tracts: dict[Key, Tract]) -> None:
         """Heirs know: close, and let the records go up."""
         for key, tract in tracts.items():
-            self._shelf.close(key, intersect(tract, self._surface.tract))
+            self.spice.shelf.close(key, intersect(tract, self.surface.tract))
         for key in tracts:
             self.rise(key)
 
@@ -98,18 +83,18 @@ class Containers(Part):
             self._rise(key)
 
     def _rise(self, key: Key) -> None:
-        registry = self._shelf.registries.get(key)
+        registry = self.spice.shelf.registries.get(key)
         rising = registry.rising() if registry is not None else []
         if not rising:
             del self._risings[key]
             return
-        if self._settings.assured:
-            self._later.put(self._risings[key], RiseAgain(*key))
+        if self.settings.assured:
+            self.spice.later.put(self._risings[key], RiseAgain(*key))
             self._risings[key] = min(2 * self._risings[key], WAIT_LONGEST_US)
         else:
             del self._risings[key]
-        ours = [each.entry for each in rising if self._surface.answers(each.home)]
-        self._stores.take(*key, ours, (self.address, RISING, key[2]))
+        ours = [each.entry for each in rising if self.surface.answers(each.home)]
+        self.spice.stores.take(*key, ours, (self.address, RISING, key[2]))
 
     @handles(RiseAgain)
     def on_rise_again(self, alarm: RiseAgain) -> None:
@@ -125,16 +110,16 @@ class Containers(Part):
         """What another notch has may go; a late word must not delete what has been drawn down again (`passing`)."""
         key = (stored.tag, stored.root, stored.notch)
         for consumer, version, at in stored.kept:
-            registry = self._shelf.registries.get(key)
+            registry = self.spice.shelf.registries.get(key)
             held = registry.records.get(consumer) if registry is not None else None
             if registry is None or held is None or at == stored.notch or held.entry.version > version:
                 continue
-            if contains(registry.passing, held.home) and self._surface.answers(held.home):
-                self._shelf.forget(key, held)
+            if contains(registry.passing, held.home) and self.surface.answers(held.home):
+                self.spice.shelf.forget(key, held)
 
     def settled(self) -> None:
         """The ground has changed: what lies in closed parts of new ground goes up."""
-        for key, registry in self._shelf.all():
+        for key, registry in self.spice.shelf.all():
             if registry.closed:
                 self.rise(key)
             self.close_if_crowded(key, registry)
@@ -143,19 +128,20 @@ class Containers(Part):
     # --- forgetting
 
     def _sweep_later(self) -> None:
-        if not self._sweeping and self._settings.assured:
+        if not self._sweeping and self.settings.assured:
             self._sweeping = True
-            self._later.put(self._settings.lease_us // SWEEPS, Sweep())
+            self.spice.later.put(self.settings.lease_us // SWEEPS, Sweep())
 
     @handles(Sweep)
     def on_sweep(self, alarm: Sweep) -> None:
         """Forget records whose consumers have not renewed them; tombstones go the same way."""
         self._sweeping = False
         now_us = self.host.now_us
-        for key, registry in self._shelf.all():
+        for key, registry in self.spice.shelf.all():
             for held in registry.run_out(now_us):
-                if self._surface.answers(held.home):
-                    self._shelf.forget(key, held)
-        self._sweeper.swept()
-        if self._shelf.registries:
+                if self.surface.answers(held.home):
+                    self.spice.shelf.forget(key, held)
+        if self.settings.live:
+            self.spice.replicas.swept()
+        if self.spice.shelf.registries:
             self._sweep_later()

@@ -9,10 +9,9 @@ walk (`replicas.py`) sends holders' records to the roots of a new level in the s
 """
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from implicast.casting.spice.homes import address_of
-from implicast.casting.spice.later import Later
-from implicast.casting.spice.levels import Levels
 from implicast.casting.spice.messages import (
     TOGETHER_MAX,
     CopyAgain,
@@ -25,13 +24,16 @@ from implicast.casting.spice.messages import (
     StoredAt,
 )
 from implicast.casting.spice.settings import CAST_US, STORE_US, WAIT_LONGEST_US, Settings
-from implicast.casting.spice.stores import Answer, Stores
-from implicast.casting.spice.walks import Walks, Work
+from implicast.casting.spice.share import SpicePart
+from implicast.casting.spice.stores import Answer
+from implicast.casting.spice.walks import Work
 from implicast.overlay.ice.estate import Way
-from implicast.overlay.ice.surface import Surface
-from implicast.peer.contract import Address, Host, Name, Part, handles
+from implicast.peer.contract import Address, Name, handles
 from implicast.peer.memory import Recent
 from implicast.space.tract import Tract, intervals, union
+
+if TYPE_CHECKING:
+    from implicast.casting.spice.spice import Spice
 
 REFRESHES = 6
 """Renewals are collected for such a part of a lease: with the time between two of them that is half a lease."""
@@ -91,19 +93,13 @@ class Fan:
         return wait_us
 
 
-class Copies(Part):
+class Copies(SpicePart):
     """The original root's part in registrations, and every holder's in copying."""
 
-    __slots__ = ("_collecting", "_copied", "_fans", "_later", "_levels", "_renewed", "_settings", "_stores", "_surface",
-                 "_walks")  # fmt: skip
+    __slots__ = ("_collecting", "_copied", "_fans", "_renewed")
 
-    def __init__(
-        self, address: Address, host: Host, settings: Settings, surface: Surface, levels: Levels, stores: Stores,
-        walks: Walks, later: Later,
-    ) -> None:  # fmt: skip
-        super().__init__(address, host)
-        self._settings, self._surface, self._levels = settings, surface, levels
-        self._stores, self._walks, self._later = stores, walks, later
+    def __init__(self, spice: "Spice") -> None:
+        super().__init__(spice)
         self._fans: Recent[int, Fan] = Recent(FANS_MAX)
         self._collecting: dict[str, int] = {}
         """By tag, the batch that still takes registrations in."""
@@ -116,20 +112,20 @@ class Copies(Part):
 
     def take_first(self, store: StoreAt, entries: Sequence[Entry]) -> None:
         tag = store.tag
-        if not (store.first and store.notch == 0 and self._settings.deepest and store.root == address_of(tag)):
-            self._stores.take_store(store, entries)
+        if not (store.first and store.notch == 0 and self.settings.deepest and store.root == address_of(tag)):
+            self.spice.stores.take_store(store, entries)
             return
-        goal = self._levels.goal(tag)
-        if not goal and (not self._settings.live or self._are_renewals(store, entries)):
-            self._stores.take_store(store, entries)  # nothing is waited for
+        goal = self.spice.levels.goal(tag)
+        if not goal and (not self.settings.live or self._are_renewals(store, entries)):
+            self.spice.stores.take_store(store, entries)  # nothing is waited for
         elif goal and all(self._copied.get((tag, each.member.name)) == (each.version, goal) for each in entries):
             self._refresh_later(tag, entries)
-            self._stores.take_store(store, entries)
+            self.spice.stores.take_store(store, entries)
         else:
             self._fan_out(store, entries, goal)
 
     def _are_renewals(self, store: StoreAt, entries: Sequence[Entry]) -> bool:
-        registry = self._stores.shelf.registries.get((store.tag, store.root, 0))
+        registry = self.spice.shelf.registries.get((store.tag, store.root, 0))
         if registry is None or registry.closed:
             return not entries
         for entry in entries:
@@ -143,16 +139,16 @@ class Copies(Part):
         token = self._collecting.get(store.tag)
         fan = self._fans.get(token) if token is not None else None
         if token is None or fan is None or fan.goal != goal or len(fan.entries) + len(entries) > TOGETHER_MAX:
-            fan = Fan(store.tag, goal, self._levels.roots_at(store.tag, goal), self.host.now_us + CAST_US)
+            fan = Fan(store.tag, goal, self.spice.levels.roots_at(store.tag, goal), self.host.now_us + CAST_US)
             token = self._begin(fan)
             self._collect(store.tag, token)
         for entry in entries:
             fan.add(entry, (store.reply, store.token, store.notch))
-        self._stores.take(store.tag, store.root, 0, entries, (self.address, token, 0))
+        self.spice.stores.take(store.tag, store.root, 0, entries, (self.address, token, 0))
 
     def _collect(self, tag: str, token: int) -> None:
         if not self._collecting:
-            self.host.after(self._settings.collect_us * COLLECTS, Replicate())
+            self.host.after(self.settings.collect_us * COLLECTS, Replicate())
         elif tag in self._collecting:
             self._send_copies(self._collecting[tag])
         self._collecting[tag] = token
@@ -166,7 +162,7 @@ class Copies(Part):
     def _refresh_later(self, tag: str, entries: Sequence[Entry]) -> None:
         if tag not in self._renewed:
             self._renewed[tag] = {}
-            self._later.put(self._settings.lease_us // REFRESHES, Refresh(tag))
+            self.spice.later.put(self.settings.lease_us // REFRESHES, Refresh(tag))
         renewed = self._renewed[tag]
         renewed.update({each.member.name: each for each in entries})
         if len(renewed) >= TOGETHER_MAX:
@@ -178,12 +174,12 @@ class Copies(Part):
 
     def _refresh(self, tag: str) -> None:
         """Tell the other roots that these registrations go on."""
-        renewed, address, goal = self._renewed.pop(tag, {}), address_of(tag), self._levels.goal(tag)
-        if not renewed or not goal or not self._surface.answers(address):
+        renewed, address, goal = self._renewed.pop(tag, {}), address_of(tag), self.spice.levels.goal(tag)
+        if not renewed or not goal or not self.surface.answers(address):
             return
         for consumer in renewed:
             self._copied.pop((tag, consumer), None)  # until all roots have confirmed it
-        others = [each for each in self._levels.roots_at(tag, goal) if each != address]
+        others = [each for each in self.spice.levels.roots_at(tag, goal) if each != address]
         fan = Fan(tag, goal, others, self.host.now_us + CAST_US)
         self._send_copies(self._begin(self._filled(fan, renewed.values())))
 
@@ -195,7 +191,7 @@ class Copies(Part):
         return fan
 
     def _begin(self, fan: Fan) -> int:
-        token = self._stores.token()
+        token = self.spice.stores.token()
         self._fans[token] = fan
         return token
 
@@ -210,21 +206,21 @@ class Copies(Part):
         if self.host.now_us > fan.until_us:
             del self._fans[token]
             return
-        if self._settings.assured or self._settings.live:
-            self._later.put(fan.wait_longer(), CopyAgain(token))
+        if self.settings.assured or self.settings.live:
+            self.spice.later.put(fan.wait_longer(), CopyAgain(token))
         address = address_of(fan.tag)
         others = union((each, each + 1) for each in fan.missing() if each != address)
         if others:
             entries = tuple(fan.entries.values())
-            self._surface.send(CopyTo(Way(others), fan.tag, entries, self.address, token))
+            self.surface.send(CopyTo(Way(others), fan.tag, entries, self.address, token))
 
     @handles(CopyTo)
     def on_copy(self, sender: Address, copy: CopyTo) -> None:
-        self._surface.carry(sender, copy)
+        self.surface.carry(sender, copy)
 
     def arrived(self, part: Tract, copy: CopyTo) -> None:
-        for root in roots_in(self._settings, copy.tag, part):
-            self._stores.take(copy.tag, root, 0, copy.entries, (copy.reply, copy.token, 0))
+        for root in roots_in(self.settings, copy.tag, part):
+            self.spice.stores.take(copy.tag, root, 0, copy.entries, (copy.reply, copy.token, 0))
 
     def stored(self, stored: StoredAt) -> bool:
         """Is this about copies of ours? Then that root has them."""
@@ -241,25 +237,25 @@ class Copies(Part):
 
     def _end(self, fan: Fan) -> None:
         if fan.work is not None:
-            self._walks.close_one(fan.work)
+            self.spice.walks.close_one(fan.work)
 
     def _fanned(self, fan: Fan, kept: Kept) -> None:
         """All roots have this one; those of a level that was aimed at meanwhile must have it too."""
         tag, address = fan.tag, address_of(fan.tag)
         entry, answers = fan.take(kept[0])
-        goal = self._levels.goal(tag) if answers else fan.goal
+        goal = self.spice.levels.goal(tag) if answers else fan.goal
         if goal > fan.goal:
-            known = set(self._levels.roots_at(tag, fan.goal))
-            others = [each for each in self._levels.roots_at(tag, goal) if each not in known]
+            known = set(self.spice.levels.roots_at(tag, fan.goal))
+            others = [each for each in self.spice.levels.roots_at(tag, goal) if each not in known]
             more = Fan(tag, goal, others, fan.until_us)
             for answer in answers:
                 more.add(entry, answer)
             self._send_copies(self._begin(more))
             return
-        if fan.work is None and fan.goal and self._settings.assured and entry.description is not None:
+        if fan.work is None and fan.goal and self.settings.assured and entry.description is not None:
             self._copied.put((tag, kept[0]), (entry.version, fan.goal))
-        for answer in answers if self._surface.answers(address) else ():
-            self._stores.confirm(answer, (tag, address, 0), [kept])
+        for answer in answers if self.surface.answers(address) else ():
+            self.spice.stores.confirm(answer, (tag, address, 0), [kept])
 
     # --- copying
 

@@ -11,23 +11,23 @@ walk here, once for each walk.
 
 from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from implicast.casting.spice.containers import Containers
 from implicast.casting.spice.homes import home
 from implicast.casting.spice.items import Key, closed_item
-from implicast.casting.spice.later import Later
 from implicast.casting.spice.messages import CastTo, Entry, GatherTo, Lapse, MoveAgain, StoredAt
 from implicast.casting.spice.registry import Held, Registry
-from implicast.casting.spice.settings import CAST_US, STORE_US, WAIT_LONGEST_US, Settings
-from implicast.casting.spice.shelf import Shelf
-from implicast.casting.spice.stores import Stores
-from implicast.casting.spice.walks import Walk, Walks, Work
+from implicast.casting.spice.settings import CAST_US, STORE_US, WAIT_LONGEST_US
+from implicast.casting.spice.share import SpicePart
+from implicast.casting.spice.walks import Walk, Work
 from implicast.overlay.ice.estate import Way
-from implicast.overlay.ice.surface import Surface
-from implicast.peer.contract import Address, Host, Part, handles
+from implicast.peer.contract import handles
 from implicast.space.tract import EMPTY, Tract, contains, intersect, scale_within, subtract
+
+if TYPE_CHECKING:
+    from implicast.casting.spice.spice import Spice
 
 MOVES_MAX = 1_024
 """Messages of records on their way down; beyond it a gathering is not taken part in, and lapses."""
@@ -51,19 +51,13 @@ class Move:
         return wait_us
 
 
-class Gatherings(Part):
+class Gatherings(SpicePart):
     """A peer's part in drawing registries together."""
 
-    __slots__ = ("_containers", "_later", "_moves", "_settings", "_shelf", "_stores", "_surface", "_tried_us",
-                 "_walks", "gatherings")  # fmt: skip
+    __slots__ = ("_moves", "_tried_us", "gatherings")
 
-    def __init__(
-        self, address: Address, host: Host, settings: Settings, shelf: Shelf, surface: Surface, stores: Stores,
-        containers: Containers, walks: Walks, later: Later,
-    ) -> None:  # fmt: skip
-        super().__init__(address, host)
-        self._settings, self._shelf, self._surface, self._stores = settings, shelf, surface, stores
-        self._containers, self._walks, self._later = containers, walks, later
+    def __init__(self, spice: "Spice") -> None:
+        super().__init__(spice)
         self._moves: dict[int, Move] = {}
         self.gatherings: dict[Key, Work] = {}
         self._tried_us: dict[Key, int] = {}
@@ -79,8 +73,8 @@ class Gatherings(Part):
         """A cast has been through our part of a registry: is little left above?"""
         walk = work.walk
         key = (walk.tag, walk.root, walk.notch)
-        registry = self._shelf.registries.get(key)
-        if registry is None or not isinstance(walk, CastTo) or 2 * work.tally.size > self._settings.storage_limit:
+        registry = self.spice.shelf.registries.get(key)
+        if registry is None or not isinstance(walk, CastTo) or 2 * work.tally.size > self.settings.storage_limit:
             return
         if registry.closed and not subtract(registry.closed, work.part):
             self.gather(key)
@@ -91,32 +85,32 @@ class Gatherings(Part):
 
     def gather(self, key: Key) -> None:
         """Draw together what is kept above our closed part of this registry."""
-        registry, now_us = self._shelf.registries[key], self.host.now_us
+        registry, now_us = self.spice.shelf.registries[key], self.host.now_us
         resting = self._tried_us.get(key, -REST_US) + REST_US > now_us
-        closed = intersect(registry.closed, self._surface.ground)
+        closed = intersect(registry.closed, self.surface.ground)
         if resting or key in self.gatherings or closed != registry.closed:
             return
         self._tried_us = {each: at_us for each, at_us in self._tried_us.items() if at_us + REST_US > now_us}
         self._tried_us[key] = now_us
-        self._containers.stop_rising(key)
+        self.spice.containers.stop_rising(key)
         registry.gather(closed)
         tag, root, base = key
-        above = self._settings.above(base)
-        scaled = scale_within(closed, root, base, self._settings.dimensions, above - base)
-        walk = GatherTo(Way(scaled), tag, root, above, base, self.address, self._stores.token())
+        above = self.settings.above(base)
+        scaled = scale_within(closed, root, base, self.settings.dimensions, above - base)
+        walk = GatherTo(Way(scaled), tag, root, above, base, self.address, self.spice.stores.token())
         work = self.gatherings[key] = Work(walk, EMPTY, now_us)
-        ours = intersect(scaled, self._surface.ground)
-        self._walks.visit_all(work, walk, above, ours)
+        ours = intersect(scaled, self.surface.ground)
+        self.spice.walks.visit_all(work, walk, above, ours)
         if rest := subtract(scaled, ours):
-            self._walks.send_up(work, replace(walk, way=Way(rest)), base, closed)
-        self._later.put(CAST_US, Lapse(*key, walk.walk))
-        self._walks.close_one(work)
+            self.spice.walks.send_up(work, replace(walk, way=Way(rest)), base, closed)
+        self.spice.later.put(CAST_US, Lapse(*key, walk.walk))
+        self.spice.walks.close_one(work)
 
     @handles(Lapse)
     def on_lapse(self, alarm: Lapse) -> None:
         work = self.gatherings.get((alarm.tag, alarm.root, alarm.base))
         if work is not None and isinstance(work.walk, GatherTo) and work.walk.walk == alarm.walk:
-            self._walks.give_up(work)
+            self.spice.walks.give_up(work)
 
     def abandoned(self, work: Work) -> None:
         key = _base_of(work.walk)
@@ -126,26 +120,26 @@ class Gatherings(Part):
     def _lapse(self, key: Key) -> None:
         """All is as before: what has come down goes up again; heirs may have been told that the part is open."""
         self.gatherings.pop(key, None)
-        registry = self._shelf.registries.get(key)
+        registry = self.spice.shelf.registries.get(key)
         if registry is not None:
             registry.gather(EMPTY)
             if registry.closed:
-                self._surface.batch((closed_item(key, registry.closed),), _nothing)
-            self._containers.rise(key)
+                self.surface.batch((closed_item(key, registry.closed),), _nothing)
+            self.spice.containers.rise(key)
 
     def _gathered(self, key: Key) -> None:
         """Nothing is left above: open, once heirs know."""
-        registry = self._shelf.registries.get(key)
+        registry = self.spice.shelf.registries.get(key)
         if registry is None or not registry.gathering:
             self._lapse(key)
             return
         gathered, work = registry.gathering, self.gatherings.get(key)
         item = closed_item(key, subtract(registry.closed, gathered))
-        self._surface.batch((item,), partial(self._open, key, gathered, work))
+        self.surface.batch((item,), partial(self._open, key, gathered, work))
 
     def _open(self, key: Key, gathered: Tract, work: Work | None) -> None:
         """Heirs know. Some of the ground may have been given away meanwhile: what is left of it was gathered too."""
-        registry = self._shelf.registries.get(key)
+        registry = self.spice.shelf.registries.get(key)
         if registry is None or work is None or self.gatherings.get(key) is not work:
             return
         if registry.gathering and not subtract(registry.gathering, gathered):
@@ -153,16 +147,16 @@ class Gatherings(Part):
             registry.shut(subtract(registry.closed, registry.gathering))
             registry.gather(EMPTY)
             if registry.idle:
-                self._shelf.tidy(key)
+                self.spice.shelf.tidy(key)
             else:
-                self._containers.close_if_crowded(key, registry)
+                self.spice.containers.close_if_crowded(key, registry)
 
     def settled(self) -> None:
         """A gathering on ground that is not ours any more lapses."""
         for key, work in list(self.gatherings.items()):
-            registry = self._shelf.registries.get(key)
-            if registry is None or not registry.gathering or subtract(registry.gathering, self._surface.ground):
-                self._walks.give_up(work)
+            registry = self.spice.shelf.registries.get(key)
+            if registry is None or not registry.gathering or subtract(registry.gathering, self.surface.ground):
+                self.spice.walks.give_up(work)
 
     # --- taking part
 
@@ -177,7 +171,7 @@ class Gatherings(Part):
         work.wait()  # even if there is no room to move them: the gathering then lapses
         if len(self._moves) < MOVES_MAX:
             key = (walk.tag, walk.root, registry.notch)
-            token = self._stores.token()
+            token = self.spice.stores.token()
             self._moves[token] = Move(key, walk.base, entries, work, self.host.now_us + CAST_US)
             self._send_down(token)
 
@@ -192,16 +186,16 @@ class Gatherings(Part):
         if self.host.now_us > move.until_us:
             del self._moves[token]
             return
-        self._later.put(move.wait_longer(), MoveAgain(token))
+        self.spice.later.put(move.wait_longer(), MoveAgain(token))
         tag, root, _ = move.key
-        self._stores.send_store((tag, root, move.base), tuple(move.entries.values()), token)
+        self.spice.stores.send_store((tag, root, move.base), tuple(move.entries.values()), token)
 
     def stored(self, stored: StoredAt) -> bool:
         """Is this about a move of ours? Then what has arrived below may go."""
         move = self._moves.get(stored.token)
         if move is None:
             return False
-        registry = self._shelf.registries.get(move.key)
+        registry = self.spice.shelf.registries.get(move.key)
         for consumer, version, at in stored.kept:
             entry = move.entries.get(consumer)
             if entry is None or version < entry.version:
@@ -211,32 +205,32 @@ class Gatherings(Part):
                 self._moves.pop(stored.token, None)
                 return True
             del move.entries[consumer]
-            if held is not None and held.entry.version <= version and self._surface.answers(held.home):
-                self._shelf.forget(move.key, held)
+            if held is not None and held.entry.version <= version and self.surface.answers(held.home):
+                self.spice.shelf.forget(move.key, held)
         if not move.entries and self._moves.pop(stored.token, None) is not None:
-            self._walks.close_one(move.work)
+            self.spice.walks.close_one(move.work)
         return True
 
     # --- showing
 
     def kept(self, key: Key, registry: Registry, held: Sequence[Held]) -> None:
-        for each in held if registry.gathering else ():
+        for each in held:
             if contains(registry.gathering, each.home):
                 self._show_walks(key, registry, each)
 
     def _show_walks(self, key: Key, registry: Registry, held: Held) -> None:
         """To every walk that was sent up past this place and is not covered."""
         tag, root, notch = key
-        for work in self._walks.active(tag, root):
+        for work in self.spice.walks.active(tag, root):
             if self._is_above(work, notch, root, held.entry.spot) and not work.is_shown(held.entry.member.name):
-                self._walks.show(work, registry, held)
+                self.spice.walks.show(work, registry, held)
 
     def _is_above(self, work: Work, notch: int, root: int, spot: int) -> bool:
         if isinstance(work.walk, GatherTo) and work.walk.base >= notch:
             return False
         for trip in work.up:
             passed = work.walk.notch <= notch <= trip.notch or isinstance(work.walk, GatherTo)
-            if passed and contains(trip.closed, home(root, trip.notch, spot, self._settings.dimensions)):
+            if passed and contains(trip.closed, home(root, trip.notch, spot, self.settings.dimensions)):
                 return True
         return False
 

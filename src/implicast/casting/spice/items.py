@@ -10,18 +10,21 @@ from typing import NamedTuple
 import msgspec
 
 from implicast.casting.spice.homes import address_of
-from implicast.casting.spice.messages import Entry
+from implicast.casting.spice.messages import Code, Entry, Level, Notch, Tag
 from implicast.casting.spice.messages import Tract as Field
 from implicast.overlay.ice.estate import Item
 from implicast.peer.contract import Name
+from implicast.peer.fields import Token
 from implicast.space.tract import Tract, intersect, union, unite
 
+UNREADABLE = (msgspec.DecodeError, ValueError)
+"""What decoding raises at an item that was not made here."""
 RECORD, CLOSED, HEADER, ROOT = range(4)
 """Kinds of items."""
 
 Key = tuple[str, int, int]
 """Of a registry: tag, root, notch (thesis Table 8.2)."""
-Label = tuple[int, str, int, int, Name | None]
+Label = tuple[int, Tag, Code, Notch, Name | None]
 """Of an item: kind, tag, root, notch, consumer."""
 _encode = msgspec.msgpack.Encoder().encode
 label_of = msgspec.msgpack.Decoder(Label).decode
@@ -54,8 +57,8 @@ class RootState(NamedTuple):
     ready: bool
 
 
-_header_fields = msgspec.msgpack.Decoder(tuple[int, int, int, bool]).decode
-_state_fields = msgspec.msgpack.Decoder(tuple[int, int, bool]).decode
+_header_fields = msgspec.msgpack.Decoder(tuple[Token, Level, Level, bool]).decode
+_state_fields = msgspec.msgpack.Decoder(tuple[Token, Level, bool]).decode
 
 
 def header_of(body: bytes) -> Header:

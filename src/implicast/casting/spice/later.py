@@ -1,9 +1,8 @@
 """What is put off: alarms that ring in steps, one alarm of the host for all of a step."""
 
-from collections.abc import Callable
 from typing import ClassVar
 
-from implicast.peer.contract import Address, Host, Message, Part, handles
+from implicast.peer.contract import Message, Part, Peer, handles
 
 SLOT_US = 100_000
 """What is put off rings in steps of this, a little late rather than early."""
@@ -21,9 +20,9 @@ class Later(Part):
 
     __slots__ = ("_ring", "_slots")
 
-    def __init__(self, address: Address, host: Host, ring: Callable[[Message], None]) -> None:
-        super().__init__(address, host)
-        self._ring = ring
+    def __init__(self, peer: Peer) -> None:
+        super().__init__(peer.address, peer.host)
+        self._ring = peer.wake
         self._slots: dict[int, list[Message]] = {}
 
     def put(self, delay_us: int, alarm: Message) -> None:

@@ -29,10 +29,11 @@ UNTOLD = RootState(0, 0, False)
 class Levels:
     """Headers of tags and states of roots at one peer."""
 
-    __slots__ = ("_beforehand", "_dimensions", "_stock", "aims", "depth", "headers", "roots")
+    __slots__ = ("_beforehand", "_deepest", "_dimensions", "_stock", "aims", "depth", "headers", "roots")
 
     def __init__(self, settings: Settings, stock: Stock) -> None:
-        self._dimensions, self._beforehand, self._stock = settings.dimensions, settings.levels, stock
+        self._dimensions, self._deepest = settings.dimensions, settings.deepest
+        self._beforehand, self._stock = settings.levels, stock
         self.headers: dict[str, Header] = {}
         self.aims: dict[str, Header] = {}
         """Headers about to hold: heirs know of them already."""
@@ -70,7 +71,7 @@ class Levels:
     # --- roots
 
     def roots_at(self, tag: str, level: int) -> list[int]:
-        return roots_of(address_of(tag), level, self._dimensions)
+        return roots_of(address_of(tag), min(level, self._deepest), self._dimensions)
 
     def new_roots(self, tag: str, level: int) -> list[int]:
         """Roots of a level that are not roots of the level below."""

@@ -5,17 +5,18 @@ offer is confirmed. Also the call to everybody when what was kept on some ground
 """
 
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from implicast.casting.spice.items import cut, places
-from implicast.casting.spice.later import Later
 from implicast.casting.spice.messages import CallAgain, Offer, OfferAgain, SayAgain, Taken
 from implicast.casting.spice.settings import STORE_US, WAIT_LONGEST_US
-from implicast.casting.spice.stores import Stores
+from implicast.casting.spice.share import SpicePart
 from implicast.overlay.ice.estate import Item, Way
-from implicast.overlay.ice.surface import Surface
-from implicast.peer.contract import Address, Host, Part, handles
+from implicast.peer.contract import Address, handles
 from implicast.space.tract import WHOLE, Tract, intersect, subtract
+
+if TYPE_CHECKING:
+    from implicast.casting.spice.spice import Spice
 
 OFFERS_MAX = 1_024
 """Messages of offered items that are not confirmed; further ones are not offered: renewals bring those back."""
@@ -45,43 +46,21 @@ class Offered:
         return not self.outstanding
 
 
-class Holder(Protocol):
-    """The peer as the keeper of all its items."""
-
-    def pack(self, tract: Tract) -> tuple[Item, ...]:
-        """All that is kept in a tract."""
-
-    def drop(self, tract: Tract) -> None:
-        """Forget what is kept there."""
-
-    def unite(self, item: Item, tract: Tract, safe: bool) -> None:
-        """Take in one item."""
-
-    def settled(self) -> None:
-        """See to what is kept, now that there may be more of it."""
-
-    def register_again(self, lost: Tract) -> None:
-        """What was kept there is lost: say again what of ours was there."""
-
-
-class Offers(Part):
+class Offers(SpicePart):
     """A peer's part after it lost ground, or ground lost what was kept on it."""
 
-    __slots__ = ("_holder", "_later", "_offers", "_stores", "_surface")
+    __slots__ = ("_offers",)
 
-    def __init__(
-        self, address: Address, host: Host, holder: Holder, surface: Surface, stores: Stores, later: Later
-    ) -> None:
-        super().__init__(address, host)
-        self._holder, self._surface, self._stores, self._later = holder, surface, stores, later
+    def __init__(self, spice: "Spice") -> None:
+        super().__init__(spice)
         self._offers: dict[int, Offered] = {}
 
     def yielded(self, tract: Tract) -> None:
-        items = tuple(cut(each, tract) for each in self._holder.pack(tract))
-        self._holder.drop(tract)
+        items = tuple(cut(each, tract) for each in self.spice.pack(tract))
+        self.spice.drop(tract)
         for start in range(0, len(items), OFFER_ITEMS):
             if len(self._offers) < OFFERS_MAX:
-                token = self._stores.token()
+                token = self.spice.stores.token()
                 self._offers[token] = Offered(items[start : start + OFFER_ITEMS])
                 self._offer(token)
 
@@ -93,28 +72,28 @@ class Offers(Part):
         offered = self._offers.get(token)
         if offered is None:
             return
-        self._later.put(offered.wait_longer(), OfferAgain(token))
-        self._surface.send(Offer(Way(offered.outstanding), offered.items, self.address, token))
+        self.spice.later.put(offered.wait_longer(), OfferAgain(token))
+        self.surface.send(Offer(Way(offered.outstanding), offered.items, self.address, token))
 
     @handles(Offer)
     def on_offer(self, sender: Address, offer: Offer) -> None:
-        self._surface.carry(sender, offer)
+        self.surface.carry(sender, offer)
 
     def arrived(self, part: Tract, offer: Offer) -> None:
         """Unite it with what is here; heirs first, then the offerer may forget it."""
         mine = tuple(each for each in offer.items if intersect(part, (each.low, each.high)))
         for item in mine:
-            self._holder.unite(item, part, False)
-        self._surface.batch(self._named(mine), partial(self._taken, offer, part))
+            self.spice.unite(item, part, False)
+        self.surface.batch(self._named(mine), partial(self._taken, offer, part))
 
     def _named(self, items: tuple[Item, ...]) -> tuple[Item, ...]:
         """What we keep now under the names of these items."""
         names = {each.key for each in items}
-        return tuple(each for each in self._holder.pack(self._surface.tract) if each.key in names)
+        return tuple(each for each in self.spice.pack(self.surface.tract) if each.key in names)
 
     def _taken(self, offer: Offer, part: Tract) -> None:
-        taken = Taken(offer.token, intersect(part, self._surface.ground))
-        self._holder.settled()
+        taken = Taken(offer.token, intersect(part, self.surface.ground))
+        self.spice.settled()
         if offer.reply == self.address:
             self.taken(taken)
         else:
@@ -131,18 +110,18 @@ class Offers(Part):
         """Ground has become ours of whose registries there is no copy left: ask all who were registered there."""
         self._call(tract)
         for delay_us in CALL_AGAIN_US:
-            self._later.put(delay_us, CallAgain(tract))
+            self.spice.later.put(delay_us, CallAgain(tract))
 
     @handles(CallAgain)
     def on_call_again(self, alarm: CallAgain) -> None:
         self._call(alarm.lost)
 
     def _call(self, tract: Tract) -> None:
-        self._surface.send(SayAgain(Way(WHOLE), tract))
+        self.surface.send(SayAgain(Way(WHOLE), tract))
 
     @handles(SayAgain)
     def on_say_again(self, sender: Address, call: SayAgain) -> None:
-        self._surface.carry(sender, call)
+        self.surface.carry(sender, call)
 
     def called(self, call: SayAgain) -> None:
-        self._holder.register_again(call.lost)
+        self.spice.register_again(call.lost)

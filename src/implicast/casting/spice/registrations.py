@@ -5,18 +5,22 @@ after the other, each three times in a lease, straight at the peer that confirme
 not the owner any more); so renewing costs two messages, and also mends what was misplaced or lost.
 """
 
+from typing import TYPE_CHECKING
+
 from implicast.casting.spice.homes import address_of, home, spot_of
-from implicast.casting.spice.later import Later
 from implicast.casting.spice.messages import Again, Entry, Renew, SayOnce, StoreAt, StoredAt, Unsaid
-from implicast.casting.spice.settings import STORE_US, WAIT_LONGEST_US, Settings
+from implicast.casting.spice.settings import STORE_US, WAIT_LONGEST_US
+from implicast.casting.spice.share import SpicePart
 from implicast.casting.spice.stores import OWN
 from implicast.language.target import Description
 from implicast.overlay.ice.estate import Way
-from implicast.overlay.ice.surface import Surface
-from implicast.peer.contract import Address, Part, Version, handles
+from implicast.peer.contract import Address, Version, handles
 from implicast.peer.events import Registered, Withdrawn
-from implicast.peer.member import KeptMember, Member
+from implicast.peer.member import KeptMember
 from implicast.space.tract import WHOLE, Tract, contains
+
+if TYPE_CHECKING:
+    from implicast.casting.spice.spice import Spice
 
 RENEWALS = 3
 """In one lease."""
@@ -30,21 +34,17 @@ REUNION_PAUSE_US = 300_000
 """From one tag to the next then."""
 
 
-class Registrations(Part):
+class Registrations(SpicePart):
     """A consumer's part."""
 
     __slots__ = (
-        "_before", "_doors", "_due", "_homeless", "_later", "_member", "_returning", "_reunited_us", "_said",
-        "_settings", "_surface", "_unsaid", "_wait_us", "awaited", "going", "told",
+        "_before", "_doors", "_due", "_homeless", "_returning", "_reunited_us", "_said", "_unsaid", "_wait_us",
+        "awaited", "going", "told",
     )  # fmt: skip
 
-    def __init__(
-        self, member: Member, settings: Settings, surface: Surface, later: Later, kept: KeptMember | None,
-        tags: tuple[str, ...],
-    ) -> None:  # fmt: skip
+    def __init__(self, spice: "Spice", kept: KeptMember | None, tags: tuple[str, ...]) -> None:
         """`tags`: under which something of an earlier life may be stored."""
-        super().__init__(member.address, member.host)
-        self._member, self._settings, self._surface, self._later = member, settings, surface, later
+        super().__init__(spice)
         self.told: dict[str, Entry] = {}
         """Tags under which something of ours may be stored, and what we said last."""
         self.awaited: dict[str, Entry] = {}
@@ -64,7 +64,7 @@ class Registrations(Part):
         self._returning = kept is not None and kept.description is not None
         """Has the member a description from an earlier life, and no place yet to say it from?"""
         for tag in tags:
-            self.told[tag] = Entry(member.contact, 0, spot_of(member.name, tag), None)
+            self.told[tag] = Entry(spice.contact, 0, spot_of(spice.name, tag), None)
         self.going = False
         """Is the peer to leave when it has withdrawn?"""
 
@@ -81,12 +81,12 @@ class Registrations(Part):
 
     def _say(self, version: Version) -> None:
         """One new version for every tag, old or new; where the tag is no longer ours, that we are not there."""
-        tags = self._member.description.tags if self._member.description is not None else ()
+        tags = self.spice.description.tags if self.spice.description is not None else ()
         self.awaited = {}
         for tag in sorted({*tags, *self.told}):
-            what = self._member.description if tag in tags else None
-            spot = spot_of(self._member.name, tag)
-            self.awaited[tag] = Entry(self._member.contact, version, spot, what, self._before)
+            what = self.spice.description if tag in tags else None
+            spot = spot_of(self.spice.name, tag)
+            self.awaited[tag] = Entry(self.spice.contact, version, spot, what, self._before)
         self.told.update(self.awaited)
         self._due = []
         self._confirm_if_complete()
@@ -96,7 +96,7 @@ class Registrations(Part):
     def _ask(self, version: Version) -> None:
         if not self.awaited:
             return
-        if self._settings.assured:
+        if self.settings.assured:
             self.host.after(self._wait_us, Again(version))
             self._wait_us = min(2 * self._wait_us, WAIT_LONGEST_US)
         else:
@@ -111,23 +111,23 @@ class Registrations(Part):
             store = StoreAt(Way((address, address + 1)), tag, address, 0, (entry,), self.address, OWN, True)
             self._said[tag] = store
         if door is None or door == self.address:
-            self._surface.send(store)
+            self.surface.send(store)
         else:
             self.host.send(door, store)
 
     @handles(Again)
     def on_again(self, alarm: Again) -> None:
-        if alarm.version == self._member.version:
+        if alarm.version == self.spice.version:
             self._ask(alarm.version)
 
     def stored(self, sender: Address, stored: StoredAt) -> None:
         """A tag is confirmed; or a holder knows a later version of us than we do: then we have lived before."""
-        entry, name = self.told.get(stored.tag), self._member.name
+        entry, name = self.told.get(stored.tag), self.spice.name
         version = max((version for consumer, version, _ in stored.kept if consumer == name), default=0)
         if entry is None or version < entry.version:
             return
-        if version > self._member.version:
-            self._say(self._member.outlive(version))
+        if version > self.spice.version:
+            self._say(self.spice.outlive(version))
             return
         self._doors[stored.tag] = sender
         self._unsaid.pop(stored.tag, None)
@@ -140,26 +140,26 @@ class Registrations(Part):
     def _confirm_if_complete(self) -> None:
         if self.awaited:
             return
-        if self._member.description is not None:
-            self.host.deliver(Registered(self._member.version))
-            if self._settings.assured:
+        if self.spice.description is not None:
+            self.host.deliver(Registered(self.spice.version))
+            if self.settings.assured:
                 self._renew_later()
         else:
-            self.host.deliver(Withdrawn(self._member.version))
+            self.host.deliver(Withdrawn(self.spice.version))
         if self.going:
             self.going = False
-            self._surface.leave()
+            self.surface.leave()
 
     # --- the lease
 
     def _renew_later(self) -> None:
-        rounds_us = self._settings.lease_us // RENEWALS
+        rounds_us = self.settings.lease_us // RENEWALS
         pause_us = rounds_us / max(1, len(self.told))
-        self.host.after(int(pause_us * (0.8 + 0.4 * self.host.rng.random())), Renew(self._member.version))
+        self.host.after(int(pause_us * (0.8 + 0.4 * self.host.rng.random())), Renew(self.spice.version))
 
     @handles(Renew)
     def on_renew(self, alarm: Renew) -> None:
-        if alarm.version != self._member.version or self.awaited or not self.told:
+        if alarm.version != self.spice.version or self.awaited or not self.told:
             return
         self._due = self._due or sorted(self.told)
         tag = self._due.pop()
@@ -170,12 +170,12 @@ class Registrations(Part):
     # --- after we were cut off: who was registered where records were lost was called, and we did not hear it
 
     def yielded(self) -> None:
-        self._homeless = self._homeless or not self._surface.pieces
+        self._homeless = self._homeless or not self.surface.pieces
 
     def settled(self) -> None:
-        if self._returning and self._surface.ground:
-            self.say(self._member.next_version(), None)
-        if self._homeless and self._surface.ground:
+        if self._returning and self.surface.ground:
+            self.say(self.spice.next_version(), None)
+        if self._homeless and self.surface.ground:
             self._homeless = False
             self.register_again(WHOLE)
 
@@ -185,32 +185,32 @@ class Registrations(Part):
             return
         self._reunited_us = self.host.now_us
         for number, tag in enumerate(sorted(self.told)):
-            self._later.put(REUNION_PAUSE_US * number, SayOnce(tag, self._member.version))
+            self.spice.later.put(REUNION_PAUSE_US * number, SayOnce(tag, self.spice.version))
 
     @handles(SayOnce)
     def on_say_once(self, alarm: SayOnce) -> None:
         tag, version = alarm.tag, alarm.version
-        if tag in self.told and version == self._member.version and tag not in self.awaited:
+        if tag in self.told and version == self.spice.version and tag not in self.awaited:
             self._store(tag, self._doors.pop(tag, None))
 
     def register_again(self, lost: Tract) -> None:
         for tag, entry in list(self.told.items()):
             if self._is_there(tag, entry, lost):
                 self._unsaid[tag] = None
-                self.on_unsaid(Unsaid(tag, self._member.version, SAY_AGAIN_TRIES))
+                self.on_unsaid(Unsaid(tag, self.spice.version, SAY_AGAIN_TRIES))
 
     @handles(Unsaid)
     def on_unsaid(self, alarm: Unsaid) -> None:
         """Until it is confirmed: the ground around what was lost may not have settled yet."""
         tag, version, tries = alarm.tag, alarm.version, alarm.tries
-        if tag in self._unsaid and version == self._member.version and tag in self.told and tries:
+        if tag in self._unsaid and version == self.spice.version and tag in self.told and tries:
             self._store(tag, None)
-            self._later.put(WAIT_LONGEST_US // 2, Unsaid(tag, version, tries - 1))
+            self.spice.later.put(WAIT_LONGEST_US // 2, Unsaid(tag, version, tries - 1))
         else:
             self._unsaid.pop(tag, None)
 
     def _is_there(self, tag: str, entry: Entry, lost: Tract) -> bool:
         """Could our record under this tag have its home there, at any notch?"""
-        address, dimensions = address_of(tag), self._settings.dimensions
-        notches = self._settings.notches() if self._settings.spreads else (0,)
+        address, dimensions = address_of(tag), self.settings.dimensions
+        notches = self.settings.notches() if self.settings.spreads else (0,)
         return any(contains(lost, home(address, notch, entry.spot, dimensions)) for notch in notches)

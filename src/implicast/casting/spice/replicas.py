@@ -12,14 +12,12 @@ Ready is granted after updates have begun and withdrawn before they cease: a rea
 """
 
 from functools import partial
+from typing import TYPE_CHECKING
 
-from implicast.casting.spice.calls import Calls
 from implicast.casting.spice.containers import SWEEPS
-from implicast.casting.spice.copies import Copies, roots_in
+from implicast.casting.spice.copies import roots_in
 from implicast.casting.spice.homes import address_of
 from implicast.casting.spice.items import Header, RootState, root_item
-from implicast.casting.spice.later import Later
-from implicast.casting.spice.levels import Levels
 from implicast.casting.spice.messages import (
     AskVeto,
     CopyFrom,
@@ -33,14 +31,16 @@ from implicast.casting.spice.messages import (
 )
 from implicast.casting.spice.rates import Rate
 from implicast.casting.spice.registry import Held, Registry
-from implicast.casting.spice.settings import HOLD_WINDOWS, STORE_US, VETO_US, Settings
-from implicast.casting.spice.stores import Stores
-from implicast.casting.spice.walks import Walk, Walks, Work
+from implicast.casting.spice.settings import HOLD_WINDOWS, STORE_US, VETO_US
+from implicast.casting.spice.share import SpicePart
+from implicast.casting.spice.walks import Walk, Work
 from implicast.overlay.ice.estate import Way
-from implicast.overlay.ice.surface import Surface
-from implicast.peer.contract import Address, Host, Part, handles
+from implicast.peer.contract import Address, handles
 from implicast.peer.memory import Recent
 from implicast.space.tract import EMPTY, WHOLE, Tract, union
+
+if TYPE_CHECKING:
+    from implicast.casting.spice.spice import Spice
 
 REPORTS = 4
 """A level is raised when one in so many of its roots is busy within a window: some are nearer to publishers."""
@@ -48,19 +48,13 @@ RATES_MAX = 4_096
 """Roots whose casts are counted; further ones are not."""
 
 
-class Replicas(Part):
+class Replicas(SpicePart):
     """A peer's part in raising and lowering levels."""
 
-    __slots__ = ("_calls", "_copies", "_hold_us", "_later", "_levels", "_rates", "_reports", "_resting", "_settings",
-                 "_stores", "_surface", "_ticking", "_walks", "raising")  # fmt: skip
+    __slots__ = ("_hold_us", "_rates", "_reports", "_resting", "_ticking", "raising")
 
-    def __init__(
-        self, address: Address, host: Host, settings: Settings, surface: Surface, levels: Levels, stores: Stores,
-        copies: Copies, walks: Walks, calls: Calls, later: Later,
-    ) -> None:  # fmt: skip
-        super().__init__(address, host)
-        self._settings, self._surface, self._levels, self._stores = settings, surface, levels, stores
-        self._copies, self._walks, self._calls, self._later = copies, walks, calls, later
+    def __init__(self, spice: "Spice") -> None:
+        super().__init__(spice)
         self._rates: dict[tuple[str, int], Rate] = {}
         self._ticking = False
         self._reports: Recent[str, dict[int, int]] = Recent(RATES_MAX)
@@ -74,10 +68,10 @@ class Replicas(Part):
     # --- measuring
 
     def counted(self, tag: str, root: int) -> None:
-        if not self._settings.live:
+        if not self.settings.live:
             return
         rate = self._rate(tag, root)
-        if rate is not None and rate.is_busy(self.host.now_us, self._settings.rate_us, self._settings.casts_most):
+        if rate is not None and rate.is_busy(self.host.now_us, self.settings.rate_us, self.settings.casts_most):
             self.host.after(0, Overrun(tag, root))
         self._tick_later()
 
@@ -92,21 +86,21 @@ class Replicas(Part):
         self._report(alarm.tag, alarm.root, busy=True)
 
     def _tick_later(self) -> None:
-        if not self._ticking and self._settings.live:
+        if not self._ticking and self.settings.live:
             self._ticking = True
-            self._later.put(self._settings.rate_us, Window())
+            self.spice.later.put(self.settings.rate_us, Window())
 
     @handles(Window)
     def on_window(self, alarm: Window) -> None:
         """The end of a window: who is hardly needed says so."""
         self._ticking = False
-        limit = self._settings.frequency_limit / 2 ** (self._settings.dimensions + 1)
+        limit = self.settings.frequency_limit / 2 ** (self.settings.dimensions + 1)
         for (tag, root), rate in list(self._rates.items()):
-            if not self._surface.answers(root) or not self._levels.is_ready(tag, root):
+            if not self.surface.answers(root) or not self.spice.levels.is_ready(tag, root):
                 del self._rates[tag, root]
                 continue
-            idle, level = rate.is_idle(self._settings.rate_us, limit), self._levels.header(tag).goal
-            if idle and (level or self._levels.state(tag, root).level):
+            idle, level = rate.is_idle(self.settings.rate_us, limit), self.spice.levels.header(tag).goal
+            if idle and (level or self.spice.levels.state(tag, root).level):
                 self._report(tag, root, busy=False)
             if rate.per_s < 1e-9 and root == address_of(tag) and not level:
                 del self._rates[tag, root]
@@ -115,21 +109,21 @@ class Replicas(Part):
 
     def _report(self, tag: str, root: int, busy: bool) -> None:
         """To the original root."""
-        state, address = self._levels.state(tag, root), address_of(tag)
-        self._surface.send(RateAt(Way((address, address + 1)), tag, root, busy, state.number, state.level))
+        state, address = self.spice.levels.state(tag, root), address_of(tag)
+        self.surface.send(RateAt(Way((address, address + 1)), tag, root, busy, state.number, state.level))
 
     @handles(RateAt)
     def on_rate(self, sender: Address, rate: RateAt) -> None:
-        self._surface.carry(sender, rate)
+        self.surface.carry(sender, rate)
 
     def rate_arrived(self, rate: RateAt) -> None:
-        header = self._levels.header(rate.tag)
+        header = self.spice.levels.header(rate.tag)
         if rate.number > header.number:  # ours was lost with its heirs: the roots remember
             header = Header(rate.number, rate.level, rate.level, True)
-            self._levels.set_header(rate.tag, header)
+            self.spice.levels.set_header(rate.tag, header)
         if not header.ready or header.level != header.target:
             self._go_on(rate.tag)
-        elif rate.busy and header.level < self._settings.deepest:
+        elif rate.busy and header.level < self.settings.deepest:
             if not self._are_many(rate.tag, rate.root, header.level):
                 return
             self._aim(rate.tag, header._replace(number=header.number + 1, target=header.level + 1, ready=False))
@@ -138,54 +132,54 @@ class Replicas(Part):
 
     def _are_many(self, tag: str, root: int, level: int) -> bool:
         """Have enough roots of this level said lately that they are busy? One is, if there are no others."""
-        since_us = self.host.now_us - self._settings.rate_us
+        since_us = self.host.now_us - self.settings.rate_us
         reports = {each: at_us for each, at_us in self._reports.pop(tag, {}).items() if at_us > since_us}
         reports[root] = self.host.now_us
-        if len(reports) >= max(1, (1 << level * self._settings.dimensions) // REPORTS):
+        if len(reports) >= max(1, (1 << level * self.settings.dimensions) // REPORTS):
             return True
         self._reports[tag] = reports
         return False
 
     def _aim(self, tag: str, header: Header) -> None:
         """A new header; it holds once heirs know."""
-        self._surface.batch((self._levels.aim(tag, header),), partial(self._aimed, tag, header))
+        self.surface.batch((self.spice.levels.aim(tag, header),), partial(self._aimed, tag, header))
 
     def _aimed(self, tag: str, header: Header) -> None:
-        self._levels.end_aim(tag)
-        if header.number >= self._levels.header(tag).number and self._surface.answers(address_of(tag)):
-            self._levels.set_header(tag, header)
+        self.spice.levels.end_aim(tag)
+        if header.number >= self.spice.levels.header(tag).number and self.surface.answers(address_of(tag)):
+            self.spice.levels.set_header(tag, header)
             self._go_on(tag)
 
     def settled(self) -> None:
         """Whoever takes over the place of an original root goes on where its predecessor stopped."""
-        for tag, header in list(self._levels.headers.items()):
+        for tag, header in list(self.spice.levels.headers.items()):
             if not header.ready or header.level != header.target:
                 self._go_on(tag)
-        if self._levels.roots:
-            for tag, root in self._levels.roots:
-                if self._levels.is_ready(tag, root):
+        if self.spice.levels.roots:
+            for tag, root in self.spice.levels.roots:
+                if self.spice.levels.is_ready(tag, root):
                     self._rate(tag, root)
             self._tick_later()
 
     def copy_again(self) -> None:
         """Replicas may have been lost with that ground: copy to them again."""
-        for tag, header in list(self._levels.headers.items()):
+        for tag, header in list(self.spice.levels.headers.items()):
             settled = header.level == header.target and header.ready and tag not in self.raising
-            if settled and header.goal and self._surface.answers(address_of(tag)):
+            if settled and header.goal and self.surface.answers(address_of(tag)):
                 self._copy(tag, header)
 
     def swept(self) -> None:
         """A root that has not been ready for a whole lease has nothing to remember."""
-        resting = [each for each, state in self._levels.roots.items() if not state.ready]
+        resting = [each for each, state in self.spice.levels.roots.items() if not state.ready]
         self._resting = {each: self._resting.get(each, 0) + 1 for each in resting}
         for each in [one for one, sweeps in self._resting.items() if sweeps > SWEEPS]:
-            self._levels.forget_root(*each)
+            self.spice.levels.forget_root(*each)
             del self._resting[each]
 
     def _go_on(self, tag: str) -> None:
         """The next step of a raise or a lowering, unless it is under way."""
-        header, address = self._levels.header(tag), address_of(tag)
-        if not self._surface.answers(address) or tag in self.raising or self._calls.is_calling(tag):
+        header, address = self.spice.levels.header(tag), address_of(tag)
+        if not self.surface.answers(address) or tag in self.raising or self.spice.calls.is_calling(tag):
             return
         if header.target > header.level:
             self._copy(tag, header)
@@ -198,35 +192,36 @@ class Replicas(Part):
 
     def _copy(self, tag: str, header: Header) -> None:
         root = address_of(tag)
-        walk = CopyFrom(Way((root, root + 1)), tag, root, 0, header.target, self.address, self._stores.token())
+        walk = CopyFrom(Way((root, root + 1)), tag, root, 0, header.target, self.address, self.spice.stores.token())
         work = self.raising[tag] = Work(walk, EMPTY, self.host.now_us)
-        self._walks.send_up(work, walk)
-        self._walks.close_one(work)
+        self.spice.walks.send_up(work, walk)
+        self.spice.walks.close_one(work)
 
     def visit(self, work: Work | None, walk: Walk, registry: Registry, part: Tract) -> None:
         assert isinstance(walk, CopyFrom)
         assert work is not None
         entries = [each.entry for each in registry.within(part)]
         if entries:
-            self._copies.copy_out(work, walk.tag, entries, self._levels.new_roots(walk.tag, walk.level))
+            roots = self.spice.levels.new_roots(walk.tag, walk.level)
+            self.spice.copies.copy_out(work, walk.tag, entries, roots)
 
     def show(self, work: Work, registry: Registry, held: Held) -> None:
         walk = work.walk
         assert isinstance(walk, CopyFrom)
-        self._copies.copy_out(work, walk.tag, [held.entry], self._levels.new_roots(walk.tag, walk.level))
+        self.spice.copies.copy_out(work, walk.tag, [held.entry], self.spice.levels.new_roots(walk.tag, walk.level))
 
     def finished(self, work: Work) -> None:
         tag = work.walk.tag
         if isinstance(work.walk, CopyFrom) and self.raising.get(tag) is work:
             del self.raising[tag]
-            header = self._levels.header(tag)
+            header = self.spice.levels.header(tag)
             if header.target == work.walk.level:
                 self._aim(tag, Header(header.number + 1, header.target, header.target, False))
 
     def abandoned(self, work: Work) -> None:
         if isinstance(work.walk, CopyFrom) and self.raising.get(work.walk.tag) is work:
             del self.raising[work.walk.tag]
-            self._later.put(STORE_US, GoOn(work.walk.tag))
+            self.spice.later.put(STORE_US, GoOn(work.walk.tag))
 
     @handles(GoOn)
     def on_go_on(self, alarm: GoOn) -> None:
@@ -235,55 +230,57 @@ class Replicas(Part):
     # --- telling roots
 
     def _call_roots(self, tag: str, header: Header, level: int, ready: bool) -> None:
-        roots = union((each, each + 1) for each in self._levels.new_roots(tag, level))
-        self._calls.call(ReadyAt(Way(roots), tag, header.number, level, ready, self.address, self._stores.token()))
+        roots = union((each, each + 1) for each in self.spice.levels.new_roots(tag, level))
+        self.spice.calls.call(
+            ReadyAt(Way(roots), tag, header.number, level, ready, self.address, self.spice.stores.token())
+        )
 
     def _ask_veto(self, tag: str, level: int) -> None:
         self._hold_us = {each: until_us for each, until_us in self._hold_us.items() if until_us > self.host.now_us}
-        self._hold_us[tag] = self.host.now_us + HOLD_WINDOWS * self._settings.rate_us
-        roots = union((each, each + 1) for each in self._levels.roots_at(tag, level))
-        token = self._stores.token()
-        self._calls.call(AskVeto(Way(roots), tag, self.address, token))
-        self._later.put(VETO_US, EndCall(token))
+        self._hold_us[tag] = self.host.now_us + HOLD_WINDOWS * self.settings.rate_us
+        roots = union((each, each + 1) for each in self.spice.levels.roots_at(tag, level))
+        token = self.spice.stores.token()
+        self.spice.calls.call(AskVeto(Way(roots), tag, self.address, token))
+        self.spice.later.put(VETO_US, EndCall(token))
 
     @handles(DepthIs)
     def on_depth(self, sender: Address, depth: DepthIs) -> None:
         """Casts of all publishers look from this level on."""
-        self._surface.carry(sender, depth)
+        self.surface.carry(sender, depth)
 
     @handles(ReadyAt)
     def on_ready(self, sender: Address, call: ReadyAt) -> None:
-        self._surface.carry(sender, call)
+        self.surface.carry(sender, call)
 
     def ready_arrived(self, part: Tract, call: ReadyAt) -> None:
-        roots = roots_in(self._settings, call.tag, part)
+        roots = roots_in(self.settings, call.tag, part)
         for root in roots:
-            self._levels.learn_root(call.tag, root, RootState(call.number, call.level, call.ready))
-            if self._levels.is_ready(call.tag, root):
+            self.spice.levels.learn_root(call.tag, root, RootState(call.number, call.level, call.ready))
+            if self.spice.levels.is_ready(call.tag, root):
                 self._rate(call.tag, root)
         self._tick_later()
-        items = tuple(root_item(call.tag, root, self._levels.roots[call.tag, root]) for root in roots)
-        self._surface.batch(items, partial(self._calls.heard, call.reply, call.token, part))
+        items = tuple(root_item(call.tag, root, self.spice.levels.roots[call.tag, root]) for root in roots)
+        self.surface.batch(items, partial(self.spice.calls.heard, call.reply, call.token, part))
 
     @handles(AskVeto)
     def on_ask_veto(self, sender: Address, call: AskVeto) -> None:
-        self._surface.carry(sender, call)
+        self.surface.carry(sender, call)
 
     def veto_arrived(self, part: Tract, call: AskVeto) -> None:
         """We object if the load of all roots that a lowered level would put on one exceeds half the limit."""
-        limit, share = self._settings.frequency_limit, 1 << self._settings.dimensions
-        rates = [self._rates.get((call.tag, root)) for root in roots_in(self._settings, call.tag, part)]
+        limit, share = self.settings.frequency_limit, 1 << self.settings.dimensions
+        rates = [self._rates.get((call.tag, root)) for root in roots_in(self.settings, call.tag, part)]
         veto = any(rate is not None and rate.per_s * share > limit / 2 for rate in rates)
-        self._calls.heard(call.reply, call.token, part, veto)
+        self.spice.calls.heard(call.reply, call.token, part, veto)
 
     def called_all(self, message: ReadyAt | AskVeto) -> None:
         """Every root has answered: the step is done."""
-        header = self._levels.header(message.tag)
+        header = self.spice.levels.header(message.tag)
         if isinstance(message, AskVeto):
             if header.level and header.level == header.target and header.ready:
                 self._aim(message.tag, header._replace(number=header.number + 1, target=header.level - 1, ready=False))
         elif message.number == header.number:
             level = header.target
             self._aim(message.tag, Header(header.number + 1, level, level, True))
-            if level > self._levels.depth:
-                self._surface.send(DepthIs(Way(WHOLE), level))
+            if level > self.spice.levels.depth:
+                self.surface.send(DepthIs(Way(WHOLE), level))

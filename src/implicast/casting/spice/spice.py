@@ -10,7 +10,7 @@ from implicast.casting.spice.containers import Containers
 from implicast.casting.spice.copies import Copies
 from implicast.casting.spice.ears import Ears
 from implicast.casting.spice.gatherings import Gatherings
-from implicast.casting.spice.items import label_of
+from implicast.casting.spice.items import UNREADABLE, label_of
 from implicast.casting.spice.later import Later
 from implicast.casting.spice.levels import Levels
 from implicast.casting.spice.messages import (
@@ -33,7 +33,7 @@ from implicast.casting.spice.replicas import Replicas
 from implicast.casting.spice.settings import Settings
 from implicast.casting.spice.shelf import Shelf
 from implicast.casting.spice.stores import OWN, RISING, Stores
-from implicast.casting.spice.walks import Walks, Work
+from implicast.casting.spice.walks import Walks
 from implicast.language.target import Description, Target
 from implicast.overlay.ice.estate import Item
 from implicast.overlay.ice.messages import KeptSurface
@@ -51,8 +51,6 @@ PARTS = {
 }  # fmt: skip
 TAGS_MAX = 4_096
 """Tags of one member that are written down."""
-LIFE_SHIFT, LIFE_MASK = 24, 0xFFFF
-"""Tokens of different lives differ: what answers an earlier life is not taken for an answer to this one."""
 
 
 class KeptSpice(Message):
@@ -71,46 +69,38 @@ class Spice(Member, parts=PARTS):
     """One participant; all are alike."""
 
     __slots__ = ("_packed", "levels", "settings", "shelf", "stock", *PARTS)
+    asker: Asker
+    later: Later
+    stores: Stores
+    containers: Containers
+    offers: Offers
+    walks: Walks
+    casts: Casts
+    gatherings: Gatherings
+    copies: Copies
+    calls: Calls
+    replicas: Replicas
 
     def __init__(self, site: Site, settings: Settings) -> None:
         super().__init__(site)
         kept: KeptSpice | None = site.kept
-        self.settings, self.stock = settings, Stock()
-        if kept is not None:
-            self.description = kept.member.description
-        self._packed: tuple[int, Tract, tuple[Item, ...]] = (-1, (), ())
-        self.surface = Surface(
-            site.address, site.host, self, settings.terms, kept.surface if kept is not None else None
-        )
-        self._furnish(settings, kept)
-
-    def _furnish(self, settings: Settings, kept: KeptSpice | None) -> None:
         before, tags = (kept.member, kept.tags) if kept is not None else (None, ())
-        at, surface = (self.address, self.host), self.surface
-        self.asker, self.ears, self.later = (
-            Asker(*at),
-            Ears(self, before.heard if before else ()),
-            Later(*at, self.wake),
-        )
-        later, assured = self.later, settings.assured
-        self.shelf = shelf = Shelf(self.host, settings, self.stock)
-        self.levels = levels = Levels(settings, self.stock)
-        first = ((self.life & LIFE_MASK) << LIFE_SHIFT) + RISING if assured else RISING
-        self.stores = stores = Stores(*at, settings, shelf, surface, first)
-        self.containers = Containers(*at, settings, shelf, surface, stores, later)
-        self.offers = Offers(*at, self, surface, stores, later)
-        self.walks = walks = Walks(*at, settings, shelf, surface, stores, later)
-        self.casts = Casts(*at, self.name, settings, surface, shelf, levels, walks, self.ears.inbox, self.asker)
-        self.gatherings = Gatherings(*at, settings, shelf, surface, stores, self.containers, walks, later)
-        self.copies = Copies(*at, settings, surface, levels, stores, walks, later)
-        self.calls = Calls(*at, surface, later)
-        self.replicas = Replicas(*at, settings, surface, levels, stores, self.copies, walks, self.calls, later)
-        self.registrations = Registrations(self, settings, surface, later, before, tags)
-        stores.meet(self.copies, (self.containers, self.gatherings), self.on_stored)
-        self.containers.meet(self.replicas)
-        walks.meet(self.casts, self.gatherings, self.replicas)
-        self.casts.meet(self)
-        self.calls.meet(self.replicas)
+        self.description = before.description if before is not None else None
+        self.settings, self.stock = settings, Stock()
+        self._packed: tuple[int, Tract, tuple[Item, ...]] = (-1, (), ())
+        self.surface = Surface(site.address, site.host, self, settings.terms, kept.surface if kept else None)
+        self.shelf, self.levels = Shelf(site.host, settings, self.stock), Levels(settings, self.stock)
+        self.ears = Ears(self, before.heard if before is not None else ())
+        self.registrations = Registrations(self, before, tags)
+
+    def __getattr__(self, name: str) -> Any:
+        """A part that has not been needed until now: without receipts many never are."""
+        kind: Any = PARTS.get(name)
+        if kind is None:
+            raise AttributeError(name)
+        part = kind(self.address, self.host) if kind is Asker else kind(self)
+        setattr(self, name, part)
+        return part
 
     def kept(self) -> KeptSpice:
         heard = self.ears.inbox.seen.heard()
@@ -153,19 +143,13 @@ class Spice(Member, parts=PARTS):
             self.registrations.stored(sender, stored)
         elif stored.token == RISING:
             self.containers.stored(stored)
-        elif not (self.copies.stored(stored) or self.gatherings.stored(stored)):
+        elif not (self.copies.stored(stored) or (self.settings.assured and self.gatherings.stored(stored))):
             self.stores.stored(sender, stored)
 
     @handles(Taken)
     def on_taken(self, sender: Address, taken: Taken) -> None:
         if not self.calls.taken(taken):
             self.offers.taken(taken)
-
-    def counted(self, tag: str, root: int) -> None:
-        self.replicas.counted(tag, root)
-
-    def passed(self, work: Work) -> None:
-        self.gatherings.passed(work)
 
     # --- as keeper of a surface
 
@@ -182,9 +166,15 @@ class Spice(Member, parts=PARTS):
                 self.unite(item, tract, True)
 
     def unite(self, item: Item, tract: Tract, safe: bool) -> None:
-        label = label_of(item.key)
-        if not self.shelf.unite(label, item, tract, safe):
-            self.levels.unite(label, item)
+        """Take in an item; one that cannot be read, or lies where nothing can be, is counted and dropped."""
+        try:
+            label = label_of(item.key)
+            if not self.settings.is_place(*label[1:4]):
+                self.strays += 1
+            elif not self.shelf.unite(label, item, tract, safe):
+                self.levels.unite(label, item)
+        except UNREADABLE:
+            self.strays += 1
 
     def drop(self, tract: Tract) -> None:
         self.shelf.drop(tract)
@@ -199,9 +189,11 @@ class Spice(Member, parts=PARTS):
 
     def settled(self) -> None:
         """The ground that answers has changed."""
-        self.gatherings.settled()
+        if self.settings.assured:
+            self.gatherings.settled()
         self.containers.settled()
-        self.replicas.settled()
+        if self.settings.live:
+            self.replicas.settled()
         self.registrations.settled()
 
     def reopened(self) -> None:
@@ -213,7 +205,8 @@ class Spice(Member, parts=PARTS):
         self.registrations.reunited()
 
     def register_again(self, lost: Tract) -> None:
-        self.replicas.copy_again()
+        if self.settings.live:
+            self.replicas.copy_again()
         self.registrations.register_again(lost)
 
     def arrived(self, sender: Address, part: Tract, message: Message) -> None:

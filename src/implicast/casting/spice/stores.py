@@ -9,9 +9,9 @@ Inside one peer an entry climbs at once through all notches whose homes are ours
 from one peer are collected for a moment and travel together (section 8.3.1).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -19,16 +19,18 @@ from implicast.casting.spice.homes import home, homes
 from implicast.casting.spice.items import Key
 from implicast.casting.spice.messages import TOGETHER_MAX, Entry, Flush, Kept, StoreAt, StoredAt
 from implicast.casting.spice.registry import Held, Registry
-from implicast.casting.spice.settings import Settings
-from implicast.casting.spice.shelf import Shelf
+from implicast.casting.spice.share import SpicePart
 from implicast.overlay.ice.estate import Item, Way
-from implicast.overlay.ice.surface import Surface
-from implicast.peer.contract import Address, Host, Name, Part, handles
+from implicast.peer.contract import Address, Name, handles
 from implicast.peer.memory import Recent
 from implicast.space.tract import EMPTY, Tract, contains, union, unite
 
+if TYPE_CHECKING:
+    from implicast.casting.spice.spice import Spice
+
 OWN, RISING = 0, 1
 """Tokens of a consumer's own registration, and of records that a closed registry sends up; later ones name errands."""
+LIFE_SHIFT, LIFE_MASK = 24, 0xFFFF
 CLIMBS_MAX = 65_536
 """Entries that went up from one peer and are to be confirmed down; further ones are not taken, and asked for again."""
 DOORS_MAX = 8_192
@@ -65,31 +67,15 @@ class Climb:
         return self.entry
 
 
-class Fans(Protocol):
-    """Whoever sends registrations on to the replicas of a tag (`copies.py`)."""
-
-    def take_first(self, store: StoreAt, entries: Sequence[Entry]) -> None:
-        """A registration that has come from its consumer to the original root."""
-
-
-class Onlooker(Protocol):
-    """Whoever looks at records that are kept."""
-
-    def kept(self, key: Key, registry: Registry, held: Sequence[Held]) -> None:
-        """Records have come, or come again."""
-
-
-class Stores(Part):
+class Stores(SpicePart):
     """A peer's part in storing the records of others."""
 
-    __slots__ = ("_above", "_answered", "_climbing", "_confirmed", "_fans", "_flushing", "_fresh", "_onlookers",
-                 "_outbox", "_settings", "_shut", "climbs", "shelf", "surface", "tokens")  # fmt: skip
+    __slots__ = ("_above", "_climbing", "_confirmed", "_flushing", "_fresh", "_outbox", "_shut", "climbs", "tokens")
 
-    def __init__(
-        self, address: Address, host: Host, settings: Settings, shelf: Shelf, surface: Surface, tokens: int
-    ) -> None:
-        super().__init__(address, host)
-        self._settings, self.shelf, self.surface, self.tokens = settings, shelf, surface, tokens
+    def __init__(self, spice: "Spice") -> None:
+        super().__init__(spice)
+        self.tokens = RISING + ((spice.life & LIFE_MASK) << LIFE_SHIFT if self.settings.assured else 0)
+        """Those of different lives differ: what answers an earlier life is not taken for an answer to this one."""
         self.climbs: dict[Key, dict[Name, Climb]] = {}
         self._climbing = 0
         self._outbox: dict[Key, dict[Name, Climb]] = {}
@@ -103,10 +89,6 @@ class Stores(Part):
         """What others have said to be closed for good, at notches above ours (without receipts)."""
         self._flushing = False
 
-    def meet(self, fans: Fans, onlookers: tuple[Onlooker, ...], answered: Callable[[Address, StoredAt], None]) -> None:
-        """Whom to hand first registrations, who looks at what is kept, and who hears our own confirmations."""
-        self._fans, self._onlookers, self._answered = fans, onlookers, answered
-
     def token(self) -> int:
         """A name for one errand of ours."""
         self.tokens += 1
@@ -116,9 +98,9 @@ class Stores(Part):
 
     @handles(StoreAt)
     def on_store(self, sender: Address, store: StoreAt) -> None:
-        if len(store.entries) > 1 and not self._settings.assured:
+        if len(store.entries) > 1 and not self.settings.assured:
             self._sort(store)
-        elif store.way.number or not self._settings.assured:
+        elif store.way.number or not self.settings.assured:
             self.surface.carry(sender, store)
         elif not store.notch and self.surface.answers(store.root):
             self._accept(store, store.entries)  # straight from a consumer that knows us as the owner
@@ -128,19 +110,19 @@ class Stores(Part):
     def arrived(self, part: Tract, store: StoreAt) -> None:
         root, notch, entries = store.root, store.notch, store.entries
         if notch or len(entries) > 1:
-            places = homes(root, notch, [each.spot for each in entries], self._settings.dimensions)
+            places = homes(root, notch, [each.spot for each in entries], self.settings.dimensions)
             entries = tuple(each for each, at in zip(entries, places, strict=True) if contains(part, at))
         self._accept(store, entries)
 
     def _accept(self, store: StoreAt, entries: Sequence[Entry]) -> None:
-        if self._settings.is_place(store.tag, store.root, store.notch):
-            self._fans.take_first(store, entries)
+        if self.settings.is_place(store.tag, store.root, store.notch):
+            self.spice.copies.take_first(store, entries)
 
     def _sort(self, store: StoreAt) -> None:
         """Listing 11 with homes, where hops are not confirmed: each peer gets what is at home there, each branch
         carries what is at home beyond it. Every record goes its own best way, and those with the same next hop travel
         together: branch factor 0, merged."""
-        places = homes(store.root, store.notch, [each.spot for each in store.entries], self._settings.dimensions)
+        places = homes(store.root, store.notch, [each.spot for each in store.entries], self.settings.dimensions)
         ours, others = self.surface.sort_by_hop(places, store.entries)
         if ours:
             self._accept(store, ours)
@@ -154,7 +136,7 @@ class Stores(Part):
                 self.host.send(hop, onward)
 
     def _way(self, root: int, notch: int, entries: Sequence[Entry]) -> Way:
-        places = homes(root, notch, [each.spot for each in entries], self._settings.dimensions)
+        places = homes(root, notch, [each.spot for each in entries], self.settings.dimensions)
         return Way(union((each, each + 1) for each in places))
 
     def take_store(self, store: StoreAt, entries: Sequence[Entry]) -> None:
@@ -166,20 +148,20 @@ class Stores(Part):
     def renew(self, store: StoreAt, entry: Entry) -> bool:
         """What is kept at an open root, and by heirs, is confirmed at once: two stores of three, at half the cost."""
         key = (store.tag, store.root, 0)
-        registry = self.shelf.registries.get(key)
+        registry = self.spice.shelf.registries.get(key)
         held = registry.records.get(entry.member.name) if registry is not None else None
         if registry is None or held is None or registry.closed or not held.safe or held.entry.version < entry.version:
             return False
         if not self.surface.answers(store.root):
             return False
-        self.shelf.keep(key, entry)
+        self.spice.shelf.keep(key, entry)
         self._show(key, registry, (held,))
         self.confirm((store.reply, store.token, 0), key, ((entry.member.name, held.entry.version, 0),))
         return True
 
     def take(self, tag: str, root: int, notch: int, entries: Sequence[Entry], answer: Answer) -> None:
         """Keep entries here, or pass them up, from this notch on."""
-        registry = self.shelf.registries.get((tag, root, notch))
+        registry = self.spice.shelf.registries.get((tag, root, notch))
         if not notch and (registry is None or not registry.closed) and self.surface.answers(root):
             self._keep((tag, root, 0), entries, answer)  # all are at home here: half the cost of looking for each
             return
@@ -188,7 +170,7 @@ class Stores(Part):
         for entry in entries:
             top, here = self.climb(tag, root, notch, entry.spot)
             (staying if here else rising).setdefault(top, []).append(entry)
-        if self._settings.rarest and not notch:
+        if self.settings.rarest and not notch:
             self._note_passing(tag, root, [each for top in (staying, rising) for at in top if at for each in top[at]])
         for top, kept in staying.items():
             self._keep((tag, root, top), kept, answer)
@@ -197,7 +179,7 @@ class Stores(Part):
 
     def climb(self, tag: str, root: int, notch: int, spot: int) -> tuple[int, bool]:
         """Where an entry belongs, from a notch on: kept here at that notch, or passed to it because it is not ours."""
-        settings, registries, shut = self._settings, self.shelf.registries, self._shut
+        settings, registries, shut = self.settings, self.spice.shelf.registries, self._shut
         dimensions, ground = settings.dimensions, self.surface.ground if not self.surface.is_doubtful else EMPTY
         while True:
             at = home(root, notch, spot, dimensions)
@@ -214,7 +196,7 @@ class Stores(Part):
     def _note_passing(self, tag: str, root: int, entries: Sequence[Entry]) -> None:
         """How many more, or fewer, are registered above."""
         if entries:
-            registry = self.shelf.registry((tag, root, 0))
+            registry = self.spice.shelf.registry((tag, root, 0))
             registry.pass_by(sum(_gain(tag, each) for each in entries))
 
     # --- going up
@@ -237,7 +219,7 @@ class Stores(Part):
     def _flush_later(self) -> None:
         if not self._flushing:
             self._flushing = True
-            self.host.after(self._settings.collect_us, Flush())
+            self.host.after(self.settings.collect_us, Flush())
 
     @handles(Flush)
     def on_flush(self, alarm: Flush) -> None:
@@ -263,7 +245,7 @@ class Stores(Part):
 
     def send_store(self, key: Key, entries: tuple[Entry, ...], token: int) -> None:
         """On our own behalf, to the entries' homes at a notch."""
-        if self._settings.assured or len(entries) == 1:
+        if self.settings.assured or len(entries) == 1:
             self.surface.send(StoreAt(self._way(*key[1:], entries), *key, entries, self.address, token))
         else:
             self._sort(StoreAt(Way((key[1], key[1] + 1)), *key, entries, self.address, token))
@@ -272,35 +254,36 @@ class Stores(Part):
 
     def _keep(self, key: Key, entries: Sequence[Entry], answer: Answer) -> None:
         """Keep entries; what heirs do not have yet is confirmed when they have."""
-        held = [self.shelf.keep(key, each) for each in entries]
+        held = [self.spice.shelf.keep(key, each) for each in entries]
         safe = [(each.entry.member.name, each.entry.version, key[2]) for each in held if each.safe]
         if len(safe) < len(held):
             self._flush_later()
             waiting = [(key, each.entry.member.name, each.entry.version, answer) for each in held if not each.safe]
             self._fresh += waiting[: max(0, FRESH_MAX - len(self._fresh))]
-        self._show(key, self.shelf.registry(key), held)
+        self._show(key, self.spice.shelf.registry(key), held)
         if safe:
             self.confirm(answer, key, safe)
 
     def _show(self, key: Key, registry: Registry, held: Sequence[Held]) -> None:
-        for onlooker in self._onlookers:
-            onlooker.kept(key, registry, held)
+        self.spice.containers.kept(key, registry)
+        if registry.gathering:
+            self.spice.gatherings.kept(key, registry, held)
 
     def _back_up(self) -> None:
         fresh, self._fresh = self._fresh, []
         items: dict[tuple[Key, Name], Item] = {}
         for key, consumer, _, _ in fresh:
-            held = self.shelf.held(key, consumer)
+            held = self.spice.shelf.held(key, consumer)
             if held is not None:
                 items[key, consumer] = held.as_item(key)
-        gone = self.shelf.take_forgotten()
+        gone = self.spice.shelf.take_forgotten()
         self.surface.batch((*gone, *items.values()), partial(self._counts, fresh))
 
     def _counts(self, fresh: list[tuple[Key, Name, int, Answer]]) -> None:
         """All heirs have these: confirm what is still here and ours."""
         confirmed: dict[tuple[Answer, Key], list[Kept]] = {}
         for key, consumer, version, answer in fresh:
-            held = self.shelf.held(key, consumer)
+            held = self.spice.shelf.held(key, consumer)
             if held is None or held.entry.version < version or not self.surface.answers(held.home):
                 continue
             if held.entry.version == version:
@@ -314,8 +297,8 @@ class Stores(Part):
     def confirm(self, answer: Answer, key: Key, kept: Sequence[Kept]) -> None:
         reply, token, asked = answer
         if reply == self.address:
-            self._answered(self.address, StoredAt(key[0], key[1], asked, token, tuple(kept)))
-        elif self._settings.assured or token == OWN:
+            self.spice.on_stored(self.address, StoredAt(key[0], key[1], asked, token, tuple(kept)))
+        elif self.settings.assured or token == OWN:
             self.host.send(reply, StoredAt(key[0], key[1], asked, token, tuple(kept)))
         else:
             self._confirmed.setdefault((answer, *key[:2]), {}).update({each[0]: each for each in kept})
@@ -324,7 +307,7 @@ class Stores(Part):
     def _confirm_together(self) -> None:
         confirmed, self._confirmed = self._confirmed, {}
         for ((reply, token, notch), tag, root), kept in confirmed.items():
-            registry, each = self.shelf.registries.get((tag, root, notch)), list(kept.values())
+            registry, each = self.spice.shelf.registries.get((tag, root, notch)), list(kept.values())
             shut = registry.closed if registry is not None and notch and len(registry.closed) <= SHUT_MAX else EMPTY
             for start in range(0, len(each), TOGETHER_MAX):
                 stored = StoredAt(tag, root, notch, token, tuple(each[start : start + TOGETHER_MAX]), shut)
@@ -333,7 +316,7 @@ class Stores(Part):
     def stored(self, sender: Address, stored: StoredAt) -> None:
         """The next notch has entries that went up from here: tell those who wait for them."""
         key = (stored.tag, stored.root, stored.notch)
-        if stored.shut and not self._settings.assured:
+        if stored.shut and not self.settings.assured:
             self._learn_shut(key, stored.shut)
         climbs = self.climbs.get(key, {})
         answers: dict[Answer, list[Kept]] = {}
@@ -343,7 +326,7 @@ class Stores(Part):
                 continue
             del climbs[kept[0]]
             self._climbing -= 1
-            if self._settings.assured and sender != self.address:
+            if self.settings.assured and sender != self.address:
                 self._above.put((key, kept[0]), sender)
             for answer in climb.answers:
                 if self._is_confirmed(key, climb.entry, answer):
@@ -360,11 +343,11 @@ class Stores(Part):
 
     def _is_confirmed(self, key: Key, entry: Entry, answer: Answer) -> bool:
         """Would a cast that passes us still go where the entry is? If we have been opened meanwhile, it is taken."""
-        if not self._settings.assured:
+        if not self.settings.assured:
             return True
         tag, root, notch = key
         asked = answer[2]
-        if not self.surface.answers(home(root, asked, entry.spot, self._settings.dimensions)):
+        if not self.surface.answers(home(root, asked, entry.spot, self.settings.dimensions)):
             return False
         if self.climb(tag, root, asked, entry.spot) == (notch, False):
             return True

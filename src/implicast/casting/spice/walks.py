@@ -14,12 +14,12 @@ Casts without receipts leave nothing behind: no trip, no work, no answer. Copyin
 
 from collections import deque
 from collections.abc import Hashable, Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from implicast.casting.inbox import Outcome
-from implicast.casting.spice.later import SLOT_US, Later
+from implicast.casting.spice.later import SLOT_US
 from implicast.casting.spice.messages import (
     NAMES_MAX,
     CastTo,
@@ -32,13 +32,17 @@ from implicast.casting.spice.messages import (
     Working,
 )
 from implicast.casting.spice.registry import Held, Registry
-from implicast.casting.spice.settings import CAST_US, HOP_TRIES, HOP_US, SLOW_US, WAIT_LONGEST_US, Settings
-from implicast.casting.spice.shelf import Shelf
-from implicast.casting.spice.stores import Stores
+from implicast.casting.spice.settings import CAST_US, HOP_TRIES, HOP_US, SLOW_US, WAIT_LONGEST_US
+from implicast.casting.spice.share import SpicePart
 from implicast.overlay.ice.estate import Way
-from implicast.overlay.ice.surface import Surface
-from implicast.peer.contract import Address, Host, Name, Part, handles
+from implicast.peer.contract import Address, Name, handles
 from implicast.space.tract import EMPTY, Tract, contains, intersect, scale_within, subtract
+
+if TYPE_CHECKING:
+    from implicast.casting.spice.casts import Casts
+    from implicast.casting.spice.gatherings import Gatherings
+    from implicast.casting.spice.replicas import Replicas
+    from implicast.casting.spice.spice import Spice
 
 TRIPS_MAX = 16_384
 """Trips and works that are open or lately finished at one peer; beyond it walks are not begun, and sent again."""
@@ -183,42 +187,13 @@ def name_of(walk: Walk) -> Hashable:
     return type(walk).__name__, walk.leader, walk.walk, walk.root, walk.notch
 
 
-class Purpose(Protocol):
-    """What walks of one kind are for."""
-
-    def visit(self, work: Work | None, walk: Walk, registry: Registry, part: Tract) -> None:
-        """Our records of a registry, in a part. No work: nothing is counted."""
-
-    def show(self, work: Work, registry: Registry, held: Held) -> None:
-        """A record has come down past a walk of this kind (`gatherings.py`)."""
-
-    def finished(self, work: Work) -> None:
-        """All of a walk that was begun here is covered."""
-
-    def abandoned(self, work: Work) -> None:
-        """A walk that was begun here was given up."""
-
-
-class Seeker(Purpose, Protocol):
-    """What casts are for."""
-
-    def seek(self, cast: CastTo) -> tuple[CastTo, bool]:
-        """A cast that looks for a registry: where to go from here, and has it found one of ours?"""
-
-
-class Walks(Part):
+class Walks(SpicePart):
     """A peer's part in the walks of others, and the bookkeeping of its own."""
 
-    __slots__ = ("_active", "_casts", "_copyings", "_gatherings", "_hops", "_later", "_parked", "_settings", "_shelf",
-                 "_slow", "_stores", "_surface", "_tidying", "_trips", "_works")  # fmt: skip
+    __slots__ = ("_active", "_hops", "_parked", "_slow", "_tidying", "_trips", "_works")
 
-    def __init__(
-        self, address: Address, host: Host, settings: Settings, shelf: Shelf, surface: Surface, stores: Stores,
-        later: Later,
-    ) -> None:  # fmt: skip
-        super().__init__(address, host)
-        self._settings, self._shelf, self._surface, self._stores = settings, shelf, surface, stores
-        self._later = later
+    def __init__(self, spice: "Spice") -> None:
+        super().__init__(spice)
         self._works: dict[Hashable, list[Work]] = {}
         self._trips: dict[Seen, Trip] = {}
         self._hops: dict[int, Hop] = {}
@@ -230,13 +205,10 @@ class Walks(Part):
         """Casts without receipts that wait for ground to settle."""
         self._tidying = False
 
-    def meet(self, casts: Seeker, gatherings: Purpose, copyings: Purpose) -> None:
-        self._casts, self._gatherings, self._copyings = casts, gatherings, copyings
-
-    def _purpose(self, walk: Walk) -> Purpose:
+    def _purpose(self, walk: Walk) -> "Casts | Gatherings | Replicas":
         if isinstance(walk, CastTo):
-            return self._casts
-        return self._gatherings if isinstance(walk, GatherTo) else self._copyings
+            return self.spice.casts
+        return self.spice.gatherings if isinstance(walk, GatherTo) else self.spice.replicas
 
     # --- coming by
 
@@ -244,21 +216,23 @@ class Walks(Part):
     def on_cast(self, sender: Address, cast: CastTo) -> None:
         if cast.term >= len(cast.target.terms) or not cast.target.terms[cast.term].has:
             return
-        if self._settings.assured or cast.asks:
+        if self.settings.assured or cast.asks:
             self._come(sender, cast)
         else:
             self._go_on(None, cast)
 
     @handles(GatherTo)
     def on_gather(self, sender: Address, gather: GatherTo) -> None:
-        self._come(sender, gather)
+        if self.settings.assured:
+            self._come(sender, gather)
 
     @handles(CopyFrom)
     def on_copy_from(self, sender: Address, walk: CopyFrom) -> None:
-        self._come(sender, walk)
+        if self.settings.live:
+            self._come(sender, walk)
 
     def _come(self, sender: Address, walk: Walk) -> None:
-        self._surface.heard(sender)
+        self.surface.heard(sender)
         seen = (sender, walk.way.number)
         trip = self._trips.get(seen)
         if trip is not None:
@@ -283,11 +257,11 @@ class Walks(Part):
     def _go_on(self, trip: Trip | None, walk: Walk) -> None:
         """To our own part, and to all hops that lead to the rest."""
         if isinstance(walk, CastTo) and not walk.notch:
-            walk, found = self._casts.seek(walk)
+            walk, found = self.spice.casts.seek(walk)
             if found:
                 self._be_here(trip, walk, walk.way.tract)
                 return
-        onward = self._surface.onward(walk.way)
+        onward = self.surface.onward(walk.way)
         for to, way in onward.hops:
             self._send(trip, to, walk, way)
         if onward.waiting:
@@ -299,7 +273,7 @@ class Walks(Part):
         if trip is None:
             self.host.send(to, walk if way is walk.way else replace(walk, way=way))
             return
-        number = self._stores.token()
+        number = self.spice.stores.token()
         hop = Hop(trip, to, replace(walk, way=replace(way, number=number)))
         self._open_hop(trip, number, hop)
         self.host.send(to, hop.walk)
@@ -308,14 +282,14 @@ class Walks(Part):
         """Ground that does not answer now: we look again."""
         walk = replace(walk, way=replace(walk.way, tract=waiting))
         if trip is not None:
-            self._open_hop(trip, self._stores.token(), Hop(trip, None, walk))
+            self._open_hop(trip, self.spice.stores.token(), Hop(trip, None, walk))
         elif len(self._parked) < PARKED_MAX:
             self._parked.append(walk)
 
     def _open_hop(self, trip: Trip, number: int, hop: Hop) -> None:
         self._hops[number] = trip.hops[number] = hop
         trip.wait()
-        self._later.put(hop.wait_us, HopDue(number))
+        self.spice.later.put(hop.wait_us, HopDue(number))
 
     @handles(HopDue)
     def on_hop_due(self, alarm: HopDue) -> None:
@@ -326,11 +300,11 @@ class Walks(Part):
             self._abandon(hop.trip)
         elif hop.to is not None and hop.tries < HOP_TRIES:
             hop.try_again()
-            self._later.put(hop.wait_us, alarm)
+            self.spice.later.put(hop.wait_us, alarm)
             self.host.send(hop.to, hop.walk)
         else:
             if hop.to is not None:
-                self._surface.suspect(hop.to)
+                self.surface.suspect(hop.to)
             self._another_way(alarm.number, hop)
 
     def _another_way(self, number: int, hop: Hop) -> None:
@@ -354,14 +328,14 @@ class Walks(Part):
     def on_working(self, sender: Address, working: Working) -> None:
         hop = self._hops.get(working.number)
         if hop is not None and hop.to == sender:
-            self._surface.heard(sender)
+            self.surface.heard(sender)
             hop.be_patient()
 
     @handles(Covered)
     def on_covered(self, sender: Address, covered: Covered) -> None:
         hop = self._hops.get(covered.number)
         if hop is not None and hop.to == sender:
-            self._surface.heard(sender)
+            self.surface.heard(sender)
             self._end_hop(covered.number, hop)
             hop.trip.tally.add(covered)
             self._close_trip(hop.trip)
@@ -370,7 +344,7 @@ class Walks(Part):
 
     def _be_here(self, trip: Trip | None, walk: Walk, part: Tract) -> None:
         """Begin what is new of it; wait for, or count, what is not."""
-        if not self._settings.is_place(walk.tag, walk.root, walk.notch):
+        if not self.settings.is_place(walk.tag, walk.root, walk.notch):
             return
         if trip is None:
             self.visit_all(None, walk, walk.notch, part)
@@ -398,18 +372,18 @@ class Walks(Part):
 
     def visit_all(self, work: Work | None, walk: Walk, notch: int, part: Tract) -> None:
         """Our records in the part and in all above it that is ours; further trips for the rest."""
-        root, dimensions, purpose = walk.root, self._settings.dimensions, self._purpose(walk)
+        root, dimensions, purpose = walk.root, self.settings.dimensions, self._purpose(walk)
         while part:
-            registry = self._shelf.registries.get((walk.tag, root, notch))
+            registry = self.spice.shelf.registries.get((walk.tag, root, notch))
             if registry is None:
                 return
             if work is not None:
                 work.tally.meet(sum([each.entry.description is not None for each in registry.within(part)]))
             purpose.visit(work, walk, registry, part)
             closed = intersect(part, registry.closed) if registry.closed else EMPTY
-            above = self._settings.above(notch)
+            above = self.settings.above(notch)
             scaled = scale_within(closed, root, notch, dimensions, above - notch) if closed else EMPTY
-            part = intersect(scaled, self._surface.ground)
+            part = intersect(scaled, self.surface.ground)
             if rest := subtract(scaled, part) if part else scaled:
                 self.send_up(work, replace(walk, way=Way(rest), notch=above), notch, closed)
             notch = above
@@ -510,7 +484,7 @@ class Walks(Part):
             if self._slow is None:
                 self._slow = deque()
             if not self._slow:
-                self._later.put(SLOW_US - SLOT_US, Slow())
+                self.spice.later.put(SLOW_US - SLOT_US, Slow())
             self._slow.append(trip)
 
     @handles(Slow)
@@ -521,14 +495,14 @@ class Walks(Part):
             if trip.done_us is None:
                 self._answer_again(trip)
         if slow:
-            self._later.put(max(0, slow[0].begun_us - due_us - SLOT_US), alarm)
+            self.spice.later.put(max(0, slow[0].begun_us - due_us - SLOT_US), alarm)
 
     # --- forgetting
 
     def _tidy_later(self) -> None:
         if not self._tidying:
             self._tidying = True
-            self._later.put(TIDY_US, Tidy())
+            self.spice.later.put(TIDY_US, Tidy())
 
     @handles(Tidy)
     def on_tidy(self, alarm: Tidy) -> None:

@@ -67,6 +67,10 @@ class Asked:
         self.quiet_us = until_us
 
 
+_NONE_ASKED: dict[int, Asked] = {}
+"""Shared by nodes without rounds."""
+
+
 class Rounds(Part):
     """Asks, and is told."""
 
@@ -79,7 +83,7 @@ class Rounds(Part):
         """Of the round that is under way."""
         self._catch_ups = self._token = 0
         self._watching = False
-        self._asks: dict[int, Asked] = {}
+        self._asks: dict[int, Asked] = {} if ring.settings.rounds else _NONE_ASKED
         """By level."""
 
     def start(self, delay_us: int) -> None:
@@ -92,7 +96,8 @@ class Rounds(Part):
         self.begin(self.number + 1)
 
     def stop(self) -> None:
-        self._asks = {}
+        if self.ring.settings.rounds:
+            self._asks = {}
 
     def is_now(self, life: int, number: int) -> bool:
         """Whether an alarm is of this life and this round, and the node is on the ring."""

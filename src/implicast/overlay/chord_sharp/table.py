@@ -79,6 +79,8 @@ class Table:
     def take(self, level: int, ent: Ent) -> bool:
         """The answer of the node at this level to `get_ent(level)`. True when the round is complete: no level above."""
         node = ent.node
+        if node is not None and node.address == self.me.address:
+            node = None  # the walk has gone round; or an earlier life of this peer, at another place, is still named
         circulated = node is None or self.mark(node.key) <= self.mark(self.nodes[level].key) or level + 1 == LEVELS_MAX
         if node is None or circulated:
             self.cut(level + 1)
@@ -173,6 +175,9 @@ class Table:
     def replace(self, gone: Ref, heir: Ref) -> None:
         """A node that leaves names the one on its right, which takes its place. What was known of the others stays
         true. Level 0 is the ring's affair."""
+        if heir.address == self.me.address:
+            self.cut(max(1, self.nodes.index(gone)) if gone in self.nodes else len(self.nodes))
+            return
         for level, node in enumerate(self.nodes):
             if node == gone and level:
                 arc = self.range(level)
@@ -181,8 +186,6 @@ class Table:
                     del self._sums[level + 1 :]
                 self.nodes[level] = heir
                 self._bounds = self._tidy = None
-        while self.nodes and self.nodes[-1].address == self.me.address:
-            self.cut(len(self.nodes) - 1)
 
     def widen(self, key: Key, value: Freight) -> None:
         """The node at this key has this value: add it to every aggregate whose range the key lies in."""

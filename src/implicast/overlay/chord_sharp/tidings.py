@@ -22,6 +22,10 @@ ASKERS_MAX = 8
 Askers = dict[int, Recent[Address, tuple[int, int]]]
 
 
+_NOBODY: Askers = {}
+"""Shared by nodes without rounds."""
+
+
 class Tidings(Part):
     """Tells those who asked."""
 
@@ -36,7 +40,7 @@ class Tidings(Part):
         """Levels, as bits, that have changed since all was told."""
         self.told_round = 0
         """The last round in which all was told."""
-        self.askers: Askers = {}
+        self.askers: Askers = {} if ring.settings.rounds else _NOBODY
         """By level: who is told, with its token and when it asked."""
 
     def settle(self) -> None:
@@ -49,13 +53,15 @@ class Tidings(Part):
 
     def stop(self) -> list[Address]:
         """Off the ring, or anew on it. Returns those who name this node as a finger."""
-        askers, self.askers = self.askers, {}
+        askers = self.askers
+        if askers:
+            self.askers = {}
         return list({address: None for each in askers.values() for address in each})
 
     @handles(AskLevel)
     def on_ask_level(self, sender: Address, ask: AskLevel) -> None:
         ring, links = self.ring, self.ring.links
-        if links.state == INS:
+        if links.state == INS or not ring.settings.rounds:
             return
         if links.state == OUT or ask.to != links.me:
             self.host.send(sender, FingerGone(ask.to, ring.heir(ask.to)))
@@ -97,7 +103,8 @@ class Tidings(Part):
     @handles(Enough)
     def on_enough(self, sender: Address, enough: Enough) -> None:
         for askers in self.askers.values():
-            if askers.get(sender, (0, 0))[0] == enough.token:
+            known = askers.get(sender)
+            if known is not None and known[0] == enough.token:
                 del askers[sender]
 
     def advance(self) -> None:

@@ -32,8 +32,8 @@ class Correspondence(Asking):
     alarm = StillOpen()
 
     def __init__(self, surface: "Surface") -> None:
-        super().__init__(surface.address, surface.host, surface.terms.timers.asks_max)
-        self._timers, self.round_trip_us = surface.terms.timers, surface.circle.took
+        self._timers = surface.terms.timers
+        super().__init__(surface.address, surface.host, self._timers.asks_max, None, surface.circle.took)
 
     def declare(self, topic: str, times: int, lost: Lost) -> None:
         """What is asked so many times in all, and who is told when nobody answers."""
@@ -51,8 +51,7 @@ class Greeter(Asking):
     alarm = StillSilent()
 
     def __init__(self, surface: "Surface") -> None:
-        super().__init__(surface.address, surface.host, surface.terms.timers.asks_max)
-        self.round_trip_us = surface.circle.took
+        super().__init__(surface.address, surface.host, surface.terms.timers.asks_max, None, surface.circle.took)
 
     @handles(StillSilent)
     def on_still_silent(self, alarm: StillSilent) -> None:

@@ -7,7 +7,7 @@ the estate of a silent peer, because it may be the last to have it.
 from typing import TYPE_CHECKING
 
 from implicast.overlay.ice.atlas import tract_of
-from implicast.overlay.ice.messages import Farewell, Title
+from implicast.overlay.ice.messages import MayGo, Title
 from implicast.overlay.ice.share import SurfacePart
 from implicast.peer.contract import Address, handles
 from implicast.peer.events import Left
@@ -86,10 +86,10 @@ class Departure(SurfacePart):
             told = {*surface.heirs, *surface.estates.held, *surface.plot.neighbours()}
             surface.succession.renounce()
             surface.announce(told)
-            self.host.after(self.timers.grace_us, Farewell())
+            self.host.after(self.timers.grace_us, MayGo())
 
-    @handles(Farewell)
-    def on_farewell(self, alarm: Farewell) -> None:
+    @handles(MayGo)
+    def on_may_go(self, alarm: MayGo) -> None:
         plot = self.surface.plot
         if self._on_duty() or self.surface.taker.receipt is not None or (plot.pieces and not plot.alone):
             self._departing = False  # ground of the dead has come to us meanwhile: give that away too

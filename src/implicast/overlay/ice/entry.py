@@ -38,7 +38,8 @@ class Admission(SurfacePart):
         """
         self.surface.upkeep.start()
         self.surface.greetings.hail(known)
-        self._introducers = tuple(dict.fromkeys((*introducers, *known)))[:INTRODUCERS_MAX]
+        others = dict.fromkeys(each for each in (*introducers, *known) if each != self.address)
+        self._introducers = tuple(others)[:INTRODUCERS_MAX]
         if self._introducers:
             self._ask_for_place()
         else:

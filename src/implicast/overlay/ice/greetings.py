@@ -26,7 +26,7 @@ TITLES_MAX = 64
 """Better titles in one answer."""
 
 
-class Greetings(SurfacePart):
+class Hails(SurfacePart):
     """Keeps the atlas true, here and at the neighbours."""
 
     __slots__ = ("_around", "_around_version", "gifts", "mark")

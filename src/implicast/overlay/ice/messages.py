@@ -300,7 +300,7 @@ class EnterAgain(Message):
     attempt: int
 
 
-class Farewell(Message):
+class MayGo(Message):
     """Rings when a leaver without pieces has stayed for long enough."""
 
 

@@ -16,7 +16,7 @@ from implicast.overlay.ice.entry import Admission
 from implicast.overlay.ice.estate import Item, Tenant, Way
 from implicast.overlay.ice.estates import Estates
 from implicast.overlay.ice.giver import Giver
-from implicast.overlay.ice.greetings import Greetings
+from implicast.overlay.ice.greetings import Hails
 from implicast.overlay.ice.inquest import Inquest
 from implicast.overlay.ice.messages import TITLES_MAX, KeptSurface, Neighbour, Title
 from implicast.overlay.ice.plot import Plot
@@ -33,7 +33,7 @@ from implicast.space.tract import Tract, contains, subtract
 
 Thing = TypeVar("Thing")
 PARTS: dict[str, type[Part]] = {
-    "asker": Correspondence, "greeter": Greeter, "plot": Plot, "circle": Circle, "greetings": Greetings,
+    "asker": Correspondence, "greeter": Greeter, "plot": Plot, "circle": Circle, "greetings": Hails,
     "routes": Paths, "estates": Estates, "succession": Succession, "giver": Giver, "taker": Taker, "entry": Admission,
     "departure": Departure, "tidying": Tidying, "inquest": Inquest, "seizures": Seizures, "upkeep": Rounds,
 }  # fmt: skip
@@ -47,7 +47,7 @@ class Surface(Part, parts=PARTS):
     greeter: Greeter
     plot: Plot
     circle: Circle
-    greetings: Greetings
+    greetings: Hails
     routes: Paths
     estates: Estates
     succession: Succession

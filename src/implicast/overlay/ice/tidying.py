@@ -65,7 +65,7 @@ class Tidying(SurfacePart):
     def on_find_mover(self, sender: Address, find: FindMover) -> None:
         surface, plot = self.surface, self.surface.plot
         surface.circle.heard(sender)
-        if surface.leaving or len(plot.pieces) != 1 or not plot.firm:
+        if surface.leaving or len(plot.pieces) != 1 or not plot.firm or find.asker == self.address:
             return
         piece = plot.pieces[0]
         other = plot.lone_sibling(piece)

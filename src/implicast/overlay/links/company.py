@@ -8,6 +8,9 @@ from implicast.peer.contract import Address, Host
 from implicast.peer.liveness import Detector, DetectorSettings
 from implicast.peer.memory import Recent
 
+_NOBODY: Recent[Ref, None] = Recent(0)
+"""Where nobody is suspected nobody is missed."""
+
 
 class Company:
     """`silent(ref)` is called when a suspicion arises, `back(ref)` when a node that was missed is heard again."""
@@ -21,11 +24,12 @@ class Company:
         self._address, self._settings = address, settings
         self._silent, self._back = silent, back
         self.gone: Recent[Ref, None] = Recent(settings.gone_max)
-        self.missed: Recent[Ref, None] = Recent(settings.missed_max)
+        watched = bool(settings.tries)
+        self.missed: Recent[Ref, None] = Recent(settings.missed_max) if watched else _NOBODY
         """Nodes that fell silent; they are asked now and then, in case they are only cut off."""
-        self.met: Recent[Ref, None] = Recent(settings.missed_max)
+        self.met: Recent[Ref, None] = Recent(settings.missed_max) if watched else _NOBODY
         """Former neighbours that did not say they left: a node that ended alone on its ring knows whom to ask."""
-        self.detector = self._watcher(host) if settings.tries else None
+        self.detector = self._watcher(host) if watched else None
         """None in a world without crashes, where nobody is ever suspected. Overlays above share it."""
 
     def _watcher(self, host: Host) -> Detector[Ref]:

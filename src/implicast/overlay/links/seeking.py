@@ -26,6 +26,9 @@ PASSED_US = 2_000_000
 """A question that comes by once more within this time is a repeat."""
 
 
+_NONE_PASSED: dict[Message, int] = {}
+
+
 class Seeking(Part):
     """Asks for the own place, and passes the questions of seekers on, or answers them."""
 
@@ -36,8 +39,8 @@ class Seeking(Part):
         self._links = links
         self.turn = 0
         """Attempts so far."""
-        self._passed: dict[Message, int] = {}
-        """Questions of seekers that came by."""
+        self._passed: dict[Message, int] = {} if links.detector is not None else _NONE_PASSED
+        """Questions of seekers that came by; where pointers may lead in a circle."""
 
     # --- the own place
 

@@ -2,7 +2,15 @@
 
 from implicast.overlay.skip_graph.absentees import Absentees
 from implicast.overlay.skip_graph.farewells import Farewells
-from implicast.overlay.skip_graph.messages import PRESENT, AnnouncePlace, Ask, Greet, Greeted, Heard, Neighbours
+from implicast.overlay.skip_graph.messages import (
+    PRESENT,
+    AnnouncePlace,
+    AskNeighbours,
+    Greet,
+    Greeted,
+    Heard,
+    Neighbours,
+)
 from implicast.overlay.skip_graph.places import Places
 from implicast.peer.contract import Address, Host, Part, handles
 
@@ -18,13 +26,13 @@ class Answers(Part):
         super().__init__(address, host)
         self._places, self._absentees, self._farewells = places, absentees, farewells
 
-    @handles(Ask)
-    def on_ask(self, sender: Address, ask: Ask) -> None:
+    @handles(AskNeighbours)
+    def on_ask(self, sender: Address, ask: AskNeighbours) -> None:
         if self._places.belief.credible(PRESENT, ask.claim):
             self._answer(sender, ask)
         self._farewells.tell_late(sender)
 
-    def _answer(self, sender: Address, ask: Ask) -> None:
+    def _answer(self, sender: Address, ask: AskNeighbours) -> None:
         about = ask.claim.certificate
         asked = self._places.held.get(ask.place) if ask.place else self._places.home
         if asked is None:

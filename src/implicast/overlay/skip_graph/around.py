@@ -6,9 +6,9 @@ list of a level reach (until every digit class, not only the own one, has k-1), 
 Only those lists are cut again that somebody who came or went belongs to: three of ten in the mean. (`tests/laws` holds
 all of it to the definitions.)
 
-Every-class lists are those a newcomer must tell: lists are not symmetric, how far v's reaches depends on v's digits,
-not on the newcomer's (ring upkeep, D.1). Every-class lists are: there are fewer than k-1 of some class between me and you,
-or there are not. So who keeps its own knows whom to tell when it leaves.
+Those in the every-class lists are whom a newcomer must tell: lists are not symmetric, how far v's reaches depends on
+v's digits, not on the newcomer's (ring upkeep, D.1). Every-class lists are: there are fewer than k-1 of some class
+between me and you, or there are not. So who keeps its own knows whom to tell when it leaves.
 """
 
 from bisect import bisect_left, insort

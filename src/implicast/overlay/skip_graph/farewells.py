@@ -13,7 +13,7 @@ from implicast.overlay.skip_graph.messages import (
     ALL_GONE,
     DISOWNED_MAX,
     GONE,
-    Ask,
+    AskNeighbours,
     Disown,
     Farewell,
     Heard,
@@ -25,7 +25,7 @@ from implicast.overlay.skip_graph.place import Place
 from implicast.overlay.skip_graph.places import Places
 from implicast.overlay.skip_graph.search import Search
 from implicast.overlay.skip_graph.table import Table
-from implicast.peer.asking import Asker, Patience, Question
+from implicast.peer.asking import Asking, Patience, Question
 from implicast.peer.contract import Address, Host, Part, handles
 from implicast.peer.identity import Certificate
 from implicast.peer.memory import Recent
@@ -50,7 +50,7 @@ class Farewells(Part):
     __slots__ = ("_absentees", "_asker", "_forget", "_home", "_left", "_left_all", "_places", "_search")
 
     def __init__(
-        self, address: Address, host: Host, asker: Asker, places: Places, absentees: Absentees, search: Search,
+        self, address: Address, host: Host, asker: Asking, places: Places, absentees: Absentees, search: Search,
         tries: int, forget: Callable[[Certificate], None],
     ) -> None:  # fmt: skip
         super().__init__(address, host)
@@ -153,7 +153,7 @@ class Farewells(Part):
         if unknown:
             self._disown(sender, unknown)
 
-    def answer_for_nobody(self, sender: Address, ask: Ask) -> None:
+    def answer_for_nobody(self, sender: Address, ask: AskNeighbours) -> None:
         """Who has left still says whom it knew: a newcomer all of whose introducers leave just now would be alone."""
         about = ask.claim.certificate
         if ask.place and ask.place not in self._left:

@@ -17,16 +17,16 @@ from collections.abc import Callable, Mapping, Sequence
 from implicast.overlay.skip_graph.absentees import Absentees
 from implicast.overlay.skip_graph.accusations import Accusations
 from implicast.overlay.skip_graph.answers import Answers
+from implicast.overlay.skip_graph.asker import GraphAsker
 from implicast.overlay.skip_graph.comparison import Comparison
 from implicast.overlay.skip_graph.farewells import Farewells
 from implicast.overlay.skip_graph.greetings import Greetings
-from implicast.overlay.skip_graph.messages import Ask, GraphLate, Turn, Watch
+from implicast.overlay.skip_graph.messages import AskNeighbours, GraphWatch, Turn
 from implicast.overlay.skip_graph.places import Places
 from implicast.overlay.skip_graph.search import Search, whoever
 from implicast.overlay.skip_graph.standing import Standing
 from implicast.overlay.skip_graph.table import Table
 from implicast.overlay.skip_graph.upkeep import Upkeep
-from implicast.peer.asking import Asker
 from implicast.peer.contract import Address, Host, Part, handles
 from implicast.peer.identity import Certificate, Revocation, Trust
 from implicast.peer.signatures import Signer
@@ -51,6 +51,7 @@ def _do_nothing() -> None:
 class SkipGraph(
     Part,
     parts={
+        "asker": GraphAsker,
         "absentees": Absentees, "greetings": Greetings, "search": Search, "farewells": Farewells, "answers": Answers,
         "comparison": Comparison, "accusations": Accusations,
     },
@@ -62,7 +63,7 @@ class SkipGraph(
     """
 
     __slots__ = (
-        "_asker", "_caught_up_us", "_gone", "_turn", "_upkeep", "_watch_us", "absentees", "accusations", "answers",
+        "_caught_up_us", "_gone", "_turn", "_upkeep", "_watch_us", "absentees", "accusations", "answers", "asker",
         "comparison", "farewells", "greetings", "places", "search",
     )  # fmt: skip
 
@@ -73,7 +74,7 @@ class SkipGraph(
     ) -> None:  # fmt: skip
         super().__init__(address, host)
         self._upkeep, self._gone = upkeep, gone
-        self._asker = asker = Asker(address, host, alarm=GraphLate())
+        self.asker = asker = GraphAsker(address, host)
         at, places = (address, host), Places(address, host, k, vectors, trust, signer)
         self.places = places
         self.absentees = absent = Absentees(*at, places, upkeep, self._lose, self._changed)
@@ -153,7 +154,7 @@ class SkipGraph(
         home = self.places.home
         for address in strangers:
             if home is not None and address != self.address and address not in self.absentees.lost:
-                self.search.request(home, whoever(address), address, Ask(b"", self.places.claim(home)))
+                self.search.request(home, whoever(address), address, AskNeighbours(b"", self.places.claim(home)))
 
     def learn(self, revocation: Revocation) -> bool:
         """Drop entries whose certificates count no more, and mend the lists. False for an old or a forged list."""
@@ -214,20 +215,16 @@ class SkipGraph(
         for place in self.places.held.values():
             place.accord.forget()
 
-    @handles(GraphLate)
-    def on_unanswered(self, alarm: GraphLate) -> None:
-        self._asker.ask_again()
-
     # --- watching and turning
 
     def begin(self) -> None:
         """Keep watch from now on."""
-        self.host.after(int(self._upkeep.watch_us * self.host.rng.random()), Watch())
+        self.host.after(int(self._upkeep.watch_us * self.host.rng.random()), GraphWatch())
         self.host.after(int(self._upkeep.turn_us * self.host.rng.random()), Turn())
         self.comparison.begin()
 
-    @handles(Watch)
-    def on_watch(self, alarm: Watch) -> None:
+    @handles(GraphWatch)
+    def on_watch(self, alarm: GraphWatch) -> None:
         now_us, watch_us = self.host.now_us, self._upkeep.watch_us
         self.host.after(watch_us, alarm)
         if now_us - self._watch_us > watch_us + SLEPT_US:
@@ -255,7 +252,7 @@ class SkipGraph(
 
     @handles(Turn)
     def on_turn(self, alarm: Turn) -> None:
-        """Ask one entry of one place, both in turn, for its lists."""
+        """AskNeighbours one entry of one place, both in turn, for its lists."""
         self.host.after(self._upkeep.turn_us, alarm)
         places = [place for place in self.places.held.values() if not place.is_searching]
         if not places:
@@ -265,4 +262,4 @@ class SkipGraph(
         level = self.host.rng.choice(place.wide.levels)
         node = self.host.rng.choice(level.nodes)
         if node.address != self.address and node.key not in place.quest.waiting:
-            self.search.request(place, node.key, node.address, Ask(node.key, self.places.claim(place)))
+            self.search.request(place, node.key, node.address, AskNeighbours(node.key, self.places.claim(place)))

@@ -14,7 +14,7 @@ from implicast.overlay.skip_graph.absentees import LIFE_US, Absentees
 from implicast.overlay.skip_graph.messages import GREETED_MAX, Greet, Greeted, Greeting
 from implicast.overlay.skip_graph.place import Place
 from implicast.overlay.skip_graph.places import Places
-from implicast.peer.asking import Asker, Patience, Question
+from implicast.peer.asking import Asking, Patience, Question
 from implicast.peer.contract import Address, Host, Message, Part, handles
 from implicast.peer.identity import Certificate
 
@@ -36,7 +36,7 @@ class Greetings(Part):
     __slots__ = ("_absentees", "_asker", "_changed", "_doubted", "_look_us", "_places", "_planned")
 
     def __init__(
-        self, address: Address, host: Host, asker: Asker, places: Places, absentees: Absentees, look_us: int,
+        self, address: Address, host: Host, asker: Asking, places: Places, absentees: Absentees, look_us: int,
         changed: Callable[[], None],
     ) -> None:  # fmt: skip
         super().__init__(address, host)

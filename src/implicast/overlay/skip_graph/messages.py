@@ -1,7 +1,7 @@
 """What the places of a skip graph say to each other. Every claim about a place carries its certificate.
 
-`Ask` and `AnnouncePlace` are signed by the newcomer itself with a time, so nobody can enter a third party that is not
-there, and a recorded claim is worthless soon after. `Farewell` likewise: nobody can say it for another.
+`AskNeighbours` and `AnnouncePlace` are signed by the newcomer itself with a time, so nobody can enter a third party
+that is not there, and a recorded claim is worthless soon after. `Farewell` likewise: nobody can say it for another.
 """
 
 from typing import Annotated, ClassVar
@@ -42,7 +42,7 @@ class Claim(Message):
         return claim_body(verb, self.certificate, self.sent_us)
 
 
-class Ask(Message):
+class AskNeighbours(Message):
     """Who is near this claimant, by your lists? `place` is the one asked; empty: any of yours."""
 
     wire = 0x0B01
@@ -163,14 +163,14 @@ class Compared(Message):
 
 
 GRAPH_KINDS: tuple[type[Message], ...] = (
-    Ask, Neighbours, AnnouncePlace, Heard, Farewell, Leaving, Disown, Accuse, Greet, Greeted, CompareLists, Compared,
+    AskNeighbours, Neighbours, AnnouncePlace, Heard, Farewell, Leaving, Disown, Accuse, Greet, Greeted, CompareLists,
+    Compared,
 )  # fmt: skip
 """What travels, for the codec of a design."""
 
 
 class GraphLate(Message):
-    """Rings when some question of the graph may have waited long enough. Upkeep asks too: on the alarm of what a verb
-    asks, the verb's repeats would pass for upkeep."""
+    """Rings when some question of the graph may have waited long enough."""
 
 
 class Greeting(Message):
@@ -185,7 +185,7 @@ class Agree(Message):
     upkeep: ClassVar[bool] = True
 
 
-class Watch(Message):
+class GraphWatch(Message):
     """Rings when the nearest are to be looked for if they were silent, and the lost are to be called."""
 
     upkeep: ClassVar[bool] = True

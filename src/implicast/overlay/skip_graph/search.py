@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 from implicast.overlay.skip_graph.absentees import Absentees
 from implicast.overlay.skip_graph.greetings import Greetings
-from implicast.overlay.skip_graph.messages import AnnouncePlace, Ask, Neighbours
+from implicast.overlay.skip_graph.messages import AnnouncePlace, AskNeighbours, Neighbours
 from implicast.overlay.skip_graph.place import Place
 from implicast.overlay.skip_graph.places import Places
 from implicast.overlay.skip_graph.quest import nearest
 from implicast.overlay.skip_graph.upkeep import Lost, Upkeep
-from implicast.peer.asking import Asker, Patience, Question
+from implicast.peer.asking import Asking, Patience, Question
 from implicast.peer.contract import Address, Host, Part, handles
 from implicast.peer.identity import Certificate
 
@@ -39,7 +39,7 @@ class Search(Part):
     )  # fmt: skip
 
     def __init__(
-        self, address: Address, host: Host, asker: Asker, places: Places, absentees: Absentees, greetings: Greetings,
+        self, address: Address, host: Host, asker: Asking, places: Places, absentees: Absentees, greetings: Greetings,
         upkeep: Upkeep, lose: Callable[[Address], None], arrived: Callable[[bytes], None], lonely: Callable[[], None],
     ) -> None:  # fmt: skip
         super().__init__(address, host)
@@ -57,7 +57,7 @@ class Search(Part):
         place = self._places.add(certificate)
         self._taking[place.key] = introducers
         place.search(nearest(place.key, self._places.near(), place.k))
-        question = Ask(b"", self._places.claim(place))
+        question = AskNeighbours(b"", self._places.claim(place))
         for introducer in introducers:
             if introducer != self.address:
                 self.request(place, whoever(introducer), introducer, question)
@@ -76,19 +76,19 @@ class Search(Part):
 
     # --- asking and telling
 
-    def request(self, place: Place, whom: bytes, to: Address, message: Ask | AnnouncePlace) -> None:
+    def request(self, place: Place, whom: bytes, to: Address, message: AskNeighbours | AnnouncePlace) -> None:
         """Send something that wants an answer."""
         if self._asker.ask(QUESTION, (place.key, whom), to, message):
             place.quest.await_answer(whom)
 
     def go_on(self, place: Place) -> None:
-        """Ask on, five at a time, until nobody is left; then tell those who were not asked; then be there."""
+        """AskNeighbours on, five at a time, until nobody is left; then tell those who were not asked; then be there."""
         quest = place.quest
         while place.is_searching and len(quest.waiting) < PARALLEL and (node := quest.next(place.lists)) is not None:
             if node.address == self.address:
                 self._ask_myself(place, node)
             else:
-                self.request(place, node.key, node.address, Ask(node.key, self._places.claim(place)))
+                self.request(place, node.key, node.address, AskNeighbours(node.key, self._places.claim(place)))
         if quest.waiting or self._is_lonely(place):
             return
         if place.is_searching:
@@ -177,7 +177,7 @@ class Search(Part):
         for place in list(self._places.held.values()):
             if not place.is_searching and whoever(address) not in place.quest.waiting:
                 place.search(nearest(place.key, near, place.k))
-                self.request(place, whoever(address), address, Ask(b"", self._places.claim(place)))
+                self.request(place, whoever(address), address, AskNeighbours(b"", self._places.claim(place)))
 
     # --- those who do not answer
 

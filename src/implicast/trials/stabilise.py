@@ -14,7 +14,9 @@ from dataclasses import dataclass
 
 from implicast.overlay.links.above import Above
 from implicast.overlay.links.refs import Ref, lies_between
-from implicast.overlay.links.stabilise_messages import (
+from implicast.overlay.links.state import IN, OUT
+from implicast.peer.contract import Address, Host, Part, handles
+from implicast.trials.stabilise_messages import (
     FindSuccessor,
     GetPredecessor,
     PingLeft,
@@ -26,8 +28,6 @@ from implicast.overlay.links.stabilise_messages import (
     SuccessorIs,
     TakePredecessor,
 )
-from implicast.overlay.links.state import IN, OUT
-from implicast.peer.contract import Address, Host, Part, handles
 
 
 @dataclass(frozen=True, slots=True)
