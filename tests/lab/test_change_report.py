@@ -37,8 +37,7 @@ def test_every_surviving_design_takes_part_as_it_survives(name, scale):
     assert {each.design for each in planned} == ALIVE
     for each in planned:
         given = json.loads(each.settings)["parameters"]
-        assert design(each.design).alive.items() <= {**given, **design(each.design).alive}.items()
-        assert given.get("alive") == design(each.design).alive.get("alive")
+        assert design(each.design).trial.keys() <= given.keys()
 
 
 def test_servers_and_brokers_go_down_where_there_are_any_and_elsewhere_the_words_are_left_out():
@@ -48,7 +47,7 @@ def test_servers_and_brokers_go_down_where_there_are_any_and_elsewhere_the_words
         assert bool(churn.fails) == ("fails" in survives), each.run
         assert churn.crashes or churn.deeds, "what happens to peers is the same for all"
     hour = {each.design: scenario_of(json.loads(each.settings)).churn for each in planned if each.experiment == "hour"}
-    assert {name for name, churn in hour.items() if churn.restarts} == {"broker", "centralised"}
+    assert {name for name, churn in hour.items() if churn.restarts} == {"bft", "broker", "centralised"}
     assert {(churn.joins, churn.leaves, churn.crashes) for churn in hour.values()} == {(64, 32, 32)}
 
 
@@ -87,7 +86,7 @@ def test_the_settings_that_a_design_names_are_known_to_it(name):
 
     assert each.quick, "every design that survives change has a quick setting"
     for settings in (each.quick, *each.patience):
-        each.settle({**each.alive, **settings})
+        each.settle({**each.trial, **settings})
 
 
 def test_a_measure_that_nobody_takes_is_refused():
