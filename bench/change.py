@@ -56,14 +56,14 @@ class Clock:
 
 def kind_world(design: Design) -> Scenario:
     """Nothing lost and nobody gone; the design with its defaults, but signatures as in the other world."""
-    parameters = {name: value for name, value in design.alive.items() if name != "alive"}
+    parameters = {name: value for name, value in design.trial.items() if name != "alive"}
     return Scenario(design.name, peers=PEERS, casts=CASTS, workload="groups", parameters=parameters)
 
 
 def unkind_world(design: Design) -> Scenario:
     """One message in a hundred lost; an eighth of the peers comes, as many go."""
     churn = Churn(joins=PEERS // 8, leaves=PEERS // 16, crashes=PEERS // 16, over_s=CASTS)
-    return replace(kind_world(design), parameters=dict(design.alive), faults=Faults(loss=0.01), churn=churn)
+    return replace(kind_world(design), parameters=dict(design.trial), faults=Faults(loss=0.01), churn=churn)
 
 
 def cost(scenario: Scenario) -> tuple[int, float, float, float]:

@@ -18,7 +18,7 @@ MAY = {
     "casting": {"casting", "overlay", "peer", "language", "space"},
     "world": {"world", "casting", "overlay", "peer", "workload", "language", "space"},
     "trials": {"trials", "world", "casting", "overlay", "peer", "workload", "language", "space"},
-    "lab": set(LAYERS),
+    "lab": {*LAYERS, "cli"},
 }
 FORBIDDEN = {"asyncio", "socket", "pyspark", "time", "random", "uuid", "secrets", "datetime", "threading"}
 """Not in rooms below the laboratory; `Random` itself, seeded, is all they may take of `random`."""

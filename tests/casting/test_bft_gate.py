@@ -9,7 +9,7 @@ from bft_network import NOW_US, Network, forged_cast, tagged
 from implicast.casting.bft.member import Bft
 from implicast.casting.bft.messages import CastHop, Source
 from implicast.casting.bft.seen import PER_PUBLISHER_MAX, SKEW_US
-from implicast.language.target import Predicate, Target, Term
+from implicast.language.target import Target
 from implicast.peer.events import Notice
 
 replace = msgspec.structs.replace
@@ -90,10 +90,6 @@ SPOILS: dict[str, tuple[str, Spoil]] = {
     "handles that no term has": ("malformed", lambda net, hop, to: lying_source(net, to, handles=(5,))),
     "no handles at all": ("malformed", lambda net, hop, to: lying_source(net, to, handles=())),
     "a negative start level": ("malformed", lambda net, hop, to: lying_source(net, to, start=-1)),
-    "a range with ends of two kinds": (
-        "malformed",
-        lambda net, hop, to: lying_source(net, to, target=Target((Term(where=(Predicate("age", 1, "two"),)),))),
-    ),
     "a time long past": ("stale", lambda net, hop, to: lying_source(net, to, sent_us=NOW_US - 60_000_000)),
     "a time to come": ("premature", lambda net, hop, to: lying_source(net, to, sent_us=NOW_US + SKEW_US + 1)),
 }

@@ -140,8 +140,12 @@ def test_a_registry_over_the_limit_spreads_and_every_member_is_still_found() -> 
     for peer in range(60):
         village.register(peer, "jazz", f"own{peer}")
 
-    shares = [len(reg.records) for peer in village.peers for key, reg in peer.shelf.registries.items() if key[0] == "jazz"]
-    closed = [key for peer in village.peers for key, reg in peer.shelf.registries.items() if key[0] == "jazz" and reg.closed]
+    shares = [
+        len(reg.records) for peer in village.peers for key, reg in peer.shelf.registries.items() if key[0] == "jazz"
+    ]
+    closed = [
+        key for peer in village.peers for key, reg in peer.shelf.registries.items() if key[0] == "jazz" and reg.closed
+    ]
 
     assert sum(shares) == 60
     assert closed

@@ -272,7 +272,9 @@ def test_a_full_registry_spreads_and_everybody_is_still_found():
     town = Town(storage_limit=3, frequency_limit=0.0)
     spread(town)
 
-    holders = {peer.address for peer in town.peers for (tag, _, _), each in peer.shelf.registries.items() if each.records}
+    holders = {
+        peer.address for peer in town.peers for (tag, _, _), each in peer.shelf.registries.items() if each.records
+    }
     assert len(holders) > 2
     assert not list(record_objections(town.peers))
     cast = town.cast(9, "jazz")
@@ -584,7 +586,13 @@ def test_nothing_is_left_of_casts_that_are_over():
     for peer in town.peers:
         each = peer.walks
         walks = (each._works, each._trips, each._hops, each._active, each._slow, peer.asker, peer.casts.publishing)
-        errands = (peer.stores.climbs, peer.gatherings._moves, peer.copies._fans, peer.calls._calls, peer.offers._offers)
+        errands = (
+            peer.stores.climbs,
+            peer.gatherings._moves,
+            peer.copies._fans,
+            peer.calls._calls,
+            peer.offers._offers,
+        )
         assert not any((*walks, *errands)), peer.address
 
 

@@ -44,7 +44,9 @@ def test_a_record_that_goes_is_missed_at_the_next_look_and_found_again(name, mon
             registry.remove(held)
             fresh = list(record_objections(here))
             missed.extend([fresh, upheaval._objections(here)])
-            registry.keep(held.entry, upheaval.world.now_us, upheaval.world.now_us + here[0].settings.lease_us, safe=True)
+            registry.keep(
+                held.entry, upheaval.world.now_us, upheaval.world.now_us + here[0].settings.lease_us, safe=True
+            )
             assert not upheaval._objections(here)
         return found
 

@@ -82,7 +82,7 @@ class Scene:
         found = design(name)
         few = {"workload": "zipf", "workload_parameters": dict(FEW_TAGS)} if found.few_tags else {"workload": "groups"}
         scenario = Scenario(
-            name, peers=12, casts=30, seed=seed, parameters=dict(found.alive),
+            name, peers=12, casts=30, seed=seed, parameters=dict(found.trial),
             churn=Churn.parse("joins=2,leaves=1,crashes=1,anew=3,over_s=20"), **few,
         )  # fmt: skip
         self.rng, self.counts = Random(seed), Counter[str]()

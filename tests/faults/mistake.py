@@ -26,7 +26,7 @@ class Mistake:
     churn: str = ""
     """A script instead of a campaign; `{infra}` is the first piece of infrastructure, `{new}` the first newcomer."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    """On top of `Design.alive`."""
+    """On top of `Design.trial`."""
     scenarios: int = 12
     seed: int = 1
     changes: Mapping[str, Any] = field(default_factory=dict)
@@ -42,5 +42,5 @@ class Mistake:
 
     def _script(self, peers: int) -> str:
         found = design(self.design)
-        infrastructure = found.infrastructure(peers, found.settle({**found.alive, **self.parameters}))
+        infrastructure = found.infrastructure(peers, found.settle({**found.trial, **self.parameters}))
         return self.churn.format(infra=peers, new=peers + infrastructure)

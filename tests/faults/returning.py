@@ -37,7 +37,7 @@ class Returning:
 
     def __init__(self, name: str, peers: int = 12, loss: float = 0.0, seed: int = 1, **given: Any) -> None:
         self.design = design(name)
-        parameters = self.design.settle({**self.design.alive, **self.design.quick, **given})
+        parameters = self.design.settle({**self.design.trial, **self.design.quick, **given})
         more = self.design.infrastructure(peers, parameters)
         network = build("flat", peers, more, seed)
         faults = FaultStream(Faults(loss=loss), seed) if loss else None

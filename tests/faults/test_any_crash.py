@@ -35,7 +35,7 @@ def lost(
     leases = {each.name: lease_s for each in design.parameters if each.name == "lease_s"}
     scenario = Scenario(
         design.name, peers=PEERS, casts=int(CRASH_S + design.repair_us / 1e6 + tail_s), workload="groups",
-        workload_parameters={"share": 0.5}, parameters={**design.alive, **leases},
+        workload_parameters={"share": 0.5}, parameters={**design.trial, **leases},
         churn=Churn(deeds=(Deed(CRASH_S, CRASH_S, "crash", dying),)),
     )  # fmt: skip
     return simulate(scenario, directory)

@@ -45,7 +45,7 @@ class Club:
 
     def __init__(self, n: int = 12, **parameters: float | bool | str) -> None:
         self.n, self.world = n, World(Flat(), 1, codec=Codec(BFT.kinds))
-        settled = BFT.settle({**BFT.alive, **parameters})
+        settled = BFT.settle({**BFT.trial, **parameters})
         plan = Plan(n, 1, settled, 1, self.world.host, self.world.latency_us, descriptions=[JAZZ] * n)
         self.plan = replace(plan, roles=BFT.roles(plan), credentials=BFT.credentials)
         for address, peer in enumerate(BFT.assemble(self.plan)):

@@ -91,7 +91,7 @@ def test_peers_may_describe_themselves_anew_through_a_hundred_scenarios(name):
 def test_a_failure_is_told_with_the_commands_that_replay_it_and_make_it_small(monkeypatch):
     """The mistake: a server that falls forgets, and nobody renews. The command is run as it is told."""
     monkeypatch.setattr(Server, "kept", lambda self: None)
-    monkeypatch.setitem(design("centralised").alive, "lease_s", 3000.0)
+    monkeypatch.setitem(design("centralised").trial, "lease_s", 3000.0)
     failed = failures("centralised", 4, 3)
     assert failed
     told = sentence(failed[:1], 3)

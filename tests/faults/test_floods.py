@@ -94,7 +94,7 @@ class Flood:
             interval_ms=1000 // self.casts_per_s, parameters=self.parameters(design),
             changes=self.seconds // 2 if self.changes else 0,
             faults=Faults(loss=0.01),
-            churn=self.passers_by(self.peers + design.infrastructure(self.peers, design.settle(design.alive))),
+            churn=self.passers_by(self.peers + design.infrastructure(self.peers, design.settle(design.trial))),
         )  # fmt: skip
         self.run = Run(scenario, *scenario.settled(), self.directory)
         self.run.set_up(silent)
@@ -112,7 +112,7 @@ class Flood:
     def parameters(self, design: Design) -> dict[str, Any]:
         """With short leases, so that the flood lasts longer."""
         known = [each.name for each in design.parameters if each.name == "lease_s"]
-        return {**design.alive, **dict.fromkeys(known, LEASE_S)}
+        return {**design.trial, **dict.fromkeys(known, LEASE_S)}
 
     def load(self) -> dict[str, Any]:
         """Where every tag is a place of its own, few tags are enough."""

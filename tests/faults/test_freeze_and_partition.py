@@ -29,7 +29,7 @@ PARTING = [name for name, each in designs().items() if "partitions" in each.surv
 def run(design: Design, deed: str, until_s: float, directory: Path, seed: int = 1, loss: float = 0.0) -> Outcome:
     scenario = Scenario(
         design.name, peers=PEERS, casts=int(until_s + design.repair_us / 1e6 + TAIL_S), seed=seed, workload="groups",
-        workload_parameters={"share": 0.5}, parameters=dict(design.alive), network="national",
+        workload_parameters={"share": 0.5}, parameters=dict(design.trial), network="national",
         faults=Faults(loss=loss), churn=Churn.parse(f"deed={BEGIN_S}..{until_s:.0f}:{deed}"),
     )  # fmt: skip
     return simulate(scenario, directory)
@@ -87,7 +87,7 @@ def test_a_sleeper_that_wakes_when_its_place_is_taken_does_no_harm(name, seed, t
 def test_a_partition_answers_on_both_sides_only_what_it_may_and_heals(name, seed, tmp_path):
     design = designs()[name]
     repair_s = design.repair_us / 1e6
-    infrastructure = design.infrastructure(PEERS, design.settle(design.alive))
+    infrastructure = design.infrastructure(PEERS, design.settle(design.trial))
     side = {*range(PEERS * 2 // 5), *(PEERS + each for each in range(infrastructure // 2))}
     heal_s = BEGIN_S + repair_s + 20
 

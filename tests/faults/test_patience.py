@@ -17,7 +17,7 @@ FEW_TAGS = {"tags": 24, "tags_per_peer": 6}
 def change_where_two_die(name: str, quick: bool, seed: int, peers: int) -> Change:
     """A broker where there are brokers, then two peers, and later two more."""
     design = designs()[name]
-    parameters = {**design.alive, **(design.quick if quick else {})}
+    parameters = {**design.trial, **(design.quick if quick else {})}
     churn = Churn.parse("fails=1,over_s=1,deed=50:crash:3+7,deed=100:crash:11+19")
     outcome = simulate(
         Scenario(

@@ -65,7 +65,7 @@ class Scene:
         )
         targets = [self.target() for _ in range(64)]
         plan = Plan(self.peers, 0, parameters, self.seed, self.world.host, network.latency_us, targets)
-        newcomers = (found.newcomer(plan, address) for address in range(self.peers))
+        newcomers = (found.begin(plan, address) for address in range(self.peers))
         self.members = [each for each in newcomers if isinstance(each, Spice)]
         for address, member in enumerate(self.members):
             self.world.place(address, member)

@@ -146,7 +146,8 @@ def test_measures_of_change_equal_the_worlds_for_every_surviving_design(every: P
 
 def test_designs_take_part_with_the_parameters_with_which_they_survive(every: Path):
     for row in pq.read_table(every / "runs").to_pylist():
-        assert json.loads(row["scenario"])["parameters"] == dict(designs()[row["design"]].trial)
+        alive = dict(designs()[row["design"]].trial)
+        assert json.loads(row["scenario"])["parameters"] == alive
 
 
 def test_the_summary_has_every_measure_of_change(every: Path):

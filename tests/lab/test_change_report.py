@@ -37,7 +37,8 @@ def test_every_surviving_design_takes_part_as_it_survives(name, scale):
     assert {each.design for each in planned} == ALIVE
     for each in planned:
         given = json.loads(each.settings)["parameters"]
-        assert design(each.design).trial.keys() <= given.keys()
+        assert given.keys() >= design(each.design).trial.keys()
+        assert given.get("assurance", "receipts") == "receipts"
 
 
 def test_servers_and_brokers_go_down_where_there_are_any_and_elsewhere_the_words_are_left_out():

@@ -5,9 +5,9 @@ import pytest
 from implicast.overlay.backbone.messages import Beat, Beating, Gauged, Survey, Surveyed, View
 from implicast.overlay.backbone.spans import FAR_US
 from implicast.overlay.backbone.views import RANK_BITS, Views
-from implicast.peer.liveness import DetectorSettings
 from implicast.peer.contract import Host, Peer
 from implicast.peer.ledger import Ledger
+from implicast.peer.liveness import DetectorSettings
 from implicast.space.digest import stream
 from implicast.world.faults import Faults, FaultStream
 from implicast.world.journal import UPKEEP

@@ -108,11 +108,15 @@ def test_a_frozen_peer_can_die():
 # --- deeds that overlap
 
 
+class Disk(Message):
+    life: int
+
+
 class Stayer(Listener):
     """Keeps nothing on disk, and comes back when it is revived."""
 
-    def kept(self) -> Word:
-        return Word(7)
+    def kept(self) -> Disk:
+        return Disk(7)
 
 
 def upheaval(script: str) -> tuple[World, Listener]:
@@ -122,14 +126,14 @@ def upheaval(script: str) -> tuple[World, Listener]:
         world.place(address, Stayer(address, world.host(address)))
     listener, heard = world.peers[1], world.peers[1].heard
 
-    def revive(plan, address, kept):
-        assert kept == Word(7)
-        revived = Stayer(address, world.host(address))
+    def fixture(site, role):
+        assert site.kept == Disk(7)
+        revived = Stayer(site.address, site.host)
         revived.heard = heard
         return revived
 
-    design = replace(designs()["centralised"], fixture=None, revive=revive, objections=lambda population: [])
-    plan = Plan(2, 0, {}, 1, world.host, lambda a, b: 10)
+    design = replace(designs()["centralised"], fixture=fixture, objections=lambda population: [])
+    plan = Plan(2, 0, {}, 1, world.host, lambda a, b: 10, roles={"server": (1,)})
     deeds = tuple(sorted(Churn.parse(script).deeds))
     Upheaval(deeds, world, Application(world), Trouble(None), design, plan, {}).schedule(0)
     for second in range(40):

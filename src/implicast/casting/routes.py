@@ -55,7 +55,7 @@ class Hold(Message):
     epoch: Token
 
 
-class Way(Protocol):
+class Trunk(Protocol):
     """What a station knows of others: where a cast goes from here."""
 
     epoch: int
@@ -103,7 +103,7 @@ class Routes(Part, parts={"teller": Teller}):
     __slots__ = ("_asker", "_assured", "_ended", "_routes", "_seen", "_select", "_way", "taken", "teller")
 
     def __init__(
-        self, address: Address, host: Host, asker: Asker, assured: bool, way: Way, select: Callable[[Hop], Selection]
+        self, address: Address, host: Host, asker: Asker, assured: bool, way: Trunk, select: Callable[[Hop], Selection]
     ) -> None:
         super().__init__(address, host)
         self._asker, self._assured, self._way, self._select = asker, assured, way, select

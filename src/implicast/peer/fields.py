@@ -16,6 +16,7 @@ COUNT_MAX = 1 << 20
 ITEMS_MAX = 1 << 16
 """How many values one message carries in one field."""
 TEXT_MAX = 4_096
+"""Characters of a name, a tag or a sentence in one field."""
 
 Flag = Annotated[int, Meta(ge=0, le=255)]
 """A small choice."""

@@ -30,6 +30,7 @@ from implicast.space.vector import Vectors
 TAIL_BYTES = 8
 """The drawn part of a key: two applicants in one realm collide with a chance of n^2 / 2^65."""
 KEY_BYTES_MAX = 4_224
+"""Of a key, the realm in front of it included."""
 Key = Annotated[bytes, Meta(max_length=KEY_BYTES_MAX)]
 """Where a place is on the circle: its realm, then what the authority drew."""
 Vector = Annotated[int, Meta(ge=0)]

@@ -20,7 +20,6 @@ from collections import Counter
 
 from implicast.casting.bft.messages import CastHop, Source
 from implicast.casting.bft.multicast import Halves, concerned
-from implicast.language.target import Predicate
 from implicast.overlay.skip_graph.table import Table
 from implicast.peer.identity import Certificate, Trust
 from implicast.space.vector import Vectors
@@ -86,15 +85,11 @@ class Gate:
 
 
 def _well_formed(source: Source) -> bool:
-    """A liar can sign nonsense: ranges with ends of two kinds, handles that no term has."""
+    """A liar can sign nonsense: handles that no term has."""
     terms = source.target.terms
     if len(source.handles) != len(terms) or source.start < 0:
         return False
     for term, chosen in zip(terms, source.handles, strict=True):
-        if not 0 <= chosen < max(1, len(term.has) + len(term.where)) or not all(map(_one_kind, term.where)):
+        if not 0 <= chosen < max(1, len(term.has) + len(term.where)):
             return False
     return True
-
-
-def _one_kind(predicate: Predicate) -> bool:
-    return isinstance(predicate.low, str) == isinstance(predicate.high, str)

@@ -70,8 +70,7 @@ class Keeper(Part):
         self._doubts.lives(lay.owner.name)
         if self._keeps(rows, lay.serial):
             self._copy_on(Copy(self._chord.ring.me, rows, self._share.copies(), lay.serial, lay.low, last))
-        if last != lay.high:
-            assert isinstance(last, int), "only ranges of numbers go on"
+        if isinstance(last, int) and isinstance(lay.high, int) and last < lay.high:  # only ranges of numbers go on
             onward = Lay(
                 self._share.key_of(lay.attribute, last + 1), lay.shelf, lay.attribute, last + 1, lay.high, lay.owner,
                 lay.number, lay.stamp, lay.packed, lay.serial, lay.walks, lay.walks,
@@ -161,8 +160,7 @@ class Keeper(Part):
         own = self._own_values(ask.attribute, ask.low, ask.high)
         last = own[-1][1]
         self._answer(ask, last, [(ask.shelf, ask.attribute, value) for _, value in own])
-        if last != ask.high:
-            assert isinstance(last, int), "only ranges of numbers go on"
+        if isinstance(last, int) and isinstance(ask.high, int) and last < ask.high:  # only ranges of numbers go on
             key = self._share.key_of(ask.attribute, last + 1)
             rest = (last + 1, ask.high, ask.cast, ask.origin, ask.walks, ask.walks, ask.counts)
             self.on_ask(self.address, Ask(key, ask.piece, ask.shelf, ask.attribute, *rest))

@@ -85,7 +85,6 @@ class Spice(Member, parts=PARTS):
         super().__init__(site)
         kept: KeptSpice | None = site.kept
         before, tags = (kept.member, kept.tags) if kept is not None else (None, ())
-        self.description = before.description if before is not None else None
         self.settings, self.stock = settings, Stock()
         self._packed: tuple[int, Tract, tuple[Item, ...]] = (-1, (), ())
         self.surface = Surface(site.address, site.host, self, settings.terms, kept.surface if kept else None)
@@ -117,12 +116,11 @@ class Spice(Member, parts=PARTS):
         self.withdraw()
 
     def register(self, description: Description) -> None:
-        before, self.description = self.description, description
-        self.registrations.say(self.next_version(), before)
+        before = self.description
+        self.registrations.say(self.describe(description), before)
 
     def withdraw(self) -> None:
-        self.description = None
-        self.registrations.say(self.next_version(), None)
+        self.registrations.say(self.describe(None), None)
 
     def cast(self, target: Target, payload: bytes) -> CastId:
         cast = self.next_cast()
@@ -170,11 +168,11 @@ class Spice(Member, parts=PARTS):
         try:
             label = label_of(item.key)
             if not self.settings.is_place(*label[1:4]):
-                self.strays += 1
+                self.drop_stray()
             elif not self.shelf.unite(label, item, tract, safe):
                 self.levels.unite(label, item)
         except UNREADABLE:
-            self.strays += 1
+            self.drop_stray()
 
     def drop(self, tract: Tract) -> None:
         self.shelf.drop(tract)

@@ -33,7 +33,7 @@ class Correspondence(Asking):
 
     def __init__(self, surface: "Surface") -> None:
         self._timers = surface.terms.timers
-        super().__init__(surface.address, surface.host, self._timers.asks_max, None, surface.circle.took)
+        super().__init__(surface.address, surface.host, self._timers.asks_max, surface.circle.took)
 
     def declare(self, topic: str, times: int, lost: Lost) -> None:
         """What is asked so many times in all, and who is told when nobody answers."""
@@ -51,7 +51,7 @@ class Greeter(Asking):
     alarm = StillSilent()
 
     def __init__(self, surface: "Surface") -> None:
-        super().__init__(surface.address, surface.host, surface.terms.timers.asks_max, None, surface.circle.took)
+        super().__init__(surface.address, surface.host, surface.terms.timers.asks_max, surface.circle.took)
 
     @handles(StillSilent)
     def on_still_silent(self, alarm: StillSilent) -> None:

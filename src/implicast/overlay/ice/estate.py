@@ -21,7 +21,9 @@ MARK_MAX = (1 << 62) - 1
 ENDS_MAX = 8_192
 """Ends of intervals in one destination."""
 HOPS_MAX = 1_024
+"""Hops of one way over the surface; what has gone so far is dropped."""
 VISITED_MAX = 64
+"""Peers that a way remembers to have visited."""
 
 Code = Annotated[int, Meta(ge=0, le=CODES)]
 Number = Annotated[int, Meta(ge=0, le=1 << 62)]
