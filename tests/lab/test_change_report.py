@@ -48,7 +48,7 @@ def test_servers_and_brokers_go_down_where_there_are_any_and_elsewhere_the_words
         assert bool(churn.fails) == ("fails" in survives), each.run
         assert churn.crashes or churn.deeds, "what happens to peers is the same for all"
     hour = {each.design: scenario_of(json.loads(each.settings)).churn for each in planned if each.experiment == "hour"}
-    assert {name for name, churn in hour.items() if churn.restarts} == {"broker", "centralised"}
+    assert {name for name, churn in hour.items() if churn.restarts} == {"bft", "broker", "centralised"}
     assert {(churn.joins, churn.leaves, churn.crashes) for churn in hour.values()} == {(64, 32, 32)}
 
 

@@ -20,7 +20,7 @@ from implicast.lab.measure import measure
 from implicast.lab.options import DIRECTORY, on_spark, say, started
 from implicast.lab.places import Place
 from implicast.lab.plan import plan
-from implicast.lab.run import broken_runs, run
+from implicast.lab.run import broken_runs, claim, run
 from implicast.lab.sweep import Tally
 from implicast.lab.workload_cli import describe_command, groups_command, workload_command
 
@@ -84,6 +84,8 @@ def run_command(
             data = case.data_directory(data)
         opened(where[each.name], make=False)
         refuse(where[each.name], wait)
+    for each in chosen[1:] and chosen:  # all are known before the first report is written, and each has its own
+        claim(where[each.name], each, scale, runs)
     well = True
     with started(master, conf, brief=scale == "small") as spark:
         for each in chosen:

@@ -60,7 +60,7 @@ def session(
     """
     given = dict(conf or {})
     if master is None and (owned() or SparkSession.getActiveSession() is not None):
-        return _taken(given, app)
+        return _taken(given)
     master = master or os.environ.get(REMOTE) or _defaults().get("spark.master") or "local[*]"
     if master.startswith("sc://"):
         return _fitted(_connected(master, given), given)
@@ -78,10 +78,10 @@ def owned() -> bool:
     return SUBMITTED in os.environ
 
 
-def _taken(given: Mapping[str, str], app: str) -> SparkSession:
+def _taken(given: Mapping[str, str]) -> SparkSession:
     """The submitter's session, with what the call asks for, and what results depend on where nobody spoke of it."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName(app)
+    builder = SparkSession.builder
     for name, value in given.items():
         builder = builder.config(name, value)
     return _fitted(builder.getOrCreate(), given)
