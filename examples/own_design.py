@@ -6,17 +6,19 @@ It keeps the contract and shows what that costs: RTH is the population divided b
 """
 
 from implicast import Scenario, simulate
-from implicast.casting import designs as registry
-from implicast.casting.designs import Design, Plan
+from implicast.casting.designs import ASSURANCE, Design, Plan, add
 from implicast.casting.inbox import Inbox
 from implicast.language.target import Description, Target
-from implicast.peer.contract import Address, CastId, Host, Message, Peer, handles
+from implicast.peer.contract import Address, CastId, Message, Peer, handles
 from implicast.peer.events import Joined, Left, Registered, Withdrawn
 from implicast.peer.member import Member
+from implicast.peer.site import Site
 
 
 class Shout(Message):
     """A cast, told to everybody."""
+
+    wire = 0x7001
 
     cast: CastId
     target: Target
@@ -24,9 +26,9 @@ class Shout(Message):
 
 
 class Shouter(Member):
-    def __init__(self, address: Address, host: Host, everybody: range) -> None:
-        super().__init__(address, host)
-        self.everybody = everybody
+    def __init__(self, site: Site) -> None:
+        super().__init__(site)
+        self.everybody = site.infrastructure["everybody"]
         self.inbox = Inbox(self)
 
     def join(self, introducers: tuple[Address, ...]) -> None:
@@ -56,20 +58,23 @@ class Shouter(Member):
         self.inbox.take(shout.cast, shout.target, shout.payload)
 
 
-def newcomer(plan: Plan, address: int) -> Member:
-    return Shouter(address, plan.host(address), range(plan.peers))
-
-
 def assemble(plan: Plan) -> list[Peer]:
-    return [newcomer(plan, address) for address in range(plan.peers)]
+    return [Shouter(plan.site(address)) for address in range(plan.peers)]
 
 
-SHOUT = Design("shout", "Everybody is told of everything.", "nowhere", assemble, newcomer, (Shout,))
+def everybody(plan: Plan) -> dict[str, tuple[int, ...]]:
+    return {"everybody": tuple(range(plan.peers))}
+
+
+SHOUT = Design(
+    "shout", "Everybody is told of everything.", "nowhere", assemble, kinds=(Shout,), member=Shouter, roles=everybody,
+    parameters=(ASSURANCE,),
+)  # fmt: skip
 
 
 def main() -> None:
-    registry.designs()["shout"] = SHOUT
-    outcome = simulate(Scenario("shout", peers=256, casts=64, strict=True))
+    add(SHOUT)
+    outcome = simulate(Scenario("shout", peers=256, casts=64, parameters={"assurance": "none"}, strict=True))
     print("contract kept:", outcome.contract.clean)
     print("messages against one server that knows everybody:", round(outcome.measures["RTH"], 1))
 

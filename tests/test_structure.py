@@ -25,8 +25,8 @@ NUMBERS = Path(__file__).parent / "wire_numbers.txt"
 ALLOWED: dict[str, tuple[str, ...]] = {
     # Records that one part alone holds, and `Member.description`, which each design sets.
     "assigned outside its class": (
-        "casting/bft/member", "casting/condcast/condcast", "casting/keeping/member", "casting/spice/spice",
-        "casting/spice/watch", "overlay/ice/asking", "peer/asking",
+        "casting/bft/member", "casting/condcast/condcast", "casting/keeping/member",
+        "casting/spice/watch", "peer/asking",
     ),
     "a dispatcher of its own": ("casting/bft/member:Bft.receive",),
     "a name for two things": ("overlay/", "casting/", "peer/"),

@@ -16,11 +16,11 @@ from implicast.casting.service import (
     Check,
     CheckRound,
     Known,
+    LeaseSweep,
     Outdated,
     Publish,
     Register,
     Stored,
-    Sweep,
 )
 from implicast.casting.telling import Got, Notify
 from implicast.language.target import Description, Predicate, Target, Term, Value
@@ -308,7 +308,7 @@ def test_a_client_that_vanished_is_forgotten_after_its_lease():
     ledger.now_us = lease_us
     broker.receive(2, Check(TWO, V1))
     ledger.now_us = lease_us + 1
-    broker.wake(Sweep())
+    broker.wake(LeaseSweep())
 
     assert set(broker.roster.index) == {TWO}
     assert (2, Known(V1)) in ledger.sent()

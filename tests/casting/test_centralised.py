@@ -13,11 +13,11 @@ from implicast.casting.service import (
     Check,
     CheckRound,
     Known,
+    LeaseSweep,
     Outdated,
     Publish,
     Register,
     Stored,
-    Sweep,
 )
 from implicast.casting.telling import PATIENCE, Got, Notify
 from implicast.language.target import Description, Predicate, Target, Term
@@ -209,7 +209,7 @@ def test_a_member_that_is_silent_for_a_lease_is_forgotten_and_found_again():
     ledger.now_us = LEASE_US - S
     server.receive(1, Check(ONE, FIRST))
     ledger.now_us = LEASE_US + S
-    server.wake(Sweep())
+    server.wake(LeaseSweep())
 
     assert set(server.roster.index) == {ONE}
     ledger.take()

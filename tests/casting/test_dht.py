@@ -133,7 +133,7 @@ def test_whole_registrations_take_more_room_and_fewer_messages_than_references()
 def test_predicates_are_refused_with_a_reason() -> None:
     ledger, dht = Ledger(), design("dht")
     plan = Plan(1, 0, dht.settle(NONE), 1, lambda address: ledger, lambda a, b: 0)
-    dht.newcomer(plan, 0).cast(parse("price = @3"), b"")
+    dht.begin(plan, 0).cast(parse("price = @3"), b"")
 
     ((_, _, refused),) = ledger.take()
     assert isinstance(refused, Refused)

@@ -143,7 +143,7 @@ class Town:
         for address, member in enumerate(self.members):
             self.world.place(address, member)
         self.objections = chosen.objections
-        self.newcomer = partial(chosen.newcomer, plan)
+        self.newcomer = partial(chosen.begin, plan)
 
     def at(self, time_s: float, what) -> None:
         self.world.at(int(time_s * S), REGISTER, what)

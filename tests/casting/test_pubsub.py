@@ -71,7 +71,7 @@ class Ring:
         for peer in self.design.assemble(self.plan):
             self._place(peer)
         for address in range(len(self.members), peers):
-            self._place(self.design.newcomer(self.plan, address))
+            self._place(self.design.begin(self.plan, address))
 
     def _place(self, peer: object) -> None:
         assert isinstance(peer, PubSub)

@@ -69,7 +69,7 @@ MISTAKES = (
         "no leases",
         "centralised",
         rule="a member that is silent for a lease is forgotten (casting/centralised/server.py)",
-        put=silence(Server, "Sweep"),
+        put=silence(Server, "LeaseSweep"),
         says="beyond its lease",
         churn="deed=5:crash:3",
         parameters={"lease_s": 10.0},

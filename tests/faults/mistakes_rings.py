@@ -10,11 +10,11 @@ from implicast.casting.keeping.keeper import Keeper
 from implicast.casting.keeping.messages import LaidAt
 from implicast.casting.keeping.tenure import Tenure
 from implicast.casting.pubsub import PubSub
-from implicast.overlay.detector import Detector
 from implicast.overlay.links.company import Company
 from implicast.overlay.links.messages import INSERT, REPLACE
 from implicast.overlay.links.refs import FIRST, lies_between
 from implicast.overlay.links.walks import Walks
+from implicast.peer.liveness import Detector
 from implicast.world.faults import Faults
 
 SMALL = {"peers": 24, "faults": Faults(), "strict": False}
@@ -130,7 +130,7 @@ MISTAKES = (
     Mistake(
         "suspicions never forgiven",
         "dht",
-        rule="a suspicion ends at the first word from the suspect, and after a while (overlay/detector.py)",
+        rule="a suspicion ends at the first word from the suspect, and after a while (peer/liveness.py)",
         put=several(
             (Company, "heard", lambda self, ref: None),
             (Detector, "is_suspect", ever_suspected),

@@ -41,7 +41,7 @@ class Hurry:
         self.world = CountingWorld(network, 1, FaultStream(faults, 1), Codec(chosen.kinds))
         parameters = chosen.settle({"schema": "price: 0..999"})
         plan = Plan(standing, 0, parameters, 1, self.world.host, network.latency_us)
-        peers = [*chosen.assemble(plan), *(chosen.newcomer(plan, address) for address in range(standing, count))]
+        peers = [*chosen.assemble(plan), *(chosen.begin(plan, address) for address in range(standing, count))]
         self.members = [peer for peer in peers if isinstance(peer, PubSub)]
         for address, member in enumerate(self.members):
             self.world.place(address, member)

@@ -172,7 +172,7 @@ class Design:
 @cache
 def designs() -> dict[str, Design]:
     """All designs, in the order of `HOMES`."""
-    return {name: design(name) for name in HOMES}
+    return {name: design(name) for name in (*HOMES, *_OWN)}
 
 
 @cache
@@ -180,8 +180,19 @@ def _module(module: str) -> dict[str, Design]:
     return {each.name: each for each in import_module(f"implicast.casting.{module}").DESIGNS}
 
 
+def add(own: Design) -> None:
+    """Take in a design of one's own: from now on it is simulated, compared and listed like the others."""
+    _OWN[own.name] = own
+    designs.cache_clear()
+
+
+_OWN: dict[str, Design] = {}
+
+
 def design(name: str) -> Design:
     """The design of this name, or a `ParameterError` that lists what there is."""
+    if name in _OWN:
+        return _OWN[name]
     if name not in HOMES:
         near = get_close_matches(name, HOMES, 1)
         meant = f"did you mean {near[0]}?" if near else f"choose one of: {', '.join(HOMES)}"

@@ -7,7 +7,7 @@ members remind the station of themselves, and one that does not for a lease is f
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from implicast.casting.service import Check, Known, Outdated, Register, Sweep
+from implicast.casting.service import Check, Known, LeaseSweep, Outdated, Register
 from implicast.language.index import Index
 from implicast.language.target import Description, Target
 from implicast.peer.contract import Address, Contact, Host, Message, Name, Part, Version, handles
@@ -51,7 +51,7 @@ class Roster(Part):
         self.leases: Leases[Name] = Leases(lease_us)
         self._at: dict[Address, tuple[Name, ...]] = {}
         if swept:
-            host.after(lease_us // SWEEPS_PER_LEASE, Sweep())
+            host.after(lease_us // SWEEPS_PER_LEASE, LeaseSweep())
 
     def version(self, name: Name) -> Version:
         """The newest that is known of a member; 0: none."""
@@ -112,9 +112,9 @@ class Roster(Part):
             self.heard(check.name)
         self.host.send(sender, Known(known, subscriptions))
 
-    @handles(Sweep)
-    def on_sweep(self, alarm: Sweep) -> None:
+    @handles(LeaseSweep)
+    def on_sweep(self, alarm: LeaseSweep) -> None:
         """Forget members that have not renewed their lease."""
-        self.host.after(self.leases.lease_us // SWEEPS_PER_LEASE, Sweep())
+        self.host.after(self.leases.lease_us // SWEEPS_PER_LEASE, LeaseSweep())
         for name in self.leases.lapsed(self.host.now_us):
             self._forgotten(name, self.forget(name))

@@ -84,7 +84,7 @@ class CheckRound(Message):
     upkeep = True
 
 
-class Sweep(Message):
+class LeaseSweep(Message):
     """Rings when a station should forget members that have been silent for a lease."""
 
     upkeep = True

@@ -119,6 +119,8 @@ class Run:
             self._set_course(self.upheaval, start_us, span_us)
         self._change(start_us, span_us if self.upheaval is None else self.course.over_us - start_us)
         self._drive("casting", start_us, self.scenario.casts, interval_us, progress)
+        if self.scenario.changes and self.upheaval is None and self.design.survives:
+            self.world.run(self.world.now_us + self.design.repair_us)  # what upkeep mends is mended by then
 
     def write(self, storage: list[int]) -> None:
         self.world.flush()

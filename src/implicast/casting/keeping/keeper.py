@@ -60,6 +60,8 @@ class Keeper(Part):
         if self._walks_on(lay) if lay.walking else self._chord.pass_on(lay.key, lay, sender):
             return
         own = self._own_values(lay.attribute, lay.low, lay.high)
+        if not own:
+            return
         rows = tuple(
             [
                 Row(key, (lay.shelf, lay.attribute, value), lay.owner, lay.number, lay.stamp, lay.packed)
@@ -87,10 +89,13 @@ class Keeper(Part):
         return True
 
     def _own_values(self, attribute: str, low: Scalar, high: Scalar) -> list[tuple[int, Scalar]]:
-        """The leading values of a range that belong here, with their keys."""
+        """The leading values of a range that belong here, with their keys; none if there is no such range: it is not
+        the fault of the peer that passed it on."""
         key_of = self._share.key_of
         if isinstance(low, str) or isinstance(high, str):
-            return [(key_of(attribute, low), low)]
+            return [(key_of(attribute, low), low)] if low == high else []
+        if not 0 <= high - low < self._share.settings.values_max:
+            return []
         found: list[tuple[int, Scalar]] = []
         for value in range(low, high + 1):
             key = key_of(attribute, value)
@@ -103,6 +108,8 @@ class Keeper(Part):
     def on_copy(self, sender: Address, copy: Copy) -> None:
         ring = self._chord.ring
         self._doubts.lives(copy.rows[0].owner.name)
+        if any(self._share.key_of(*row.slot[1:]) != row.key for row in copy.rows):
+            return
         if ring.state == IN and copy.by != ring.me and copy.more and self._keeps(copy.rows, copy.serial):
             self._copy_on(Copy(copy.by, copy.rows, copy.more - 1, copy.serial, copy.low, copy.high))
 
@@ -153,11 +160,13 @@ class Keeper(Part):
     def on_ask(self, sender: Address, ask: Ask) -> None:
         if self._walks_on(ask) if ask.walking else self._chord.pass_on(ask.key, ask, sender):
             return
+        own = self._own_values(ask.attribute, ask.low, ask.high)
+        if not own:
+            return
         if not self._share.is_ready:
             if len(self._waiting) < WAITING_MAX:
                 self._waiting.append((sender, ask))
             return
-        own = self._own_values(ask.attribute, ask.low, ask.high)
         last = own[-1][1]
         self._answer(ask, last, [(ask.shelf, ask.attribute, value) for _, value in own])
         if isinstance(last, int) and isinstance(ask.high, int) and last < ask.high:  # only ranges of numbers go on

@@ -336,8 +336,9 @@ def _ring_settings(site: Site) -> LinkSettings:
 
 
 def _keeping_settings(site: Site) -> KeepingSettings:
-    if not site.assured:
-        return NONE
     parameters = site.parameters
-    lease_us = int(float(parameters["lease_s"]) * 1e6)
-    return KeepingSettings(int(parameters["copies"]), int(float(parameters["sync_s"]) * 1e6), lease_us)
+    values_max = int(parameters.get("values_max", 1))
+    if not site.assured:
+        return replace(NONE, values_max=values_max)
+    sync_us, lease_us = (int(float(parameters[name]) * 1e6) for name in ("sync_s", "lease_s"))
+    return KeepingSettings(int(parameters["copies"]), sync_us, lease_us, values_max=values_max)

@@ -15,6 +15,8 @@ class KeepingSettings:
     """An entry that its owner did not renew for so long is forgotten; owners renew twice as often. 0: never."""
     repeats: bool = True
     """Whether what is not answered is asked again."""
+    values_max: int = 1
+    """Values of the widest range that anybody may ask for."""
 
 
 NONE = KeepingSettings(copies=0, sync_us=0, lease_us=0, repeats=False)

@@ -45,11 +45,12 @@ class Shelf:
                 self.copies[key[0]] = (*self.copies.get(key[0], ()), key[1])
         return found
 
-    def keep(self, key: Key, entry: Entry) -> Held:
-        """Keep an entry; without receipts there are no heirs to wait for, and no leases."""
+    def keep(self, key: Key, entry: Entry, safe: bool = False) -> Held:
+        """Keep an entry. `safe`: the heirs have it, if it is new here; without receipts there are none to wait for, and
+        no leases."""
         now_us, settings = self._host.now_us, self._settings
         until_us = now_us + settings.lease_us if settings.assured else NEVER_US
-        return self.registry(key).keep(entry, now_us, until_us, not settings.assured)
+        return self.registry(key).keep(entry, now_us, until_us, safe or not settings.assured)
 
     def all(self) -> list[tuple[Key, Registry]]:
         return list(self.registries.items())
@@ -124,9 +125,7 @@ class Shelf:
         """Take in a record or a closed part; False if it is something else."""
         kind, tag, root, notch, _ = label
         if kind == RECORD:
-            held = self.keep((tag, root, notch), entry_of(item.body))
-            if safe:
-                held.secure()
+            self.keep((tag, root, notch), entry_of(item.body), safe)
         elif kind == CLOSED:
             registry = self.registry((tag, root, notch))
             registry.shut(unite(registry.closed, intersect(tract_of(item.body), tract)))

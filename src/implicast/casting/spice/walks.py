@@ -35,6 +35,7 @@ from implicast.casting.spice.registry import Held, Registry
 from implicast.casting.spice.settings import CAST_US, HOP_TRIES, HOP_US, SLOW_US, WAIT_LONGEST_US
 from implicast.casting.spice.share import SpicePart
 from implicast.overlay.ice.estate import Way
+from implicast.overlay.ice.routes import Onward
 from implicast.peer.contract import Address, Name, handles
 from implicast.space.tract import EMPTY, Tract, contains, intersect, scale_within, subtract
 
@@ -180,6 +181,14 @@ class Hop:
         self.tries, self.wait_us = 0, WAIT_LONGEST_US
 
 
+def _left(tract: Tract, onward: Onward) -> Tract:
+    """What is neither ours nor on its way: no way may be known to it now, and it must not count as covered."""
+    tract = subtract(tract, onward.own) if onward.own else tract
+    for _, way in onward.hops:
+        tract = subtract(tract, way.tract)
+    return tract
+
+
 def name_of(walk: Walk) -> Hashable:
     """Equal for all messages of one walk at one notch of one registry."""
     if isinstance(walk, CastTo):
@@ -264,8 +273,9 @@ class Walks(SpicePart):
         onward = self.surface.onward(walk.way)
         for to, way in onward.hops:
             self._send(trip, to, walk, way)
-        if onward.waiting:
-            self._wait(trip, walk, onward.waiting)
+        waiting = onward.waiting if trip is None else _left(walk.way.tract, onward)
+        if waiting:
+            self._wait(trip, walk, waiting)
         if onward.own:
             self._be_here(trip, walk, onward.own)
 

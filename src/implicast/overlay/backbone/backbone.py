@@ -107,10 +107,9 @@ class Backbone(Part, parts={"edges": Edges}):
         """Put tags of one source into its filters, and tell each other neighbour those that are news to it."""
         news = self.table.put(source, tags)
         newer = self.next.put(source, tags) if self.next is not None else {}
-        for neighbour in self.neighbours:
+        for neighbour in self.neighbours if news or newer else ():
             if neighbour != source:
-                told = [tag for tag in tags if _is_news(tag, neighbour, news) or _is_news(tag, neighbour, newer)]
-                self.edges.note(neighbour, told)
+                self.edges.note(neighbour, _news_to(neighbour, news) + _news_to(neighbour, newer))
         self.edges.soon()
         self._grow()
 
@@ -192,5 +191,5 @@ class Backbone(Part, parts={"edges": Edges}):
             self._grow()
 
 
-def _is_news(tag: str, neighbour: Address, news: dict[str, Address | None]) -> bool:
-    return tag in news and news[tag] in (None, neighbour)
+def _news_to(neighbour: Address, news: dict[str, Address | None]) -> list[str]:
+    return [tag for tag, holder in news.items() if holder is None or holder == neighbour]
