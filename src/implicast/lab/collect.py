@@ -59,7 +59,7 @@ def _of_outcomes(fresh: Mapping[str, Noted]) -> dict[str, pa.Table]:
 
 
 def _together(one: Mapping[str, pa.Table], other: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-    return {name: pa.concat_tables([table, *([other[name]] * (name in other))]) for name, table in one.items()}
+    return {name: pa.concat_tables([table, other[name]]) if name in other else table for name, table in one.items()}
 
 
 def _rows(
