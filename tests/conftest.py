@@ -18,3 +18,9 @@ def data() -> Path:
     if not found.is_dir():
         pytest.skip(f"no real data at {found}; set IMPLICAST_DATA to its folder")
     return found
+
+
+@pytest.fixture
+def readable_core(monkeypatch):
+    """For tests that look into the world itself: its parts are Python's on the readable core."""
+    monkeypatch.setenv("IMPLICAST_CORE", "python")

@@ -45,6 +45,8 @@ TIDES, TIDE_S, HIGH_S = 6, 180, 45
 ENTRY = bytes(17)
 """Fifty bytes: what a careless design keeps of each cast that it heard. Of half of it nobody may be suspected."""
 LEASE_S = 60.0
+pytestmark = pytest.mark.usefixtures("readable_core")
+
 LOWERED = {
     "implicast.casting.inbox:HORIZON_US": 100_000_000,
     "implicast.casting.routes:ENDED_MAX": 64,

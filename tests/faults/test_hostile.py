@@ -11,6 +11,8 @@ from implicast.casting.designs import Design, designs
 from implicast.peer.errors import RemoteError
 from implicast.peer.wire import KIND_BYTES, Codec, pack
 
+pytestmark = pytest.mark.usefixtures("readable_core")
+
 FEW, MANY = 2_000, 100_000
 """Messages to each role."""
 SWELL_BYTES = 6 << 20
