@@ -15,6 +15,7 @@ from implicast.casting.spice.homes import address_of
 from implicast.casting.spice.messages import (
     TOGETHER_MAX,
     CopyAgain,
+    CopyFrom,
     CopyTo,
     Entry,
     Kept,
@@ -252,10 +253,21 @@ class Copies(SpicePart):
                 more.add(entry, answer)
             self._send_copies(self._begin(more))
             return
-        if fan.work is None and fan.goal and self.settings.assured and entry.description is not None:
-            self._copied.put((tag, kept[0]), (entry.version, fan.goal))
-        for answer in answers if self.surface.answers(address) else ():
+        if not self.surface.answers(address):
+            return
+        if self.settings.assured and entry.description is not None and (level := self._level_of(fan, entry)):
+            self._copied.put((tag, kept[0]), (entry.version, level))
+        for answer in answers:
             self.spice.stores.confirm(answer, (tag, address, 0), [kept])
+
+    def _level_of(self, fan: Fan, entry: Entry) -> int:
+        """All roots of this level have what all roots of a fan have. A copying walk adds those of one level to those
+        below; if it did not count, the next renewal of every record would go to each root alone."""
+        if fan.work is None or not isinstance(fan.work.walk, CopyFrom):
+            return fan.goal
+        level = fan.work.walk.level
+        known = self._copied.get((fan.tag, entry.member.name))
+        return level if level == 1 or known in ((entry.version, level - 1), (entry.version, level)) else 0
 
     # --- copying
 
