@@ -55,6 +55,8 @@ LOWERED = {
     "implicast.casting.keeping.doubts:ABSENT_MAX": 16,
     "implicast.casting.keeping.rumours:KNOWN_MAX": 32,
     "implicast.casting.keeping.copies:VOUCHED_MAX": 16,
+    "implicast.casting.spice.casts:COUNTED_MAX": 32,
+    "implicast.casting.spice.ears:TOLD_MAX": 16,
     "implicast.overlay.chord.chord:SENDERS_MAX": 32,
     "implicast.overlay.ice.settings:Timers.seen_max": 32,
     "implicast.overlay.links.settings:LinkSettings.passed_max": 16,
