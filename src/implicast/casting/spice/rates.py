@@ -40,6 +40,8 @@ class Rate:
 
     def is_idle(self, window_us: int, limit: float) -> bool:
         """The end of a window: has it been below this limit for long?"""
+        if not self._count:
+            self._times_us = None  # all are past
         self.per_s = (self.per_s + self._count * 1e6 / window_us) / 2
         self._count = 0
         self._idle = self._idle + 1 if self.per_s < limit else 0
