@@ -255,19 +255,26 @@ class Copies(SpicePart):
             return
         if not self.surface.answers(address):
             return
-        if self.settings.assured and entry.description is not None and (level := self._level_of(fan, entry)):
-            self._copied.put((tag, kept[0]), (entry.version, level))
+        if self.settings.assured:
+            self._note(fan, entry)
         for answer in answers:
             self.spice.stores.confirm(answer, (tag, address, 0), [kept])
 
-    def _level_of(self, fan: Fan, entry: Entry) -> int:
-        """All roots of this level have what all roots of a fan have. A copying walk adds those of one level to those
-        below; if it did not count, the next renewal of every record would go to each root alone."""
-        if fan.work is None or not isinstance(fan.work.walk, CopyFrom):
-            return fan.goal
-        level = fan.work.walk.level
-        known = self._copied.get((fan.tag, entry.member.name))
-        return level if level == 1 or known in ((entry.version, level - 1), (entry.version, level)) else 0
+    def _note(self, fan: Fan, entry: Entry) -> None:
+        """All roots have this one: renewals need not go to each of them alone."""
+        key = (fan.tag, entry.member.name)
+        if entry.description is None:
+            self._copied.pop(key, None)
+        elif fan.work is None:
+            self._copied.put(key, (entry.version, fan.goal))
+        elif isinstance(fan.work.walk, CopyFrom) and fan.work.walk.level == 1:  # ours is the only other
+            self._copied.put(key, (entry.version, 1))
+
+    def raised(self, tag: str, level: int) -> None:
+        """A copying walk is covered: what all roots of the level below have, those of this one have too."""
+        for key, (version, known) in list(self._copied.items()):
+            if key[0] == tag and known == level - 1:
+                self._copied[key] = (version, level)
 
     # --- copying
 

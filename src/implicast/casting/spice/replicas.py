@@ -219,6 +219,7 @@ class Replicas(SpicePart):
         tag = work.walk.tag
         if isinstance(work.walk, CopyFrom) and self.raising.get(tag) is work:
             del self.raising[tag]
+            self.spice.copies.raised(tag, work.walk.level)
             header = self.spice.levels.header(tag)
             if header.target == work.walk.level:
                 self._aim(tag, Header(header.number + 1, header.target, header.target, False))
