@@ -15,6 +15,7 @@ from implicast.casting.spice.homes import address_of
 from implicast.casting.spice.messages import (
     TOGETHER_MAX,
     CopyAgain,
+    CopyFrom,
     CopyTo,
     Entry,
     Kept,
@@ -252,10 +253,28 @@ class Copies(SpicePart):
                 more.add(entry, answer)
             self._send_copies(self._begin(more))
             return
-        if fan.work is None and fan.goal and self.settings.assured and entry.description is not None:
-            self._copied.put((tag, kept[0]), (entry.version, fan.goal))
-        for answer in answers if self.surface.answers(address) else ():
+        if not self.surface.answers(address):
+            return
+        if self.settings.assured:
+            self._note(fan, entry)
+        for answer in answers:
             self.spice.stores.confirm(answer, (tag, address, 0), [kept])
+
+    def _note(self, fan: Fan, entry: Entry) -> None:
+        """All roots have this one: renewals need not go to each of them alone."""
+        key = (fan.tag, entry.member.name)
+        if entry.description is None:
+            self._copied.pop(key, None)
+        elif fan.work is None:
+            self._copied.put(key, (entry.version, fan.goal))
+        elif isinstance(fan.work.walk, CopyFrom) and fan.work.walk.level == 1:  # ours is the only other
+            self._copied.put(key, (entry.version, 1))
+
+    def raised(self, tag: str, level: int) -> None:
+        """A copying walk is covered: what all roots of the level below have, those of this one have too."""
+        for key, (version, known) in list(self._copied.items()):
+            if key[0] == tag and known == level - 1:
+                self._copied[key] = (version, level)
 
     # --- copying
 

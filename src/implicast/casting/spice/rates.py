@@ -18,8 +18,9 @@ class Rate:
 
     def __init__(self) -> None:
         self._count = self._idle = 0
-        self._times_us: deque[int] = deque()
-        """Of the last casts, as many as decide."""
+        self._times_us: deque[int] | None = None
+        """Of the last casts, as many as decide. Most roots of a deep level never meet one, and an empty deque weighs
+        more than all else here."""
         self.per_s = 0.0
         """Averaged over windows, the last one counting as much as all before it."""
 
@@ -27,16 +28,20 @@ class Rate:
         """Count a cast: are these more than there may be in one window? If so, counting begins anew."""
         self._count += 1
         times_us = self._times_us
+        if times_us is None:
+            times_us = self._times_us = deque()
         times_us.append(now_us)
         if len(times_us) <= most:
             return False
         if now_us - times_us.popleft() > window_us:
             return False
-        times_us.clear()
+        self._times_us = None
         return True
 
     def is_idle(self, window_us: int, limit: float) -> bool:
         """The end of a window: has it been below this limit for long?"""
+        if not self._count:
+            self._times_us = None  # all are past
         self.per_s = (self.per_s + self._count * 1e6 / window_us) / 2
         self._count = 0
         self._idle = self._idle + 1 if self.per_s < limit else 0

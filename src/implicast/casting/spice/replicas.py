@@ -124,7 +124,7 @@ class Replicas(SpicePart):
         if not header.ready or header.level != header.target:
             self._go_on(rate.tag)
         elif rate.busy and header.level < self.settings.deepest:
-            if not self._are_many(rate.tag, rate.root, header.level):
+            if not self._are_many(rate.tag, rate.root, header.level) or not self._relieves(header.level):
                 return
             self._aim(rate.tag, header._replace(number=header.number + 1, target=header.level + 1, ready=False))
         elif not rate.busy and header.level and self._hold_us.get(rate.tag, 0) <= self.host.now_us:
@@ -139,6 +139,11 @@ class Replicas(SpicePart):
             return True
         self._reports[tag] = reports
         return False
+
+    def _relieves(self, level: int) -> bool:
+        """Would the next level at least halve what a peer has to serve? Where there are hardly more peers than roots
+        of this one, further roots lie at the same peers again, and each of them costs copies of every record."""
+        return self.surface.population >= 2 << level * self.settings.dimensions
 
     def _aim(self, tag: str, header: Header) -> None:
         """A new header; it holds once heirs know."""
@@ -214,6 +219,7 @@ class Replicas(SpicePart):
         tag = work.walk.tag
         if isinstance(work.walk, CopyFrom) and self.raising.get(tag) is work:
             del self.raising[tag]
+            self.spice.copies.raised(tag, work.walk.level)
             header = self.spice.levels.header(tag)
             if header.target == work.walk.level:
                 self._aim(tag, Header(header.number + 1, header.target, header.target, False))

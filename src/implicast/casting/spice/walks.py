@@ -137,11 +137,13 @@ class Work(Open):
         self.trips: list[tuple[Trip, bool]] = []
         """What waits for it, and whether its members count there."""
         self.up: dict[Trip, None] = {}
-        self.shown: set[Name] = set()
+        self.shown: set[Name] | None = None
         """Consumers whose records came down while the walk was above (`gatherings.py`)."""
 
     def is_shown(self, consumer: Name) -> bool:
         """Was this record shown before? It is now."""
+        if self.shown is None:
+            self.shown = set()
         if consumer in self.shown:
             return True
         self.shown.add(consumer)
@@ -367,6 +369,7 @@ class Walks(SpicePart):
         if part:
             work = Work(walk, part, self.host.now_us)
             works.append(work)
+            self._tidy_later()  # also where nothing of others ever comes by
             self._join(trip, work, part)
             self.visit_all(work, walk, walk.notch, part)
             self.close_one(work)

@@ -29,6 +29,7 @@ from implicast.overlay.ice.taker import Taker
 from implicast.overlay.ice.tidying import Tidying
 from implicast.overlay.ice.upkeep import Rounds
 from implicast.peer.contract import Address, Host, Part
+from implicast.space.morton import CODES
 from implicast.space.tract import Tract, contains, subtract
 
 Thing = TypeVar("Thing")
@@ -157,6 +158,13 @@ class Surface(Part, parts=PARTS):
     def centre(self) -> tuple[int, ...]:
         """The centre of our largest piece, in half units."""
         return tuple(self.routes.table.centre.tolist())
+
+    @property
+    def population(self) -> int:
+        """About how many peers there are: as if all had as much ground as we and those around us."""
+        titles = [*self.plot.pieces, *self.plot.others]
+        codes = sum(each.high - each.low for each in titles)
+        return len({each.owner for each in titles}) * CODES // codes if codes else 0
 
     @property
     def heirs(self) -> tuple[Address, ...]:
