@@ -7,6 +7,9 @@ import pytest
 
 from implicast.casting.designs import designs
 from implicast.trials.campaign import check, scenario_of
+from implicast.world.churn import Churn
+from implicast.world.faults import Faults
+from implicast.world.scenario import Scenario
 
 FOUND = {
     ("dht", 2026, 6): "a dead finger swallowed its arc of a word to all",
@@ -36,5 +39,16 @@ def test_a_scenario_in_which_a_fault_was_found_is_clean(name, seed, number):
 def test_a_place_given_up_does_not_come_back_by_the_word_of_those_who_did_not_hear_it():
     """They named it to the other places of the very peer that had left it."""
     found = check(scenario_of(designs()["bft"], 31001, 104, changing=True))
+
+    assert not found.reasons, (found.reasons, found.scenario.command())
+
+
+def test_one_that_returns_under_a_new_name_survives_its_former_life_as_its_only_neighbour():
+    """Its table then knew nobody but the dead one at its own address, and had no step to take."""
+    churn = "deed=27.175..36.979:return:13:empty,deed=27.276..43.64:cut:11>7,deed=30.339:leave:4,deed=35.039:register:2"
+    found = check(
+        Scenario("chord-pubsub", 17, 138, 1350428552, {}, "groups", network="national",
+                 faults=Faults.parse("loss=0.05,duplicate=0.02"), churn=Churn.parse(f"drift=0.001,{churn}"))
+    )  # fmt: skip
 
     assert not found.reasons, (found.reasons, found.scenario.command())

@@ -120,7 +120,7 @@ class FingerTable:
     def next_hop(self, key: int) -> Ref:
         """The neighbour that is responsible, or the finger nearest before the key. Not for keys of one's own."""
         far = (key - self.own) & self.mask
-        if far <= self.right_distance:
+        if far <= self.right_distance or not self._steps:  # none: the right neighbour is this node's own former life
             return self.right
         return self._steps[bisect_left(self.distances, far) - 1]
 

@@ -107,7 +107,8 @@ class Seeking(Part):
             links.say(seeker, Found(seeker, links.me, links.right, links.rnum))
         elif find.hops_left > 0:
             step = links.above.nearest_before(seeker.place) or links.right
-            if links.detector is None or step not in links.company.gone:
+            is_gone = links.detector is not None and step in links.company.gone
+            if not is_gone and step.address != self.address:  # one that returned may still be told of its former life
                 links.say(step, Find(seeker, find.hops_left - 1))
 
     def _came_by(self, find: Find) -> bool:
