@@ -141,9 +141,9 @@ class Replicas(SpicePart):
         return False
 
     def _relieves(self, level: int) -> bool:
-        """Would the next level at least halve what a peer has to serve? Where there are hardly more peers than roots
-        of this one, further roots lie at the same peers again, and each of them costs copies of every record."""
-        return self.surface.population >= 2 << level * self.settings.dimensions
+        """Has the next level no more roots than there are peers? Else several lie at one peer, and each of them costs
+        copies of every record, and their renewal. The first level relieves in any case."""
+        return not level or self.surface.population >= 1 << (level + 1) * self.settings.dimensions
 
     def _aim(self, tag: str, header: Header) -> None:
         """A new header; it holds once heirs know."""
