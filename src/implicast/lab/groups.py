@@ -49,7 +49,7 @@ def _resolve(registrations: pa.Table, asked: pa.Table) -> pa.Table:
     for casts, target in zip(matching.column(asked, "casts").to_pylist(), matching.targets(asked), strict=True):
         selected = block.selected(target)
         if selected:
-            # Numbers within a block fill one container: shifting it is a copy, 6.5 us, where building it anew took 107.
+            # Numbers within a block fill one container: shifting it is a copy, cheaper than building it anew.
             found = selected.shift(base)
             found.run_optimize()
             numbers += casts

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import cast as typed
 
+from implicast.net.bucket import Bucket
 from implicast.net.counters import Counters
 from implicast.net.frames import HELLO, PROTOCOL, Frames, Hello, framed, hello_frame, read_hello
 from implicast.peer.contract import Address, Name
@@ -51,14 +52,14 @@ class Link(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._writable = True
         self._bytes = 0
-        self._allowance, self._refilled = float(RATE_PER_S), 0.0
+        self._bucket = Bucket(carrier.rate_per_s, carrier.rate_per_s, carrier.loop.time())
 
     # --- asyncio calls these
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = typed(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=256 << 10)
-        self.used = self._refilled = self.carrier.loop.time()
+        self.used = self.carrier.loop.time()
         if not self.carrier.admit(self):
             self.close()
             return
@@ -80,16 +81,9 @@ class Link(asyncio.Protocol):
             self.carrier.refuse(self, error)
 
     def _allowed(self) -> bool:
-        rate, now = self.carrier.rate_per_s, self.carrier.loop.time()
-        if not rate:
-            return True
-        self._allowance = min(rate, self._allowance + (now - self._refilled) * rate)
-        self._refilled = now
-        if self._allowance < 1:
-            self.carrier.counters["limited"] += 1
-            return False
-        self._allowance -= 1
-        return True
+        allowed = self._bucket.take(self.carrier.loop.time())
+        self.carrier.counters["limited"] += not allowed
+        return allowed
 
     def pause_writing(self) -> None:
         self._writable = False

@@ -27,6 +27,7 @@ from implicast.casting.inbox import HORIZON_US
 from implicast.language.parameters import Setting
 from implicast.language.parse import description, parse
 from implicast.language.target import Description
+from implicast.net.bucket import Bucket
 from implicast.net.carrier import Carrier
 from implicast.net.config import NodeConfig, address_of, read_config, text_of
 from implicast.net.counters import Counters
@@ -142,7 +143,7 @@ class Node:
         self._kept = b""
         self._near: list[str] = []
         self._crashed = False
-        self._allowance, self._refilled = config.casts_burst, time.monotonic()
+        self._bucket = Bucket(config.casts_per_s, config.casts_burst, time.monotonic())
 
     # --- beginning and ending
 
@@ -390,15 +391,9 @@ class Node:
 
     def _spend(self) -> None:
         """A cast from the bucket, or a `NodeError`."""
-        now, rate = time.monotonic(), self.config.casts_per_s
-        if not rate:
-            return
-        self._allowance = min(self.config.casts_burst, self._allowance + (now - self._refilled) * rate)
-        self._refilled = now
-        if self._allowance < 1:
-            raise NodeError(f"{rate:g} casts a second are allowed, and a burst of {self.config.casts_burst:g}; "
-                            "try again in a moment")  # fmt: skip
-        self._allowance -= 1
+        if not self._bucket.take(time.monotonic()):
+            raise NodeError(f"{self._bucket.rate_per_s:g} casts a second are allowed, and a burst of "
+                            f"{self._bucket.burst:g}; try again in a moment")  # fmt: skip
 
     def _safe(self, events: list[Message]) -> "asyncio.Future[None] | None":
         """What the peer delivered. Notices are committed before anything leaves that the same input sent."""

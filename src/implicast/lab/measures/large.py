@@ -24,7 +24,7 @@ from implicast.lab.measures.blocks import KINDS, Block, Ways
 from implicast.lab.places import Place
 
 BLOCK_ROWS = 2_000_000
-"""Messages of a block, about: some 300 MB in a task."""
+"""Messages of a block, about."""
 LINK, CAST, PHASE = "link", "cast", "phase "
 
 PARTS = pa.schema(

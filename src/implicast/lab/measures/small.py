@@ -22,7 +22,7 @@ from implicast.lab.measures.fairness import LORENZ_POINTS
 SPANS = pa.list_(pa.struct([("from_us", pa.int64()), ("to_us", pa.int64())]))
 """From when to when somebody was away, or forgot what it heard: nobody was, where nothing changed."""
 ROWS_MAX = 2_000_000
-"""Messages and notifications of a journal that one task measures alone: some 300 MB while it does."""
+"""Messages and notifications of a journal that one task measures alone."""
 
 Rows = list[dict[str, Any]]
 Read = Callable[[str, list[str] | None], pa.Table]
