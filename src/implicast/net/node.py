@@ -244,6 +244,14 @@ class Node:
             parted = f"; {self.carrier.parted}" if self.carrier.parted else ""
             raise NodeError(f"nobody let this node in within {JOIN_S:.0f} s: tried "
                             f"{', '.join(map(text_of, addresses)) or 'nobody'}{parted}") from None  # fmt: skip
+        self._say_again()
+
+    def _say_again(self) -> None:
+        """What the node had said before it fell is said again under its new life, where its peer has not done so."""
+        member = self._member()
+        if self.said is not None and not member.version:
+            self._version = member.upcoming_version()
+            self.driver.ask("register", self.said)
 
     def crash(self) -> None:
         """For trials: from now on nothing is written, and nothing is said."""
@@ -288,6 +296,7 @@ class Node:
         try:
             await asyncio.wait_for(self.registered.wait(), wait)
             self._keep()
+            self._note_neighbours()
             await self.store.committed()
         except TimeoutError:
             raise NodeError(f"the description was not complete within {wait:.0f} s; it goes on") from None
