@@ -27,7 +27,8 @@ class Ears(Hearing):
     def on_notify(self, sender: Address, notify: Notify) -> None:
         outcome = self.inbox.take(notify.cast, notify.target, notify.payload)
         if self.member.assured:
-            self.host.send(sender, Got(notify.cast, self.member.name, self._as_heard(sender, notify.cast, outcome)))
+            got = Got(notify.cast, self.member.name, self._as_heard(sender, notify.cast, outcome))
+            self.host.send(sender, self.member.words.say(got))
 
     def _as_heard(self, sender: Address, cast: CastId, outcome: Outcome) -> Outcome:
         if self._told is None:
