@@ -43,6 +43,7 @@ _debug = click.option("--debug", is_flag=True, help="Show the traceback of an er
 @click.option("--peers-from", "people", type=click.Path(path_type=Path), help="Who there is, instead of COUNT.")
 @click.option("--in-process", is_flag=True, help="Nodes as tasks of one process instead of a process each.")
 @click.option("--plain", is_flag=True, help="Without TLS.")
+@click.option("--journal", is_flag=True, help="Nodes write down what they see, for `implicast journal`.")
 @click.option("--casts", default=0, help="Make so many casts, judge them, and stop.")
 @click.option("--seed", default=1, show_default=True, help="Of the casts.")
 @_dir
@@ -50,7 +51,7 @@ _debug = click.option("--debug", is_flag=True, help="Show the traceback of an er
 @_debug
 def local_command(
     count: int, design: str, settings: tuple[str, ...], people: Path | None, in_process: bool, plain: bool,
-    casts: int, seed: int, directory: Path | None, as_json: bool, debug: bool,
+    journal: bool, casts: int, seed: int, directory: Path | None, as_json: bool, debug: bool,
 ) -> None:  # fmt: skip
     """Start a network of COUNT nodes on this machine, with its own authority, and say who is what.
 
@@ -65,7 +66,7 @@ def local_command(
     where = (directory or places.local()).expanduser()
     if is_running(where):
         raise StartError(f"a network is running in {where}: stop it first, or name another folder with --dir")
-    made = Local(where, design, members, pairs(settings), plain, limits=not casts)
+    made = Local(where, design, members, pairs(settings), plain, not casts, journal)
     _quiet()
     made.lay_out()
     (where / "local.pid").write_text(str(os.getpid()))
@@ -209,6 +210,7 @@ def _quiet() -> None:
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Parameters of the design.")
 @click.option("--describe", "said", help="What the node says of itself when it has said nothing yet.")
 @click.option("--plain", is_flag=True, default=None, help="Without TLS.")
+@click.option("--journal", is_flag=True, default=None, help="Write down what it sees, for `implicast journal`.")
 @click.option("--record", type=click.Path(path_type=Path), help="Write all inputs to a file, for `replay-node`.")
 @click.option("--log", "level", type=click.Choice(["debug", "info", "warning"]), default="info", show_default=True)
 @_debug
@@ -234,7 +236,7 @@ def _configure(directory: Path, given: dict[str, Any]) -> None:
         if (directory / "node.toml").exists() or not given["network"]:
             raise
         config = NodeConfig(given["network"])
-    for name in ("network", "design", "role", "listen", "advertise", "plain"):
+    for name in ("network", "design", "role", "listen", "advertise", "plain", "journal"):
         if given[name] is not None:
             setattr(config, name, given[name])
     config.join = list(given["join"]) or config.join

@@ -34,6 +34,7 @@ from implicast.net.counters import Counters
 from implicast.net.driver import Driver
 from implicast.net.frames import PROTOCOL, Hello
 from implicast.net.identity import contexts, name_in, name_of_key, own_key
+from implicast.net.journal import JournalWriter, Opened
 from implicast.net.record import Opening, Recorder
 from implicast.net.store import Store
 from implicast.peer.contract import NAME_BYTES, Address, CastId, Message, Name, Peer
@@ -53,7 +54,7 @@ from implicast.peer.member import Member
 from implicast.peer.memory import Recent
 from implicast.peer.name import next_life
 from implicast.peer.site import Site
-from implicast.peer.wire import Codec
+from implicast.peer.wire import Codec, size
 
 log = logging.getLogger("implicast")
 
@@ -190,6 +191,8 @@ class Node:
         if self.record is not None:
             self.driver.recorder = Recorder(self.record)
             self.driver.recorder.write(self._opening(kept))
+        if self.config.journal:
+            self.driver.journal = self._journal()
         self.driver.run(self.peer)
         if careful:
             self.store.before = self._keep
@@ -211,6 +214,15 @@ class Node:
             dict(self.config.roles), dict(self.config.parameters), msgspec.msgpack.encode(kept) if kept else b"",
             self.driver.seed, host.now_us, self.driver.sent_digest(),
         )  # fmt: skip
+
+    def _journal(self) -> JournalWriter:
+        peer, driver, config = self.peer, self.driver, self.config
+        assert peer is not None
+        journal = JournalWriter(self.directory, self.counters, lambda: size(peer.holdings()))
+        opening = Opened(driver.host.now_us, self.name, self.life, self.address, config.role, self.design.name,
+                         config.network, dict(self.parameters))  # fmt: skip
+        journal.open(opening, self.said)
+        return journal
 
     def _made(self, kept: Message | None) -> Peer:
         credentials = None
@@ -270,6 +282,8 @@ class Node:
         self.driver.stop()
         if self.driver.recorder is not None:
             self.driver.recorder.close()
+        if self.driver.journal is not None:
+            self.driver.journal.close()
         await self.carrier.close()
         self.store.close()
 
@@ -500,6 +514,8 @@ class Node:
             await asyncio.sleep(KEEP_S)
             self._keep()
             self._note_neighbours()
+            if self.driver.journal is not None:
+                self.driver.journal.note_storage(self.driver.host.now_us)
             if self.store.dirty:
                 self.store.prune()
                 await self.store.committed()
