@@ -231,7 +231,7 @@ class Node:
         self.driver.stop()
         if self.driver.recorder is not None:
             self.driver.recorder.close()
-        if self.driver.journal is not None:
+        if self.driver.journal is not None and not self._crashed:
             self.driver.journal.close()
         await self.carrier.close()
         self.store.close()
