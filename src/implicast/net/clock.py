@@ -8,7 +8,6 @@ neighbours, says so from `WARN_S` on, and does not join from `REFUSE_S` on.
 import logging
 import time
 from collections.abc import Callable
-from statistics import median
 
 from implicast.peer.contract import Name
 from implicast.peer.memory import Recent
@@ -43,8 +42,10 @@ class Clock:
 
     @property
     def offset_s(self) -> float:
-        """How far the neighbours' clocks are ahead of this one: the middle one's; 0 without any."""
-        return median(self._offsets_s.values()) if len(self._offsets_s) else 0.0
+        """How far the neighbours' clocks are ahead of this one: the middle one by size, of two the smaller; 0 without
+        any."""
+        in_order = sorted(self._offsets_s.values(), key=abs)
+        return in_order[(len(in_order) - 1) // 2] if in_order else 0.0
 
     @property
     def jumped_s(self) -> float:

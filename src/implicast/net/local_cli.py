@@ -28,6 +28,7 @@ from implicast.net.options import debug_option, dir_option, json_option
 @click.option("--peers-from", "people", type=click.Path(path_type=Path), help="Who there is, instead of COUNT.")
 @click.option("--in-process", is_flag=True, help="Nodes as tasks of one process instead of a process each.")
 @click.option("--plain", is_flag=True, help="Without TLS.")
+@click.option("--journal", is_flag=True, help="Nodes write down what they see, for `implicast journal`.")
 @click.option("--casts", default=0, help="Make so many casts, judge them, and stop.")
 @click.option("--seed", default=1, show_default=True, help="Of the casts.")
 @dir_option
@@ -35,7 +36,7 @@ from implicast.net.options import debug_option, dir_option, json_option
 @debug_option
 def local_command(
     count: int, design: str, settings: tuple[str, ...], people: Path | None, in_process: bool, plain: bool,
-    casts: int, seed: int, directory: Path | None, as_json: bool, debug: bool,
+    journal: bool, casts: int, seed: int, directory: Path | None, as_json: bool, debug: bool,
 ) -> None:  # fmt: skip
     """Start a network of COUNT nodes on this machine, with its own authority, and say who is what.
 
@@ -50,7 +51,7 @@ def local_command(
     where = (directory or places.local()).expanduser()
     if is_running(where):
         raise StartError(f"a network is running in {where}: stop it first, or name another folder with --dir")
-    made = Local(where, design, members, pairs(settings), plain, limits=not casts)
+    made = Local(where, design, members, pairs(settings), plain, not casts, journal)
     _quiet()
     made.lay_out()
     (where / "local.pid").write_text(str(os.getpid()))

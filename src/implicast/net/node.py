@@ -37,6 +37,7 @@ from implicast.net.credentials import Credentials, Renewed
 from implicast.net.driver import Driver
 from implicast.net.frames import PROTOCOL, Hello
 from implicast.net.identity import contexts, name_in, name_of_key, own_key, root_key
+from implicast.net.journal import JournalWriter, Opened
 from implicast.net.keep import Keep
 from implicast.net.pulse import Pulses
 from implicast.net.receipt import Awaited, Receipt
@@ -50,7 +51,7 @@ from implicast.peer.events import Estimated, Notice, Outlived, Refused, Settled
 from implicast.peer.member import Member
 from implicast.peer.name import next_life
 from implicast.peer.site import Site
-from implicast.peer.wire import Codec
+from implicast.peer.wire import Codec, size
 
 log = logging.getLogger("implicast")
 
@@ -151,6 +152,8 @@ class Node:
         if self.record is not None:
             self.driver.recorder = Recorder(self.record)
             self.driver.recorder.write(self._opening(kept))
+        if self.config.journal:
+            self.driver.journal = self._journal()
         self.driver.run(self.peer)
         if careful:
             self.store.before = partial(self._keep.write, self.peer)
@@ -193,6 +196,15 @@ class Node:
             self.driver.seed, host.now_us, self.driver.sent_digest(),
         )  # fmt: skip
 
+    def _journal(self) -> JournalWriter:
+        peer, driver, config = self.peer, self.driver, self.config
+        assert peer is not None
+        journal = JournalWriter(self.directory, self.counters, lambda: size(peer.holdings()))
+        opening = Opened(driver.host.now_us, self.name, self.life, self.address, config.role, self.design.name,
+                         config.network, dict(self.parameters))  # fmt: skip
+        journal.open(opening, self.said)
+        return journal
+
     def _made(self, kept: Message | None) -> Peer:
         credentials = None
         if "authority" in self.design.kept:
@@ -229,13 +241,18 @@ class Node:
     async def _until(self, event: asyncio.Event) -> None:
         """Wait, as long as the node's clock and the authority allow it to begin; a `NodeError` when they do not."""
         while not event.is_set():
-            if abs(self.clock.offset_s) >= REFUSE_S:
-                raise NodeError(f"{self.clock.said(self.clock.offset_s)}: set the machine's clock, then start again")
-            if self.name in self.revocations.names:
-                raise NodeError("this node was revoked: its authority must admit a new key")
+            self._allowed()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(0.1):
                     await event.wait()
+
+        self._allowed()
+
+    def _allowed(self) -> None:
+        if abs(self.clock.offset_s) >= REFUSE_S:
+            raise NodeError(f"{self.clock.said(self.clock.offset_s)}: set the machine's clock, then start again")
+        if self.name in self.revocations.names:
+            raise NodeError("this node was revoked: its authority must admit a new key")
 
     def _say_again(self) -> None:
         """What the node had said before it fell is said again under its new life, where its peer has not done so."""
@@ -261,6 +278,8 @@ class Node:
         self.driver.stop()
         if self.driver.recorder is not None:
             self.driver.recorder.close()
+        if self.driver.journal is not None and not self._crashed:
+            self.driver.journal.close()
         await self.carrier.close()
         self.store.close()
 
@@ -459,6 +478,8 @@ class Node:
             await asyncio.sleep(KEEP_S)
             self._keep.write(self.peer)
             self._keep.note_neighbours(self.carrier)
+            if self.driver.journal is not None:
+                self.driver.journal.note_storage(self.driver.host.now_us)
             if self.store.dirty:
                 self.store.prune()
                 await self.store.committed()

@@ -32,6 +32,7 @@ from implicast.peer.errors import ParameterError
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Parameters of the design.")
 @click.option("--describe", "said", help="What the node says of itself when it has said nothing yet.")
 @click.option("--plain", is_flag=True, default=None, help="Without TLS.")
+@click.option("--journal", is_flag=True, default=None, help="Write down what it sees, for `implicast journal`.")
 @click.option("--record", type=click.Path(path_type=Path), help="Write all inputs to a file, for `replay-node`.")
 @click.option("--log", "level", type=click.Choice(["debug", "info", "warning"]), default="info", show_default=True)
 @debug_option
@@ -55,7 +56,7 @@ def _configure(directory: Path, given: dict[str, Any]) -> None:
         if (directory / "node.toml").exists() or not given["network"]:
             raise
         config = NodeConfig(given["network"])
-    for name in ("network", "design", "role", "listen", "advertise", "plain", "authority"):
+    for name in ("network", "design", "role", "listen", "advertise", "plain", "authority", "journal"):
         if given[name] is not None:
             setattr(config, name, given[name])
     config.join = list(given["join"]) or config.join
