@@ -203,7 +203,11 @@ class Routes(Part, parts={"teller": Teller}):
             self._routes.pop(cast, None)
 
     def _counted(self, cast: CastId, route: Route, asker: Address, epoch: int | None) -> Carried | None:
-        """What is known of a cast, without the side of the asker; None while a neighbour has said nothing."""
+        """What is known of a cast, without the side of the asker; None while a neighbour has said nothing.
+
+        A broker is answered in the view that was counted in. One that is behind does not count such an answer, for its
+        other neighbours may speak of the same members; it waits for the view.
+        """
         own = self.teller.casts.get(cast) or self._ended.get(cast) or Told(0)
         silent = list(own.silent)
         notified, unreachable, declined, left = own.notified, own.unreachable, own.declined, own.open
@@ -215,7 +219,8 @@ class Routes(Part, parts={"teller": Teller}):
             notified, unreachable = notified + each.notified, unreachable + each.unreachable
             declined, left = declined + each.declined, left + each.open
             silent += each.silent
-        return Carried(cast, epoch or 0, notified, unreachable, declined, left, tuple(silent[:SILENT_MAX]))
+        view = 0 if epoch is None else self._way.epoch
+        return Carried(cast, view, notified, unreachable, declined, left, tuple(silent[:SILENT_MAX]))
 
     @handles(Hold)
     def on_hold(self, alarm: Hold) -> None:
