@@ -5,8 +5,8 @@ With receipts
 - the member reminds the station of itself, and says again what the station does not know: the station may have
   forgotten a silent member, lost its memory, or be another one than before.
 
-A member that begins again with what it had kept says what it was, under its new life, and asks for the casts that had
-not been answered. If its disk was an old copy, the station knows a later life and says so; the member goes above it.
+A member that begins again with what it had kept says what it was, under its new life. If its disk was an old copy, the
+station knows a later life and says so; the member goes above it.
 """
 
 from typing import Any
@@ -36,10 +36,9 @@ Request = Publish | Announce
 
 
 class KeptServed(Message):
-    """What outlives a crash of a member that is served: itself, and what it has asked to be carried."""
+    """What outlives a crash of a member that is served."""
 
     member: KeptMember
-    requests: tuple[Publish, ...] = ()
 
     @property
     def life(self) -> Life:
@@ -61,7 +60,7 @@ class Served(Member, parts={"asker": Asker, "hearing": Hearing}):
         self.asker.topic(REGISTER, REGISTER_PATIENCE)
         self.asker.topic(CAST, CAST_PATIENCE, self._cast_lost)
         self.hearing = Hearing(self, kept.member.heard if kept else ())
-        self.requests: dict[CastId, Request] = {each.cast: each for each in kept.requests} if kept else {}
+        self.requests: dict[CastId, Request] = {}
         """Casts about which something is open; without receipts, casts that no station was there for."""
         self.check_us = 0 if site.resting or not site.assured else check_us
         self.leaving = False
@@ -87,9 +86,6 @@ class Served(Member, parts={"asker": Asker, "hearing": Hearing}):
         cast = CastId(self.name, self.life, ESTIMATES + self._estimates)
         self.ask_for(Publish(cast, target, b"", dry=True))
         return self._estimates
-
-    def kept_requests(self) -> tuple[Publish, ...]:
-        return tuple(each for each in self.requests.values() if isinstance(each, Publish) and not each.dry)
 
     # --- what the station is told
 
