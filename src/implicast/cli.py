@@ -21,6 +21,9 @@ class Later(NamedTuple):
     about: str
 
 
+EXTRAS = {**dict.fromkeys(("pyspark", "pandas", "matplotlib", "jinja2", "bibtexparser"), "lab"),
+          **dict.fromkeys(("prometheus_client", "textual"), "net")}  # fmt: skip
+"""By library, what brings it."""
 _NET = "implicast.net.cli"
 GROUPS: dict[str, dict[str, Later]] = {
     "First steps": {
@@ -103,7 +106,7 @@ class Front(click.Group):
         except ModuleNotFoundError as error:
             if debug or (error.name or "").startswith("implicast"):
                 raise
-            extra = "lab" if error.name in ("pyspark", "pandas", "matplotlib", "jinja2", "bibtexparser") else None
+            extra = EXTRAS.get((error.name or "").partition(".")[0])
             advice = f"; install it with: pip install 'implicast[{extra}]'" if extra else ""
             click.echo(f"implicast: this needs {error.name}, which is not installed{advice}", err=True)
             ctx.exit(1)
