@@ -25,6 +25,7 @@ EXTRAS = {**dict.fromkeys(("pyspark", "pandas", "matplotlib", "jinja2", "bibtexp
           **dict.fromkeys(("prometheus_client", "textual"), "net")}  # fmt: skip
 """By library, what brings it."""
 _NET = "implicast.net.cli"
+_SUBSCRIBE = "implicast.net.subscribe_cli"
 GROUPS: dict[str, dict[str, Later]] = {
     "First steps": {
         "try": Later("implicast.front.cli:try_command", "Cast to an expression among the peers of a file."),
@@ -38,6 +39,10 @@ GROUPS: dict[str, dict[str, Later]] = {
         "authority": Later("implicast.net.authority_cli:authority_command", "Who belongs to a network."),
         "cast": Later(f"{_NET}:cast_command", "Send a message to whoever a target describes."),
         "inbox": Later(f"{_NET}:inbox_command", "What has arrived at a node."),
+        "subscribe": Later(f"{_SUBSCRIBE}:subscribe_command", "Hear of what is published, in designs for that."),
+        "unsubscribe": Later(f"{_SUBSCRIBE}:unsubscribe_command", "Take a subscription back."),
+        "subscriptions": Later(f"{_SUBSCRIBE}:subscriptions_command", "What a node has subscribed to."),
+        "publish": Later(f"{_SUBSCRIBE}:publish_command", "Tell whoever subscribed to things of a description."),
         "describe": Later(f"{_NET}:describe_command", "Say what a node is."),
         "receipts": Later(f"{_NET}:receipts_command", "What became of a node's casts."),
         "status": Later(f"{_NET}:status_command", "How a node is."),
