@@ -123,6 +123,7 @@ DESIGNS = (
         kept={"member": KeptBft, "authority": KeptOffice},
         credentials=credentials,
         audience=True,
+        wary=True,
         objections=objections,
         survives=frozenset({"joins", "leaves", "crashes", "returns", "loss", "partitions", "freezes", "restarts"}),
         trial={"signatures": "stand-in"},
