@@ -151,6 +151,8 @@ class Design:
     what a paper's experiments let peers know beforehand."""
     audience: bool = False
     """Can its members estimate how many a target selects?"""
+    slows: bool = False
+    """Is there a keeper between publisher and reader, which hears complaints and slows a publisher?"""
 
     def begin(
         self, plan: Plan, address: int, previous: Life = 0, again: int = 0, kept: Any = None, starts: int = 0
