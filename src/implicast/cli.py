@@ -40,6 +40,7 @@ GROUPS: dict[str, dict[str, Later]] = {
         "status": Later(f"{_NET}:status_command", "How a node is."),
         "peers": Later(f"{_NET}:peers_command", "Who a node is connected with."),
         "leave": Later(f"{_NET}:leave_command", "Let a node go."),
+        "journal": Later("implicast.lab.live_cli:journal_command", "Gather what nodes wrote down, for the laboratory."),
         "replay-node": Later("implicast.net.node_cli:replay_node_command", "Feed a recorded node to a fresh peer."),
     },
     "The laboratory": {

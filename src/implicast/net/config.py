@@ -34,6 +34,8 @@ class NodeConfig(msgspec.Struct, forbid_unknown_fields=True):
     join: list[str] = []
     parameters: dict[str, str | int | float | bool] = {}
     infrastructure: dict[str, list[str]] = {}
+    authority: str = ""
+    """Where the authority answers (`implicast authority serve`): renews certificates, tells who was revoked."""
     plain: bool = False
     """Without TLS: for trials on one machine."""
     journal: bool = False

@@ -77,7 +77,9 @@ class Awaited:
     async def estimate(self, token: int, wait: float) -> Estimated | None:
         future = self._estimates[token] = asyncio.get_running_loop().create_future()
         try:
-            return await asyncio.wait_for(future, wait)
+            async with asyncio.timeout(wait):
+                found: Estimated = await future
+                return found
         except TimeoutError:
             return None
         finally:
