@@ -87,6 +87,7 @@ class Node:
 
     driver: Driver
     store: Store
+    pulses: Pulses
 
     def __init__(self, directory: Path, config: NodeConfig) -> None:
         self.directory, self.config = directory, config
@@ -360,6 +361,19 @@ class Node:
         self.awaited.forget(cast)
         return self.receipt(cast)
 
+    async def complain(self, cast: CastId) -> bool:
+        """A cast that came was not for this node's owner: say so, signed, to the peer that told it.
+
+        False where nobody can be told: the design has no keeper between publisher and reader, or it is too long ago.
+        """
+        self._member()
+        return bool(self.driver.ask("complain", cast))
+
+    def slowed_until_us(self) -> int | None:
+        """Until when this node's casts to large groups are declined, as too many complained; None: they are not."""
+        until_us = self.awaited.slowed_us
+        return until_us if until_us > self.driver.tick() else None
+
     def receipt(self, cast: CastId) -> Receipt:
         return Receipt.of(cast, self.awaited.receipts.get(cast) or self.store.receipt(cast.life, cast.serial))
 
@@ -386,6 +400,7 @@ class Node:
         """What has arrived and is not done, oldest first; then, if it is followed, what arrives."""
         after_us, given = 0, set[CastId]()
         while True:
+            before = len(given)
             for publisher, life, serial, payload, _, arrived_us, _ in self.store.inbox(after_us=after_us - 1):
                 cast = CastId(bytes(publisher), life, serial)
                 if cast not in given:
@@ -393,6 +408,8 @@ class Node:
                     yield Note(self, cast, bytes(payload), arrived_us)
                 if arrived_us > after_us:
                     after_us = arrived_us
+            if len(given) > before:
+                continue  # more may have come while these were being read
             if not follow:
                 return
             async with self._arrived:
