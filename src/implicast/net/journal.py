@@ -142,7 +142,11 @@ class Stored(Row, tag="w"):
     bytes: int
 
 
-AnyRow = Opened | Came | Asked | Sent | Noticed | Made | Ended | Began | Renamed | Completed | Stored
+class Closed(Row, tag="z"):
+    """The node stopped in order: nothing more of this life comes."""
+
+
+AnyRow = Opened | Came | Asked | Sent | Noticed | Made | Ended | Began | Renamed | Completed | Stored | Closed
 _encode = msgspec.msgpack.Encoder().encode
 _decoder = msgspec.msgpack.Decoder(AnyRow)
 
@@ -239,6 +243,7 @@ class JournalWriter:
             self.write(Stored(now_us, stored))
 
     def close(self) -> None:
+        self.write(Closed())
         self.flush()
         self._shut()
 
