@@ -99,6 +99,13 @@ def no_objections(population: Sequence[Peer]) -> list[str]:
     return []
 
 
+def enrol_by_verb(plan: Plan, population: Sequence[Peer]) -> None:
+    """For designs in whose assembled populations registering sends nothing: everything is in its place already."""
+    for peer, description in zip(population[: plan.peers], plan.descriptions, strict=False):
+        assert isinstance(peer, Member), "members come first"
+        peer.register(description)
+
+
 def no_infrastructure(peers: int, parameters: Parameters) -> int:
     return 0
 
@@ -118,6 +125,10 @@ class Design:
     """Every kind of message its peers send, for the codec."""
     member: Callable[[Site], Member]
     """One member that has yet to join by messages, anew or again with what it had kept."""
+    enrol: "Callable[[Plan, Sequence[Peer]], None] | None" = None
+    """What the registrations of all members (`Plan.descriptions`) leave behind, put at once into an assembled
+    population, as if they had been made by messages long ago; `Registered` is delivered to each. None: always by
+    messages."""
     parameters: tuple[Parameter, ...] = ()
     languages: tuple[str, ...] = ("tags",)
     """Of `tags`, `attributes` (peers hold values, casts hold predicates), `subscriptions` (the other way round)."""

@@ -12,6 +12,7 @@ not been answered. If its disk was an old copy, the station knows a later life a
 from typing import Any
 
 from implicast.casting.central_subscriptions import Announce
+from implicast.casting.roster import Entry
 from implicast.casting.service import Carried, Check, CheckRound, Known, Outdated, Publish, Register, Stored
 from implicast.casting.telling import Hearing
 from implicast.language.target import Description, Target
@@ -90,6 +91,13 @@ class Served(Member, parts={"asker": Asker, "hearing": Hearing}):
 
     def kept_requests(self) -> tuple[Publish, ...]:
         return tuple(each for each in self.requests.values() if isinstance(each, Publish) and not each.dry)
+
+    def enrol(self, description: Description) -> Entry:
+        """Be this, and known as this to the station, which is to keep the answer."""
+        self._complete = self.describe(description)
+        self.keep_in_touch()
+        self.host.deliver(Registered(self.version))
+        return Entry(self.contact, self.version, description)
 
     # --- what the station is told
 

@@ -93,6 +93,10 @@ class Application:
     def register(self, time_us: int, peer: int, description: Description) -> None:
         self.world.at(time_us, REGISTER, lambda: self._register(peer, description))
 
+    def enrol(self, peer: int, description: Description) -> None:
+        """This member is about to be registered at once, with all others (`Design.enrol`)."""
+        self._note(peer, self._member(peer), description)
+
     def withdraw(self, time_us: int, peer: int) -> None:
         self.world.at(time_us, WITHDRAW, lambda: self._withdraw(peer))
 

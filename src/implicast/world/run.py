@@ -19,9 +19,9 @@ from implicast.world.change import Course, course_tables
 from implicast.world.core import new_world
 from implicast.world.faults import FaultStream
 from implicast.world.invariants import FLIGHT_US
-from implicast.world.journal import Journal
+from implicast.world.journal import REGISTER, Journal
 from implicast.world.network import Network, build
-from implicast.world.scenario import Scenario
+from implicast.world.scenario import ASSEMBLED, Scenario
 from implicast.world.tally import Ints
 from implicast.world.trouble import Trouble
 from implicast.world.upheaval import Upheaval, drift_rates, refuse_the_impossible
@@ -100,11 +100,25 @@ class Run:
             self._join_all(progress)
 
     def register(self, progress: Progress) -> None:
+        """At once where the scenario and the design allow it, else one after the other by messages."""
+        if self.scenario.registers == ASSEMBLED and self.design.enrol is not None:
+            self.world.at(self.world.now_us + QUIET_US, REGISTER, self._enrol)
+            self.world.run()
+        else:
+            self._register_by_messages(progress)
+        self.world.run(self.world.now_us + self.design.settling_us)
+
+    def _enrol(self) -> None:
+        assert self.design.enrol is not None, "whoever asks has looked"
+        for peer in range(self.scenario.peers):
+            self.application.enrol(peer, self.descriptions[peer])
+        self.design.enrol(self.plan, self.population)
+
+    def _register_by_messages(self, progress: Progress) -> None:
         start_us = self.world.now_us + QUIET_US
         for peer in range(self.scenario.peers):
             self.application.register(start_us + peer * REGISTER_SPACING_US, peer, self.descriptions[peer])
         self._drive("registering", start_us, self.scenario.peers, REGISTER_SPACING_US, progress)
-        self.world.run(self.world.now_us + self.design.settling_us)
 
     def cast(self, progress: Progress) -> None:
         interval_us, warm_up = self.plan.interval_us, self.scenario.warm_up

@@ -60,6 +60,7 @@ class Outcome:
             "seed": scenario.seed,
             "workload": scenario.workload,
             "network": scenario.network,
+            "register": scenario.registers,
             "parameters": dict(self.parameters),
             "measures": self.measures,
             "contract": asdict(self.contract),

@@ -14,7 +14,7 @@ from implicast.casting.bft.member import Bft, KeptBft
 from implicast.casting.bft.messages import Apply, CastHop, Denied, Granted, HopHeld, Outstripped
 from implicast.casting.bft.office import KeptOffice, Office
 from implicast.casting.bft.settings import BftSettings
-from implicast.casting.designs import ASSURANCE, Design, Plan
+from implicast.casting.designs import ASSURANCE, Design, Plan, enrol_by_verb
 from implicast.language.parameters import Parameter, Parameters
 from implicast.overlay.skip_graph.messages import GRAPH_KINDS
 from implicast.overlay.skip_graph.objections import objections as list_objections
@@ -90,6 +90,7 @@ DESIGNS = (
         summary="A place per tag on a skip graph; casts reach a tag's range through k senders, with certificates.",
         paper="Byzantine-tolerant key-range multicast over a key-order preserving overlay",
         assemble=assemble,
+        enrol=enrol_by_verb,
         kinds=(
             *GRAPH_KINDS, *DETECTOR_KINDS, Revocation, CastHop, HopHeld, Apply, Granted, Denied, Outstripped,
         ),

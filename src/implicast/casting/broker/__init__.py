@@ -16,6 +16,7 @@ from implicast.casting.served import KeptServed
 from implicast.casting.service import KINDS as SERVICE_KINDS
 from implicast.casting.telling import Got, Notify
 from implicast.language.parameters import Parameter, Parameters
+from implicast.overlay.backbone.assemble import assemble_filters
 from implicast.overlay.backbone.messages import BROKERS_MAX, CAPACITY_MAX, KINDS
 from implicast.overlay.backbone.objections import objections as backbone_objections
 from implicast.overlay.backbone.tree import nearest, spanning_tree
@@ -43,6 +44,16 @@ def assemble(plan: Plan) -> list[Peer]:
     neighbours = spanning_tree(brokers, lambda a, b: plan.latency_us(a, b) + plan.latency_us(b, a))
     clients: list[Peer] = [_near(plan, plan.site(address), address) for address in range(plan.peers)]
     return clients + [Broker(plan.site(broker, "broker"), neighbours[broker]) for broker in brokers]
+
+
+def enrol(plan: Plan, population: Sequence[Peer]) -> None:
+    """Every broker knows its clients, and every filter what lies beyond it."""
+    brokers = {peer.address: peer for peer in population if isinstance(peer, Broker)}
+    for client, description in zip(population[: plan.peers], plan.descriptions, strict=False):
+        assert isinstance(client, BrokerClient), "members come first"
+        assert client.station is not None, "an assembled client has its broker"
+        brokers[client.station].roster.keep(client.enrol(description))
+    assemble_filters({address: broker.backbone for address, broker in brokers.items()})
 
 
 def _near(plan: Plan, site: Site, client: int) -> BrokerClient:
@@ -84,6 +95,7 @@ DESIGNS = (
         summary="Brokers on a spanning tree serve the clients nearest to them and pass casts where filters let them.",
         paper="Implicit group messaging, chapter 6",
         assemble=assemble,
+        enrol=enrol,
         member=BrokerClient,
         fixture=fixture,
         roles=roles,

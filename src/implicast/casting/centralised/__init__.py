@@ -24,6 +24,14 @@ def assemble(plan: Plan) -> list[Peer]:
     return [*clients, Server(plan.site(plan.peers, "server"))]
 
 
+def enrol(plan: Plan, population: Sequence[Peer]) -> None:
+    """The server knows everybody."""
+    (server,) = (peer for peer in population if isinstance(peer, Server))
+    for client, description in zip(population[: plan.peers], plan.descriptions, strict=False):
+        assert isinstance(client, Client), "members come first"
+        server.roster.keep(client.enrol(description))
+
+
 def fixture(site: Site, role: str) -> Peer:
     return Server(site)
 
@@ -58,6 +66,7 @@ DESIGNS = (
         summary="One server keeps every description and sends one copy to each member.",
         paper="Implicit group messaging, section 3.4",
         assemble=assemble,
+        enrol=enrol,
         member=Client,
         fixture=fixture,
         roles=roles,

@@ -9,7 +9,7 @@ from implicast.casting.condcast.formulas import flows_needed
 from implicast.casting.condcast.messages import KINDS
 from implicast.casting.condcast.place import distinct, key_of, landmarks
 from implicast.casting.condcast.settings import PARAMETERS
-from implicast.casting.designs import Design, Plan
+from implicast.casting.designs import Design, Plan, enrol_by_verb
 from implicast.language.portrait import portrait
 from implicast.overlay import chord_sharp
 from implicast.overlay.links import LINK_KINDS
@@ -60,6 +60,7 @@ DESIGNS = (
         summary="A ring in key order whose finger tables carry aggregates; a cast goes only where somebody may match.",
         paper="Conditional multicast on Chord# (K. Abe)",
         assemble=assemble,
+        enrol=enrol_by_verb,
         member=Condcast,
         kept={"member": KeptCondcast},
         credentials=common_tags,

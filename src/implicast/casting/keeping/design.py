@@ -1,6 +1,7 @@
 """A design whose members stand on a hashed ring and keep lists for each other: parameters, set-up, checks."""
 
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 
 from implicast.casting.designs import ASSURANCE, Design, Plan
 from implicast.casting.keeping.member import KeptRing, RingMember
@@ -11,6 +12,7 @@ from implicast.language.parameters import Parameter
 from implicast.overlay.chord import CHORD_KINDS, assemble_chord
 from implicast.overlay.links import LINK_KINDS
 from implicast.peer.contract import Message, Peer
+from implicast.peer.events import Registered
 from implicast.peer.liveness import DETECTOR_KINDS
 from implicast.peer.site import Site
 
@@ -43,6 +45,22 @@ def stand_up(members: list[RingMember]) -> list[Peer]:
     return list(members)
 
 
+def enrol(plan: Plan, population: Sequence[Peer]) -> None:
+    """Every entry at the node that answers for its value, and at those that keep its copies."""
+    members = [peer for peer in population if isinstance(peer, RingMember)]
+    ring = sorted(members, key=lambda member: member.links.me.place)
+    keys = [member.chord.table.own for member in ring]
+    copies = min(ring[0].share.settings.copies, len(ring) - 1)
+    for member, description in zip(members, plan.descriptions, strict=False):
+        for piece in member.enrol(description):
+            at = bisect_left(keys, piece.key) % len(ring)
+            member.layings.stand(piece, ring[at].address)
+            row = piece.row(member.contact)
+            for step in range(copies + 1):
+                ring[(at + step) % len(ring)].share.take((row,))
+        member.host.deliver(Registered(member.version))
+
+
 def ring_design(
     name: str, summary: str, paper: str, member: Callable[[Site], RingMember],
     parameters: tuple[Parameter, ...] = (), languages: tuple[str, ...] = ("tags",),
@@ -58,6 +76,7 @@ def ring_design(
         summary=summary,
         paper=paper,
         assemble=assemble,
+        enrol=enrol,
         member=member,
         kept={"member": kept},
         audience=True,
