@@ -73,8 +73,8 @@ def designs_command(name: str | None, as_json: bool) -> None:
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def simulate_command(
     name: str, skew: float | None, tags_per_peer: int | None, knobs: tuple[str, ...], settings: tuple[str, ...],
-    register: str | None, faults: str, churn: str, journal: Path | None, requirements: tuple[str, ...], as_json: bool, debug: bool,
-    **plain: Any,
+    register: str | None, faults: str, churn: str, journal: Path | None, requirements: tuple[str, ...],
+    as_json: bool, debug: bool, **plain: Any,
 ) -> None:  # fmt: skip
     """Simulate one run of DESIGN and print its measures."""
     given: dict[str, Setting | None] = {"skew": skew, "tags_per_peer": tags_per_peer}
