@@ -15,6 +15,7 @@ from implicast.peer.wire import Codec, size
 from implicast.space.digest import stream
 from implicast.workload.workload import Workload, workload
 from implicast.world.application import Application
+from implicast.world.arrays import numbers
 from implicast.world.change import Course, course_tables
 from implicast.world.core import new_world
 from implicast.world.faults import FaultStream
@@ -224,7 +225,7 @@ class Run:
         width = int(router.max(initial=0)) + 1
         found = np.empty(0, np.int64)
         for batch in self.journal.sent(["sender", "receiver"]):
-            keys = router[np.asarray(batch["sender"])] * width + router[np.asarray(batch["receiver"])]
+            keys = router[numbers(batch["sender"])] * width + router[numbers(batch["receiver"])]
             found = np.union1d(found, keys)
         return zip((found // width).tolist(), (found % width).tolist(), strict=True)
 
