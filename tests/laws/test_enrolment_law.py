@@ -7,7 +7,6 @@ import msgspec
 import pytest
 
 from implicast import Scenario, simulate
-from implicast.casting.broker import objections as broker_objections
 from implicast.casting.broker.broker import Broker
 from implicast.casting.designs import designs
 from implicast.casting.spice.spice import Spice
@@ -16,6 +15,7 @@ from implicast.peer.contract import Peer
 from implicast.world import journal as journals
 from implicast.world.churn import Churn
 from implicast.world.faults import Faults
+from implicast.world.populations.broker import objections as broker_objections
 from implicast.world.run import Run, silent
 from implicast.world.scenario import ASSEMBLED, MESSAGES
 

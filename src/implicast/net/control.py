@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from implicast.net.node import Node, Note
+from implicast.net.revocation import read_list
 from implicast.peer.errors import ImplicastError, LocalError
 
 LINE_MAX = 1 << 20
@@ -114,6 +115,11 @@ async def _receipts(node: Node, request: Answer) -> AsyncIterator[Answer]:
         yield {"life": life, "serial": serial, "target": str(target), "made_us": made_us, **counts}
 
 
+async def _revoked(node: Node, request: Answer) -> AsyncIterator[Answer]:
+    news = node.revocations.take(read_list(bytes.fromhex(request["list"])))
+    yield {"number": node.revocations.number, "news": news}
+
+
 async def _estimate(node: Node, request: Answer) -> AsyncIterator[Answer]:
     found = await node.estimate(str(request["target"]))
     yield {"members": None if found is None else found.members, "messages": None if found is None else found.messages}
@@ -133,6 +139,7 @@ _VERBS: dict[str, Callable[[Node, Answer], AsyncIterator[Answer]]] = {
     "receipts": _receipts,
     "estimate": _estimate,
     "leave": _leave,
+    "revoked": _revoked,
 }
 
 

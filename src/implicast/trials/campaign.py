@@ -12,6 +12,8 @@ are to tags or to ranges of values, where the design speaks both. Casts go on al
 - within the design's repair time after the last change its invariants must hold, and every later cast be clean;
 - every newcomer that lives must have joined, every leaver have left, every registration be complete.
 
+Where members lie (`Bent.liars`), what the honest were told is judged instead, and what arrived at them is counted.
+
 A failing scenario is replayed by one command. `shrink` leaves out deeds, faults and peers as long as it still fails.
 """
 
@@ -27,6 +29,8 @@ from implicast.space.digest import digest_bits, stream
 from implicast.world.churn import ANY_DISK, Churn
 from implicast.world.deeds import Deed
 from implicast.world.faults import Faults
+from implicast.world.liars.liars import Liars
+from implicast.world.liars.trust import Trust
 from implicast.world.scenario import Scenario
 from implicast.world.simulate import DesignCrash, Outcome, simulate
 
@@ -70,6 +74,8 @@ class Bent:
     """Half the peers describe themselves anew, or withdraw, at some time."""
     returning: bool = False
     """An eighth of the peers at least crash and come back."""
+    liars: Liars | None = None
+    """Members that lie meanwhile; then only what the honest were told is judged, and what arrived is counted."""
 
 
 def scenario_of(design: Design, seed: int, number: int, bent: Bent | None = None, **more: Any) -> Scenario:
@@ -99,6 +105,7 @@ def scenario_of(design: Design, seed: int, number: int, bent: Bent | None = None
         churn=churn,
         strict=chance.random() < 0.25,
         payload_bytes=wider.choice(PAYLOADS),
+        liars=bent.liars,
     )
 
 
@@ -171,6 +178,9 @@ def check(scenario: Scenario) -> Finding:
 
 
 def _reasons(outcome: Outcome) -> Iterator[str]:
+    if outcome.trust is not None:
+        yield from _deceptions(outcome.trust, outcome.scenario.promised())
+        return
     change = outcome.change
     assert change is not None, "a scenario of a campaign changes something"
     whole = outcome.contract
@@ -188,6 +198,13 @@ def _reasons(outcome: Outcome) -> Iterator[str]:
         yield f"back, and registered only after {change.return_s_max:.0f} s; {allowed_s:.0f} s are allowed"
     yield from change.complaints
     yield from outcome.objections
+
+
+def _deceptions(trust: Trust, is_promised: bool) -> Iterator[str]:
+    """What nobody honest may be told, where a design promises anything against liars."""
+    for wrong in ("forged", "repeated", "uninvited", "breakdowns") if is_promised else ():
+        if getattr(trust, wrong):
+            yield f"{wrong} {getattr(trust, wrong)} at honest members"
 
 
 def _trouble_s(scenario: Scenario) -> float:
@@ -303,7 +320,8 @@ class _Shrinking:
     def _fewer_peers(self) -> bool:
         scenario = self.best.scenario
         peers = scenario.peers // 2
-        if peers < 2:
+        victim = None if scenario.liars is None else scenario.liars.victim
+        if peers < 2 or (victim is not None and victim >= peers):
             return False
         moved = [self._moved(deed, scenario.peers, peers) for deed in scenario.churn.deeds]
         deeds = tuple(deed for deed in moved if deed is not None)

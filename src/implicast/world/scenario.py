@@ -10,6 +10,7 @@ from implicast.peer.errors import ScenarioError
 from implicast.workload.workload import schema
 from implicast.world.churn import Churn
 from implicast.world.faults import Faults
+from implicast.world.liars.liars import Liars
 
 ASSEMBLED, MESSAGES = "assembled", "messages"
 """How a network comes to be, and how registrations come into it."""
@@ -52,6 +53,8 @@ class Scenario:
     faults: Faults = field(default_factory=Faults)
     churn: Churn = field(default_factory=Churn)
     """Who comes, goes and crashes, and what else befalls peers, from the first cast on."""
+    liars: Liars | None = None
+    """Members that lie, from the first cast on."""
     strict: bool = False
     """Encode every message on sending and compare on arrival, as tests do."""
 
@@ -89,8 +92,11 @@ class Scenario:
 
     def promised(self) -> bool:
         """Does the design promise the contract in such a world? Everyone does where nothing fails; where something
-        does, with receipts alone; and nobody while the network is parted, unless what follows is judged too."""
+        does, with receipts alone; and nobody while the network is parted, unless what follows is judged too. Where
+        members lie, a wary design promises that nobody honest is deceived; how much arrives is a matter of chance."""
         found, parameters = self.settled()
+        if self.liars is not None:
+            return found.wary
         if not self.churn and not self.faults.text():
             return True
         if parameters.get("assurance") == "none" or (self._lacking() and not self.churn):
@@ -123,7 +129,7 @@ class Scenario:
         is a part of what is tried, unless the scenario says otherwise."""
         if self.register:
             return self.register
-        kind = not (self.faults.text() or self.churn or self.changes)
+        kind = not (self.faults.text() or self.churn or self.changes or self.liars is not None)
         return ASSEMBLED if self.start == ASSEMBLED and kind else MESSAGES
 
     def with_seed(self, seed: int) -> "Scenario":
@@ -131,9 +137,10 @@ class Scenario:
 
     def described(self) -> dict[str, Any]:
         """Plain values, for JSON and for the journal; churn as the text that gives it, if there is any."""
-        plain = asdict(replace(self, churn=Churn(), register=self.registers))  # type: ignore[arg-type]
-        del plain["churn"]
-        return {**plain, "churn": self.churn.text()} if self.churn else plain
+        plain = asdict(replace(self, churn=Churn(), liars=None, register=self.registers))  # type: ignore[arg-type]
+        del plain["churn"], plain["liars"]
+        lying = {"liars": self.liars.text()} if self.liars is not None else {}
+        return {**plain, **({"churn": self.churn.text()} if self.churn else {}), **lying}
 
     def command(self) -> str:
         """The command line that replays this run."""
@@ -148,7 +155,9 @@ class Scenario:
         words += [f"--register {self.register}"] * bool(self.register)
         words += [f"--changes {self.changes}"] * bool(self.changes)
         words += [f"--faults {self.faults.text()}"] * bool(self.faults.text())
-        words += [f"--churn {quote(self.churn.text())}"] * bool(self.churn) + ["--strict"] * self.strict
+        words += [f"--churn {quote(self.churn.text())}"] * bool(self.churn)
+        words += [f"--liars {self.liars.text()}"] if self.liars is not None else []
+        words += ["--strict"] * self.strict
         return " ".join(words)
 
 

@@ -6,8 +6,8 @@ from math import ceil
 from implicast.language.bloom import Bloom
 from implicast.overlay.backbone.backbone import GROWTH, Backbone
 from implicast.overlay.backbone.messages import CAPACITY_MAX
-from implicast.overlay.backbone.objections import beyond_links, breadth_first
 from implicast.peer.contract import Address
+from implicast.world.populations.backbone import beyond_links, breadth_first
 
 
 def assemble_filters(brokers: Mapping[Address, Backbone]) -> None:
