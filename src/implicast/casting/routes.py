@@ -17,14 +17,13 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from implicast.casting.central_subscriptions import Announce
-from implicast.casting.inbox import Seen
 from implicast.casting.service import SILENT_MAX, Carried, Publish
 from implicast.casting.telling import Teller, Told, Word
 from implicast.language.target import Target
 from implicast.peer.asking import Asker, Patience, Question
 from implicast.peer.contract import Address, CastId, Contact, Host, Message, Part, handles
 from implicast.peer.fields import Payload, Token
-from implicast.peer.memory import Recent
+from implicast.peer.memory import Recent, Seen
 
 PASS = "pass"
 PATIENCE = Patience(2_000_000, times=21, factor=1.05)

@@ -18,11 +18,10 @@ were told (`Settled`).
 
 from collections.abc import Callable
 
-from implicast.casting.condcast.around import split_around
 from implicast.casting.condcast.errands import Errand, Given, Task, remember
 from implicast.casting.condcast.messages import Astray, Carry, Covered, Query, StillCarrying, StuckAgain
 from implicast.casting.condcast.settings import CondcastSettings
-from implicast.casting.condcast.split import Match, Onward, split
+from implicast.casting.condcast.split import Match, Onward, split, split_around
 from implicast.casting.inbox import Outcome
 from implicast.language.portrait import Sought
 from implicast.overlay.chord_sharp import ChordSharp

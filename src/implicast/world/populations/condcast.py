@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import ceil
 from typing import Any
 
 from implicast.casting.condcast.condcast import Condcast
 from implicast.casting.condcast.design import common_tags
-from implicast.casting.condcast.formulas import flows_needed
 from implicast.casting.condcast.place import distinct, key_of
 from implicast.casting.designs import Design, Plan
 from implicast.language.portrait import portrait
@@ -34,6 +34,11 @@ def assemble(plan: Plan) -> list[Peer]:
     if not settled:
         _start_flows(ring, {peer.ring: peer for peer in peers})
     return list(peers)
+
+
+def flows_needed(nodes: int, period: float, hold: float) -> int:
+    """F_min (9): a flow takes at least n M to go round, and each node is to be reached every P."""
+    return max(1, ceil(hold * nodes / period))
 
 
 def _start_flows(ring: list[ChordSharp], peers: dict[ChordSharp, Condcast]) -> None:
