@@ -12,6 +12,7 @@ station knows a later life and says so; the member goes above it.
 from typing import Any
 
 from implicast.casting.central_subscriptions import Announce
+from implicast.casting.roster import Entry
 from implicast.casting.service import Carried, Check, CheckRound, Known, Outdated, Publish, Register, Stored
 from implicast.casting.telling import Hearing
 from implicast.language.target import Description, Target
@@ -86,6 +87,13 @@ class Served(Member, parts={"asker": Asker, "hearing": Hearing}):
         cast = CastId(self.name, self.life, ESTIMATES + self._estimates)
         self.ask_for(Publish(cast, target, b"", dry=True))
         return self._estimates
+
+    def enrol(self, description: Description) -> Entry:
+        """Be this, and known as this to the station, which is to keep the answer."""
+        self._complete = self.describe(description)
+        self.keep_in_touch()
+        self.host.deliver(Registered(self.version))
+        return Entry(self.contact, self.version, description)
 
     # --- what the station is told
 

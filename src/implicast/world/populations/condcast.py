@@ -15,7 +15,7 @@ from implicast.peer.contract import Peer
 from implicast.world.populations.aggregates import sound_objections
 from implicast.world.populations.chord_sharp import assemble as assemble_sharp
 from implicast.world.populations.chord_sharp import objections as ring_objections
-from implicast.world.populations.population import Population
+from implicast.world.populations.population import Population, enrol_by_verb
 
 
 def assemble(plan: Plan) -> list[Peer]:
@@ -57,4 +57,4 @@ def objections(population: Sequence[Peer]) -> list[str]:
 
 
 def population(design: Design) -> Population:
-    return Population(assemble, objections)
+    return Population(assemble, objections, enrol_by_verb)
