@@ -29,9 +29,10 @@ def run(seed, number):
     return outcome
 
 
-@pytest.mark.parametrize("number", [0, 12, 20, 30, 50])
+@pytest.mark.parametrize("number", [1, 6, 10, 66, 160])
 def test_five_schedules_of_faults(number):
-    """A kill, a broken disk, ... in designs with and without a server."""
+    """Killed between commit and confirmation, server killed, disk full, clock jump, strangers, an old copy of a disk,
+    a reader of one byte a second, a partition."""
     outcome = run(1, number)
 
     assert outcome["casts"] > 0
