@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from implicast.casting.condcast.split import split, split_by_definition
-from implicast.casting.condcast.spread import Spread, spread
 from implicast.language.portrait import Sought, portrait
 from implicast.language.queries import (
     Above,
@@ -23,10 +22,12 @@ from implicast.language.queries import (
 )
 from implicast.language.target import Description, Predicate, Target, Term, Value
 from implicast.language.values import Bitmap, Box, Bundle, Categories, Interval, Threshold, bloom_of
-from implicast.overlay.chord_sharp import Freight, Table, settled_tables
+from implicast.overlay.chord_sharp import Freight, Table
 from implicast.overlay.links import Ref
 from implicast.space.digest import stream
 from implicast.space.ring import Arc
+from implicast.trials.condcast_spread import Spread, spread
+from implicast.world.populations.chord_sharp import settled_tables
 
 WORDS = [f"w{number}" for number in range(40)]
 

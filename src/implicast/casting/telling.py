@@ -17,7 +17,8 @@ from implicast.language.target import Target
 from implicast.peer.asking import Asker, Patience, Question
 from implicast.peer.contract import Address, CastId, Contact, Host, Message, Name, Part, handles
 from implicast.peer.fields import Payload
-from implicast.peer.member import Heard, Member
+from implicast.peer.member import Member
+from implicast.peer.memory import Heard
 from implicast.peer.words import BELIEVED, Words, personal
 
 TELLING = "telling"

@@ -3,6 +3,7 @@
     DIR/node.toml       design, network, role, listen, join, parameters, infrastructure
     DIR/node.key        the node's own key, made here, read by nobody else
     DIR/node.pem        the authority's word on it        DIR/authority.pem   the network's root
+    DIR/journal/        what it saw, where `journal = true`
     DIR/node.db         life, inbox, outbox, receipts     DIR/control.sock    for the command line
 """
 
@@ -33,8 +34,14 @@ class NodeConfig(msgspec.Struct, forbid_unknown_fields=True):
     join: list[str] = []
     parameters: dict[str, str | int | float | bool] = {}
     infrastructure: dict[str, list[str]] = {}
+    authority: str = ""
+    """Where the authority answers (`implicast authority serve`): renews certificates, tells who was revoked."""
     plain: bool = False
     """Without TLS: for trials on one machine."""
+    journal: bool = False
+    """Write down what the node sees, for `implicast journal`."""
+    metrics: str = ""
+    """Where Prometheus may ask: a port of loopback, or host:port."""
     rate_per_s: float = 2000.0
     casts_per_s: float = 10.0
     casts_burst: float = 50.0

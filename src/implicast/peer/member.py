@@ -11,27 +11,15 @@ from implicast.peer.contract import (
     Host,
     Life,
     Message,
-    Name,
     Peer,
     Serial,
     Version,
 )
 from implicast.peer.events import Outlived, Refused
+from implicast.peer.memory import Heard
 from implicast.peer.name import NUMBERS, life_of, name_of, next_life, version_of
 from implicast.peer.site import Site
 from implicast.peer.words import Envelopes, opener
-
-HEARD_BITS = 6
-"""Casts are remembered in blocks of 2^6 serials."""
-
-
-class Heard(Message):
-    """Which of one publisher's casts were heard: bit i stands for serial `block * 64 + i`."""
-
-    publisher: Name
-    life: Life
-    block: Serial
-    bits: int
 
 
 class KeptMember(Message):
@@ -103,6 +91,10 @@ class Member(Peer, parts={"envelopes": Envelopes}):
         or `Refused` in designs that cannot tell."""
         self.host.deliver(Refused("estimate", "this design cannot tell how many a target selects before it is cast"))
         return 0
+
+    def complain(self, cast: CastId) -> bool:
+        """Say to the peer that told of this cast that it was unwanted; False where there is nobody to say it to."""
+        return False
 
     def upcoming_version(self) -> Version:
         """How the next description will be numbered."""

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 from implicast.casting.bft.audience import audience
-from implicast.casting.bft.carriage import OpenCast
 from implicast.casting.bft.credentials import MemberKeys
 from implicast.casting.bft.gate import ALL_CHECKS, Gate
 from implicast.casting.bft.keys import handles_of
@@ -21,7 +20,7 @@ from implicast.casting.bft.settler import Settler
 from implicast.casting.inbox import Inbox, Outcome
 from implicast.language.target import Description, Target
 from implicast.overlay.skip_graph.graph import SkipGraph
-from implicast.overlay.skip_graph.standing import Standing
+from implicast.overlay.skip_graph.place import StandingGraph
 from implicast.peer.asking import Asker
 from implicast.peer.contract import Address, CastId, Life, Message, handles
 from implicast.peer.events import Estimated, Refused
@@ -41,8 +40,6 @@ class KeptBft(Message):
     member: KeptMember
     certificates: tuple[Certificate, ...]
     contacts: tuple[Address, ...]
-    casts: tuple[OpenCast, ...] = ()
-    """Casts of its own of which it does not know how they ended."""
 
     @property
     def life(self) -> Life:
@@ -52,7 +49,7 @@ class KeptBft(Message):
 class Bft(Member, parts={"asker": Asker, "graph": SkipGraph, "settler": Settler, "multicasts": Multicasts}):
     """One participant that trusts nobody but the authority."""
 
-    __slots__ = ("_estimates", "_kept", "_keys", "_unfinished", "asker", "graph", "inbox", "multicasts", "settler")
+    __slots__ = ("_estimates", "_kept", "_keys", "asker", "graph", "inbox", "multicasts", "settler")
 
     def __init__(self, site: Site, checks: frozenset[int] = ALL_CHECKS) -> None:
         super().__init__(replace(site, words=BELIEVED))  # this design signs by itself
@@ -74,7 +71,6 @@ class Bft(Member, parts={"asker": Asker, "graph": SkipGraph, "settler": Settler,
         )  # fmt: skip
         self.inbox = Inbox(self, self._kept.member.heard if self._kept is not None else ())
         self.description = self._kept.member.description if self._kept is not None else None
-        self._unfinished = self._kept.casts if self._kept is not None else ()
         self._estimates = 0
         if self.assured and not site.resting:
             self.graph.begin()
@@ -84,17 +80,13 @@ class Bft(Member, parts={"asker": Asker, "graph": SkipGraph, "settler": Settler,
     def public(self) -> bytes:
         return self._keys.signer.public
 
-    def stand(self, certificate: Certificate, standing: Standing[Certificate]) -> None:
+    def stand(self, certificate: Certificate, standing: StandingGraph) -> None:
         """A place of an assembled world is there already, among all who belong into its lists."""
         self.settler.stand(certificate)
         self.graph.stand(certificate, standing)
 
     def _arrived(self, key: bytes) -> None:
         self.settler.arrived(key)
-        if self._unfinished and self.settler.is_in:
-            unfinished, self._unfinished = self._unfinished, ()
-            for each in unfinished:
-                self.carry_on(each.cast, each.target, each.payload)
 
     def _lonely(self) -> None:
         self.settler.find_introducers()
@@ -154,8 +146,7 @@ class Bft(Member, parts={"asker": Asker, "graph": SkipGraph, "settler": Settler,
         home = self.graph.places.home
         near = [node.address for node in home.table.levels[0].nodes] if home is not None else []
         contacts = tuple(each for each in dict.fromkeys(near) if each != self.address)[:CONTACTS_KEPT]
-        kept, casts = self.kept_member(self.inbox.seen.heard()), self.multicasts.carriage.unfinished()
-        return KeptBft(kept, tuple(self.graph.certificates()), contacts, (*self._unfinished, *casts))
+        return KeptBft(self.kept_member(self.inbox.seen.heard()), tuple(self.graph.certificates()), contacts)
 
     # --- what comes in
 

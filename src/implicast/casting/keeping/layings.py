@@ -19,6 +19,7 @@ from implicast.casting.keeping.messages import (
     LaterEntry,
     Lay,
     LayLate,
+    Row,
 )
 from implicast.casting.keeping.pieces import KeptPiece, Piece, Stretch, overlap, values, without
 from implicast.casting.keeping.share import Share
@@ -85,6 +86,23 @@ class Layings(Part):
                 removals.append(piece)
         return removals
 
+    def stand(self, piece: Piece, holder: Address) -> None:
+        """A piece that is laid already, and confirmed by its holder; remembered if it is ever renewed."""
+        if self._share.settings.lease_us:
+            piece.confirm(piece.low, piece.high, (holder, piece.stamp))
+            self.pieces[piece.serial], self._laid = piece, None
+
+    def row(self, piece: Piece) -> Row:
+        """The entry of the lowest value, as its keepers have it."""
+        packed = self._packed(piece, piece.low, piece.high)
+        slot = (piece.shelf, piece.attribute, piece.low)
+        return Row(piece.key, slot, self._contact, piece.number, piece.stamp, packed)
+
+    def _packed(self, piece: Piece, low: Scalar, high: Scalar) -> bytes:
+        """What is packed in a piece, with the proof that it is laid for these values."""
+        what = (piece.shelf, piece.attribute, low, high)
+        return self._share.deeds.seal(self._contact, *what, piece.number, piece.stamp, piece.packed)
+
     def removal(self, piece: Piece) -> Piece:
         """The same taken out; the piece itself is wanted no more."""
         self.forget(piece)
@@ -147,8 +165,7 @@ class Layings(Part):
         if self._share.chord.ring.state == IN:
             for low, high in list(piece.missing):
                 key = piece.key if low == piece.low else self._share.key_of(piece.attribute, low)
-                what = (piece.shelf, piece.attribute, low, high)
-                packed = self._share.deeds.seal(self._contact, *what, piece.number, piece.stamp, piece.packed)
+                packed = self._packed(piece, low, high)
                 lay = Lay(key, piece.shelf, piece.attribute, low, high, self._contact, piece.number, piece.stamp,
                           packed, piece.serial, piece.walks, False)  # fmt: skip
                 self._keeper.on_lay(self.address, lay)

@@ -7,8 +7,8 @@ them may count it: to the second the member says that it was told before.
 from implicast.casting.inbox import Outcome
 from implicast.casting.telling import Got, Hearing, Notify
 from implicast.peer.contract import Address, CastId, handles
-from implicast.peer.member import Heard, Member
-from implicast.peer.memory import Recent
+from implicast.peer.member import Member
+from implicast.peer.memory import Heard, Recent
 
 TOLD_MAX = 256
 """Casts lately taken of which it is known who told them; of older ones a repeat counts for no peer."""

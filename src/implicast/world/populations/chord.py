@@ -1,0 +1,55 @@
+"""Chord's converged state at once, and its checks from outside."""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+from implicast.overlay.chord.chord import Chord
+from implicast.overlay.links.refs import Ref
+from implicast.world.populations.links import assemble_ring, members, opening, pair_objections
+
+
+def assemble_chord(nodes: Sequence[Chord]) -> None:
+    """Ring and fingers as they are when nothing has changed for long."""
+    assemble_ring([node.ring for node in nodes])
+    ordered = sorted(nodes, key=lambda node: node.ring.me.place)
+    keys = [node.table.own for node in ordered]
+    refs = [node.ring.me for node in ordered]
+    for node in ordered:
+        node.table.reset(node.ring.me)
+        node.table.set_neighbours(node.ring.left, node.ring.right)
+        node.table.set_levels(true_fingers(node, keys, refs))
+
+
+def true_fingers(node: Chord, keys: Sequence[int], refs: Sequence[Ref]) -> dict[int, Ref]:
+    """finger[i] = successor(self + 2^i), for the levels that the right neighbour does not cover."""
+    table = node.table
+    found = {}
+    for level in range(table.first_level(), table.bits):
+        ref = refs[bisect_left(keys, table.start(level)) % len(refs)]
+        if ref.address != node.address:
+            found[level] = ref
+    return found
+
+
+def chord_objections(nodes: Sequence[Chord], exact: bool = True) -> list[str]:
+    """What is wrong with a Chord at rest: the ring, or the fingers.
+
+    Exact fingers are the successors of their starts. After changes at one moment they need not be (until refreshed),
+    but none may lie before its start.
+    """
+    open_at = opening([node.ring for node in nodes])
+    if open_at is not None:
+        return [f"the ring is open: {open_at}"]
+    wrong = pair_objections([node.ring for node in nodes])
+    by_address = {node.address: node for node in nodes}
+    inside = [by_address[ring.address] for ring in members([node.ring for node in nodes])]
+    keys, refs = [node.table.own for node in inside], [node.ring.me for node in inside]
+    for node in inside:
+        table = node.table
+        if table.right != node.ring.right:
+            wrong.append(f"{node.address} routes by another right neighbour than its ring's")
+        if exact and table.levels != true_fingers(node, keys, refs):
+            wrong.append(f"{node.address} has fingers that are not the successors of their starts")
+        if table.has_finger_before_its_start():
+            wrong.append(f"{node.address} has a finger before its start")
+    return wrong

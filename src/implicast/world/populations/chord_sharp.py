@@ -1,0 +1,77 @@
+"""A standing Chord# ring at once, and what can be wrong with one, seen from outside."""
+
+from collections.abc import Iterable, Sequence
+
+from implicast.overlay.chord_sharp.chord_sharp import ChordSharp
+from implicast.overlay.chord_sharp.messages import Freight
+from implicast.overlay.chord_sharp.table import Table, combine
+from implicast.overlay.links.refs import Ref
+from implicast.world.populations.links import assemble_ring, members, ring_objections
+
+
+def assemble(nodes: Iterable[ChordSharp]) -> list[ChordSharp]:
+    """Link all nodes and give them the tables of a settled ring, with the values their passengers have now."""
+    by_place = {node.links.me: node for node in nodes}
+    assert len({ref.key for ref in by_place}) == len(by_place), "keys on a Chord# ring are distinct"
+    ring = [by_place[links.me] for links in assemble_ring(node.links for node in by_place.values())]
+    if ring:
+        refs, values = [node.links.me for node in ring], [node.passenger.value() for node in ring]
+        tables = settled_tables(refs, values, ring[0].settings.age_us, ring[0].host.now_us)
+        for node, table in zip(ring, tables, strict=True):
+            node.settle(table)
+    return ring
+
+
+def objections(nodes: Sequence[ChordSharp]) -> list[str]:
+    """What is wrong with a ring at rest: the ring itself, then every finger that is not 2^level places ahead."""
+    wrong = ring_objections([node.links for node in nodes])
+    if wrong:
+        return wrong
+    refs = [links.me for links in members([node.links for node in nodes])]
+    at = {ref: index for index, ref in enumerate(refs)}
+    levels = (len(refs) - 1).bit_length()
+    for node in nodes:
+        if node.links.me not in at:
+            continue
+        due = [refs[(at[node.links.me] + (1 << level)) % len(refs)] for level in range(levels)]
+        if node.table.nodes != due:
+            wrong.append(f"{node.address} has {len(node.table)} fingers that are not those 1, 2, 4, ... places ahead")
+    return wrong
+
+
+def stale(nodes: Sequence[ChordSharp]) -> int:
+    """How many entries of all tables do not hold what the nodes in their range hold now."""
+    ring = sorted((node for node in nodes if node.links.state == "in"), key=lambda node: node.links.me.place)
+    due = settled_tables([node.links.me for node in ring], [node.passenger.value() for node in ring])
+    pairs = ((node.table, table) for node, table in zip(ring, due, strict=True))
+    return sum(
+        mine != right
+        for table, exact in pairs
+        for mine, right in zip(
+            zip(table.nodes, table.ends, table.values, strict=True),
+            zip(exact.nodes, exact.ends, exact.values, strict=True),
+            strict=False,
+        )
+    )
+
+
+def settled_tables(
+    refs: Sequence[Ref], values: Sequence[Freight | None], stale_us: int = 0, now_us: int = 0
+) -> list[Table]:
+    """The tables of nodes in ring order when all has settled: formulas (5) to (7), by doubling."""
+    count, step, sums = len(refs), 1, list(values)
+    levels: list[tuple[int, list[Freight | None]]] = []
+    while step < count:
+        levels.append((step, sums))
+        sums = [combine(sums[index], sums[(index + step) % count]) for index in range(count)]
+        step *= 2
+    tables = [Table(ref, value, stale_us) for ref, value in zip(refs, values, strict=True)]
+    for index, table in enumerate(tables):
+        ahead = [((index + step) % count, (index + 2 * step) % count, held) for step, held in levels]
+        table.settle(
+            [refs[at] for at, _, _ in ahead],
+            [None if held[at] is None else refs[end].key for at, end, held in ahead],
+            [held[at] for at, _, held in ahead],
+            now_us,
+        )
+    return tables

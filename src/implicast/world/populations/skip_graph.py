@@ -1,0 +1,137 @@
+"""The levels seen from outside: every list must be what the rule gives over all who are there.
+
+By the assembled graph over those who are there; that it is what the definition gives is a law of the tests.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from operator import attrgetter
+from typing import Any, Generic
+
+from implicast.overlay.skip_graph.table import Node, Table
+from implicast.space.vector import Vectors
+from implicast.world.populations.standing import Standing
+
+OBJECTIONS_MAX = 20
+"""Enough to see what is wrong."""
+SAMPLE = 100
+"""Places looked at first, evenly drawn."""
+
+
+def _differing(
+    should: Sequence[tuple[Node, ...]], does: Sequence[tuple[Node, ...]]
+) -> tuple[list[list[bytes]], list[list[bytes]]]:
+    """The keys of both, nothing where the lists of a level are plainly the same: most are, and need no sorting."""
+    same = [one == other for one, other in zip(should, does, strict=False)]
+    same += [True] * abs(len(should) - len(does))
+    wanted, held = (
+        [[] if is_same else [node.key for node in nodes] for nodes, is_same in zip(lists, same, strict=False)]
+        for lists in (should, does)
+    )
+    return wanted, held
+
+
+def compare(wanted: list[list[bytes]], held: list[list[bytes]]) -> list[str]:
+    """Sentences about lists, given as keys, that are not what they should be."""
+    flaws: list[str] = []
+    if len(wanted) != len(held):
+        flaws.append(f"has {len(held)} levels instead of {len(wanted)}")
+    for level, (should, does) in enumerate(zip(wanted, held, strict=False)):
+        if sorted(should) == sorted(does):
+            continue
+        lacks, extra = len(set(should) - set(does)), len(set(does) - set(should))
+        flaws.append(f"its list of level {level} lacks {lacks} and has {extra} too many")
+    return flaws
+
+
+def objections(
+    owners: tuple[Node, ...], table: Callable[[int], Table[Node]], k: int, vectors: Vectors, name: Callable[[int], str]
+) -> list[str]:
+    """Sentences about lists that differ from the rule over all owners; `table(index)` is asked for where one looks.
+
+    An even sample first: where something is wrong, that shows it; only where nothing is, all are looked at.
+    """
+    assembled = _ASSEMBLED.over(owners, k, vectors)
+    step = max(1, len(owners) // SAMPLE)
+    some, everyone = range(0, len(owners), step), range(len(owners))
+    for indices, lists_of in ((some, assembled.lists), (everyone, assembled.all_lists)):
+        found: list[str] = []
+        for index in indices:
+            key, held = owners[index].key, table(index)
+            if assembled.right.get(key) is held:  # it was looked at before
+                continue
+            if len(found) >= OBJECTIONS_MAX:  # no more are told; but looking on must not depend on what was found
+                continue
+            should, does = lists_of(key), [level.nodes for level in held.levels]
+            if should == does:  # as a rule they are the very same objects
+                assembled.right[key] = held
+            else:
+                found += [f"{name(index)}: {flaw}" for flaw in compare(*_differing(should, does))]
+        if found:
+            return found[:OBJECTIONS_MAX]
+    return []
+
+
+class _Assembled(Generic[Node]):
+    """The assembled graph over some nodes, and which tables were found to be what it says."""
+
+    def __init__(self, owners: tuple[Node, ...], k: int, vectors: Vectors) -> None:
+        self._owners, self._k, self._vectors = owners, k, vectors
+        self.lists = cache(Standing(k, vectors, owners).lists)
+        """The lists of one, by its key; worked out when first asked for."""
+        self.right: dict[bytes, Table[Node]] = {}
+        self._all: dict[bytes, list[tuple[Node, ...]]] = {}
+
+    def all_lists(self, key: bytes) -> list[tuple[Node, ...]]:
+        """The same, where all will be asked for."""
+        if not self._all:
+            self._all = every_list(self._owners, self._k, self._vectors)
+        return self._all[key]
+
+
+def every_list(nodes: Sequence[Node], k: int, vectors: Vectors) -> dict[bytes, list[tuple[Node, ...]]]:
+    """Everyone's lists, level by level, by key: ring by ring, without a search for each."""
+    lists: dict[bytes, list[tuple[Node, ...]]] = {node.key: [] for node in nodes}
+    rings, number = [sorted(nodes, key=attrgetter("key"))], 0
+    while rings:
+        rings = [near for ring in rings for near in _listed_in(ring, number, k - 1, vectors, lists)]
+        number += 1
+    return lists
+
+
+def _listed_in(
+    ring: list[Node], number: int, reach: int, vectors: Vectors, lists: dict[bytes, list[tuple[Node, ...]]]
+) -> list[list[Node]]:
+    """Note the lists that all of a ring have of it; the rings of the next level that have lists too."""
+    parts: dict[int, list[int]] = {}
+    for index, node in enumerate(ring):
+        parts.setdefault(vectors.digit(node.vector, number) if number < vectors.length else index, []).append(index)
+    size, whole, twice, nears = len(ring), tuple(ring), (*ring, *ring), []
+    for near in parts.values():
+        count = len(near)
+        if count - 1 < 2 * reach:
+            for index in near:
+                lists[ring[index].key].append(whole)
+            continue
+        for place, index in enumerate(near):
+            left, right = near[place - reach], near[(place + reach) % count]
+            lists[ring[index].key].append(twice[left : right + 1 if left <= right else right + 1 + size])
+        nears.append([ring[index] for index in near])
+    return nears
+
+
+class _Last:
+    """The assembled graph over those seen last: most looks find the same as the one before (compared, not hashed)."""
+
+    def __init__(self) -> None:
+        self._seen: object = None
+        self._assembled: _Assembled[Any] | None = None
+
+    def over(self, owners: tuple[Node, ...], k: int, vectors: Vectors) -> _Assembled[Node]:
+        seen = (owners, k, vectors)
+        if self._assembled is None or self._seen != seen:
+            self._seen, self._assembled = seen, _Assembled(owners, k, vectors)
+        return self._assembled
+
+
+_ASSEMBLED = _Last()
