@@ -5,11 +5,12 @@ from time import process_time
 from implicast.casting.condcast.place import KEY_BITS
 from implicast.casting.condcast.split import Match, split, split_by_definition
 from implicast.language.portrait import Sought, portrait
-from implicast.overlay.chord_sharp import Table, settled_tables
+from implicast.overlay.chord_sharp import Table
 from implicast.overlay.links import Ref
 from implicast.space.digest import digest_bits
 from implicast.space.ring import Arc
 from implicast.workload.workload import workload
+from implicast.world.populations.chord_sharp import settled_tables
 
 BITS, HASHES = 4096, 4
 Hop = tuple[Table, tuple[Arc, ...], Sought]

@@ -67,8 +67,8 @@ def everybody(plan: Plan) -> dict[str, tuple[int, ...]]:
 
 
 SHOUT = Design(
-    "shout", "Everybody is told of everything.", "nowhere", assemble, kinds=(Shout,), member=Shouter, roles=everybody,
-    parameters=(ASSURANCE,),
+    "shout", "Everybody is told of everything.", "nowhere", kinds=(Shout,), member=Shouter, assemble=assemble,
+    roles=everybody, parameters=(ASSURANCE,),
 )  # fmt: skip
 
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 
-from implicast.overlay.skip_graph.objections import OBJECTIONS_MAX, compare
 from implicast.overlay.skip_graph.table import Level, Node, Table
 from implicast.space.vector import Vectors
+from implicast.world.populations.skip_graph import OBJECTIONS_MAX, compare
 
 EFFORT = 1_000_000
 """The definition costs O(n) per place: all places are examined up to a thousand, an even sample beyond."""

@@ -18,7 +18,7 @@ MAY = {
     "casting": {"casting", "overlay", "peer", "language", "space"},
     "world": {"world", "casting", "overlay", "peer", "workload", "language", "space"},
     "trials": {"trials", "world", "casting", "overlay", "peer", "workload", "language", "space"},
-    "lab": {*LAYERS, "cli"},
+    "lab": {*LAYERS, "net", "cli"},
 }
 FORBIDDEN = {"asyncio", "socket", "pyspark", "time", "random", "uuid", "secrets", "datetime", "threading"}
 """Not in rooms below the laboratory; `Random` itself, seeded, is all they may take of `random`."""

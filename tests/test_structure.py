@@ -26,7 +26,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     # Records that one part alone holds, and `Member.description`, which each design sets.
     "assigned outside its class": (
         "casting/bft/member", "casting/condcast/condcast", "casting/keeping/member",
-        "casting/spice/watch", "peer/asking",
+        "peer/asking",
     ),
     "a dispatcher of its own": ("casting/bft/member:Bft.receive",),
     "a name for two things": ("overlay/", "casting/", "peer/"),

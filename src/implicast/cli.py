@@ -30,9 +30,9 @@ GROUPS: dict[str, dict[str, Later]] = {
         "designs": Later("implicast.simulate_cli:designs_command", "The designs and their parameters."),
     },
     "A network": {
-        "local": Later(f"{_NET}:local_command", "Start a network on this machine."),
-        "node": Later(f"{_NET}:node_command", "Run one node."),
-        "authority": Later(f"{_NET}:authority_command", "Who belongs to a network."),
+        "local": Later("implicast.net.local_cli:local_command", "Start a network on this machine."),
+        "node": Later("implicast.net.node_cli:node_command", "Run one node."),
+        "authority": Later("implicast.net.authority_cli:authority_command", "Who belongs to a network."),
         "cast": Later(f"{_NET}:cast_command", "Send a message to whoever a target describes."),
         "inbox": Later(f"{_NET}:inbox_command", "What has arrived at a node."),
         "describe": Later(f"{_NET}:describe_command", "Say what a node is."),
@@ -40,7 +40,8 @@ GROUPS: dict[str, dict[str, Later]] = {
         "status": Later(f"{_NET}:status_command", "How a node is."),
         "peers": Later(f"{_NET}:peers_command", "Who a node is connected with."),
         "leave": Later(f"{_NET}:leave_command", "Let a node go."),
-        "replay-node": Later(f"{_NET}:replay_node_command", "Feed the recorded inputs of a node to a fresh peer."),
+        "journal": Later("implicast.lab.live_cli:journal_command", "Gather what nodes wrote down, for the laboratory."),
+        "replay-node": Later("implicast.net.node_cli:replay_node_command", "Feed a recorded node to a fresh peer."),
     },
     "The laboratory": {
         "simulate": Later("implicast.simulate_cli:simulate_command", "One run: contract, load, fairness, latency."),

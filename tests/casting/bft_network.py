@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from implicast.casting.bft import DESIGNS, assemble, roles
+from implicast.casting.bft import DESIGNS, roles
 from implicast.casting.bft.credentials import credentials
 from implicast.casting.bft.gate import ALL_CHECKS
 from implicast.casting.bft.keys import tag_realm
@@ -21,6 +21,7 @@ from implicast.peer.identity import Certificate
 from implicast.peer.ledger import Ledger
 from implicast.peer.name import name_of, network_of
 from implicast.peer.signatures import Signer
+from implicast.world.populations.bft import assemble
 
 NOW_US = 1_000_000_000
 

@@ -11,11 +11,11 @@ from implicast.casting.bft.messages import Apply, Denied, Granted, Vacate
 from implicast.casting.bft.office import Office
 from implicast.casting.bft.settler import GRACE_US, JOINING
 from implicast.language.target import Description, Predicate, Target, Term, Value
-from implicast.overlay.skip_graph.standing import Standing
 from implicast.peer.events import Estimated, Registered, Withdrawn
 from implicast.peer.identity import Authority, Enrolment, Revocation
 from implicast.trials.attacks import Assault
 from implicast.trials.bft import Overlay, Spot, spread
+from implicast.world.populations.standing import Standing
 from implicast.world.scenario import Scenario
 from implicast.world.simulate import Outcome, simulate
 

@@ -34,6 +34,7 @@ from implicast.peer.ledger import Ledger
 from implicast.peer.name import name_of, version_of
 from implicast.peer.site import Site
 from implicast.world.network import build
+from implicast.world.populations import population
 from implicast.world.scenario import Scenario
 from implicast.world.simulate import simulate
 from implicast.world.world import World
@@ -543,7 +544,7 @@ def test_joining_finds_the_same_brokers_as_assembling(kind):
     world = World(network, 4)
     plan = Plan(60, 7, found.settle({"brokers": 7, "assurance": "none"}), 4, world.host, network.latency_us)
     plan = replace(plan, roles=found.roles(plan))
-    assembled = found.assemble(plan)
+    assembled = population(found).assemble(plan)
     newcomers = [found.begin(plan, address) for address in range(60)]
     for address, peer in enumerate(newcomers + assembled[60:]):
         world.place(address, peer)

@@ -15,7 +15,6 @@ from implicast.language.portrait import Sought
 from implicast.language.queries import Above, Within
 from implicast.language.target import Description, Predicate, Target, Term, Value
 from implicast.language.values import Interval, Threshold
-from implicast.overlay import chord_sharp
 from implicast.overlay.chord_sharp import Freight
 from implicast.peer.contract import CastId
 from implicast.peer.events import Notice, Registered, Withdrawn
@@ -24,6 +23,8 @@ from implicast.space.digest import stream
 from implicast.space.ring import Arc
 from implicast.world.faults import Faults
 from implicast.world.journal import REGISTER, batches
+from implicast.world.populations import chord_sharp as sharp_rings
+from implicast.world.populations import population
 from implicast.world.scenario import Scenario
 from implicast.world.simulate import Outcome, simulate
 from implicast.world.world import World
@@ -122,7 +123,7 @@ def _population(
     plan = Plan(
         count, 0, peers_parameters(**given), 1, world.host, world.latency_us, descriptions=descriptions or ()
     )  # fmt: skip
-    peers = DESIGN.assemble(plan)
+    peers = population(DESIGN).assemble(plan)
     for address, peer in enumerate(peers):
         world.place(address, peer)
     return world, peers  # type: ignore[return-value]
@@ -161,7 +162,7 @@ def test_values_of_any_kind_are_cast_to_over_a_range_of_keys() -> None:
     values: list[Freight] = [Interval(number, number) for number in numbers]
     for peer, value in zip(peers, values, strict=True):
         peer.stand(value)
-    chord_sharp.assemble([peer.ring for peer in peers])
+    sharp_rings.assemble([peer.ring for peer in peers])
     arc = Arc(1 << 59, 1 << 62)
     world.at(0, 0, lambda: peers[0].condcast(arc, Within(10, 20), b""))
     world.run()
@@ -238,7 +239,7 @@ def test_peers_leave_and_casts_still_reach_the_others() -> None:
     assert _told(world) == [0, 1, 2, *range(13, 40)]
 
     world.run(500 * SECOND_US)
-    assert chord_sharp.objections([peer.ring for peer in peers]) == []
+    assert sharp_rings.objections([peer.ring for peer in peers]) == []
 
 
 def test_a_flow_that_meets_a_newcomer_still_asking_for_its_fingers_goes_on() -> None:

@@ -20,7 +20,6 @@ from implicast.language.portrait import Sought, portrait
 from implicast.language.target import Description, Target, Term, Value
 from implicast.overlay.chord_sharp import Table
 from implicast.overlay.chord_sharp.messages import LevelIs
-from implicast.overlay.links.assemble import ring_objections
 from implicast.overlay.links.membership import Membership
 from implicast.peer.contract import CastId, Message
 from implicast.peer.events import Joined, Left, Notice, Registered, Settled
@@ -35,6 +34,8 @@ from implicast.world.churn import Churn
 from implicast.world.faults import Faults
 from implicast.world.frozen import freeze, thaw
 from implicast.world.journal import JOIN, LEAVE, REGISTER, UPKEEP
+from implicast.world.populations import population
+from implicast.world.populations.links import ring_objections
 from implicast.world.scenario import Scenario
 from implicast.world.simulate import Outcome, simulate
 from implicast.world.world import World
@@ -68,7 +69,7 @@ def _population(described: Sequence[Description], newcomers: int = 0) -> tuple[N
     world.kinds = {}
     count = len(described)
     plan = Plan(count, 0, DESIGN.settle({}), 1, world.host, world.latency_us, descriptions=described)
-    peers = [*DESIGN.assemble(plan), *(Condcast(plan.site(count + number)) for number in range(newcomers))]
+    peers = [*population(DESIGN).assemble(plan), *(Condcast(plan.site(count + number)) for number in range(newcomers))]
     for address, peer in enumerate(peers):
         world.place(address, peer)
     for peer, each in zip(peers, described, strict=False):
@@ -311,7 +312,7 @@ def test_a_sleeper_that_wakes_after_its_place_was_closed_does_no_harm() -> None:
     assert len(set(told)) == len(told)
     later = {CastId(peers[by].name, peers[by].life, serial) for by in range(5) for serial in (9, 10, 11)}
     assert {cast for address, cast in told if address == 5} >= later
-    assert DESIGN.objections(peers) == []
+    assert population(DESIGN).objections(peers) == []
     assert sum(cast == CastId(peers[5].name, peers[5].life, 1) for _, cast in told) == 20
 
 
@@ -411,7 +412,7 @@ def _gone_and_back() -> tuple[Net, list[Condcast]]:
 
 def test_a_peer_that_left_and_came_back_is_another_life_and_found_again() -> None:
     world, peers = _gone_and_back()
-    assert DESIGN.objections(peers) == []
+    assert population(DESIGN).objections(peers) == []
     assert not any(peer.links.detector.is_lost(peers[5].links.me) for peer in peers)
     assert [node.life > 0 for peer in peers for node in peer.ring.table.nodes if node.address == 5] == [True] * 5
 
@@ -435,12 +436,12 @@ def test_a_filter_or_span_that_lacks_somebody_is_objected_to(numbers: bool) -> N
     ]  # filters alone are compared as numbers, with spans they are not
     world, peers = _population(described)
     _run(world, 40)
-    assert DESIGN.objections(peers) == []
+    assert population(DESIGN).objections(peers) == []
 
     table = peers[3].ring.table
     level = 2
     table.values[level] = portrait(described[int(str(table.nodes[level].address))], 4096, 4)
-    [said] = DESIGN.objections(peers)
+    [said] = population(DESIGN).objections(peers)
     assert said == "what 3 knows of the arc of level 2 lacks somebody in it"
 
 

@@ -16,6 +16,7 @@ from implicast.peer.ledger import Ledger
 from implicast.world.faults import Faults
 from implicast.world.journal import REGISTER
 from implicast.world.network import build
+from implicast.world.populations import population
 from implicast.world.scenario import Scenario
 from implicast.world.simulate import Outcome, simulate
 from implicast.world.world import World
@@ -109,7 +110,7 @@ def test_an_estimate_is_the_size_of_the_rarest_list(name: str) -> None:
     chosen = design(name)
     network = build("flat", hosts=24, infrastructure=0, seed=1)
     world = World(network, 1)
-    members = chosen.assemble(Plan(24, 0, chosen.settle({}), 1, world.host, network.latency_us))
+    members = population(chosen).assemble(Plan(24, 0, chosen.settle({}), 1, world.host, network.latency_us))
     for address, member in enumerate(members):
         world.place(address, member)
         tags = ("all", "some") if address < 9 else ("all",)

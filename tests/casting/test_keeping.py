@@ -26,6 +26,7 @@ from implicast.space.ring import hashed
 from implicast.world.frozen import freeze, thaw
 from implicast.world.journal import REGISTER, UPKEEP
 from implicast.world.network import build
+from implicast.world.populations import population
 from implicast.world.world import World
 
 SLOT = ("t", "", "tag")
@@ -139,10 +140,10 @@ class Town:
         network = build("flat", hosts=peers + 1, infrastructure=0, seed=1)
         self.world = World(network, 1)
         plan = Plan(peers, 0, chosen.settle(given), seed, self.world.host, network.latency_us)
-        self.members = chosen.assemble(plan)
+        self.members = population(chosen).assemble(plan)
         for address, member in enumerate(self.members):
             self.world.place(address, member)
-        self.objections = chosen.objections
+        self.objections = population(chosen).objections
         self.newcomer = partial(chosen.begin, plan)
 
     def at(self, time_s: float, what) -> None:

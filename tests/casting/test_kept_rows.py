@@ -13,6 +13,7 @@ from implicast.peer.contract import Contact
 from implicast.space.ring import up_to
 from implicast.world.journal import REGISTER
 from implicast.world.network import build
+from implicast.world.populations import population
 from implicast.world.world import World
 
 LEASE_US = 1_000
@@ -96,30 +97,30 @@ def test_a_look_from_outside_sees_what_is_lost_after_all_was_in_order() -> None:
     chosen = design("dht")
     network = build("flat", hosts=12, infrastructure=0, seed=1)
     world = World(network, 1)
-    members = chosen.assemble(Plan(12, 0, chosen.settle({}), 1, world.host, network.latency_us))
+    members = population(chosen).assemble(Plan(12, 0, chosen.settle({}), 1, world.host, network.latency_us))
     for address, member in enumerate(members):
         world.place(address, member)
         tags = tuple(f"tag {number}" for number in range(address, address + 4))
         world.at(1_000_000, REGISTER, partial(member.register, Description(tags)))
     world.run(until_us=20_000_000)
-    assert chosen.objections(members) == []
-    assert chosen.objections(members) == [], "nor when nothing has changed since"
+    assert population(chosen).objections(members) == []
+    assert population(chosen).objections(members) == [], "nor when nothing has changed since"
 
     lost = 0
     for keeper in members:
         for row in [entry.row for entry in keeper.share.rows.entries()]:
             keeper.share.rows.drop([row])
-            assert chosen.objections(members) == [
+            assert population(chosen).objections(members) == [
                 f"{keeper.address} does not keep what {row.owner.address} has laid under {row.slot}"
             ]
             keeper.share.rows.take(row, world.now_us)
-            assert chosen.objections(members) == []
+            assert population(chosen).objections(members) == []
             lost += 1
     assert lost == 12 * 4 * 3, "every entry at each of its three keepers"
 
     members[5].layings.lay_all_again()
     world.run(until_us=30_000_000)
-    assert chosen.objections(members) == [], "laid again, it is looked for as it is now"
+    assert population(chosen).objections(members) == [], "laid again, it is looked for as it is now"
     row = next(entry.row for entry in members[0].share.rows.entries())
     members[0].share.rows.take(Row(row.key, row.slot, row.owner, 0, row.stamp, b""), world.now_us)
-    assert len(chosen.objections(members)) == 1, "a removal is no entry"
+    assert len(population(chosen).objections(members)) == 1, "a removal is no entry"

@@ -20,6 +20,7 @@ from implicast.world.events_run import CountingWorld, EventScenario, run_events
 from implicast.world.faults import Faults, FaultStream
 from implicast.world.journal import JOIN, LEAVE, REGISTER
 from implicast.world.network import build
+from implicast.world.populations import population as the_population
 
 DESIGNS = ["chord-pubsub", "opchord-pubsub", "centralised"]
 RINGS = DESIGNS[:2]
@@ -68,7 +69,7 @@ class Ring:
         self.world = CountingWorld(network, 1, faults=fate, codec=Codec(self.design.kinds))
         self.plan = Plan(peers if standing is None else standing, 0, parameters, 1, self.world.host, network.latency_us)
         self.members: list[PubSub] = []
-        for peer in self.design.assemble(self.plan):
+        for peer in the_population(self.design).assemble(self.plan):
             self._place(peer)
         for address in range(len(self.members), peers):
             self._place(self.design.begin(self.plan, address))
@@ -234,7 +235,7 @@ def test_lists_follow_their_keys_through_joins_and_leaves(name: str) -> None:
 
     assert sorted(address for address, _ in ring.heard(Joined)) == list(range(14, 30))
     assert sorted(address for address, _ in ring.heard(Left)) == [0, 2, 4, 6, 8]
-    assert ring.design.objections(ring.members) == []
+    assert the_population(ring.design).objections(ring.members) == []
     after = [(row.slot, row.number, row.stamp) for _, row in ring.rows()]
     assert sorted(after) == before, "everything where it belongs, nothing lost, nothing twice"
     for price in ("0.70", "1.20", "4.40"):
@@ -259,7 +260,7 @@ def test_lists_survive_hurried_changes_in_a_lossy_network(seed: int) -> None:
         ring.world.at(ring.world.now_us + chance.randrange(2_000_000), LEAVE, ring.members[address].leave)
     ring.rest(60)
 
-    assert ring.design.objections(ring.members) == []
+    assert the_population(ring.design).objections(ring.members) == []
     assert sum(member.links.state == "in" for member in ring.members) == 15
     assert {row.slot[2] for _, row in ring.rows()} == set(range(100, 900)), f"seed {seed}"
 
@@ -274,7 +275,7 @@ def test_all_but_one_may_leave_at_once_and_nothing_is_lost(seed: int) -> None:
 
     assert len(ring.heard(Left)) == 7
     assert {row.slot[2] for _, row in ring.rows()} == set(range(100, 400))
-    assert ring.design.objections(ring.members) == []
+    assert the_population(ring.design).objections(ring.members) == []
 
 
 def test_centralised_speaks_of_values_too() -> None:
@@ -284,7 +285,7 @@ def test_centralised_speaks_of_values_too() -> None:
     world = CountingWorld(network, 1, codec=Codec(central.kinds))
     roles = {"server": (count,)}
     plan = Plan(count, 1, central.settle({}), 1, world.host, network.latency_us, roles=roles)
-    population = central.assemble(plan)
+    population = the_population(central).assemble(plan)
     members = [peer for peer in population if isinstance(peer, Subscriber)]
     for address, peer in enumerate(population):
         world.place(address, peer)

@@ -13,6 +13,7 @@ from implicast.world.churn import Churn
 from implicast.world.faults import Faults
 from implicast.world.journal import JOIN, REGISTER, UPKEEP
 from implicast.world.network import build
+from implicast.world.populations import population
 from implicast.world.scenario import Scenario
 from implicast.world.simulate import Outcome, simulate
 from implicast.world.world import World
@@ -56,7 +57,7 @@ class Village:
         self.world = World(network, 1)
         parameters = self.design.settle({**self.design.quick, **given})
         self.plan = Plan(peers, 0, parameters, 1, self.world.host, network.latency_us)
-        self.members = self.design.assemble(self.plan)
+        self.members = population(self.design).assemble(self.plan)
         for address, member in enumerate(self.members):
             self.world.place(address, member)
         self.disks = {}

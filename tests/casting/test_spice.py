@@ -21,6 +21,7 @@ from implicast.space.surface import Surface
 from implicast.space.tract import container, contains, scale_within, within
 from implicast.world.journal import REGISTER
 from implicast.world.network import build
+from implicast.world.populations import population
 from implicast.world.scenario import Scenario
 from implicast.world.simulate import simulate
 from implicast.world.world import World
@@ -41,7 +42,7 @@ class Village:
             given = {"assurance": "none"}
         parameters = found.settle(given)  # type: ignore[arg-type]
         plan = Plan(peers, 0, parameters, 1, self.world.host, network.latency_us, targets)
-        self.peers = [each for each in found.assemble(plan) if isinstance(each, Spice)]
+        self.peers = [each for each in population(found).assemble(plan) if isinstance(each, Spice)]
         for address, peer in enumerate(self.peers):
             self.world.place(address, peer)
 

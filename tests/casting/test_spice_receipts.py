@@ -8,7 +8,6 @@ from implicast.casting.spice.copies import Copies
 from implicast.casting.spice.homes import address_of, home, roots_of, spot_of
 from implicast.casting.spice.items import Header, RootState
 from implicast.casting.spice.messages import AskVeto, CastTo, Entry, ReadyAt, StoreAt, StoredAt, Taken
-from implicast.casting.spice.objections import record_objections
 from implicast.casting.spice.settings import CAST_US, Settings
 from implicast.casting.spice.spice import Spice
 from implicast.casting.spice.stores import RISING, Stores
@@ -21,6 +20,8 @@ from implicast.space.tract import container, contains, intersect, scale_within, 
 from implicast.world.application import Application
 from implicast.world.frozen import awake, freeze, thaw
 from implicast.world.network import build
+from implicast.world.populations import population
+from implicast.world.populations.registries import record_objections
 from implicast.world.world import World
 
 _S = 1_000_000
@@ -35,7 +36,7 @@ class Town:
         network = build("flat", peers, 0, seed, 0)
         self.world = World(network, seed)
         self.plan = Plan(peers, 0, given, seed, self.world.host, network.latency_us)
-        self.peers = self.design.assemble(self.plan)
+        self.peers = population(self.design).assemble(self.plan)
         for address, peer in enumerate(self.peers):
             self.world.place(address, peer)
         self.application = Application(self.world)
@@ -531,7 +532,7 @@ def test_a_frozen_peer_that_wakes_after_its_place_was_taken_does_no_harm():
     town.run(60)
 
     everybody = [awake(each) for each in town.world.peers.values()]
-    assert not town.design.objections(everybody)
+    assert not population(town.design).objections(everybody)
     cast = town.cast(2, "jazz")
     town.run(3)
     assert town.told(cast) == list(range(16))

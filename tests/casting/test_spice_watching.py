@@ -3,9 +3,10 @@
 import pytest
 
 from implicast.casting.designs import design
-from implicast.casting.spice.objections import OBJECTIONS_MAX, record_objections
-from implicast.casting.spice.watch import Watch
 from implicast.trials.campaign import scenario_of
+from implicast.world.populations import population
+from implicast.world.populations.registries import OBJECTIONS_MAX, record_objections
+from implicast.world.populations.watch import Watch
 from implicast.world.simulate import simulate
 from implicast.world.upheaval import Upheaval
 
@@ -18,7 +19,7 @@ def test_through_change_it_says_what_a_fresh_look_says(name, number, monkeypatch
 
     def sample(upheaval):
         here = upheaval.present()
-        remembered, fresh = upheaval._objections(here), upheaval.design.objections(here)
+        remembered, fresh = upheaval._objections(here), population(upheaval.design).objections(here)
         assert remembered == fresh
         looks.append(fresh)
         upheaval.samples.append((upheaval.world.now_us, fresh))

@@ -14,9 +14,7 @@ from random import Random
 
 import msgspec
 
-from implicast.overlay.ice.assemble import settle, tiling, uniform_points
 from implicast.overlay.ice.estate import Item, Way
-from implicast.overlay.ice.invariants import doubles, surface_objections
 from implicast.overlay.ice.messages import KINDS, KeptSurface, Title
 from implicast.overlay.ice.settings import Terms, Timers
 from implicast.overlay.ice.surface import Surface
@@ -29,6 +27,8 @@ from implicast.space.tract import WHOLE, contains, intervals, subtract, union
 from implicast.world.faults import Faults, FaultStream
 from implicast.world.frozen import awake, freeze, thaw
 from implicast.world.journal import UPKEEP
+from implicast.world.populations.surface import settle, tiling, uniform_points
+from implicast.world.populations.surface_objections import doubles, surface_objections
 from implicast.world.trouble import Trouble
 from implicast.world.world import World
 

@@ -16,7 +16,6 @@ from implicast.casting.spice.gatherings import Gatherings
 from implicast.casting.spice.spice import Spice
 from implicast.casting.spice.stores import Stores
 from implicast.overlay.ice.giver import Giver
-from implicast.overlay.ice.invariants import doubles
 from implicast.space.digest import stream
 from implicast.trials.campaign import Finding, check
 from implicast.world import simulate as simulating
@@ -24,6 +23,7 @@ from implicast.world.churn import Churn
 from implicast.world.deeds import Deed
 from implicast.world.faults import Faults
 from implicast.world.journal import UPKEEP
+from implicast.world.populations.surface_objections import doubles
 from implicast.world.run import Progress, Run
 from implicast.world.scenario import Scenario
 

@@ -26,6 +26,7 @@ from implicast.trials.campaign import check, scenario_of
 from implicast.world.churn import Churn
 from implicast.world.frozen import freeze, thaw
 from implicast.world.journal import JOIN, LEAVE, REGISTER, UPKEEP
+from implicast.world.populations import population
 from implicast.world.world import World
 
 BFT = design("bft")
@@ -48,7 +49,7 @@ class Club:
         settled = BFT.settle({**BFT.trial, **parameters})
         plan = Plan(n, 1, settled, 1, self.world.host, self.world.latency_us, descriptions=[JAZZ] * n)
         self.plan = replace(plan, roles=BFT.roles(plan), credentials=BFT.credentials)
-        for address, peer in enumerate(BFT.assemble(self.plan)):
+        for address, peer in enumerate(population(BFT).assemble(self.plan)):
             self.world.place(address, peer)
         for address in range(n):
             self.at(0, REGISTER, lambda address=address: self.member(address).register(JAZZ))
@@ -66,7 +67,7 @@ class Club:
         self.world.run(self.world.now_us + int(seconds * SECOND_US))
 
     def objections(self) -> list[str]:
-        return BFT.objections([self.world.peers[address] for address in sorted(self.world.peers)])
+        return population(BFT).objections([self.world.peers[address] for address in sorted(self.world.peers)])
 
     def heard(self, kind: type) -> list[tuple[int, Message]]:
         return [(address, event) for _, address, event in self.world.events if isinstance(event, kind)]

@@ -3,6 +3,8 @@
 import pytest
 from returning import DISKS, JAZZ, SAMBA, Returning
 
+from implicast.world.populations import population
+
 WITHIN_S = 15
 
 
@@ -38,7 +40,7 @@ def test_a_member_that_comes_back_casts_and_is_cast_to_as_before(loss: float, di
     assert not scene.wrong()
     assert all(3 in owed for owed in list(scene.owed.values())[3:]), "it is owed all that was cast since"
     if not loss:  # where messages are lost, somebody may be suspected at any time, for a moment
-        assert not scene.design.objections(list(scene.world.peers.values()))
+        assert not population(scene.design).objections(list(scene.world.peers.values()))
 
 
 @pytest.mark.parametrize("disk", DISKS)
@@ -61,7 +63,7 @@ def test_an_old_copy_that_knows_other_places_than_the_last_life_had() -> None:
     scene.go(60)
 
     assert not scene.wrong()
-    assert not scene.design.objections(list(scene.world.peers.values()))
+    assert not population(scene.design).objections(list(scene.world.peers.values()))
 
 
 def test_a_cast_whose_publisher_fell_at_once_is_carried_when_it_is_back() -> None:
@@ -100,4 +102,6 @@ def test_an_authority_that_falls_and_rises_is_hardly_missed(disk: str) -> None:
     scene.go(60)
 
     assert not scene.wrong()
-    assert not scene.design.objections([peer for peer in scene.world.peers.values() if peer.address != office])
+    assert not population(scene.design).objections(
+        [peer for peer in scene.world.peers.values() if peer.address != office]
+    )

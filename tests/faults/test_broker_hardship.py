@@ -26,6 +26,7 @@ from implicast.world.churn import Churn
 from implicast.world.faults import Faults, FaultStream
 from implicast.world.journal import REGISTER
 from implicast.world.network import build
+from implicast.world.populations import population as the_population
 from implicast.world.scenario import Scenario
 from implicast.world.simulate import simulate
 from implicast.world.world import World
@@ -61,7 +62,7 @@ class Trial:
             self.population = [found.begin(self.plan, address) for address in range(CLIENTS)]
             self.population += [found.stand(self.plan, CLIENTS + number) for number in range(brokers)]
         else:
-            self.population = found.assemble(self.plan)
+            self.population = the_population(found).assemble(self.plan)
         for address, peer in enumerate(self.population):
             self.world.place(address, peer)
         self.world.heard = self.hear
@@ -131,7 +132,7 @@ def test_when_a_description_is_complete_every_broker_leads_to_it(seed):
     generations = {broker.backbone.table.generation for broker in trial.brokers()}
     assert len(generations) == 1
     assert generations.pop() > 1, "filters that were never renewed prove little"
-    assert design("broker").objections(trial.population) == []
+    assert the_population(design("broker")).objections(trial.population) == []
 
 
 def answer_at_once(news: Edges, source: int, token: object) -> None:
@@ -216,7 +217,7 @@ def test_many_more_hostile_schedules(seed):
     trial.world.run()
 
     assert trial.wrong == []
-    assert design("broker").objections(trial.population) == []
+    assert the_population(design("broker")).objections(trial.population) == []
 
 
 # --- brokers that begin one by one
@@ -232,7 +233,7 @@ def test_fresh_brokers_make_their_tree_before_anybody_is_registered(assurance):
 
     assert trial.registered == CLIENTS
     assert trial.wrong == []
-    assert design("broker").objections(trial.population) == []
+    assert the_population(design("broker")).objections(trial.population) == []
 
 
 def test_a_broker_that_registers_before_it_has_a_tree_is_caught(monkeypatch):
@@ -252,7 +253,7 @@ def test_a_broker_that_registers_before_it_has_a_tree_is_caught(monkeypatch):
     trial.world.run(2_000_000)
 
     assert trial.registered
-    assert design("broker").objections(trial.population) != []
+    assert the_population(design("broker")).objections(trial.population) != []
 
 
 # --- brokers that die

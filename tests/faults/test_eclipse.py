@@ -7,7 +7,6 @@ import pytest
 
 from implicast.overlay.skip_graph.graph import SkipGraph
 from implicast.overlay.skip_graph.messages import GRAPH_KINDS, AskNeighbours, Neighbours
-from implicast.overlay.skip_graph.standing import Standing
 from implicast.overlay.skip_graph.upkeep import Upkeep
 from implicast.peer.contract import Address, Peer
 from implicast.peer.identity import Authority, Certificate, Declined, Trust
@@ -18,6 +17,7 @@ from implicast.peer.wire import Codec
 from implicast.space.vector import Vectors
 from implicast.trials.bft_eclipse import eclipse_row
 from implicast.world.journal import JOIN
+from implicast.world.populations.standing import Standing
 from implicast.world.world import World
 from skip_graph_rule import rule
 

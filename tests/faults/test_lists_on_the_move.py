@@ -20,6 +20,7 @@ from implicast.world.events_run import CountingWorld
 from implicast.world.faults import Faults, FaultStream
 from implicast.world.journal import JOIN, LEAVE, REGISTER
 from implicast.world.network import build
+from implicast.world.populations import population
 
 MESSAGES_MAX = 30_000
 """Far more than any of these runs needs; a message that goes in circles exceeds it."""
@@ -41,11 +42,14 @@ class Hurry:
         self.world = CountingWorld(network, 1, FaultStream(faults, 1), Codec(chosen.kinds))
         parameters = chosen.settle({"schema": "price: 0..999"})
         plan = Plan(standing, 0, parameters, 1, self.world.host, network.latency_us)
-        peers = [*chosen.assemble(plan), *(chosen.begin(plan, address) for address in range(standing, count))]
+        peers = [
+            *population(chosen).assemble(plan),
+            *(chosen.begin(plan, address) for address in range(standing, count)),
+        ]
         self.members = [peer for peer in peers if isinstance(peer, PubSub)]
         for address, member in enumerate(self.members):
             self.world.place(address, member)
-        self.objections = chosen.objections
+        self.objections = population(chosen).objections
         self.subscribed = chance.randrange(1, 4)
         for _ in range(self.subscribed):
             peer, low = chance.randrange(2), chance.randrange(900)

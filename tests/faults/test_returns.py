@@ -3,6 +3,8 @@
 import pytest
 from returning import DISKS, JAZZ, SAMBA, Returning
 
+from implicast.world.populations import population
+
 NAMES = ["centralised", "broker"]
 WITHIN_S = 15
 
@@ -31,7 +33,7 @@ def test_a_member_that_comes_back_casts_and_is_cast_to_as_before(name, loss, dis
 
     assert not scene.wrong()
     assert all(3 in owed for owed in list(scene.owed.values())[3:]), "it is owed all that was cast since"
-    assert not scene.design.objections(list(scene.world.peers.values()))
+    assert not population(scene.design).objections(list(scene.world.peers.values()))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -11,7 +11,6 @@ import pytest
 from implicast.casting.designs import Plan, design
 from implicast.casting.spice.spice import Spice
 from implicast.language.target import Description, Target, Term
-from implicast.overlay.ice.invariants import doubles, surface_objections
 from implicast.overlay.ice.surface import Surface
 from implicast.peer.contract import Message
 from implicast.peer.events import Notice
@@ -21,6 +20,7 @@ from implicast.world.application import Application, Registration
 from implicast.world.faults import Faults, FaultStream
 from implicast.world.invariants import Notices, Verdict, judge
 from implicast.world.network import build
+from implicast.world.populations.surface_objections import doubles, surface_objections
 from implicast.world.world import World
 
 FOREVER_US = 1 << 62

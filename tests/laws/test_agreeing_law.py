@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from implicast.overlay.skip_graph.agreement import agrees, beside, contrast, neighbour
 from implicast.overlay.skip_graph.messages import ListSpan
 from implicast.overlay.skip_graph.place import Place
-from implicast.overlay.skip_graph.standing import Standing
 from implicast.peer.identity import Certificate
 from implicast.space.vector import Vectors
+from implicast.world.populations.standing import Standing
 from skip_graph_rule import every_class
 
 VECTORS = Vectors(2)

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from implicast.overlay.skip_graph.around import Around
-from implicast.overlay.skip_graph.standing import Standing
 from implicast.overlay.skip_graph.table import Table
 from implicast.space.vector import Vectors
 from implicast.trials.bft import Spot, key_of
+from implicast.world.populations.standing import Standing
 from skip_graph_rule import every_class, table_of
 
 

@@ -7,9 +7,9 @@ from implicast.casting.condcast.around import split_around
 from implicast.casting.condcast.split import split_by_definition
 from implicast.language.queries import OfCategory
 from implicast.language.values import Categories
-from implicast.overlay.chord_sharp import settled_tables
 from implicast.overlay.links import Ref
 from implicast.space.ring import Arc, between
+from implicast.world.populations.chord_sharp import settled_tables
 
 RINGS = st.lists(st.integers(0, 999), min_size=1, max_size=40, unique=True).map(sorted)
 

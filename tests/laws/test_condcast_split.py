@@ -23,10 +23,11 @@ from implicast.language.queries import (
 )
 from implicast.language.target import Description, Predicate, Target, Term, Value
 from implicast.language.values import Bitmap, Box, Bundle, Categories, Interval, Threshold, bloom_of
-from implicast.overlay.chord_sharp import Freight, Table, settled_tables
+from implicast.overlay.chord_sharp import Freight, Table
 from implicast.overlay.links import Ref
 from implicast.space.digest import stream
 from implicast.space.ring import Arc
+from implicast.world.populations.chord_sharp import settled_tables
 
 WORDS = [f"w{number}" for number in range(40)]
 

@@ -5,10 +5,10 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from implicast.overlay.skip_graph.objections import every_list
-from implicast.overlay.skip_graph.standing import Standing
 from implicast.space.vector import Vectors
 from implicast.trials.bft import Spot, key_of
+from implicast.world.populations.skip_graph import every_list
+from implicast.world.populations.standing import Standing
 
 
 @settings(deadline=None, max_examples=200)

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import pytest
 
 from implicast.casting.bft.multicast import Arc, Halves, concerned, first_leg, inside, legs, participates, start_level
-from implicast.overlay.skip_graph.standing import Standing
 from implicast.space.vector import Vectors
+from implicast.world.populations.standing import Standing
 
 
 class Spot(NamedTuple):

@@ -4,13 +4,14 @@ from math import log2
 
 import pytest
 
-from implicast.overlay.chord import CHORD_KINDS, Chord, assemble_chord, chord_objections
+from implicast.overlay.chord import CHORD_KINDS, Chord
 from implicast.overlay.links import LINK_KINDS, Links, LinkSettings
 from implicast.peer.contract import Address, Host, Message, Peer, handles
 from implicast.peer.wire import Codec
 from implicast.space.digest import stream
 from implicast.space.ring import hashed, successor_index
 from implicast.world.journal import JOIN, LEAVE, UPKEEP
+from implicast.world.populations.chord import assemble_chord, chord_objections
 from implicast.world.world import World
 
 

@@ -7,12 +7,14 @@ import pytest
 
 from implicast.language.values import Categories, Threshold
 from implicast.overlay import chord_sharp
-from implicast.overlay.chord_sharp import ON_DEMAND, ChordSharp, Ent, Freight, Passenger, Table, settled_tables
+from implicast.overlay.chord_sharp import ON_DEMAND, ChordSharp, Ent, Freight, Passenger, Table
 from implicast.overlay.links import LINK_KINDS, Links, LinkSettings, Ref
 from implicast.peer.contract import Message, Peer
 from implicast.peer.wire import Codec
 from implicast.space.digest import stream
 from implicast.world.journal import JOIN, LEAVE
+from implicast.world.populations import chord_sharp as sharp_rings
+from implicast.world.populations.chord_sharp import settled_tables
 from implicast.world.world import Fate, World
 
 SECOND_US = 1_000_000
@@ -105,8 +107,8 @@ def test_a_ring_grown_by_messages_equals_an_assembled_one() -> None:
     _join(world, nodes, 300_000, stream(3, "introducers"))
     world.run(200 * SECOND_US)
 
-    assert chord_sharp.objections(_rings(nodes)) == []
-    assert chord_sharp.stale(_rings(nodes)) == 0
+    assert sharp_rings.objections(_rings(nodes)) == []
+    assert sharp_rings.stale(_rings(nodes)) == 0
 
 
 def test_peers_that_join_at_once_find_their_places() -> None:
@@ -116,13 +118,13 @@ def test_peers_that_join_at_once_find_their_places() -> None:
         world.at(10 * SECOND_US, JOIN, lambda node=node: node.links.join((node.address % 5,)))  # type: ignore[misc]
     world.run(200 * SECOND_US)
 
-    assert chord_sharp.objections(_rings(nodes)) == []
+    assert sharp_rings.objections(_rings(nodes)) == []
 
 
 @pytest.mark.parametrize(("count", "asks"), [(16, 5), (64, 7), (256, 9)])
 def test_a_newcomer_asks_once_per_level(count: int, asks: int) -> None:
     world, nodes = _world(count + 1, seed=5)
-    chord_sharp.assemble(_rings(nodes[:-1]))
+    sharp_rings.assemble(_rings(nodes[:-1]))
     world.at(0, JOIN, lambda: nodes[-1].links.join((0,)))
     world.run()
 
@@ -139,7 +141,7 @@ def _ahead(nodes: list[Node], of: Node) -> list[int]:
 
 def test_a_leaver_tells_those_who_name_it_and_they_name_its_right_neighbour() -> None:
     world, nodes = _world(32, seed=6, period_s=10)
-    chord_sharp.assemble(_rings(nodes))
+    sharp_rings.assemble(_rings(nodes))
     for node in nodes:
         world.at(0, JOIN, node.ring.refresh)
     world.run(5 * SECOND_US)
@@ -166,8 +168,8 @@ def test_leaves_and_joins_end_in_exact_tables() -> None:
     world.run(150 * SECOND_US)
 
     assert sum(node.links.state == "in" for node in nodes) == 38
-    assert chord_sharp.objections(_rings(nodes)) == []
-    assert chord_sharp.stale(_rings(nodes)) == 0
+    assert sharp_rings.objections(_rings(nodes)) == []
+    assert sharp_rings.stale(_rings(nodes)) == 0
 
 
 class _Loss:
@@ -185,13 +187,13 @@ def test_lost_and_repeated_answers_delay_a_table_but_do_not_spoil_it() -> None:
     _join(world, nodes, 500_000, stream(8, "introducers"))
     world.run(140 * SECOND_US)
 
-    assert chord_sharp.objections(_rings(nodes)) == []
-    assert chord_sharp.stale(_rings(nodes)) == 0
+    assert sharp_rings.objections(_rings(nodes)) == []
+    assert sharp_rings.stale(_rings(nodes)) == 0
 
 
 def test_a_silent_finger_is_dropped_with_those_above_it() -> None:
     world, nodes = _world(16, seed=9)
-    ring = chord_sharp.assemble(_rings(nodes))
+    ring = sharp_rings.assemble(_rings(nodes))
     silent = ring[0].table.nodes[2]
     world.crash(silent.address)  # type: ignore[arg-type]
     world.at(0, JOIN, ring[0].refresh)
@@ -226,7 +228,7 @@ def test_a_level_that_gets_another_node_is_unknown_until_that_node_is_asked() ->
 
 def test_an_answer_that_comes_late_or_from_another_is_ignored() -> None:
     _, nodes = _world(8, seed=10)
-    ring = chord_sharp.assemble(_rings(nodes))[0]
+    ring = sharp_rings.assemble(_rings(nodes))[0]
     asked = ring.table.nodes[0]
     ring.refresh()
     before = list(ring.table.nodes)

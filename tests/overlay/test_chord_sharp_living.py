@@ -16,6 +16,8 @@ from implicast.peer.wire import Codec
 from implicast.space.digest import stream
 from implicast.world.frozen import freeze, thaw
 from implicast.world.journal import JOIN, LEAVE, UPKEEP
+from implicast.world.populations import chord_sharp as sharp_rings
+from implicast.world.populations.aggregates import sound_objections, too_small
 from implicast.world.world import Fate, World
 
 SECOND_US = 1_000_000
@@ -59,7 +61,7 @@ def _world(count: int, seed: int, faults: Fate | None = None, newcomers: int = 0
     nodes = [Node(at, world, key) for at, key in enumerate(keys)]
     for at, node in enumerate(nodes):
         world.place(at, node)
-    chord_sharp.assemble(_rings(nodes[:count]))
+    sharp_rings.assemble(_rings(nodes[:count]))
     return world, nodes
 
 
@@ -68,7 +70,7 @@ def _rings(nodes: list[Node]) -> list[ChordSharp]:
 
 
 def _wrong(nodes: list[Node]) -> list[str]:
-    return chord_sharp.sound_objections(_rings(nodes), lambda ring: True)
+    return sound_objections(_rings(nodes), lambda ring: True)
 
 
 # --- tables in which everything has an age
@@ -77,7 +79,7 @@ def _wrong(nodes: list[Node]) -> list[str]:
 def _table(stale_us: int = 100) -> Table:
     """At key 0, all of it learnt at time 0, with nodes at 10, 20, ... 70."""
     refs = [Ref(key, key) for key in range(0, 80, 10)]
-    return chord_sharp.settled_tables(refs, [Categories.of(at) for at in range(8)], stale_us)[0]
+    return sharp_rings.settled_tables(refs, [Categories.of(at) for at in range(8)], stale_us)[0]
 
 
 def test_what_is_older_than_allowed_is_unknown() -> None:
@@ -143,7 +145,7 @@ def test_one_round_makes_all_tables_exact_however_wrong_they_were(count: int) ->
 
     assert _wrong(nodes) == []
     assert all(node.ring.rounds.number == 1 for node in nodes)
-    assert chord_sharp.stale(_rings(nodes)) == 0
+    assert sharp_rings.stale(_rings(nodes)) == 0
 
 
 def _spoil(ring: ChordSharp, refs: list[Ref], rng: Random) -> None:
@@ -311,5 +313,5 @@ def test_whoever_need_not_be_known_yet_is_not_missed() -> None:
     table.values[0] = Categories.of()
     unknown = table.nodes[0]
 
-    assert chord_sharp.too_small(_rings(nodes), lambda ring: ring.links.me != unknown) == []
-    assert len(chord_sharp.too_small(_rings(nodes), lambda ring: True)) == 1
+    assert too_small(_rings(nodes), lambda ring: ring.links.me != unknown) == []
+    assert len(too_small(_rings(nodes), lambda ring: True)) == 1

@@ -6,10 +6,7 @@ from random import Random
 
 import pytest
 
-from implicast.overlay.ice.assemble import adjacency, settle, tiling, uniform_points
 from implicast.overlay.ice.estate import Item, Way
-from implicast.overlay.ice.invariants import surface_objections, tables_of
-from implicast.overlay.ice.landmarks import landmark_bits, landmark_order, landmark_points
 from implicast.overlay.ice.messages import Accepted, Done, Echo, Enter, Hail, HandOver, Taking, Title
 from implicast.overlay.ice.settings import Terms
 from implicast.overlay.ice.surface import Surface
@@ -22,6 +19,9 @@ from implicast.space.morton import BITS, CODES, box
 from implicast.space.surface import Surface as Space
 from implicast.space.tract import Tract, intersect, union, volume
 from implicast.trials.ice import Ground, random_tract, spread, uniform_ground
+from implicast.world.populations.landmarks import landmark_bits, landmark_order, landmark_points
+from implicast.world.populations.surface import adjacency, settle, tiling, uniform_points
+from implicast.world.populations.surface_objections import surface_objections, tables_of
 
 
 class Parcel(Message):

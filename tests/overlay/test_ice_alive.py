@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from implicast.overlay.ice.assemble import settle, tiling, uniform_points
 from implicast.overlay.ice.estate import Item, Way
 from implicast.overlay.ice.estates import Legacy, in_parts
 from implicast.overlay.ice.geometry import gap_beside, touches
@@ -36,6 +35,7 @@ from implicast.space.angle import cosine_of
 from implicast.space.digest import stream
 from implicast.space.morton import BITS
 from implicast.space.tract import WHOLE, intersect, union
+from implicast.world.populations.surface import settle, tiling, uniform_points
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "faults"))
 from ice_life import Lodger, Put, S, Scene

@@ -4,8 +4,7 @@ from typing import TypeVar
 
 import pytest
 
-from implicast.overlay.links import LINK_KINDS, Links, LinkSettings, Ref, assemble_ring, ring_objections
-from implicast.overlay.links.assemble import list_objections, opening
+from implicast.overlay.links import LINK_KINDS, Links, LinkSettings, Ref
 from implicast.overlay.links.messages import (
     BUSY,
     DELETE,
@@ -26,6 +25,7 @@ from implicast.peer.contract import Address, Host, Message, Peer
 from implicast.peer.ledger import Ledger
 from implicast.peer.wire import Codec
 from implicast.world.journal import JOIN, LEAVE
+from implicast.world.populations.links import assemble_ring, list_objections, opening, ring_objections
 from implicast.world.world import World
 
 Kind = TypeVar("Kind", bound=Message)

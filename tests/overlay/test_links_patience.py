@@ -7,13 +7,14 @@ from dataclasses import replace
 import pytest
 
 from implicast.casting.designs import designs
-from implicast.overlay.links import Above, Links, LinkSettings, Ref, assemble_ring, ring_objections
+from implicast.overlay.links import Above, Links, LinkSettings, Ref
 from implicast.overlay.links.messages import CheckLink, Found
 from implicast.peer.contract import Address, Host, Peer
 from implicast.peer.ledger import Ledger
 from implicast.peer.liveness import Detector, DetectorSettings
 from implicast.world.faults import Faults, FaultStream
 from implicast.world.journal import UPKEEP
+from implicast.world.populations.links import assemble_ring, ring_objections
 from implicast.world.world import World
 
 S = 1_000_000

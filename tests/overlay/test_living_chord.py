@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from implicast.overlay.chord import CHORD_KINDS, Chord, assemble_chord
+from implicast.overlay.chord import CHORD_KINDS, Chord
 from implicast.overlay.links import LINK_KINDS, Links, LinkSettings, Ref
 from implicast.overlay.links.state import IN, OUT
 from implicast.peer.contract import Address, Host, Message, Peer, handles
@@ -13,6 +13,7 @@ from implicast.peer.liveness import DETECTOR_KINDS, Detector
 from implicast.peer.wire import Codec
 from implicast.space.ring import ID_BITS, hashed, successor_index
 from implicast.world.journal import UPKEEP
+from implicast.world.populations.chord import assemble_chord
 from implicast.world.world import World
 
 S = 1_000_000

@@ -19,7 +19,6 @@ from implicast.overlay.skip_graph.messages import (
     Neighbours,
     claim,
 )
-from implicast.overlay.skip_graph.standing import Standing
 from implicast.overlay.skip_graph.upkeep import Upkeep
 from implicast.peer.contract import Address, Host, Message, Peer
 from implicast.peer.identity import Authority, Certificate, Trust
@@ -31,6 +30,7 @@ from implicast.peer.wire import Codec
 from implicast.space.vector import Vectors
 from implicast.world.faults import Faults, FaultStream
 from implicast.world.journal import JOIN
+from implicast.world.populations.standing import Standing
 from implicast.world.world import World
 from skip_graph_rule import objections
 

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import pytest
 
-from implicast.overlay.skip_graph.standing import Standing
 from implicast.space.vector import Vectors
+from implicast.world.populations.standing import Standing
 from skip_graph_rule import every_class, objections, rule, table_of
 
 

@@ -8,7 +8,6 @@ import statistics
 import pytest
 
 from implicast.casting.bft.multicast import Arc, Halves, duty
-from implicast.overlay.skip_graph.standing import Standing
 from implicast.space.vector import Vectors
 from implicast.trials.bft import (
     Overlay,
@@ -23,6 +22,7 @@ from implicast.trials.bft import (
     preemption_row,
     spread,
 )
+from implicast.world.populations.standing import Standing
 
 HOPS = {(100, 2): 4.13, (100, 4): 3.12, (100, 6): 2.64, (800, 2): 6.32, (800, 4): 4.73, (800, 6): 4.02}
 MESSAGES = {(0.5, 2): 2.11, (0.5, 4): 4.13, (0.5, 6): 5.83, (0.25, 2): 2.25, (0.25, 4): 4.39, (0.25, 6): 6.25}

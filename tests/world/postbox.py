@@ -187,7 +187,7 @@ def assemble(plan: Plan) -> list[Peer]:
 
 
 POSTBOX = Design(
-    "postbox", "one server for tests", "nowhere", assemble,
+    "postbox", "one server for tests", "nowhere", assemble=assemble,
     kinds=(Say, Stored, Outdated, Spread, Told, Tell, Got), parameters=(ASSURANCE,),
     infrastructure=lambda peers, parameters: 1, member=Poster, fixture=lambda site, role: Office(site),
     roles=lambda plan: {"server": (plan.peers,)}, kept={"member": Kept}, survives=frozenset({"joins", "returns"}),

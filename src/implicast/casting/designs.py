@@ -95,10 +95,6 @@ def no_roles(plan: Plan) -> Mapping[str, tuple[int, ...]]:
     return {}
 
 
-def no_objections(population: Sequence[Peer]) -> list[str]:
-    return []
-
-
 def no_infrastructure(peers: int, parameters: Parameters) -> int:
     return 0
 
@@ -112,8 +108,6 @@ class Design:
     """One sentence for `implicast designs`."""
     paper: str
     """Where it is described."""
-    assemble: Callable[[Plan], list[Peer]]
-    """The converged network at once: members first, then infrastructure, index = address."""
     kinds: tuple[type, ...]
     """Every kind of message its peers send, for the codec."""
     member: Callable[[Site], Member]
@@ -122,10 +116,6 @@ class Design:
     languages: tuple[str, ...] = ("tags",)
     """Of `tags`, `attributes` (peers hold values, casts hold predicates), `subscriptions` (the other way round)."""
     infrastructure: Callable[[int, Parameters], int] = no_infrastructure
-    objections: Callable[[Sequence[Peer]], list[str]] = no_objections
-    """Invariants of the overlay seen from outside: sentences about what is wrong; none when all is well."""
-    watcher: Callable[[], Callable[[Sequence[Peer]], list[str]]] | None = None
-    """Makes one that says the same as `objections` and remembers from look to look what need not be looked at again."""
     settling_us: int = 0
     """Time after registration before casts are promised to arrive, for designs whose state settles by upkeep."""
     survives: frozenset[str] = frozenset()
@@ -151,6 +141,11 @@ class Design:
     what a paper's experiments let peers know beforehand."""
     audience: bool = False
     """Can its members estimate how many a target selects?"""
+    assemble: Callable[[Plan], list[Peer]] | None = None
+    """Only for a design of one's own: its converged network at once, members first, then infrastructure, index =
+    address. (Those of the house are set up, and looked at from outside, by `world/populations`.)"""
+    objections: Callable[[Sequence[Peer]], list[str]] | None = None
+    """Likewise: sentences about what is wrong with its network, seen from outside; none when all is well."""
 
     def begin(
         self, plan: Plan, address: int, previous: Life = 0, again: int = 0, kept: Any = None, starts: int = 0

@@ -3,6 +3,7 @@
     DIR/node.toml       design, network, role, listen, join, parameters, infrastructure
     DIR/node.key        the node's own key, made here, read by nobody else
     DIR/node.pem        the authority's word on it        DIR/authority.pem   the network's root
+    DIR/journal/        what it saw, where `journal = true`
     DIR/node.db         life, inbox, outbox, receipts     DIR/control.sock    for the command line
 """
 
@@ -35,6 +36,8 @@ class NodeConfig(msgspec.Struct, forbid_unknown_fields=True):
     infrastructure: dict[str, list[str]] = {}
     plain: bool = False
     """Without TLS: for trials on one machine."""
+    journal: bool = False
+    """Write down what the node sees, for `implicast journal`."""
     rate_per_s: float = 2000.0
     casts_per_s: float = 10.0
     casts_burst: float = 50.0

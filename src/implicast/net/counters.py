@@ -17,6 +17,7 @@ NAMES = {
     "dials": "connections begun",
     "accepted": "connections accepted",
     "limited": "messages dropped because a connection sent more than it may",
+    "journal_lost": "rows of the journal that could not be written",
 }
 
 

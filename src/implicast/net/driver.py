@@ -20,6 +20,7 @@ import msgspec
 from implicast.net.carrier import Carrier
 from implicast.net.counters import Counters
 from implicast.net.frames import Hello
+from implicast.net.journal import Came, Cause, JournalWriter
 from implicast.net.record import VERBS, Input, Recorder, digest_of
 from implicast.peer.contract import Address, Message, Peer
 from implicast.peer.errors import RemoteError
@@ -64,11 +65,14 @@ class Driver:
         self.out: list[tuple[Address, Message]] = []
         self.events: list[Message] = []
         self.recorder: Recorder | None = None
+        self.journal: JournalWriter | None = None
         self._codec = self._own = codec
         self._counters, self._safe = counters, safe
         self._loop = asyncio.get_running_loop()
         self._epoch_us = time.time_ns() // 1000 - int(self._loop.time() * 1e6)
-        self._serial = 0
+        self._serial = self._sent = 0
+        self._cause = Cause(0, False, 0)
+        """What the present input goes back to: a message, a wish, or the beginning."""
         self.seed = seed
         self._stopped = False
         self._held: set[asyncio.Task[None]] = set()
@@ -98,28 +102,37 @@ class Driver:
             return
         self.tick()
         sender = hello.address
+        if self.journal is not None:
+            self.journal.write(Came(self._serial + 1, self.host.now_us, hello.name, hello.life, cause))
         self._handle(partial(self.peer.receive, sender, message), ("m", sender, "", body))
 
     def ask(self, verb: str, *arguments: Any) -> Any:
         """Let the application call a verb of the peer; what the verb returns."""
         assert verb in VERBS, f"{verb} is no verb of an application"
         self.tick()
+        if self.journal is not None and self.peer is not None:
+            self.journal.asked(self._serial + 1, self.host.now_us, verb, arguments, self.peer)
         return self._handle(partial(getattr(self.peer, verb), *arguments), ("v", None, verb, arguments))
 
     def arm(self, delay_us: int, alarm: Message) -> None:
-        self._loop.call_later(max(0, delay_us) / 1e6, self._wake, alarm)
+        origin, upkeep, _ = self._cause
+        self._loop.call_later(max(0, delay_us) / 1e6, self._wake, alarm, origin, upkeep or alarm.upkeep)
 
-    def _wake(self, alarm: Message) -> None:
+    def _wake(self, alarm: Message, origin: int, upkeep: bool) -> None:
         if not self._stopped and self.peer is not None:
             self.tick()
-            self._handle(partial(self.peer.wake, alarm), ("a", None, type(alarm).__name__, alarm))
+            told = ("a", None, type(alarm).__name__, alarm)
+            self._handle(partial(self.peer.wake, alarm), told, Cause(origin, upkeep, self.host.now_us))
 
     def stop(self) -> None:
         self._stopped = True
 
-    def _handle(self, handle: Callable[[], Any], told: tuple[str, Address | None, str, Any]) -> Any:
-        """One input, from the time it came to what leaves."""
+    def _handle(
+        self, handle: Callable[[], Any], told: tuple[str, Address | None, str, Any], cause: Cause | None = None
+    ) -> Any:
+        """One input, from the time it came to what leaves; an alarm goes back to another `cause`."""
         self._serial += 1
+        self._cause = cause or Cause(self._serial, False, self.host.now_us)
         result = None
         try:
             result = handle()
@@ -140,19 +153,24 @@ class Driver:
     def _outputs(self) -> None:
         out, events = self.out, self.events
         self.out, self.events = [], []
+        if self.journal is not None:
+            self.journal.heard(self._cause, events)
         safe = self._safe(events) if events or (self.careful and out) else None
         if safe is None:
-            self._send(out)
+            self._send(out, self._cause)
         elif out:
-            task = asyncio.ensure_future(self._send_when(safe, out))
+            task = asyncio.ensure_future(self._send_when(safe, out, self._cause))
             self._held.add(task)
             task.add_done_callback(self._held.discard)
 
-    async def _send_when(self, safe: "asyncio.Future[None]", out: list[tuple[Address, Message]]) -> None:
+    async def _send_when(
+        self, safe: "asyncio.Future[None]", out: list[tuple[Address, Message]], cause: Cause
+    ) -> None:
         await safe
-        self._send(out)
+        self._send(out, cause)
 
-    def _send(self, out: list[tuple[Address, Message]]) -> None:
+    def _send(self, out: list[tuple[Address, Message]], cause: Cause) -> None:
+        """Every message bears its number among all that were sent in this life: by it others say what came."""
         carrier = self.carrier
         if carrier is None:
             return
@@ -161,7 +179,10 @@ class Driver:
         for to, message in out:
             if message is not last:
                 last, body = message, self._codec.encode(message)
+            self._sent += 1
+            if self.journal is not None:
+                self.journal.sent(self._sent, cause, to, message, len(body))
             if len(body) <= MESSAGE_BYTES_MAX:
-                carrier.send(to, body, self._serial)
+                carrier.send(to, body, self._sent)
             else:
                 self._counters["dropped_queue"] += 1

@@ -55,6 +55,8 @@ class Local:
     plain: bool = False
     limits: bool = True
     """Are casts and messages per second limited, as on a network of strangers?"""
+    journal: bool = False
+    """Do nodes write a journal?"""
 
     def lay_out(self) -> None:
         """The folders of all nodes, with keys and certificates; what was there from last time goes."""
@@ -92,7 +94,7 @@ class Local:
         folder = self.directory / name
         folder.mkdir()
         config.design, config.parameters, config.infrastructure = self.design, dict(self.parameters), where
-        config.plain = self.plain
+        config.plain, config.journal = self.plain, self.journal
         if not self.limits:
             config.rate_per_s = config.casts_per_s = 0.0
         write_config(folder, config)

@@ -15,6 +15,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from random import Random
@@ -23,7 +24,6 @@ from typing import Any, Self
 import msgspec
 
 from implicast.casting.designs import Design, design
-from implicast.casting.inbox import HORIZON_US
 from implicast.language.parameters import Setting
 from implicast.language.parse import description, parse
 from implicast.language.target import Description
@@ -34,26 +34,18 @@ from implicast.net.counters import Counters
 from implicast.net.driver import Driver
 from implicast.net.frames import PROTOCOL, Hello
 from implicast.net.identity import contexts, name_in, name_of_key, own_key
+from implicast.net.journal import JournalWriter, Opened
+from implicast.net.keep import Keep
+from implicast.net.receipt import Awaited, Receipt
 from implicast.net.record import Opening, Recorder
 from implicast.net.store import Store
 from implicast.peer.contract import NAME_BYTES, Address, CastId, Message, Name, Peer
 from implicast.peer.errors import LocalError
-from implicast.peer.events import (
-    Estimated,
-    Joined,
-    Left,
-    Notice,
-    Outlived,
-    Refused,
-    Registered,
-    Settled,
-    Withdrawn,
-)
+from implicast.peer.events import Estimated, Notice, Outlived, Refused, Settled
 from implicast.peer.member import Member
-from implicast.peer.memory import Recent
 from implicast.peer.name import next_life
 from implicast.peer.site import Site
-from implicast.peer.wire import Codec
+from implicast.peer.wire import Codec, size
 
 log = logging.getLogger("implicast")
 
@@ -61,46 +53,12 @@ PAYLOAD_MAX = 32 << 10
 """Bytes that travel inside a cast."""
 KEEP_S = 2.0
 """How often what the peer keeps is written, when it has changed."""
-RECEIPTS_MAX = 4_096
-"""Receipts at hand; older ones are read from the file."""
 JOIN_S = 60.0
 LEAVE_S = 30.0
 
 
 class NodeError(LocalError):
     """What was asked of the node cannot be done; the text says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """What is known of a cast: expected = notified + declined + unreachable + open, at all times."""
-
-    cast: CastId
-    expected: int
-    notified: int
-    declined: int
-    unreachable: int
-    open: int
-    silent: tuple[str, ...]
-    """Some of the unreachable, by name."""
-    known: bool
-    """False: nothing was heard yet of what became of it."""
-
-    @classmethod
-    def of(cls, cast: CastId, settled: Settled | None) -> "Receipt":
-        if settled is None:
-            return cls(cast, 0, 0, 0, 0, 0, (), False)
-        counts = (settled.expected, settled.notified, settled.declined, settled.unreachable, settled.open)
-        return cls(cast, *counts, tuple(name.hex() for name in settled.silent), True)
-
-    @property
-    def complete(self) -> bool:
-        return self.known and not self.open
-
-    def described(self) -> dict[str, Any]:
-        named = f"{self.cast.publisher.hex()}.{self.cast.life}.{self.cast.serial}"
-        counts = {each: getattr(self, each) for each in ("expected", "notified", "declined", "unreachable", "open")}
-        return {"cast": named, **counts, "silent": list(self.silent), "complete": self.complete}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,21 +85,13 @@ class Node:
         self.network = blake2b(config.network.encode(), person=b"network", digest_size=NAME_BYTES).digest()
         self.address: Address = address_of(config.advertise or config.listen)
         self.said: Description | None = None
-        self.joined, self.left = asyncio.Event(), asyncio.Event()
-        self.registered = asyncio.Event()
-        self.refused: list[Refused] = []
+        self.awaited = Awaited()
         self.peer: Peer | None = None
         self.record: Path | None = None
         """Where all inputs are written, to be replayed."""
         self.started = time.monotonic()
-        self._version = 0
-        self._receipts: Recent[CastId, Settled] = Recent(RECEIPTS_MAX)
-        self._waiters: dict[CastId, asyncio.Event] = {}
-        self._estimates: dict[int, asyncio.Future[Estimated]] = {}
         self._arrived = asyncio.Condition()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._kept = b""
-        self._near: list[str] = []
         self._crashed = False
         self._bucket = Bucket(config.casts_per_s, config.casts_burst, time.monotonic())
 
@@ -165,6 +115,7 @@ class Node:
 
     async def start(self) -> None:
         self.store = Store(self.directory / "node.db")
+        self._keep = Keep(self.store, self.design, self.config.role)
         self.name = self._own_name()
         self.life = next_life(int.from_bytes(self.store.get("life") or b"", "big"), Random(secrets.randbits(64)))
         self._write_life()
@@ -185,14 +136,17 @@ class Node:
         self.driver = Driver(self.address, codec, self.counters, secrets.randbits(64), self._safe, careful)
         self.driver.tick()
         self.driver.carrier = self.carrier
-        kept = self._read_kept()
+        kept: Any = self._keep.read()
+        self.said = kept.member.description if kept is not None and self.config.role == "member" else None
         self.peer = self._made(kept)
         if self.record is not None:
             self.driver.recorder = Recorder(self.record)
             self.driver.recorder.write(self._opening(kept))
+        if self.config.journal:
+            self.driver.journal = self._journal()
         self.driver.run(self.peer)
         if careful:
-            self.store.before = self._keep
+            self.store.before = partial(self._keep.write, self.peer)
         self._spawn(self._keep_often())
 
     def _own_name(self) -> Name:
@@ -211,6 +165,15 @@ class Node:
             dict(self.config.roles), dict(self.config.parameters), msgspec.msgpack.encode(kept) if kept else b"",
             self.driver.seed, host.now_us, self.driver.sent_digest(),
         )  # fmt: skip
+
+    def _journal(self) -> JournalWriter:
+        peer, driver, config = self.peer, self.driver, self.config
+        assert peer is not None
+        journal = JournalWriter(self.directory, self.counters, lambda: size(peer.holdings()))
+        opening = Opened(driver.host.now_us, self.name, self.life, self.address, config.role, self.design.name,
+                         config.network, dict(self.parameters))  # fmt: skip
+        journal.open(opening, self.said)
+        return journal
 
     def _made(self, kept: Message | None) -> Peer:
         credentials = None
@@ -231,10 +194,8 @@ class Node:
 
     async def join(self, introducers: list[str] | None = None) -> None:
         """Become part of the network, through addresses given or known from last time; none: be the first."""
-        known = self.store.get("neighbours")
-        last = msgspec.msgpack.decode(known, type=list[str]) if known else []
         given = introducers if introducers is not None else self.config.join
-        addresses = [each for each in map(address_of, [*given, *last]) if each != self.address]
+        addresses = [each for each in map(address_of, [*given, *self._keep.neighbours()]) if each != self.address]
         self._member()
         self.driver.ask("join", tuple(dict.fromkeys(addresses)))
         self._spawn(self._resume())
@@ -250,7 +211,7 @@ class Node:
         """What the node had said before it fell is said again under its new life, where its peer has not done so."""
         member = self._member()
         if self.said is not None and not member.version:
-            self._version = member.upcoming_version()
+            self.awaited.registering(member.upcoming_version())
             self.driver.ask("register", self.said)
 
     def crash(self) -> None:
@@ -265,11 +226,13 @@ class Node:
         for task in list(self._tasks):
             task.cancel()
         if not self._crashed:
-            self._note_neighbours()
-            self._keep()
+            self._keep.note_neighbours(self.carrier)
+            self._keep.write(self.peer)
         self.driver.stop()
         if self.driver.recorder is not None:
             self.driver.recorder.close()
+        if self.driver.journal is not None and not self._crashed:
+            self.driver.journal.close()
         await self.carrier.close()
         self.store.close()
 
@@ -282,21 +245,38 @@ class Node:
         except TimeoutError:
             raise NodeError(f"nobody took over what this node keeps within {LEAVE_S:.0f} s") from None
 
+    @property
+    def joined(self) -> asyncio.Event:
+        return self.awaited.joined
+
+    @property
+    def left(self) -> asyncio.Event:
+        return self.awaited.left
+
+    @property
+    def registered(self) -> asyncio.Event:
+        """Set while every later cast that selects what this node says will arrive."""
+        return self.awaited.registered
+
+    @property
+    def refused(self) -> list[Refused]:
+        """The last things that the network declined."""
+        return self.awaited.refused
+
     # --- the application's verbs
 
     async def describe(self, text: str, wait: float = 30.0) -> None:
         """Say what this node is, and wait until every later cast that selects it will arrive."""
         said = description(text)
         member = self._member()
-        self.registered.clear()
         self.said = said
-        self._version = member.upcoming_version()
+        self.awaited.registering(member.upcoming_version())
         self.driver.ask("register", said)
-        self._keep()
+        self._keep.write(self.peer)
         try:
             await asyncio.wait_for(self.registered.wait(), wait)
-            self._keep()
-            self._note_neighbours()
+            self._keep.write(self.peer)
+            self._keep.note_neighbours(self.carrier)
             await self.store.committed()
         except TimeoutError:
             raise NodeError(f"the description was not complete within {wait:.0f} s; it goes on") from None
@@ -309,35 +289,27 @@ class Node:
         self._spend()
         member = self._member()
         cast = member.upcoming_cast()
-        refused = len(self.refused)
+        before = self.awaited.refusals
         now_us = self.driver.tick()
-        self._waiters[cast] = asyncio.Event()
+        complete = self.awaited.casting(cast)
         self.store.cast(cast, wanted, payload, now_us, now_us + int(self.config.ttl_s * 1e6))
         self.driver.ask("cast", wanted, payload)
         await self.store.committed()
-        if len(self.refused) > refused:
+        if self.awaited.refusals > before:
             raise NodeError(f"the cast was refused: {self.refused[-1].reason}")
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._waiters[cast].wait(), wait)
-        self._waiters.pop(cast, None)
+            await asyncio.wait_for(complete.wait(), wait)
+        self.awaited.forget(cast)
         return self.receipt(cast)
 
     def receipt(self, cast: CastId) -> Receipt:
-        return Receipt.of(cast, self._receipts.get(cast) or self.store.receipt(cast.life, cast.serial))
+        return Receipt.of(cast, self.awaited.receipts.get(cast) or self.store.receipt(cast.life, cast.serial))
 
     async def estimate(self, target: str, wait: float = 5.0) -> Estimated | None:
         """About how many a target selects; None where the design cannot tell."""
         self._member()
         token = self.driver.ask("estimate", parse(target))
-        if not token:
-            return None
-        future = self._estimates[token] = asyncio.get_running_loop().create_future()
-        try:
-            return await asyncio.wait_for(future, wait)
-        except TimeoutError:
-            return None
-        finally:
-            self._estimates.pop(token, None)
+        return await self.awaited.estimate(token, wait) if token else None
 
     async def inbox(self, follow: bool = True) -> AsyncIterator[Note]:
         """What has arrived and is not done, oldest first; then, if it is followed, what arrives."""
@@ -426,27 +398,12 @@ class Node:
             self._arrived.notify_all()
 
     def _hear(self, event: Message) -> None:
+        self.awaited.hear(event)
         if isinstance(event, Settled):
-            self._receipts[event.cast] = event
             self.store.settled(event, self.driver.host.now_us)
-            waiter = self._waiters.get(event.cast)
-            if waiter is not None and not event.open:
-                waiter.set()
-        elif isinstance(event, Registered | Withdrawn):
-            if event.version >= self._version:
-                self.registered.set()
         elif isinstance(event, Outlived):
             self.life = event.life
-            self._version = event.version
             self._write_life()
-        elif isinstance(event, Joined):
-            self.joined.set()
-        elif isinstance(event, Left):
-            self.left.set()
-        elif isinstance(event, Estimated) and event.token in self._estimates:
-            self._estimates[event.token].set_result(event)
-        elif isinstance(event, Refused):
-            self.refused = [*self.refused[-63:], event]
 
     def _write_life(self) -> None:
         self.store.put_now("life", self.life.to_bytes(8, "big"))
@@ -461,45 +418,13 @@ class Node:
             if life != self.life and now_us < until_us:
                 self.driver.ask("carry_on", cast, target, payload)
 
-    def _read_kept(self) -> Message | None:
-        kind, packed = self.design.kept.get(self.config.role), self.store.get("kept")
-        if kind is None or packed is None:
-            return None
-        try:
-            kept: Any = msgspec.msgpack.decode(packed, type=kind)
-        except msgspec.MsgspecError:
-            log.warning("what this node had kept was written by another version: it begins without")
-            return None
-        if self.config.role == "member":
-            heard = self.store.heard(time.time_ns() // 1000 - HORIZON_US)
-            kept = msgspec.structs.replace(kept, member=msgspec.structs.replace(kept.member, heard=heard))
-            self.said = kept.member.description
-        found: Message = kept
-        return found
-
-    def _keep(self) -> None:
-        """Write what the peer keeps, if it has changed since the last time."""
-        kept: Any = self.peer.kept() if self.peer is not None else None
-        if kept is None:
-            return
-        if self.config.role == "member":
-            kept = msgspec.structs.replace(kept, member=msgspec.structs.replace(kept.member, heard=()))
-        packed = msgspec.msgpack.encode(kept)
-        if packed != self._kept:
-            self._kept = packed
-            self.store.put("kept", packed)
-
-    def _note_neighbours(self) -> None:
-        near = sorted(text_of(each.address) for each in self.carrier.links())[:16]
-        if near and near != self._near:
-            self._near = near
-            self.store.put("neighbours", msgspec.msgpack.encode(near))
-
     async def _keep_often(self) -> None:
         while True:
             await asyncio.sleep(KEEP_S)
-            self._keep()
-            self._note_neighbours()
+            self._keep.write(self.peer)
+            self._keep.note_neighbours(self.carrier)
+            if self.driver.journal is not None:
+                self.driver.journal.note_storage(self.driver.host.now_us)
             if self.store.dirty:
                 self.store.prune()
                 await self.store.committed()

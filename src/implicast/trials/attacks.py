@@ -21,6 +21,7 @@ from implicast.trials.liars import ATTACKS, Gang, gang, hosts
 from implicast.workload.workload import workload
 from implicast.world.journal import REGISTER
 from implicast.world.network import build
+from implicast.world.populations import population
 from implicast.world.world import World
 
 Row = dict[str, float | int | str]
@@ -59,7 +60,7 @@ class Assault:
         host = hosts(self.world.host, self.gang, attack)
         plan = Plan(peers, infrastructure, settled, seed, host, network.latency_us, targets, descriptions=descriptions)
         plan = replace(plan, roles=self.design.roles(plan), credentials=self.design.credentials)
-        self.population: list[Peer] = self.design.assemble(plan)
+        self.population: list[Peer] = population(self.design).assemble(plan)
         for address, peer in enumerate(self.population):
             self.world.place(address, peer)
         self.casts: dict[CastId, int] = {}

@@ -12,9 +12,9 @@ from random import Random
 from typing import NamedTuple
 
 from implicast.casting.bft.multicast import Arc, Halves, Leg, concerned, first_leg, legs, start_level
-from implicast.overlay.skip_graph.standing import Standing
 from implicast.space.digest import stream
 from implicast.space.vector import Vectors
+from implicast.world.populations.standing import Standing
 
 Row = dict[str, float | int | str]
 

@@ -3,12 +3,12 @@
 They apply under as many names and realms as they like; the authority draws their places. A trial for the laboratory.
 """
 
-from implicast.overlay.skip_graph.standing import Standing
 from implicast.peer.identity import Authority, Certificate, Declined
 from implicast.peer.name import name_of
 from implicast.peer.signatures import scheme
 from implicast.space.digest import digest, stream
 from implicast.space.vector import Vectors
+from implicast.world.populations.standing import Standing
 
 Row = dict[str, float | int | str]
 

@@ -10,11 +10,12 @@ from implicast.casting.condcast.formulas import Steady, flows_needed
 from implicast.casting.condcast.spread import spread
 from implicast.language.queries import Within
 from implicast.language.values import AnyValue, Bitmap, Interval
-from implicast.overlay.chord_sharp import Table, settled_tables
+from implicast.overlay.chord_sharp import Table
 from implicast.overlay.links import Ref
 from implicast.peer.contract import Address
 from implicast.space.digest import stream
 from implicast.space.ring import Arc
+from implicast.world.populations.chord_sharp import settled_tables
 
 Row = dict[str, Any]
 

@@ -15,7 +15,6 @@ from implicast.casting.condcast.formulas import Steady
 from implicast.casting.condcast.settings import CondcastSettings
 from implicast.language.queries import OfCategory
 from implicast.language.values import Categories
-from implicast.overlay import chord_sharp
 from implicast.peer.contract import Message
 from implicast.peer.events import Notice
 from implicast.peer.name import name_of, network_of
@@ -23,6 +22,7 @@ from implicast.peer.site import Site
 from implicast.space.digest import stream
 from implicast.space.ring import Arc
 from implicast.world.journal import UPKEEP
+from implicast.world.populations import chord_sharp as sharp_rings
 from implicast.world.world import Fate, World
 
 Row = dict[str, Any]
@@ -69,7 +69,7 @@ class FlowRing:
         for peer in self.peers:
             peer.stand(Categories.of(0))
             self.world.place(cast(int, peer.address), peer)
-        chord_sharp.assemble([peer.ring for peer in self.peers])
+        sharp_rings.assemble([peer.ring for peer in self.peers])
 
     def _site(self, at: int) -> Site:
         network = network_of(self.seed)

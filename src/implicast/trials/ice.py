@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from implicast.overlay.ice.assemble import LatencyUs, Tiling, adjacency, tiling, uniform_points
-from implicast.overlay.ice.landmarks import landmark_points
 from implicast.overlay.ice.table import Table
 from implicast.space.angle import cosine_of
 from implicast.space.digest import stream
 from implicast.space.morton import BITS, CODES
 from implicast.space.tract import Tract, intersect, subtract, union
+from implicast.world.populations.landmarks import landmark_points
+from implicast.world.populations.surface import LatencyUs, Tiling, adjacency, tiling, uniform_points
 
 HOPS_MAX = 100_000
 """No route is that long: it would be a loop."""

@@ -20,6 +20,7 @@ from implicast.space.digest import stream
 from implicast.world.events_run import CountingWorld
 from implicast.world.journal import REGISTER
 from implicast.world.network import build
+from implicast.world.populations import population
 
 LAST_HOP = 0.9
 """Of a look-up, beside half of log2 N."""
@@ -109,7 +110,7 @@ class PubSubRing:
         self.world = CountingWorld(build("flat", hosts=nodes, infrastructure=0, seed=seed), seed)
         plan = Plan(nodes, 0, parameters, seed, self.world.host, self.world.latency_us)
         self.peers: list[Subscriber] = []
-        for address, peer in enumerate(found.assemble(plan)):
+        for address, peer in enumerate(population(found).assemble(plan)):
             assert isinstance(peer, Subscriber), "members of these designs subscribe"
             self.peers.append(peer)
             self.world.place(address, peer)

@@ -15,7 +15,6 @@ falls into two for a while. Both halves then stand on rings of their own, and mu
 from dataclasses import dataclass, field
 from random import Random
 
-from implicast.overlay.links.assemble import assemble_ring, list_objections, opening, ring_objections
 from implicast.overlay.links.links import Links
 from implicast.overlay.links.settings import LinkSettings
 from implicast.overlay.links.state import IN, OUT
@@ -23,6 +22,7 @@ from implicast.peer.contract import Address, Host, Peer
 from implicast.space.digest import stream
 from implicast.trials.stabilise import Stabilise, StabiliseSettings
 from implicast.world.journal import JOIN, UPKEEP
+from implicast.world.populations.links import assemble_ring, list_objections, opening, ring_objections
 from implicast.world.world import World
 
 PLACES = 12

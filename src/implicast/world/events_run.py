@@ -25,6 +25,7 @@ from implicast.workload.pubsub import PubSubWorkload
 from implicast.world.faults import Faults, FaultStream
 from implicast.world.journal import REGISTER, WITHDRAW
 from implicast.world.network import build
+from implicast.world.populations import population
 from implicast.world.world import Carrier, Fate, World
 
 SPACING_US = 10_000
@@ -102,7 +103,7 @@ class EventRun:
         codec = Codec(self.design.kinds) if scenario.strict else None
         self.world = CountingWorld(network, scenario.seed, faults=faults, codec=codec)
         plan = Plan(scenario.peers, more, parameters, scenario.seed, self.world.host, network.latency_us)
-        self.population = self.design.assemble(replace(plan, roles=self.design.roles(plan)))
+        self.population = population(self.design).assemble(replace(plan, roles=self.design.roles(plan)))
         for address, peer in enumerate(self.population):
             self.world.place(address, peer)
         self.standing: dict[int, tuple[int, int, Target]] = {}
@@ -181,7 +182,7 @@ class EventRun:
             refused=tuple(refused),
             incomplete=sum(complete.get(each) != wording for each, wording in self.wordings.items()),
             messages=self.messages,
-            objections=self.design.objections(self.population),
+            objections=population(self.design).objections(self.population),
         )
 
 

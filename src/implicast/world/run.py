@@ -22,6 +22,7 @@ from implicast.world.faults import FaultStream
 from implicast.world.invariants import FLIGHT_US
 from implicast.world.journal import Journal
 from implicast.world.network import Network, build
+from implicast.world.populations import population
 from implicast.world.scenario import Scenario
 from implicast.world.tally import Ints
 from implicast.world.trouble import Trouble
@@ -93,7 +94,7 @@ class Run:
 
     def set_up(self, progress: Progress) -> None:
         """The converged network at once, or one newcomer after the other."""
-        assembled = self.design.assemble(self.plan) if self.scenario.start == "assembled" else self._grow()
+        assembled = population(self.design).assemble(self.plan) if self.scenario.start == "assembled" else self._grow()
         self.population = assembled
         for address, peer in enumerate(assembled):
             self.world.place(address, peer)
@@ -145,7 +146,7 @@ class Run:
             return members + [design.stand(plan, plan.peers + number) for number in range(plan.infrastructure)]
         if not plan.infrastructure:
             return members  # assembling would arm alarms for other peers at the same addresses
-        return members + design.assemble(plan)[self.scenario.peers :]
+        return members + population(design).assemble(plan)[self.scenario.peers :]
 
     def _join_all(self, progress: Progress) -> None:
         rng = stream(self.scenario.seed, "introducers")

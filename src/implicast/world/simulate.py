@@ -16,6 +16,7 @@ from implicast.peer.errors import ImplicastError
 from implicast.world import journal as journals
 from implicast.world.change import ANNOUNCED, Change, Life, change
 from implicast.world.invariants import NEVER_US, Away, Forgotten, Judge, Notices, Verdict
+from implicast.world.populations import population
 from implicast.world.run import Progress, Run, silent
 from implicast.world.scenario import Scenario
 from implicast.world.tally import Measures, messages, tally
@@ -109,7 +110,7 @@ def _simulate(
         judge.verdict(),
         counted["messages"],
         counted["bytes"],
-        design.objections(run.population if upheaval is None else upheaval.present()),
+        population(design).objections(run.population if upheaval is None else upheaval.present()),
         None if upheaval is None else change(directory, run.course, judge, _complaints(run, upheaval, judge)),
         _notes(run),
     )

@@ -27,6 +27,7 @@ from implicast.world.churn import Churn
 from implicast.world.deeds import Deed
 from implicast.world.frozen import awake, freeze, thaw
 from implicast.world.journal import JOIN, UPKEEP
+from implicast.world.populations import population
 from implicast.world.returns import Lives, Returns
 from implicast.world.trouble import Trouble
 from implicast.world.world import World
@@ -55,7 +56,7 @@ class Upheaval:
         self.lives = Lives(application, plan.peers)
         hosts = max([plan.peers + plan.infrastructure - 1, *greetings]) + 1
         self.returns = Returns(script, world, application, design, plan, self.lives, hosts, self._introduce)
-        self._objections = design.objections if design.watcher is None else design.watcher()
+        self._objections = population(design).watch()
         self.samples: list[tuple[int, list[str]]] = []
         """When the invariants were looked at, and what was wrong."""
         self._look_at_us = self._end_us = 0

@@ -4,52 +4,20 @@
 authority; `trials.py` the paper's experiments; FIDELITY.md says where we differ.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 
 from implicast.casting.bft.credentials import credentials
-from implicast.casting.bft.gate import ALL_CHECKS
-from implicast.casting.bft.keys import realms
 from implicast.casting.bft.member import Bft, KeptBft
 from implicast.casting.bft.messages import Apply, CastHop, Denied, Granted, HopHeld, Outstripped
 from implicast.casting.bft.office import KeptOffice, Office
-from implicast.casting.bft.settings import BftSettings
 from implicast.casting.designs import ASSURANCE, Design, Plan
 from implicast.language.parameters import Parameter, Parameters
 from implicast.overlay.skip_graph.messages import GRAPH_KINDS
-from implicast.overlay.skip_graph.objections import objections as list_objections
-from implicast.overlay.skip_graph.standing import Standing
 from implicast.peer.contract import Peer
-from implicast.peer.identity import Certificate, Declined, Revocation
+from implicast.peer.identity import Revocation
 from implicast.peer.liveness import DETECTOR_KINDS
 from implicast.peer.member import Member
 from implicast.peer.site import Site
-
-
-def assemble(plan: Plan, checks: frozenset[int] = ALL_CHECKS) -> list[Peer]:
-    """Members at their places, as if they had joined and described themselves long ago, and the authority's office;
-    from now on by messages."""
-    plan = replace(plan, roles=roles(plan), credentials=credentials)
-    office = Office(plan.site(plan.peers, "authority"))
-    members = [Bft(plan.site(address), checks) for address in range(plan.peers)]
-    if plan.start == "joined":
-        return [*members, office]
-    granted = [_granted(plan, office, address, member) for address, member in enumerate(members)]
-    settings = BftSettings.of(plan.parameters)
-    standing = Standing(settings.k, settings.vectors, [each for some in granted for each in some])
-    for member, certificates in zip(members, granted, strict=True):
-        for certificate in certificates:
-            member.stand(certificate, standing)
-    return [*members, office]
-
-
-def _granted(plan: Plan, office: Office, address: int, member: Bft) -> list[Certificate]:
-    """The places of what a member will say of itself; only its home if that is more than an applicant may have."""
-    said = plan.descriptions[address] if plan.parameters["placing"] == "assembled" and plan.descriptions else None
-    try:
-        return office.grant(address, member.name, realms(said), member.public)
-    except Declined:
-        return office.grant(address, member.name, realms(None), member.public)
 
 
 def member(site: Site) -> Member:
@@ -69,27 +37,11 @@ def one_office(peers: int, parameters: Parameters) -> int:
     return 1
 
 
-def objections(population: Sequence[Peer]) -> list[str]:
-    """Every list of every place against the rule over all places."""
-    members = [peer for peer in population if isinstance(peer, Bft)]
-    own = [place for member in members for _, place in sorted(member.graph.places.held.items())]
-    if not own:
-        return []
-    return list_objections(
-        tuple([place.certificate for place in own]),
-        lambda index: own[index].table,
-        own[0].k,
-        own[0].vectors,
-        lambda index: f"peer {own[index].certificate.address}, place {own[index].key!r}",
-    )
-
-
 DESIGNS = (
     Design(
         name="bft",
         summary="A place per tag on a skip graph; casts reach a tag's range through k senders, with certificates.",
         paper="Byzantine-tolerant key-range multicast over a key-order preserving overlay",
-        assemble=assemble,
         kinds=(
             *GRAPH_KINDS, *DETECTOR_KINDS, Revocation, CastHop, HopHeld, Apply, Granted, Denied, Outstripped,
         ),
@@ -123,7 +75,6 @@ DESIGNS = (
         kept={"member": KeptBft, "authority": KeptOffice},
         credentials=credentials,
         audience=True,
-        objections=objections,
         survives=frozenset({"joins", "leaves", "crashes", "returns", "loss", "partitions", "freezes", "restarts"}),
         trial={"signatures": "stand-in"},
         few_tags=True,

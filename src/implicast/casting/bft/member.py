@@ -20,7 +20,7 @@ from implicast.casting.bft.settler import Settler
 from implicast.casting.inbox import Inbox, Outcome
 from implicast.language.target import Description, Target
 from implicast.overlay.skip_graph.graph import SkipGraph
-from implicast.overlay.skip_graph.standing import Standing
+from implicast.overlay.skip_graph.place import StandingGraph
 from implicast.peer.asking import Asker
 from implicast.peer.contract import Address, CastId, Life, Message, handles
 from implicast.peer.events import Estimated, Refused
@@ -82,7 +82,7 @@ class Bft(Member, parts={"asker": Asker, "graph": SkipGraph, "settler": Settler,
     def public(self) -> bytes:
         return self._keys.signer.public
 
-    def stand(self, certificate: Certificate, standing: Standing[Certificate]) -> None:
+    def stand(self, certificate: Certificate, standing: StandingGraph) -> None:
         """A place of an assembled world is there already, among all who belong into its lists."""
         self.settler.stand(certificate)
         self.graph.stand(certificate, standing)

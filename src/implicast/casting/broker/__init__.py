@@ -4,7 +4,7 @@ Thesis chapter 6: with `assurance=none` it is Listing 2; with receipts it is wha
 clients vanish and brokers die.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import ceil
 
 from implicast.casting.broker.broker import Broker, KeptBroker
@@ -17,10 +17,7 @@ from implicast.casting.service import KINDS as SERVICE_KINDS
 from implicast.casting.telling import Got, Notify
 from implicast.language.parameters import Parameter, Parameters
 from implicast.overlay.backbone.messages import BROKERS_MAX, CAPACITY_MAX, KINDS
-from implicast.overlay.backbone.objections import objections as backbone_objections
-from implicast.overlay.backbone.tree import nearest, spanning_tree
 from implicast.peer.contract import Peer
-from implicast.peer.errors import ParameterError
 from implicast.peer.liveness import DETECTOR_KINDS
 from implicast.peer.site import Site
 
@@ -35,25 +32,6 @@ def brokers_wanted(peers: int, parameters: Parameters) -> int:
     return max(BROKERS_LEAST, min(BROKERS_MAX, given))
 
 
-def assemble(plan: Plan) -> list[Peer]:
-    """Clients at their nearest brokers, brokers on their tree; nothing is registered yet."""
-    brokers = plan.roles["broker"]
-    if not brokers:
-        raise ParameterError("broker: there are no hosts for brokers")
-    neighbours = spanning_tree(brokers, lambda a, b: plan.latency_us(a, b) + plan.latency_us(b, a))
-    clients: list[Peer] = [_near(plan, plan.site(address), address) for address in range(plan.peers)]
-    return clients + [Broker(plan.site(broker, "broker"), neighbours[broker]) for broker in brokers]
-
-
-def _near(plan: Plan, site: Site, client: int) -> BrokerClient:
-    """A client with its nearest broker."""
-
-    def round_trip_us(broker: int) -> int:
-        return plan.latency_us(client, broker) + plan.latency_us(broker, client)
-
-    return BrokerClient(site, nearest(site.name, plan.roles["broker"], round_trip_us, site.network))
-
-
 def fixture(site: Site, role: str) -> Peer:
     return Broker(site)
 
@@ -62,28 +40,11 @@ def roles(plan: Plan) -> Mapping[str, tuple[int, ...]]:
     return {"broker": tuple(range(plan.peers, plan.peers + plan.infrastructure))}
 
 
-def objections(population: Sequence[Peer]) -> list[str]:
-    """The backbone is a tree, every filter covers what lies beyond it, and brokers know their clients."""
-    brokers = {peer.address: peer for peer in population if isinstance(peer, Broker)}
-    if not brokers:
-        return ["there is no broker left"]
-    found = backbone_objections(
-        {address: broker.backbone for address, broker in brokers.items()},
-        {address: broker.roster.index.held() for address, broker in brokers.items()},
-    )
-    for client in (peer for peer in population if isinstance(peer, BrokerClient) and peer.settled):
-        broker = brokers.get(client.station) if client.station is not None else None
-        if broker is None or broker.roster.index.description(client.name) != client.description:
-            found.append(f"broker {client.station} does not know what its client {client.address} is")
-    return found
-
-
 DESIGNS = (
     Design(
         name="broker",
         summary="Brokers on a spanning tree serve the clients nearest to them and pass casts where filters let them.",
         paper="Implicit group messaging, chapter 6",
-        assemble=assemble,
         member=BrokerClient,
         fixture=fixture,
         roles=roles,
@@ -103,7 +64,6 @@ DESIGNS = (
         ),
         languages=("tags", "attributes"),
         infrastructure=brokers_wanted,
-        objections=objections,
         survives=frozenset(
             {"joins", "leaves", "crashes", "returns", "loss", "partitions", "freezes", "restarts", "fails"}
         ),

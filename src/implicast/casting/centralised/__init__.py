@@ -4,7 +4,7 @@ The thesis's yardstick (section 3.4): fewest messages, and all load on one machi
 with receipts it is what it takes when messages get lost and machines fall.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from implicast.casting.central_subscriptions import SUBSCRIPTION_KINDS
 from implicast.casting.centralised.client import Client, KeptClient
@@ -19,11 +19,6 @@ from implicast.peer.site import Site
 __all__ = ["DESIGNS", "Client", "KeptClient", "KeptServer", "Server"]
 
 
-def assemble(plan: Plan) -> list[Peer]:
-    clients: list[Peer] = [Client(plan.site(address)) for address in range(plan.peers)]
-    return [*clients, Server(plan.site(plan.peers, "server"))]
-
-
 def fixture(site: Site, role: str) -> Peer:
     return Server(site)
 
@@ -36,28 +31,11 @@ def roles(plan: Plan) -> Mapping[str, tuple[int, ...]]:
     return {"server": (plan.peers,)}
 
 
-def objections(population: Sequence[Peer]) -> list[str]:
-    """The server knows the newest description of everybody whose registration is complete, and of nobody long gone."""
-    found: list[str] = []
-    clients = {peer.name: peer for peer in population if isinstance(peer, Client)}
-    for each in (peer for peer in population if isinstance(peer, Server)):
-        for name, client in clients.items():
-            if client.settled and each.roster.index.description(name) != client.description:
-                found.append(f"the server does not know what {client.address} is")
-        leases = each.roster.leases
-        over_us = each.host.now_us - leases.lease_us * 5 // 4
-        gone = [entry for name, entry in each.roster.entries.items()
-                if name not in clients and (leases.heard_us(name) or 0) < over_us]  # fmt: skip
-        found += [f"the server remembers {each.contact.address}, which is gone, beyond its lease" for each in gone]
-    return found
-
-
 DESIGNS = (
     Design(
         name="centralised",
         summary="One server keeps every description and sends one copy to each member.",
         paper="Implicit group messaging, section 3.4",
-        assemble=assemble,
         member=Client,
         fixture=fixture,
         roles=roles,
@@ -69,7 +47,6 @@ DESIGNS = (
             Parameter("lease_s", 90.0, "how long the server remembers a silent client", 1, 1e6, unit="s"),
         ),
         infrastructure=one_server,
-        objections=objections,
         survives=frozenset({"joins", "leaves", "crashes", "returns", "loss", "partitions", "freezes", "restarts"}),
         repair_us=30_000_000,
         quick={"lease_s": 30.0},

@@ -1,16 +1,15 @@
-"""A design whose members stand on a hashed ring and keep lists for each other: parameters, set-up, checks."""
+"""A design whose members stand on a hashed ring and keep lists for each other: its parameters."""
 
 from collections.abc import Callable
 
-from implicast.casting.designs import ASSURANCE, Design, Plan
+from implicast.casting.designs import ASSURANCE, Design
 from implicast.casting.keeping.member import KeptRing, RingMember
 from implicast.casting.keeping.messages import KEEPING_KINDS
-from implicast.casting.keeping.trouble import Watcher, ring_trouble
 from implicast.casting.telling import Got, Notify
 from implicast.language.parameters import Parameter
-from implicast.overlay.chord import CHORD_KINDS, assemble_chord
+from implicast.overlay.chord import CHORD_KINDS
 from implicast.overlay.links import LINK_KINDS
-from implicast.peer.contract import Message, Peer
+from implicast.peer.contract import Message
 from implicast.peer.liveness import DETECTOR_KINDS
 from implicast.peer.site import Site
 
@@ -35,37 +34,22 @@ RING_PATIENCE = ({"check_ms": 12_000, "sync_s": 20.0}, {"check_ms": 3000, "tries
 """Further points between patience and upkeep."""
 
 
-def stand_up(members: list[RingMember]) -> list[Peer]:
-    """The converged ring of these members at once."""
-    assemble_chord([member.chord for member in members])
-    for member in members:
-        member.tenure.stand()
-    return list(members)
-
-
 def ring_design(
     name: str, summary: str, paper: str, member: Callable[[Site], RingMember],
     parameters: tuple[Parameter, ...] = (), languages: tuple[str, ...] = ("tags",),
     kept: type[Message] = KeptRing, kinds: tuple[type[Message], ...] = (),
 ) -> Design:  # fmt: skip
     """A design whose members are made by `member(site)`."""
-
-    def assemble(plan: Plan) -> list[Peer]:
-        return stand_up([member(plan.site(address)) for address in range(plan.peers)])
-
     return Design(
         name=name,
         summary=summary,
         paper=paper,
-        assemble=assemble,
         member=member,
         kept={"member": kept},
         audience=True,
         kinds=(*RING_KINDS, *kinds),
         parameters=(*RING_PARAMETERS, *parameters),
         languages=languages,
-        objections=ring_trouble,
-        watcher=Watcher,
         survives=RING_SURVIVES,
         quick=RING_QUICK,
         patience=RING_PATIENCE,

@@ -1,27 +1,22 @@
 """SPICE as two designs: basic (thesis chapter 7) and unloaded (chapter 8)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import pi
 
 from implicast.casting import telling
 from implicast.casting.designs import ASSURANCE, Design, Plan
 from implicast.casting.spice import messages
-from implicast.casting.spice.objections import objections
 from implicast.casting.spice.settings import COLLECT_US, NO_LIMIT, Settings, levels_for
 from implicast.casting.spice.spice import KeptSpice, Spice
-from implicast.casting.spice.watch import Watch
 from implicast.language.parameters import Parameter, Parameters, Setting
 from implicast.language.target import Target
 from implicast.overlay.ice import messages as ice_messages
-from implicast.overlay.ice.assemble import settle, tiling, uniform_points
-from implicast.overlay.ice.landmarks import landmark_points
 from implicast.overlay.ice.settings import Terms, Timers
-from implicast.peer.contract import Name, Peer
+from implicast.peer.contract import Name
 from implicast.peer.member import Member
 from implicast.peer.site import Site
 from implicast.space.angle import cosine_of
-from implicast.space.digest import stream
 
 ROOT_BITS_MAX = 12
 """Dimensions times levels: a registry has at most 4096 copies, whatever is asked for."""
@@ -76,28 +71,10 @@ def told_beforehand(plan: Plan, name: Name, role: str) -> _Levels | None:
     return _computed[0][1]
 
 
-def assemble(plan: Plan) -> list[Peer]:
-    """All peers on a converged surface, placed at random or by landmarks."""
-    settings = settings_of(plan.parameters, told_beforehand(plan, b"", "member"))
-    rng = stream(plan.seed, "surface")
-    landmarks, dimensions = int(plan.parameters["landmarks"]), settings.dimensions
-    if landmarks:
-        points = landmark_points(plan.peers, landmarks, dimensions, plan.latency_us, rng.getrandbits)
-    else:
-        points = uniform_points(plan.peers, rng.getrandbits)
-    peers = [Spice(plan.site(address), settings) for address in range(plan.peers)]
-    settle(tiling(points, dimensions), [each.surface for each in peers], plan.latency_us)
-    return list(peers)
-
-
 def member(site: Site) -> Member:
     if site.credentials is not None:  # in the laboratory alone
         return Spice(site, settings_of(site.parameters, site.credentials))
     return Spice(site, _settings(tuple(sorted(site.parameters.items()))))
-
-
-def watcher() -> Callable[[Sequence[Peer]], list[str]]:
-    return Watch()
 
 
 SURFACE = (
@@ -154,14 +131,11 @@ DESIGNS = (
         name="spice",
         summary="Registries at rendezvous peers on a torus; each serves the casts of its tags alone.",
         paper="Implicit group messaging, chapter 7",
-        assemble=assemble,
         member=member,
         audience=True,
         kept={"member": KeptSpice},
         kinds=KINDS,
         parameters=SURFACE + LIFE,
-        objections=objections,
-        watcher=watcher,
         survives=SURVIVES,
         quick=QUICK,
         patience=PATIENCE,
@@ -170,15 +144,12 @@ DESIGNS = (
         name="spice-unloaded",
         summary="SPICE with large registries spread over many peers and busy ones replicated.",
         paper="Implicit group messaging, chapter 8",
-        assemble=assemble,
         member=member,
         audience=True,
         kept={"member": KeptSpice},
         kinds=KINDS,
         parameters=SURFACE + LIFE + RELIEF,
         credentials=told_beforehand,
-        objections=objections,
-        watcher=watcher,
         survives=SURVIVES,
         quick=QUICK,
         patience=PATIENCE,

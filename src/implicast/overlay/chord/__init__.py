@@ -1,8 +1,7 @@
 """Chord: hashed identifiers on a ring, fingers by distance, look-ups in half of log2 N hops."""
 
-from implicast.overlay.chord.assemble import assemble_chord, chord_objections
 from implicast.overlay.chord.chord import Chord, Resident
 from implicast.overlay.chord.fingers import Fingers
 from implicast.overlay.chord.messages import CHORD_KINDS
 
-__all__ = ["CHORD_KINDS", "Chord", "Fingers", "Resident", "assemble_chord", "chord_objections"]
+__all__ = ["CHORD_KINDS", "Chord", "Fingers", "Resident"]

@@ -1,13 +1,11 @@
 """Chord#: a ring in key order without hashing, fingers by count, aggregates that come with them."""
 
-from implicast.overlay.chord_sharp.assemble import assemble, objections, stale
 from implicast.overlay.chord_sharp.chord_sharp import ChordSharp
 from implicast.overlay.chord_sharp.messages import KINDS, Ent, Freight
 from implicast.overlay.chord_sharp.passenger import Passenger
 from implicast.overlay.chord_sharp.rows import Rows, carried_on
 from implicast.overlay.chord_sharp.settings import ON_DEMAND, SharpSettings
-from implicast.overlay.chord_sharp.soundness import sound_objections, too_small
-from implicast.overlay.chord_sharp.table import Mark, Table, combine, settled_tables
+from implicast.overlay.chord_sharp.table import Mark, Table, combine
 
 __all__ = [
     "KINDS",
@@ -20,12 +18,6 @@ __all__ = [
     "Rows",
     "SharpSettings",
     "Table",
-    "assemble",
     "carried_on",
     "combine",
-    "objections",
-    "settled_tables",
-    "sound_objections",
-    "stale",
-    "too_small",
 ]

@@ -18,7 +18,6 @@ Parts are put together only where they touch. Two levels learnt at different tim
 a node stands that neither knows: then the whole is unknown.
 """
 
-from collections.abc import Sequence
 from itertools import pairwise
 
 from implicast.overlay.chord_sharp.messages import LEVELS_MAX, Ent, Freight
@@ -281,25 +280,3 @@ _NO_SUMS: list[Freight | None] = []
 def combine(one: Freight | None, other: Freight | None) -> Freight | None:
     """Two values of one kind made one; unknown if one of them is, or they are of two kinds."""
     return None if one is None or other is None or not one.alike(other) else one.reduce(other)  # type: ignore[arg-type]
-
-
-def settled_tables(
-    refs: Sequence[Ref], values: Sequence[Freight | None], stale_us: int = 0, now_us: int = 0
-) -> list[Table]:
-    """The tables of nodes in ring order when all has settled: formulas (5) to (7), by doubling."""
-    count, step, sums = len(refs), 1, list(values)
-    levels: list[tuple[int, list[Freight | None]]] = []
-    while step < count:
-        levels.append((step, sums))
-        sums = [combine(sums[index], sums[(index + step) % count]) for index in range(count)]
-        step *= 2
-    tables = [Table(ref, value, stale_us) for ref, value in zip(refs, values, strict=True)]
-    for index, table in enumerate(tables):
-        ahead = [((index + step) % count, (index + 2 * step) % count, held) for step, held in levels]
-        table.settle(
-            [refs[at] for at, _, _ in ahead],
-            [None if held[at] is None else refs[end].key for at, end, held in ahead],
-            [held[at] for at, _, held in ahead],
-            now_us,
-        )
-    return tables

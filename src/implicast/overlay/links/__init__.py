@@ -1,9 +1,8 @@
-"""The doubly linked ring under Chord and Chord#, and Chord's own stabilising beside it for comparison."""
+"""The doubly linked ring under Chord and Chord#."""
 
-from implicast.overlay.links.assemble import assemble_ring, ring_objections
 from implicast.overlay.links.links import Above, Links
 from implicast.overlay.links.messages import LINK_KINDS
 from implicast.overlay.links.refs import Place, Ref
 from implicast.overlay.links.settings import LinkSettings
 
-__all__ = ["LINK_KINDS", "Above", "LinkSettings", "Links", "Place", "Ref", "assemble_ring", "ring_objections"]
+__all__ = ["LINK_KINDS", "Above", "LinkSettings", "Links", "Place", "Ref"]

@@ -22,9 +22,9 @@ from implicast.overlay.skip_graph.comparison import Comparison
 from implicast.overlay.skip_graph.farewells import Farewells
 from implicast.overlay.skip_graph.greetings import Greetings
 from implicast.overlay.skip_graph.messages import AskNeighbours, GraphWatch, Turn
+from implicast.overlay.skip_graph.place import StandingGraph
 from implicast.overlay.skip_graph.places import Places
 from implicast.overlay.skip_graph.search import Search, whoever
-from implicast.overlay.skip_graph.standing import Standing
 from implicast.overlay.skip_graph.table import Table
 from implicast.overlay.skip_graph.upkeep import Upkeep
 from implicast.peer.contract import Address, Host, Part, handles
@@ -112,7 +112,7 @@ class SkipGraph(
 
     # --- taking, keeping and leaving places
 
-    def stand(self, certificate: Certificate, standing: Standing[Certificate]) -> None:
+    def stand(self, certificate: Certificate, standing: StandingGraph) -> None:
         """A place that is there already, among all who belong into its lists."""
         self.places.add(certificate, standing)
 

@@ -5,11 +5,11 @@ nothing of its own.
 """
 
 from collections.abc import Collection, Iterable
+from typing import Protocol
 
 from implicast.overlay.skip_graph.accord import Accord
 from implicast.overlay.skip_graph.lists import Lists
 from implicast.overlay.skip_graph.quest import Quest
-from implicast.overlay.skip_graph.standing import Standing
 from implicast.overlay.skip_graph.table import Table
 from implicast.peer.contract import Address
 from implicast.peer.identity import Certificate
@@ -22,13 +22,26 @@ PASSERS_MAX = 32
 """The last to ask who are in no list, at hand for when somebody has gone."""
 
 
+class StandingGraph(Protocol):
+    """The whole graph of an assembled world, from which a place at rest reads its lists."""
+
+    def table(self, key: bytes) -> Table[Certificate]:
+        """The lists of a place."""
+
+    def contacts(self, key: bytes) -> list[Certificate]:
+        """Everyone in the lists of a place."""
+
+    def surroundings(self, key: bytes) -> list[Certificate]:
+        """All in the every-class lists of a place."""
+
+
 class Place:
     """A node of the graph that is ours."""
 
     __slots__ = ("_accord", "_askers", "_lists", "_quest", "_standing", "certificate", "k", "key", "passers", "vectors")
 
     def __init__(
-        self, certificate: Certificate, k: int, vectors: Vectors, standing: Standing[Certificate] | None = None
+        self, certificate: Certificate, k: int, vectors: Vectors, standing: StandingGraph | None = None
     ) -> None:
         self.certificate, self.k, self.vectors, self._standing = certificate, k, vectors, standing
         self.key = certificate.key  # that of a newer certificate of the place too

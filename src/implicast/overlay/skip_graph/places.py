@@ -12,8 +12,7 @@ from implicast.overlay.skip_graph.messages import (
     claim,
     disowning,
 )
-from implicast.overlay.skip_graph.place import Place
-from implicast.overlay.skip_graph.standing import Standing
+from implicast.overlay.skip_graph.place import Place, StandingGraph
 from implicast.peer.contract import Address, Host
 from implicast.peer.identity import Certificate, Trust
 from implicast.peer.memory import Recent
@@ -37,7 +36,7 @@ class Places:
         self.held: dict[bytes, Place] = {}
         self._claims: Recent[bytes, Claim] = Recent(CLAIMS_MAX)
 
-    def add(self, certificate: Certificate, standing: Standing[Certificate] | None = None) -> Place:
+    def add(self, certificate: Certificate, standing: StandingGraph | None = None) -> Place:
         """Hold a place; in an assembled world it stands among the others already."""
         place = self.held[certificate.key] = Place(certificate, self.k, self.vectors, standing)
         return place

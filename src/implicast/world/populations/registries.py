@@ -11,9 +11,9 @@ from implicast.casting.spice.homes import address_of, home
 from implicast.casting.spice.messages import Entry
 from implicast.casting.spice.registry import Held
 from implicast.casting.spice.spice import Spice
-from implicast.overlay.ice.invariants import surface_objections
 from implicast.peer.contract import Name, Peer
 from implicast.space.tract import container, contains, intervals, within
+from implicast.world.populations.surface_objections import surface_objections
 
 OBJECTIONS_MAX = 20
 """More than enough to see what is wrong."""

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from implicast.casting.keeping.member import RingMember
 from implicast.casting.keeping.pieces import Piece
-from implicast.overlay.chord import chord_objections
 from implicast.overlay.links.state import IN
 from implicast.peer.contract import Peer
+from implicast.world.populations.chord import chord_objections
 
 OBJECTIONS_ENOUGH = 3
 """Misplaced entries named at one look: one looks often while some are."""

@@ -8,9 +8,9 @@ from functools import cache
 from operator import attrgetter
 from typing import Any, Generic
 
-from implicast.overlay.skip_graph.standing import Standing
 from implicast.overlay.skip_graph.table import Node, Table
 from implicast.space.vector import Vectors
+from implicast.world.populations.standing import Standing
 
 OBJECTIONS_MAX = 20
 """Enough to see what is wrong."""

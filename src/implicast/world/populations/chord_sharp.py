@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Sequence
 
 from implicast.overlay.chord_sharp.chord_sharp import ChordSharp
-from implicast.overlay.chord_sharp.table import settled_tables
-from implicast.overlay.links import assemble_ring, ring_objections
-from implicast.overlay.links.assemble import members
+from implicast.overlay.chord_sharp.messages import Freight
+from implicast.overlay.chord_sharp.table import Table, combine
+from implicast.overlay.links.refs import Ref
+from implicast.world.populations.links import assemble_ring, members, ring_objections
 
 
 def assemble(nodes: Iterable[ChordSharp]) -> list[ChordSharp]:
@@ -52,3 +53,25 @@ def stale(nodes: Sequence[ChordSharp]) -> int:
             strict=False,
         )
     )
+
+
+def settled_tables(
+    refs: Sequence[Ref], values: Sequence[Freight | None], stale_us: int = 0, now_us: int = 0
+) -> list[Table]:
+    """The tables of nodes in ring order when all has settled: formulas (5) to (7), by doubling."""
+    count, step, sums = len(refs), 1, list(values)
+    levels: list[tuple[int, list[Freight | None]]] = []
+    while step < count:
+        levels.append((step, sums))
+        sums = [combine(sums[index], sums[(index + step) % count]) for index in range(count)]
+        step *= 2
+    tables = [Table(ref, value, stale_us) for ref, value in zip(refs, values, strict=True)]
+    for index, table in enumerate(tables):
+        ahead = [((index + step) % count, (index + 2 * step) % count, held) for step, held in levels]
+        table.settle(
+            [refs[at] for at, _, _ in ahead],
+            [None if held[at] is None else refs[end].key for at, end, held in ahead],
+            [held[at] for at, _, held in ahead],
+            now_us,
+        )
+    return tables

@@ -11,8 +11,8 @@ from math import ceil
 import numpy as np
 import numpy.typing as npt
 
-from implicast.overlay.ice.assemble import LatencyUs
 from implicast.space.morton import BITS
+from implicast.world.populations.surface import LatencyUs
 
 Lengths = npt.NDArray[np.float64]
 

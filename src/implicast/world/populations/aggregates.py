@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from implicast.language.portrait import Portrait
-from implicast.overlay.chord_sharp.assemble import objections
 from implicast.overlay.chord_sharp.chord_sharp import ChordSharp
 from implicast.overlay.chord_sharp.messages import Freight
 from implicast.overlay.chord_sharp.table import combine
-from implicast.overlay.links.assemble import members
 from implicast.space.ring import Arc, Key
+from implicast.world.populations.chord_sharp import objections
+from implicast.world.populations.links import members
 
 Known = Callable[[ChordSharp], bool]
 """Whether all have to know the value of this node."""

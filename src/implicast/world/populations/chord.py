@@ -4,8 +4,8 @@ from bisect import bisect_left
 from collections.abc import Sequence
 
 from implicast.overlay.chord.chord import Chord
-from implicast.overlay.links.assemble import assemble_ring, members, opening, pair_objections
 from implicast.overlay.links.refs import Ref
+from implicast.world.populations.links import assemble_ring, members, opening, pair_objections
 
 
 def assemble_chord(nodes: Sequence[Chord]) -> None:

@@ -1,10 +1,10 @@
-"""Looks at registries from outside again and again, and remembers what it saw: `objections.py` at a fifth of its cost.
+"""Looks at registries from outside again and again, and remembers what it saw: `registries.py` at a fifth of its cost.
 
 A record that a cast would find is found again as long as nobody it was found by has changed: who owned the root, and
 whoever a cast would have met above it, has the same ground and has let no record go since. All else (what was not
 found, what consumers say anew, roots that have become ready) is looked for each time.
 
-Left out: what `objections.py` says of the surface, which is looked at afresh.
+Left out: what `registries.py` says of the surface, which is looked at afresh.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from implicast.casting.spice.homes import address_of
 from implicast.casting.spice.messages import Entry
-from implicast.casting.spice.objections import OBJECTIONS_MAX, Owners, found, replicas_of
 from implicast.casting.spice.spice import Spice
-from implicast.overlay.ice.invariants import Whole, surface_objections
 from implicast.peer.contract import Address, Peer
 from implicast.space.tract import Tract, contains
+from implicast.world.populations.registries import OBJECTIONS_MAX, Owners, found, replicas_of
+from implicast.world.populations.surface_objections import Whole, surface_objections
 
 Roots = dict[str, list[int]]
 """By tag."""

@@ -1,0 +1,56 @@
+"""Numbers for names: in a journal peers, casts and lives are numbers, on a network they are not."""
+
+from implicast.lab.lake import Lake
+from implicast.peer.contract import Address, CastId
+
+SERIAL_BITS = 40
+"""A message's number in its sender's life; above it stands the number of that life."""
+Key = tuple[int, int]
+"""Number of a life, and a number within it."""
+
+
+class Numbers:
+    """Given in order of first sight, and for good: the lake keeps them."""
+
+    def __init__(self, lake: Lake) -> None:
+        known = lake.numbers()
+        self._lake = lake
+        self.peers: dict[str, int] = known.get("peers", {})
+        self._lives: dict[str, int] = known.get("lives", {})
+        self.casts: dict[str, int] = known.get("casts", {})
+        self._addresses: dict[Address, int] = {}
+        self._last_life = max(self._lives.values(), default=0)
+
+    def keep(self) -> None:
+        self._lake.keep_numbers({"peers": self.peers, "lives": self._lives, "casts": self.casts})
+
+    def peer(self, name: bytes) -> int:
+        return self.peers.setdefault(name.hex(), len(self.peers))
+
+    def life(self, name: bytes, life: int) -> int:
+        key = f"{name.hex()}.{life}"
+        if key not in self._lives:
+            self._last_life += 1
+            self._lives[key] = self._last_life
+        return self._lives[key]
+
+    def goes_on(self, name: bytes, life: int, number: int) -> None:
+        """A node takes a later life without beginning anew: what it sends is counted on."""
+        self._lives[f"{name.hex()}.{life}"] = number
+
+    def cast(self, cast: CastId) -> int:
+        return self.casts.setdefault(f"{cast.publisher.hex()}.{cast.life}.{cast.serial}", len(self.casts))
+
+    def lives_at(self, address: Address, peer: int) -> None:
+        self._addresses[address] = peer
+
+    def at(self, address: Address) -> int:
+        """Who is at an address; one of whom there is no journal has a number too."""
+        if address not in self._addresses:
+            self._addresses[address] = self.peers.setdefault(f"at {address}", len(self.peers))
+        return self._addresses[address]
+
+
+def serial(key: Key) -> int:
+    """One number for a message in all the run."""
+    return key[0] << SERIAL_BITS | key[1]

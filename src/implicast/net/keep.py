@@ -1,0 +1,65 @@
+"""What a node's peer keeps, between the peer and the node's file."""
+
+import logging
+import time
+from typing import Any
+
+import msgspec
+
+from implicast.casting.designs import Design
+from implicast.casting.inbox import HORIZON_US
+from implicast.net.carrier import Carrier
+from implicast.net.config import text_of
+from implicast.net.store import Store
+from implicast.peer.contract import Message, Peer
+
+log = logging.getLogger("implicast")
+
+NEIGHBOURS_MAX = 16
+
+
+class Keep:
+    """Reads what a peer had kept when it begins, and writes what has changed since."""
+
+    def __init__(self, store: Store, design: Design, role: str) -> None:
+        self._store, self._design, self._role = store, design, role
+        self._written = b""
+        self._near: list[str] = []
+
+    def read(self) -> Message | None:
+        kind, packed = self._design.kept.get(self._role), self._store.get("kept")
+        if kind is None or packed is None:
+            return None
+        try:
+            kept: Any = msgspec.msgpack.decode(packed, type=kind)
+        except msgspec.MsgspecError:
+            log.warning("what this node had kept was written by another version: it begins without")
+            return None
+        if self._role == "member":
+            heard = self._store.heard(time.time_ns() // 1000 - HORIZON_US)
+            kept = msgspec.structs.replace(kept, member=msgspec.structs.replace(kept.member, heard=heard))
+        found: Message = kept
+        return found
+
+    def write(self, peer: Peer | None) -> None:
+        """What the peer keeps, if it has changed since the last time. What was heard is in the inbox already."""
+        kept: Any = peer.kept() if peer is not None else None
+        if kept is None:
+            return
+        if self._role == "member":
+            kept = msgspec.structs.replace(kept, member=msgspec.structs.replace(kept.member, heard=()))
+        packed = msgspec.msgpack.encode(kept)
+        if packed != self._written:
+            self._written = packed
+            self._store.put("kept", packed)
+
+    def neighbours(self) -> list[str]:
+        """Where others were when this node last looked."""
+        known = self._store.get("neighbours")
+        return msgspec.msgpack.decode(known, type=list[str]) if known else []
+
+    def note_neighbours(self, carrier: Carrier) -> None:
+        near = sorted(text_of(each.address) for each in carrier.links())[:NEIGHBOURS_MAX]
+        if near and near != self._near:
+            self._near = near
+            self._store.put("neighbours", msgspec.msgpack.encode(near))

@@ -1,0 +1,98 @@
+"""The commands `node` and `replay-node`: one node run, and run again from its record."""
+
+import asyncio
+import json
+import logging
+import signal
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from implicast.front.pairs import pairs
+from implicast.net.config import ConfigError, NodeConfig, read_config, write_config
+from implicast.net.local import attend
+from implicast.net.options import debug_option, json_option
+from implicast.net.record import replay
+from implicast.peer.errors import ParameterError
+
+
+@click.command("node")
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option("--network", help="The network's name, for a new node.")
+@click.option("--design", help="How casts are carried; all nodes of a network agree on it.")
+@click.option("--role", help="member (the default), or a piece of infrastructure: server, broker, authority.")
+@click.option("--listen", metavar="HOST:PORT")
+@click.option("--advertise", metavar="HOST:PORT", help="Where others reach it, if that is not where it listens.")
+@click.option("--join", multiple=True, metavar="HOST:PORT", help="Nodes of the network that are there already.")
+@click.option("--serves", multiple=True, metavar="ROLE=HOST:PORT", help="Where the infrastructure is.")
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Parameters of the design.")
+@click.option("--describe", "said", help="What the node says of itself when it has said nothing yet.")
+@click.option("--plain", is_flag=True, default=None, help="Without TLS.")
+@click.option("--journal", is_flag=True, default=None, help="Write down what it sees, for `implicast journal`.")
+@click.option("--record", type=click.Path(path_type=Path), help="Write all inputs to a file, for `replay-node`.")
+@click.option("--log", "level", type=click.Choice(["debug", "info", "warning"]), default="info", show_default=True)
+@debug_option
+def node_command(
+    directory: Path, said: str | None, record: Path | None, level: str, debug: bool, **given: Any
+) -> None:
+    """Run the node of a folder until it is stopped; options are written into its node.toml."""
+    logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    directory = directory.expanduser()
+    _configure(directory, given)
+    try:
+        asyncio.run(_attended(directory, said, record))
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+
+
+def _configure(directory: Path, given: dict[str, Any]) -> None:
+    try:
+        config = read_config(directory)
+    except ConfigError:
+        if (directory / "node.toml").exists() or not given["network"]:
+            raise
+        config = NodeConfig(given["network"])
+    for name in ("network", "design", "role", "listen", "advertise", "plain", "journal"):
+        if given[name] is not None:
+            setattr(config, name, given[name])
+    config.join = list(given["join"]) or config.join
+    config.parameters = {**config.parameters, **pairs(given["settings"])}
+    for word in given["serves"]:
+        role, equals, where = word.partition("=")
+        if not equals:
+            raise ParameterError(f"--serves {word}: expected ROLE=HOST:PORT, like server=192.0.2.7:7070")
+        config.infrastructure.setdefault(role, [])
+        if where not in config.infrastructure[role]:
+            config.infrastructure[role].append(where)
+    write_config(directory, config)
+
+
+async def _attended(directory: Path, said: str | None, record: Path | None) -> None:
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    log = logging.getLogger("implicast")
+    try:
+        up = partial(log.info, "%s is up: %s")
+        await attend(directory, said, lambda node: up(node.status()["address"], node.name.hex()), record)
+    except asyncio.CancelledError:
+        log.info("stopped")
+
+
+@click.command("replay-node")
+@click.argument("path", type=click.Path(path_type=Path))
+@json_option
+@debug_option
+def replay_node_command(path: Path, as_json: bool, debug: bool) -> None:
+    """Feed the recorded inputs of a node to a fresh peer, and compare what it sends, byte for byte."""
+    went = replay(path)
+    if as_json:
+        click.echo(json.dumps(asdict(went)))
+    else:
+        same = "the same bytes were sent" if went.differs_at is None else f"other bytes after input {went.differs_at}"
+        click.echo(f"{went.messages} messages, {went.alarms} alarms, {went.verbs} verbs: {same}")
+    if went.differs_at is not None:
+        raise SystemExit(1)

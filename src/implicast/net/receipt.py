@@ -1,0 +1,102 @@
+"""What became of a cast, and what the application still waits for."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from implicast.peer.contract import CastId, Life, Message, Version
+from implicast.peer.events import Estimated, Joined, Left, Outlived, Refused, Registered, Settled, Withdrawn
+from implicast.peer.memory import Recent
+
+RECEIPTS_MAX = 4_096
+"""Receipts at hand; older ones are read from the file."""
+REFUSED_MAX = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What is known of a cast: expected = notified + declined + unreachable + open, at all times."""
+
+    cast: CastId
+    expected: int
+    notified: int
+    declined: int
+    unreachable: int
+    open: int
+    silent: tuple[str, ...]
+    """Some of the unreachable, by name."""
+    known: bool
+    """False: nothing was heard yet of what became of it."""
+
+    @classmethod
+    def of(cls, cast: CastId, settled: Settled | None) -> "Receipt":
+        if settled is None:
+            return cls(cast, 0, 0, 0, 0, 0, (), False)
+        counts = (settled.expected, settled.notified, settled.declined, settled.unreachable, settled.open)
+        return cls(cast, *counts, tuple(name.hex() for name in settled.silent), True)
+
+    @property
+    def complete(self) -> bool:
+        return self.known and not self.open
+
+    def described(self) -> dict[str, Any]:
+        named = f"{self.cast.publisher.hex()}.{self.cast.life}.{self.cast.serial}"
+        counts = {each: getattr(self, each) for each in ("expected", "notified", "declined", "unreachable", "open")}
+        return {"cast": named, **counts, "silent": list(self.silent), "complete": self.complete}
+
+
+class Awaited:
+    """What a peer told its application, and who waits for it."""
+
+    def __init__(self) -> None:
+        self.joined, self.left, self.registered = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.receipts: Recent[CastId, Settled] = Recent(RECEIPTS_MAX)
+        self.refused: list[Refused] = []
+        self.refusals = 0
+        self.version: Version = 0
+        """The description that `registered` is about."""
+        self.outlived: Life = 0
+        """A life above which this node goes on; 0: none was told."""
+        self._settled: dict[CastId, asyncio.Event] = {}
+        self._estimates: dict[int, asyncio.Future[Estimated]] = {}
+
+    def registering(self, version: Version) -> None:
+        """A description is under way."""
+        self.registered.clear()
+        self.version = version
+
+    def casting(self, cast: CastId) -> asyncio.Event:
+        """Set when the receipt of a cast is complete."""
+        return self._settled.setdefault(cast, asyncio.Event())
+
+    def forget(self, cast: CastId) -> None:
+        self._settled.pop(cast, None)
+
+    async def estimate(self, token: int, wait: float) -> Estimated | None:
+        future = self._estimates[token] = asyncio.get_running_loop().create_future()
+        try:
+            return await asyncio.wait_for(future, wait)
+        except TimeoutError:
+            return None
+        finally:
+            self._estimates.pop(token, None)
+
+    def hear(self, event: Message) -> None:
+        if isinstance(event, Settled):
+            self.receipts[event.cast] = event
+            if event.cast in self._settled and not event.open:
+                self._settled[event.cast].set()
+        elif isinstance(event, Registered | Withdrawn):
+            if event.version >= self.version:
+                self.registered.set()
+        elif isinstance(event, Outlived):
+            self.outlived, self.version = event.life, event.version
+        elif isinstance(event, Joined):
+            self.joined.set()
+        elif isinstance(event, Left):
+            self.left.set()
+        elif isinstance(event, Estimated) and event.token in self._estimates:
+            self._estimates[event.token].set_result(event)
+        elif isinstance(event, Refused):
+            self.refused = [*self.refused[1 - REFUSED_MAX :], event]
+            self.refusals += 1

@@ -1,0 +1,51 @@
+"""BROKER: clients at their nearest brokers and brokers on their tree at once, and what brokers must know."""
+
+from collections.abc import Sequence
+
+from implicast.casting.broker import Broker, BrokerClient
+from implicast.casting.designs import Design, Plan
+from implicast.overlay.backbone.tree import nearest, spanning_tree
+from implicast.peer.contract import Peer
+from implicast.peer.errors import ParameterError
+from implicast.peer.site import Site
+from implicast.world.populations.backbone import objections as backbone_objections
+from implicast.world.populations.population import Population
+
+
+def assemble(plan: Plan) -> list[Peer]:
+    """Clients at their nearest brokers, brokers on their tree; nothing is registered yet."""
+    brokers = plan.roles["broker"]
+    if not brokers:
+        raise ParameterError("broker: there are no hosts for brokers")
+    neighbours = spanning_tree(brokers, lambda a, b: plan.latency_us(a, b) + plan.latency_us(b, a))
+    clients: list[Peer] = [_near(plan, plan.site(address), address) for address in range(plan.peers)]
+    return clients + [Broker(plan.site(broker, "broker"), neighbours[broker]) for broker in brokers]
+
+
+def _near(plan: Plan, site: Site, client: int) -> BrokerClient:
+    """A client with its nearest broker."""
+
+    def round_trip_us(broker: int) -> int:
+        return plan.latency_us(client, broker) + plan.latency_us(broker, client)
+
+    return BrokerClient(site, nearest(site.name, plan.roles["broker"], round_trip_us, site.network))
+
+
+def objections(population: Sequence[Peer]) -> list[str]:
+    """The backbone is a tree, every filter covers what lies beyond it, and brokers know their clients."""
+    brokers = {peer.address: peer for peer in population if isinstance(peer, Broker)}
+    if not brokers:
+        return ["there is no broker left"]
+    found = backbone_objections(
+        {address: broker.backbone for address, broker in brokers.items()},
+        {address: broker.roster.index.held() for address, broker in brokers.items()},
+    )
+    for client in (peer for peer in population if isinstance(peer, BrokerClient) and peer.settled):
+        broker = brokers.get(client.station) if client.station is not None else None
+        if broker is None or broker.roster.index.description(client.name) != client.description:
+            found.append(f"broker {client.station} does not know what its client {client.address} is")
+    return found
+
+
+def population(design: Design) -> Population:
+    return Population(assemble, objections)

@@ -1,0 +1,55 @@
+"""condcast: its ring at once, and what can be wrong with it and with its aggregates."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from implicast.casting.condcast.condcast import Condcast
+from implicast.casting.condcast.design import common_tags
+from implicast.casting.condcast.formulas import flows_needed
+from implicast.casting.condcast.place import distinct, key_of
+from implicast.casting.designs import Design, Plan
+from implicast.language.portrait import portrait
+from implicast.overlay.chord_sharp import ChordSharp
+from implicast.peer.contract import Peer
+from implicast.world.populations.aggregates import sound_objections
+from implicast.world.populations.chord_sharp import assemble as assemble_sharp
+from implicast.world.populations.chord_sharp import objections as ring_objections
+from implicast.world.populations.population import Population
+
+
+def assemble(plan: Plan) -> list[Peer]:
+    """The ring at once. Settled: tables hold what members will say of themselves. Else unknown, with F_min flows."""
+    common, plan = common_tags(plan, b"", "member"), replace(plan, credentials=None)
+    sites = [replace(plan.site(address), credentials=common) for address in range(plan.peers)]
+    described = [*plan.descriptions[: plan.peers], *[None] * (plan.peers - len(plan.descriptions))]
+    keys = [key_of(site.network, site.name, each, common) for site, each in zip(sites, described, strict=True)]
+    peers = [Condcast(site, key) for site, key in zip(sites, distinct(keys), strict=True)]
+    settled = plan.parameters["settle"] == "assembled"
+    if settled:
+        for peer, each in zip(peers, described, strict=True):
+            if each is not None:
+                peer.stand(portrait(each, peer.settings.bits, peer.settings.hashes))
+    ring = assemble_sharp([peer.ring for peer in peers])
+    if not settled:
+        _start_flows(ring, {peer.ring: peer for peer in peers})
+    return list(peers)
+
+
+def _start_flows(ring: list[ChordSharp], peers: dict[ChordSharp, Condcast]) -> None:
+    chosen = peers[ring[0]].settings.flows
+    flows = flows_needed(len(ring), chosen.period_us, chosen.hold_us)
+    for index, node in enumerate(ring):
+        peers[node].flows.start_in_step(first=index * flows // len(ring) != (index + 1) * flows // len(ring))
+
+
+def objections(population: Sequence[Peer]) -> list[str]:
+    """The ring, the fingers; and, where they grow old, aggregates that lack somebody."""
+    rings: dict[Any, Condcast] = {peer.ring: peer for peer in population if isinstance(peer, Condcast)}
+    if any(ring.settings.rounds for ring in rings):
+        return sound_objections(list(rings), lambda ring: rings[ring].promises.is_due)
+    return ring_objections(list(rings))
+
+
+def population(design: Design) -> Population:
+    return Population(assemble, objections)

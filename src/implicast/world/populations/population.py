@@ -1,0 +1,30 @@
+"""How the network of a design is set up at once, and looked at from outside."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from implicast.casting.designs import Plan
+from implicast.peer.contract import Peer
+
+Objections = Callable[[Sequence[Peer]], list[str]]
+"""Sentences about what is wrong with a network at rest; none when all is well."""
+
+
+def no_objections(population: Sequence[Peer]) -> list[str]:
+    return []
+
+
+@dataclass(frozen=True, slots=True)
+class Population:
+    """What the laboratory knows of the network of a design, and no node ever does."""
+
+    assemble: Callable[[Plan], list[Peer]]
+    """The converged network at once: members first, then infrastructure, index = address."""
+    objections: Objections = no_objections
+    """Invariants of the overlay seen from outside."""
+    watcher: Callable[[], Objections] | None = None
+    """Makes one that says the same as `objections` and remembers from look to look what need not be looked at again."""
+
+    def watch(self) -> Objections:
+        """To look again and again."""
+        return self.objections if self.watcher is None else self.watcher()
