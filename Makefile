@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: help setup demo live test test-long check bench clean
+.PHONY: help setup demo live live-demo test test-long check bench clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -21,6 +21,9 @@ demo: setup ## compare all designs on embedded Spark and write a report
 
 live: setup ## a network of 50 processes on this machine for each design, judged; a table
 	@$(BIN)/python -m implicast.net.showcase
+
+live-demo: setup ## twenty invented researchers on this machine, and the page of one of them
+	@$(BIN)/python -m implicast.web.demo
 
 test: setup check ## lint, types and all tests but the long ones
 	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "not long"

@@ -86,3 +86,15 @@ def test_nobody_hashes_or_identifies_by_address():
 def test_the_package_works_without_spark():
     code = "import sys; sys.modules['pyspark'] = None; import implicast; implicast.simulate; implicast.Scenario"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_help_and_simulation_need_neither_network_nor_page():
+    """`implicast[web]` is an extra: without it everything else works, and the command says what is missing."""
+    gone = ("starlette", "uvicorn", "markdown_it", "multipart", "jinja2", "bibtexparser")
+    head = f"import sys; sys.modules |= dict.fromkeys({gone!r});"
+    code = f"{head} import implicast.cli, implicast.simulate_cli, implicast.net.node_cli, implicast.net.local_cli"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    code = f"{head} from implicast.cli import main; sys.argv = ['implicast', 'local', '2', '--web']; main()"
+    went = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert "pip install 'implicast[web]'" in went.stderr
+    assert went.returncode == 2

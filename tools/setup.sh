@@ -16,4 +16,4 @@ fi
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
 echo "setup: installing pinned dependencies into $venv (once)"
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt setuptools wheel cython
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt -e '.[lab,net,dev]'
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt -e '.[lab,net,web,dev]'

@@ -18,7 +18,8 @@ Row = dict[str, object]
 
 def journal_of(directory: Path, design: str, **fields: object) -> tuple[dict[str, list[Row]], dict[str, float]]:
     """The tables of a run as rows, and what the tally says of it."""
-    outcome = simulate(Scenario(design, network="national", **fields), directory / "run")  # type: ignore[arg-type]
+    scenario = Scenario(design, network="national", register="messages", **fields)  # type: ignore[arg-type]
+    outcome = simulate(scenario, directory / "run")
     assert outcome.kept
     names = ("sends", "registrations", "peers", "links", "paths", "casts")
     return {name: pq.read_table(directory / "run" / f"{name}.parquet").to_pylist() for name in names}, outcome.measures
@@ -76,6 +77,17 @@ def packed_bytes(value: object) -> int:
 def kept_of(client: int, tags: object) -> int:
     """What a station keeps of one client: who and where, in sixteen bytes and a number; and its description."""
     return packed_bytes([[bytes(16), client], [sorted(tags), []]])  # type: ignore[arg-type]
+
+
+def test_what_is_put_in_place_at_once_is_as_large_as_what_messages_leave_behind(tmp_path):
+    given = {"assurance": "none", "brokers": 8}
+    fields = {"peers": 400, "casts": 2, "seed": 1, "network": "national", "parameters": given}
+    stored = {}
+    for way in ("messages", "assembled"):
+        simulate(Scenario("broker", register=way, **fields), tmp_path / way)  # type: ignore[arg-type]
+        stored[way] = pq.read_table(tmp_path / way / "peers.parquet")["storage_bytes"].to_pylist()
+
+    assert stored["messages"] == pytest.approx(stored["assembled"], rel=0.1)
 
 
 def test_a_server_stores_what_its_clients_registered_and_clients_store_nothing(tmp_path):

@@ -139,8 +139,12 @@ class Design:
     credentials: Callable[[Plan, Name, str], Any] | None = None
     """What the laboratory gives each node when it begins: keys and certificates, as enrolment does on a network, or
     what a paper's experiments let peers know beforehand."""
+    wary: bool = False
+    """Among members that lie, is nobody honest told what was not cast, nor twice, nor uninvited?"""
     audience: bool = False
     """Can its members estimate how many a target selects?"""
+    slows: bool = False
+    """Is there a keeper between publisher and reader, which hears complaints and slows a publisher?"""
     assemble: Callable[[Plan], list[Peer]] | None = None
     """Only for a design of one's own: its converged network at once, members first, then infrastructure, index =
     address. (Those of the house are set up, and looked at from outside, by `world/populations`.)"""

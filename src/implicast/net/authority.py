@@ -2,18 +2,22 @@
 
     DIR/authority.key   DIR/authority.pem   DIR/authority.db
 
-Serials are written down before a certificate leaves and are never used again. A name is the digest of a key, so the
-first key of a name is its only one; names of people (`label`) are the roster's.
+Serials are written down before a certificate leaves and are never used again; so are the numbers of the lists of the
+revoked (`revoked` in the folder is the newest). A name is the digest of a key, so the first key of a name is its only
+one; names of people (`label`) are the roster's.
 """
 
 import sqlite3
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
+import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from implicast.net.identity import (
+    VALIDITY,
     IdentityError,
     name_of_key,
     new_key,
@@ -22,8 +26,11 @@ from implicast.net.identity import (
     read_key,
     root_certificate,
 )
+from implicast.net.revocation import RevokedNames, signed_list
 from implicast.peer.contract import Name
 
+REVOKED = "revoked"
+"""The file with the newest list of the revoked, in the authority's folder and in those of nodes."""
 SCHEMA = """
 create table if not exists meta (key text primary key, value text) without rowid;
 create table if not exists issued (serial integer primary key, label text, name blob, until text, revoked_at text);
@@ -73,15 +80,15 @@ class CertificateAuthority:
             raise IdentityError(f"{directory} is no authority: make one with `implicast authority init {directory}`")
         return cls(directory)
 
-    def issue(self, label: str, public: Ed25519PublicKey) -> x509.Certificate:
-        """A certificate for a key; the serial is safe before it leaves."""
+    def issue(self, label: str, public: Ed25519PublicKey, validity: timedelta = VALIDITY) -> x509.Certificate:
+        """A certificate for a key, the first or a new one in time; the serial is safe before it leaves."""
         name = name_of_key(public)
         if any(each.name == name and each.revoked for each in self.admitted()):
             raise IdentityError(f"{name.hex()} was revoked: a new key is a new name")
         with self._db:
             row = self._db.execute("insert into issued (label, name) values (?, ?)", (label, name))
         serial = int(row.lastrowid or 0)
-        certificate = node_certificate(self._key, self.root, public, serial)
+        certificate = node_certificate(self._key, self.root, public, serial, validity)
         with self._db:
             until = certificate.not_valid_after_utc.isoformat()
             self._db.execute("update issued set until = ? where serial = ?", (until, serial))
@@ -95,12 +102,33 @@ class CertificateAuthority:
         with self._db:
             for name in found:
                 self._db.execute("update issued set revoked_at = datetime('now') where name = ?", (name,))
-        return found
+            self._db.execute("insert or replace into meta values ('list', ?)", (str(self._list_number() + 1),))
+        (self.directory / REVOKED).write_bytes(msgspec.msgpack.encode(self.revoked()))
+        return sorted(set(found))
+
+    def revoked(self) -> RevokedNames:
+        """The newest list of the revoked, signed."""
+        names = sorted({each.name for each in self.admitted() if each.revoked})
+        return signed_list(self._key, self._list_number(), tuple(names))
+
+    def _list_number(self) -> int:
+        row = self._db.execute("select value from meta where key = 'list'").fetchone()
+        return 0 if row is None else int(row[0])
+
+    def label_of(self, name: Name) -> str | None:
+        """Under which label a name was admitted; None: never, or it was revoked."""
+        found = [each for each in self.admitted() if each.name == name]
+        return found[-1].label if found and not found[-1].revoked else None
 
     def admitted(self) -> list[Admitted]:
         rows = self._db.execute("select serial, label, name, until, revoked_at from issued order by serial").fetchall()
         return [Admitted(serial, label, bytes(name), until or "", gone is not None)
                 for serial, label, name, until, gone in rows]  # fmt: skip
+
+    @property
+    def network(self) -> str:
+        """The name of the network."""
+        return str(self._db.execute("select value from meta where key = 'network'").fetchone()[0])
 
     def close(self) -> None:
         self._db.close()

@@ -1,14 +1,26 @@
 """The commands of an authority: who belongs to its network."""
 
+import asyncio
+import contextlib
 import json
+import logging
 from pathlib import Path
 
 import click
+import msgspec
 
-from implicast.net.authority import CertificateAuthority
+from implicast.net import control
+from implicast.net.authority import REVOKED, CertificateAuthority
+from implicast.net.config import address_of
 from implicast.net.enrolment import enrol
 from implicast.net.identity import own_key, pem
+from implicast.net.office import serve_office
 from implicast.net.options import authority_option, json_option
+
+TOLD_MAX = 3
+"""Nodes that are told a list; they tell the rest."""
+_tell = click.option("--tell", multiple=True, type=click.Path(path_type=Path), metavar="FOLDER",
+                     help="The folder of a running node that is told; several times for several.")  # fmt: skip
 
 
 @click.group("authority")
@@ -44,12 +56,63 @@ def authority_issue(label: str, directory: Path, folder: Path, role: str) -> Non
 @authority_command.command("revoke")
 @click.argument("label")
 @authority_option
-def authority_revoke(label: str, directory: Path) -> None:
-    """All certificates of LABEL count no more."""
+@_tell
+def authority_revoke(label: str, directory: Path, tell: tuple[Path, ...]) -> None:
+    """LABEL (or a name in hexadecimal) belongs to the network no more: a new signed list says so.
+
+    The list is told to running nodes (--tell, or those of the local network that this authority belongs to) and
+    spreads from them to all.
+    """
     authority = CertificateAuthority.open(directory.expanduser())
     for name in authority.revoke(label):
         click.echo(f"{name.hex()} is revoked")
+    _told(authority, tell)
     authority.close()
+
+
+@authority_command.command("tell")
+@authority_option
+@_tell
+def authority_tell(directory: Path, tell: tuple[Path, ...]) -> None:
+    """Tell running nodes the newest list of the revoked."""
+    authority = CertificateAuthority.open(directory.expanduser())
+    _told(authority, tell)
+    authority.close()
+
+
+def _told(authority: CertificateAuthority, tell: tuple[Path, ...]) -> None:
+    """Give the newest list to a few nodes; the rest hear it from them."""
+    newest = authority.revoked()
+    near = authority.directory.resolve().parent
+    folders = [each.expanduser() for each in tell] or sorted(each.parent for each in near.glob("*/control.sock"))
+    told = 0
+    for folder in folders:
+        with contextlib.suppress(control.ControlError):
+            next(control.ask(folder, {"do": "revoked", "list": msgspec.msgpack.encode(newest).hex()}, 10.0))
+            told += 1
+        if told >= TOLD_MAX and not tell:
+            break
+    where = authority.directory / REVOKED
+    if told:
+        click.echo(f"list {newest.number} was told to {told} running nodes and spreads from them")
+    else:
+        click.echo(f"no running node was told: copy {where} into the folder of a node, or name one with --tell")
+
+
+@authority_command.command("serve")
+@authority_option
+@click.option("--listen", default="0.0.0.0:7069", show_default=True, metavar="HOST:PORT")
+def authority_serve(directory: Path, listen: str) -> None:
+    """Answer nodes: renew certificates before they expire, and tell who was revoked. Ctrl-C stops it.
+
+    Nodes find it by `authority = "HOST:PORT"` in their node.toml, or `implicast node --authority HOST:PORT`. It is not
+    needed for casts.
+    """
+    logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    try:
+        asyncio.run(serve_office(directory.expanduser(), *address_of(listen)))
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
 
 
 @authority_command.command("list")

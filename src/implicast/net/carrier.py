@@ -3,20 +3,25 @@
 A message for an address goes over the connection to it; where there is none the carrier dials and the message waits
 in a bounded queue. Whatever cannot be carried is dropped and counted: engines know silence, and nothing else. A
 connection says hello first; until both have done so, and each has found the other to belong to the same network, no
-byte reaches the codec. Over TLS the name in the hello must be the one in the certificate.
+byte reaches the codec. Over TLS the name in the hello must be the one in the certificate; the connection of a name
+that was revoked is closed before anything is read, and one whose certificate expires is closed then.
 
 Frames are written once per turn of the loop, not one by one.
 """
 
 import asyncio
 import ssl
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import cast as typed
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
 from implicast.net.bucket import Bucket
 from implicast.net.counters import Counters
-from implicast.net.frames import HELLO, PROTOCOL, Frames, Hello, framed, hello_frame, read_hello
+from implicast.net.frames import HELLO, MESSAGE, PROTOCOL, Frames, Hello, framed, hello_frame, read_hello
+from implicast.net.identity import expires_s, key_in
 from implicast.peer.contract import Address, Name
 from implicast.peer.errors import RemoteError
 
@@ -36,6 +41,10 @@ RATE_PER_S = 2_000
 
 Arrived = Callable[[Hello, bytes, int], None]
 """Told who sent a message, the message, and what caused it."""
+Served = Callable[[Hello, bytes], None]
+"""Told who sent a message to the node itself, and the message."""
+Greeted = Callable[[Hello], None]
+"""Told who has said hello."""
 Says = Callable[[], Hello]
 Peerless = Callable[[ssl.SSLObject | ssl.SSLSocket | None], Name | None]
 
@@ -61,7 +70,7 @@ class Link(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=256 << 10)
         self.used = self.carrier.loop.time()
         if not self.carrier.admit(self):
-            self.close()
+            self.abort()
             return
         self._transport.write(hello_frame(self.carrier.says()))
         self.carrier.loop.call_later(HELLO_S, self._hello_late)
@@ -76,7 +85,12 @@ class Link(asyncio.Protocol):
                     raise RemoteError("a second hello")
                 elif self._allowed():
                     self.carrier.counters["received"] += 1
-                    self.carrier.arrived(self.hello, body, cause)
+                    if flags != MESSAGE:
+                        self.carrier.served(self.hello, body)
+                    elif self.hello.digest:
+                        self.carrier.arrived(self.hello, body, cause)
+                    else:
+                        raise RemoteError("a message of one that has no part in the design")
         except RemoteError as error:
             self.carrier.refuse(self, error)
 
@@ -156,12 +170,17 @@ class Carrier:
         self.says, self.arrived, self.counters = says, arrived, counters
         self.rate_per_s = rate_per_s
         self.loop = asyncio.get_running_loop()
+        self.served: Served = lambda hello, body: None
+        self.greeted: Greeted = lambda hello: None
         self.banned: set[Name] = set()
         """Names that were revoked."""
         self.parted = ""
         """The last sentence with which this node and another one parted."""
         self._server_tls, self._client_tls, self._named = server_tls, client_tls, named
         self._links: dict[Address, Link] = {}
+        """By address, the one over which messages go."""
+        self._open: dict[Link, None] = {}
+        """All that there are: two nodes that dial each other at once have two."""
         self._young: dict[Link, None] = {}
         """Accepted, and have not said hello yet."""
         self._waiting: dict[Address, deque[bytes]] = {}
@@ -188,9 +207,9 @@ class Carrier:
         self._tasks.add(asyncio.create_task(self._tidy()))
         return int(self._server.sockets[0].getsockname()[1])
 
-    def send(self, to: Address, body: bytes, cause: int) -> None:
+    def send(self, to: Address, body: bytes, cause: int, flags: int = MESSAGE) -> None:
         """Carry a message; silence is the only sign of loss."""
-        frame = framed(body, cause=cause)
+        frame = framed(body, flags, cause)
         link = self._links.get(to)
         if link is not None:
             carried = link.send(frame)
@@ -214,7 +233,7 @@ class Carrier:
         self._closing = True
         if self._server is not None:
             self._server.close()
-        for link in [*self._links.values(), *self._young]:
+        for link in list(self._open):
             link.close()
         for task in list(self._tasks):
             task.cancel()
@@ -225,18 +244,25 @@ class Carrier:
         self._closing = True
         if self._server is not None:
             self._server.close()
-        for link in [*self._links.values(), *self._young]:
+        for link in list(self._open):
             link.abort()
 
     def ban(self, names: set[Name]) -> None:
-        """Close the connections of these names, and accept them no more."""
-        self.banned |= names
-        for link in list(self._links.values()):
+        """Close the connections of these names, and accept them no more; others are welcome again."""
+        self.banned = set(names)
+        for link in list(self._open):
             if link.hello is not None and link.hello.name in names:
                 link.abort()
 
     def links(self) -> list[Hello]:
-        return [link.hello for link in self._links.values() if link.hello is not None]
+        """The nodes that this one is connected with; an office and light clients, which run no peer, do not count."""
+        return [link.hello for link in self._links.values() if link.hello is not None and link.hello.digest]
+
+    def key_of(self, address: Address) -> Ed25519PublicKey | None:
+        """The public key in the certificate of the one who is connected at an address."""
+        link = self._links.get(address)
+        tls = link.tls() if link is not None else None
+        return key_in(tls) if tls is not None else None
 
     # --- links call these
 
@@ -247,7 +273,10 @@ class Carrier:
             if len(self._young) >= HANDSHAKES_MAX or self._closing:
                 self.counters["refused_strangers"] += 1
                 return False
-        self._young[link] = None
+        if self.banned and self._named is not None and self._named(link.tls()) in self.banned:
+            self.counters["refused_strangers"] += 1
+            return False
+        self._young[link] = self._open[link] = None
         return True
 
     def check(self, link: Link, hello: Hello) -> None:
@@ -258,7 +287,7 @@ class Carrier:
             said = f"speaks version {hello.protocol} of the protocol, this node {PROTOCOL}"
         elif hello.network != own.network:
             said = "belongs to another network"
-        elif hello.digest != own.digest:
+        elif hello.digest != own.digest and hello.digest and own.digest:
             said = f"runs another design, other parameters or another version ({hello.software or 'unknown'})"
         elif hello.name in self.banned:
             said = "was revoked"
@@ -273,8 +302,7 @@ class Carrier:
         """Both have said hello: whatever waits can go."""
         self._young.pop(link, None)
         address = hello.address
-        before = self._links.get(address)
-        if before is None or before.hello is None or before.hello.name != hello.name or before.idle:
+        if self._prefers(link, self._links.get(address)):
             self._links[address] = link
         self._failures.pop(address, None)
         self._not_before.pop(address, None)
@@ -282,6 +310,14 @@ class Carrier:
             self.counters["sent" if link.send(frame) else "dropped_queue"] += 1
         if link.dialled is not None and link.dialled != address:
             self._waiting.pop(link.dialled, None)
+        self.greeted(hello)
+
+    def _prefers(self, link: Link, before: Link | None) -> bool:
+        """Is this the connection for its address from now on? One that was dialled there is not pushed aside by one
+        of another name that only says that it is there."""
+        if before is None or before.hello is None or link.hello is None or link.dialled is not None:
+            return True
+        return before.idle if before.hello.name == link.hello.name else before.dialled is None
 
     def refuse(self, link: Link, error: RemoteError) -> None:
         self.counters["refused_frames"] += 1
@@ -289,6 +325,7 @@ class Carrier:
 
     def lost(self, link: Link) -> None:
         self._young.pop(link, None)
+        self._open.pop(link, None)
         if link.hello is not None and self._links.get(link.hello.address) is link:
             del self._links[link.hello.address]
         if link.dialled is not None and link.hello is None:
@@ -325,8 +362,17 @@ class Carrier:
         while True:
             await asyncio.sleep(IDLE_S / 20)
             old_s = self.loop.time() - IDLE_S
-            in_order = sorted(self._links.values(), key=lambda link: link.used)
+            in_order = sorted(self._open, key=lambda link: link.used)
             surplus = max(0, len(in_order) - LINKS_MAX)
+            self._close_expired()
             for number, link in enumerate(in_order):
                 if link.idle and (number < surplus or link.used < old_s):
                     link.close()
+
+    def _close_expired(self) -> None:
+        now_s = time.time()
+        for link in list(self._open):
+            until_s = expires_s(link.tls())
+            if until_s is not None and until_s < now_s:
+                self.counters["refused_strangers"] += 1
+                link.abort()

@@ -9,7 +9,6 @@ down over a message is a bug, is counted and logged, and does not stop the node.
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 from functools import partial
 from random import Random
@@ -18,6 +17,7 @@ from typing import Any
 import msgspec
 
 from implicast.net.carrier import Carrier
+from implicast.net.clock import Clock
 from implicast.net.counters import Counters
 from implicast.net.frames import Hello
 from implicast.net.journal import Came, Cause, JournalWriter
@@ -55,7 +55,7 @@ class Driver:
     """Runs one peer."""
 
     def __init__(
-        self, address: Address, codec: Codec, counters: Counters, seed: int, safe: Safe, careful: bool
+        self, address: Address, codec: Codec, counters: Counters, seed: int, safe: Safe, careful: bool, clock: Clock
     ) -> None:
         """`codec` is for all that the design says. `careful`: nothing leaves before what led to it is safe."""
         self.host = NetHost(self, address, seed)
@@ -69,7 +69,7 @@ class Driver:
         self._codec = self._own = codec
         self._counters, self._safe = counters, safe
         self._loop = asyncio.get_running_loop()
-        self._epoch_us = time.time_ns() // 1000 - int(self._loop.time() * 1e6)
+        self._clock = clock
         self._serial = self._sent = 0
         self._cause = Cause(0, False, 0)
         """What the present input goes back to: a message, a wish, or the beginning."""
@@ -88,8 +88,7 @@ class Driver:
 
     def tick(self) -> int:
         """The time of the next input: microseconds since 1970 as of the start, then by the monotonic clock."""
-        now_us = self._epoch_us + int(self._loop.time() * 1e6)
-        self.host.now_us = max(self.host.now_us, now_us)
+        self.host.now_us = max(self.host.now_us, self._clock.now_us())
         return self.host.now_us
 
     def receive(self, hello: Hello, body: bytes, cause: int) -> None:

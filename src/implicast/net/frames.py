@@ -12,13 +12,14 @@ import msgspec
 
 from implicast.peer.contract import Address, Life, Message, Name
 from implicast.peer.errors import RemoteError
-from implicast.peer.fields import Digest, Micros, Text
+from implicast.peer.fields import Digest, Micros, Text, Token
 from implicast.peer.wire import MESSAGE_BYTES_MAX
 
 PROTOCOL = 1
 """Nodes of another version part with a sentence."""
 HEADER = struct.Struct(">IBQ")
-MESSAGE, HELLO = 0, 1
+MESSAGE, HELLO, SERVICE = 0, 1, 2
+"""For the peer; who speaks; for the node itself (`services.py`)."""
 
 
 class Hello(Message):
@@ -27,13 +28,15 @@ class Hello(Message):
     protocol: int
     network: Digest
     digest: Digest
-    """Of design, kinds, fields and parameters (`wire.Codec.digest`)."""
+    """Of design, kinds, fields and parameters (`wire.Codec.digest`); empty for those who run no peer."""
     name: Name
     address: Address
     life: Life
     now_us: Micros
     """The speaker's clock, to be compared."""
     software: Text = ""
+    revocations: Token = 0
+    """The number of the newest list of the revoked that the speaker has (`revocation.py`)."""
 
 
 class Frame(NamedTuple):
@@ -80,7 +83,7 @@ class Frames:
         start, have = 0, len(buffer)
         while have - start >= HEADER.size:
             length, flags, cause = HEADER.unpack_from(buffer, start)
-            if length > self.largest or flags not in (MESSAGE, HELLO):
+            if length > self.largest or flags > SERVICE:
                 raise RemoteError(f"a frame of {length} bytes with flags {flags}; at most {self.largest} are accepted")
             end = start + HEADER.size + length
             if end > have:

@@ -149,3 +149,28 @@ def name_in(connection: "ssl.SSLObject | ssl.SSLSocket | None") -> Name | None:
             except ValueError:
                 return None
     return None
+
+
+def expires_s(connection: "ssl.SSLObject | ssl.SSLSocket | None") -> float | None:
+    """When the certificate of the other side expires, in seconds since 1970; None without one."""
+    found = connection.getpeercert() if connection is not None else None
+    until = (found or {}).get("notAfter")
+    return ssl.cert_time_to_seconds(until) if isinstance(until, str) else None
+
+
+def root_key(path: Path) -> Ed25519PublicKey:
+    """The authority's public key, from its certificate."""
+    try:
+        key = x509.load_pem_x509_certificate(path.read_bytes()).public_key()
+    except (OSError, ValueError) as error:
+        raise IdentityError(f"{path} holds no certificate of an authority: {error}") from None
+    if not isinstance(key, Ed25519PublicKey):
+        raise IdentityError(f"{path} holds a key of another kind; Ed25519 is wanted")
+    return key
+
+
+def key_in(connection: "ssl.SSLObject") -> Ed25519PublicKey | None:
+    """The public key in the certificate of the other side."""
+    der = connection.getpeercert(binary_form=True)
+    key = x509.load_der_x509_certificate(der).public_key() if der else None
+    return key if isinstance(key, Ed25519PublicKey) else None

@@ -10,6 +10,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -30,6 +31,14 @@ MARK = "local.json"
 CA = "ca"
 """The folder of the network's authority."""
 READY_S = 120.0
+
+
+Page = Callable[[Node], AbstractAsyncContextManager[object]]
+"""Serves a page of a node for as long as it is entered."""
+
+
+def no_page(node: Node) -> AbstractAsyncContextManager[object]:
+    return contextlib.nullcontext()
 
 
 class StartError(LocalError):
@@ -55,8 +64,12 @@ class Local:
     plain: bool = False
     limits: bool = True
     """Are casts and messages per second limited, as on a network of strangers?"""
+    apart: bool = False
+    """Each node at an address of its own in 127.0.0.0/8, so that they can be cut off from each other."""
     journal: bool = False
     """Do nodes write a journal?"""
+    page: Page = no_page
+    """Serves the page of each member."""
 
     def lay_out(self) -> None:
         """The folders of all nodes, with keys and certificates; what was there from last time goes."""
@@ -68,18 +81,22 @@ class Local:
         (self.directory / MARK).write_text(json.dumps({"design": self.design, "members": len(self.members)}))
         authority = None if self.plain else CertificateAuthority.init(self.directory / CA, "local")
         infrastructure = self._infrastructure()
-        ports = iter(free_ports(sum(map(len, infrastructure.values())) + len(self.members)))
-        where = {role: [f"127.0.0.1:{next(ports)}" for _ in names] for role, names in infrastructure.items()}
+        places = self._places(sum(map(len, infrastructure.values())) + len(self.members))
+        where = {role: [next(places) for _ in names] for role, names in infrastructure.items()}
         for role, names in infrastructure.items():
             for name, listen in zip(names, where[role], strict=True):
                 self._folder(authority, name, NodeConfig("local", role=role, listen=listen), where)
         first = ""
         for number, someone in enumerate(self.members):
-            listen = f"127.0.0.1:{next(ports)}"
+            listen = next(places)
             self._folder(authority, someone.name, NodeConfig("local", listen=listen, join=[first] * bool(first)), where)
             first = first if number else listen
         if authority is not None:
             authority.close()
+
+    def _places(self, count: int) -> Iterator[str]:
+        for number, port in enumerate(free_ports(count)):
+            yield f"127.0.{number // 250}.{number % 250 + 2}:{port}" if self.apart else f"127.0.0.1:{port}"
 
     def _infrastructure(self) -> dict[str, list[str]]:
         found = design(self.design)
@@ -141,24 +158,39 @@ def everybody(count: int) -> list[Someone]:
 
 async def attend(
     folder: Path, said: str | None = None, ready: Callable[[Node], None] = lambda node: None,
-    record: Path | None = None,
+    record: Path | None = None, page: Page = no_page,
 ) -> None:  # fmt: skip
     """Run one node until it is cancelled: join (then it is ready), describe itself, answer at its control socket."""
     async with Node.open(folder, record=record) as node:
-        server = await control.serve(node)
+        servers = [await control.serve(node), *await _measured(node)]
         try:
             if node.config.role == "member":
                 await node.join()
-            ready(node)
-            if said and node.said is None:
-                await node.describe(said, wait=READY_S)
-            await node.left.wait()
-            await asyncio.sleep(1.0)
+            async with page(node):
+                ready(node)
+                if said and node.said is None:
+                    await node.describe(said, wait=READY_S)
+                await node.left.wait()
+                await asyncio.sleep(1.0)
         finally:
-            server.close()
+            for server in servers:
+                server.close()
 
 
-def run_node(folder: Path, said: str | None = None) -> None:
+async def _measured(node: Node) -> list[asyncio.Server]:
+    """The page for Prometheus, where the node is to have one."""
+    where = node.config.metrics
+    if not where:
+        return []
+    from implicast.net import metrics
+
+    try:
+        return [await metrics.serve(node, where)]
+    except OSError as error:
+        raise StartError(f"metrics cannot be served at {where}: {error.strerror or error}") from None
+
+
+def run_node(folder: Path, said: str | None = None, page: Page = no_page) -> None:
     """One node as a process of its own, until it is told to stop."""
 
     async def main() -> None:
@@ -167,7 +199,7 @@ def run_node(folder: Path, said: str | None = None) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, task.cancel)
         with contextlib.suppress(asyncio.CancelledError):
-            await attend(folder, said)
+            await attend(folder, said, page=page)
 
     asyncio.run(main())
 
@@ -181,7 +213,7 @@ class Processes:
         self.running: dict[str, multiprocessing.process.BaseProcess] = {}
 
     def start(self, folder: Path, said: str | None = None) -> None:
-        process = self._context.Process(target=run_node, args=(folder, said), daemon=True)
+        process = self._context.Process(target=run_node, args=(folder, said, self._local.page), daemon=True)
         process.start()
         self.running[folder.name] = process
 
@@ -267,7 +299,7 @@ class Tasks:
         ready: asyncio.Future[Node] = asyncio.get_running_loop().create_future()
         folder = self._local.directory / name
         record = folder / "record" if self._recorded else None
-        task = asyncio.create_task(attend(folder, said, ready.set_result, record))
+        task = asyncio.create_task(attend(folder, said, ready.set_result, record, self._local.page))
         self._tasks[name] = task
         task.add_done_callback(lambda _: ready.cancel())
         with contextlib.suppress(asyncio.CancelledError):

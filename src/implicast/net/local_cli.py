@@ -18,7 +18,8 @@ from implicast.front.pairs import pairs
 from implicast.front.people import read_people
 from implicast.net import places, trial
 from implicast.net.local import Local, Processes, Someone, StartError, Tasks, everybody, is_running
-from implicast.net.options import debug_option, dir_option, json_option
+from implicast.net.options import debug_option, dir_option, json_option, web_option
+from implicast.web.pages import Pages
 
 
 @click.command("local")
@@ -31,12 +32,14 @@ from implicast.net.options import debug_option, dir_option, json_option
 @click.option("--journal", is_flag=True, help="Nodes write down what they see, for `implicast journal`.")
 @click.option("--casts", default=0, help="Make so many casts, judge them, and stop.")
 @click.option("--seed", default=1, show_default=True, help="Of the casts.")
+@web_option
 @dir_option
 @json_option
 @debug_option
 def local_command(
     count: int, design: str, settings: tuple[str, ...], people: Path | None, in_process: bool, plain: bool,
-    journal: bool, casts: int, seed: int, directory: Path | None, as_json: bool, debug: bool,
+    journal: bool, casts: int, seed: int, web: int | None, directory: Path | None,
+    as_json: bool, debug: bool,
 ) -> None:  # fmt: skip
     """Start a network of COUNT nodes on this machine, with its own authority, and say who is what.
 
@@ -52,14 +55,17 @@ def local_command(
     if is_running(where):
         raise StartError(f"a network is running in {where}: stop it first, or name another folder with --dir")
     made = Local(where, design, members, pairs(settings), plain, not casts, journal)
+    pages = None if web is None else Pages(members, web)
+    if pages is not None:
+        made.page = pages
     _quiet()
     made.lay_out()
     (where / "local.pid").write_text(str(os.getpid()))
     try:
         if in_process:
-            outcome = asyncio.run(_in_process(made, casts, seed, as_json))
+            outcome = asyncio.run(_in_process(made, casts, seed, as_json, pages))
         else:
-            outcome = _as_processes(made, casts, seed, as_json)
+            outcome = _as_processes(made, casts, seed, as_json, pages)
     finally:
         (where / "local.pid").unlink(missing_ok=True)
     if outcome is not None:
@@ -68,13 +74,15 @@ def local_command(
             raise SystemExit(1)
 
 
-def _as_processes(made: Local, casts: int, seed: int, as_json: bool) -> dict[str, Any] | None:
+def _as_processes(
+    made: Local, casts: int, seed: int, as_json: bool, pages: Pages | None
+) -> dict[str, Any] | None:
     processes = Processes(made)
     signal.signal(signal.SIGTERM, _interrupted)
     try:
         seconds = processes.start_all(_progress(as_json))
         if not casts:
-            _welcome(made, seconds)
+            _welcome(made, seconds, pages)
             signal.pause()
             return None
         return _tried(made, casts, seed, seconds, lambda: _cpu_s(processes))
@@ -101,7 +109,9 @@ def _interrupted(number: int, frame: Any) -> None:
     raise KeyboardInterrupt
 
 
-async def _in_process(made: Local, casts: int, seed: int, as_json: bool) -> dict[str, Any] | None:
+async def _in_process(
+    made: Local, casts: int, seed: int, as_json: bool, pages: Pages | None
+) -> dict[str, Any] | None:
     tasks = Tasks(made)
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
@@ -110,7 +120,7 @@ async def _in_process(made: Local, casts: int, seed: int, as_json: bool) -> dict
     try:
         seconds = await tasks.start_all(_progress(as_json))
         if not casts:
-            _welcome(made, seconds)
+            _welcome(made, seconds, pages)
             await asyncio.Event().wait()
         found: dict[str, Any] = await trial.in_thread(_tried, made, casts, seed, seconds, time.process_time)
         return found
@@ -170,13 +180,15 @@ def _progress(as_json: bool) -> Callable[[int, int], None]:
     return show
 
 
-def _welcome(made: Local, seconds: float) -> None:
+def _welcome(made: Local, seconds: float, pages: Pages | None) -> None:
     click.echo(f"{len(made.members)} nodes of {made.design} are up after {seconds:.1f} s, in {made.directory}\n")
     width = max(len(each.name) for each in made.members)
     for each in made.members:
         click.echo(f"  {each.name:{width}}  {each.text}")
     click.echo('\nIn another terminal:\n  implicast cast "gpu & eu" -m "hello"\n  implicast inbox --node '
                f"{made.members[0].name} --follow\nCtrl-C stops the network.")  # fmt: skip
+    if pages is not None:
+        click.echo(f"\n{pages.welcome()}")
 
 
 def _quiet() -> None:

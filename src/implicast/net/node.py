@@ -22,23 +22,31 @@ from random import Random
 from typing import Any, Self
 
 import msgspec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from implicast.casting.designs import Design, design
+from implicast.language.attributes import Schema
 from implicast.language.parameters import Setting
 from implicast.language.parse import description, parse
 from implicast.language.target import Description
 from implicast.net.bucket import Bucket
 from implicast.net.carrier import Carrier
+from implicast.net.clock import REFUSE_S, Clock
 from implicast.net.config import NodeConfig, address_of, read_config, text_of
 from implicast.net.counters import Counters
+from implicast.net.credentials import Credentials, Renewed
 from implicast.net.driver import Driver
 from implicast.net.frames import PROTOCOL, Hello
-from implicast.net.identity import contexts, name_in, name_of_key, own_key
+from implicast.net.identity import contexts, name_in, name_of_key, own_key, root_key
 from implicast.net.journal import JournalWriter, Opened
 from implicast.net.keep import Keep
+from implicast.net.pulse import Pulses
 from implicast.net.receipt import Awaited, Receipt
 from implicast.net.record import Opening, Recorder
+from implicast.net.revocation import Revocations, RevocationsKnown, RevokedNames
+from implicast.net.services import Services
 from implicast.net.store import Store
+from implicast.net.subscriptions import Subscriptions
 from implicast.peer.contract import NAME_BYTES, Address, CastId, Message, Name, Peer
 from implicast.peer.errors import LocalError
 from implicast.peer.events import Estimated, Notice, Outlived, Refused, Settled
@@ -77,10 +85,18 @@ class Note:
 class Node:
     """A peer on the network. Use `async with Node.open(...)`."""
 
+    driver: Driver
+    store: Store
+    pulses: Pulses
+
     def __init__(self, directory: Path, config: NodeConfig) -> None:
         self.directory, self.config = directory, config
         self.design: Design = design(config.design)
         self.parameters: Mapping[str, Setting] = self.design.settle(config.parameters)
+        given = str(self.parameters.get("schema") or "")
+        self.schema = Schema.read(given) if given else None
+        """Which attributes there are, where the network has agreed on it."""
+        self.subscriptions = Subscriptions(self)
         self.counters = Counters()
         self.network = blake2b(config.network.encode(), person=b"network", digest_size=NAME_BYTES).digest()
         self.address: Address = address_of(config.advertise or config.listen)
@@ -124,16 +140,20 @@ class Node:
         tls = None if self.config.plain else contexts(*(self.directory / each for each in
                                                         ("node.key", "node.pem", "authority.pem")))  # fmt: skip
         server_tls, client_tls = tls or (None, None)
+        self.credentials = None if tls is None else Credentials(self.directory, tls)
+        self.clock = Clock(asyncio.get_running_loop().time)
         self.carrier = Carrier(
             self._hello, self._arrive, self.counters, server_tls, client_tls, None if tls is None else name_in,
             self.config.rate_per_s,
         )  # fmt: skip
+        self._serve(root_key(self.directory / "authority.pem") if tls is not None else None)
         host, port = address_of(self.config.listen)
         port = await self.carrier.listen(host, port)
         if not self.config.advertise:
             self.address = (host, port)
         careful = self.config.role != "member"
-        self.driver = Driver(self.address, codec, self.counters, secrets.randbits(64), self._safe, careful)
+        self.driver = Driver(self.address, codec, self.counters, secrets.randbits(64), self._safe, careful,
+                             self.clock)  # fmt: skip
         self.driver.tick()
         self.driver.carrier = self.carrier
         kept: Any = self._keep.read()
@@ -148,6 +168,26 @@ class Node:
         if careful:
             self.store.before = partial(self._keep.write, self.peer)
         self._spawn(self._keep_often())
+        self._spawn(self.pulses.beat(self.carrier))
+        if self.credentials is not None:
+            self._spawn(self.credentials.watch(self))
+
+    def _serve(self, root: Ed25519PublicKey | None) -> None:
+        """What the node answers itself."""
+        self.services = Services(self.counters)
+        self.services.carrier = self.carrier
+        self.revocations = Revocations(root, self.store, self.carrier.ban, self.services.send, self.carrier.links)
+        self.services.offer(RevocationsKnown, self.revocations.on_known)
+        self.services.offer(RevokedNames, self.revocations.on_list)
+        self.pulses = Pulses(self.services, self.clock, self.revocations)
+        if self.credentials is not None:
+            self.services.offer(Renewed, self.credentials.on_renewed)
+        self.carrier.served = self.services.receive
+        self.carrier.greeted = self._greeted
+
+    def _greeted(self, hello: Hello) -> None:
+        self.clock.compare(hello.name, hello.now_us)
+        self.revocations.known(hello, hello.revocations)
 
     def _own_name(self) -> Name:
         if not self.config.plain or "authority" in self.design.kept:
@@ -200,12 +240,29 @@ class Node:
         self.driver.ask("join", tuple(dict.fromkeys(addresses)))
         self._spawn(self._resume())
         try:
-            await asyncio.wait_for(self.joined.wait(), JOIN_S)
+            async with asyncio.timeout(JOIN_S):
+                await self._until(self.joined)
         except TimeoutError:
             parted = f"; {self.carrier.parted}" if self.carrier.parted else ""
             raise NodeError(f"nobody let this node in within {JOIN_S:.0f} s: tried "
                             f"{', '.join(map(text_of, addresses)) or 'nobody'}{parted}") from None  # fmt: skip
         self._say_again()
+
+    async def _until(self, event: asyncio.Event) -> None:
+        """Wait, as long as the node's clock and the authority allow it to begin; a `NodeError` when they do not."""
+        while not event.is_set():
+            self._allowed()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    await event.wait()
+
+        self._allowed()
+
+    def _allowed(self) -> None:
+        if abs(self.clock.offset_s) >= REFUSE_S:
+            raise NodeError(f"{self.clock.said(self.clock.offset_s)}: set the machine's clock, then start again")
+        if self.name in self.revocations.names:
+            raise NodeError("this node was revoked: its authority must admit a new key")
 
     def _say_again(self) -> None:
         """What the node had said before it fell is said again under its new life, where its peer has not done so."""
@@ -241,7 +298,8 @@ class Node:
         self._member()
         self.driver.ask("leave")
         try:
-            await asyncio.wait_for(self.left.wait(), LEAVE_S)
+            async with asyncio.timeout(LEAVE_S):
+                await self.left.wait()
         except TimeoutError:
             raise NodeError(f"nobody took over what this node keeps within {LEAVE_S:.0f} s") from None
 
@@ -267,14 +325,15 @@ class Node:
 
     async def describe(self, text: str, wait: float = 30.0) -> None:
         """Say what this node is, and wait until every later cast that selects it will arrive."""
-        said = description(text)
+        said = description(text, self.schema)
         member = self._member()
         self.said = said
         self.awaited.registering(member.upcoming_version())
         self.driver.ask("register", said)
         self._keep.write(self.peer)
         try:
-            await asyncio.wait_for(self.registered.wait(), wait)
+            async with asyncio.timeout(wait):
+                await self._until(self.registered)
             self._keep.write(self.peer)
             self._keep.note_neighbours(self.carrier)
             await self.store.committed()
@@ -283,9 +342,8 @@ class Node:
 
     async def cast(self, target: str, payload: bytes = b"", wait: float = 5.0) -> Receipt:
         """Send to whoever the target describes. The cast is safe when this returns; the receipt may still fill."""
-        wanted = parse(target)
-        if len(payload) > PAYLOAD_MAX:
-            raise NodeError(f"the payload has {len(payload)} bytes; {PAYLOAD_MAX} are carried inside a cast")
+        wanted = parse(target, self.schema)
+        self._check_size(payload)
         self._spend()
         member = self._member()
         cast = member.upcoming_cast()
@@ -298,9 +356,23 @@ class Node:
         if self.awaited.refusals > before:
             raise NodeError(f"the cast was refused: {self.refused[-1].reason}")
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(complete.wait(), wait)
+            async with asyncio.timeout(wait):
+                await complete.wait()
         self.awaited.forget(cast)
         return self.receipt(cast)
+
+    async def complain(self, cast: CastId) -> bool:
+        """A cast that came was not for this node's owner: say so, signed, to the peer that told it.
+
+        False where nobody can be told: the design has no keeper between publisher and reader, or it is too long ago.
+        """
+        self._member()
+        return bool(self.driver.ask("complain", cast))
+
+    def slowed_until_us(self) -> int | None:
+        """Until when this node's casts to large groups are declined, as too many complained; None: they are not."""
+        until_us = self.awaited.slowed_us
+        return until_us if until_us > self.driver.tick() else None
 
     def receipt(self, cast: CastId) -> Receipt:
         return Receipt.of(cast, self.awaited.receipts.get(cast) or self.store.receipt(cast.life, cast.serial))
@@ -308,13 +380,27 @@ class Node:
     async def estimate(self, target: str, wait: float = 5.0) -> Estimated | None:
         """About how many a target selects; None where the design cannot tell."""
         self._member()
-        token = self.driver.ask("estimate", parse(target))
+        token = self.driver.ask("estimate", parse(target, self.schema))
         return await self.awaited.estimate(token, wait) if token else None
+
+    async def subscribe(self, target: str, wait: float = 30.0) -> int:
+        """Hear of whatever is published with a description that the target selects; the subscription's number."""
+        return await self.subscriptions.subscribe(target, wait)
+
+    async def unsubscribe(self, number: int, wait: float = 30.0) -> None:
+        await self.subscriptions.unsubscribe(number, wait)
+
+    async def publish(self, text: str, payload: bytes = b"", wait: float = 5.0) -> Receipt:
+        """Tell whoever subscribed to things of this description."""
+        self._check_size(payload)
+        self._spend()
+        return await self.subscriptions.publish(text, payload, wait)
 
     async def inbox(self, follow: bool = True) -> AsyncIterator[Note]:
         """What has arrived and is not done, oldest first; then, if it is followed, what arrives."""
         after_us, given = 0, set[CastId]()
         while True:
+            before = len(given)
             for publisher, life, serial, payload, _, arrived_us, _ in self.store.inbox(after_us=after_us - 1):
                 cast = CastId(bytes(publisher), life, serial)
                 if cast not in given:
@@ -322,6 +408,8 @@ class Node:
                     yield Note(self, cast, bytes(payload), arrived_us)
                 if arrived_us > after_us:
                     after_us = arrived_us
+            if len(given) > before:
+                continue  # more may have come while these were being read
             if not follow:
                 return
             async with self._arrived:
@@ -345,6 +433,11 @@ class Node:
             "description": str(self.said) if self.said is not None else None,
             "connections": len(self.carrier.links()),
             "disk_full": self.store.full,
+            "certificate_until": self.credentials.until.isoformat() if self.credentials is not None else None,
+            "revocations": self.revocations.number,
+            "revoked": self.name in self.revocations.names,
+            "clock_offset_s": round(self.clock.offset_s, 3),
+            "clock_jumped_s": round(self.clock.jumped_s, 3),
             **self.store.counts(),
             "counters": {**self.counters.shown(), "strays": self.peer.strays if self.peer is not None else 0},
             "up_s": round(time.monotonic() - self.started, 1),
@@ -365,10 +458,19 @@ class Node:
         from implicast import __version__
 
         return Hello(PROTOCOL, self.network, self.digest, self.name, self.address, self.life,
-                     time.time_ns() // 1000, __version__)  # fmt: skip
+                     self.clock.now_us(), __version__, self.revocations.number)  # fmt: skip
 
     def _arrive(self, hello: Hello, body: bytes, cause: int) -> None:
         self.driver.receive(hello, body, cause)
+
+    async def safe(self) -> None:
+        """When what the peer keeps is on disk."""
+        self._keep.write(self.peer)
+        await self.store.committed()
+
+    def _check_size(self, payload: bytes) -> None:
+        if len(payload) > PAYLOAD_MAX:
+            raise NodeError(f"the payload has {len(payload)} bytes; {PAYLOAD_MAX} are carried inside a cast")
 
     def _spend(self) -> None:
         """A cast from the bucket, or a `NodeError`."""
@@ -399,6 +501,7 @@ class Node:
 
     def _hear(self, event: Message) -> None:
         self.awaited.hear(event)
+        self.subscriptions.hear(event)
         if isinstance(event, Settled):
             self.store.settled(event, self.driver.host.now_us)
         elif isinstance(event, Outlived):

@@ -5,7 +5,6 @@ import json
 import logging
 import signal
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,13 @@ import click
 
 from implicast.front.pairs import pairs
 from implicast.net.config import ConfigError, NodeConfig, read_config, write_config
-from implicast.net.local import attend
-from implicast.net.options import debug_option, json_option
+from implicast.net.local import Page, attend, no_page
+from implicast.net.node import Node
+from implicast.net.notify import notify
+from implicast.net.options import debug_option, json_option, web_option
 from implicast.net.record import replay
 from implicast.peer.errors import ParameterError
+from implicast.web.pages import page_of
 
 
 @click.command("node")
@@ -28,22 +30,25 @@ from implicast.peer.errors import ParameterError
 @click.option("--advertise", metavar="HOST:PORT", help="Where others reach it, if that is not where it listens.")
 @click.option("--join", multiple=True, metavar="HOST:PORT", help="Nodes of the network that are there already.")
 @click.option("--serves", multiple=True, metavar="ROLE=HOST:PORT", help="Where the infrastructure is.")
+@click.option("--authority", metavar="HOST:PORT", help="Where the authority answers: renewals, who was revoked.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Parameters of the design.")
 @click.option("--describe", "said", help="What the node says of itself when it has said nothing yet.")
 @click.option("--plain", is_flag=True, default=None, help="Without TLS.")
 @click.option("--journal", is_flag=True, default=None, help="Write down what it sees, for `implicast journal`.")
+@click.option("--metrics", metavar="PORT", help="Answer Prometheus at a port of loopback, or at HOST:PORT.")
 @click.option("--record", type=click.Path(path_type=Path), help="Write all inputs to a file, for `replay-node`.")
 @click.option("--log", "level", type=click.Choice(["debug", "info", "warning"]), default="info", show_default=True)
+@web_option
 @debug_option
 def node_command(
-    directory: Path, said: str | None, record: Path | None, level: str, debug: bool, **given: Any
+    directory: Path, said: str | None, record: Path | None, level: str, web: int | None, debug: bool, **given: Any
 ) -> None:
     """Run the node of a folder until it is stopped; options are written into its node.toml."""
     logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
     directory = directory.expanduser()
     _configure(directory, given)
     try:
-        asyncio.run(_attended(directory, said, record))
+        asyncio.run(_attended(directory, said, record, no_page if web is None else page_of(directory, web)))
     except KeyboardInterrupt:
         raise SystemExit(130) from None
 
@@ -55,7 +60,7 @@ def _configure(directory: Path, given: dict[str, Any]) -> None:
         if (directory / "node.toml").exists() or not given["network"]:
             raise
         config = NodeConfig(given["network"])
-    for name in ("network", "design", "role", "listen", "advertise", "plain", "journal"):
+    for name in ("network", "design", "role", "listen", "advertise", "plain", "authority", "journal"):
         if given[name] is not None:
             setattr(config, name, given[name])
     config.join = list(given["join"]) or config.join
@@ -70,16 +75,23 @@ def _configure(directory: Path, given: dict[str, Any]) -> None:
     write_config(directory, config)
 
 
-async def _attended(directory: Path, said: str | None, record: Path | None) -> None:
+async def _attended(directory: Path, said: str | None, record: Path | None, page: Page) -> None:
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
     loop.add_signal_handler(signal.SIGTERM, task.cancel)
     log = logging.getLogger("implicast")
     try:
-        up = partial(log.info, "%s is up: %s")
-        await attend(directory, said, lambda node: up(node.status()["address"], node.name.hex()), record)
+        await attend(directory, said, _up, record, page)
     except asyncio.CancelledError:
+        notify("STOPPING=1")
         log.info("stopped")
+
+
+def _up(node: Node) -> None:
+    """The node is in: said in the log, and to systemd where that waits for it."""
+    where = node.status()["address"]
+    logging.getLogger("implicast").info("%s is up: %s", where, node.name.hex())
+    notify(f"READY=1\nSTATUS={node.design.name} at {where}")
 
 
 @click.command("replay-node")

@@ -4,6 +4,20 @@ from pathlib import Path
 
 import click
 
+
+class WebPort(click.ParamType[int]):
+    """A port, or none in particular: 0."""
+
+    name = "port"
+
+    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if value == "-":
+            return 0
+        if not str(value).isdecimal() or int(value) >= 1 << 16:
+            self.fail(f"{value!r} is no port: write a number below 65536, or nothing", param, ctx)
+        return int(value)
+
+
 node_option = click.option(
     "--node", "name", metavar="NAME", help="Which node; the first of the local network by default."
 )
@@ -14,4 +28,8 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, 
 authority_option = click.option(
     "--authority", "directory", type=click.Path(path_type=Path), required=True, help="The authority's folder."
 )
+web_option = click.option(
+    "--web", "web", metavar="[PORT]", is_flag=False, flag_value="-", type=WebPort(),
+    help="Serve a page on this machine, at a port of your choice or at one that is free; its address is printed.",
+)  # fmt: skip
 debug_option = click.option("--debug", is_flag=True, help="Show the traceback of an error.")

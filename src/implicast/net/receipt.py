@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from implicast.peer.contract import CastId, Life, Message, Version
-from implicast.peer.events import Estimated, Joined, Left, Outlived, Refused, Registered, Settled, Withdrawn
+from implicast.peer.events import Estimated, Joined, Left, Outlived, Refused, Registered, Settled, Slowed, Withdrawn
 from implicast.peer.memory import Recent
 
 RECEIPTS_MAX = 4_096
@@ -57,6 +57,8 @@ class Awaited:
         """The description that `registered` is about."""
         self.outlived: Life = 0
         """A life above which this node goes on; 0: none was told."""
+        self.slowed_us = 0
+        """Until when a keeper slows this node, because many have complained of it."""
         self._settled: dict[CastId, asyncio.Event] = {}
         self._estimates: dict[int, asyncio.Future[Estimated]] = {}
 
@@ -75,17 +77,24 @@ class Awaited:
     async def estimate(self, token: int, wait: float) -> Estimated | None:
         future = self._estimates[token] = asyncio.get_running_loop().create_future()
         try:
-            return await asyncio.wait_for(future, wait)
+            async with asyncio.timeout(wait):
+                found: Estimated = await future
+                return found
         except TimeoutError:
             return None
         finally:
             self._estimates.pop(token, None)
 
+    def _settle(self, event: Settled) -> None:
+        self.receipts[event.cast] = event
+        if event.cast in self._settled and not event.open:
+            self._settled[event.cast].set()
+
     def hear(self, event: Message) -> None:
         if isinstance(event, Settled):
-            self.receipts[event.cast] = event
-            if event.cast in self._settled and not event.open:
-                self._settled[event.cast].set()
+            self._settle(event)
+        elif isinstance(event, Slowed):
+            self.slowed_us = max(self.slowed_us, event.until_us)
         elif isinstance(event, Registered | Withdrawn):
             if event.version >= self.version:
                 self.registered.set()

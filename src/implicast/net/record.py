@@ -28,6 +28,7 @@ VERBS: dict[str, tuple[Any, ...]] = {
     "withdraw": (),
     "cast": (Target, bytes),
     "carry_on": (CastId, Target, bytes),
+    "complain": (CastId,),
     "estimate": (Target,),
     "subscribe": (Target,),
     "unsubscribe": (int,),

@@ -4,7 +4,7 @@ The world turns these into rows of the journal; a live node hands them to its us
 """
 
 from implicast.peer.contract import CastId, Life, Message, Name, Version
-from implicast.peer.fields import Count, Text, Token
+from implicast.peer.fields import Count, Micros, Text, Token
 
 
 class Notice(Message):
@@ -64,6 +64,16 @@ class Settled(Message):
     def expected(self) -> int:
         """Members that were selected."""
         return self.notified + self.declined + self.unreachable + self.open
+
+
+class Slowed(Message):
+    """So many of those whom this peer reached have complained that a keeper declines its large casts for a while."""
+
+    until_us: Micros
+    complaints: Count
+    """Names that complained."""
+    reached: Count
+    """Names that were told."""
 
 
 class Estimated(Message):

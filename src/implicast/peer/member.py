@@ -94,6 +94,10 @@ class Member(Peer):
         self.host.deliver(Refused("estimate", "this design cannot tell how many a target selects before it is cast"))
         return 0
 
+    def complain(self, cast: CastId) -> bool:
+        """Say to the peer that told of this cast that it was unwanted; False where there is nobody to say it to."""
+        return False
+
     def upcoming_version(self) -> Version:
         """How the next description will be numbered."""
         if self.version and (self.version + 1) & (NUMBERS - 1):

@@ -44,7 +44,7 @@ class BrokerClient(Served):
             self._probe()
 
     def kept(self) -> KeptServed:
-        return KeptServed(self.kept_member(self.hearing.inbox.seen.heard()), self.kept_requests())
+        return KeptServed(self.kept_member(self.hearing.inbox.seen.heard()))
 
     def _probe(self) -> None:
         """Equally near brokers answer in the order in which they were asked: that of the client's preference."""

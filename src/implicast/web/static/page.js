@@ -1,0 +1,111 @@
+// What the page does beyond links and forms: news, completion, the mark under a wrong place, progress of uploads.
+// Everything here is an addition: without it the page reads and writes as before.
+"use strict";
+(() => {
+  const live = document.getElementById("live");
+  const say = (text) => { if (live) live.textContent = text; };
+
+  // --- news: one stream; whoever wants to hear names the event in hx-trigger
+  let last = null;
+  const listen = () => {
+    const stream = new EventSource("/events");
+    stream.addEventListener("open", () => { if (last === "lost") { say("Connected again."); tell("inbox"); tell("sent"); } last = "open"; });
+    stream.addEventListener("error", () => { last = "lost"; say("The node does not answer; trying again."); });
+    stream.addEventListener("news", (event) => tell(event.data));
+    window.addEventListener("pagehide", () => stream.close());
+  };
+  const tell = (what) => {
+    if (window.htmx) window.htmx.trigger(document.body, "news-" + what);
+    if (what === "inbox" && !document.getElementById("list")) say("A letter has come.");
+  };
+  if (window.EventSource) listen();
+
+  // --- the target: completion and the mark
+  const target = document.querySelector("input[data-tags]");
+  const ghost = document.getElementById("ghost");
+  const box = document.getElementById("completions");
+  const mark = () => {
+    if (!ghost || !target) return;
+    const wrong = document.querySelector("#meaning [data-column]");
+    const column = wrong ? parseInt(wrong.dataset.column, 10) : 0;
+    target.toggleAttribute("aria-invalid", false);
+    ghost.textContent = "";
+    if (!wrong) { target.removeAttribute("aria-invalid"); return; }
+    target.setAttribute("aria-invalid", "true");
+    if (!column) return;
+    const under = document.createElement("mark");
+    under.textContent = target.value.slice(column - 1, column) || " ";
+    ghost.append(target.value.slice(0, column - 1), under, target.value.slice(column));
+    ghost.scrollLeft = target.scrollLeft;
+  };
+  document.body.addEventListener("htmx:afterSwap", (event) => { if (event.detail.target.id === "meaning") mark(); });
+
+  if (target && box) {
+    const known = target.dataset.tags.split(" ").filter(Boolean);
+    let chosen = -1;
+    target.removeAttribute("list");
+    target.setAttribute("role", "combobox");
+    target.setAttribute("aria-autocomplete", "list");
+    target.setAttribute("aria-controls", "completions");
+    target.setAttribute("aria-expanded", "false");
+    const word = () => /[^\s&|!()",]*$/.exec(target.value.slice(0, target.selectionStart))[0];
+    const hide = () => { box.hidden = true; chosen = -1; target.setAttribute("aria-expanded", "false"); target.removeAttribute("aria-activedescendant"); };
+    const take = (tag) => {
+      const at = target.selectionStart, begun = word().length;
+      target.value = target.value.slice(0, at - begun) + tag + target.value.slice(at);
+      target.setSelectionRange(at - begun + tag.length, at - begun + tag.length);
+      hide(); target.focus();
+      target.dispatchEvent(new Event("input", { bubbles: true }));
+    };
+    const show = () => {
+      const begun = word().toLowerCase();
+      const fits = begun ? known.filter((tag) => tag.startsWith(begun) && tag !== begun).slice(0, 8) : [];
+      box.textContent = "";
+      if (!fits.length) { hide(); return; }
+      fits.forEach((tag, number) => {
+        const line = document.createElement("li");
+        line.id = "completion" + number; line.setAttribute("role", "option"); line.textContent = tag;
+        line.addEventListener("mousedown", (event) => { event.preventDefault(); take(tag); });
+        box.append(line);
+      });
+      box.hidden = false; chosen = -1; target.setAttribute("aria-expanded", "true");
+    };
+    const choose = (step) => {
+      const lines = [...box.children];
+      if (lines[chosen]) lines[chosen].removeAttribute("aria-selected");
+      chosen = (chosen + step + lines.length) % lines.length;
+      lines[chosen].setAttribute("aria-selected", "true");
+      target.setAttribute("aria-activedescendant", lines[chosen].id);
+    };
+    target.addEventListener("input", (event) => { if (event.isTrusted) show(); });
+    target.addEventListener("blur", hide);
+    target.addEventListener("keydown", (event) => {
+      if (box.hidden) return;
+      if (event.key === "ArrowDown") { choose(1); event.preventDefault(); }
+      else if (event.key === "ArrowUp") { choose(-1); event.preventDefault(); }
+      else if (event.key === "Escape") { hide(); event.preventDefault(); }
+      else if ((event.key === "Enter" || event.key === "Tab") && chosen >= 0) { take(box.children[chosen].textContent); event.preventDefault(); }
+    });
+    target.addEventListener("scroll", () => { ghost.scrollLeft = target.scrollLeft; });
+    mark();
+  }
+
+  // --- what is attached goes at once, with its progress
+  const attach = document.getElementById("attach");
+  const draft = document.getElementById("draft");
+  if (attach && draft) {
+    const progress = document.getElementById("progress");
+    attach.querySelector("input[type=file]").addEventListener("change", (event) => {
+      if (!event.target.files.length) return;
+      const form = new FormData(attach);
+      for (const name of ["target", "subject", "body"]) if (draft.elements[name]) form.append(name, draft.elements[name].value);
+      const request = new XMLHttpRequest();
+      request.upload.addEventListener("progress", (step) => { progress.hidden = false; progress.value = 100 * step.loaded / step.total; });
+      request.addEventListener("load", () => { if (request.status === 200) window.location.reload(); else say("It could not be attached."); });
+      request.addEventListener("error", () => say("It could not be attached."));
+      request.open("POST", attach.action);
+      request.setRequestHeader("Accept", "application/json");
+      request.send(form);
+    });
+  }
+})();
