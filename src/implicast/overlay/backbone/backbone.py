@@ -142,8 +142,7 @@ class Backbone(Part, parts={"edges": Edges}):
 
     def _grow(self) -> None:
         """Ask for a new generation when a filter is outgrown."""
-        if self.table.outgrown and self.next is None and self.table.capacity < CAPACITY_MAX:
-            self.table.outgrown = False
+        if self.next is None and self.table.capacity < CAPACITY_MAX and self.table.take_outgrown():
             self.forget()
 
     @handles(Stale)

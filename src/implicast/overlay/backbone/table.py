@@ -37,6 +37,22 @@ class Field:
         self.limit = size * (1 - exp(-hashes * room * ROOM / size))
         """More ones than this: it holds a tenth more than it has room for."""
 
+    def add(self, places: Iterable[int], whole: int) -> None:
+        """Set the bits of one tag, given by its places among `whole`."""
+        bits, size = self.bits, self.size
+        for place in places:
+            at = place * size // whole
+            if not bits[at >> 3] >> (at & 7) & 1:
+                bits[at >> 3] |= 1 << (at & 7)
+                self.ones += 1
+
+    def is_outgrown(self) -> bool:
+        """Said once, and again when it holds a tenth more."""
+        outgrown = self.ones > self.limit
+        if outgrown:
+            self.limit = min(self.limit * ROOM, self.size)
+        return outgrown
+
     def take(self, found: NDArray[np.intp]) -> None:
         """Set these bits."""
         spread = np.unpackbits(np.frombuffer(self.bits, np.uint8), count=self.size, bitorder="little")
@@ -66,7 +82,7 @@ class FilterTable:
         self.distinct = 0.0
         """Distinct tags in the whole system when the filters were pressed, about."""
         self.outgrown = False
-        """Does a filter hold more than it has room for? It is asked once, and again when it holds a tenth more."""
+        """Does a filter hold more than it has room for?"""
         self.whole: set[Address] = set()
         """Neighbours whose filter is known to be complete."""
 
@@ -76,17 +92,15 @@ class FilterTable:
 
     def put(self, source: Address, tags: Iterable[str]) -> None:
         """Add tags of a source."""
-        field = self._fields[source]
-        bits, size, whole = field.bits, field.size, self.bits
+        field, whole = self._fields[source], self.bits
         for tag in tags:
-            for place in positions(tag, whole, self.hashes):
-                at = place * size // whole
-                if not bits[at >> 3] >> (at & 7) & 1:
-                    bits[at >> 3] |= 1 << (at & 7)
-                    field.ones += 1
-        if field.ones > field.limit:
-            self.outgrown = True
-            field.limit = min(field.limit * ROOM, size)
+            field.add(positions(tag, whole, self.hashes), whole)
+        self.outgrown = field.is_outgrown() or self.outgrown
+
+    def take_outgrown(self) -> bool:
+        """Is a filter outgrown? Said once."""
+        outgrown, self.outgrown = self.outgrown, False
+        return outgrown
 
     def passes(self, neighbour: Address, target: Target) -> bool:
         """May anybody beyond this neighbour be selected? Only wanted tags are asked for."""
