@@ -16,6 +16,7 @@ import msgspec
 
 from implicast.casting.designs import Design, design
 from implicast.language.target import Description, Target
+from implicast.net.speech import words_of
 from implicast.peer.contract import Address, CastId, Message, Name, Peer
 from implicast.peer.errors import LocalError
 from implicast.peer.site import Site
@@ -148,7 +149,7 @@ def replay(path: Path) -> Replayed:
     made = design(opening.design)
     codec = Codec(made.kinds)
     paper = _Paper(opening.seed, opening.now_us, codec)
-    peer = _peer(made, opening, paper)
+    peer = _peer(made, opening, paper, path.parent)
     counts = {"m": 0, "a": 0, "v": 0}
     differs_at = None if paper.take() == opening.sent else 0
     for number, packed in enumerate(found, 1):
@@ -178,11 +179,14 @@ def _alarm(peer: type[Peer], name: str) -> type[Message]:
     return found
 
 
-def _peer(made: Design, opening: Opening, paper: _Paper) -> Peer:
+def _peer(made: Design, opening: Opening, paper: _Paper, folder: Path) -> Peer:
+    """`folder`: the node's, with its key; what it signs again is the same."""
     kind = made.kept.get(opening.role)
     kept = msgspec.msgpack.decode(opening.kept, type=kind) if opening.kept and kind is not None else None
-    site = Site(opening.name, opening.life, opening.address, paper, made.settle(opening.parameters), opening.network,
-                opening.infrastructure, None, kept)  # fmt: skip
+    parameters = made.settle(opening.parameters)
+    words = words_of(folder, parameters, paper, opening.address, opening.network)
+    site = Site(opening.name, opening.life, opening.address, paper, parameters, opening.network,
+                opening.infrastructure, None, kept, words=words)  # fmt: skip
     if opening.role == "member":
         assert made.member is not None, "only designs that run on a network are recorded"
         return made.member(site)
