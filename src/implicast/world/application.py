@@ -5,13 +5,14 @@ What was asked and when it was complete is the other half of the contract's trac
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from implicast.language.render import render
 from implicast.language.target import Description, Target, Value, scalar_text
-from implicast.peer.contract import Message
+from implicast.peer.contract import CastId, Message
 from implicast.peer.events import Joined, Left, Outlived, Refused, Registered, Settled, Withdrawn
 from implicast.peer.member import Member
 from implicast.world.arrays import lists, optional, words
@@ -57,6 +58,13 @@ class Cast:
     receipt: Receipt | None = None
     warm_up: bool = False
     """Made before those that are measured."""
+    carried_us: int | None = None
+    """When its publisher, back with its disk, carried on with it."""
+
+    @property
+    def begun_us(self) -> int:
+        """When its publisher last began with it."""
+        return self.time_us if self.carried_us is None else self.carried_us
 
 
 class Application:
@@ -148,6 +156,11 @@ class Application:
         """What this cast says: no two say the same, where they say anything."""
         return (number.to_bytes(8, "little") * (self.payload_bytes // 8 + 1))[: self.payload_bytes]
 
+    def withdrawing(self, number: int) -> bool:
+        """Did a member ask last to be withdrawn, and was that never complete?"""
+        latest = self.latest.get(number)
+        return latest is not None and latest.description is None and latest.completed_us is None
+
     def awake(self, address: int) -> bool:
         """Is there a member that can be asked for anything?"""
         return isinstance(self.world.peers.get(address), Member)
@@ -230,6 +243,21 @@ class Application:
         else:
             self.cast_now(caster, target)
 
+    def carry_on(self, address: int, before_us: int) -> None:
+        """A member is back with a disk of this time: as a node does, it carries on with the casts of its outbox."""
+        number, member = self.number(address), self._member(address)
+        names = {of: name for name, of in self.world.casts.items() if self.casts[of].publisher == number}
+        for cast in [self.casts[of] for of in sorted(names)]:
+            if cast.settled_us is None and cast.time_us <= before_us and member.assured:
+                cast.carried_us = self.world.now_us
+                again = partial(self._carry_on, address, names[cast.number], cast)
+                self.world.at(self.world.now_us, cast.number, again)
+
+    def _carry_on(self, address: int, name: CastId, cast: Cast) -> None:
+        member = self._able(address)
+        if member is not None:
+            member.carry_on(name, cast.target, self.payload_of(cast.number))
+
     def cast_now(self, address: int, target: Target) -> None:
         """Casts are numbered in the order in which they are made."""
         number, member = len(self.casts), self._member(address)
@@ -247,6 +275,7 @@ def _cast_columns(casts: Sequence[Cast]) -> dict[str, Any]:
         "time_us": [cast.time_us for cast in casts],
         "target": [render(cast.target) for cast in casts],
         "settled_us": optional([cast.settled_us for cast in casts], pa.int64()),
+        "carried_us": optional([cast.carried_us for cast in casts], pa.int64()),
         "warm_up": [cast.warm_up for cast in casts],
         **{
             name: optional([None if each is None else getattr(each, name) for each in receipts], pa.int64())

@@ -58,8 +58,8 @@ SCHEMAS: dict[str, pa.Schema] = {
     ),
     "casts": pa.schema(
         [("cast", pa.int32()), ("publisher", pa.int32()), ("time_us", pa.int64()), ("target", pa.string()),
-         ("settled_us", pa.int64()), ("warm_up", pa.bool_()), ("notified", pa.int64()), ("declined", pa.int64()),
-          ("unreachable", pa.int64())]
+         ("settled_us", pa.int64()), ("carried_us", pa.int64()), ("warm_up", pa.bool_()), ("notified", pa.int64()),
+         ("declined", pa.int64()), ("unreachable", pa.int64())]
     ),
     "registrations": pa.schema(
         [("peer", pa.int32()), ("version", pa.int32()), ("begun_us", pa.int64()), ("completed_us", pa.int64()),
