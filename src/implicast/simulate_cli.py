@@ -23,7 +23,7 @@ from implicast.world.faults import Faults
 from implicast.world.invariants import Verdict
 from implicast.world.liars.liars import Liars
 from implicast.world.liars.trust import Trust
-from implicast.world.scenario import Scenario
+from implicast.world.scenario import MESSAGES, Scenario
 from implicast.world.simulate import Outcome, Progress, silent, simulate
 
 
@@ -60,6 +60,9 @@ def designs_command(name: str | None, as_json: bool) -> None:
 @click.option("--payload-bytes", default=0, show_default=True, help="What each cast carries.")
 @click.option("--start", type=click.Choice(["assembled", "joined"]), default="assembled", show_default=True,
               help="The converged overlay at once, or grown by joining through messages.")  # fmt: skip
+@click.option("--register", type=click.Choice(["assembled", "messages"]),
+              help="What registrations leave behind put in place at once, or registering by messages. Default: "
+              "assembled in an assembled world where nothing fails or changes, else messages.")  # fmt: skip
 @click.option("--changes", default=0, show_default=True, help="Re-registrations and withdrawals while casts go on.")
 @click.option("--faults", default="", metavar="TEXT", help="Hardship, such as loss=0.01,duplicate=0.01,reorder=0.1.")
 @click.option("--churn", default="", metavar="TEXT",
@@ -76,8 +79,8 @@ def designs_command(name: str | None, as_json: bool) -> None:
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def simulate_command(
     name: str, skew: float | None, tags_per_peer: int | None, knobs: tuple[str, ...], settings: tuple[str, ...],
-    faults: str, churn: str, liars: str, journal: Path | None, requirements: tuple[str, ...], as_json: bool,
-    debug: bool, **plain: Any,
+    register: str | None, faults: str, churn: str, liars: str, journal: Path | None, requirements: tuple[str, ...],
+    as_json: bool, debug: bool, **plain: Any,
 ) -> None:  # fmt: skip
     """Simulate one run of DESIGN and print its measures."""
     given: dict[str, Setting | None] = {"skew": skew, "tags_per_peer": tags_per_peer}
@@ -92,6 +95,7 @@ def simulate_command(
         faults=Faults.parse(faults),
         churn=Churn.parse(churn),
         liars=Liars.parse(liars),
+        register=register or "",  # type: ignore[arg-type]
         **plain,
     )
     scenario.refuse_what_is_in_vain()
@@ -210,7 +214,8 @@ def _assurance(outcome: Outcome) -> str:
     """Every table says whether steps were confirmed."""
     warm = f", after {outcome.scenario.warm_up} to warm up" if outcome.scenario.warm_up else ""
     told = outcome.parameters.get("assurance")
-    return warm + (f", assurance {told}" if told is not None else "")
+    said = ", registered by messages" if outcome.scenario.registers == MESSAGES else ""
+    return warm + (f", assurance {told}" if told is not None else "") + said
 
 
 def _change_lines(change: Change) -> list[str]:

@@ -69,7 +69,7 @@ class Condcast(
         self.links = Links(site.address, site.host, key, settings.links, site.life, self.neighbours)
         self.ring = ChordSharp(site.address, site.host, self.links, settings.sharp, self)
         self.seen = Seen(kept.member.heard if kept else ())
-        self.carrier = Carrier(self.ring, settings, self.tell, self._settle)
+        self.carrier = Carrier(self.ring, settings, site.life, self.tell, self._settle)
         self.promises = Promises(self)
         self._flows: Flows | None = None
         self.joined = False

@@ -18,7 +18,7 @@ from implicast.world.plan import Plan
 from implicast.world.populations.aggregates import sound_objections
 from implicast.world.populations.chord_sharp import assemble as assemble_sharp
 from implicast.world.populations.chord_sharp import objections as ring_objections
-from implicast.world.populations.population import Population
+from implicast.world.populations.population import Population, enrol_by_verb
 
 SAMPLE = 1024
 """So many descriptions tell which tags are common."""
@@ -84,4 +84,4 @@ def objections(population: Sequence[Peer]) -> list[str]:
 
 
 def population(design: Design) -> Population:
-    return Population(assemble, objections, credentials=common_tags)
+    return Population(assemble, objections, enrol_by_verb, credentials=common_tags)
