@@ -257,7 +257,8 @@ _GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("sent for others, largest / fairness", ("TOUT_M", "TOUT_G", "POUT_M")),
     ("received for others, largest / fairness", ("TIN_M", "TIN_G", "PIN_M")),
     ("stored bytes, largest / fairness", ("STOR_M", "STOR_G")),
-    ("packets per link", ("PINK_M", "TINK_M", "TINK_G")),
+    ("packets per link", ("PINK_M", "TINK_M")),
+    ("fairness over all, used and router links", ("TINK_G", "TINK_used_G", "TINK_router_G")),
     ("messages, mean and largest hops against one server", ("RTH", "RAH", "RMH")),
     ("milliseconds to a member", ("latency_ms_mean", "latency_ms_median", "latency_ms_p99", "latency_ms_max")),
 )

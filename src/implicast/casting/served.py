@@ -9,7 +9,6 @@ A member that begins again with what it had kept says what it was, under its new
 station knows a later life and says so; the member goes above it.
 """
 
-from typing import Any
 
 from implicast.casting.central_subscriptions import Announce
 from implicast.casting.roster import Entry
@@ -227,6 +226,3 @@ class Served(Member, parts={"asker": Asker, "hearing": Hearing}):
                 self.on_outdated(sender, Outdated(known.version))
             elif self.description is not None:
                 self.say()
-
-    def holdings(self) -> Any:
-        return (self.station,)

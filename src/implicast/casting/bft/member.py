@@ -135,10 +135,12 @@ class Bft(Member, parts={"asker": Asker, "graph": SkipGraph, "settler": Settler,
         return self._estimates
 
     def holdings(self) -> Any:
-        """Every contact once, however many lists it is in; the wider lists where they are kept up."""
+        """Every other's place once, however many lists it is in; the wider lists where they are kept up."""
         held = self.graph.places.held.values()
         contacts = {node.key: node for place in held for node in place.contacts(wide=self.assured)}
-        return [self.graph.certificates(), [contacts[key] for key in sorted(contacts)], self.description]
+        for place in held:
+            contacts.pop(place.key, None)
+        return [contacts[key] for key in sorted(contacts)]
 
     def kept(self) -> KeptBft:
         home = self.graph.places.home

@@ -107,10 +107,14 @@ class Broker(Peer, parts={"asker": Asker, "roster": Roster, "routes": Routes, "b
             if entry.description is not None:
                 self.covering[name] = entry.version
                 if self.backbone.epoch:
-                    self.backbone.say(entry.description.tags, (name, entry.version))
+                    self.backbone.say(self._first(entry.description), (name, entry.version))
             self._lose(before)
         if not new or entry.description is None:
             self._answer(name)
+
+    def _first(self, description: Description) -> tuple[str, ...]:
+        """The tags of a client's description that no other client of ours holds."""
+        return tuple(tag for tag in description.tags if self.roster.index.count(tag) == 1)
 
     def _forgotten(self, name: Name, before: Description | None) -> None:
         self.covering.pop(name, None)

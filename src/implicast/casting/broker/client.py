@@ -4,8 +4,6 @@ What it has registered, and the casts about which something is open, it tells th
 old one does no harm: the old one's notifications are recognised as repeats, and it forgets the client after a lease.
 """
 
-from typing import Any
-
 from implicast.casting.broker.messages import Probe, Serving
 from implicast.casting.inbox import Outcome
 from implicast.casting.served import KeptServed, Served
@@ -47,9 +45,6 @@ class BrokerClient(Served):
 
     def kept(self) -> KeptServed:
         return KeptServed(self.kept_member(self.hearing.inbox.seen.heard()))
-
-    def holdings(self) -> Any:
-        return (self.station, self.description)
 
     def _probe(self) -> None:
         """Equally near brokers answer in the order in which they were asked: that of the client's preference."""
