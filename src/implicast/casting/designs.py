@@ -5,17 +5,19 @@ lists designs: the CLI, the laboratory and the tests ask here.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from typing import Any
 
+from implicast.casting.signing import TRUST
 from implicast.language.parameters import Parameter, Parameters, Setting, settle
 from implicast.peer.contract import Message, Peer
 from implicast.peer.errors import ParameterError
 from implicast.peer.member import Member
 from implicast.peer.site import Site
+from implicast.peer.words import Said
 
 HOMES = {
     "centralised": "centralised", "broker": "broker", "spice": "spice", "spice-unloaded": "spice",
@@ -109,12 +111,19 @@ def designs() -> dict[str, Design]:
 
 @cache
 def _module(module: str) -> dict[str, Design]:
-    return {each.name: each for each in import_module(f"implicast.casting.{module}").DESIGNS}
+    return {each.name: trusting(each) for each in import_module(f"implicast.casting.{module}").DESIGNS}
+
+
+def trusting(plain: Design) -> Design:
+    """A design with what all have about trust: parameters, and the kind of message that carries signed words."""
+    own = {each.name for each in plain.parameters}
+    more = tuple(each for each in TRUST if each.name not in own)
+    return replace(plain, parameters=(*plain.parameters, *more), kinds=(*dict.fromkeys((*plain.kinds, Said)),))
 
 
 def add(own: Design) -> None:
     """Take in a design of one's own: from now on it is simulated, compared and listed like the others."""
-    _OWN[own.name] = own
+    _OWN[own.name] = trusting(own)
     designs.cache_clear()
 
 

@@ -11,7 +11,9 @@ from implicast.peer.contract import Host, Life, Name, Peer
 from implicast.peer.member import Member
 from implicast.peer.name import name_of, network_of, next_life
 from implicast.peer.site import Site
+from implicast.peer.words import SignedWords
 from implicast.space.digest import stream
+from implicast.world.key_ring import laboratory_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +56,14 @@ class Plan:
         `previous` is the life before, as its disk says; `again` counts how often it began with an empty disk. `starts`
         tells two starts from the same disk apart: no two lives are the same.
         """
-        name = name_of(self.network, address, again)
+        host = self.host(address)
+        words = laboratory_words(self.parameters, self.seed, self.network, host, address, again, self.descriptions)
+        name = words.name if isinstance(words, SignedWords) else name_of(self.network, address, again)
         life = next_life(previous, stream(self.seed, "life", address, again, previous, starts))
         credentials = self.credentials(self, name, role) if self.credentials is not None else None
         return Site(
-            name, life, address, self.host(address), self.parameters, self.network, self.roles, credentials, kept,
-            self.resting,
+            name, life, address, host, self.parameters, self.network, self.roles, credentials, kept, self.resting,
+            words,
         )  # fmt: skip
 
     def begin(
