@@ -25,7 +25,7 @@ from implicast.casting.designs import HOMES, design
 from implicast.language.parse import description, parse
 from implicast.net import control
 from implicast.net.authority import CertificateAuthority
-from implicast.net.config import address_of, read_config
+from implicast.net.config import address_of, read_config, write_config
 from implicast.net.enrolment import enrol
 from implicast.net.identity import own_key, pem
 from implicast.net.local import Local, everybody
@@ -261,6 +261,10 @@ class Run:
     def again(self, name, how=None):
         said = {each.name: each.text for each in self.local.members}
         self.killed.add(name)
+        if name == self.local.members[0].name:  # the first was told of nobody; one that comes back is
+            config = read_config(self.base / name)
+            config.join = [read_config(self.base / self.local.members[1].name).listen]
+            write_config(self.base / name, config)
         self.processes.start(self.base / name, said.get(name), how)
 
     # --- afterwards
