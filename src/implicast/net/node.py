@@ -156,7 +156,7 @@ class Node:
             self.driver.journal = self._journal()
         self.driver.run(self.peer)
         if careful:
-            self.store.before = partial(self._keep.write, self.peer)
+            self.store.before = partial(self._keep.write, self.driver)
         self.background(self._keep_often())
         self.background(self.pulses.beat(self.carrier))
         self.payloads.resume()
@@ -200,9 +200,8 @@ class Node:
         )  # fmt: skip
 
     def _journal(self) -> JournalWriter:
-        peer, driver, config = self.peer, self.driver, self.config
-        assert peer is not None
-        journal = JournalWriter(self.directory, self.counters, lambda: size(peer.holdings()))
+        driver, config = self.driver, self.config
+        journal = JournalWriter(self.directory, self.counters, lambda: size(driver.look("holdings")))
         opening = Opened(driver.host.now_us, self.name, self.life, self.address, config.role, self.design.name,
                          config.network, dict(self.parameters))  # fmt: skip
         journal.open(opening, self.said)
@@ -278,7 +277,7 @@ class Node:
             task.cancel()
         if not self._crashed:
             self._keep.note_neighbours(self.carrier)
-            self._keep.write(self.peer)
+            self._keep.write(self.driver)
         self.driver.stop()
         if self.driver.recorder is not None:
             self.driver.recorder.close()
@@ -324,11 +323,11 @@ class Node:
         self.said = said
         self.awaited.registering(member.upcoming_version())
         self.driver.ask("register", said)
-        self._keep.write(self.peer)
+        self._keep.write(self.driver)
         try:
             async with asyncio.timeout(wait):
                 await self._until(self.registered)
-            self._keep.write(self.peer)
+            self._keep.write(self.driver)
             self._keep.note_neighbours(self.carrier)
             await self.store.committed()
         except TimeoutError:
@@ -450,7 +449,7 @@ class Node:
 
     async def safe(self) -> None:
         """When what the peer keeps is on disk."""
-        self._keep.write(self.peer)
+        self._keep.write(self.driver)
         await self.store.committed()
 
     def _spend(self) -> None:
@@ -514,7 +513,7 @@ class Node:
     async def _keep_often(self) -> None:
         while True:
             await asyncio.sleep(KEEP_S)
-            self._keep.write(self.peer)
+            self._keep.write(self.driver)
             self._keep.note_neighbours(self.carrier)
             if self.driver.journal is not None:
                 self.driver.journal.note_storage(self.driver.host.now_us)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from implicast.casting.designs import Design, Plan
 from implicast.language.parameters import Parameters
@@ -272,8 +273,14 @@ class Run:
             "router": np.asarray(self.network.router, np.int32)[places],
             "access_us": np.asarray(self.network.access_us, np.int64)[places],
             "storage_bytes": np.asarray(storage + [0] * later, np.int64),
-            "capacity": np.ones(len(places)),
+            "capacity": self._capacities(len(places)),
         }
+
+    def _capacities(self, count: int) -> npt.NDArray[np.float64]:
+        """What members can bear; servers and brokers are as strong as the strongest member."""
+        peers, servers = self.scenario.peers, self.plan.infrastructure
+        drawn = self.workload.capacities(0, max(peers, count - servers))
+        return np.concatenate([drawn[:peers], [drawn[:peers].max()] * servers, drawn[peers:]])[:count]
 
     def _router_pairs(self) -> Iterable[tuple[int, int]]:
         """Distinct pairs of routers between which messages went."""
