@@ -66,9 +66,12 @@ class Watch(App[None]):
 
     def _ask(self) -> None:
         sight = self._look(self.sight)
-        self.call_from_thread(self.show, sight)
+        if self.is_running:
+            self.call_from_thread(self.show, sight)
 
     def show(self, sight: Sight) -> None:
+        if self._is_closed():
+            return
         self.sight = sight
         up = sum(bool(row["up"]) for row in sight.nodes)
         if not self.paused:
@@ -81,9 +84,15 @@ class Watch(App[None]):
         if event.data_table.id == "nodes":
             self._show_peers()
 
+    def _is_closed(self) -> bool:
+        """Events that were under way come after the page is gone."""
+        return not all(self.query(f"#{name}") for name in ("nodes", "casts", "peers", "whose"))
+
     def _show_peers(self) -> None:
+        if self.sight is None or self._is_closed():
+            return
         nodes = self._table("nodes")
-        if self.sight is None or not nodes.row_count:
+        if not nodes.row_count:
             return
         chosen = str(nodes.get_row_at(nodes.cursor_row)[0])
         rows = self.sight.peers.get(chosen, [])
