@@ -73,7 +73,8 @@ def _relinked(found: re.Match[str], page: Path, where: str, pages: dict[Path, st
 
 def _contents(pages: Collection[str]) -> str:
     """The sections beside each page, without a list on the first one."""
-    parts = [_tree(title, [each for each in pages if each.startswith(folder + "/")]) for folder, title in SECTIONS.items()]
+    inside = {folder: [each for each in pages if each.startswith(f"{folder}/")] for folder in SECTIONS}
+    parts = [_tree(title, inside[folder]) for folder, title in SECTIONS.items()]
     rest = [each for each in AT_ROOT.values() if each != "index.md" and each in pages]
     return "\n" + "\n".join([*parts, _tree("The project", rest)])
 
