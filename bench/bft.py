@@ -3,13 +3,11 @@
 import sys
 from time import process_time
 
-from implicast.language.target import Description, Target, Term
 from implicast.peer.signatures import SCHEMES, scheme
 from implicast.space.digest import stream
-from implicast.trials.attacks import Assault
 from implicast.trials.bft import Overlay, spread
-
-EVERYONE = Target((Term(lacks=("nobody",)),))
+from implicast.world.scenario import Scenario
+from implicast.world.simulate import simulate
 
 
 def main(peers: int = 3_200, multicasts: int = 300, k: int = 6) -> None:
@@ -51,14 +49,14 @@ def _bare(peers: int, multicasts: int, k: int) -> None:
 
 
 def _real(name: str, peers: int, multicasts: int, k: int) -> None:
+    parameters = {"signatures": name, "k": k, "assurance": "none"}
+    halves = {"share": 0.5, "tags_per_cast": 1, "tags_per_peer": 1}
+    scenario = Scenario("bft", peers, multicasts, 1, parameters, "groups", halves)
     begun = process_time()
-    people = [Description(("half",) if each % 2 else ()) for each in range(peers)]
-    targets = [Target((Term(has=("half",)),))] * multicasts
-    assault = Assault("bft", "silent", 0.0, people, targets, parameters={"signatures": name, "k": k})
-    assault.run()
+    messages = sum(simulate(scenario).messages.values())
     seconds = process_time() - begun
-    print(f"real peers, {name}: {peers}, k = {k}, {multicasts} casts to half of them: {assault.messages:,} messages, "
-          f"{seconds:.1f} s in all, {seconds / assault.messages * 1e6:.1f} us a message")  # fmt: skip
+    print(f"real peers, {name}: {peers}, k = {k}, {multicasts} casts to half of them: {messages:,} messages, "
+          f"{seconds:.1f} s in all, {seconds / messages * 1e6:.1f} us a message")  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -17,6 +17,8 @@ import click
 
 from implicast.casting.designs import Design, design, designs
 from implicast.trials.campaign import MIXED, Bent, Finding, Mapper, campaign, shrink
+from implicast.world.liars.liars import Liars
+from implicast.world.liars.trust import Trust
 
 
 @click.command("campaign")
@@ -30,19 +32,21 @@ from implicast.trials.campaign import MIXED, Bent, Finding, Mapper, campaign, sh
 @click.option("--lasting", is_flag=True, help="Freezes, cuts, partitions of up to seven minutes, not twenty seconds.")
 @click.option("--changing", is_flag=True, help="Half the peers describe themselves anew, or withdraw, meanwhile.")
 @click.option("--returns", "returning", is_flag=True, help="An eighth of the peers crash and come back, every time.")
+@click.option("--liars", default="", metavar="TEXT",
+              help="Members that lie meanwhile, like share=0.2,strategy=silent; see `simulate --help`.")  # fmt: skip
 @click.option("--whole", is_flag=True, help="Show failing scenarios as they are, without making them small.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each design.")
 def campaign_command(
-    name: str, scenarios: int, seed: int, first: int, jobs: int, whole: bool, as_json: bool, **bent: Any
+    name: str, scenarios: int, seed: int, first: int, jobs: int, liars: str, whole: bool, as_json: bool, **bent: Any
 ) -> None:
     """Try random scenarios of change on DESIGN (or on `all`) and judge each from outside."""
     meant = [each for each in designs().values() if _meant(each, bent["language"])]
     chosen = meant if name == "all" else [design(name)]
-    failures = 0
+    lying, failures = Liars.parse(liars), 0
     with mapper(jobs) as mapped:
         for each in chosen:
             tally = Tally(each.name, scenarios)
-            failed = campaign(each, scenarios, seed, first, tally.see, mapped, Bent(**bent))
+            failed = campaign(each, scenarios, seed, first, tally.see, mapped, Bent(**bent, liars=lying))
             small = failed if whole else [shrink(one, partial(_infrastructure, each)) for one in failed]
             failures += len(failed)
             tally.finish()
@@ -80,6 +84,8 @@ class Tally:
         self.repairs_s: list[float] = []
         self.upkeep: list[float] = []
         self.returns_s: list[float] = []
+        self.trust: Counter[str] | None = None
+        """Over all scenarios, where members lied."""
         self.begun = time.perf_counter()
 
     def see(self, finding: Finding) -> None:
@@ -87,6 +93,8 @@ class Tally:
         count["scenarios"] += 1
         count["failed"] += bool(finding.reasons)
         change = finding.outcome.change if finding.outcome else None
+        if finding.outcome is not None and finding.outcome.trust is not None:
+            self._trust(finding.outcome.trust)
         if finding.outcome is not None:
             count["messages"] += sum(finding.outcome.messages.values())
         if change is not None:
@@ -100,6 +108,17 @@ class Tally:
             self.upkeep.append(change.upkeep_per_peer_minute)
         if self.show:
             click.echo(f"\r{self.progress()}\x1b[K", nl=False, err=True)
+
+    def _trust(self, trust: Trust) -> None:
+        self.trust = self.trust or Counter()
+        for name in ("expected", "arrived", "victim_expected", "victim_arrived", "forged", "repeated", "uninvited"):
+            self.trust[name] += getattr(trust, name)
+
+    def _trusted(self) -> dict[str, Any]:
+        if self.trust is None:
+            return {}
+        expected = self.trust["expected"]
+        return {"trust": {**self.trust, "arrival": self.trust["arrived"] / expected if expected else 1.0}}
 
     def progress(self) -> str:
         done = self.count["scenarios"]
@@ -124,6 +143,7 @@ class Tally:
             "return_s_max": max(self.returns_s, default=0.0),
             "upkeep_per_peer_minute_mean": sum(self.upkeep) / len(self.upkeep) if self.upkeep else 0.0,
             "seconds": round(time.perf_counter() - self.begun, 1),
+            **self._trusted(),
             "failures": [{"reasons": list(one.reasons), "replay": one.scenario.command()} for one in failed],
         }
 
@@ -135,6 +155,12 @@ class Tally:
             f"longest repair {max(self.repairs_s, default=0.0):.1f} s, {count['returns']} came back, registered within "
             f"{max(self.returns_s, default=0.0):.1f} s; {time.perf_counter() - self.begun:.0f} s"
         ]
+        for trust in self._trusted().values():
+            lines.append(
+                f"  among liars {trust['arrival']:.4f} of {trust['expected']:,} arrived at the honest, "
+                f"{trust['victim_arrived']} of {trust['victim_expected']} at victims; forged {trust['forged']}, "
+                f"repeated {trust['repeated']}, uninvited {trust['uninvited']}"
+            )
         for one in failed:
             lines += [f"  failed: {reason}" for reason in one.reasons[:5]]
             lines.append(f"  replay: {one.scenario.command()}")

@@ -21,7 +21,9 @@ from implicast.world.churn import Churn
 from implicast.world.core import core
 from implicast.world.faults import Faults
 from implicast.world.invariants import Verdict
-from implicast.world.scenario import Scenario
+from implicast.world.liars.liars import Liars
+from implicast.world.liars.trust import Trust
+from implicast.world.scenario import MESSAGES, Scenario
 from implicast.world.simulate import Outcome, Progress, silent, simulate
 
 
@@ -58,10 +60,17 @@ def designs_command(name: str | None, as_json: bool) -> None:
 @click.option("--payload-bytes", default=0, show_default=True, help="What each cast carries.")
 @click.option("--start", type=click.Choice(["assembled", "joined"]), default="assembled", show_default=True,
               help="The converged overlay at once, or grown by joining through messages.")  # fmt: skip
+@click.option("--register", type=click.Choice(["assembled", "messages"]),
+              help="What registrations leave behind put in place at once, or registering by messages. Default: "
+              "assembled in an assembled world where nothing fails or changes, else messages.")  # fmt: skip
 @click.option("--changes", default=0, show_default=True, help="Re-registrations and withdrawals while casts go on.")
 @click.option("--faults", default="", metavar="TEXT", help="Hardship, such as loss=0.01,duplicate=0.01,reorder=0.1.")
 @click.option("--churn", default="", metavar="TEXT",
               help="Change, such as joins=64,leaves=32,crashes=32,over_s=600; @FILE reads a script.")  # fmt: skip
+@click.option("--liars", default="", metavar="TEXT",
+              help="Members that lie, such as share=0.2,strategy=silent; strategies: "
+              "silent, dropping, delaying, selective, aimed, hoarding, replaying, forging, flooding, preempting, "
+              "sybil, misrouting, eclipsing; victim=ADDRESS where one is aimed at.")  # fmt: skip
 @click.option("--strict", is_flag=True, help="Encode every message and compare on arrival.")
 @click.option("--journal", type=click.Path(path_type=Path), help="Keep the journal in this new directory.")
 @click.option("--require", "requirements", multiple=True, metavar="TEXT",
@@ -70,8 +79,8 @@ def designs_command(name: str | None, as_json: bool) -> None:
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def simulate_command(
     name: str, skew: float | None, tags_per_peer: int | None, knobs: tuple[str, ...], settings: tuple[str, ...],
-    faults: str, churn: str, journal: Path | None, requirements: tuple[str, ...], as_json: bool, debug: bool,
-    **plain: Any,
+    register: str | None, faults: str, churn: str, liars: str, journal: Path | None, requirements: tuple[str, ...],
+    as_json: bool, debug: bool, **plain: Any,
 ) -> None:  # fmt: skip
     """Simulate one run of DESIGN and print its measures."""
     given: dict[str, Setting | None] = {"skew": skew, "tags_per_peer": tags_per_peer}
@@ -85,6 +94,8 @@ def simulate_command(
         workload_parameters=workload_parameters,
         faults=Faults.parse(faults),
         churn=Churn.parse(churn),
+        liars=Liars.parse(liars),
+        register=register or "",  # type: ignore[arg-type]
         **plain,
     )
     scenario.refuse_what_is_in_vain()
@@ -109,7 +120,8 @@ def simulate_command(
 def _all_figures(outcome: Outcome) -> dict[str, float]:
     """Whatever may be required of a run, by name."""
     counted = {f"messages.{phase}": float(count) for phase, count in outcome.messages.items()}
-    return {**outcome.measures, **asdict(outcome.contract), **counted}
+    honest = outcome.trust.described() if outcome.trust is not None else {}
+    return {**outcome.measures, **asdict(outcome.contract), **counted, **honest}
 
 
 def _refuse_options(name: str, parameters: Mapping[str, Setting]) -> None:
@@ -177,7 +189,8 @@ def _design_text(each: Design) -> str:
 
 def _outcome_text(outcome: Outcome, cost: dict[str, Any], journal: Path | None) -> str:
     scenario, contract, measures = outcome.scenario, outcome.contract, outcome.measures
-    verdict = "kept" if contract.clean else "BROKEN" if scenario.promised() else "not promised, and not kept"
+    broken = "as liars left it" if outcome.trust is not None else "not promised, and not kept"
+    verdict = "kept" if contract.clean else "BROKEN" if scenario.promised() and not outcome.kept else broken
     lines = [
         f"{scenario.design}: {scenario.peers} peers, {scenario.casts} casts, {scenario.workload} on "
         f"{scenario.network}, seed {scenario.seed}" + _assurance(outcome),
@@ -188,6 +201,7 @@ def _outcome_text(outcome: Outcome, cost: dict[str, Any], journal: Path | None) 
     lines += [f"  {label:42} {_figures(measures, names)}" for label, names in _GROUPS]
     lines.append(f"  {'messages':42} " + "  ".join(f"{phase} {count:,}" for phase, count in outcome.messages.items()))
     lines += _change_lines(outcome.change) if outcome.change is not None else []
+    lines += _trust_lines(outcome.trust) if outcome.trust is not None else []
     lines += [f"  objection: {objection}" for objection in outcome.objections]
     lines += [f"  note: {note}" for note in outcome.notes]
     lines += [f"  hint: {scenario.advice()}"] * (not outcome.kept and bool(scenario.advice()))
@@ -200,7 +214,8 @@ def _assurance(outcome: Outcome) -> str:
     """Every table says whether steps were confirmed."""
     warm = f", after {outcome.scenario.warm_up} to warm up" if outcome.scenario.warm_up else ""
     told = outcome.parameters.get("assurance")
-    return warm + (f", assurance {told}" if told is not None else "")
+    said = ", registered by messages" if outcome.scenario.registers == MESSAGES else ""
+    return warm + (f", assurance {told}" if told is not None else "") + said
 
 
 def _change_lines(change: Change) -> list[str]:
@@ -216,6 +231,18 @@ def _change_lines(change: Change) -> list[str]:
         *[f"  {'back and registered, seconds':42} longest {change.return_s_max:.1f}, {change.returns} members"]
         * bool(change.returns),
         *(f"  complaint: {complaint}" for complaint in change.complaints),
+    ]
+
+
+def _trust_lines(trust: Trust) -> list[str]:
+    return [
+        f"  {'arrived at the honest, among liars':42} {trust.arrival:.4f}, {trust.arrived} of {trust.expected:,}; "
+        f"{trust.liars} lie",
+        f"  {f'arrived at the victim, {trust.victim}':42} {trust.victim_arrived} of {trust.victim_expected:,}",
+        f"  {'told wrongly by liars':42} forged {trust.forged}  repeated {trust.repeated}  "
+        f"uninvited {trust.uninvited}  breakdowns {trust.breakdowns}",
+        f"  {'held against liars / against the honest':42} {trust.noticed} noticed after {trust.noticed_s:.1f} s  /  "
+        f"{trust.accused} accused",
     ]
 
 

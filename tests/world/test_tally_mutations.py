@@ -13,7 +13,7 @@ import pytest
 
 from implicast.language.parse import parse
 from implicast.world import tally as tallying
-from implicast.world.application import Cast, _cast_row
+from implicast.world.application import Cast, _cast_columns
 from implicast.world.journal import UPKEEP, Journal
 from implicast.world.tally import Loads, messages, tally
 
@@ -40,7 +40,7 @@ def written(directory: Path) -> Path:
         journal.notice(0, 1_000_000 * max(0, cast) + later_ms * 1000, peer, cast, depth)
     casts = [Cast(number, 3 if number == WARM else 0, number * 1_000_000, parse("jazz")) for number in range(3)]
     casts[WARM].warm_up = True
-    journal.table("casts", [_cast_row(cast) for cast in casts])
+    journal.columns("casts", _cast_columns(casts))
     journal.table("registrations", [])
     journal.table("peers", [
         {"peer": peer, "role": "peer", "router": peer // 2, "access_us": 0, "storage_bytes": size, "capacity": 1.0}

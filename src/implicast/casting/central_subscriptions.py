@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 from implicast.casting.inbox import Inbox
-from implicast.casting.standing import StandingTargets
 from implicast.casting.telling import Got, Word
+from implicast.language.standing import StandingTargets
 from implicast.language.target import Description, Target
 from implicast.peer.asking import Asker, Patience
 from implicast.peer.contract import Address, CastId, Contact, Host, Life, Message, Name, Part, handles

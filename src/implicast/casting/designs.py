@@ -139,6 +139,8 @@ class Design:
     credentials: Callable[[Plan, Name, str], Any] | None = None
     """What the laboratory gives each node when it begins: keys and certificates, as enrolment does on a network, or
     what a paper's experiments let peers know beforehand."""
+    wary: bool = False
+    """Among members that lie, is nobody honest told what was not cast, nor twice, nor uninvited?"""
     audience: bool = False
     """Can its members estimate how many a target selects?"""
     slows: bool = False

@@ -5,13 +5,14 @@ With receipts
 - the member reminds the station of itself, and says again what the station does not know: the station may have
   forgotten a silent member, lost its memory, or be another one than before.
 
-A member that begins again with what it had kept says what it was, under its new life, and asks for the casts that had
-not been answered. If its disk was an old copy, the station knows a later life and says so; the member goes above it.
+A member that begins again with what it had kept says what it was, under its new life. If its disk was an old copy, the
+station knows a later life and says so; the member goes above it.
 """
 
 from typing import Any
 
 from implicast.casting.central_subscriptions import Announce
+from implicast.casting.roster import Entry
 from implicast.casting.service import Carried, Check, CheckRound, Known, Outdated, Publish, Register, Stored
 from implicast.casting.telling import Hearing
 from implicast.language.target import Description, Target
@@ -36,10 +37,9 @@ Request = Publish | Announce
 
 
 class KeptServed(Message):
-    """What outlives a crash of a member that is served: itself, and what it has asked to be carried."""
+    """What outlives a crash of a member that is served."""
 
     member: KeptMember
-    requests: tuple[Publish, ...] = ()
 
     @property
     def life(self) -> Life:
@@ -61,7 +61,7 @@ class Served(Member, parts={"asker": Asker, "hearing": Hearing}):
         self.asker.topic(REGISTER, REGISTER_PATIENCE)
         self.asker.topic(CAST, CAST_PATIENCE, self._cast_lost)
         self.hearing = Hearing(self, kept.member.heard if kept else ())
-        self.requests: dict[CastId, Request] = {each.cast: each for each in kept.requests} if kept else {}
+        self.requests: dict[CastId, Request] = {}
         """Casts about which something is open; without receipts, casts that no station was there for."""
         self.check_us = 0 if site.resting or not site.assured else check_us
         self.leaving = False
@@ -88,8 +88,12 @@ class Served(Member, parts={"asker": Asker, "hearing": Hearing}):
         self.ask_for(Publish(cast, target, b"", dry=True))
         return self._estimates
 
-    def kept_requests(self) -> tuple[Publish, ...]:
-        return tuple(each for each in self.requests.values() if isinstance(each, Publish) and not each.dry)
+    def enrol(self, description: Description) -> Entry:
+        """Be this, and known as this to the station, which is to keep the answer."""
+        self._complete = self.describe(description)
+        self.keep_in_touch()
+        self.host.deliver(Registered(self.version))
+        return Entry(self.contact, self.version, description)
 
     # --- what the station is told
 

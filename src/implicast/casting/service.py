@@ -64,8 +64,7 @@ class Publish(Message):
 class Carried(Message):
     """How far a cast has come: final when none is open.
 
-    To a member: every broker has it. To a broker: every broker on my side of our link has it, in the view you named
-    or a newer one.
+    To a member: every broker has it. To a broker: every broker on my side of our link has it, in this view.
     """
 
     wire = 0x0207

@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 
 from implicast.casting.designs import Design
-from implicast.casting.inbox import HORIZON_US
 from implicast.net.carrier import Carrier
 from implicast.net.config import text_of
 from implicast.net.store import Store
 from implicast.peer.contract import Message, Peer
+from implicast.peer.memory import HORIZON_US
 
 log = logging.getLogger("implicast")
 

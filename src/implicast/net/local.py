@@ -156,7 +156,7 @@ async def attend(
 ) -> None:  # fmt: skip
     """Run one node until it is cancelled: join (then it is ready), describe itself, answer at its control socket."""
     async with Node.open(folder, record=record) as node:
-        server = await control.serve(node)
+        servers = [await control.serve(node), *await _measured(node)]
         try:
             if node.config.role == "member":
                 await node.join()
@@ -167,7 +167,21 @@ async def attend(
                 await node.left.wait()
                 await asyncio.sleep(1.0)
         finally:
-            server.close()
+            for server in servers:
+                server.close()
+
+
+async def _measured(node: Node) -> list[asyncio.Server]:
+    """The page for Prometheus, where the node is to have one."""
+    where = node.config.metrics
+    if not where:
+        return []
+    from implicast.net import metrics
+
+    try:
+        return [await metrics.serve(node, where)]
+    except OSError as error:
+        raise StartError(f"metrics cannot be served at {where}: {error.strerror or error}") from None
 
 
 def run_node(folder: Path, said: str | None = None, page: Page = no_page) -> None:

@@ -12,6 +12,8 @@ are to tags or to ranges of values, where the design speaks both. Casts go on al
 - within the design's repair time after the last change its invariants must hold, and every later cast be clean;
 - every newcomer that lives must have joined, every leaver have left, every registration be complete.
 
+Where members lie (`Bent.liars`), what the honest were told is judged instead, and what arrived at them is counted.
+
 A failing scenario is replayed by one command. `shrink` leaves out deeds, faults and peers as long as it still fails.
 """
 
@@ -27,6 +29,8 @@ from implicast.space.digest import digest_bits, stream
 from implicast.world.churn import ANY_DISK, Churn
 from implicast.world.deeds import Deed
 from implicast.world.faults import Faults
+from implicast.world.liars.liars import Liars
+from implicast.world.liars.trust import Trust
 from implicast.world.scenario import Scenario
 from implicast.world.simulate import DesignCrash, Outcome, simulate
 
@@ -39,7 +43,11 @@ FREEZE_S, CUT_S, SPLIT_S = (14.0, 150.0), (20.0, 150.0), (20.0, 420.0)
 WORKLOADS = {"tags": "groups", "attributes": "attributes"}
 """What is cast, in each language."""
 RETURN_S = 40.0
-"""Within this time after it came back a member is registered again, and that much later as the network was parted."""
+"""Within this time after it came back a member is registered again, and that much later as the network was parted.
+
+Where another falls meanwhile, registering may begin anew, once: a promise that all know of a member is not given while
+its neighbour's death is being mended.
+"""
 PAYLOADS = (0, 16, 300)
 """Bytes that casts carry."""
 MIXED = "mixed"
@@ -70,6 +78,8 @@ class Bent:
     """Half the peers describe themselves anew, or withdraw, at some time."""
     returning: bool = False
     """An eighth of the peers at least crash and come back."""
+    liars: Liars | None = None
+    """Members that lie meanwhile; then only what the honest were told is judged, and what arrived is counted."""
 
 
 def scenario_of(design: Design, seed: int, number: int, bent: Bent | None = None, **more: Any) -> Scenario:
@@ -99,6 +109,7 @@ def scenario_of(design: Design, seed: int, number: int, bent: Bent | None = None
         churn=churn,
         strict=chance.random() < 0.25,
         payload_bytes=wider.choice(PAYLOADS),
+        liars=bent.liars,
     )
 
 
@@ -171,6 +182,9 @@ def check(scenario: Scenario) -> Finding:
 
 
 def _reasons(outcome: Outcome) -> Iterator[str]:
+    if outcome.trust is not None:
+        yield from _deceptions(outcome.trust, outcome.scenario.promised())
+        return
     change = outcome.change
     assert change is not None, "a scenario of a campaign changes something"
     whole = outcome.contract
@@ -183,11 +197,28 @@ def _reasons(outcome: Outcome) -> Iterator[str]:
         yield f"invariants broken until the end after {change.unrepaired} deeds"
     elif change.calm_s > change.allowed_s:
         yield f"invariants held only {change.calm_s:.0f} s after the last deed; {change.allowed_s:.0f} s are allowed"
-    allowed_s = RETURN_S + _trouble_s(outcome.scenario)
+    allowed_s = RETURN_S * (1 + _disturbed(outcome.scenario)) + _trouble_s(outcome.scenario)
     if change.return_s_max > allowed_s:
         yield f"back, and registered only after {change.return_s_max:.0f} s; {allowed_s:.0f} s are allowed"
     yield from change.complaints
     yield from outcome.objections
+
+
+def _disturbed(scenario: Scenario) -> bool:
+    """Does anybody fall while another, just back, is about to register?"""
+    found = by_name(scenario.design)
+    infrastructure = found.infrastructure(scenario.peers, found.settle(scenario.parameters))
+    script = scenario.churn.script(scenario.seed, scenario.peers, infrastructure)
+    back_s = [deed.to_s for deed in script if deed.kind == "return"]
+    falls_s = [deed.from_s for deed in script if deed.kind in ("crash", "return", "fail", "restart")]
+    return any(0 <= fall_s - each_s <= RETURN_S for each_s in back_s for fall_s in falls_s)
+
+
+def _deceptions(trust: Trust, is_promised: bool) -> Iterator[str]:
+    """What nobody honest may be told, where a design promises anything against liars."""
+    for wrong in ("forged", "repeated", "uninvited", "breakdowns") if is_promised else ():
+        if getattr(trust, wrong):
+            yield f"{wrong} {getattr(trust, wrong)} at honest members"
 
 
 def _trouble_s(scenario: Scenario) -> float:
@@ -303,7 +334,8 @@ class _Shrinking:
     def _fewer_peers(self) -> bool:
         scenario = self.best.scenario
         peers = scenario.peers // 2
-        if peers < 2:
+        victim = None if scenario.liars is None else scenario.liars.victim
+        if peers < 2 or (victim is not None and victim >= peers):
             return False
         moved = [self._moved(deed, scenario.peers, peers) for deed in scenario.churn.deeds]
         deeds = tuple(deed for deed in moved if deed is not None)

@@ -1,7 +1,8 @@
 """The parts of one run, set up and driven through its phases: join, register, cast, and change meanwhile."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +12,22 @@ from implicast.casting.designs import Design, Plan
 from implicast.language.parameters import Parameters
 from implicast.language.target import Description
 from implicast.peer.contract import Peer
+from implicast.peer.errors import RemoteError
 from implicast.peer.wire import Codec, size
 from implicast.space.digest import stream
 from implicast.workload.workload import Workload, workload
 from implicast.world.application import Application
+from implicast.world.arrays import numbers
 from implicast.world.change import Course, course_tables
 from implicast.world.core import new_world
 from implicast.world.faults import FaultStream
 from implicast.world.invariants import FLIGHT_US
-from implicast.world.journal import Journal
+from implicast.world.journal import REGISTER, Journal
+from implicast.world.liars.gang import Gang, Stage
+from implicast.world.liars.strategies import strategy
 from implicast.world.network import Network, build
 from implicast.world.populations import population
-from implicast.world.scenario import Scenario
+from implicast.world.scenario import ASSEMBLED, Scenario
 from implicast.world.tally import Ints
 from implicast.world.trouble import Trouble
 from implicast.world.upheaval import Upheaval, drift_rates, refuse_the_impossible
@@ -31,6 +36,8 @@ from implicast.world.world import Fate
 REGISTER_SPACING_US = 1_000
 """Peers register one after the other, a millisecond apart."""
 JOIN_SPACING_US = 200_000
+LIED_TO_US = 90_000_000
+"""How long after the last cast its notices may still come where members lie: who asks liars never rests."""
 QUIET_US = 1_000_000
 """Between the end of one phase and the next."""
 
@@ -70,10 +77,13 @@ class Run:
         self.descriptions = self.workload.described()
         greetings = self._greetings(infrastructure, newcomers)
         known = [*self.descriptions, *[Description()] * infrastructure, *greetings.values()]
+        self.gang = self._gang(infrastructure)
+        changes = scenario.churn or faults or scenario.changes or scenario.liars
+        host = self.world.host if self.gang is None else self.gang.host
         self.plan = Plan(
-            peers, infrastructure, parameters, seed, self.world.host, self.network.latency_us, self.targets,
+            peers, infrastructure, parameters, seed, host, self.network.latency_us, self.targets,
             scenario.interval_ms * 1000, known if newcomers else self.descriptions, scenario.start,
-            resting=not (scenario.churn or faults or scenario.changes), credentials=design.credentials,
+            resting=not changes, credentials=design.credentials,
         )  # fmt: skip
         self.plan = replace(self.plan, roles=design.roles(self.plan))
         self.population: list[Peer] = []
@@ -83,6 +93,8 @@ class Run:
             else None
         )
         self.course = Course(0, 0, 0, 0)
+        self.breakdowns = 0
+        """Handlers that broke down on what liars sent."""
 
     def go(self, progress: Progress) -> None:
         self.set_up(progress)
@@ -101,11 +113,25 @@ class Run:
             self._join_all(progress)
 
     def register(self, progress: Progress) -> None:
+        """At once where the scenario and the design allow it, else one after the other by messages."""
+        enrol = population(self.design).enrol
+        if self.scenario.registers == ASSEMBLED and enrol is not None:
+            self.world.at(self.world.now_us + QUIET_US, REGISTER, partial(self._enrol, enrol))
+            self.world.run()
+        else:
+            self._register_by_messages(progress)
+        self.world.run(self.world.now_us + self.design.settling_us)
+
+    def _enrol(self, enrol: Callable[[Plan, Sequence[Peer]], None]) -> None:
+        for peer in range(self.scenario.peers):
+            self.application.enrol(peer, self.descriptions[peer])
+        enrol(self.plan, self.population)
+
+    def _register_by_messages(self, progress: Progress) -> None:
         start_us = self.world.now_us + QUIET_US
         for peer in range(self.scenario.peers):
             self.application.register(start_us + peer * REGISTER_SPACING_US, peer, self.descriptions[peer])
         self._drive("registering", start_us, self.scenario.peers, REGISTER_SPACING_US, progress)
-        self.world.run(self.world.now_us + self.design.settling_us)
 
     def cast(self, progress: Progress) -> None:
         interval_us, warm_up = self.plan.interval_us, self.scenario.warm_up
@@ -118,6 +144,8 @@ class Run:
         span_us = max(1, self.scenario.casts) * interval_us
         if self.upheaval is not None:
             self._set_course(self.upheaval, start_us, span_us)
+        if self.gang is not None:
+            self._let_lie(self.gang, start_us + span_us)
         self._change(start_us, span_us if self.upheaval is None else self.course.over_us - start_us)
         self._drive("casting", start_us, self.scenario.casts, interval_us, progress)
         if self.scenario.changes and self.upheaval is None and self.design.survives:
@@ -159,10 +187,52 @@ class Run:
         step = max(1, count // 100)
         for done in range(0, count, step):
             progress(phase, done, count)
-            self.world.run(start_us + done * spacing_us)
+            self._run(start_us + done * spacing_us)
         # Where peers die, somebody may knock at a dead one's door for ever: then the end is a time, not rest.
-        self.world.run(self.course.end_us or None)
+        self._run(self.course.end_us or None)
         progress(phase, count, count)
+
+    def _run(self, until_us: int | None) -> None:
+        """Let the world run. What breaks down on a liar's words is dropped and counted, as on a network."""
+        if self.gang is None or not self.gang.acting or until_us is None:
+            self.world.run(until_us)
+            return
+        while self.world.now_us < until_us:
+            try:
+                self.world.run(until_us)
+            except RemoteError:
+                pass
+            except Exception:
+                self.breakdowns += 1
+
+    # --- liars
+
+    def _gang(self, infrastructure: int) -> Gang | None:
+        scenario = self.scenario
+        if scenario.liars is None:
+            return None
+        over_us = max(1, scenario.casts + scenario.warm_up) * scenario.interval_ms * 1000
+        stage = Stage(
+            self.world, self.application, scenario.seed, scenario.peers, infrastructure, self.targets,
+            self.descriptions, over_us,
+        )  # fmt: skip
+        return Gang(scenario.liars, stage, strategy)
+
+    def _let_lie(self, gang: Gang, last_us: int) -> None:
+        """Liars act from the first cast on, and publish none of the casts: what they cast is worth nothing."""
+        end_us = max(self.course.end_us, last_us + LIED_TO_US)
+        self.course = replace(self.course, end_us=end_us)
+        publisher, honest = self.application.publisher, gang.honest()
+
+        def trusted(wanted: int) -> int | None:
+            found = publisher(wanted)
+            if found is None or not gang.lies(found):
+                return found
+            able = honest if self.upheaval is None else [each for each in self.upheaval.able() if not gang.lies(each)]
+            return able[wanted * 7919 % len(able)] if able else None
+
+        self.application.publisher = trusted
+        gang.act()
 
     def _change(self, start_us: int, span_us: int) -> None:
         """Some peers describe themselves anew, or withdraw, at random moments; after the last deed nobody does."""
@@ -211,7 +281,7 @@ class Run:
         width = int(router.max(initial=0)) + 1
         found = np.empty(0, np.int64)
         for batch in self.journal.sent(["sender", "receiver"]):
-            keys = router[np.asarray(batch["sender"])] * width + router[np.asarray(batch["receiver"])]
+            keys = router[numbers(batch["sender"])] * width + router[numbers(batch["receiver"])]
             found = np.union1d(found, keys)
         return zip((found // width).tolist(), (found % width).tolist(), strict=True)
 

@@ -14,8 +14,11 @@ from implicast.casting.designs import Design
 from implicast.language.parameters import Parameters
 from implicast.peer.errors import ImplicastError
 from implicast.world import journal as journals
+from implicast.world.arrays import numbers
 from implicast.world.change import ANNOUNCED, Change, Life, change
 from implicast.world.invariants import NEVER_US, Away, Forgotten, Judge, Notices, Verdict
+from implicast.world.liars.sight import sight
+from implicast.world.liars.trust import Trust, trust
 from implicast.world.populations import population
 from implicast.world.run import Progress, Run, silent
 from implicast.world.scenario import Scenario
@@ -43,12 +46,16 @@ class Outcome:
     """What the overlay's invariants have to say at the end; empty when all is well."""
     change: Change | None = None
     """What churn did, when there was any."""
+    trust: Trust | None = None
+    """How the honest fared, when members lied."""
     notes: list[str] = field(default_factory=list)
     """Where less was done than the scenario asked for, and why; and what could not be judged."""
 
     @property
     def kept(self) -> bool:
-        """Was everything promised kept? Where peers come and go: what may be promised then."""
+        """Was everything promised kept? Where peers come and go, or lie: what may be promised then."""
+        if self.trust is not None:
+            return self.trust.harmless
         return self.contract.clean if self.change is None else self.change.kept and not self.objections
 
     def described(self) -> dict[str, Any]:
@@ -61,6 +68,7 @@ class Outcome:
             "seed": scenario.seed,
             "workload": scenario.workload,
             "network": scenario.network,
+            "register": scenario.registers,
             "parameters": dict(self.parameters),
             "measures": self.measures,
             "contract": asdict(self.contract),
@@ -69,6 +77,7 @@ class Outcome:
             "objections": self.objections,
             "notes": self.notes,
             **({"change": self.change.described()} if self.change is not None else {}),
+            **({"trust": self.trust.described()} if self.trust is not None else {}),
         }
 
 
@@ -112,8 +121,20 @@ def _simulate(
         counted["bytes"],
         population(design).objections(run.population if upheaval is None else upheaval.present()),
         None if upheaval is None else change(directory, run.course, judge, _complaints(run, upheaval, judge)),
+        _trust(run, judge),
         _notes(run),
     )
+
+
+def _trust(run: Run, judge: Judge) -> Trust | None:
+    gang, renamed = run.gang, {} if run.upheaval is None else run.upheaval.returns.places
+    if gang is None:
+        return None
+
+    def lies(number: int) -> bool:
+        return gang.lies(renamed.get(number, number))
+
+    return trust(judge, run.application.registrations, gang, lies, run.breakdowns, sight(run.world, gang))
 
 
 def _in_peace(run: Run) -> bool:
@@ -180,5 +201,5 @@ def _rarely_collecting() -> Iterator[None]:
 def notices(directory: Path) -> Notices:
     """Who was told of what, from a journal."""
     table = journals.read(directory, "notices", ["cast", "peer", "time_us", "altered"])
-    cast, peer, time_us = (np.asarray(table[name].to_numpy(), np.int64) for name in ("cast", "peer", "time_us"))
-    return Notices(cast, peer, time_us, np.asarray(table["altered"].to_numpy(), bool))
+    cast, peer, time_us = (np.asarray(numbers(table[name]), np.int64) for name in ("cast", "peer", "time_us"))
+    return Notices(cast, peer, time_us, numbers(table["altered"]))

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
+from implicast.world.arrays import numbers
 from implicast.world.journal import batches, read
 
 Ints = npt.NDArray[np.int64]
@@ -52,24 +52,26 @@ def load(journal: Path) -> Trace:
     """Read a journal's columns; only messages of casts are kept."""
     parts: dict[str, list[Ints]] = {name: [] for name in ("cast", "sender", "receiver", "arrived_us")}
     for batch in batches(journal, "sends", list(parts)):
-        kept = batch.filter(batch["cast"].is_valid())
+        kept = numbers(batch["cast"], -1) >= 0
         for name, columns in parts.items():
-            columns.append(_ints(kept[name].fill_null(-1)))
-    sends = {name: np.concatenate(columns) if columns else np.empty(0, np.int64) for name, columns in parts.items()}
+            columns.append(numbers(batch[name], -1)[kept])
+    sends = {name: np.concatenate(columns or [np.empty(0, np.int64)]) for name, columns in parts.items()}
+    sends["cast"] = sends["cast"].astype(np.int64)
     notices, casts, peers = read(journal, "notices"), read(journal, "casts"), read(journal, "peers")
     # What nobody cast has neither load nor latency, nor has what was cast to warm up; the contract counts it.
-    first = int(np.count_nonzero(casts["warm_up"]))
-    notices = notices.filter((_ints(notices["cast"]) >= first) & (_ints(notices["cast"]) < len(casts)))
+    first = int(np.count_nonzero(numbers(casts["warm_up"])))
+    notice_cast = _ints(notices["cast"])
+    measured = (notice_cast >= first) & (notice_cast < len(casts))
     casts = casts.slice(first)
     return Trace(
         cast=sends["cast"] - first,
         sender=sends["sender"],
         receiver=sends["receiver"],
         lost=sends["arrived_us"] < 0,
-        notice_cast=_ints(notices["cast"]) - first,
-        notice_peer=_ints(notices["peer"]),
-        notice_depth=_ints(notices["depth"]),
-        notice_us=_ints(notices["time_us"]),
+        notice_cast=notice_cast[measured] - first,
+        notice_peer=_ints(notices["peer"])[measured],
+        notice_depth=_ints(notices["depth"])[measured],
+        notice_us=_ints(notices["time_us"])[measured],
         publisher=_ints(casts["publisher"]),
         cast_us=_ints(casts["time_us"]),
         router=_ints(peers["router"]),
@@ -94,10 +96,13 @@ def messages(journal: Path) -> dict[str, dict[str, int]]:
     """Messages and bytes by phase: what joining, registering, casting and upkeep cost."""
     found: dict[str, dict[str, int]] = {"messages": {}, "bytes": {}}
     for batch in batches(journal, "sends", ["phase", "bytes"]):
-        grouped = pa.Table.from_batches([batch]).group_by("phase").aggregate([("bytes", "count"), ("bytes", "sum")])
-        for row in sorted(grouped.to_pylist(), key=lambda row: str(row["phase"])):
-            for what, column in (("messages", "bytes_count"), ("bytes", "bytes_sum")):
-                found[what][row["phase"]] = found[what].get(row["phase"], 0) + row[column]
+        phases, size = batch["phase"], numbers(batch["bytes"])
+        codes = numbers(phases.indices)
+        counted, summed = np.bincount(codes), np.bincount(codes, weights=size)
+        named = {str(name): code for code, name in enumerate(phases.dictionary.to_pylist()) if code < len(counted)}
+        for phase in sorted(phase for phase, code in named.items() if counted[code]):
+            for what, column in (("messages", counted), ("bytes", summed)):
+                found[what][phase] = found[what].get(phase, 0) + int(column[named[phase]])
     return found
 
 
@@ -229,7 +234,7 @@ class _Paths:
 
 
 def _ints(column: Any) -> Ints:
-    return np.asarray(column.to_numpy(), np.int64) if hasattr(column, "num_chunks") else np.asarray(column, np.int64)
+    return np.asarray(numbers(column), np.int64)
 
 
 def _largest(values: Ints) -> int:

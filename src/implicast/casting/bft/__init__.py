@@ -75,6 +75,7 @@ DESIGNS = (
         kept={"member": KeptBft, "authority": KeptOffice},
         credentials=credentials,
         audience=True,
+        wary=True,
         survives=frozenset({"joins", "leaves", "crashes", "returns", "loss", "partitions", "freezes", "restarts"}),
         trial={"signatures": "stand-in"},
         few_tags=True,

@@ -8,7 +8,6 @@ several places that a target reaches, the one of the least selecting term's hand
 from typing import Any
 
 from implicast.casting.bft.audience import audience
-from implicast.casting.bft.carriage import OpenCast
 from implicast.casting.bft.credentials import MemberKeys
 from implicast.casting.bft.gate import ALL_CHECKS, Gate
 from implicast.casting.bft.keys import handles_of
@@ -39,8 +38,6 @@ class KeptBft(Message):
     member: KeptMember
     certificates: tuple[Certificate, ...]
     contacts: tuple[Address, ...]
-    casts: tuple[OpenCast, ...] = ()
-    """Casts of its own of which it does not know how they ended."""
 
     @property
     def life(self) -> Life:
@@ -50,7 +47,7 @@ class KeptBft(Message):
 class Bft(Member, parts={"asker": Asker, "graph": SkipGraph, "settler": Settler, "multicasts": Multicasts}):
     """One participant that trusts nobody but the authority."""
 
-    __slots__ = ("_estimates", "_kept", "_keys", "_unfinished", "asker", "graph", "inbox", "multicasts", "settler")
+    __slots__ = ("_estimates", "_kept", "_keys", "asker", "graph", "inbox", "multicasts", "settler")
 
     def __init__(self, site: Site, checks: frozenset[int] = ALL_CHECKS) -> None:
         super().__init__(site)
@@ -72,7 +69,6 @@ class Bft(Member, parts={"asker": Asker, "graph": SkipGraph, "settler": Settler,
         )  # fmt: skip
         self.inbox = Inbox(self, self._kept.member.heard if self._kept is not None else ())
         self.description = self._kept.member.description if self._kept is not None else None
-        self._unfinished = self._kept.casts if self._kept is not None else ()
         self._estimates = 0
         if self.assured and not site.resting:
             self.graph.begin()
@@ -89,10 +85,6 @@ class Bft(Member, parts={"asker": Asker, "graph": SkipGraph, "settler": Settler,
 
     def _arrived(self, key: bytes) -> None:
         self.settler.arrived(key)
-        if self._unfinished and self.settler.is_in:
-            unfinished, self._unfinished = self._unfinished, ()
-            for each in unfinished:
-                self.carry_on(each.cast, each.target, each.payload)
 
     def _lonely(self) -> None:
         self.settler.find_introducers()
@@ -152,8 +144,7 @@ class Bft(Member, parts={"asker": Asker, "graph": SkipGraph, "settler": Settler,
         home = self.graph.places.home
         near = [node.address for node in home.table.levels[0].nodes] if home is not None else []
         contacts = tuple(each for each in dict.fromkeys(near) if each != self.address)[:CONTACTS_KEPT]
-        kept, casts = self.kept_member(self.inbox.seen.heard()), self.multicasts.carriage.unfinished()
-        return KeptBft(kept, tuple(self.graph.certificates()), contacts, (*self._unfinished, *casts))
+        return KeptBft(self.kept_member(self.inbox.seen.heard()), tuple(self.graph.certificates()), contacts)
 
     # --- what comes in
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from implicast.casting.bft.carriage import Carriage, Duty, OpenCast
+from implicast.casting.bft.carriage import Carriage, Duty
 from implicast.casting.bft.gate import Gate
 from implicast.casting.bft.keys import handles_of
 from implicast.casting.bft.messages import CastHop, Source, hop_body
@@ -51,14 +51,14 @@ class Multicasts(Part, parts={"carriage": Carriage}):
     """Every multicast that this member has met. `deliver(source, arc)` is called where one of our places is in range,
     and says what became of it; None if the cast is not for this member, or not under this arc."""
 
-    __slots__ = ("_counted", "_deliver", "_graph", "_settings", "_signer", "carriage", "gate", "seen")
+    __slots__ = ("_counted", "_deliver", "_graph", "_settings", "carriage", "gate", "seen", "signer")
 
     def __init__(
         self, address: Address, host: Host, asker: Asker, graph: SkipGraph, gate: Gate, signer: Signer,
         settings: BftSettings, assured: bool, deliver: Callable[[Source, Arc], Outcome | None],
     ) -> None:  # fmt: skip
         super().__init__(address, host)
-        self._graph, self.gate, self._signer, self._settings, self._deliver = graph, gate, signer, settings, deliver
+        self._graph, self.gate, self.signer, self._settings, self._deliver = graph, gate, signer, settings, deliver
         self.seen: SeenTable[Met] = SeenTable(settings.window_us)
         self._counted: Recent[CastId, tuple[Arc, int]] = Recent(COUNTED_MAX)
         absentees = graph.absentees
@@ -68,7 +68,7 @@ class Multicasts(Part, parts={"carriage": Carriage}):
 
     def cast(self, cast: CastId, target: Target, payload: bytes) -> None:
         """One multicast for each handle of the target."""
-        self.carriage.begin(OpenCast(cast, target, payload))
+        self.carriage.begin(cast)
         chosen = tuple(self._choose(handles_of(term)) for term in target.terms)
         arcs = [handles_of(term)[index] for term, index in zip(target.terms, chosen, strict=True)]
         for arc in dict.fromkeys(arcs):
@@ -95,7 +95,7 @@ class Multicasts(Part, parts={"carriage": Carriage}):
         bare = Source(
             cast, query, arc.low, arc.high, starts[key], self.host.now_us, target, chosen, payload, certificate, b""
         )
-        return msgspec.structs.replace(bare, signature=self._signer.sign(bare.body()))
+        return msgspec.structs.replace(bare, signature=self.signer.sign(bare.body()))
 
     def _multicast(self, source: Source) -> None:
         key = source.certificate.key
@@ -222,7 +222,7 @@ class Multicasts(Part, parts={"carriage": Carriage}):
             return
         before = self._counted.get(cast)
         is_anew = before is not None and before[0] == here[0] and before[1] != here[1]
-        is_ours = before is None and met.source.certificate.public == self._signer.public  # carried on after a crash
+        is_ours = before is None and met.source.certificate.public == self.signer.public  # carried on after a crash
         if outcome is Outcome.TAKEN or is_anew or (is_ours and outcome is Outcome.REPEAT):
             self._counted[cast] = here
             duty.tally.add(1, 0, 0, ())
@@ -247,4 +247,4 @@ class Multicasts(Part, parts={"carriage": Carriage}):
                 self.hold(met, node.key, leg.level, duty)
 
     def signed_hop(self, source: Source, level: int, place: Certificate) -> CastHop:
-        return CastHop(source, level, place, self._signer.sign(hop_body(source, level)))
+        return CastHop(source, level, place, self.signer.sign(hop_body(source, level)))

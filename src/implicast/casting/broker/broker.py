@@ -140,12 +140,13 @@ class Broker(Peer, parts={"asker": Asker, "roster": Roster, "routes": Routes, "b
     @handles(Publish)
     def on_publish(self, sender: Address, publish: Publish) -> None:
         if self.backbone.epoch:
-            self.routes.carry(sender, None, publish)
+            self.routes.carry(sender, True, publish)
 
     @handles(Pass)
     def on_pass(self, sender: Address, hop: Pass) -> None:
-        if 0 < hop.epoch <= self.backbone.epoch:  # of a view that has not come yet, it will be said again
-            self.routes.carry(sender, hop.epoch, hop)
+        """Of a view that has not come yet, it will be said again; one that is over begins again in the next."""
+        if 0 < hop.epoch == self.backbone.epoch:
+            self.routes.carry(sender, False, hop)
 
     def _select(self, hop: Hop) -> Selection:
         assert not isinstance(hop, Announce), "brokers take no events"

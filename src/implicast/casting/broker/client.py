@@ -46,7 +46,7 @@ class BrokerClient(Served):
             self._probe()
 
     def kept(self) -> KeptServed:
-        return KeptServed(self.kept_member(self.hearing.inbox.seen.heard()), self.kept_requests())
+        return KeptServed(self.kept_member(self.hearing.inbox.seen.heard()))
 
     def holdings(self) -> Any:
         return (self.station, self.description)

@@ -54,7 +54,7 @@ class Client(Served, Subscriber, parts={"desk": Desk}):
 
     def kept(self) -> KeptClient:
         heard = self.hearing.inbox.seen.heard()
-        return KeptClient(self.kept_member(heard), self.kept_requests(), tuple(self.desk.subscriptions.values()))
+        return KeptClient(self.kept_member(heard), tuple(self.desk.subscriptions.values()))
 
     @handles(Known)
     def on_known(self, sender: Address, known: Known) -> None:

@@ -82,11 +82,11 @@ class Server(Peer, parts={"asker": Asker, "roster": Roster, "routes": Routes, "s
 
     @handles(Publish)
     def on_publish(self, sender: Address, publish: Publish) -> None:
-        self.routes.carry(sender, None, publish)
+        self.routes.carry(sender, True, publish)
 
     @handles(Announce)
     def on_announce(self, sender: Address, announce: Announce) -> None:
-        self.routes.carry(sender, None, announce)
+        self.routes.carry(sender, True, announce)
 
     def _select(self, hop: Hop) -> Selection:
         if isinstance(hop, Announce):

@@ -85,7 +85,7 @@ class Keeper(Part):
         right = chord.ring.right
         if chord.ring.state != IN or chord.owns(request.key) or right == chord.ring.me:
             return chord.pass_on(request.key, request)
-        self.host.send(right.address, request)
+        chord.ring.tell_right(request)
         return True
 
     def _own_values(self, attribute: str, low: Scalar, high: Scalar) -> list[tuple[int, Scalar]]:
@@ -116,7 +116,7 @@ class Keeper(Part):
     def _copy_on(self, copy: Copy) -> None:
         right = self._chord.ring.right
         if copy.more > 0 and right not in (self._chord.ring.me, copy.by):
-            self.host.send(right.address, copy)
+            self._chord.ring.tell_right(copy)
             return
         owner = copy.rows[0].owner.address
         laid = LaidAt(copy.serial, copy.rows[0].stamp, copy.low, copy.high, copy.by.address)

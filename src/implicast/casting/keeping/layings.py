@@ -74,6 +74,12 @@ class Layings(Part):
                 removals.append(piece)
         return removals
 
+    def stand(self, piece: Piece, holder: Address) -> None:
+        """A piece that is laid already, and confirmed by its holder; remembered if it is ever renewed."""
+        if self._share.settings.lease_us:
+            piece.confirm(piece.low, piece.high, (holder, piece.stamp))
+            self.pieces[piece.serial], self._laid = piece, None
+
     def removal(self, piece: Piece) -> Piece:
         """The same taken out; the piece itself is wanted no more."""
         self.forget(piece)

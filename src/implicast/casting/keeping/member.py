@@ -210,6 +210,12 @@ class RingMember(
         self.description = None
         self._restate(self.next_version())
 
+    def enrol(self, description: Description) -> list[Piece]:
+        """Be this, and listed as this by those who are to keep the answer."""
+        self.description = self._said = description
+        self.next_version()
+        return self.entries(description)
+
     def _restate(self, group: Any) -> None:
         """Lay what is wanted now; take out what was laid before and is not."""
         wanted = [] if self.description is None else self.entries(self.description)

@@ -186,6 +186,8 @@ class Casts(SpicePart):
             work.tally.select()
         elif member.name == self.spice.name:
             self._count(work, self.spice.ears.inbox.take(walk.cast, walk.target, walk.payload))
+        elif member.address == self.address:
+            pass  # a peer that was at this address before: it is gone
         elif work is None:
             self.host.send(member.address, Notify(walk.cast, walk.target, walk.payload))
         else:

@@ -270,6 +270,11 @@ class Copies(SpicePart):
         elif isinstance(fan.work.walk, CopyFrom) and fan.work.walk.level == 1:  # ours is the only other
             self._copied.put(key, (entry.version, 1))
 
+    def stand(self, tag: str, entries: Iterable[Entry], goal: int) -> None:
+        """All roots of a level have these from the start."""
+        for entry in entries if self.settings.assured and goal else ():
+            self._copied.put((tag, entry.member.name), (entry.version, goal))
+
     def raised(self, tag: str, level: int) -> None:
         """A copying walk is covered: what all roots of the level below have, those of this one have too."""
         for key, (version, known) in list(self._copied.items()):

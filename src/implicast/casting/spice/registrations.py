@@ -5,6 +5,7 @@ after the other, each three times in a lease, straight at the peer that confirme
 not the owner any more); so renewing costs two messages, and also mends what was misplaced or lost.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from implicast.casting.spice.homes import address_of, home, spot_of
@@ -74,6 +75,16 @@ class Registrations(SpicePart):
         """The member is something else now, or nothing any more; what it was before is answered from for a while."""
         self._before, self._returning = before, False
         self._say(version)
+
+    def stand(self, description: Description, door: Callable[[str], Address]) -> dict[str, Entry]:
+        """Be registered as this already: what is stored under each tag. `door`: who would have confirmed it."""
+        version = self.spice.describe(description)
+        for tag in sorted(set(description.tags)):
+            self.told[tag] = Entry(self.spice.contact, version, spot_of(self.spice.name, tag), description)
+            if self.settings.assured:
+                self._doors[tag] = door(tag)
+        self._confirm_if_complete()
+        return self.told
 
     def leave(self) -> None:
         """Leave the surface when the withdrawal, which comes next, is complete."""

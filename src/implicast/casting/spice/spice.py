@@ -11,7 +11,6 @@ from implicast.casting.spice.copies import Copies
 from implicast.casting.spice.ears import Ears
 from implicast.casting.spice.gatherings import Gatherings
 from implicast.casting.spice.items import UNREADABLE, label_of
-from implicast.casting.spice.later import Later
 from implicast.casting.spice.levels import Levels
 from implicast.casting.spice.messages import (
     AskVeto,
@@ -40,6 +39,7 @@ from implicast.overlay.ice.messages import KeptSurface
 from implicast.overlay.ice.surface import Surface
 from implicast.peer.asking import Asker
 from implicast.peer.contract import Address, CastId, Message, handles
+from implicast.peer.later import Later
 from implicast.peer.member import KeptMember, Member
 from implicast.peer.site import Site
 from implicast.space.tract import Tract, intersect

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from implicast.casting.inbox import Outcome
-from implicast.casting.spice.later import SLOT_US
 from implicast.casting.spice.messages import (
     NAMES_MAX,
     CastTo,
@@ -37,6 +36,7 @@ from implicast.casting.spice.share import SpicePart
 from implicast.overlay.ice.estate import Way
 from implicast.overlay.ice.routes import Onward
 from implicast.peer.contract import Address, Name, handles
+from implicast.peer.later import SLOT_US
 from implicast.space.tract import EMPTY, Tract, contains, intersect, scale_within, subtract
 
 if TYPE_CHECKING:

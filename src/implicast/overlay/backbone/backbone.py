@@ -19,10 +19,11 @@ never deliveries. Generations and serials of a view begin at the view's own numb
 answered, and its sender says it again in the view that is to come.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from math import ceil
 from typing import Any
 
+from implicast.language.bloom import bits_for, hashes_for
 from implicast.language.target import Target
 from implicast.overlay.backbone.edges import Edges
 from implicast.overlay.backbone.messages import CAPACITY_MAX, EPOCH_SHIFT, FiltersAnew, Stale, Tell, View, WholeFilter
@@ -59,6 +60,21 @@ class Backbone(Part, parts={"edges": Edges}):
         self.epoch, self.root, self.neighbours = view.epoch, view.root, view.neighbours
         self.edges.begin(view.epoch, view.neighbours)
         self.table, self.next = self._new_table(view.epoch << EPOCH_SHIFT, view.room), None
+
+    def stand_filled(self, growths: int, capacity: int, fields: Mapping[Address, bytes], distinct: int) -> None:
+        """After so many further generations: the filters of all sources, whole, with so many distinct tags."""
+        self.table = self._new_table(self.table.generation + growths, capacity)
+        for source, field in fields.items():
+            self.table.replace(source, field)
+        self.table.hold(distinct)
+
+    def own_tags(self) -> tuple[str, ...]:
+        """What the own clients hold."""
+        return tuple(self._tags())
+
+    def new_filter_size(self, capacity: int) -> tuple[int, int]:
+        """Bits and hash functions of filters with room for so many tags."""
+        return bits_for(capacity, self._error), hashes_for(self._error)
 
     def follow(self, view: View) -> None:
         """A new tree: forget what was said to whom, and build filters from what each broker's own clients hold."""

@@ -89,6 +89,10 @@ class FilterTable:
         plane[set_] |= plane.dtype.type(1 << number % PLANE)
         self.whole.add(neighbour)
 
+    def hold(self, distinct: float) -> None:
+        """So many distinct tags are in these filters."""
+        self.distinct = distinct
+
     def count(self) -> None:
         """Estimate the distinct tags from the share of set bits: k = -(m / h) ln(1 - fill)."""
         fill = self._union(self._everyone).fill()
