@@ -110,7 +110,8 @@ def test_the_bound_is_wilsons():
 
 SPAM = [
     ("centralised", 0.0), ("centralised", 0.1), ("broker", 0.1),
-    *(pytest.param(name, false, marks=pytest.mark.long) for name in ("spice", "spice-unloaded") for false in (0.0, 0.1)),
+    *(pytest.param(name, false, marks=pytest.mark.long) for name in ("spice", "spice-unloaded")
+      for false in (0.0, 0.1)),
 ]  # fmt: skip
 
 
@@ -130,7 +131,8 @@ def test_without_complaints_spam_goes_on():
 
 
 def test_designs_without_a_keeper_say_so():
-    assert {name for name, each in designs().items() if each.slows} == {"centralised", "broker", "spice", "spice-unloaded"}
+    slowing = {name for name, each in designs().items() if each.slows}
+    assert slowing == {"centralised", "broker", "spice", "spice-unloaded"}
     outcome = Trial(Settings("condcast", peers=32, minutes=4)).run()
     assert outcome.complaints == 0
     assert set(outcome.spam_share) == {0.5}
