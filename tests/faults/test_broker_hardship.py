@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from implicast.casting.broker import Broker, BrokerClient
-from implicast.casting.designs import Plan, design
+from implicast.casting.designs import design
 from implicast.casting.routes import Routes
 from implicast.casting.service import Carried
 from implicast.language.target import Description, Target, Term
@@ -26,6 +26,7 @@ from implicast.world.churn import Churn
 from implicast.world.faults import Faults, FaultStream
 from implicast.world.journal import REGISTER
 from implicast.world.network import build
+from implicast.world.plan import Plan
 from implicast.world.populations import population as the_population
 from implicast.world.scenario import Scenario
 from implicast.world.simulate import simulate
@@ -57,10 +58,10 @@ class Trial:
         self.world = World(network, self.seed, None, FaultStream(self.faults, self.seed), Codec(found.kinds))
         parameters = found.settle({"brokers": brokers, "expected_tags": 4, "assurance": self.assurance})
         plan = Plan(CLIENTS, brokers, parameters, self.seed, self.world.host, network.latency_us)
-        self.plan = replace(plan, roles=found.roles(plan))
+        self.plan = replace(plan, roles=found.roles(plan.peers, plan.infrastructure))
         if self.fresh:
-            self.population = [found.begin(self.plan, address) for address in range(CLIENTS)]
-            self.population += [found.stand(self.plan, CLIENTS + number) for number in range(brokers)]
+            self.population = [self.plan.begin(found, address) for address in range(CLIENTS)]
+            self.population += [self.plan.stand(found, CLIENTS + number) for number in range(brokers)]
         else:
             self.population = the_population(found).assemble(self.plan)
         for address, peer in enumerate(self.population):
@@ -204,8 +205,9 @@ def test_withdrawn_tags_are_forgotten_by_a_new_generation():
     assert trial.withdrawn == CLIENTS - 1
     kept = set(clients[0].description.tags)
     tables = [broker.backbone.table for broker in trial.brokers()]
-    fills = [table.filter(source).fill() for table in tables for source in table.sources]
-    assert max(fills) < 0.3
+    gone = [f"only{number}x{i}" for number in range(1, CLIENTS) for i in range(40)]
+    passed = [table.holds(source, tag) for table in tables for source in table.sources for tag in gone]
+    assert sum(passed) < 0.2 * len(passed)
     assert kept <= set(trial.population[clients[0].station].roster.index.tags())
 
 

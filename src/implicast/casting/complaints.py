@@ -16,6 +16,7 @@ from math import sqrt
 from implicast.peer.contract import Address, CastId, Contact, Message, Name
 from implicast.peer.fields import Count, Micros
 from implicast.peer.memory import Recent
+from implicast.peer.words import personal
 
 SHARE = 0.25
 """Of those whom a publisher reached: if surely more than these complain, it is slowed."""
@@ -31,6 +32,7 @@ NAMES_MAX = 4_096
 """Members that one account remembers."""
 
 
+@personal("by")
 class Complain(Message):
     """The member `by` was told of this cast and did not want it."""
 

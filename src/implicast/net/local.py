@@ -16,7 +16,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from implicast.casting.designs import Plan, design
+from implicast.casting.designs import design
 from implicast.language.parameters import Setting
 from implicast.net import control
 from implicast.net.authority import CertificateAuthority
@@ -64,6 +64,8 @@ class Local:
     plain: bool = False
     limits: bool = True
     """Are casts and messages per second limited, as on a network of strangers?"""
+    apart: bool = False
+    """Each node at an address of its own in 127.0.0.0/8, so that they can be cut off from each other."""
     journal: bool = False
     """Do nodes write a journal?"""
     page: Page = no_page
@@ -79,26 +81,29 @@ class Local:
         (self.directory / MARK).write_text(json.dumps({"design": self.design, "members": len(self.members)}))
         authority = None if self.plain else CertificateAuthority.init(self.directory / CA, "local")
         infrastructure = self._infrastructure()
-        ports = iter(free_ports(sum(map(len, infrastructure.values())) + len(self.members)))
-        where = {role: [f"127.0.0.1:{next(ports)}" for _ in names] for role, names in infrastructure.items()}
+        places = self._places(sum(map(len, infrastructure.values())) + len(self.members))
+        where = {role: [next(places) for _ in names] for role, names in infrastructure.items()}
         for role, names in infrastructure.items():
             for name, listen in zip(names, where[role], strict=True):
                 self._folder(authority, name, NodeConfig("local", role=role, listen=listen), where)
         first = ""
         for number, someone in enumerate(self.members):
-            listen = f"127.0.0.1:{next(ports)}"
+            listen = next(places)
             self._folder(authority, someone.name, NodeConfig("local", listen=listen, join=[first] * bool(first)), where)
             first = first if number else listen
         if authority is not None:
             authority.close()
 
+    def _places(self, count: int) -> Iterator[str]:
+        for number, port in enumerate(free_ports(count)):
+            yield f"127.0.{number // 250}.{number % 250 + 2}:{port}" if self.apart else f"127.0.0.1:{port}"
+
     def _infrastructure(self) -> dict[str, list[str]]:
         found = design(self.design)
         parameters = found.settle(self.parameters)
         count = found.infrastructure(len(self.members), parameters)
-        plan = Plan(len(self.members), count, parameters, 0, _no_host, _no_latency)
         return {role: [f"_{role}{number or ''}" for number in range(len(addresses))]
-                for role, addresses in found.roles(plan).items()}  # fmt: skip
+                for role, addresses in found.roles(len(self.members), count).items()}  # fmt: skip
 
     def _folder(self, authority: CertificateAuthority | None, name: str, config: NodeConfig,
                 where: dict[str, list[str]]) -> None:  # fmt: skip
@@ -122,14 +127,6 @@ class Local:
 
     def folders(self) -> list[Path]:
         return [self.directory / someone.name for someone in self.members]
-
-
-def _no_host(address: int) -> Any:
-    raise AssertionError("nothing is simulated here")
-
-
-def _no_latency(one: int, other: int) -> int:
-    raise AssertionError("nothing is simulated here")
 
 
 def free_ports(count: int) -> list[int]:

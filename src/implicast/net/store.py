@@ -21,7 +21,7 @@ from implicast.language.target import Target
 from implicast.peer.contract import CastId, Life
 from implicast.peer.errors import LocalError
 from implicast.peer.events import Settled
-from implicast.peer.member import HEARD_BITS, Heard
+from implicast.peer.memory import HEARD_BITS, Heard
 
 VERSION = 1
 SCHEMA = """
@@ -196,6 +196,11 @@ class Store:
             "select life, serial from outbox where payload = ? order by life desc, serial desc limit 1", (payload,)
         ).fetchone()
         return None if row is None else (row[0], row[1])
+
+    def carried(self, life: Life, serial: int) -> bytes | None:
+        """What a cast of this node carries as its payload."""
+        row = self._db.execute("select payload from outbox where life = ? and serial = ?", (life, serial)).fetchone()
+        return None if row is None else bytes(row[0])
 
     def receipt(self, life: Life, serial: int) -> Settled | None:
         row = self._db.execute("select settled from receipts where life = ? and serial = ?", (life, serial)).fetchone()

@@ -10,7 +10,7 @@ peers a spam reaches, minute by minute, and whether an honest publisher was ever
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from implicast.casting.designs import Plan, design
+from implicast.casting.designs import design
 from implicast.language.parse import parse
 from implicast.language.target import Description
 from implicast.peer.contract import CastId, Message
@@ -19,6 +19,7 @@ from implicast.peer.member import Member
 from implicast.space.digest import digest_bits
 from implicast.world.core import new_world
 from implicast.world.network import build
+from implicast.world.plan import Plan
 from implicast.world.populations import population
 
 MINUTE_US = 60_000_000
@@ -91,8 +92,8 @@ class Trial:
         self._world = new_world(network, settings.seed)
         self._world.heard = self._hear
         plan = Plan(settings.peers, count, parameters, settings.seed, self._world.host, network.latency_us,
-                    descriptions=self._descriptions(), credentials=own.credentials)  # fmt: skip
-        self._plan = replace(plan, roles=own.roles(plan))
+                    descriptions=self._descriptions(), credentials=population(own).credentials)  # fmt: skip
+        self._plan = replace(plan, roles=own.roles(plan.peers, plan.infrastructure))
         self._members: list[Member] = []
         for address, peer in enumerate(population(own).assemble(self._plan)):
             self._world.place(address, peer)

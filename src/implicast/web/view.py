@@ -29,7 +29,8 @@ class View:
         self._jinja = Environment(loader=PackageLoader("implicast.web"), autoescape=True, undefined=StrictUndefined,
                                   trim_blocks=True, lstrip_blocks=True)  # fmt: skip
         self._jinja.filters |= {"markdown": rendered, "when": when, "iso": iso, "short": short, "size": size,
-                                "url": lambda text: quote(str(text), safe=""), "some": some, "plain": plain}  # fmt: skip
+                                "url": lambda text: quote(str(text), safe=""), "some": some,
+                                "plain": plain}  # fmt: skip
 
     def page(self, request: Request, template: str, place: str, title: str, **values: Any) -> HTMLResponse:
         desk = self._desk

@@ -42,6 +42,7 @@ class Trace:
     router: Ints
     """Of each peer and each piece of infrastructure."""
     storage_bytes: Ints
+    capacity: npt.NDArray[np.float64]
 
     @property
     def population(self) -> int:
@@ -76,6 +77,7 @@ def load(journal: Path) -> Trace:
         cast_us=_ints(casts["time_us"]),
         router=_ints(peers["router"]),
         storage_bytes=_ints(peers["storage_bytes"]),
+        capacity=np.asarray(peers["capacity"].to_numpy(), np.float64),
     )
 
 
@@ -106,9 +108,9 @@ def messages(journal: Path) -> dict[str, dict[str, int]]:
     return found
 
 
-def gini(values: Ints) -> float:
+def gini(values: Ints | npt.NDArray[np.float64]) -> float:
     """How unevenly a load is borne: 0 when all bear the same, towards 1 when one bears all; 0 when there is none."""
-    count, total = len(values), int(values.sum())
+    count, total = len(values), values.sum()
     if total == 0:
         return 0.0
     weights = 2 * np.arange(1, count + 1, dtype=np.int64) - count - 1
@@ -127,6 +129,7 @@ def peer_measures(trace: Trace, sent: "Loads", bound: "Loads") -> Measures:
     return {
         "TOUT_M": _largest(tout),
         "TOUT_G": gini(tout),
+        "TOUT_capacity_G": gini(tout / trace.capacity),
         "TIN_M": _largest(tin),
         "TIN_G": gini(tin),
         "POUT_M": _largest(out.count),
@@ -139,7 +142,10 @@ def storage_measures(storage_bytes: Ints) -> Measures:
 
 
 def link_measures(trace: Trace, journal: Path, up: "Loads", down: "Loads") -> Measures:
-    """Packets per directed physical link, access links included: per cast (PINK) and in total (TINK)."""
+    """Packets per directed physical link, access links included: per cast (PINK) and in total (TINK).
+
+    How uneven they are over all links, over those that carried anything, and over those between routers alone.
+    """
     links = len(read(journal, "links"))
     paths = _Paths(read(journal, "paths"))
     order = np.argsort(trace.cast, kind="stable")
@@ -155,6 +161,8 @@ def link_measures(trace: Trace, journal: Path, up: "Loads", down: "Loads") -> Me
         "PINK_M": max(pink, _largest(up.count), _largest(down.count)),
         "TINK_M": _largest(every),
         "TINK_G": gini(every),
+        "TINK_used_G": gini(every[every > 0]),
+        "TINK_router_G": gini(total),
     }
 
 

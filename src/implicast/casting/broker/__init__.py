@@ -11,7 +11,7 @@ from implicast.casting import complaints
 from implicast.casting.broker.broker import Broker, KeptBroker
 from implicast.casting.broker.client import BrokerClient
 from implicast.casting.broker.messages import Probe, Serving
-from implicast.casting.designs import ASSURANCE, Design, Plan
+from implicast.casting.designs import ASSURANCE, Design
 from implicast.casting.routes import Pass
 from implicast.casting.served import KeptServed
 from implicast.casting.service import KINDS as SERVICE_KINDS
@@ -37,8 +37,8 @@ def fixture(site: Site, role: str) -> Peer:
     return Broker(site)
 
 
-def roles(plan: Plan) -> Mapping[str, tuple[int, ...]]:
-    return {"broker": tuple(range(plan.peers, plan.peers + plan.infrastructure))}
+def roles(peers: int, infrastructure: int) -> Mapping[str, tuple[int, ...]]:
+    return {"broker": tuple(range(peers, peers + infrastructure))}
 
 
 DESIGNS = (
@@ -58,7 +58,7 @@ DESIGNS = (
             Parameter("broker_share", 0.01, "brokers as a share of peers, at least two, when `brokers` is 0", 0.0, 1.0),
             Parameter("routing_error", 0.1, "chance that a filter passes a tag that nobody beyond holds", 1e-6, 0.9),
             Parameter(
-                "expected_tags", 4096, "distinct tags that filters have room for at first; they grow", 1, CAPACITY_MAX
+                "expected_tags", 64, "distinct tags that filters have room for at first; they grow", 1, CAPACITY_MAX
             ),
             Parameter("check_s", 10.0, "how often clients remind their broker", 0.5, 3600, unit="s"),
             Parameter("tries", 4, "questions in vain before a broker is believed lost", 2, 20),

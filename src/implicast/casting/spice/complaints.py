@@ -43,14 +43,15 @@ class Complaints(SpicePart):
         teller = self.spice.ears.teller(cast)
         if teller is None:
             return False
-        self.host.send(teller, Complain(cast, self.spice.name))
+        self.host.send(teller, self.spice.words.say(Complain(cast, self.spice.name)))
         return True
 
     @handles(Complain)
     def on_complain(self, sender: Address, complaint: Complain) -> None:
         """From a member that we told; the keeper from which the walk came hears of it too."""
-        self.docket.complain(complaint, sender)
-        self._pass_on(complaint.cast, complaint.by)
+        if self.spice.words.vouches(complaint):
+            self.docket.complain(complaint, sender)
+            self._pass_on(complaint.cast, complaint.by)
 
     @handles(ComplainedOf)
     def on_complained_of(self, sender: Address, complained: ComplainedOf) -> None:

@@ -90,7 +90,10 @@ def _links(found: Block, loads: dict[str, Ints], tables: dict[str, pa.Table]) ->
     between[: len(found.links.key)] = found.links.load
     every = np.concatenate([between, loads["up"], loads["down"]])
     peaks = [found.links.peak, found.peers["up"].peak, found.peers["down"].peak]
-    return {"PINK_M": max(map(_largest, peaks)), "TINK_M": _largest(every), "TINK_G": gini(every)}
+    return {
+        "PINK_M": max(map(_largest, peaks)), "TINK_M": _largest(every), "TINK_G": gini(every),
+        "TINK_used_G": gini(every[every > 0]), "TINK_router_G": gini(between),
+    }  # fmt: skip
 
 
 def _hops(found: Block) -> dict[str, float]:

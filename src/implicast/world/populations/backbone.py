@@ -56,7 +56,7 @@ def _uncovered(
     return [
         f"broker {at} would not send to {neighbour} what somebody beyond it registered for"
         for (at, neighbour), bits in beyond.items()
-        if bits & ~int.from_bytes(brokers[at].table.filter(neighbour).to_bytes(), "little")
+        if brokers[at].table.lacks(neighbour, bits.to_bytes((brokers[at].table.bits + 7) // 8, "little"))
     ]
 
 

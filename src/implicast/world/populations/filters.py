@@ -6,13 +6,14 @@ from math import ceil
 from implicast.language.bloom import Bloom
 from implicast.overlay.backbone.backbone import GROWTH, Backbone
 from implicast.overlay.backbone.messages import CAPACITY_MAX
+from implicast.overlay.backbone.table import ROOM
 from implicast.peer.contract import Address
 from implicast.world.populations.backbone import beyond_links, breadth_first
 
 
 def assemble_filters(brokers: Mapping[Address, Backbone]) -> None:
-    """Every filter holds exactly the tags beyond it. Filters are as large as if tags had come one by one: each time
-    that they are outgrown, a new generation begins."""
+    """Every filter holds exactly the tags beyond it, and is as large as if a generation had begun when all were there;
+    where none is outgrown, as large as filters are at first."""
     tags = {address: broker.own_tags() for address, broker in brokers.items()}
     distinct = len({tag for each in tags.values() for tag in each})
     some = next(iter(brokers.values()))
@@ -24,15 +25,14 @@ def assemble_filters(brokers: Mapping[Address, Backbone]) -> None:
     for address, broker in brokers.items():
         fields = {other: beyond[address, other].to_bytes(length, "little") for other in broker.neighbours}
         fields[address] = own[address].to_bytes(length, "little")
-        broker.stand_filled(growths, capacity, fields, distinct)
+        broker.stand_filled(growths, capacity, fields)
 
 
 def room_for(distinct: int, capacity: int) -> tuple[int, int]:
-    """For how many tags filters have room at last, and how often they were outgrown."""
-    growths = 0
-    while capacity < distinct and capacity < CAPACITY_MAX:
-        capacity, growths = min(CAPACITY_MAX, ceil((capacity + 1) * GROWTH)), growths + 1
-    return capacity, growths
+    """For how many tags filters under construction have room at last, and whether the first ones were outgrown."""
+    if distinct <= capacity * ROOM:
+        return capacity, 0
+    return min(CAPACITY_MAX, ceil(distinct * GROWTH)), 1
 
 
 def _field(bits: int, hashes: int, tags: tuple[str, ...]) -> int:
