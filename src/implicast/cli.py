@@ -53,6 +53,7 @@ GROUPS: dict[str, dict[str, Later]] = {
     },
     "The laboratory": {
         "simulate": Later("implicast.simulate_cli:simulate_command", "One run: contract, load, fairness, latency."),
+        "parity": Later("implicast.scenario_cli:parity_command", "One scenario in the world and over sockets."),
         "campaign": Later("implicast.campaign_cli:campaign_command", "Random scenarios of change, judged."),
         "lab": Later("implicast.lab.cli:lab", "Experiments on Spark, with reports."),
         "picture": Later("implicast.lab.picture:picture", "Draw a surface and a registry on it."),

@@ -12,14 +12,15 @@ station knows a later life and says so; the member goes above it.
 
 from implicast.casting.central_subscriptions import Announce
 from implicast.casting.roster import Entry
-from implicast.casting.service import Carried, Check, CheckRound, Known, Outdated, Publish, Register, Stored
+from implicast.casting.service import DRY, Carried, Check, CheckRound, Known, Outdated, Publish, Register, Stored
 from implicast.casting.telling import Hearing
 from implicast.language.target import Description, Target
 from implicast.peer.asking import Asker, Patience, Question
-from implicast.peer.contract import Address, CastId, Life, Message, handles
+from implicast.peer.contract import Address, CastId, Life, Message, Version, handles
 from implicast.peer.events import Estimated, Left, Refused, Registered, Settled, Withdrawn
 from implicast.peer.member import KeptMember, Member
 from implicast.peer.site import Site
+from implicast.peer.words import Said
 
 REGISTER, CAST = "register", "cast"
 REGISTER_PATIENCE = Patience(2_000_000, times=1 << 30)
@@ -79,12 +80,13 @@ class Served(Member, parts={"asker": Asker, "hearing": Hearing}):
         self._say_anew(None)
 
     def cast(self, target: Target, payload: bytes) -> CastId:
-        return self.ask_for(Publish(self.next_cast(), target, payload))
+        cast = self.next_cast()
+        return self.ask_for(Publish(cast, target, self.words.seal(cast, target, payload)))
 
     def estimate(self, target: Target) -> int:
         self._estimates += 1
         cast = CastId(self.name, self.life, ESTIMATES + self._estimates)
-        self.ask_for(Publish(cast, target, b"", dry=True))
+        self.ask_for(Publish(cast, target, self.words.seal(cast, (DRY, target), b""), dry=True))
         return self._estimates
 
     def enrol(self, description: Description) -> Entry:
@@ -92,7 +94,8 @@ class Served(Member, parts={"asker": Asker, "hearing": Hearing}):
         self._complete = self.describe(description)
         self.keep_in_touch()
         self.host.deliver(Registered(self.version))
-        return Entry(self.contact, self.version, description)
+        said = self.words.say(Register(self.name, self.version, description))
+        return Entry(self.contact, self.version, description, said if isinstance(said, Said) else None)
 
     # --- what the station is told
 
@@ -125,7 +128,8 @@ class Served(Member, parts={"asker": Asker, "hearing": Hearing}):
         """Tell the station the newest description, until it is kept."""
         self.keep_in_touch()
         if self.station is not None:
-            self.asker.ask(REGISTER, 0, self.station, Register(self.name, self.version, self.description))
+            register = self.words.say(Register(self.name, self.version, self.description))
+            self.asker.ask(REGISTER, 0, self.station, register)
 
     def ask_for(self, request: Request) -> CastId:
         """Ask the station to carry this; refused when too much is open."""
@@ -164,9 +168,18 @@ class Served(Member, parts={"asker": Asker, "hearing": Hearing}):
 
     @handles(Outdated)
     def on_outdated(self, sender: Address, outdated: Outdated) -> None:
-        if sender == self.station and self.version and outdated.version > self.version:
-            self.outlive(outdated.version)
+        """Where words are signed, the member's own later word is shown to it instead (`shown`)."""
+        if sender == self.station and not self.words.signed:
+            self._go_above(outdated.version)
+
+    def _go_above(self, told: Version) -> None:
+        if self.version and told > self.version:
+            self.outlive(told)
             self.say()
+
+    def shown(self, message: Message) -> None:
+        if isinstance(message, Register):
+            self._go_above(message.version)
 
     @handles(Carried)
     def on_carried(self, sender: Address, carried: Carried) -> None:

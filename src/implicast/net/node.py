@@ -166,7 +166,7 @@ class Node:
             self.driver.journal = self._journal()
         self.driver.run(self.peer)
         if careful:
-            self.store.before = partial(self._keep.write, self.peer)
+            self.store.before = partial(self._keep.write, self.driver)
         self._spawn(self._keep_often())
         self._spawn(self.pulses.beat(self.carrier))
         if self.credentials is not None:
@@ -207,9 +207,8 @@ class Node:
         )  # fmt: skip
 
     def _journal(self) -> JournalWriter:
-        peer, driver, config = self.peer, self.driver, self.config
-        assert peer is not None
-        journal = JournalWriter(self.directory, self.counters, lambda: size(peer.holdings()))
+        driver, config = self.driver, self.config
+        journal = JournalWriter(self.directory, self.counters, lambda: size(driver.look("holdings")))
         opening = Opened(driver.host.now_us, self.name, self.life, self.address, config.role, self.design.name,
                          config.network, dict(self.parameters))  # fmt: skip
         journal.open(opening, self.said)
@@ -284,7 +283,7 @@ class Node:
             task.cancel()
         if not self._crashed:
             self._keep.note_neighbours(self.carrier)
-            self._keep.write(self.peer)
+            self._keep.write(self.driver)
         self.driver.stop()
         if self.driver.recorder is not None:
             self.driver.recorder.close()
@@ -330,11 +329,11 @@ class Node:
         self.said = said
         self.awaited.registering(member.upcoming_version())
         self.driver.ask("register", said)
-        self._keep.write(self.peer)
+        self._keep.write(self.driver)
         try:
             async with asyncio.timeout(wait):
                 await self._until(self.registered)
-            self._keep.write(self.peer)
+            self._keep.write(self.driver)
             self._keep.note_neighbours(self.carrier)
             await self.store.committed()
         except TimeoutError:
@@ -465,7 +464,7 @@ class Node:
 
     async def safe(self) -> None:
         """When what the peer keeps is on disk."""
-        self._keep.write(self.peer)
+        self._keep.write(self.driver)
         await self.store.committed()
 
     def _check_size(self, payload: bytes) -> None:
@@ -524,7 +523,7 @@ class Node:
     async def _keep_often(self) -> None:
         while True:
             await asyncio.sleep(KEEP_S)
-            self._keep.write(self.peer)
+            self._keep.write(self.driver)
             self._keep.note_neighbours(self.carrier)
             if self.driver.journal is not None:
                 self.driver.journal.note_storage(self.driver.host.now_us)

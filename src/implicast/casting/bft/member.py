@@ -5,6 +5,7 @@ a place per tag and value (`settler.py`); casting means one multicast per handle
 several places that a target reaches, the one of the least selecting term's handle notifies.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from implicast.casting.bft.audience import audience
@@ -27,6 +28,7 @@ from implicast.peer.identity import Certificate, Revocation, Trust
 from implicast.peer.liveness import Ping
 from implicast.peer.member import KeptMember, Member
 from implicast.peer.site import Site
+from implicast.peer.words import BELIEVED
 
 CONTACTS_KEPT = 16
 """Neighbours of the home place that are written down, for when the member comes back."""
@@ -50,7 +52,7 @@ class Bft(Member, parts={"asker": Asker, "graph": SkipGraph, "settler": Settler,
     __slots__ = ("_estimates", "_kept", "_keys", "asker", "graph", "inbox", "multicasts", "settler")
 
     def __init__(self, site: Site, checks: frozenset[int] = ALL_CHECKS) -> None:
-        super().__init__(site)
+        super().__init__(replace(site, words=BELIEVED))  # this design signs by itself
         keys, settings, at = site.credentials, BftSettings.of(site.parameters), (site.address, site.host)
         assert isinstance(keys, MemberKeys), "a member is enrolled and has keys"
         self._keys = keys

@@ -220,6 +220,8 @@ class Casts(SpicePart):
         question = self.spice.asker.open(topic, key)
         if question is None or question.to != sender or got.outcome == Outcome.FULL:
             return
+        if not self.spice.words.vouches(got):
+            return
         self.spice.asker.answered(topic, key)
         self._silent.pop(got.by, None)
         outcome = got.outcome if self._counted.once(key, None) else Outcome.REPEAT

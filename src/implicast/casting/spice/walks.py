@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from implicast.casting.inbox import Outcome
 from implicast.casting.spice.messages import (
+    ASKED,
     NAMES_MAX,
     CastTo,
     CopyFrom,
@@ -226,6 +227,9 @@ class Walks(SpicePart):
     @handles(CastTo)
     def on_cast(self, sender: Address, cast: CastTo) -> None:
         if cast.term >= len(cast.target.terms) or not cast.target.terms[cast.term].has:
+            return
+        about = (ASKED, cast.target) if cast.asks else cast.target
+        if self.spice.words.opened(cast.cast, about, cast.payload) is None:
             return
         if self.settings.assured or cast.asks:
             self._come(sender, cast)

@@ -31,7 +31,7 @@ def enrol(plan: Plan, population: Sequence[Peer]) -> None:
         for piece in member.enrol(description):
             at = bisect_left(keys, piece.key) % len(ring)
             member.layings.stand(piece, ring[at].address)
-            row = piece.row(member.contact)
+            row = member.layings.row(piece)
             for step in range(copies + 1):
                 ring[(at + step) % len(ring)].share.take((row,))
         member.host.deliver(Registered(member.version))
