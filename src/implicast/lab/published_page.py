@@ -17,8 +17,8 @@ with its standard error.
 
 **met**: the same within the tolerance. **bettered**: missed on the side that the paper would prefer. **refuted**: not
 so here, with the reason as far as it is known. **not run**: not run at the scale of the claim; a smaller run is told
-and is no verdict. Designs are run as the papers measure them (`assurance=none`). Where SPICE unloaded replicates it
-was told the casts to come, as in the thesis (`replication=beforehand`), except in rows that say *live*.
+and is no verdict. Designs are run as the papers measure them (`assurance=none`). A series is called *told* where its
+replication was told the casts to come, as in the thesis (`replication=beforehand`); by default it measures them.
 
 One command remakes the rows of an experiment: `implicast lab published NAME --scale paper`. What was measured, seed by
 seed, is in [published.json](published.json).

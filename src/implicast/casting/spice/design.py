@@ -35,7 +35,7 @@ def settings_of(given: Parameters, levels: Mapping[str, int] | None = None) -> S
     if given.get("replication") != "live":
         levels = {tag: min(level, deepest) for tag, level in (levels or {}).items()}
         deepest = max(levels.values(), default=0)
-    rate_s = float(given.get("rate_s", 0.0)) or WINDOW_CASTS / (limit or 1.0)
+    rate_s = _rate_s(given, limit)
     timers = Timers.of(float(given["hello_s"]))
     return Settings(
         terms=Terms(dimensions, cosine_of(float(given["branch_factor"])), bool(given["merge"]), timers, assured),
@@ -48,6 +48,11 @@ def settings_of(given: Parameters, levels: Mapping[str, int] | None = None) -> S
         collect_us=COLLECT_US if assured else int(float(given.get("collect_ms", 0)) * 1000),
         lease_us=int(float(given["lease_s"]) * 1e6),
     )
+
+
+def _rate_s(given: Parameters, limit: float) -> float:
+    """The time over which casts are counted."""
+    return float(given.get("rate_s", 0.0)) or WINDOW_CASTS / (limit or 1.0)
 
 
 @lru_cache(8)
@@ -67,7 +72,8 @@ def told_beforehand(plan: Plan, name: Name, role: str) -> _Levels | None:
         return None
     if not _computed or _computed[0][0] is not plan.targets:
         limit, dimensions = float(given.get("frequency_limit", 0.0)), int(given["dimensions"])
-        _computed[:] = [(plan.targets, levels_for(plan.targets, plan.interval_us, limit, dimensions))]
+        window_us = int(_rate_s(given, limit) * 1e6)
+        _computed[:] = [(plan.targets, levels_for(plan.targets, plan.interval_us, limit, dimensions, window_us))]
     return _computed[0][1]
 
 
