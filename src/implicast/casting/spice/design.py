@@ -1,19 +1,17 @@
 """SPICE as two designs: basic (thesis chapter 7) and unloaded (chapter 8)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from math import pi
 
 from implicast.casting import telling
-from implicast.casting.designs import ASSURANCE, Design, Plan
+from implicast.casting.designs import ASSURANCE, Design
 from implicast.casting.spice import messages
-from implicast.casting.spice.settings import COLLECT_US, NO_LIMIT, Settings, levels_for
+from implicast.casting.spice.settings import COLLECT_US, NO_LIMIT, Settings
 from implicast.casting.spice.spice import KeptSpice, Spice
 from implicast.language.parameters import Parameter, Parameters, Setting
-from implicast.language.target import Target
 from implicast.overlay.ice import messages as ice_messages
 from implicast.overlay.ice.settings import Terms, Timers
-from implicast.peer.contract import Name
 from implicast.peer.member import Member
 from implicast.peer.site import Site
 from implicast.space.angle import cosine_of
@@ -35,7 +33,7 @@ def settings_of(given: Parameters, levels: Mapping[str, int] | None = None) -> S
     if given.get("replication") != "live":
         levels = {tag: min(level, deepest) for tag, level in (levels or {}).items()}
         deepest = max(levels.values(), default=0)
-    rate_s = _rate_s(given, limit)
+    rate_s = float(given.get("rate_s", 0.0)) or WINDOW_CASTS / (limit or 1.0)
     timers = Timers.of(float(given["hello_s"]))
     return Settings(
         terms=Terms(dimensions, cosine_of(float(given["branch_factor"])), bool(given["merge"]), timers, assured),
@@ -50,31 +48,9 @@ def settings_of(given: Parameters, levels: Mapping[str, int] | None = None) -> S
     )
 
 
-def _rate_s(given: Parameters, limit: float) -> float:
-    """The time over which casts are counted."""
-    return float(given.get("rate_s", 0.0)) or WINDOW_CASTS / (limit or 1.0)
-
-
 @lru_cache(8)
 def _settings(parameters: tuple[tuple[str, Setting], ...]) -> Settings:
     return settings_of(dict(parameters))
-
-
-_Levels = Mapping[str, int]
-_computed: list[tuple[Sequence[Target], _Levels]] = []
-"""The levels computed last, and from which casts: every peer of a simulated population is told the same."""
-
-
-def told_beforehand(plan: Plan, name: Name, role: str) -> _Levels | None:
-    """The levels of replication that follow from the casts to come, where the parameters ask for it."""
-    given = plan.parameters
-    if given.get("replication") != "beforehand":
-        return None
-    if not _computed or _computed[0][0] is not plan.targets:
-        limit, dimensions = float(given.get("frequency_limit", 0.0)), int(given["dimensions"])
-        window_us = int(_rate_s(given, limit) * 1e6)
-        _computed[:] = [(plan.targets, levels_for(plan.targets, plan.interval_us, limit, dimensions, window_us))]
-    return _computed[0][1]
 
 
 def member(site: Site) -> Member:
@@ -155,7 +131,6 @@ DESIGNS = (
         kept={"member": KeptSpice},
         kinds=KINDS,
         parameters=SURFACE + LIFE + RELIEF,
-        credentials=told_beforehand,
         survives=SURVIVES,
         quick=QUICK,
         patience=PATIENCE,
