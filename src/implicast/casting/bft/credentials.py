@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from implicast.casting.designs import Plan
+from implicast.peer.authority import Authority
 from implicast.peer.contract import Name
-from implicast.peer.identity import Authority, Certificate, Enrolment
+from implicast.peer.identity import Certificate, Enrolment
 from implicast.peer.memory import Recent
 from implicast.peer.signatures import Scheme, Signer, scheme
 from implicast.space.digest import digest

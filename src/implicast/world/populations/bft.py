@@ -11,8 +11,9 @@ from implicast.casting.bft.member import Bft
 from implicast.casting.bft.office import Office
 from implicast.casting.bft.settings import BftSettings
 from implicast.casting.designs import Design, Plan
+from implicast.peer.authority import Declined
 from implicast.peer.contract import Peer
-from implicast.peer.identity import Certificate, Declined
+from implicast.peer.identity import Certificate
 from implicast.world.populations.population import Population
 from implicast.world.populations.skip_graph import objections as list_objections
 from implicast.world.populations.standing import Standing
