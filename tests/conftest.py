@@ -24,3 +24,9 @@ def data() -> Path:
 def readable_core(monkeypatch):
     """For tests that look into the world itself: its parts are Python's on the readable core."""
     monkeypatch.setenv("IMPLICAST_CORE", "python")
+
+
+def pytest_addoption(parser):
+    """For schedules of faults (`tests/live`)."""
+    parser.addoption("--seed", type=int, default=1, help="Seed of the schedules of faults.")
+    parser.addoption("--schedules", default="0-199", help="Which of them, by number: 17, or 0-199.")

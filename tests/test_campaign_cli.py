@@ -6,8 +6,8 @@ import pytest
 from click.testing import CliRunner
 
 from implicast.campaign_cli import Tally
-from implicast.casting.inbox import Seen
 from implicast.cli import main
+from implicast.peer.memory import Seen
 from implicast.trials.campaign import Finding
 from implicast.world.scenario import Scenario
 

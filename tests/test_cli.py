@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 
 import pytest
 from click.testing import CliRunner
@@ -158,3 +160,15 @@ def test_a_picture_of_an_unknown_kind_is_refused(tmp_path):
 
     assert ran.exit_code == 2
     assert ".svg, .png, .pdf" in ran.stderr
+
+
+def test_a_run_loads_only_what_it_uses():
+    """Pandas, SciPy and NetworkX take a second to load, and a run on the flat network uses none of them."""
+    code = (
+        "import sys; from implicast.world.scenario import Scenario; from implicast.world.simulate import simulate; "
+        "simulate(Scenario('dht', peers=8, casts=4)); "
+        "print([each for each in ('pandas', 'scipy', 'networkx', 'numba', 'pyspark') if each in sys.modules])"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert said.stdout.strip() == "[]"

@@ -21,7 +21,11 @@ class Later(NamedTuple):
     about: str
 
 
+EXTRAS = {**dict.fromkeys(("pyspark", "pandas", "matplotlib", "jinja2", "bibtexparser"), "lab"),
+          **dict.fromkeys(("prometheus_client", "textual"), "net")}  # fmt: skip
+"""By library, what brings it."""
 _NET = "implicast.net.cli"
+_SUBSCRIBE = "implicast.net.subscribe_cli"
 GROUPS: dict[str, dict[str, Later]] = {
     "First steps": {
         "try": Later("implicast.front.cli:try_command", "Cast to an expression among the peers of a file."),
@@ -35,6 +39,10 @@ GROUPS: dict[str, dict[str, Later]] = {
         "authority": Later("implicast.net.authority_cli:authority_command", "Who belongs to a network."),
         "cast": Later(f"{_NET}:cast_command", "Send a message to whoever a target describes."),
         "inbox": Later(f"{_NET}:inbox_command", "What has arrived at a node."),
+        "subscribe": Later(f"{_SUBSCRIBE}:subscribe_command", "Hear of what is published, in designs for that."),
+        "unsubscribe": Later(f"{_SUBSCRIBE}:unsubscribe_command", "Take a subscription back."),
+        "subscriptions": Later(f"{_SUBSCRIBE}:subscriptions_command", "What a node has subscribed to."),
+        "publish": Later(f"{_SUBSCRIBE}:publish_command", "Tell whoever subscribed to things of a description."),
         "describe": Later(f"{_NET}:describe_command", "Say what a node is."),
         "receipts": Later(f"{_NET}:receipts_command", "What became of a node's casts."),
         "status": Later(f"{_NET}:status_command", "How a node is."),
@@ -45,6 +53,7 @@ GROUPS: dict[str, dict[str, Later]] = {
     },
     "The laboratory": {
         "simulate": Later("implicast.simulate_cli:simulate_command", "One run: contract, load, fairness, latency."),
+        "parity": Later("implicast.scenario_cli:parity_command", "One scenario in the world and over sockets."),
         "campaign": Later("implicast.campaign_cli:campaign_command", "Random scenarios of change, judged."),
         "lab": Later("implicast.lab.cli:lab", "Experiments on Spark, with reports."),
         "picture": Later("implicast.lab.picture:picture", "Draw a surface and a registry on it."),
@@ -103,7 +112,7 @@ class Front(click.Group):
         except ModuleNotFoundError as error:
             if debug or (error.name or "").startswith("implicast"):
                 raise
-            extra = "lab" if error.name in ("pyspark", "pandas", "matplotlib", "jinja2", "bibtexparser") else None
+            extra = EXTRAS.get((error.name or "").partition(".")[0])
             advice = f"; install it with: pip install 'implicast[{extra}]'" if extra else ""
             click.echo(f"implicast: this needs {error.name}, which is not installed{advice}", err=True)
             ctx.exit(1)

@@ -23,7 +23,8 @@ from implicast.world.faults import Faults
 from implicast.world.invariants import Verdict
 from implicast.world.liars.liars import Liars
 from implicast.world.liars.trust import Trust
-from implicast.world.scenario import Scenario
+from implicast.world.scenario import MESSAGES, Scenario
+from implicast.world.scenario_file import read_scenario
 from implicast.world.simulate import Outcome, Progress, silent, simulate
 
 
@@ -41,7 +42,8 @@ def designs_command(name: str | None, as_json: bool) -> None:
 
 
 @click.command("simulate")
-@click.argument("name", metavar="DESIGN")
+@click.argument("name", metavar="[DESIGN]", required=False)
+@click.option("--scenario", "path", type=click.Path(path_type=Path), help="All of it from a TOML file but the design.")
 @click.option("--peers", default=4096, show_default=True, help="How many peers register.")
 @click.option("--casts", default=1024, show_default=True, help="How many casts are made.")
 @click.option("--seed", default=1, show_default=True, help="Everything drawn in the run follows from it.")
@@ -60,6 +62,9 @@ def designs_command(name: str | None, as_json: bool) -> None:
 @click.option("--payload-bytes", default=0, show_default=True, help="What each cast carries.")
 @click.option("--start", type=click.Choice(["assembled", "joined"]), default="assembled", show_default=True,
               help="The converged overlay at once, or grown by joining through messages.")  # fmt: skip
+@click.option("--register", type=click.Choice(["assembled", "messages"]),
+              help="What registrations leave behind put in place at once, or registering by messages. Default: "
+              "assembled in an assembled world where nothing fails or changes, else messages.")  # fmt: skip
 @click.option("--changes", default=0, show_default=True, help="Re-registrations and withdrawals while casts go on.")
 @click.option("--faults", default="", metavar="TEXT", help="Hardship, such as loss=0.01,duplicate=0.01,reorder=0.1.")
 @click.option("--churn", default="", metavar="TEXT",
@@ -75,25 +80,16 @@ def designs_command(name: str | None, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def simulate_command(
-    name: str, skew: float | None, tags_per_peer: int | None, knobs: tuple[str, ...], settings: tuple[str, ...],
-    faults: str, churn: str, liars: str, journal: Path | None, requirements: tuple[str, ...], as_json: bool,
-    debug: bool, **plain: Any,
+    name: str | None, path: Path | None, skew: float | None, tags_per_peer: int | None, knobs: tuple[str, ...],
+    settings: tuple[str, ...], journal: Path | None, requirements: tuple[str, ...], as_json: bool, debug: bool,
+    **plain: Any,
 ) -> None:  # fmt: skip
     """Simulate one run of DESIGN and print its measures."""
     given: dict[str, Setting | None] = {"skew": skew, "tags_per_peer": tags_per_peer}
     workload_parameters = {key: value for key, value in given.items() if value is not None} | pairs(knobs, "--with")
     parameters = pairs(settings)
     wanted = [Requirement.read(each) for each in requirements]
-    _refuse_options(name, parameters)
-    scenario = Scenario(
-        design=name,
-        parameters=parameters,
-        workload_parameters=workload_parameters,
-        faults=Faults.parse(faults),
-        churn=Churn.parse(churn),
-        liars=Liars.parse(liars),
-        **plain,
-    )
+    scenario = _scenario(name, path, {"parameters": parameters, "workload_parameters": workload_parameters, **plain})
     scenario.refuse_what_is_in_vain()
     begun = time.perf_counter()
     outcome = simulate(scenario, journal, _bar() if sys.stderr.isatty() and not as_json else silent)
@@ -111,6 +107,18 @@ def simulate_command(
         click.echo(f"implicast: {sentence}", err=True)
     if failed or (not outcome.kept and scenario.promised()):
         raise SystemExit(1)
+
+
+def _scenario(name: str | None, path: Path | None, given: dict[str, Any]) -> Scenario:
+    """What the options say, or what a file says."""
+    if path is not None:
+        return read_scenario(path, design=name)
+    if name is None:
+        raise click.UsageError("name a design, like dht, or a file with --scenario; `implicast designs` lists them")
+    _refuse_options(name, given["parameters"])
+    texts = {"faults": Faults.parse(given["faults"]), "churn": Churn.parse(given["churn"]),
+             "liars": Liars.parse(given["liars"]), "register": given["register"] or ""}  # fmt: skip
+    return Scenario(design=name, **{**given, **texts})
 
 
 def _all_figures(outcome: Outcome) -> dict[str, float]:
@@ -210,7 +218,8 @@ def _assurance(outcome: Outcome) -> str:
     """Every table says whether steps were confirmed."""
     warm = f", after {outcome.scenario.warm_up} to warm up" if outcome.scenario.warm_up else ""
     told = outcome.parameters.get("assurance")
-    return warm + (f", assurance {told}" if told is not None else "")
+    said = ", registered by messages" if outcome.scenario.registers == MESSAGES else ""
+    return warm + (f", assurance {told}" if told is not None else "") + said
 
 
 def _change_lines(change: Change) -> list[str]:
@@ -252,7 +261,8 @@ _GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("sent for others, largest / fairness", ("TOUT_M", "TOUT_G", "POUT_M")),
     ("received for others, largest / fairness", ("TIN_M", "TIN_G", "PIN_M")),
     ("stored bytes, largest / fairness", ("STOR_M", "STOR_G")),
-    ("packets per link", ("PINK_M", "TINK_M", "TINK_G")),
+    ("packets per link", ("PINK_M", "TINK_M")),
+    ("fairness over all, used and router links", ("TINK_G", "TINK_used_G", "TINK_router_G")),
     ("messages, mean and largest hops against one server", ("RTH", "RAH", "RMH")),
     ("milliseconds to a member", ("latency_ms_mean", "latency_ms_median", "latency_ms_p99", "latency_ms_max")),
 )

@@ -187,11 +187,13 @@ def test_a_withdrawn_peer_keeps_its_home_and_hears_nothing() -> None:
 
 def test_state_held_counts_every_contact_once() -> None:
     network = Network(60)
-    certificates, contacts, description = network.members[0].holdings()
+    contacts = network.members[0].holdings()
+    own = {each.key for each in network.members[0].graph.certificates()}
 
-    assert len(certificates) == 3
+    assert len(own) == 3
+    assert contacts
     assert len({each.key for each in contacts}) == len(contacts)
-    assert description == Description(("jazz", "opera"))
+    assert not own & {each.key for each in contacts}
 
 
 # --- the authority's office
@@ -416,3 +418,17 @@ def test_an_authority_with_an_old_copy_is_shown_what_it_has_forgotten() -> None:
     later = again.authority.revocation(NOW_US)
     assert later.number > published.number
     assert {network.place(7).serial, network.place(9).serial} <= set(later.serials)
+
+
+def test_of_two_terms_that_select_a_member_the_lesser_ones_arc_notifies_and_no_other() -> None:
+    """Whoever delays the lesser arc cannot have the other one counted in its place."""
+    network = Network()
+    either = Target((Term(has=("jazz",)), Term(has=("opera",))))
+    hops = network.cast(1, either)
+    of_opera = [(to, hop) for to, hop in hops if hop.source.low.startswith(tag_realm("opera"))]
+    of_jazz = [(to, hop) for to, hop in hops if (to, hop) not in of_opera]
+
+    assert of_opera
+    assert of_jazz
+    assert not network.carry(of_opera), "all of opera also like jazz, which is the lesser term"
+    assert network.carry(of_jazz) == dict.fromkeys(range(40), 1)

@@ -350,7 +350,7 @@ def test_casts_beyond_what_may_be_open_are_refused():
     assert sum(isinstance(event, Refused) for event in events(ledger)) == 3
 
 
-def test_a_client_that_begins_again_says_what_it_was_and_asks_for_what_was_open():
+def test_a_client_that_begins_again_says_what_it_was_and_carries_on():
     client, _ = a_client()
     client.register(FAN)
     client.receive(SERVER, Stored(FIRST))
@@ -359,6 +359,7 @@ def test_a_client_that_begins_again_says_what_it_was_and_asks_for_what_was_open(
 
     again, ledger = a_client(client.kept(), life=2)
     again.join(())
+    again.carry_on(cast, JAZZ, b"x")
     entries = ledger.take()
     said = [message for verb, _, message in entries if verb == "send"]
     assert said == [registered(version=version_of(2, 1)), Publish(cast, JAZZ, b"x")]

@@ -2,11 +2,12 @@
 
 from random import Random
 
-from implicast.casting.inbox import HORIZON_US, Inbox, Outcome, Seen
+from implicast.casting.inbox import Inbox, Outcome
 from implicast.language.parse import description, parse
 from implicast.peer.contract import CastId
 from implicast.peer.ledger import Ledger
 from implicast.peer.member import KeptMember, Member
+from implicast.peer.memory import HORIZON_US, Seen
 from implicast.peer.name import name_of
 from implicast.peer.wire import pack
 

@@ -9,6 +9,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from implicast.casting.designs import Plan, design
@@ -54,6 +55,7 @@ class Returning:
         self.joined_us: dict[int, int] = {}
         self.said: dict[int, Description] = {}
         self.owed: dict[CastId, set[int]] = {}
+        self.outbox: dict[CastId, tuple[int, str]] = {}
         self.told: Counter[tuple[CastId, int]] = Counter()
         self.settled: dict[CastId, Settled] = {}
         self.outlived = 0
@@ -111,7 +113,16 @@ class Returning:
     def _cast(self, publisher: int, tag: str) -> None:
         """Owed to everybody who is there, says so and is registered."""
         owed = {who for who in self.registered_us if who in self.world.peers and tag in self.said[who].tags}
-        self.owed[self.member(publisher).cast(to(tag), b"x")] = owed
+        cast = self.member(publisher).cast(to(tag), b"x")
+        self.owed[cast], self.outbox[cast] = owed, (publisher, tag)
+
+    def carry_on(self, address: int) -> None:
+        """As a node does whose disk knows of casts of which it was not told how they ended."""
+        for number, (cast, (publisher, tag)) in enumerate(self.outbox.items()):
+            settled = self.settled.get(cast)
+            if publisher == address and (settled is None or settled.open):
+                self.world.at(self.world.now_us, number, partial(self.member(address).carry_on, cast, to(tag), b"x"))
+        self.go(0)
 
     def fall(self, address: int) -> None:
         self.disks[address] = self.member(address).kept()

@@ -3,8 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from implicast.casting.condcast.around import split_around
-from implicast.casting.condcast.split import split_by_definition
+from implicast.casting.condcast.split import split, split_around
 from implicast.language.queries import OfCategory
 from implicast.language.values import Categories
 from implicast.overlay.links import Ref
@@ -44,7 +43,7 @@ def test_around_the_lost_everybody_is_sent_for_or_waits(
 
 @settings(max_examples=200, deadline=None)
 @given(RINGS, st.data(), st.integers(0, 999), st.integers(0, 999))
-def test_with_nobody_lost_it_is_the_procedure_itself(
+def test_with_nobody_lost_it_is_what_the_short_cut_finds(
     keys: list[int], data: st.DataObject, start: int, end: int
 ) -> None:
     refs = [Ref(key, at) for at, key in enumerate(keys)]
@@ -53,5 +52,5 @@ def test_with_nobody_lost_it_is_the_procedure_itself(
 
     here, onward, stuck = split_around(table, [Arc(start, end)], match, lambda ref: False)
 
-    assert (here, onward) == split_by_definition(table, [Arc(start, end)], match)
+    assert (here, onward) == split(table, [Arc(start, end)], match)
     assert stuck == ()

@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from implicast.casting.condcast.split import split, split_by_definition
-from implicast.casting.condcast.spread import Spread, spread
 from implicast.language.portrait import Sought, portrait
 from implicast.language.queries import (
     Above,
@@ -27,6 +26,7 @@ from implicast.overlay.chord_sharp import Freight, Table
 from implicast.overlay.links import Ref
 from implicast.space.digest import stream
 from implicast.space.ring import Arc
+from implicast.trials.condcast_spread import Spread, spread
 from implicast.world.populations.chord_sharp import settled_tables
 
 WORDS = [f"w{number}" for number in range(40)]

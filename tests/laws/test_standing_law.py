@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from implicast.casting.standing import StandingTargets
+from implicast.language.standing import StandingTargets
 from implicast.language.target import Description, Predicate, Target, Term, Value
 
 names = st.sampled_from(["a", "b"])

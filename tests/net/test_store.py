@@ -5,11 +5,11 @@ import sqlite3
 
 import pytest
 
-from implicast.casting.inbox import Seen
 from implicast.language.parse import parse
 from implicast.net.store import Store, StoreError
 from implicast.peer.contract import CastId
 from implicast.peer.events import Settled
+from implicast.peer.memory import Seen
 
 ANN = b"a" * 16
 

@@ -4,13 +4,15 @@ from statistics import fmean
 
 import pytest
 
-from implicast.casting.condcast.formulas import Steady, flows_needed, surplus_delta
+from implicast.casting.condcast.flows import surplus_delta
 from implicast.casting.condcast.messages import Update
 from implicast.language.values import Categories
 from implicast.overlay.chord_sharp import Ent, Table, pull
 from implicast.space.digest import stream
 from implicast.trials.condcast import REFERENCE_PER_NODE, ages_and_calls, traffic_by_width
 from implicast.trials.condcast_flows import FlowRing, ages, calls, calls_until_everywhere, flows_over_time, steady_state
+from implicast.trials.condcast_formulas import Steady
+from implicast.world.populations.condcast import flows_needed
 
 
 @pytest.mark.parametrize("by_key", [False, True])

@@ -1,12 +1,12 @@
 """Sentences and worked examples of the condcast paper, over standing tables."""
 
 from implicast.casting.condcast.split import split, split_by_definition
-from implicast.casting.condcast.spread import Sent, spread
 from implicast.language.queries import Above, Everything
 from implicast.language.values import Threshold
 from implicast.overlay.chord_sharp import Table
 from implicast.overlay.links import Ref
 from implicast.space.ring import Arc
+from implicast.trials.condcast_spread import Sent, spread
 from implicast.world.populations.chord_sharp import settled_tables
 
 KEYS = (10, 13, 27, 29, 36, 40, 45, 47, 52)

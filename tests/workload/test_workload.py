@@ -164,7 +164,7 @@ def test_combinations_are_all_different() -> None:
     ("name", "settings", "words"),
     [
         ("zipff", {}, "there is no workload 'zipff': choose one of zipf, extreme, groups"),
-        ("zipf", {"skw": 1}, "has no parameter 'skw'; it takes: tags, skew"),
+        ("zipf", {"skw": 1}, "has no parameter 'skw'; it takes: capacity_skew, tags, skew"),
         ("zipf", {"skew": 2.5}, "skew=2.5 is out of range; it takes 0..2"),
         ("zipf", {"skew": "nan"}, "is not a number"),
         ("zipf", {"skew": "steep"}, "is not a number"),

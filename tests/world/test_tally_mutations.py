@@ -13,7 +13,7 @@ import pytest
 
 from implicast.language.parse import parse
 from implicast.world import tally as tallying
-from implicast.world.application import Cast, _cast_row
+from implicast.world.application import Cast, _cast_columns
 from implicast.world.journal import UPKEEP, Journal
 from implicast.world.tally import Loads, messages, tally
 
@@ -40,11 +40,11 @@ def written(directory: Path) -> Path:
         journal.notice(0, 1_000_000 * max(0, cast) + later_ms * 1000, peer, cast, depth)
     casts = [Cast(number, 3 if number == WARM else 0, number * 1_000_000, parse("jazz")) for number in range(3)]
     casts[WARM].warm_up = True
-    journal.table("casts", [_cast_row(cast) for cast in casts])
+    journal.columns("casts", _cast_columns(casts))
     journal.table("registrations", [])
     journal.table("peers", [
-        {"peer": peer, "role": "peer", "router": peer // 2, "access_us": 0, "storage_bytes": size, "capacity": 1.0}
-        for peer, size in enumerate((0, 10, 20, 50))
+        {"peer": peer, "role": "peer", "router": peer // 2, "access_us": 0, "storage_bytes": size, "capacity": capacity}
+        for peer, (size, capacity) in enumerate(((0, 1.0), (10, 2.0), (20, 1.0), (50, 4.0)))
     ])  # fmt: skip
     journal.table("links", [{"link": 0, "source": 0, "target": 1, "latency_us": 1},
                             {"link": 1, "source": 1, "target": 0, "latency_us": 1}])  # fmt: skip
@@ -55,7 +55,7 @@ def written(directory: Path) -> Path:
     return directory / "run"
 
 
-def gini(*loads: int) -> float:
+def gini(*loads: float) -> float:
     """Mean difference of all pairs over twice the mean."""
     differences = sum(abs(one - other) for one in loads for other in loads)
     return differences / (2 * len(loads) * sum(loads))
@@ -66,10 +66,12 @@ BY_HAND = {
     "TOUT_M": 2, "POUT_M": 2, "TOUT_G": gini(1, 2, 0, 1),
     # in: 1 expects its one; 2 gets two and expects one; in cast 2 3 expects the one that came; 2 expects nothing.
     "TIN_M": 2, "PIN_M": 1, "TIN_G": gini(0, 0, 2, 0),
+    "TOUT_capacity_G": gini(1, 1, 0, 0.25),
     "STOR_M": 50, "STOR_G": gini(0, 10, 20, 50),
     # links: 0 -> 1 between routers carries two of each cast; access links up: 0 one and two, 1 two, 3 one; down:
     # 1 one, 2 two and one, 3 two, the lost one included.
     "PINK_M": 2, "TINK_M": 4, "TINK_G": gini(4, 0, 3, 2, 0, 1, 0, 1, 3, 2),
+    "TINK_used_G": gini(4, 3, 2, 1, 1, 3, 2), "TINK_router_G": gini(4, 0),
     "RTH": (3 / 3 + 3 / 2) / 2, "RAH": (1.5 / 2 + 1 / 2) / 2, "RMH": (2 / 2 + 1 / 2) / 2,
     "latency_ms_mean": 30.0, "latency_ms_median": 30.0, "latency_ms_p99": 49.6, "latency_ms_max": 50.0,
 }  # fmt: skip

@@ -5,12 +5,13 @@ lists designs: the CLI, the laboratory and the tests ask here.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from typing import Any
 
+from implicast.casting.signing import TRUST, laboratory_words
 from implicast.language.parameters import Parameter, Parameters, Setting, settle
 from implicast.language.target import Description, Target
 from implicast.peer.contract import Host, Life, Message, Name, Peer
@@ -18,6 +19,7 @@ from implicast.peer.errors import ParameterError
 from implicast.peer.member import Member
 from implicast.peer.name import name_of, network_of, next_life
 from implicast.peer.site import Site
+from implicast.peer.words import Said, SignedWords
 from implicast.space.digest import stream
 
 HOMES = {
@@ -68,12 +70,16 @@ class Plan:
         `previous` is the life before, as its disk says; `again` counts how often it began with an empty disk. `starts`
         tells two starts from the same disk apart: no two lives are the same.
         """
-        name = name_of(self.network, address, again)
+        host = self.host(address)
+        words = laboratory_words(
+            self.parameters, self.seed, self.network, host, address, again, self.descriptions
+        )  # fmt: skip
+        name = words.name if isinstance(words, SignedWords) else name_of(self.network, address, again)
         life = next_life(previous, stream(self.seed, "life", address, again, previous, starts))
         credentials = self.credentials(self, name, role) if self.credentials is not None else None
         return Site(
-            name, life, address, self.host(address), self.parameters, self.network, self.roles, credentials, kept,
-            self.resting,
+            name, life, address, host, self.parameters, self.network, self.roles, credentials, kept, self.resting,
+            words,
         )  # fmt: skip
 
 
@@ -176,12 +182,19 @@ def designs() -> dict[str, Design]:
 
 @cache
 def _module(module: str) -> dict[str, Design]:
-    return {each.name: each for each in import_module(f"implicast.casting.{module}").DESIGNS}
+    return {each.name: trusting(each) for each in import_module(f"implicast.casting.{module}").DESIGNS}
+
+
+def trusting(plain: Design) -> Design:
+    """A design with what all have about trust: parameters, and the kind of message that carries signed words."""
+    own = {each.name for each in plain.parameters}
+    more = tuple(each for each in TRUST if each.name not in own)
+    return replace(plain, parameters=(*plain.parameters, *more), kinds=(*dict.fromkeys((*plain.kinds, Said)),))
 
 
 def add(own: Design) -> None:
     """Take in a design of one's own: from now on it is simulated, compared and listed like the others."""
-    _OWN[own.name] = own
+    _OWN[own.name] = trusting(own)
     designs.cache_clear()
 
 

@@ -8,8 +8,9 @@ answered. If a cast enters at two places (a client's broker died and the client 
 the rest, never for each other.
 
 With a new view everything begins again but the telling of own members: what was under way is forgotten, and the
-publishers ask once more, as they do until nothing is open. So a broker that dies with a cast in its hands takes no part
-of the tree with it. A server is a station without neighbours.
+publishers ask once more, as they do until nothing is open. A broker that is behind is not answered, for its other
+neighbours may speak of the same members: it waits for the view. So a broker that dies with a cast in its hands takes no
+part of the tree with it. A server is a station without neighbours.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,14 +18,14 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from implicast.casting.central_subscriptions import Announce
-from implicast.casting.inbox import Seen
-from implicast.casting.service import SILENT_MAX, Carried, Publish
+from implicast.casting.service import DRY, SILENT_MAX, Carried, Publish
 from implicast.casting.telling import Teller, Told, Word
 from implicast.language.target import Target
 from implicast.peer.asking import Asker, Patience, Question
 from implicast.peer.contract import Address, CastId, Contact, Host, Message, Part, handles
 from implicast.peer.fields import Payload, Token
-from implicast.peer.memory import Recent
+from implicast.peer.memory import Recent, Seen
+from implicast.peer.words import BELIEVED, Words
 
 PASS = "pass"
 PATIENCE = Patience(2_000_000, times=21, factor=1.05)
@@ -78,8 +79,8 @@ class Nowhere:
 class Route:
     """A cast in this view: who asked, who was passed it, what they have answered."""
 
-    asked: dict[Address, int | None] = field(default_factory=dict)
-    """Who asked and does not know the end, and in which view; None: a client."""
+    asked: dict[Address, bool] = field(default_factory=dict)
+    """Who asked and does not know the end, and whether it is a client; else it vouches for its own side."""
     told: dict[Address, Carried | None] = field(default_factory=dict)
     """By neighbour to whom the cast was passed: the newest answer, None until there is one."""
     held: bool = True
@@ -97,17 +98,25 @@ Selection = tuple[Word, Sequence[Contact]]
 """What is said to own members of a cast, and to whom."""
 
 
+def _about(hop: Hop) -> object:
+    """What the publisher has signed it as."""
+    if isinstance(hop, Announce):
+        return hop.description
+    return (DRY, hop.target) if hop.dry else hop.target
+
+
 class Routes(Part, parts={"teller": Teller}):
     """The casts that one station carries in its present view. `select` says which own members a cast is for."""
 
-    __slots__ = ("_asker", "_assured", "_ended", "_routes", "_seen", "_select", "_way", "taken", "teller")
+    __slots__ = ("_asker", "_assured", "_ended", "_routes", "_seen", "_select", "_way", "_words", "taken", "teller")
 
     def __init__(
-        self, address: Address, host: Host, asker: Asker, assured: bool, way: Trunk, select: Callable[[Hop], Selection]
-    ) -> None:
+        self, address: Address, host: Host, asker: Asker, assured: bool, way: Trunk,
+        select: Callable[[Hop], Selection], words: Words = BELIEVED,
+    ) -> None:  # fmt: skip
         super().__init__(address, host)
-        self._asker, self._assured, self._way, self._select = asker, assured, way, select
-        self.teller = Teller(address, host, asker, assured, self._own_ended)
+        self._asker, self._assured, self._way, self._select, self._words = asker, assured, way, select, words
+        self.teller = Teller(address, host, asker, assured, self._own_ended, words)
         self._seen = Seen()
         self._routes: dict[CastId, Route] = {}
         self._ended: Recent[CastId, Told] = Recent(ENDED_MAX)
@@ -127,8 +136,10 @@ class Routes(Part, parts={"teller": Teller}):
 
     # --- asked
 
-    def carry(self, asker: Address, epoch: int | None, hop: Hop) -> None:
-        """Carry a cast for a broker in a view, or for a client."""
+    def carry(self, asker: Address, client: bool, hop: Hop) -> None:
+        """Carry a cast for a client, or for a broker of the present view; if its publisher has cast it."""
+        if self._words.opened(hop.cast, _about(hop), hop.payload) is None:
+            return
         if not (self._assured or hop.dry):
             if self._seen.first(hop.cast, self.host.now_us):
                 self._spread_once(asker, hop)
@@ -139,9 +150,9 @@ class Routes(Part, parts={"teller": Teller}):
                 return
             route = self._routes[hop.cast] = Route()
             self.host.after(HOLD_US, Hold(hop.cast, self._way.epoch))
-        route.asked[asker] = epoch
+        route.asked[asker] = client
         route.answered.discard(asker)
-        self._pass_on(asker, epoch, hop, route)
+        self._pass_on(asker, client, hop, route)
         self._settle(hop.cast, route)
 
     def _spread_once(self, asker: Address, hop: Hop) -> None:
@@ -179,10 +190,10 @@ class Routes(Part, parts={"teller": Teller}):
         self.taken[word.cast] = word, members
         self.teller.tell(word, members)
 
-    def _pass_on(self, asker: Address, epoch: int | None, hop: Hop, route: Route) -> None:
+    def _pass_on(self, asker: Address, client: bool, hop: Hop, route: Route) -> None:
         """To every neighbour that leads, but to one that vouches for its own side."""
         for neighbour in self._leading(hop):
-            vouched = neighbour == asker and epoch == self._way.epoch
+            vouched = neighbour == asker and not client
             key = (neighbour, hop.cast)
             if not vouched and route.told.setdefault(neighbour) is None and self._asker.open(PASS, key) is None:
                 self._asker.ask(PASS, key, neighbour, self._onward(hop))
@@ -191,8 +202,8 @@ class Routes(Part, parts={"teller": Teller}):
 
     def _settle(self, cast: CastId, route: Route) -> None:
         """Answer everybody for whom all is known; and, when it has taken long, everybody who has heard nothing."""
-        for asker, epoch in list(route.asked.items()):
-            carried = self._counted(cast, route, asker, epoch)
+        for asker, client in list(route.asked.items()):
+            carried = self._counted(cast, route, asker, client)
             if carried is None or (carried.open and (route.held or asker in route.answered)):
                 continue
             self.host.send(asker, carried)
@@ -202,20 +213,21 @@ class Routes(Part, parts={"teller": Teller}):
         if not route.asked:
             self._routes.pop(cast, None)
 
-    def _counted(self, cast: CastId, route: Route, asker: Address, epoch: int | None) -> Carried | None:
+    def _counted(self, cast: CastId, route: Route, asker: Address, client: bool) -> Carried | None:
         """What is known of a cast, without the side of the asker; None while a neighbour has said nothing."""
         own = self.teller.casts.get(cast) or self._ended.get(cast) or Told(0)
         silent = list(own.silent)
         notified, unreachable, declined, left = own.notified, own.unreachable, own.declined, own.open
         for neighbour, each in route.told.items():
-            if neighbour == asker and epoch == self._way.epoch:
+            if neighbour == asker and not client:
                 continue
             if each is None:
                 return None
             notified, unreachable = notified + each.notified, unreachable + each.unreachable
             declined, left = declined + each.declined, left + each.open
             silent += each.silent
-        return Carried(cast, epoch or 0, notified, unreachable, declined, left, tuple(silent[:SILENT_MAX]))
+        view = 0 if client else self._way.epoch
+        return Carried(cast, view, notified, unreachable, declined, left, tuple(silent[:SILENT_MAX]))
 
     @handles(Hold)
     def on_hold(self, alarm: Hold) -> None:

@@ -5,21 +5,22 @@ With receipts
 - the member reminds the station of itself, and says again what the station does not know: the station may have
   forgotten a silent member, lost its memory, or be another one than before.
 
-A member that begins again with what it had kept says what it was, under its new life, and asks for the casts that had
-not been answered. If its disk was an old copy, the station knows a later life and says so; the member goes above it.
+A member that begins again with what it had kept says what it was, under its new life. If its disk was an old copy, the
+station knows a later life and says so; the member goes above it.
 """
 
-from typing import Any
 
 from implicast.casting.central_subscriptions import Announce
-from implicast.casting.service import Carried, Check, CheckRound, Known, Outdated, Publish, Register, Stored
+from implicast.casting.roster import Entry
+from implicast.casting.service import DRY, Carried, Check, CheckRound, Known, Outdated, Publish, Register, Stored
 from implicast.casting.telling import Hearing
 from implicast.language.target import Description, Target
 from implicast.peer.asking import Asker, Patience, Question
-from implicast.peer.contract import Address, CastId, Life, Message, handles
+from implicast.peer.contract import Address, CastId, Life, Message, Version, handles
 from implicast.peer.events import Estimated, Left, Refused, Registered, Settled, Withdrawn
 from implicast.peer.member import KeptMember, Member
 from implicast.peer.site import Site
+from implicast.peer.words import Said
 
 REGISTER, CAST = "register", "cast"
 REGISTER_PATIENCE = Patience(2_000_000, times=1 << 30)
@@ -36,10 +37,9 @@ Request = Publish | Announce
 
 
 class KeptServed(Message):
-    """What outlives a crash of a member that is served: itself, and what it has asked to be carried."""
+    """What outlives a crash of a member that is served."""
 
     member: KeptMember
-    requests: tuple[Publish, ...] = ()
 
     @property
     def life(self) -> Life:
@@ -61,7 +61,7 @@ class Served(Member, parts={"asker": Asker, "hearing": Hearing}):
         self.asker.topic(REGISTER, REGISTER_PATIENCE)
         self.asker.topic(CAST, CAST_PATIENCE, self._cast_lost)
         self.hearing = Hearing(self, kept.member.heard if kept else ())
-        self.requests: dict[CastId, Request] = {each.cast: each for each in kept.requests} if kept else {}
+        self.requests: dict[CastId, Request] = {}
         """Casts about which something is open; without receipts, casts that no station was there for."""
         self.check_us = 0 if site.resting or not site.assured else check_us
         self.leaving = False
@@ -80,16 +80,22 @@ class Served(Member, parts={"asker": Asker, "hearing": Hearing}):
         self._say_anew(None)
 
     def cast(self, target: Target, payload: bytes) -> CastId:
-        return self.ask_for(Publish(self.next_cast(), target, payload))
+        cast = self.next_cast()
+        return self.ask_for(Publish(cast, target, self.words.seal(cast, target, payload)))
 
     def estimate(self, target: Target) -> int:
         self._estimates += 1
         cast = CastId(self.name, self.life, ESTIMATES + self._estimates)
-        self.ask_for(Publish(cast, target, b"", dry=True))
+        self.ask_for(Publish(cast, target, self.words.seal(cast, (DRY, target), b""), dry=True))
         return self._estimates
 
-    def kept_requests(self) -> tuple[Publish, ...]:
-        return tuple(each for each in self.requests.values() if isinstance(each, Publish) and not each.dry)
+    def enrol(self, description: Description) -> Entry:
+        """Be this, and known as this to the station, which is to keep the answer."""
+        self._complete = self.describe(description)
+        self.keep_in_touch()
+        self.host.deliver(Registered(self.version))
+        said = self.words.say(Register(self.name, self.version, description))
+        return Entry(self.contact, self.version, description, said if isinstance(said, Said) else None)
 
     # --- what the station is told
 
@@ -122,7 +128,8 @@ class Served(Member, parts={"asker": Asker, "hearing": Hearing}):
         """Tell the station the newest description, until it is kept."""
         self.keep_in_touch()
         if self.station is not None:
-            self.asker.ask(REGISTER, 0, self.station, Register(self.name, self.version, self.description))
+            register = self.words.say(Register(self.name, self.version, self.description))
+            self.asker.ask(REGISTER, 0, self.station, register)
 
     def ask_for(self, request: Request) -> CastId:
         """Ask the station to carry this; refused when too much is open."""
@@ -161,9 +168,18 @@ class Served(Member, parts={"asker": Asker, "hearing": Hearing}):
 
     @handles(Outdated)
     def on_outdated(self, sender: Address, outdated: Outdated) -> None:
-        if sender == self.station and self.version and outdated.version > self.version:
-            self.outlive(outdated.version)
+        """Where words are signed, the member's own later word is shown to it instead (`shown`)."""
+        if sender == self.station and not self.words.signed:
+            self._go_above(outdated.version)
+
+    def _go_above(self, told: Version) -> None:
+        if self.version and told > self.version:
+            self.outlive(told)
             self.say()
+
+    def shown(self, message: Message) -> None:
+        if isinstance(message, Register):
+            self._go_above(message.version)
 
     @handles(Carried)
     def on_carried(self, sender: Address, carried: Carried) -> None:
@@ -223,6 +239,3 @@ class Served(Member, parts={"asker": Asker, "hearing": Hearing}):
                 self.on_outdated(sender, Outdated(known.version))
             elif self.description is not None:
                 self.say()
-
-    def holdings(self) -> Any:
-        return (self.station,)

@@ -19,7 +19,9 @@ MEASURES = {
     "STOR_G": "Gini coefficient of stored bytes over all peers",
     "PINK_M": "most packets one directed physical link carried for one cast",
     "TINK_M": "most packets one directed physical link carried for all casts",
-    "TINK_G": "Gini coefficient of those totals over all directed links",
+    "TINK_G": "Gini coefficient of those totals over all directed links, idle ones included",
+    "TINK_used_G": "the same over those directed links that carried anything",
+    "TINK_router_G": "the same over the directed links between routers, idle ones included",
     "RTH": "messages of a cast / (1 + members), mean over casts",
     "RAH": "mean hops to a member / 2, mean over casts with members",
     "RMH": "largest hops to a member / 2, mean over casts with members",
@@ -27,7 +29,7 @@ MEASURES = {
     "latency_ms_median": "the same, median",
     "latency_ms_p99": "the same, 99th percentile",
     "latency_ms_max": "the same, largest",
-    "TOUT_capacity_G": "Gini coefficient of outgoing load divided by a peer's capacity",
+    "TOUT_capacity_G": "Gini coefficient of TOUT divided by what each peer can bear",
 }
 """Name -> meaning. Counts are messages or packets, latency is in milliseconds, the rest are plain numbers."""
 

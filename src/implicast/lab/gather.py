@@ -97,6 +97,7 @@ class Gatherer:
         self._give_receipts(out)
         self._give_sends(out, at_end)
         self._give_notices(out, at_end)
+        self._give_peers(out)
         self._origins.forget(self.now_us)
         self._came = {key: each for key, each in self._came.items() if each[1] >= self.now_us - FORGET_US}
         self.numbers.keep()
@@ -220,6 +221,12 @@ class Gatherer:
                 })  # fmt: skip
         self._notices = left
 
+    def _give_peers(self, out: dict[str, Rows]) -> None:
+        for number in self.numbers.peers.values():
+            if self._given.peers.add(number):
+                role = self._roles.get(number, "unknown")
+                out["peers"].append({"peer": number, "role": role, "time_us": self.now_us})
+
     # --- the whole
 
     def whole(self) -> Path:
@@ -255,6 +262,7 @@ class Given:
     """What is in the lake already."""
 
     def __init__(self, lake: Lake) -> None:
+        self.peers = Once(lake.gathered("peers", ["peer"])["peer"].to_pylist())
         self.casts = Once(lake.gathered("casts", ["cast"])["cast"].to_pylist())
         self.receipts = Once(lake.gathered("receipts", ["cast"])["cast"].to_pylist())
         self.sends = Once(lake.gathered("sends", ["serial"])["serial"].to_pylist())

@@ -26,8 +26,9 @@ RECEIPTS = pa.schema(
      ("declined", pa.int64()), ("unreachable", pa.int64())]
 )  # fmt: skip
 CASTS = pa.schema([SCHEMAS["casts"].field(name) for name in ("cast", "publisher", "time_us", "target")])
+PEERS = pa.schema([("peer", pa.int32()), ("role", pa.string()), ("time_us", pa.int64())])
 STREAMED: dict[str, pa.Schema] = {
-    "casts": CASTS, "receipts": RECEIPTS, "sends": SCHEMAS["sends"], "notices": SCHEMAS["notices"],
+    "peers": PEERS, "casts": CASTS, "receipts": RECEIPTS, "sends": SCHEMAS["sends"], "notices": SCHEMAS["notices"],
 }  # fmt: skip
 """Tables of the stream, in the order in which their parts are written."""
 Rows = list[dict[str, Any]]

@@ -40,6 +40,8 @@ class NodeConfig(msgspec.Struct, forbid_unknown_fields=True):
     """Without TLS: for trials on one machine."""
     journal: bool = False
     """Write down what the node sees, for `implicast journal`."""
+    metrics: str = ""
+    """Where Prometheus may ask: a port of loopback, or host:port."""
     rate_per_s: float = 2000.0
     casts_per_s: float = 10.0
     casts_burst: float = 50.0

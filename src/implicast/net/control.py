@@ -125,6 +125,27 @@ async def _estimate(node: Node, request: Answer) -> AsyncIterator[Answer]:
     yield {"members": None if found is None else found.members, "messages": None if found is None else found.messages}
 
 
+async def _subscribe(node: Node, request: Answer) -> AsyncIterator[Answer]:
+    number = await node.subscribe(str(request["target"]))
+    yield {"number": number, "target": str(request["target"])}
+
+
+async def _unsubscribe(node: Node, request: Answer) -> AsyncIterator[Answer]:
+    await node.unsubscribe(int(request["number"]))
+    yield {"number": int(request["number"])}
+
+
+async def _subscriptions(node: Node, request: Answer) -> AsyncIterator[Answer]:
+    for number, target in node.subscriptions.all().items():
+        yield {"number": number, "target": target}
+
+
+async def _publish(node: Node, request: Answer) -> AsyncIterator[Answer]:
+    payload, wait = bytes.fromhex(request["payload"]), float(request.get("wait", 5))
+    receipt = await node.publish(str(request["description"]), payload, wait)
+    yield receipt.described()
+
+
 async def _leave(node: Node, request: Answer) -> AsyncIterator[Answer]:
     await node.leave()
     yield {"left": True}
@@ -139,6 +160,10 @@ _VERBS: dict[str, Callable[[Node, Answer], AsyncIterator[Answer]]] = {
     "receipts": _receipts,
     "estimate": _estimate,
     "leave": _leave,
+    "subscribe": _subscribe,
+    "unsubscribe": _unsubscribe,
+    "subscriptions": _subscriptions,
+    "publish": _publish,
     "revoked": _revoked,
 }
 

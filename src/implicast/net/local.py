@@ -64,6 +64,8 @@ class Local:
     plain: bool = False
     limits: bool = True
     """Are casts and messages per second limited, as on a network of strangers?"""
+    apart: bool = False
+    """Each node at an address of its own in 127.0.0.0/8, so that they can be cut off from each other."""
     journal: bool = False
     """Do nodes write a journal?"""
     page: Page = no_page
@@ -79,18 +81,22 @@ class Local:
         (self.directory / MARK).write_text(json.dumps({"design": self.design, "members": len(self.members)}))
         authority = None if self.plain else CertificateAuthority.init(self.directory / CA, "local")
         infrastructure = self._infrastructure()
-        ports = iter(free_ports(sum(map(len, infrastructure.values())) + len(self.members)))
-        where = {role: [f"127.0.0.1:{next(ports)}" for _ in names] for role, names in infrastructure.items()}
+        places = self._places(sum(map(len, infrastructure.values())) + len(self.members))
+        where = {role: [next(places) for _ in names] for role, names in infrastructure.items()}
         for role, names in infrastructure.items():
             for name, listen in zip(names, where[role], strict=True):
                 self._folder(authority, name, NodeConfig("local", role=role, listen=listen), where)
         first = ""
         for number, someone in enumerate(self.members):
-            listen = f"127.0.0.1:{next(ports)}"
+            listen = next(places)
             self._folder(authority, someone.name, NodeConfig("local", listen=listen, join=[first] * bool(first)), where)
             first = first if number else listen
         if authority is not None:
             authority.close()
+
+    def _places(self, count: int) -> Iterator[str]:
+        for number, port in enumerate(free_ports(count)):
+            yield f"127.0.{number // 250}.{number % 250 + 2}:{port}" if self.apart else f"127.0.0.1:{port}"
 
     def _infrastructure(self) -> dict[str, list[str]]:
         found = design(self.design)
@@ -156,7 +162,7 @@ async def attend(
 ) -> None:  # fmt: skip
     """Run one node until it is cancelled: join (then it is ready), describe itself, answer at its control socket."""
     async with Node.open(folder, record=record) as node:
-        server = await control.serve(node)
+        servers = [await control.serve(node), *await _measured(node)]
         try:
             if node.config.role == "member":
                 await node.join()
@@ -167,7 +173,21 @@ async def attend(
                 await node.left.wait()
                 await asyncio.sleep(1.0)
         finally:
-            server.close()
+            for server in servers:
+                server.close()
+
+
+async def _measured(node: Node) -> list[asyncio.Server]:
+    """The page for Prometheus, where the node is to have one."""
+    where = node.config.metrics
+    if not where:
+        return []
+    from implicast.net import metrics
+
+    try:
+        return [await metrics.serve(node, where)]
+    except OSError as error:
+        raise StartError(f"metrics cannot be served at {where}: {error.strerror or error}") from None
 
 
 def run_node(folder: Path, said: str | None = None, page: Page = no_page) -> None:

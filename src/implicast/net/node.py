@@ -25,6 +25,7 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from implicast.casting.designs import Design, design
+from implicast.language.attributes import Schema
 from implicast.language.parameters import Setting
 from implicast.language.parse import description, parse
 from implicast.language.target import Description
@@ -45,6 +46,7 @@ from implicast.net.record import Opening, Recorder
 from implicast.net.revocation import Revocations, RevocationsKnown, RevokedNames
 from implicast.net.services import Services
 from implicast.net.store import Store
+from implicast.net.subscriptions import Subscriptions
 from implicast.peer.contract import NAME_BYTES, Address, CastId, Message, Name, Peer
 from implicast.peer.errors import LocalError
 from implicast.peer.events import Estimated, Notice, Outlived, Refused, Settled
@@ -83,10 +85,18 @@ class Note:
 class Node:
     """A peer on the network. Use `async with Node.open(...)`."""
 
+    driver: Driver
+    store: Store
+    pulses: Pulses
+
     def __init__(self, directory: Path, config: NodeConfig) -> None:
         self.directory, self.config = directory, config
         self.design: Design = design(config.design)
         self.parameters: Mapping[str, Setting] = self.design.settle(config.parameters)
+        given = str(self.parameters.get("schema") or "")
+        self.schema = Schema.read(given) if given else None
+        """Which attributes there are, where the network has agreed on it."""
+        self.subscriptions = Subscriptions(self)
         self.counters = Counters()
         self.network = blake2b(config.network.encode(), person=b"network", digest_size=NAME_BYTES).digest()
         self.address: Address = address_of(config.advertise or config.listen)
@@ -156,7 +166,7 @@ class Node:
             self.driver.journal = self._journal()
         self.driver.run(self.peer)
         if careful:
-            self.store.before = partial(self._keep.write, self.peer)
+            self.store.before = partial(self._keep.write, self.driver)
         self._spawn(self._keep_often())
         self._spawn(self.pulses.beat(self.carrier))
         if self.credentials is not None:
@@ -197,9 +207,8 @@ class Node:
         )  # fmt: skip
 
     def _journal(self) -> JournalWriter:
-        peer, driver, config = self.peer, self.driver, self.config
-        assert peer is not None
-        journal = JournalWriter(self.directory, self.counters, lambda: size(peer.holdings()))
+        driver, config = self.driver, self.config
+        journal = JournalWriter(self.directory, self.counters, lambda: size(driver.look("holdings")))
         opening = Opened(driver.host.now_us, self.name, self.life, self.address, config.role, self.design.name,
                          config.network, dict(self.parameters))  # fmt: skip
         journal.open(opening, self.said)
@@ -274,7 +283,7 @@ class Node:
             task.cancel()
         if not self._crashed:
             self._keep.note_neighbours(self.carrier)
-            self._keep.write(self.peer)
+            self._keep.write(self.driver)
         self.driver.stop()
         if self.driver.recorder is not None:
             self.driver.recorder.close()
@@ -315,16 +324,16 @@ class Node:
 
     async def describe(self, text: str, wait: float = 30.0) -> None:
         """Say what this node is, and wait until every later cast that selects it will arrive."""
-        said = description(text)
+        said = description(text, self.schema)
         member = self._member()
         self.said = said
         self.awaited.registering(member.upcoming_version())
         self.driver.ask("register", said)
-        self._keep.write(self.peer)
+        self._keep.write(self.driver)
         try:
             async with asyncio.timeout(wait):
                 await self._until(self.registered)
-            self._keep.write(self.peer)
+            self._keep.write(self.driver)
             self._keep.note_neighbours(self.carrier)
             await self.store.committed()
         except TimeoutError:
@@ -332,9 +341,8 @@ class Node:
 
     async def cast(self, target: str, payload: bytes = b"", wait: float = 5.0) -> Receipt:
         """Send to whoever the target describes. The cast is safe when this returns; the receipt may still fill."""
-        wanted = parse(target)
-        if len(payload) > PAYLOAD_MAX:
-            raise NodeError(f"the payload has {len(payload)} bytes; {PAYLOAD_MAX} are carried inside a cast")
+        wanted = parse(target, self.schema)
+        self._check_size(payload)
         self._spend()
         member = self._member()
         cast = member.upcoming_cast()
@@ -371,8 +379,21 @@ class Node:
     async def estimate(self, target: str, wait: float = 5.0) -> Estimated | None:
         """About how many a target selects; None where the design cannot tell."""
         self._member()
-        token = self.driver.ask("estimate", parse(target))
+        token = self.driver.ask("estimate", parse(target, self.schema))
         return await self.awaited.estimate(token, wait) if token else None
+
+    async def subscribe(self, target: str, wait: float = 30.0) -> int:
+        """Hear of whatever is published with a description that the target selects; the subscription's number."""
+        return await self.subscriptions.subscribe(target, wait)
+
+    async def unsubscribe(self, number: int, wait: float = 30.0) -> None:
+        await self.subscriptions.unsubscribe(number, wait)
+
+    async def publish(self, text: str, payload: bytes = b"", wait: float = 5.0) -> Receipt:
+        """Tell whoever subscribed to things of this description."""
+        self._check_size(payload)
+        self._spend()
+        return await self.subscriptions.publish(text, payload, wait)
 
     async def inbox(self, follow: bool = True) -> AsyncIterator[Note]:
         """What has arrived and is not done, oldest first; then, if it is followed, what arrives."""
@@ -441,6 +462,15 @@ class Node:
     def _arrive(self, hello: Hello, body: bytes, cause: int) -> None:
         self.driver.receive(hello, body, cause)
 
+    async def safe(self) -> None:
+        """When what the peer keeps is on disk."""
+        self._keep.write(self.driver)
+        await self.store.committed()
+
+    def _check_size(self, payload: bytes) -> None:
+        if len(payload) > PAYLOAD_MAX:
+            raise NodeError(f"the payload has {len(payload)} bytes; {PAYLOAD_MAX} are carried inside a cast")
+
     def _spend(self) -> None:
         """A cast from the bucket, or a `NodeError`."""
         if not self._bucket.take(time.monotonic()):
@@ -470,6 +500,7 @@ class Node:
 
     def _hear(self, event: Message) -> None:
         self.awaited.hear(event)
+        self.subscriptions.hear(event)
         if isinstance(event, Settled):
             self.store.settled(event, self.driver.host.now_us)
         elif isinstance(event, Outlived):
@@ -492,7 +523,7 @@ class Node:
     async def _keep_often(self) -> None:
         while True:
             await asyncio.sleep(KEEP_S)
-            self._keep.write(self.peer)
+            self._keep.write(self.driver)
             self._keep.note_neighbours(self.carrier)
             if self.driver.journal is not None:
                 self.driver.journal.note_storage(self.driver.host.now_us)

@@ -5,7 +5,6 @@ import json
 import logging
 import signal
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,8 @@ import click
 from implicast.front.pairs import pairs
 from implicast.net.config import ConfigError, NodeConfig, read_config, write_config
 from implicast.net.local import Page, attend, no_page
+from implicast.net.node import Node
+from implicast.net.notify import notify
 from implicast.net.options import debug_option, json_option, web_option
 from implicast.net.record import replay
 from implicast.peer.errors import ParameterError
@@ -34,6 +35,7 @@ from implicast.web.pages import page_of
 @click.option("--describe", "said", help="What the node says of itself when it has said nothing yet.")
 @click.option("--plain", is_flag=True, default=None, help="Without TLS.")
 @click.option("--journal", is_flag=True, default=None, help="Write down what it sees, for `implicast journal`.")
+@click.option("--metrics", metavar="PORT", help="Answer Prometheus at a port of loopback, or at HOST:PORT.")
 @click.option("--record", type=click.Path(path_type=Path), help="Write all inputs to a file, for `replay-node`.")
 @click.option("--log", "level", type=click.Choice(["debug", "info", "warning"]), default="info", show_default=True)
 @web_option
@@ -79,19 +81,27 @@ async def _attended(directory: Path, said: str | None, record: Path | None, page
     loop.add_signal_handler(signal.SIGTERM, task.cancel)
     log = logging.getLogger("implicast")
     try:
-        up = partial(log.info, "%s is up: %s")
-        await attend(directory, said, lambda node: up(node.status()["address"], node.name.hex()), record, page)
+        await attend(directory, said, _up, record, page)
     except asyncio.CancelledError:
+        notify("STOPPING=1")
         log.info("stopped")
+
+
+def _up(node: Node) -> None:
+    """The node is in: said in the log, and to systemd where that waits for it."""
+    where = node.status()["address"]
+    logging.getLogger("implicast").info("%s is up: %s", where, node.name.hex())
+    notify(f"READY=1\nSTATUS={node.design.name} at {where}")
 
 
 @click.command("replay-node")
 @click.argument("path", type=click.Path(path_type=Path))
+@click.option("--dir", "folder", type=click.Path(path_type=Path), help="The node's folder, if the record is elsewhere.")
 @json_option
 @debug_option
-def replay_node_command(path: Path, as_json: bool, debug: bool) -> None:
+def replay_node_command(path: Path, folder: Path | None, as_json: bool, debug: bool) -> None:
     """Feed the recorded inputs of a node to a fresh peer, and compare what it sends, byte for byte."""
-    went = replay(path)
+    went = replay(path, folder)
     if as_json:
         click.echo(json.dumps(asdict(went)))
     else:

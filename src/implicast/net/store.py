@@ -21,7 +21,7 @@ from implicast.language.target import Target
 from implicast.peer.contract import CastId, Life
 from implicast.peer.errors import LocalError
 from implicast.peer.events import Settled
-from implicast.peer.member import HEARD_BITS, Heard
+from implicast.peer.memory import HEARD_BITS, Heard
 
 VERSION = 1
 SCHEMA = """

@@ -160,7 +160,12 @@ class Peer(Part):
         return sorted(cls._alarms, key=lambda kind: kind.__name__)
 
     def holdings(self) -> Any:
-        """The state held for the system or for others, as values that can be encoded: the measure of storage (STOR)."""
+        """The state held for the system or for others, as values that can be encoded: the measure of storage (STOR).
+
+        One rule for all designs. What others registered here counts, and tables and filters by which this peer finds
+        others, and copies kept for others. What is its own does not: its description, its credentials, its place, the
+        address of the station that serves it.
+        """
         return ()
 
     def kept(self) -> Message | None:

@@ -24,8 +24,8 @@ pack = msgspec.msgpack.Encoder().encode
 
 
 def size(value: object) -> int:
-    """Bytes of a value as it would be encoded: the measure of storage."""
-    return len(pack(value))
+    """Bytes of a value as it would be encoded, none of nothing: the measure of storage."""
+    return len(pack(value)) if value else 0
 
 
 class Codec:

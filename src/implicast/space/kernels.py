@@ -27,7 +27,10 @@ def compiled(function: Function) -> Function:
         from numba import njit  # type: ignore[import-untyped, unused-ignore]
     except ImportError:  # slower, not different
         return function
-    return cast(Function, njit(cache=True, error_model="numpy")(function))
+    try:
+        return cast(Function, njit(cache=True, error_model="numpy")(function))
+    except RuntimeError:  # nowhere to write what is compiled, neither here nor in a home: compiled anew in each process
+        return cast(Function, njit(error_model="numpy")(function))
 
 
 @compiled

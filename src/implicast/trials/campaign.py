@@ -43,7 +43,11 @@ FREEZE_S, CUT_S, SPLIT_S = (14.0, 150.0), (20.0, 150.0), (20.0, 420.0)
 WORKLOADS = {"tags": "groups", "attributes": "attributes"}
 """What is cast, in each language."""
 RETURN_S = 40.0
-"""Within this time after it came back a member is registered again, and that much later as the network was parted."""
+"""Within this time after it came back a member is registered again, and that much later as the network was parted.
+
+Where another falls meanwhile, registering may begin anew, once: a promise that all know of a member is not given while
+its neighbour's death is being mended.
+"""
 PAYLOADS = (0, 16, 300)
 """Bytes that casts carry."""
 MIXED = "mixed"
@@ -193,11 +197,21 @@ def _reasons(outcome: Outcome) -> Iterator[str]:
         yield f"invariants broken until the end after {change.unrepaired} deeds"
     elif change.calm_s > change.allowed_s:
         yield f"invariants held only {change.calm_s:.0f} s after the last deed; {change.allowed_s:.0f} s are allowed"
-    allowed_s = RETURN_S + _trouble_s(outcome.scenario)
+    allowed_s = RETURN_S * (1 + _disturbed(outcome.scenario)) + _trouble_s(outcome.scenario)
     if change.return_s_max > allowed_s:
         yield f"back, and registered only after {change.return_s_max:.0f} s; {allowed_s:.0f} s are allowed"
     yield from change.complaints
     yield from outcome.objections
+
+
+def _disturbed(scenario: Scenario) -> bool:
+    """Does anybody fall while another, just back, is about to register?"""
+    found = by_name(scenario.design)
+    infrastructure = found.infrastructure(scenario.peers, found.settle(scenario.parameters))
+    script = scenario.churn.script(scenario.seed, scenario.peers, infrastructure)
+    back_s = [deed.to_s for deed in script if deed.kind == "return"]
+    falls_s = [deed.from_s for deed in script if deed.kind in ("crash", "return", "fail", "restart")]
+    return any(0 <= fall_s - each_s <= RETURN_S for each_s in back_s for fall_s in falls_s)
 
 
 def _deceptions(trust: Trust, is_promised: bool) -> Iterator[str]:

@@ -6,8 +6,6 @@ Experiments in which time passes (update flows, ages measured) are in `trials/co
 from collections.abc import Sequence
 from typing import Any
 
-from implicast.casting.condcast.formulas import Steady, flows_needed
-from implicast.casting.condcast.spread import spread
 from implicast.language.queries import Within
 from implicast.language.values import AnyValue, Bitmap, Interval
 from implicast.overlay.chord_sharp import Table
@@ -15,7 +13,10 @@ from implicast.overlay.links import Ref
 from implicast.peer.contract import Address
 from implicast.space.digest import stream
 from implicast.space.ring import Arc
+from implicast.trials.condcast_formulas import Steady
+from implicast.trials.condcast_spread import spread
 from implicast.world.populations.chord_sharp import settled_tables
+from implicast.world.populations.condcast import flows_needed
 
 Row = dict[str, Any]
 

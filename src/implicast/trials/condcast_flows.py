@@ -11,7 +11,6 @@ from typing import Any, cast
 
 from implicast.casting.condcast.condcast import Condcast
 from implicast.casting.condcast.flows import FlowSettings
-from implicast.casting.condcast.formulas import Steady
 from implicast.casting.condcast.settings import CondcastSettings
 from implicast.language.queries import OfCategory
 from implicast.language.values import Categories
@@ -21,6 +20,7 @@ from implicast.peer.name import name_of, network_of
 from implicast.peer.site import Site
 from implicast.space.digest import stream
 from implicast.space.ring import Arc
+from implicast.trials.condcast_formulas import Steady
 from implicast.world.journal import UPKEEP
 from implicast.world.populations import chord_sharp as sharp_rings
 from implicast.world.world import Fate, World

@@ -16,10 +16,13 @@ from numpy.typing import NDArray
 from implicast.language.normal import target_of
 from implicast.language.target import Description, Target, Term
 from implicast.workload.draw import Numbers, Stream, span
-from implicast.workload.knobs import WorkloadError, check
+from implicast.workload.knobs import WorkloadError, check, knob
 
 NUMBER_MAX = 1 << 32
 """Of peers and of casts: draws are exact below it."""
+
+CAPACITY_MAX = 1_000.0
+"""The strongest peer bears so many times what the weakest does."""
 
 
 class DescriptionColumns(NamedTuple):
@@ -49,6 +52,9 @@ class Workload(ABC):
     seed: int
     peers: int
     casts: int
+    capacity_skew: float = knob(
+        0.0, "how unequal peers are in what they can bear: Pareto's law with exponent 1 / this; 0: all alike", 0.0, 2.0
+    )
 
     def __post_init__(self) -> None:
         for what, number, low in (("peers", self.peers, 1), ("casts", self.casts, 0)):
@@ -75,6 +81,12 @@ class Workload(ABC):
     def publishers(self, first: int, last: int) -> Numbers:
         """Who makes the casts in [first, last): any peer, as likely as another."""
         return Stream.of(self.seed, "publishers").below(self.peers, span(first, last))
+
+    def capacities(self, first: int, last: int) -> NDArray[np.float64]:
+        """What the peers in [first, last) can bear; the weakest 1. Rounded, so that no machine's last bit shows."""
+        left = 1 - Stream.of(self.seed, "capacities").uniform(span(first, last))
+        drawn: NDArray[np.float64] = np.minimum(CAPACITY_MAX, np.power(left, -self.capacity_skew))
+        return drawn.round(6)
 
     def publisher(self, cast: int) -> int:
         return int(self.publishers(cast, cast + 1)[0])

@@ -1,7 +1,7 @@
 """Workloads that are stated, not drawn: given as values, or read from a directory of Parquet tables.
 
     registrations   peer int, tags list<string>; optional: values list<struct<attribute string, value string>>,
-                    version int (the last one counts), withdrawn bool
+                    version int (the last one counts), withdrawn bool, capacity double (what the peer can bear; 1)
     casts           cast int, publisher int, target string (read by `language/parse.py`, without a schema)
 
 Each is a file `NAME.parquet` or a folder `NAME/` of them. A journal has both tables, so the load of one run can be put
@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from implicast.language.errors import LanguageError, LocalError
 from implicast.language.parse import parse
@@ -27,7 +28,9 @@ from implicast.workload.draw import Numbers
 from implicast.workload.knobs import WorkloadError
 
 VALUES = pa.list_(pa.struct([("attribute", pa.string()), ("value", pa.string())]))
-REGISTRATIONS = pa.schema([("peer", pa.int32()), ("tags", pa.list_(pa.string())), ("values", VALUES)])
+REGISTRATIONS = pa.schema(
+    [("peer", pa.int32()), ("tags", pa.list_(pa.string())), ("values", VALUES), ("capacity", pa.float64())]
+)
 CASTS = pa.schema([("cast", pa.int32()), ("publisher", pa.int32()), ("target", pa.string())])
 
 
@@ -41,6 +44,8 @@ class Stated(Workload):
     given_descriptions: Sequence[Description] = field(repr=False)
     given_targets: Sequence[Target] = field(repr=False)
     given_publishers: Sequence[int] = field(repr=False)
+    given_capacities: Sequence[float] = field(repr=False, default=())
+    """Of each peer; 1 of those beyond."""
 
     def descriptions(self, first: int, last: int) -> DescriptionColumns:
         rows = [(peer, name) for peer in range(first, last) for name in self.given_descriptions[peer].tags]
@@ -63,6 +68,10 @@ class Stated(Workload):
 
     def publishers(self, first: int, last: int) -> Numbers:
         return _numbers(self.given_publishers[first:last])
+
+    def capacities(self, first: int, last: int) -> NDArray[np.float64]:
+        given = self.given_capacities[first:last]
+        return np.array([*given, *[1.0] * (last - first - len(given))], dtype=np.float64)
 
     def described(self, first: int = 0, last: int | None = None) -> list[Description]:
         return list(self.given_descriptions[first : self.peers if last is None else last])
@@ -88,8 +97,9 @@ class Stated(Workload):
 
 
 def stated(
-    descriptions: Sequence[Description], targets: Sequence[Target], publishers: Sequence[int], seed: int = 0
-) -> Stated:
+    descriptions: Sequence[Description], targets: Sequence[Target], publishers: Sequence[int], seed: int = 0,
+    capacities: Sequence[float] = (),
+) -> Stated:  # fmt: skip
     """A workload of these very registrations and casts; peer i has description i."""
     if len(targets) != len(publishers):
         raise WorkloadError(f"{len(targets)} targets need as many publishers, {len(publishers)} are given")
@@ -103,12 +113,14 @@ def stated(
         given_descriptions=tuple(descriptions),
         given_targets=tuple(targets),
         given_publishers=tuple(publishers),
+        given_capacities=tuple(capacities),
     )
 
 
 def read_stated(directory: Path, seed: int = 0, peers: int | None = None, casts: int | None = None) -> Stated:
     """The workload of a directory: its first `peers` peers and first `casts` casts, or all of them."""
-    registered = _registrations(directory)
+    last = _last_registrations(directory)
+    registered = {peer: _description(directory, row) for peer, row in last.items()}
     rows = _rows(directory, "casts", CASTS)
     _check_numbers(directory, "casts", "cast", sorted(row["cast"] for row in rows))
     rows.sort(key=lambda row: int(row["cast"]))
@@ -121,19 +133,23 @@ def read_stated(directory: Path, seed: int = 0, peers: int | None = None, casts:
     used = rows[:casts]
     targets = [_target(directory, row) for row in used]
     publishers = [int(row["publisher"]) for row in used]
-    return stated([registered.get(peer, Description()) for peer in range(count)], targets, publishers, seed)
+    capacities = [_capacity(directory, last.get(peer, {})) for peer in range(count)]
+    described = [registered.get(peer, Description()) for peer in range(count)]
+    return stated(described, targets, publishers, seed, capacities)
 
 
 def write_stated(workload: Workload, directory: Path) -> None:
     """The two tables of any workload, for `read_stated`, for Spark, or for other systems."""
     directory.mkdir(parents=True, exist_ok=True)
+    capacities = workload.capacities(0, workload.peers).tolist()
     registrations = [
         {
             "peer": peer,
             "tags": list(each.tags),
             "values": [{"attribute": value.attribute, "value": scalar_text(value.value)} for value in each.values],
+            "capacity": capacity,
         }
-        for peer, each in enumerate(workload.described())
+        for peer, (each, capacity) in enumerate(zip(workload.described(), capacities, strict=True))
     ]
     publishers = workload.publishers(0, workload.casts).tolist()
     casts = [
@@ -147,15 +163,24 @@ def write_stated(workload: Workload, directory: Path) -> None:
 Row = dict[str, Any]
 
 
-def _registrations(directory: Path) -> dict[int, Description]:
-    """By peer; of several versions the last, and none of those that were withdrawn."""
-    rows = _rows(directory, "registrations", REGISTRATIONS, optional=("values",))
+def _last_registrations(directory: Path) -> dict[int, Row]:
+    """By peer; of several versions the last."""
+    rows = _rows(directory, "registrations", REGISTRATIONS, optional=("values", "capacity"))
     rows.sort(key=lambda row: (int(row["peer"]), row.get("version") or 0))
     versioned = all("version" in row for row in rows)
     if not versioned:
         _check_numbers(directory, "registrations", "peer", [row["peer"] for row in rows], gaps=True)
-    last = {int(row["peer"]): row for row in rows}
-    return {peer: _description(directory, row) for peer, row in last.items()}
+    return {int(row["peer"]): row for row in rows}
+
+
+def _capacity(directory: Path, row: Row) -> float:
+    capacity = float(row.get("capacity", 1.0))
+    if not 0 < capacity < float("inf"):
+        raise WorkloadError(
+            f"{directory}: registrations, peer {row['peer']}: a capacity of {capacity} cannot be borne;"
+            " it is a number above 0"
+        )
+    return capacity
 
 
 def _description(directory: Path, row: Row) -> Description:

@@ -4,6 +4,7 @@ To add one: a frozen dataclass under `Workload` with `knob` fields, named once i
 """
 
 from pathlib import Path
+from typing import Any
 
 from implicast.language.parameters import Parameter, Setting
 from implicast.workload.attributes import Attributes
@@ -42,12 +43,10 @@ def workload(
     kind = KINDS.get(name)
     if kind is None:
         return _stated(name, seed, peers, casts, settings)
+    knobs: dict[str, Any] = settings_of(name, kind, settings)
     return kind(
-        seed=seed,
-        peers=PEERS if peers is None else peers,
-        casts=CASTS if casts is None else casts,
-        **settings_of(name, kind, settings),
-    )
+        seed=seed, peers=PEERS if peers is None else peers, casts=CASTS if casts is None else casts, **knobs
+    )  # fmt: skip
 
 
 def parameters(name: str) -> tuple[Parameter, ...]:

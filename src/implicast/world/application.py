@@ -4,16 +4,24 @@ What was asked and when it was complete is the other half of the contract's trac
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+import pyarrow as pa
+
 from implicast.language.render import render
-from implicast.language.target import Description, Target, scalar_text
-from implicast.peer.contract import Message
+from implicast.language.target import Description, Target, Value, scalar_text
+from implicast.peer.contract import CastId, Message
 from implicast.peer.events import Joined, Left, Outlived, Refused, Registered, Settled, Withdrawn
 from implicast.peer.member import Member
+from implicast.world.arrays import lists, optional, words
 from implicast.world.journal import JOIN, LEAVE, REGISTER, WITHDRAW, Journal
 from implicast.world.world import World
+
+ROWS_AT_ONCE = 1 << 17
+"""Registrations that are written together: a million at once would take a gigabyte."""
+NOTHING = Description()
 
 
 @dataclass(slots=True)
@@ -50,6 +58,13 @@ class Cast:
     receipt: Receipt | None = None
     warm_up: bool = False
     """Made before those that are measured."""
+    carried_us: int | None = None
+    """When its publisher, back with its disk, carried on with it."""
+
+    @property
+    def begun_us(self) -> int:
+        """When its publisher last began with it."""
+        return self.time_us if self.carried_us is None else self.carried_us
 
 
 class Application:
@@ -93,6 +108,10 @@ class Application:
     def register(self, time_us: int, peer: int, description: Description) -> None:
         self.world.at(time_us, REGISTER, lambda: self._register(peer, description))
 
+    def enrol(self, peer: int, description: Description) -> None:
+        """This member is about to be registered at once, with all others (`Design.enrol`)."""
+        self._note(peer, self._member(peer), description)
+
     def withdraw(self, time_us: int, peer: int) -> None:
         self.world.at(time_us, WITHDRAW, lambda: self._withdraw(peer))
 
@@ -122,8 +141,10 @@ class Application:
 
     def write(self, journal: Journal) -> None:
         """The tables of what was asked."""
-        journal.table("casts", [_cast_row(cast) for cast in self.casts])
-        journal.table("registrations", [_registration_row(each) for each in self.registrations])
+        journal.columns("casts", _cast_columns(self.casts))
+        every = self.registrations
+        some = (every[first : first + ROWS_AT_ONCE] for first in range(0, len(every) or 1, ROWS_AT_ONCE))
+        journal.chunks("registrations", map(_registration_columns, some))
 
     # --- inside
 
@@ -134,6 +155,11 @@ class Application:
     def payload_of(self, number: int) -> bytes:
         """What this cast says: no two say the same, where they say anything."""
         return (number.to_bytes(8, "little") * (self.payload_bytes // 8 + 1))[: self.payload_bytes]
+
+    def withdrawing(self, number: int) -> bool:
+        """Did a member ask last to be withdrawn, and was that never complete?"""
+        latest = self.latest.get(number)
+        return latest is not None and latest.description is None and latest.completed_us is None
 
     def awake(self, address: int) -> bool:
         """Is there a member that can be asked for anything?"""
@@ -217,6 +243,21 @@ class Application:
         else:
             self.cast_now(caster, target)
 
+    def carry_on(self, address: int, before_us: int) -> None:
+        """A member is back with a disk of this time: as a node does, it carries on with the casts of its outbox."""
+        number, member = self.number(address), self._member(address)
+        names = {of: name for name, of in self.world.casts.items() if self.casts[of].publisher == number}
+        for cast in [self.casts[of] for of in sorted(names)]:
+            if cast.settled_us is None and cast.time_us <= before_us and member.assured:
+                cast.carried_us = self.world.now_us
+                again = partial(self._carry_on, address, names[cast.number], cast)
+                self.world.at(self.world.now_us, cast.number, again)
+
+    def _carry_on(self, address: int, name: CastId, cast: Cast) -> None:
+        member = self._able(address)
+        if member is not None:
+            member.carry_on(name, cast.target, self.payload_of(cast.number))
+
     def cast_now(self, address: int, target: Target) -> None:
         """Casts are numbered in the order in which they are made."""
         number, member = len(self.casts), self._member(address)
@@ -226,27 +267,36 @@ class Application:
         member.cast(target, self.payload_of(number))
 
 
-def _cast_row(cast: Cast) -> dict[str, Any]:
+def _cast_columns(casts: Sequence[Cast]) -> dict[str, Any]:
+    receipts = [cast.receipt for cast in casts]
     return {
-        "cast": cast.number,
-        "publisher": cast.publisher,
-        "time_us": cast.time_us,
-        "target": render(cast.target),
-        "settled_us": cast.settled_us,
-        "warm_up": cast.warm_up,
-        **(asdict(cast.receipt) if cast.receipt is not None else {}),
+        "cast": [cast.number for cast in casts],
+        "publisher": [cast.publisher for cast in casts],
+        "time_us": [cast.time_us for cast in casts],
+        "target": [render(cast.target) for cast in casts],
+        "settled_us": optional([cast.settled_us for cast in casts], pa.int64()),
+        "carried_us": optional([cast.carried_us for cast in casts], pa.int64()),
+        "warm_up": [cast.warm_up for cast in casts],
+        **{
+            name: optional([None if each is None else getattr(each, name) for each in receipts], pa.int64())
+            for name in ("notified", "declined", "unreachable")
+        },
     }
 
 
-def _registration_row(each: Registration) -> dict[str, Any]:
-    described = each.description
-    values: Sequence[Any] = described.values if described else ()
+def _registration_columns(some: Sequence[Registration]) -> dict[str, Any]:
+    described = [each.description or NOTHING for each in some]
     return {
-        "peer": each.peer,
-        "version": each.version,
-        "begun_us": each.begun_us,
-        "completed_us": each.completed_us,
-        "withdrawn": described is None,
-        "tags": list(described.tags) if described else [],
-        "values": [{"attribute": value.attribute, "value": scalar_text(value.value)} for value in values],
+        "peer": [each.peer for each in some],
+        "version": [each.version for each in some],
+        "begun_us": [each.begun_us for each in some],
+        "completed_us": optional([each.completed_us for each in some], pa.int64()),
+        "withdrawn": [each.description is None for each in some],
+        "tags": lists([each.tags for each in described], words),
+        "values": lists([each.values for each in described], _values),
     }
+
+
+def _values(every: Sequence[Value]) -> pa.Array:
+    names, texts = words([each.attribute for each in every]), words([scalar_text(each.value) for each in every])
+    return pa.StructArray.from_arrays([names, texts], names=["attribute", "value"])

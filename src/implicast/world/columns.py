@@ -33,6 +33,7 @@ COLUMNS: dict[str, dict[str, tuple[str, str]]] = {
         "time_us": (US, "when"),
         "target": ("", "to whom, as an expression"),
         "settled_us": (US, "when its publisher knew how it ended; null: never"),
+        "carried_us": (US, "when its publisher, back with its disk, carried on with it; null: never"),
         "warm_up": ("", "made before those that are measured"),
         "notified": ("peers", "how many its publisher was told were notified; null: it was told nothing"),
         "declined": ("peers", "how many its publisher was told declined"),

@@ -249,7 +249,7 @@ class Judge:
 
     def _weigh(self, cast: Cast, told: dict[int, int], count: Counter[str]) -> None:
         steady, possible = self._selected(cast)
-        end_us = cast.time_us + FLIGHT_US
+        end_us = cast.begun_us + FLIGHT_US
         must = steady | {
             peer
             for peer, indices in possible.items()
@@ -302,7 +302,7 @@ class Judge:
             lasting = {index for index in lasting if versions.settled(index, cast.time_us)}
         steady = {versions.peers[index] for index in lasting}
         if self.away:
-            end_us = cast.time_us + FLIGHT_US
+            end_us = cast.begun_us + FLIGHT_US
             steady -= {peer for peer in self.away if self._is_away(peer, cast.time_us, end_us)}
         possible: dict[int, list[int]] = {}
         for index in selected - lasting if not self.away else selected:
@@ -313,8 +313,8 @@ class Judge:
 
     def _abandoned(self, cast: Cast) -> bool:
         """Was the publisher gone before it could know how its cast ended?"""
-        finished_us = cast.settled_us if cast.settled_us is not None else cast.time_us + FLIGHT_US
-        return any(cast.time_us <= from_us < finished_us for from_us, _ in self.away.get(cast.publisher, ()))
+        finished_us = cast.settled_us if cast.settled_us is not None else cast.begun_us + FLIGHT_US
+        return any(cast.begun_us <= from_us < finished_us for from_us, _ in self.away.get(cast.publisher, ()))
 
     def _is_away(self, peer: int, start_us: int, end_us: int) -> bool:
         """At some time of a cast's flight?"""

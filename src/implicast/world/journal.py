@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from implicast.peer.errors import ScenarioError
+from implicast.world.arrays import column, named
 from implicast.world.columns import described
 
 PHASES = ("cast", "upkeep", "join", "register", "withdraw", "leave", "warm-up")
@@ -57,8 +58,8 @@ SCHEMAS: dict[str, pa.Schema] = {
     ),
     "casts": pa.schema(
         [("cast", pa.int32()), ("publisher", pa.int32()), ("time_us", pa.int64()), ("target", pa.string()),
-         ("settled_us", pa.int64()), ("warm_up", pa.bool_()), ("notified", pa.int64()), ("declined", pa.int64()),
-          ("unreachable", pa.int64())]
+         ("settled_us", pa.int64()), ("carried_us", pa.int64()), ("warm_up", pa.bool_()), ("notified", pa.int64()),
+         ("declined", pa.int64()), ("unreachable", pa.int64())]
     ),
     "registrations": pa.schema(
         [("peer", pa.int32()), ("version", pa.int32()), ("begun_us", pa.int64()), ("completed_us", pa.int64()),
@@ -135,7 +136,15 @@ class Journal:
 
     def columns(self, name: str, columns: dict[str, Any]) -> None:
         """One of the smaller tables, whole, given by columns."""
-        pq.write_table(pa.table(columns, schema=SCHEMAS[name]), self._path(name), compression="zstd")
+        self.chunks(name, [columns])
+
+    def chunks(self, name: str, chunks: Iterable[dict[str, Any]]) -> None:
+        """One of the smaller tables, given by columns, so many rows at a time."""
+        schema = SCHEMAS[name]
+        with pq.ParquetWriter(self._path(name), schema, compression="zstd") as writer:
+            for columns in chunks:
+                arrays = [column(columns[each.name], each.type) for each in schema]
+                writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
 
     def scenario(self, described: dict[str, Any]) -> None:
         (self._aside / "scenario.json").write_text(json.dumps(described, indent=2, sort_keys=True) + "\n")
@@ -181,7 +190,7 @@ class Journal:
     def _flush_notices(self) -> None:
         if self._notices:
             rows = np.frombuffer(b"".join(self._notices), _NOTICES_DTYPE)
-            arrays = [pa.array(rows[name].copy()) for name in SCHEMAS["notices"].names]
+            arrays = [column(rows[each.name], each.type) for each in SCHEMAS["notices"]]
             self._writers["notices"].write_batch(pa.record_batch(arrays, schema=SCHEMAS["notices"]))
             self._notices.clear()
 
@@ -191,12 +200,12 @@ def _sends_batch(rows: np.ndarray[Any, Any], kinds: list[str], warm_up: int) -> 
     purpose[(purpose >= 0) & (purpose < warm_up)] = -PHASES.index("warm-up")
     phase = np.where(purpose >= 0, 0, -purpose).astype(np.int16)
     made = {
-        "arrived_us": pa.array(rows["arrived_us"].copy(), mask=rows["arrived_us"] < 0),
-        "kind": pa.DictionaryArray.from_arrays(pa.array(rows["kind"].copy()), pa.array(kinds, pa.string())),
-        "phase": pa.DictionaryArray.from_arrays(pa.array(phase), pa.array(PHASES, pa.string())),
-        "cast": pa.array(purpose, mask=purpose < 0),
+        "arrived_us": column(rows["arrived_us"], pa.int64(), rows["arrived_us"] >= 0),
+        "kind": named(rows["kind"], kinds),
+        "phase": named(phase, PHASES),
+        "cast": column(purpose, pa.int32(), purpose >= 0),
     }
-    arrays = [made[name] if name in made else pa.array(rows[name].copy()) for name in SCHEMAS["sends"].names]
+    arrays = [made[each.name] if each.name in made else column(rows[each.name], each.type) for each in SCHEMAS["sends"]]
     return pa.record_batch(arrays, schema=SCHEMAS["sends"])
 
 
@@ -205,7 +214,8 @@ def read(directory: Path, name: str, columns: list[str] | None = None) -> pa.Tab
     path = directory / f"{name}.parquet"
     if not path.is_file():
         raise ScenarioError(f"{directory} is not a journal: it has no {name}.parquet")
-    return pq.read_table(path, columns=columns)
+    with pq.ParquetFile(path) as file:  # `read_table` would load Arrow's datasets, and with them pandas
+        return file.read(columns=columns)
 
 
 def batches(directory: Path, name: str, columns: list[str]) -> Iterator[pa.RecordBatch]:

@@ -15,7 +15,6 @@ from itertools import combinations
 from pathlib import Path
 from xml.etree.ElementTree import ParseError
 
-import networkx as nx
 import numpy as np
 
 from implicast.peer.errors import MapError
@@ -83,6 +82,8 @@ def _require(holds: object, path: Path, wrong: str, right: str) -> None:
 
 
 def _largest(sketch: Sketch) -> Sketch:
+    import networkx as nx  # only for maps: 0.2 s to load
+
     graph = nx.Graph()
     graph.add_nodes_from(sketch.routers)
     graph.add_edges_from((a, b) for a, b, _ in sketch.links)
@@ -228,6 +229,8 @@ def _read_latencies(path: Path) -> Topology:
 
 def _read_graphml(path: Path) -> Topology:
     """GraphML as in the Internet Topology Zoo: nodes may carry Latitude and Longitude; parallel links count once."""
+    import networkx as nx
+
     try:
         graph = nx.read_graphml(path)
     except (ParseError, nx.NetworkXError, KeyError, ValueError, IndexError, TypeError) as fault:

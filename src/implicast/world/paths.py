@@ -10,8 +10,6 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import dijkstra
 
 from implicast.world.topology import Topology
 
@@ -86,6 +84,9 @@ class Routes:
     def _distances(self, batch: list[int]) -> NDArray[np.float64]:
         if self.routers == 1:
             return np.zeros((len(batch), 1))
+        from scipy.sparse import csr_array  # only where there are many routers: 0.4 s to load
+        from scipy.sparse.csgraph import dijkstra
+
         ends = (self.source, self.target)
         graph = csr_array((self.latency_us.astype(np.float64), ends), shape=(self.routers, self.routers))
         distances = np.asarray(dijkstra(graph, indices=batch))

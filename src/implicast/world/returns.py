@@ -3,7 +3,8 @@
 The disk is what `Peer.kept` gave at the moment of the crash, the old copy what it gave when the member was first
 registered. With either the member keeps its name and begins its next life; without a disk it is a new member that
 happens to stand at the same address, with a name and a number of its own. Whoever comes back joins through live members
-and registers when it has joined, with what its disk says or, without one, with what was said last at its address.
+and registers when it has joined, with what its disk says or, without one, with what was said last at its address. As a
+node does, it carries on with those casts of its disk of which it does not know how they ended.
 
 A member that comes back with an old copy of its disk is as it was when the copy was made: it has forgotten what it said
 and heard since then, and may hear it again.
@@ -99,6 +100,8 @@ class Returns:
         self._away: dict[int, list[Deed]] = {}
         self.descriptions: dict[int, Description | None] = {}
         """By number, what those who came back will say of themselves when they have joined."""
+        self.outboxes: dict[int, int] = {}
+        """By number, of what time the disk of one who came back is: it knows of casts until then."""
 
     def registered(self, number: int) -> None:
         """A disk is copied when its owner is first registered."""
@@ -139,6 +142,8 @@ class Returns:
         if kept is None:
             self._rename(address)
         number = self.application.number(address)
+        if kept is not None:
+            self.outboxes[number] = self.world.now_us if copied_us is None else copied_us
         self.lives.begin(number, self.world.now_us, True, copied_us)
         self.world.place(address, self._member(address, kept))
         last = said.description if said is not None else None

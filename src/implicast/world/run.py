@@ -1,11 +1,13 @@
 """The parts of one run, set up and driven through its phases: join, register, cast, and change meanwhile."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from implicast.casting.designs import Design, Plan
 from implicast.language.parameters import Parameters
@@ -16,16 +18,17 @@ from implicast.peer.wire import Codec, size
 from implicast.space.digest import stream
 from implicast.workload.workload import Workload, workload
 from implicast.world.application import Application
+from implicast.world.arrays import numbers
 from implicast.world.change import Course, course_tables
 from implicast.world.core import new_world
 from implicast.world.faults import FaultStream
 from implicast.world.invariants import FLIGHT_US
-from implicast.world.journal import Journal
+from implicast.world.journal import REGISTER, Journal
 from implicast.world.liars.gang import Gang, Stage
 from implicast.world.liars.strategies import strategy
 from implicast.world.network import Network, build
 from implicast.world.populations import population
-from implicast.world.scenario import Scenario
+from implicast.world.scenario import ASSEMBLED, Scenario
 from implicast.world.tally import Ints
 from implicast.world.trouble import Trouble
 from implicast.world.upheaval import Upheaval, drift_rates, refuse_the_impossible
@@ -111,11 +114,25 @@ class Run:
             self._join_all(progress)
 
     def register(self, progress: Progress) -> None:
+        """At once where the scenario and the design allow it, else one after the other by messages."""
+        enrol = population(self.design).enrol
+        if self.scenario.registers == ASSEMBLED and enrol is not None:
+            self.world.at(self.world.now_us + QUIET_US, REGISTER, partial(self._enrol, enrol))
+            self.world.run()
+        else:
+            self._register_by_messages(progress)
+        self.world.run(self.world.now_us + self.design.settling_us)
+
+    def _enrol(self, enrol: Callable[[Plan, Sequence[Peer]], None]) -> None:
+        for peer in range(self.scenario.peers):
+            self.application.enrol(peer, self.descriptions[peer])
+        enrol(self.plan, self.population)
+
+    def _register_by_messages(self, progress: Progress) -> None:
         start_us = self.world.now_us + QUIET_US
         for peer in range(self.scenario.peers):
             self.application.register(start_us + peer * REGISTER_SPACING_US, peer, self.descriptions[peer])
         self._drive("registering", start_us, self.scenario.peers, REGISTER_SPACING_US, progress)
-        self.world.run(self.world.now_us + self.design.settling_us)
 
     def cast(self, progress: Progress) -> None:
         interval_us, warm_up = self.plan.interval_us, self.scenario.warm_up
@@ -256,8 +273,14 @@ class Run:
             "router": np.asarray(self.network.router, np.int32)[places],
             "access_us": np.asarray(self.network.access_us, np.int64)[places],
             "storage_bytes": np.asarray(storage + [0] * later, np.int64),
-            "capacity": np.ones(len(places)),
+            "capacity": self._capacities(len(places)),
         }
+
+    def _capacities(self, count: int) -> npt.NDArray[np.float64]:
+        """What members can bear; servers and brokers are as strong as the strongest member."""
+        peers, servers = self.scenario.peers, self.plan.infrastructure
+        drawn = self.workload.capacities(0, max(peers, count - servers))
+        return np.concatenate([drawn[:peers], [drawn[:peers].max()] * servers, drawn[peers:]])[:count]
 
     def _router_pairs(self) -> Iterable[tuple[int, int]]:
         """Distinct pairs of routers between which messages went."""
@@ -265,7 +288,7 @@ class Run:
         width = int(router.max(initial=0)) + 1
         found = np.empty(0, np.int64)
         for batch in self.journal.sent(["sender", "receiver"]):
-            keys = router[np.asarray(batch["sender"])] * width + router[np.asarray(batch["receiver"])]
+            keys = router[numbers(batch["sender"])] * width + router[numbers(batch["receiver"])]
             found = np.union1d(found, keys)
         return zip((found // width).tolist(), (found % width).tolist(), strict=True)
 

@@ -12,6 +12,8 @@ from implicast.world.churn import Churn
 from implicast.world.faults import Faults
 from implicast.world.liars.liars import Liars
 
+ASSEMBLED, MESSAGES = "assembled", "messages"
+"""How a network comes to be, and how registrations come into it."""
 PEERS_MAX = 4_000_000
 CASTS_MAX = 10_000_000
 """More would not fit any machine this runs on; a typing error is likelier."""
@@ -42,6 +44,9 @@ class Scenario:
     """What each cast carries; compared with what arrives."""
     start: Literal["assembled", "joined"] = "assembled"
     """The converged overlay at once, or grown peer by peer through messages."""
+    register: Literal["", "assembled", "messages"] = ""
+    """What registrations leave behind put in place at once, or registering by messages. Empty: at once in an assembled
+    world where nothing fails or changes, else by messages (`registers`)."""
     changes: int = 0
     """How many peers re-register or withdraw at random moments while casts are under way; where there is churn, while
     its deeds go on, so that all is quiet after them."""
@@ -64,6 +69,10 @@ class Scenario:
         _within("changes", self.changes, 0, CASTS_MAX)
         if self.start not in ("assembled", "joined"):
             raise ScenarioError(f"start={self.start!r}; it takes assembled or joined")
+        if self.register not in ("", ASSEMBLED, MESSAGES):
+            raise ScenarioError(f"register={self.register!r}; it takes {ASSEMBLED} or {MESSAGES}")
+        if self.register == ASSEMBLED and self.start != ASSEMBLED:
+            raise ScenarioError(f"register={ASSEMBLED} needs start={ASSEMBLED}: who has yet to join cannot be listed")
         parameters = found.settle({**self._schema(found), **self.parameters})
         if self.churn.deeds:
             self.churn.refuse_strangers(self.peers, found.infrastructure(self.peers, parameters))
@@ -114,12 +123,21 @@ class Scenario:
             raise ScenarioError(f"{found.name} speaks {spoken}: it does not understand the workload {self.workload}")
         return {"schema": told} if told and any(each.name == "schema" for each in found.parameters) else {}
 
+    @property
+    def registers(self) -> str:
+        """How members register: `assembled` or `messages`. Where messages are lost, or peers come and go, registering
+        is a part of what is tried, unless the scenario says otherwise."""
+        if self.register:
+            return self.register
+        kind = not (self.faults.text() or self.churn or self.changes or self.liars is not None)
+        return ASSEMBLED if self.start == ASSEMBLED and kind else MESSAGES
+
     def with_seed(self, seed: int) -> "Scenario":
         return replace(self, seed=seed)
 
     def described(self) -> dict[str, Any]:
         """Plain values, for JSON and for the journal; churn as the text that gives it, if there is any."""
-        plain = asdict(replace(self, churn=Churn(), liars=None))
+        plain = asdict(replace(self, churn=Churn(), liars=None, register=self.registers))  # type: ignore[arg-type]
         del plain["churn"], plain["liars"]
         lying = {"liars": self.liars.text()} if self.liars is not None else {}
         return {**plain, **({"churn": self.churn.text()} if self.churn else {}), **lying}
@@ -133,7 +151,8 @@ class Scenario:
         words += [f"--interval-ms {self.interval_ms}"] * (self.interval_ms != 1000)
         words += [f"--warm-up {self.warm_up}"] * bool(self.warm_up)
         words += [f"--payload-bytes {self.payload_bytes}"] * bool(self.payload_bytes)
-        words += [f"--start {self.start}"] * (self.start != "assembled")
+        words += [f"--start {self.start}"] * (self.start != ASSEMBLED)
+        words += [f"--register {self.register}"] * bool(self.register)
         words += [f"--changes {self.changes}"] * bool(self.changes)
         words += [f"--faults {self.faults.text()}"] * bool(self.faults.text())
         words += [f"--churn {quote(self.churn.text())}"] * bool(self.churn)

@@ -14,6 +14,7 @@ from implicast.casting.designs import Design
 from implicast.language.parameters import Parameters
 from implicast.peer.errors import ImplicastError
 from implicast.world import journal as journals
+from implicast.world.arrays import numbers
 from implicast.world.change import ANNOUNCED, Change, Life, change
 from implicast.world.invariants import NEVER_US, Away, Forgotten, Judge, Notices, Verdict
 from implicast.world.liars.sight import sight
@@ -67,6 +68,7 @@ class Outcome:
             "seed": scenario.seed,
             "workload": scenario.workload,
             "network": scenario.network,
+            "register": scenario.registers,
             "parameters": dict(self.parameters),
             "measures": self.measures,
             "contract": asdict(self.contract),
@@ -199,5 +201,5 @@ def _rarely_collecting() -> Iterator[None]:
 def notices(directory: Path) -> Notices:
     """Who was told of what, from a journal."""
     table = journals.read(directory, "notices", ["cast", "peer", "time_us", "altered"])
-    cast, peer, time_us = (np.asarray(table[name].to_numpy(), np.int64) for name in ("cast", "peer", "time_us"))
-    return Notices(cast, peer, time_us, np.asarray(table["altered"].to_numpy(), bool))
+    cast, peer, time_us = (np.asarray(numbers(table[name]), np.int64) for name in ("cast", "peer", "time_us"))
+    return Notices(cast, peer, time_us, numbers(table["altered"]))

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
+from implicast.world.arrays import numbers
 from implicast.world.journal import batches, read
 
 Ints = npt.NDArray[np.int64]
@@ -42,6 +42,7 @@ class Trace:
     router: Ints
     """Of each peer and each piece of infrastructure."""
     storage_bytes: Ints
+    capacity: npt.NDArray[np.float64]
 
     @property
     def population(self) -> int:
@@ -52,28 +53,31 @@ def load(journal: Path) -> Trace:
     """Read a journal's columns; only messages of casts are kept."""
     parts: dict[str, list[Ints]] = {name: [] for name in ("cast", "sender", "receiver", "arrived_us")}
     for batch in batches(journal, "sends", list(parts)):
-        kept = batch.filter(batch["cast"].is_valid())
+        kept = numbers(batch["cast"], -1) >= 0
         for name, columns in parts.items():
-            columns.append(_ints(kept[name].fill_null(-1)))
-    sends = {name: np.concatenate(columns) if columns else np.empty(0, np.int64) for name, columns in parts.items()}
+            columns.append(numbers(batch[name], -1)[kept])
+    sends = {name: np.concatenate(columns or [np.empty(0, np.int64)]) for name, columns in parts.items()}
+    sends["cast"] = sends["cast"].astype(np.int64)
     notices, casts, peers = read(journal, "notices"), read(journal, "casts"), read(journal, "peers")
     # What nobody cast has neither load nor latency, nor has what was cast to warm up; the contract counts it.
-    first = int(np.count_nonzero(casts["warm_up"]))
-    notices = notices.filter((_ints(notices["cast"]) >= first) & (_ints(notices["cast"]) < len(casts)))
+    first = int(np.count_nonzero(numbers(casts["warm_up"])))
+    notice_cast = _ints(notices["cast"])
+    measured = (notice_cast >= first) & (notice_cast < len(casts))
     casts = casts.slice(first)
     return Trace(
         cast=sends["cast"] - first,
         sender=sends["sender"],
         receiver=sends["receiver"],
         lost=sends["arrived_us"] < 0,
-        notice_cast=_ints(notices["cast"]) - first,
-        notice_peer=_ints(notices["peer"]),
-        notice_depth=_ints(notices["depth"]),
-        notice_us=_ints(notices["time_us"]),
+        notice_cast=notice_cast[measured] - first,
+        notice_peer=_ints(notices["peer"])[measured],
+        notice_depth=_ints(notices["depth"])[measured],
+        notice_us=_ints(notices["time_us"])[measured],
         publisher=_ints(casts["publisher"]),
         cast_us=_ints(casts["time_us"]),
         router=_ints(peers["router"]),
         storage_bytes=_ints(peers["storage_bytes"]),
+        capacity=np.asarray(peers["capacity"].to_numpy(), np.float64),
     )
 
 
@@ -94,16 +98,19 @@ def messages(journal: Path) -> dict[str, dict[str, int]]:
     """Messages and bytes by phase: what joining, registering, casting and upkeep cost."""
     found: dict[str, dict[str, int]] = {"messages": {}, "bytes": {}}
     for batch in batches(journal, "sends", ["phase", "bytes"]):
-        grouped = pa.Table.from_batches([batch]).group_by("phase").aggregate([("bytes", "count"), ("bytes", "sum")])
-        for row in sorted(grouped.to_pylist(), key=lambda row: str(row["phase"])):
-            for what, column in (("messages", "bytes_count"), ("bytes", "bytes_sum")):
-                found[what][row["phase"]] = found[what].get(row["phase"], 0) + row[column]
+        phases, size = batch["phase"], numbers(batch["bytes"])
+        codes = numbers(phases.indices)
+        counted, summed = np.bincount(codes), np.bincount(codes, weights=size)
+        named = {str(name): code for code, name in enumerate(phases.dictionary.to_pylist()) if code < len(counted)}
+        for phase in sorted(phase for phase, code in named.items() if counted[code]):
+            for what, column in (("messages", counted), ("bytes", summed)):
+                found[what][phase] = found[what].get(phase, 0) + int(column[named[phase]])
     return found
 
 
-def gini(values: Ints) -> float:
+def gini(values: Ints | npt.NDArray[np.float64]) -> float:
     """How unevenly a load is borne: 0 when all bear the same, towards 1 when one bears all; 0 when there is none."""
-    count, total = len(values), int(values.sum())
+    count, total = len(values), values.sum()
     if total == 0:
         return 0.0
     weights = 2 * np.arange(1, count + 1, dtype=np.int64) - count - 1
@@ -122,6 +129,7 @@ def peer_measures(trace: Trace, sent: "Loads", bound: "Loads") -> Measures:
     return {
         "TOUT_M": _largest(tout),
         "TOUT_G": gini(tout),
+        "TOUT_capacity_G": gini(tout / trace.capacity),
         "TIN_M": _largest(tin),
         "TIN_G": gini(tin),
         "POUT_M": _largest(out.count),
@@ -134,7 +142,10 @@ def storage_measures(storage_bytes: Ints) -> Measures:
 
 
 def link_measures(trace: Trace, journal: Path, up: "Loads", down: "Loads") -> Measures:
-    """Packets per directed physical link, access links included: per cast (PINK) and in total (TINK)."""
+    """Packets per directed physical link, access links included: per cast (PINK) and in total (TINK).
+
+    How uneven they are over all links, over those that carried anything, and over those between routers alone.
+    """
     links = len(read(journal, "links"))
     paths = _Paths(read(journal, "paths"))
     order = np.argsort(trace.cast, kind="stable")
@@ -150,6 +161,8 @@ def link_measures(trace: Trace, journal: Path, up: "Loads", down: "Loads") -> Me
         "PINK_M": max(pink, _largest(up.count), _largest(down.count)),
         "TINK_M": _largest(every),
         "TINK_G": gini(every),
+        "TINK_used_G": gini(every[every > 0]),
+        "TINK_router_G": gini(total),
     }
 
 
@@ -229,7 +242,7 @@ class _Paths:
 
 
 def _ints(column: Any) -> Ints:
-    return np.asarray(column.to_numpy(), np.int64) if hasattr(column, "num_chunks") else np.asarray(column, np.int64)
+    return np.asarray(numbers(column), np.int64)
 
 
 def _largest(values: Ints) -> int:

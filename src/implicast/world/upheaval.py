@@ -181,6 +181,10 @@ class Upheaval:
             self._greeted.add(life)
             if said is not None:
                 self.application.register(self.world.now_us, address, said)
+            elif self.application.withdrawing(number):
+                self.application.withdraw(self.world.now_us, address)
+            if number in self.returns.outboxes:
+                self.application.carry_on(address, self.returns.outboxes[number])
 
     def _leave(self, deed: Deed) -> None:
         able = self.able()

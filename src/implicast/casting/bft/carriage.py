@@ -17,11 +17,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from implicast.casting.bft.messages import SILENT_MAX, CastHop, HopHeld, Source
-from implicast.language.target import Target
 from implicast.peer.asking import Asker, Patience, Question
-from implicast.peer.contract import Address, CastId, Host, Message, Name, Part, handles
+from implicast.peer.contract import Address, CastId, Host, Name, Part, handles
 from implicast.peer.events import Settled
-from implicast.peer.fields import COUNT_MAX, Payload
+from implicast.peer.fields import COUNT_MAX
 
 STEP, REPEATED, INSISTED = "step", "repeated step", "insisted step"
 REPEAT_US = 2_000_000
@@ -70,19 +69,10 @@ class Duty:
         self.open -= 1
 
 
-class OpenCast(Message):
-    """A cast of which its publisher does not know yet how it ended: what has to be said again after a crash."""
-
-    cast: CastId
-    target: Target
-    payload: Payload
-
-
 @dataclass(slots=True)
 class Ending:
     """How a cast of our own is ending: its multicasts by query."""
 
-    told: OpenCast
     duties: dict[int, Duty] = field(default_factory=dict)
     made: bool = False
     recasts: int = 0
@@ -121,14 +111,10 @@ class Carriage(Part):
 
     # --- casts of our own
 
-    def begin(self, told: OpenCast) -> None:
+    def begin(self, cast: CastId) -> None:
         """A cast of our own: what is sent for it from now on decides how it ends."""
         if self.assured:
-            self._endings[told.cast] = Ending(told)
-
-    def unfinished(self) -> tuple[OpenCast, ...]:
-        """Casts of our own that have not ended."""
-        return tuple(ending.told for ending in self._endings.values())
+            self._endings[cast] = Ending()
 
     def duty(self, source: Source, parent: Step | None = None) -> Duty:
         """The service that begins with a step, or with a multicast of our own."""

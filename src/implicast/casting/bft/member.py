@@ -5,10 +5,10 @@ a place per tag and value (`settler.py`); casting means one multicast per handle
 several places that a target reaches, the one of the least selecting term's handle notifies.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from implicast.casting.bft.audience import audience
-from implicast.casting.bft.carriage import OpenCast
 from implicast.casting.bft.credentials import MemberKeys
 from implicast.casting.bft.gate import ALL_CHECKS, Gate
 from implicast.casting.bft.keys import handles_of
@@ -29,6 +29,7 @@ from implicast.peer.identity import Certificate, Revocation, Trust
 from implicast.peer.liveness import Ping
 from implicast.peer.member import KeptMember, Member
 from implicast.peer.site import Site
+from implicast.peer.words import BELIEVED
 
 CONTACTS_KEPT = 16
 """Neighbours of the home place that are written down, for when the member comes back."""
@@ -40,8 +41,6 @@ class KeptBft(Message):
     member: KeptMember
     certificates: tuple[Certificate, ...]
     contacts: tuple[Address, ...]
-    casts: tuple[OpenCast, ...] = ()
-    """Casts of its own of which it does not know how they ended."""
     revocation: Revocation | None = None
     """The newest list of what counts no more that it knew."""
 
@@ -55,12 +54,10 @@ class Bft(Member, parts={
 }):  # fmt: skip
     """One participant that trusts nobody but the authority."""
 
-    __slots__ = (
-        "_estimates", "_kept", "_keys", "_unfinished", "asker", "graph", "inbox", "lists", "multicasts", "settler",
-    )  # fmt: skip
+    __slots__ = ("_estimates", "_kept", "_keys", "asker", "graph", "inbox", "lists", "multicasts", "settler")
 
     def __init__(self, site: Site, checks: frozenset[int] = ALL_CHECKS) -> None:
-        super().__init__(site)
+        super().__init__(replace(site, words=BELIEVED))  # this design signs by itself
         keys, settings, at = site.credentials, BftSettings.of(site.parameters), (site.address, site.host)
         assert isinstance(keys, MemberKeys), "a member is enrolled and has keys"
         self._keys = keys
@@ -82,7 +79,6 @@ class Bft(Member, parts={
         )  # fmt: skip
         self.inbox = Inbox(self, self._kept.member.heard if self._kept is not None else ())
         self.description = self._kept.member.description if self._kept is not None else None
-        self._unfinished = self._kept.casts if self._kept is not None else ()
         self._estimates = 0
         if self.assured and not site.resting:
             self.graph.begin()
@@ -99,10 +95,6 @@ class Bft(Member, parts={
 
     def _arrived(self, key: bytes) -> None:
         self.settler.arrived(key)
-        if self._unfinished and self.settler.is_in:
-            unfinished, self._unfinished = self._unfinished, ()
-            for each in unfinished:
-                self.carry_on(each.cast, each.target, each.payload)
 
     def _lonely(self) -> None:
         self.settler.find_introducers()
@@ -153,18 +145,19 @@ class Bft(Member, parts={
         return self._estimates
 
     def holdings(self) -> Any:
-        """Every contact once, however many lists it is in; the wider lists where they are kept up."""
+        """Every other's place once, however many lists it is in; the wider lists where they are kept up."""
         held = self.graph.places.held.values()
         contacts = {node.key: node for place in held for node in place.contacts(wide=self.assured)}
-        return [self.graph.certificates(), [contacts[key] for key in sorted(contacts)], self.description]
+        for place in held:
+            contacts.pop(place.key, None)
+        return [contacts[key] for key in sorted(contacts)]
 
     def kept(self) -> KeptBft:
         home = self.graph.places.home
         near = [node.address for node in home.table.levels[0].nodes] if home is not None else []
         contacts = tuple(each for each in dict.fromkeys(near) if each != self.address)[:CONTACTS_KEPT]
-        kept, casts = self.kept_member(self.inbox.seen.heard()), self.multicasts.carriage.unfinished()
-        revocation = self.graph.places.belief.trust.revocation
-        return KeptBft(kept, tuple(self.graph.certificates()), contacts, (*self._unfinished, *casts), revocation)
+        heard, revocation = self.kept_member(self.inbox.seen.heard()), self.graph.places.belief.trust.revocation
+        return KeptBft(heard, tuple(self.graph.certificates()), contacts, revocation)
 
     # --- what comes in
 

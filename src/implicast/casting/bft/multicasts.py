@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from implicast.casting.bft.carriage import Carriage, Duty, OpenCast
+from implicast.casting.bft.carriage import Carriage, Duty
 from implicast.casting.bft.gate import Gate
 from implicast.casting.bft.keys import handles_of
 from implicast.casting.bft.messages import CastHop, Source, hop_body
@@ -68,7 +68,7 @@ class Multicasts(Part, parts={"carriage": Carriage}):
 
     def cast(self, cast: CastId, target: Target, payload: bytes) -> None:
         """One multicast for each handle of the target."""
-        self.carriage.begin(OpenCast(cast, target, payload))
+        self.carriage.begin(cast)
         chosen = tuple(self._choose(handles_of(term)) for term in target.terms)
         arcs = [handles_of(term)[index] for term, index in zip(target.terms, chosen, strict=True)]
         for arc in dict.fromkeys(arcs):

@@ -56,7 +56,7 @@ DESIGNS = (
             Parameter("broker_share", 0.01, "brokers as a share of peers, at least two, when `brokers` is 0", 0.0, 1.0),
             Parameter("routing_error", 0.1, "chance that a filter passes a tag that nobody beyond holds", 1e-6, 0.9),
             Parameter(
-                "expected_tags", 4096, "distinct tags that filters have room for at first; they grow", 1, CAPACITY_MAX
+                "expected_tags", 64, "distinct tags that filters have room for at first; they grow", 1, CAPACITY_MAX
             ),
             Parameter("check_s", 10.0, "how often clients remind their broker", 0.5, 3600, unit="s"),
             Parameter("tries", 4, "questions in vain before a broker is believed lost", 2, 20),

@@ -4,8 +4,6 @@ What it has registered, and the casts about which something is open, it tells th
 old one does no harm: the old one's notifications are recognised as repeats, and it forgets the client after a lease.
 """
 
-from typing import Any
-
 from implicast.casting.broker.messages import Probe, Serving
 from implicast.casting.inbox import Outcome
 from implicast.casting.served import KeptServed, Served
@@ -46,10 +44,7 @@ class BrokerClient(Served):
             self._probe()
 
     def kept(self) -> KeptServed:
-        return KeptServed(self.kept_member(self.hearing.inbox.seen.heard()), self.kept_requests())
-
-    def holdings(self) -> Any:
-        return (self.station, self.description)
+        return KeptServed(self.kept_member(self.hearing.inbox.seen.heard()))
 
     def _probe(self) -> None:
         """Equally near brokers answer in the order in which they were asked: that of the client's preference."""
@@ -84,7 +79,7 @@ class BrokerClient(Served):
             self._told_by[notify.cast] = sender
         elif outcome == Outcome.REPEAT and self._told_by.get(notify.cast) != sender:
             outcome = Outcome.ELSEWHERE
-        self.host.send(sender, Got(notify.cast, self.name, outcome))
+        self.host.send(sender, self.words.say(Got(notify.cast, self.name, outcome)))
 
     def check(self, in_vain: int) -> None:
         """Few tries: a client that is wrong about its broker loses nothing by going to another."""

@@ -17,7 +17,7 @@ from implicast.casting.condcast.messages import Query, Update
 from implicast.casting.condcast.place import key_of
 from implicast.casting.condcast.promises import Promises
 from implicast.casting.condcast.settings import CondcastSettings, settings_of
-from implicast.casting.inbox import Outcome, Seen
+from implicast.casting.inbox import Outcome
 from implicast.language.portrait import Sought, portrait
 from implicast.language.target import Description, Target
 from implicast.overlay.chord_sharp import ChordSharp, Freight, Passenger, combine
@@ -26,6 +26,7 @@ from implicast.overlay.links.state import IN
 from implicast.peer.contract import Address, CastId, Life, Message, handles
 from implicast.peer.events import Joined, Left, Notice, Refused, Settled, Withdrawn
 from implicast.peer.member import KeptMember, Member
+from implicast.peer.memory import Seen
 from implicast.peer.site import Site
 from implicast.space.ring import Arc
 
@@ -68,7 +69,7 @@ class Condcast(
         self.links = Links(site.address, site.host, key, settings.links, site.life, self.neighbours)
         self.ring = ChordSharp(site.address, site.host, self.links, settings.sharp, self)
         self.seen = Seen(kept.member.heard if kept else ())
-        self.carrier = Carrier(self.ring, settings, self.tell, self._settle)
+        self.carrier = Carrier(self.ring, settings, site.life, self.tell, self._settle, self.words)
         self.promises = Promises(self)
         self._flows: Flows | None = None
         self.joined = False
@@ -129,7 +130,7 @@ class Condcast(
     def condcast(self, arc: Arc, query: Query, payload: bytes) -> CastId:
         """Cast to whoever matches among the keys of an arc."""
         cast = self.next_cast()
-        self.carrier.cast(cast, arc, query, payload)
+        self.carrier.cast(cast, arc, query, self.words.seal(cast, query, payload))
         return cast
 
     def estimate(self, target: Target) -> int:
@@ -177,9 +178,12 @@ class Condcast(
             selected = self.own is not None and query.match(self.own)
         if not selected:
             return Outcome.REPEAT if self.assured and self.seen.met(cast) else Outcome.UNFIT
+        opened = self.words.opened(cast, query, payload)
+        if opened is None:
+            return Outcome.FORGED
         if not self.seen.first(cast, self.host.now_us):
             return Outcome.REPEAT if self.seen.met(cast) else Outcome.FULL
-        self.host.deliver(Notice(cast, payload))
+        self.host.deliver(Notice(cast, opened))
         return Outcome.TAKEN
 
     def _settle(self, cast: CastId, told: int, lost: int) -> None:

@@ -16,7 +16,6 @@ The number of flows is not forced: about M n / P are needed (9); a missing one i
 from dataclasses import dataclass
 from math import ceil, log2
 
-from implicast.casting.condcast.formulas import surplus_delta
 from implicast.casting.condcast.messages import FlowOverdue, NewFlow, PassOn, Update
 from implicast.overlay.chord_sharp import ChordSharp, Rows, carried_on
 from implicast.peer.contract import Address, Host, Part, handles
@@ -195,3 +194,13 @@ class Flows(Part):
     def _alarm(self, delay_us: int, new: bool) -> None:
         self.turn += 1
         self.host.after(max(0, delay_us), NewFlow(self.turn) if new else FlowOverdue(self.turn))
+
+
+def surplus_delta(levels: int, period: float, hold: float, weight: float) -> float:
+    """delta': the hold that a node takes for normal, from its own table: n' = 2^(highest level), F' = (M/P) n' + 1.
+
+    The "+ 1" is needed: without it deletions and restarts never stop.
+    """
+    nodes = 1 << (levels - 1)
+    flows = hold / period * nodes + 1
+    return (weight * (period - hold) + hold) / (weight * (nodes / flows - 1) + 1)

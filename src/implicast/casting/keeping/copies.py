@@ -85,7 +85,7 @@ class Comparisons(Part):
         if ring.state == IN and share.is_ready and ring.right != ring.me and share.settings.copies:
             low = share.low()
             summary = Summary(ring.me, low, *share.rows.summary(low, share.own), share.settings.copies)
-            self.host.send(ring.right.address, summary)
+            ring.tell_right(summary)
 
     def _ask_for_summaries(self) -> None:
         """A node that has come near enough to keep copies here may not know."""
@@ -125,7 +125,7 @@ class Comparisons(Part):
             self._send(summary.by, OFFER, summary.low, high)
         if summary.more > 1 and ring.right not in (ring.me, summary.by):
             onward = Summary(summary.by, summary.low, summary.count, summary.total, summary.more - 1)
-            self.host.send(ring.right.address, onward)
+            ring.tell_right(onward)
 
     def _vouched(self, low: int, high: int) -> None:
         """What is kept of (low, high] is what its owner keeps: it vouches for it. Noted a few times per lease."""
@@ -143,7 +143,7 @@ class Comparisons(Part):
     def on_rows(self, sender: Address, rows: Rows) -> None:
         if self._ring.state != IN:
             return
-        self._share.learn(row for row in rows.rows if self._share.rows.is_news(row))
+        self._share.learn((row for row in rows.rows if self._share.rows.is_news(row)), sender)
         if rows.kind == OFFER and rows.part == rows.parts - 1:
             self._send(rows.by, REPLY, rows.low, rows.high)
 

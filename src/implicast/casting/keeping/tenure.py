@@ -76,7 +76,7 @@ class Tenure(Part):
             self._begin_serving()
             return
         self._try_again_later()
-        self.host.send(ring.right.address, ClaimRows(ring.me, self._share.low(), self._turn))
+        ring.tell_right(ClaimRows(ring.me, self._share.low(), self._turn))
 
     def _begin_serving(self) -> None:
         self._share.open(self._share.low())
@@ -135,7 +135,7 @@ class Tenure(Part):
         self._try_again_later()
         # Copies and strays too: a node that answered for a key for a moment may have the newest word about it.
         for part in self._share.parts(own, own):
-            self.host.send(ring.right.address, Estate(ring.me, True, self._turn, *part))
+            ring.tell_right(Estate(ring.me, True, self._turn, *part))
 
     @handles(Estate)
     def on_estate(self, sender: Address, estate: Estate) -> None:

@@ -186,6 +186,8 @@ class Casts(SpicePart):
             work.tally.select()
         elif member.name == self.spice.name:
             self._count(work, self.spice.ears.inbox.take(walk.cast, walk.target, walk.payload))
+        elif member.address == self.address:
+            pass  # a peer that was at this address before: it is gone
         elif work is None:
             self.host.send(member.address, Notify(walk.cast, walk.target, walk.payload))
         else:
@@ -217,6 +219,8 @@ class Casts(SpicePart):
         topic = NOTIFY if self.spice.asker.open(NOTIFY, key) is not None else NOTIFY_SILENT
         question = self.spice.asker.open(topic, key)
         if question is None or question.to != sender or got.outcome == Outcome.FULL:
+            return
+        if not self.spice.words.vouches(got):
             return
         self.spice.asker.answered(topic, key)
         self._silent.pop(got.by, None)

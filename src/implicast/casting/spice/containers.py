@@ -5,11 +5,12 @@ its home above, and kept and answered from until that is confirmed. A mover dele
 says that the record is kept at *another* notch; if it came back to ours, the move has lapsed.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from implicast.casting.spice.items import Key
-from implicast.casting.spice.messages import RiseAgain, StoredAt, Sweep
+from implicast.casting.spice.messages import Entry, RiseAgain, StoredAt, Sweep
 from implicast.casting.spice.registry import Registry
 from implicast.casting.spice.settings import STORE_US, WAIT_LONGEST_US
 from implicast.casting.spice.share import SpicePart
@@ -36,6 +37,18 @@ class Containers(SpicePart):
         self._risings: dict[Key, int] = {}
         """Registries whose records go up, and how long the last ones were waited for."""
         self._sweeping = False
+
+    def stand(self, key: Key, records: Sequence[Entry], closed: bool) -> None:
+        """What a registry has from the start: records, or a closed part through which these went up."""
+        shelf = self.spice.shelf
+        if closed:
+            shelf.close(key, intersect(container(key[1], key[2], self.settings.dimensions), self.surface.ground))
+            if self.settings.rarest and not key[2]:
+                shelf.registry(key).pass_by(len(records))
+            return
+        for entry in records:
+            shelf.keep(key, entry, safe=True)
+        self._sweep_later()
 
     # --- closing
 

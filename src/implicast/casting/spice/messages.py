@@ -18,6 +18,8 @@ TAG_MAX = 256
 """The longest tag that can be registered or cast to."""
 TOGETHER_MAX = 512
 """Entries in one message; keeps it well below the longest message."""
+ASKED = "asked"
+"""What a cast that only counts is signed as: it cannot be taken for the cast itself."""
 NAMES_MAX = 64
 """Members that stayed silent, by name."""
 
@@ -243,9 +245,18 @@ class DepthIs(Message):
     level: Level
 
 
+class StoredLater(Message):
+    """A holder has this entry of yours under a tag: a later word than the one that it was to store."""
+
+    wire = 0x0A10
+
+    tag: Tag
+    entry: Entry
+
+
 KINDS: tuple[type, ...] = (
     StoreAt, StoredAt, CopyTo, CastTo, GatherTo, CopyFrom, Covered, Working, Offer, Taken, SayAgain, RateAt, ReadyAt,
-    AskVeto, DepthIs,
+    AskVeto, DepthIs, StoredLater,
 )  # fmt: skip
 """What travels; the others are alarms."""
 

@@ -11,9 +11,9 @@ from implicast.casting.spice.copies import Copies
 from implicast.casting.spice.ears import Ears
 from implicast.casting.spice.gatherings import Gatherings
 from implicast.casting.spice.items import UNREADABLE, label_of
-from implicast.casting.spice.later import Later
 from implicast.casting.spice.levels import Levels
 from implicast.casting.spice.messages import (
+    ASKED,
     AskVeto,
     CopyTo,
     DepthIs,
@@ -32,7 +32,7 @@ from implicast.casting.spice.registry import Stock
 from implicast.casting.spice.replicas import Replicas
 from implicast.casting.spice.settings import Settings
 from implicast.casting.spice.shelf import Shelf
-from implicast.casting.spice.stores import OWN, RISING, Stores
+from implicast.casting.spice.stores import RISING, Stores
 from implicast.casting.spice.walks import Walks
 from implicast.language.target import Description, Target
 from implicast.overlay.ice.estate import Item
@@ -40,6 +40,7 @@ from implicast.overlay.ice.messages import KeptSurface
 from implicast.overlay.ice.surface import Surface
 from implicast.peer.asking import Asker
 from implicast.peer.contract import Address, CastId, Message, handles
+from implicast.peer.later import Later
 from implicast.peer.member import KeptMember, Member
 from implicast.peer.site import Site
 from implicast.space.tract import Tract, intersect
@@ -88,7 +89,7 @@ class Spice(Member, parts=PARTS):
         self.settings, self.stock = settings, Stock()
         self._packed: tuple[int, Tract, tuple[Item, ...]] = (-1, (), ())
         self.surface = Surface(site.address, site.host, self, settings.terms, kept.surface if kept else None)
-        self.shelf, self.levels = Shelf(site.host, settings, self.stock), Levels(settings, self.stock)
+        self.shelf, self.levels = Shelf(site.host, settings, self.stock, self.words), Levels(settings, self.stock)
         self.ears = Ears(self, before.heard if before is not None else ())
         self.registrations = Registrations(self, before, tags)
 
@@ -124,20 +125,21 @@ class Spice(Member, parts=PARTS):
 
     def cast(self, target: Target, payload: bytes) -> CastId:
         cast = self.next_cast()
-        self.casts.publish(cast, target, payload)
+        self.casts.publish(cast, target, self.words.seal(cast, target, payload))
         return cast
 
     def estimate(self, target: Target) -> int:
         """Walk as a cast would, and only count."""
         token = self.stores.token()
-        self.casts.publish(CastId(self.name, self.life, token), target, b"", asks=True)
+        asked = CastId(self.name, self.life, token)
+        self.casts.publish(asked, target, self.words.seal(asked, (ASKED, target), b""), asks=True)
         return token
 
     # --- what comes back to one of several
 
     @handles(StoredAt)
     def on_stored(self, sender: Address, stored: StoredAt) -> None:
-        if stored.token == OWN:
+        if stored.token == self.registrations.token:
             self.registrations.stored(sender, stored)
         elif stored.token == RISING:
             self.containers.stored(stored)

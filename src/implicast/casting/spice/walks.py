@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from implicast.casting.inbox import Outcome
-from implicast.casting.spice.later import SLOT_US
 from implicast.casting.spice.messages import (
+    ASKED,
     NAMES_MAX,
     CastTo,
     CopyFrom,
@@ -37,6 +37,7 @@ from implicast.casting.spice.share import SpicePart
 from implicast.overlay.ice.estate import Way
 from implicast.overlay.ice.routes import Onward
 from implicast.peer.contract import Address, Name, handles
+from implicast.peer.later import SLOT_US
 from implicast.space.tract import EMPTY, Tract, contains, intersect, scale_within, subtract
 
 if TYPE_CHECKING:
@@ -226,6 +227,9 @@ class Walks(SpicePart):
     @handles(CastTo)
     def on_cast(self, sender: Address, cast: CastTo) -> None:
         if cast.term >= len(cast.target.terms) or not cast.target.terms[cast.term].has:
+            return
+        about = (ASKED, cast.target) if cast.asks else cast.target
+        if self.spice.words.opened(cast.cast, about, cast.payload) is None:
             return
         if self.settings.assured or cast.asks:
             self._come(sender, cast)

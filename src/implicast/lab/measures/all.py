@@ -63,12 +63,14 @@ def _gone(journals: Journals) -> DataFrame | None:
 
 def _facets(journals: Journals, parts: DataFrame, everybody: DataFrame) -> DataFrame:
     table, out = journals.table, large.borne(parts, "out")
-    made = table("casts").where("not warm_up")
+    made, carried = table("casts").where("not warm_up"), large.carried(parts)
     facets = [
         peer.facet(out, everybody, "OUT"),
         peer.facet(large.borne(parts, "in"), everybody, "IN"),
         peer.storage(table("peers")),
-        peer.facet(large.carried(parts), network.link_population(table("links"), everybody), "INK"),
+        peer.facet(carried, network.link_population(table("links"), everybody), "INK"),
+        network.used(carried),
+        network.between_routers(large.between(parts), table("links"), everybody),
         cast.hops(large.per_cast(parts)),
         cast.latency(table("notices"), made),
         peer.by_capacity(out, table("peers")),

@@ -84,9 +84,11 @@ def _with_departures(registrations: DataFrame, casts: DataFrame, gone: DataFrame
         timed = joined.withColumn("away", F.coalesce("away", none)).withColumn("forgot", F.coalesce("forgot", none))
         leaver = gone.select("run", F.col("peer").alias("publisher"), "away")
         asked = casts.join(leaver, ["run", "publisher"], "left").withColumn("away", F.coalesce("away", none))
-    finished_us = F.coalesce("settled_us", F.col("time_us") + FLIGHT_US)
-    excused = F.exists("away", lambda one: (one["from_us"] >= F.col("time_us")) & (one["from_us"] < finished_us))
-    return timed, asked.select("run", "cast", "time_us", "target", excused.alias("excused"))
+    begun_us = F.coalesce("carried_us", "time_us")
+    finished_us = F.coalesce("settled_us", begun_us + FLIGHT_US)
+    excused = F.exists("away", lambda one: (one["from_us"] >= begun_us) & (one["from_us"] < finished_us))
+    end_us = (begun_us + FLIGHT_US).alias("end_us")
+    return timed, asked.select("run", "cast", "time_us", end_us, "target", excused.alias("excused"))
 
 
 def departures(lives: DataFrame, deeds: DataFrame, undisturbed: Sequence[str]) -> DataFrame:
@@ -197,11 +199,10 @@ class _Invited:
     def __init__(self, registrations: pa.Table, casts: pa.Table) -> None:
         versions = _Versions(registrations.sort_by([("peer", "ascending"), ("version", "ascending")]))
         parts = []
-        for place, (time_us, target) in enumerate(
-            zip(matching.ints(casts, "time_us").tolist(), matching.targets(casts), strict=True)
-        ):
+        flights = zip(*(matching.ints(casts, name).tolist() for name in ("time_us", "end_us")), strict=True)
+        for place, ((time_us, end_us), target) in enumerate(zip(flights, matching.targets(casts), strict=True)):
             selected = np.asarray(versions.block.selected(target).to_array(), np.int64)
-            peers, must, from_us = versions.invited(selected, time_us)
+            peers, must, from_us = versions.invited(selected, time_us, end_us)
             parts.append((place * WIDTH + peers % WIDTH, must, from_us))
         empty = (np.empty(0, np.int64), np.empty(0, bool), np.empty(0, np.int64))
         self.key, self.must, self.from_us = (np.concatenate(column) for column in zip(empty, *parts, strict=True))
@@ -232,11 +233,11 @@ class _Versions:
         owners = np.repeat(self.place, np.asarray(pc.list_value_length(lists).to_numpy(zero_copy_only=False), np.int64))
         return owners, np.asarray(flat.field("from_us"), np.int64), np.asarray(flat.field("to_us"), np.int64)
 
-    def _away(self, time_us: int) -> Any:
+    def _away(self, time_us: int, end_us: int) -> Any:
         """Whether each peer was away at some time of the flight."""
         owners, from_us, to_us = self.absences
         away = np.zeros(len(self.first_us), bool)
-        away[owners[(from_us <= time_us + FLIGHT_US) & (time_us < to_us)]] = True
+        away[owners[(from_us <= end_us) & (time_us < to_us)]] = True
         return away
 
     def _ends(self) -> Any:
@@ -247,23 +248,23 @@ class _Versions:
                 until_us[index] = min(until_us[index + 1], self.completed_us[index + 1])
         return until_us
 
-    def invited(self, selected: Any, time_us: int) -> tuple[Any, Any, Any]:
-        """Peers of the selected versions that a cast at this time may reach; must it; from when on."""
+    def invited(self, selected: Any, time_us: int, end_us: int) -> tuple[Any, Any, Any]:
+        """Peers of the selected versions that a cast of this flight may reach; must it; from when on."""
         selected = selected[time_us < self.until_us[selected]]
         place, first = np.unique(self.place[selected], return_index=True)
         if not len(selected):
             return self.peer[selected], np.empty(0, bool), np.empty(0, np.int64)
         from_us = np.minimum.reduceat(self.begun_us[selected], first)
-        must = (self.first_us[place] <= time_us) & (from_us <= time_us + FLIGHT_US)
+        must = (self.first_us[place] <= time_us) & (from_us <= end_us)
         if len(self.absences[0]):
-            must &= ~self._away(time_us)[place]
+            must &= ~self._away(time_us, end_us)[place]
         if self.several:
-            must &= self._unanimous(selected, place, time_us)
+            must &= self._unanimous(selected, place, time_us, end_us)
         return self.peer[selected[first]], must, from_us
 
-    def _unanimous(self, selected: Any, place: Any, time_us: int) -> Any:
+    def _unanimous(self, selected: Any, place: Any, time_us: int, end_us: int) -> Any:
         """Whether every version of each peer that may be in force during the flight is selected."""
-        within = (self.begun_us <= time_us + FLIGHT_US) & (time_us < self.until_us)
+        within = (self.begun_us <= end_us) & (time_us < self.until_us)
         chosen = np.zeros(len(self.peer), bool)
         chosen[selected] = True
         objecting = np.bincount(self.place[within & ~chosen], minlength=len(self.first_us))

@@ -159,6 +159,12 @@ def carried(found: DataFrame) -> DataFrame:
     return mine.agg(F.sum("load").alias("load"), F.max("peak").alias("peak")).where("load > 0")
 
 
+def between(found: DataFrame) -> DataFrame:
+    """(run, link, load): what each link between routers carried."""
+    mine = found.where(F.col("of") == LINK).groupBy("run", F.col("key").alias("link"))
+    return mine.agg(F.sum("load").alias("load")).where("load > 0")
+
+
 def per_cast(found: DataFrame) -> DataFrame:
     """(run, cast, messages, members, hops, deepest)."""
     return found.where(F.col("of") == CAST).select(

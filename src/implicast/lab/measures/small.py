@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from implicast.lab.measures import blocks, contract
 from implicast.lab.measures.blocks import Block, Ints, Ways, gini, ints
 from implicast.lab.measures.fairness import LORENZ_POINTS
+from implicast.world.invariants import FLIGHT_US
 
 SPANS = pa.list_(pa.struct([("from_us", pa.int64()), ("to_us", pa.int64())]))
 """From when to when somebody was away, or forgot what it heard: nobody was, where nothing changed."""
@@ -89,7 +90,10 @@ def _links(found: Block, loads: dict[str, Ints], tables: dict[str, pa.Table]) ->
     between[: len(found.links.key)] = found.links.load
     every = np.concatenate([between, loads["up"], loads["down"]])
     peaks = [found.links.peak, found.peers["up"].peak, found.peers["down"].peak]
-    return {"PINK_M": max(map(_largest, peaks)), "TINK_M": _largest(every), "TINK_G": gini(every)}
+    return {
+        "PINK_M": max(map(_largest, peaks)), "TINK_M": _largest(every), "TINK_G": gini(every),
+        "TINK_used_G": gini(every[every > 0]), "TINK_router_G": gini(between),
+    }  # fmt: skip
 
 
 def _hops(found: Block) -> dict[str, float]:
@@ -121,6 +125,7 @@ def _contract(registrations: pa.Table, tables: dict[str, pa.Table]) -> dict[str,
     """Block of peers by block, as large journals are judged; nobody is ever gone, so nothing is excused."""
     casts, notices = tables["casts"].sort_by("cast"), tables["notices"]
     casts = casts.append_column("excused", pa.array(np.zeros(len(casts), bool)))
+    casts = casts.append_column("end_us", pc.add(casts["time_us"], FLIGHT_US))
     for name in ("away", "forgot"):
         registrations = registrations.append_column(name, pa.array([[]] * len(registrations), SPANS))
     held, told = (ints(each, "peer") >> contract.BLOCK_BITS for each in (registrations, notices))

@@ -5,12 +5,12 @@ the neighbour they came from. Four things are added.
 
 *Coverage.* A broker knows when all others route by what it said (`edges.py`).
 
-*Silence about what is known.* A tag goes to a neighbour only if that neighbour does not have its bits from us yet
-(thesis section 6.3.1 names the saving). This is safe although filters err: the bits decide who is routed to, and a
-neighbour that has them has passed them on in its turn.
+*Silence about what is known.* A broker tells a tag once, when the first of its own clients holds it (thesis section
+6.3.1 names the saving); what comes from a neighbour it passes on to the others. It does not ask its filters whether
+they know the tag: they err, each in its own way, and a neighbour that was not told would never be routed to.
 
-*Generations.* A filter cannot grow and cannot forget. When the tags outgrow it, the broker at the root of the tree
-begins a new generation with more room; when many tags have gone, with the same room. Each broker starts from its own
+*Generations.* A filter cannot grow and cannot forget. A broker one of whose filters is outgrown, or whose clients have
+lost many tags, asks the broker at the root of the tree for a new generation. Each broker starts from its own
 clients' tags and sends each neighbour one whole filter as soon as it has those of all its other neighbours. Until all
 have come, casts follow the old filters or the new ones, so none is missed; no broker keeps other brokers' tags.
 
@@ -19,19 +19,20 @@ never deliveries. Generations and serials of a view begin at the view's own numb
 answered, and its sender says it again in the view that is to come.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from math import ceil
 from typing import Any
 
+from implicast.language.bloom import bits_for, hashes_for
 from implicast.language.target import Target
 from implicast.overlay.backbone.edges import Edges
 from implicast.overlay.backbone.messages import CAPACITY_MAX, EPOCH_SHIFT, FiltersAnew, Stale, Tell, View, WholeFilter
-from implicast.overlay.backbone.table import FilterTable
+from implicast.overlay.backbone.table import ROOM_LEAST, FilterTable
 from implicast.peer.asking import Asker
 from implicast.peer.contract import Address, Host, Part, handles
 
 GROWTH = 1.5
-"""How much more room a new generation has when the old one was outgrown."""
+"""Room of a generation under construction against the tags that there are: more come meanwhile."""
 
 
 class Backbone(Part, parts={"edges": Edges}):
@@ -60,13 +61,29 @@ class Backbone(Part, parts={"edges": Edges}):
         self.edges.begin(view.epoch, view.neighbours)
         self.table, self.next = self._new_table(view.epoch << EPOCH_SHIFT, view.room), None
 
+    def stand_filled(self, growths: int, capacity: int, fields: Mapping[Address, bytes]) -> None:
+        """After so many further generations: the filters of all sources, whole."""
+        self.table = self._new_table(self.table.generation + growths, capacity)
+        for source, field in fields.items():
+            self.table.replace(source, field)
+        if growths:
+            self.table.press()
+
+    def own_tags(self) -> tuple[str, ...]:
+        """What the own clients hold."""
+        return tuple(self._tags())
+
+    def new_filter_size(self, capacity: int) -> tuple[int, int]:
+        """Bits and hash functions of filters with room for so many tags."""
+        return bits_for(capacity, self._error), hashes_for(self._error)
+
     def follow(self, view: View) -> None:
         """A new tree: forget what was said to whom, and build filters from what each broker's own clients hold."""
         self.stand(view)
         self._begin(self.table.generation + 1, view.room, self.address)
 
     def say(self, tags: Iterable[str], token: Any) -> None:
-        """Own clients hold these tags. `covered(token)` follows when every broker routes by them."""
+        """Own clients hold these tags, and did not before. `covered(token)` follows when all brokers route by them."""
         self._spread(self.address, tuple(tags))
         self.edges.wait(self.address, token)
 
@@ -83,7 +100,7 @@ class Backbone(Part, parts={"edges": Edges}):
         return first and self.next is not None and neighbour not in self.next.whole
 
     def forget(self) -> None:
-        """Many own tags have gone: ask for filters without them."""
+        """Filters are outgrown, or many own tags have gone: ask for new ones."""
         if self.root == self.address:
             self.on_stale(self.address, Stale(self.table.generation))
         else:
@@ -100,16 +117,18 @@ class Backbone(Part, parts={"edges": Edges}):
     def on_tell(self, sender: Address, tell: Tell) -> None:
         if not self.edges.among_us(sender, tell.generation) or tell.generation > self._newest().generation:
             return  # of another view; or it has overtaken the message that begins its generation
-        self._spread(sender, tell.tags)
+        if not self.edges.is_repeat(sender, tell.serial):
+            self._spread(sender, tell.tags)
         self.edges.wait(sender, tell.serial)
 
     def _spread(self, source: Address, tags: tuple[str, ...]) -> None:
-        """Put tags of one source into its filters, and tell each other neighbour those that are news to it."""
-        news = self.table.put(source, tags)
-        newer = self.next.put(source, tags) if self.next is not None else {}
-        for neighbour in self.neighbours if news or newer else ():
+        """Put tags of one source into its filters, and tell the other neighbours."""
+        self.table.put(source, tags)
+        if self.next is not None:
+            self.next.put(source, tags)
+        for neighbour in self.neighbours if tags else ():
             if neighbour != source:
-                self.edges.note(neighbour, _news_to(neighbour, news) + _news_to(neighbour, newer))
+                self.edges.note(neighbour, tags)
         self.edges.soon()
         self._grow()
 
@@ -122,16 +141,15 @@ class Backbone(Part, parts={"edges": Edges}):
         return self.table if self.next is None else self.next
 
     def _grow(self) -> None:
-        """At the root, when the tags have outgrown their filters. All tags pass here, so one can judge for all."""
-        outgrown = self.table.capacity < self.table.distinct and self.table.capacity < CAPACITY_MAX
-        if self.root == self.address and self.next is None and outgrown:
-            room = min(CAPACITY_MAX, ceil(self.table.distinct * GROWTH))
-            self._begin(self.table.generation + 1, room, self.address)
+        """Ask for a new generation when a filter is outgrown."""
+        if self.next is None and self.table.capacity < CAPACITY_MAX and self.table.take_outgrown():
+            self.forget()
 
     @handles(Stale)
     def on_stale(self, sender: Address, stale: Stale) -> None:
         if self.root == self.address and self.next is None and stale.generation == self.table.generation:
-            self._begin(self.table.generation + 1, self.table.capacity, self.address)
+            room = min(CAPACITY_MAX, max(ROOM_LEAST, ceil(self.table.estimate() * GROWTH)))
+            self._begin(self.table.generation + 1, room, self.address)
 
     def _begin(self, generation: int, capacity: int, told_by: Address) -> None:
         """Start a generation from the own clients' tags, and let all others know."""
@@ -187,9 +205,5 @@ class Backbone(Part, parts={"edges": Edges}):
         """Go over to the new generation when all whole filters are here."""
         if self.next is not None and len(self.next.whole) == len(self.neighbours):
             self.table, self.next = self.next, None
-            self.table.count()
+            self.table.press()
             self._grow()
-
-
-def _news_to(neighbour: Address, news: dict[str, Address | None]) -> list[str]:
-    return [tag for tag, holder in news.items() if holder is None or holder == neighbour]

@@ -31,10 +31,12 @@ Waiter = tuple[Address, Any]
 class Edge:
     """What is to be said to one neighbour, what is under way to it, and who waits for it."""
 
-    __slots__ = ("newest", "under_way", "unsaid", "waiters")
+    __slots__ = ("_early", "_heard", "newest", "under_way", "unsaid", "waiters")
 
     def __init__(self, newest: int) -> None:
         self.newest = newest
+        self._heard, self._early = newest, set[int]()
+        """All of the neighbour's messages up to this number have been heard, and these beyond."""
         self.unsaid: dict[str, None] = {}
         self.under_way: dict[int, None] = {}
         self.waiters: deque[tuple[int, Waiter]] = deque()
@@ -43,6 +45,17 @@ class Edge:
         """What is unsaid; it counts as said from now on."""
         tags, self.unsaid = tuple(self.unsaid), {}
         return tags
+
+    def has_heard(self, serial: int) -> bool:
+        return serial <= self._heard or serial in self._early
+
+    def hear(self, serial: int) -> None:
+        """Take note of a message; at most `WAITERS_MAX` beyond one that has not come."""
+        if serial > self._heard and len(self._early) < WAITERS_MAX:
+            self._early.add(serial)
+        while self._heard + 1 in self._early:
+            self._heard += 1
+            self._early.discard(self._heard)
 
     def next_serial(self) -> int:
         self.newest += 1
@@ -94,6 +107,10 @@ class Edges(Part):
         """Does a message with this generation or serial come from a neighbour in the present view?"""
         return number >> EPOCH_SHIFT == self._epoch and sender in self._edges
 
+    def is_repeat(self, neighbour: Address, serial: int) -> bool:
+        """Has a neighbour's message been heard before? What it says went on to the others then."""
+        return self._edges[neighbour].has_heard(serial)
+
     def note(self, neighbour: Address, tags: Iterable[str]) -> None:
         """These tags are to be said to a neighbour, at the next opportunity."""
         self._edges[neighbour].unsaid.update(dict.fromkeys(tags))
@@ -132,6 +149,8 @@ class Edges(Part):
 
     def wait(self, source: Address, token: Any) -> None:
         """Answer the source when all that is under way to the others has been covered."""
+        if source != self.address:
+            self._edges[source].hear(token)
         if (source, token) in self._waiting or (len(self._waiting) >= WAITERS_MAX and source != self.address):
             return
         waiter, left = (source, token), 0

@@ -1,15 +1,17 @@
 """Cast routing tables: one Bloom filter for each source of registrations. Pure; no messages.
 
 A source is a neighbour, meaning everybody beyond it, or the broker itself, meaning its own clients (thesis section
-6.1). All filters of a generation have one size, so they are kept side by side: for each bit position one number whose
-bits say which sources have it set. Which of them hold a tag is then one look for all filters together, a third
-of the time that a look into each takes with three neighbours, and a broker with seven neighbours still
-needs no more memory than eight filters. `filter` gives a source's filter as it would be sent or stored.
+6.1). While a generation is under construction all its filters have one size, `bits`, so that they can be united. When
+it is whole each is pressed to the size that the tags beyond *its own* neighbour need at the routing error (equation
+2.2): bit p of the common size becomes bit p * size // bits. So a filter errs as often as it is told to, whether half of
+all tags lie beyond its neighbour or a handful; filters that had all tags' size erred on 0.3 % where 10 % was asked.
+
+A pressed filter has room for a tenth more tags than it holds, and asks to be made anew when it holds a tenth more than
+it has room for: its error stays within a quarter of the one that was asked for.
 """
 
-from array import array
 from collections.abc import Iterable, Sequence
-from math import log
+from math import ceil, exp, log
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,64 +20,112 @@ from implicast.language.bloom import Bloom, bits_for, hashes_for, positions
 from implicast.language.target import Target
 from implicast.peer.contract import Address
 
-PLANE = 64
-"""Sources in one array of numbers; a broker with more neighbours has several arrays."""
+ROOM = 1.1
+"""How many more tags a pressed filter has room for than it holds, and how far beyond that it is outgrown."""
+ROOM_LEAST = 16
+"""Tags that the smallest filter has room for: below, one client more would outgrow it."""
+FILL_MAX = 1 - 1e-9
+
+
+class Field:
+    """The bits of one filter, as many as `size`, and how many of them are set."""
+
+    __slots__ = ("bits", "limit", "ones", "size")
+
+    def __init__(self, size: int, room: float, hashes: int) -> None:
+        self.bits, self.size, self.ones = bytearray((size + 7) // 8), size, 0
+        self.limit = size * (1 - exp(-hashes * room * ROOM / size))
+        """More ones than this: it holds a tenth more than it has room for."""
+
+    def add(self, places: Iterable[int], whole: int) -> None:
+        """Set the bits of one tag, given by its places among `whole`."""
+        bits, size = self.bits, self.size
+        for place in places:
+            at = place * size // whole
+            if not bits[at >> 3] >> (at & 7) & 1:
+                bits[at >> 3] |= 1 << (at & 7)
+                self.ones += 1
+
+    def is_outgrown(self) -> bool:
+        """Said once, and again when it holds a tenth more."""
+        outgrown = self.ones > self.limit
+        if outgrown:
+            self.limit = min(self.limit * ROOM, self.size)
+        return outgrown
+
+    def take(self, found: NDArray[np.intp]) -> None:
+        """Set these bits."""
+        spread = np.unpackbits(np.frombuffer(self.bits, np.uint8), count=self.size, bitorder="little")
+        spread[found] = 1
+        self.bits, self.ones = bytearray(np.packbits(spread, bitorder="little").tobytes()), int(spread.sum())
+
+    def set_bits(self) -> NDArray[np.intp]:
+        return np.flatnonzero(np.unpackbits(np.frombuffer(self.bits, np.uint8), count=self.size, bitorder="little"))
+
+    def tags(self, hashes: int) -> float:
+        """About so many tags: k = -(m / h) ln(1 - fill)."""
+        return -self.size / hashes * log(1 - min(FILL_MAX, self.ones / self.size))
 
 
 class FilterTable:
     """The filters of one generation."""
 
-    __slots__ = ("_bit", "_everyone", "_planes", "bits", "capacity", "distinct", "generation", "hashes", "whole")
+    __slots__ = ("_error", "_fields", "_pressed_at", "bits", "capacity", "distinct", "generation", "hashes", "outgrown",
+                 "whole")  # fmt: skip
 
     def __init__(self, sources: Sequence[Address], generation: int, capacity: int, error: float) -> None:
-        self.generation, self.capacity = generation, capacity
+        self.generation, self.capacity, self._error = generation, capacity, error
         self.bits, self.hashes = bits_for(capacity, error), hashes_for(error)
-        self._bit = {source: 1 << number for number, source in enumerate(sources)}
-        self._everyone = (1 << len(sources)) - 1
-        self._planes = [
-            array(_code(min(PLANE, len(sources) - first)), [0]) * self.bits for first in range(0, len(sources), PLANE)
-        ]
+        self._fields = {source: Field(self.bits, capacity, self.hashes) for source in sources}
+        self._pressed_at = 0.0
+        """Tags that all filters held together when they were pressed; 0: they are not."""
         self.distinct = 0.0
-        """Tags put in that no filter held before: about the distinct ones in the whole system."""
+        """Distinct tags in the whole system when the filters were pressed, about."""
+        self.outgrown = False
+        """Does a filter hold more than it has room for?"""
         self.whole: set[Address] = set()
         """Neighbours whose filter is known to be complete."""
 
     @property
     def sources(self) -> list[Address]:
-        return list(self._bit)
+        return list(self._fields)
 
-    def put(self, source: Address, tags: Iterable[str]) -> dict[str, Address | None]:
-        """Add tags of a source. The tags that are news to anybody, each with the one source that held it before.
-
-        A tag that two sources held is known everywhere: every neighbour was told of it by at least one of them. One
-        that a single source held is news to that source alone; one that none held is news to all. To hold a tag
-        means to have its bits set; whether by this tag or by others makes no difference to who routes what.
-        """
-        news: dict[str, Address | None] = {}
-        own = self._bit[source]
+    def put(self, source: Address, tags: Iterable[str]) -> None:
+        """Add tags of a source."""
+        field, whole = self._fields[source], self.bits
         for tag in tags:
-            holders = self._holders(tag)
-            if not holders & own:
-                self._set(own, tag)
-            if not holders:
-                news[tag] = None
-                self.distinct += 1
-            elif not holders & (holders - 1):
-                news[tag] = self.sources[holders.bit_length() - 1]
-        return news
+            field.add(positions(tag, whole, self.hashes), whole)
+        self.outgrown = field.is_outgrown() or self.outgrown
+
+    def take_outgrown(self) -> bool:
+        """Is a filter outgrown? Said once."""
+        outgrown, self.outgrown = self.outgrown, False
+        return outgrown
 
     def passes(self, neighbour: Address, target: Target) -> bool:
         """May anybody beyond this neighbour be selected? Only wanted tags are asked for."""
-        bit = self._bit[neighbour]
-        return any(all(self._holders(tag) & bit for tag in term.has) for term in target.terms)
+        field = self._fields[neighbour]
+        return any(all(self._holds(field, tag) for tag in term.has) for term in target.terms)
+
+    def holds(self, source: Address, tag: str) -> bool:
+        return self._holds(self._fields[source], tag)
+
+    def _holds(self, field: Field, tag: str) -> bool:
+        bits, size, whole = field.bits, field.size, self.bits
+        for place in positions(tag, whole, self.hashes):
+            at = place * size // whole
+            if not bits[at >> 3] >> (at & 7) & 1:
+                return False
+        return True
 
     def filter(self, source: Address) -> Bloom:
-        """The filter of one source."""
-        return self._union(self._bit[source])
+        """The filter of one source, as it is kept."""
+        field = self._fields[source]
+        return Bloom.from_bytes(bytes(field.bits), field.size, self.hashes)
 
     def beside(self, neighbour: Address) -> bytes:
-        """The filter of all sources but this one: what the neighbour should know of us."""
-        return self._union(self._everyone & ~self._bit[neighbour]).to_bytes()
+        """The filter of all sources but this one, before they are pressed: what the neighbour should know of us."""
+        return _united([bytes(field.bits) for source, field in self._fields.items() if source != neighbour])
 
     def fits(self, field: bytes) -> bool:
         """Has a filter from elsewhere the size of those of this generation?"""
@@ -83,48 +133,46 @@ class FilterTable:
 
     def replace(self, neighbour: Address, field: bytes) -> None:
         """Take over a neighbour's whole filter, beside what it has said since it was sent."""
-        number = self._bit[neighbour].bit_length() - 1
-        plane = _view(self._planes[number // PLANE])
-        set_ = np.unpackbits(np.frombuffer(field, np.uint8), count=self.bits, bitorder="little").astype(bool)
-        plane[set_] |= plane.dtype.type(1 << number % PLANE)
+        spread = np.unpackbits(np.frombuffer(field, np.uint8), count=self.bits, bitorder="little")
+        self._fields[neighbour].take(np.flatnonzero(spread))
         self.whole.add(neighbour)
 
-    def count(self) -> None:
-        """Estimate the distinct tags from the share of set bits: k = -(m / h) ln(1 - fill)."""
-        fill = self._union(self._everyone).fill()
-        self.distinct = -self.bits / self.hashes * log(max(1e-9, 1 - fill))
+    def press(self) -> None:
+        """The generation is whole: each filter gets the size that its own tags need."""
+        self.distinct = self.estimate()
+        self._pressed_at = self._held()
+        self.outgrown = False
+        self._fields = {source: self._pressed(field) for source, field in self._fields.items()}
 
-    def _holders(self, tag: str) -> int:
-        """The sources that hold a tag, as bits of a number."""
-        found = 0
-        for number, plane in enumerate(self._planes):
-            holders = -1
-            for position in positions(tag, self.bits, self.hashes):
-                holders &= plane[position]
-                if not holders:
-                    break
-            found |= holders << number * PLANE
-        return found
+    def _pressed(self, field: Field) -> Field:
+        room = max(ROOM_LEAST, ceil(field.tags(self.hashes) * ROOM))
+        wanted = bits_for(room, self._error)
+        self.outgrown = self.outgrown or wanted > self.bits > bits_for(ROOM_LEAST, self._error)
+        pressed = Field(min(self.bits, wanted), room, self.hashes)
+        pressed.take(field.set_bits() * pressed.size // self.bits)
+        return pressed
 
-    def _set(self, bit: int, tag: str) -> None:
-        number = bit.bit_length() - 1
-        plane, bit = self._planes[number // PLANE], 1 << number % PLANE
-        for position in positions(tag, self.bits, self.hashes):
-            plane[position] |= bit
+    def lacks(self, source: Address, field: bytes) -> bool:
+        """Is there a bit of this filter, of the common size, that the source's filter does not have?"""
+        mine = self._fields[source]
+        spread = np.unpackbits(np.frombuffer(field, np.uint8), count=self.bits, bitorder="little")
+        return bool(np.setdiff1d(np.flatnonzero(spread) * mine.size // self.bits, mine.set_bits()).size)
 
-    def _union(self, sources: int) -> Bloom:
-        """One filter of what any of these sources holds."""
-        some = np.zeros(self.bits, bool)
-        for number, plane in enumerate(self._planes):
-            view = _view(plane)
-            some |= (view & view.dtype.type(sources >> number * PLANE & (1 << 8 * plane.itemsize) - 1)) != 0
-        return Bloom.from_bytes(np.packbits(some, bitorder="little").tobytes(), self.bits, self.hashes)
+    def estimate(self) -> float:
+        """About how many distinct tags there are in the whole system."""
+        if self._pressed_at:
+            return self.distinct * max(1.0, self._held() / self._pressed_at)
+        together = Field(self.bits, self.capacity, self.hashes)
+        for field in self._fields.values():
+            together.take(field.set_bits())
+        return together.tags(self.hashes)
 
-
-def _code(sources: int) -> str:
-    """The narrowest numbers with a bit for each source."""
-    return next(code for code, width in (("B", 8), ("H", 16), ("I", 32), ("Q", 64)) if sources <= width)
+    def _held(self) -> float:
+        return sum(field.tags(self.hashes) for field in self._fields.values())
 
 
-def _view(plane: "array[int]") -> NDArray[np.unsignedinteger]:
-    return np.frombuffer(plane, f"u{plane.itemsize}")
+def _united(fields: Sequence[bytes]) -> bytes:
+    some = np.frombuffer(fields[0], np.uint8)
+    for field in fields[1:]:
+        some = some | np.frombuffer(field, np.uint8)
+    return some.tobytes()

@@ -30,11 +30,10 @@ from implicast.overlay.links.above import Above
 from implicast.overlay.links.links import Links
 from implicast.overlay.links.messages import Departed
 from implicast.overlay.links.refs import Place, Ref, lies_between
-from implicast.overlay.links.repeats import came_by
 from implicast.overlay.links.state import IN, OUT
 from implicast.peer.contract import Address, Host, Message, Part, handles
 from implicast.peer.liveness import Detector
-from implicast.peer.memory import Recent
+from implicast.peer.memory import Recent, Repeats
 from implicast.space.ring import ID_BITS
 
 QUIET_US = 3_000_000
@@ -81,7 +80,7 @@ class Chord(Part, Above, parts={"fingers": Fingers}):
         self.fingers = Fingers(address, host, ring, self.table, self.pass_on, refresh_us)
         self._resident: Resident | None = None
         self._told_us: Recent[Address, int] = Recent(SENDERS_MAX)
-        self._passed: dict[Message, int] = {}
+        self._passed: Repeats[Message] = Repeats(PASSED_MAX)
         self._led_us: Recent[Place, int] = Recent(SEEKERS_MAX)
         self._detour = 0
 
@@ -206,17 +205,12 @@ class Chord(Part, Above, parts={"fingers": Fingers}):
         step = table.next_hop(key)
         if sender == self.address or sender is None:
             step = self._other_way(key, step)
-        elif self._came_by(message):
-            return True
+        elif self._passed.came_by(message, self.host.now_us, PASSED_US):
+            return True  # or it goes in a circle, because neighbours do not agree yet: its origin sends it again
         elif self._is_past(key):
             step = ring.left
         self._send(step, message)
         return True
-
-    def _came_by(self, message: Message) -> bool:
-        """A repeat, or a message that goes in a circle because neighbours do not agree yet: it ends here, and its
-        origin sends it again."""
-        return came_by(self._passed, message, self.host.now_us, PASSED_US, PASSED_MAX)
 
     def _say_heard(self, sender: Address) -> None:
         now_us, told_us = self.host.now_us, self._told_us

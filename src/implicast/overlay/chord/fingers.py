@@ -129,7 +129,7 @@ class Fingers(Part):
             table.set_finger(take.level, take.finger)
         right = self._ring.right
         if table.own != take.high and up_to(table.own, table.key_of(right), take.high):
-            self.host.send(right.address, self._onward(take))
+            self._ring.tell_right(self._onward(take))
 
     def _onward(self, take: TakeFinger) -> Message:
         key = (self._table.own + 1) & self._table.mask

@@ -18,6 +18,7 @@ Parts are put together only where they touch. Two levels learnt at different tim
 a node stands that neither knows: then the whole is unknown.
 """
 
+from collections.abc import Iterable
 from itertools import pairwise
 
 from implicast.overlay.chord_sharp.messages import LEVELS_MAX, Ent, Freight
@@ -211,15 +212,15 @@ class Table:
         end = self.ends[level]
         return None if end is None else Arc(self.nodes[level].key, end)
 
-    def closest_preceding(self, key: Key) -> int:
-        """The level of the farthest finger that does not lie beyond the key; -1 for the node itself."""
+    def closest_preceding(self, key: Key, levels: Iterable[int]) -> int:
+        """Of these levels that of the farthest finger that does not lie beyond the key; -1 for the node itself."""
         mark, bounds = self.mark(key), self.bounds()
-        before = [level for level in range(len(self.nodes)) if bounds[level + 1] <= mark]
+        before = [level for level in levels if bounds[level + 1] <= mark]
         return max(before, key=lambda level: bounds[level + 1], default=-1)
 
     def next_hop(self, key: Key) -> Ref | None:
         """Who is nearer to the key; None when nobody known is."""
-        level = self.closest_preceding(key)
+        level = self.closest_preceding(key, range(len(self.nodes)))
         return None if level < 0 else self.nodes[level]
 
     def tidy(self) -> bool:

@@ -194,8 +194,8 @@ class Surface(Part, parts=PARTS):
         return self.heirs if owner == self.address else self.circle.heirs_of(owner)
 
     def holdings(self) -> tuple[object, ...]:
-        """The state of the surface, and copies of what others keep, as values that can be encoded."""
-        titles = tuple(self.plot.atlas.titles.values())
+        """Who is around, and copies of what others keep, as values that can be encoded."""
+        titles = tuple(title for title in self.plot.atlas.titles.values() if title.owner != self.address)
         if not self.terms.assured:
             return (titles,)
         estates = [

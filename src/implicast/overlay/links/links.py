@@ -178,6 +178,11 @@ class Links(
             self.lefts = lefts
             self.above.surrounded()
 
+    def tell_right(self, message: Message) -> None:
+        """Tell the right neighbour; not the former life of this node, which stands there until the ring notices."""
+        if self.right.address != self.address:
+            self.host.send(self.right.address, message)
+
     def take_right(self, right: Ref, num: Number | None, confirmed: bool) -> None:
         self.company.note_met(self.right)
         self.right, self.rnum, self.conf = right, num, confirmed

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from implicast.overlay.links.messages import Departed, Find, Found, MergeRound
 from implicast.overlay.links.refs import Ref, lies_between
-from implicast.overlay.links.repeats import came_by
 from implicast.overlay.links.state import IN, INS, OUT
-from implicast.peer.contract import Address, Message, Part, handles
+from implicast.peer.contract import Address, Part, handles
+from implicast.peer.memory import Repeats
 
 if TYPE_CHECKING:
     from implicast.overlay.links.links import Links
@@ -26,7 +26,7 @@ PASSED_US = 2_000_000
 """A question that comes by once more within this time is a repeat."""
 
 
-_NONE_PASSED: dict[Message, int] = {}
+_NONE_PASSED: Repeats[Find] = Repeats(0)
 
 
 class Seeking(Part):
@@ -39,7 +39,7 @@ class Seeking(Part):
         self._links = links
         self.turn = 0
         """Attempts so far."""
-        self._passed: dict[Message, int] = {} if links.detector is not None else _NONE_PASSED
+        self._passed = Repeats[Find](links.settings.passed_max) if links.detector is not None else _NONE_PASSED
         """Questions of seekers that came by; where pointers may lead in a circle."""
 
     # --- the own place
@@ -98,7 +98,7 @@ class Seeking(Part):
     @handles(Find)
     def on_find(self, sender: Address, find: Find) -> None:
         links, seeker = self._links, find.seeker
-        if links.detector is not None and self._came_by(find):
+        if links.detector is not None and self._passed.came_by(find, self.host.now_us, PASSED_US):
             return
         if links.state in (OUT, INS):
             self._pass_on_from_outside(sender, find)
@@ -110,10 +110,6 @@ class Seeking(Part):
             is_gone = links.detector is not None and step in links.company.gone
             if not is_gone and step.address != self.address:  # one that returned may still be told of its former life
                 links.say(step, Find(seeker, find.hops_left - 1))
-
-    def _came_by(self, find: Find) -> bool:
-        """A repeat, where pointers lead in a circle until they are mended."""
-        return came_by(self._passed, find, self.host.now_us, PASSED_US, self._links.settings.passed_max)
 
     def _pass_on_from_outside(self, sender: Address, find: Find) -> None:
         """A node that has left sends a seeker back to the left, where its place can still lie ahead, and says that it

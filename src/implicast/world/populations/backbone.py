@@ -13,7 +13,7 @@ LOOKED_AT_MAX = 256
 
 def objections(brokers: Mapping[Address, Backbone], tags: Mapping[Address, Iterable[str]]) -> list[str]:
     """What is wrong, in sentences; `tags` are those that each broker's own clients hold."""
-    order = _breadth_first(brokers)
+    order = breadth_first(brokers)
     links = sum(len(broker.neighbours) for broker in brokers.values())
     if len(order) != len(brokers) or links != 2 * (len(brokers) - 1):
         return [f"the backbone is no tree: {len(order)} of {len(brokers)} brokers reached, {links} ends of links"]
@@ -26,7 +26,7 @@ def objections(brokers: Mapping[Address, Backbone], tags: Mapping[Address, Itera
     return _uncovered(brokers, own, order)
 
 
-def _breadth_first(brokers: Mapping[Address, Backbone]) -> dict[Address, Address | None]:
+def breadth_first(brokers: Mapping[Address, Backbone]) -> dict[Address, Address | None]:
     """All brokers that can be reached from the first, each after its parent."""
     first = next(iter(brokers))
     order: dict[Address, Address | None] = {first: None}
@@ -51,7 +51,20 @@ def _bits(bits: int, hashes: int, tags: tuple[str, ...]) -> int:
 def _uncovered(
     brokers: Mapping[Address, Backbone], own: Mapping[Address, int], order: Mapping[Address, Address | None]
 ) -> list[str]:
-    """Links whose filter lacks a bit of what lies beyond: once from the leaves inwards, once from the root outwards."""
+    """Links whose filter lacks a bit of what lies beyond."""
+    beyond = beyond_links(brokers, own, order)
+    return [
+        f"broker {at} would not send to {neighbour} what somebody beyond it registered for"
+        for (at, neighbour), bits in beyond.items()
+        if brokers[at].table.lacks(neighbour, bits.to_bytes((brokers[at].table.bits + 7) // 8, "little"))
+    ]
+
+
+def beyond_links(
+    brokers: Mapping[Address, Backbone], own: Mapping[Address, int], order: Mapping[Address, Address | None]
+) -> dict[tuple[Address, Address], int]:
+    """By broker and neighbour, the filter of what lies beyond: once from the leaves inwards, once from the root
+    outwards."""
     beyond: dict[tuple[Address, Address], int] = {}
     inwards = [(child, parent) for child, parent in reversed(list(order.items())) if parent is not None]
     outwards = [(parent, child) for child, parent in order.items() if parent is not None]
@@ -61,8 +74,4 @@ def _uncovered(
             if other != target:
                 bits |= beyond[source, other]
         beyond[target, source] = bits
-    return [
-        f"broker {at} would not send to {neighbour} what somebody beyond it registered for"
-        for (at, neighbour), bits in beyond.items()
-        if bits & ~int.from_bytes(brokers[at].table.filter(neighbour).to_bytes(), "little")
-    ]
+    return beyond

@@ -14,7 +14,7 @@ from implicast.casting.designs import Design, Plan
 from implicast.peer.authority import Declined
 from implicast.peer.contract import Peer
 from implicast.peer.identity import Certificate
-from implicast.world.populations.population import Population
+from implicast.world.populations.population import Population, enrol_by_verb
 from implicast.world.populations.skip_graph import objections as list_objections
 from implicast.world.populations.standing import Standing
 
@@ -61,4 +61,4 @@ def objections(population: Sequence[Peer]) -> list[str]:
 
 
 def population(design: Design) -> Population:
-    return Population(assemble, objections)
+    return Population(assemble, objections, enrol_by_verb)

@@ -9,6 +9,7 @@ from implicast.peer.contract import Peer
 from implicast.peer.errors import ParameterError
 from implicast.peer.site import Site
 from implicast.world.populations.backbone import objections as backbone_objections
+from implicast.world.populations.filters import assemble_filters
 from implicast.world.populations.population import Population
 
 
@@ -20,6 +21,16 @@ def assemble(plan: Plan) -> list[Peer]:
     neighbours = spanning_tree(brokers, lambda a, b: plan.latency_us(a, b) + plan.latency_us(b, a))
     clients: list[Peer] = [_near(plan, plan.site(address), address) for address in range(plan.peers)]
     return clients + [Broker(plan.site(broker, "broker"), neighbours[broker]) for broker in brokers]
+
+
+def enrol(plan: Plan, population: Sequence[Peer]) -> None:
+    """Every broker knows its clients, and every filter what lies beyond it."""
+    brokers = {peer.address: peer for peer in population if isinstance(peer, Broker)}
+    for client, description in zip(population[: plan.peers], plan.descriptions, strict=False):
+        assert isinstance(client, BrokerClient), "members come first"
+        assert client.station is not None, "an assembled client has its broker"
+        brokers[client.station].roster.keep(client.enrol(description))
+    assemble_filters({address: broker.backbone for address, broker in brokers.items()})
 
 
 def _near(plan: Plan, site: Site, client: int) -> BrokerClient:
@@ -48,4 +59,4 @@ def objections(population: Sequence[Peer]) -> list[str]:
 
 
 def population(design: Design) -> Population:
-    return Population(assemble, objections)
+    return Population(assemble, objections, enrol)

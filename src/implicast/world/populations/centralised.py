@@ -13,6 +13,14 @@ def assemble(plan: Plan) -> list[Peer]:
     return [*clients, Server(plan.site(plan.peers, "server"))]
 
 
+def enrol(plan: Plan, population: Sequence[Peer]) -> None:
+    """The server knows everybody."""
+    (server,) = (peer for peer in population if isinstance(peer, Server))
+    for client, description in zip(population[: plan.peers], plan.descriptions, strict=False):
+        assert isinstance(client, Client), "members come first"
+        server.roster.keep(client.enrol(description))
+
+
 def objections(population: Sequence[Peer]) -> list[str]:
     """The server knows the newest description of everybody whose registration is complete, and of nobody long gone."""
     found: list[str] = []
@@ -30,4 +38,4 @@ def objections(population: Sequence[Peer]) -> list[str]:
 
 
 def population(design: Design) -> Population:
-    return Population(assemble, objections)
+    return Population(assemble, objections, enrol)

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import ceil
 from typing import Any
 
 from implicast.casting.condcast.condcast import Condcast
 from implicast.casting.condcast.design import common_tags
-from implicast.casting.condcast.formulas import flows_needed
 from implicast.casting.condcast.place import distinct, key_of
 from implicast.casting.designs import Design, Plan
 from implicast.language.portrait import portrait
@@ -15,7 +15,7 @@ from implicast.peer.contract import Peer
 from implicast.world.populations.aggregates import sound_objections
 from implicast.world.populations.chord_sharp import assemble as assemble_sharp
 from implicast.world.populations.chord_sharp import objections as ring_objections
-from implicast.world.populations.population import Population
+from implicast.world.populations.population import Population, enrol_by_verb
 
 
 def assemble(plan: Plan) -> list[Peer]:
@@ -36,6 +36,11 @@ def assemble(plan: Plan) -> list[Peer]:
     return list(peers)
 
 
+def flows_needed(nodes: int, period: float, hold: float) -> int:
+    """F_min (9): a flow takes at least n M to go round, and each node is to be reached every P."""
+    return max(1, ceil(hold * nodes / period))
+
+
 def _start_flows(ring: list[ChordSharp], peers: dict[ChordSharp, Condcast]) -> None:
     chosen = peers[ring[0]].settings.flows
     flows = flows_needed(len(ring), chosen.period_us, chosen.hold_us)
@@ -52,4 +57,4 @@ def objections(population: Sequence[Peer]) -> list[str]:
 
 
 def population(design: Design) -> Population:
-    return Population(assemble, objections)
+    return Population(assemble, objections, enrol_by_verb)

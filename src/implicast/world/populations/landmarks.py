@@ -30,15 +30,26 @@ def landmark_order(landmarks: Sequence[int], latency_us: LatencyUs) -> list[int]
     shallow branches first, neighbours in the order are nearest: the least saving of packets over four seeds rose from
     25 to 27 percent.
     """
-    from scipy.sparse.csgraph import minimum_spanning_tree  # the laboratory alone needs it: 30 MB
-
     if len(landmarks) < 2:
         return list(landmarks)
     trips = np.array([[0 if a == b else latency_us(a, b) + latency_us(b, a) + 1 for b in landmarks] for a in landmarks])
-    half = minimum_spanning_tree(trips).toarray()
-    tree = half + half.T
+    tree = _spanning_tree(trips.astype(np.float64))
     end = _reach(tree, _reach(tree, 0, -1)[1], -1)[1]
     return [landmarks[each] for each in _walk(tree, end, -1)]
+
+
+def _spanning_tree(trips: Lengths) -> Lengths:
+    """The minimum spanning tree, both ways round (Kruskal's). Of equal lengths that of the first row, then
+    of the first column, comes first, as in SciPy's, which takes 0.3 s to load."""
+    tree, groups = np.zeros_like(trips), list(range(len(trips)))
+    rows, columns = np.nonzero(trips)
+    for each in np.argsort(trips[rows, columns], kind="stable").tolist():
+        one, other = int(rows[each]), int(columns[each])
+        if groups[one] != groups[other]:
+            tree[one, other] = tree[other, one] = trips[one, other]
+            joined = groups[other]
+            groups = [groups[one] if group == joined else group for group in groups]
+    return tree
 
 
 def _branches(tree: Lengths, at: int, parent: int) -> list[int]:

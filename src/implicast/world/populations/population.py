@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from implicast.casting.designs import Plan
 from implicast.peer.contract import Peer
+from implicast.peer.member import Member
 
 Objections = Callable[[Sequence[Peer]], list[str]]
 """Sentences about what is wrong with a network at rest; none when all is well."""
@@ -12,6 +13,13 @@ Objections = Callable[[Sequence[Peer]], list[str]]
 
 def no_objections(population: Sequence[Peer]) -> list[str]:
     return []
+
+
+def enrol_by_verb(plan: Plan, population: Sequence[Peer]) -> None:
+    """For designs in whose assembled networks registering sends nothing: everything is in its place already."""
+    for peer, description in zip(population[: plan.peers], plan.descriptions, strict=False):
+        assert isinstance(peer, Member), "members come first"
+        peer.register(description)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +30,9 @@ class Population:
     """The converged network at once: members first, then infrastructure, index = address."""
     objections: Objections = no_objections
     """Invariants of the overlay seen from outside."""
+    enrol: Callable[[Plan, Sequence[Peer]], None] | None = None
+    """What the registrations of all members (`Plan.descriptions`) leave behind, put at once into an assembled network,
+    as if they had been made by messages long ago; `Registered` is delivered to each. None: always by messages."""
     watcher: Callable[[], Objections] | None = None
     """Makes one that says the same as `objections` and remembers from look to look what need not be looked at again."""
 

@@ -1,10 +1,13 @@
 """Designs whose members stand on a hashed ring and keep lists for each other: the converged ring at once."""
 
+from bisect import bisect_left
+from collections.abc import Sequence
 from functools import partial
 
 from implicast.casting.designs import Design, Plan
 from implicast.casting.keeping.member import RingMember
 from implicast.peer.contract import Peer
+from implicast.peer.events import Registered
 from implicast.world.populations.chord import assemble_chord
 from implicast.world.populations.lists import Watcher, ring_trouble
 from implicast.world.populations.population import Population
@@ -18,5 +21,21 @@ def assemble(design: Design, plan: Plan) -> list[Peer]:
     return list(members)
 
 
+def enrol(plan: Plan, population: Sequence[Peer]) -> None:
+    """Every entry at the node that answers for its value, and at those that keep its copies."""
+    members = [peer for peer in population if isinstance(peer, RingMember)]
+    ring = sorted(members, key=lambda member: member.links.me.place)
+    keys = [member.chord.table.own for member in ring]
+    copies = min(ring[0].share.settings.copies, len(ring) - 1)
+    for member, description in zip(members, plan.descriptions, strict=False):
+        for piece in member.enrol(description):
+            at = bisect_left(keys, piece.key) % len(ring)
+            member.layings.stand(piece, ring[at].address)
+            row = member.layings.row(piece)
+            for step in range(copies + 1):
+                ring[(at + step) % len(ring)].share.take((row,))
+        member.host.deliver(Registered(member.version))
+
+
 def population(design: Design) -> Population:
-    return Population(partial(assemble, design), ring_trouble, Watcher)
+    return Population(partial(assemble, design), ring_trouble, enrol, Watcher)

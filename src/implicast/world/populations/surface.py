@@ -133,6 +133,11 @@ def _settle_alive(
     for peer, surface in enumerate(surfaces):
         for each in around[peer]:
             _acquaint(surface, surfaces[each], max(1, 2 * int(latency_us(peer, each))))
+    bequeath(surfaces)
+
+
+def bequeath(surfaces: Sequence[Surface]) -> None:
+    """All heirs have complete copies of what they may inherit."""
     by_address = {surface.address: surface for surface in surfaces}
     for surface in surfaces:
         for heir in surface.heirs:

@@ -1,15 +1,10 @@
-"""Update flows in numbers: formulas (9) to (15) of the paper, with latency added where it matters.
+"""Update flows in numbers: formulas (10) to (15) of the paper, with latency added where it matters.
 
 Times may be in any unit, one for all. `nodes` is n, `flows` F, `period` P, `hold` M, `weight` alpha.
 """
 
 from dataclasses import dataclass
-from math import ceil, floor, log2
-
-
-def flows_needed(nodes: int, period: float, hold: float) -> int:
-    """F_min (9): a flow takes at least n M to go round, and each node is to be reached every P."""
-    return max(1, ceil(hold * nodes / period))
+from math import floor, log2
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +54,3 @@ class Steady:
             "plain": rounds * levels,
             "piggy_backed": rounds * (levels - self.doublings),
         }
-
-
-def surplus_delta(levels: int, period: float, hold: float, weight: float) -> float:
-    """delta': the hold that a node takes for normal, from its own table: n' = 2^(highest level), F' = (M/P) n' + 1.
-
-    The "+ 1" is needed: without it deletions and restarts never stop.
-    """
-    nodes = 1 << (levels - 1)
-    flows = hold / period * nodes + 1
-    return (weight * (period - hold) + hold) / (weight * (nodes / flows - 1) + 1)

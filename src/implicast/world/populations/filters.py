@@ -1,0 +1,41 @@
+"""The filters of a whole backbone at once, as they are when all that was said has been heard everywhere."""
+
+from collections.abc import Mapping
+from math import ceil
+
+from implicast.language.bloom import Bloom
+from implicast.overlay.backbone.backbone import GROWTH, Backbone
+from implicast.overlay.backbone.messages import CAPACITY_MAX
+from implicast.overlay.backbone.table import ROOM
+from implicast.peer.contract import Address
+from implicast.world.populations.backbone import beyond_links, breadth_first
+
+
+def assemble_filters(brokers: Mapping[Address, Backbone]) -> None:
+    """Every filter holds exactly the tags beyond it, and is as large as if a generation had begun when all were there;
+    where none is outgrown, as large as filters are at first."""
+    tags = {address: broker.own_tags() for address, broker in brokers.items()}
+    distinct = len({tag for each in tags.values() for tag in each})
+    some = next(iter(brokers.values()))
+    capacity, growths = room_for(distinct, some.table.capacity)
+    bits, hashes = some.new_filter_size(capacity)
+    own = {address: _field(bits, hashes, each) for address, each in tags.items()}
+    beyond = beyond_links(brokers, own, breadth_first(brokers))
+    length = (bits + 7) // 8
+    for address, broker in brokers.items():
+        fields = {other: beyond[address, other].to_bytes(length, "little") for other in broker.neighbours}
+        fields[address] = own[address].to_bytes(length, "little")
+        broker.stand_filled(growths, capacity, fields)
+
+
+def room_for(distinct: int, capacity: int) -> tuple[int, int]:
+    """For how many tags filters under construction have room at last, and whether the first ones were outgrown."""
+    if distinct <= capacity * ROOM:
+        return capacity, 0
+    return min(CAPACITY_MAX, ceil(distinct * GROWTH)), 1
+
+
+def _field(bits: int, hashes: int, tags: tuple[str, ...]) -> int:
+    filter_ = Bloom(bits, hashes)
+    filter_.update(tags)
+    return int.from_bytes(filter_.to_bytes(), "little")

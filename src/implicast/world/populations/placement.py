@@ -1,0 +1,76 @@
+"""Where registrations come to lie: what all of them leave behind on an assembled surface, computed at once.
+
+A record lies at its home at the lowest notch that is open there, and a registry is closed at a peer as soon as more
+records than the limit would lie in it. Neither depends on the order in which registrations come: more of them can only
+close more. So the state in which registering by messages ends is found notch by notch, from the tag's own address up.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from implicast.casting.spice.homes import turn_of
+from implicast.casting.spice.items import Key
+from implicast.casting.spice.settings import Settings
+from implicast.space.morton import BITS, Codes
+
+Chosen = Codes
+"""Numbers of records of one tag."""
+
+
+class Lot(NamedTuple):
+    """What one peer has of one registry at one notch: records that it keeps, or a closed part."""
+
+    peer: int
+    key: Key
+    chosen: Chosen
+    closed: bool
+
+
+class Owners:
+    """Who owns a code on an assembled surface: arrays along the curve."""
+
+    __slots__ = ("lows", "peers")
+
+    def __init__(self, lows: Codes) -> None:
+        """By peer, the first code of its tile."""
+        self.peers = np.argsort(lows)
+        self.lows = lows[self.peers]
+
+    def of(self, codes: Codes) -> Codes:
+        found: Codes = self.peers[np.searchsorted(self.lows, codes, side="right") - 1]
+        return found
+
+    def of_one(self, code: int) -> int:
+        return int(self.peers[np.searchsorted(self.lows, code, side="right") - 1])
+
+
+def lots(settings: Settings, owners: Owners, tag: str, root: int, spots: Codes) -> Iterator[Lot]:
+    """How the records of a tag with these spots lie around one of its roots."""
+    rising = np.arange(len(spots))
+    for notch in settings.notches():
+        if not len(rising):
+            return
+        key, last = (tag, root, notch), notch == settings.last_notch
+        up = []
+        for peer, chosen in _by_owner(owners.of(homes_of(root, notch, spots[rising], settings.dimensions)), rising):
+            full = len(chosen) > settings.storage_limit and not last
+            yield Lot(peer, key, chosen, full)
+            if full:
+                up.append(chosen)
+        rising = np.sort(np.concatenate(up)) if up else rising[:0]
+
+
+def homes_of(root: int, notch: int, spots: Codes, dimensions: int) -> Codes:
+    """`homes` for an array."""
+    shift = notch * dimensions
+    if not shift:
+        return np.full(len(spots), root, np.int64)
+    return (root >> shift << shift) | (spots ^ turn_of(root)) >> (BITS - shift)
+
+
+def _by_owner(peers: Codes, records: Chosen) -> list[tuple[int, Chosen]]:
+    order = np.argsort(peers, kind="stable")
+    found, starts = np.unique(peers[order], return_index=True)
+    return list(zip(found.tolist(), np.split(records[order], starts[1:]), strict=True))
