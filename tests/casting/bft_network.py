@@ -7,13 +7,11 @@ from typing import Any
 import msgspec
 
 from implicast.casting.bft import DESIGNS, roles
-from implicast.casting.bft.credentials import credentials
 from implicast.casting.bft.gate import ALL_CHECKS
 from implicast.casting.bft.keys import tag_realm
 from implicast.casting.bft.member import Bft
 from implicast.casting.bft.messages import CastHop, Source
 from implicast.casting.bft.office import Office
-from implicast.casting.designs import Plan
 from implicast.language.target import Description, Target, Term
 from implicast.peer.contract import CastId, Message
 from implicast.peer.events import Notice
@@ -21,7 +19,9 @@ from implicast.peer.identity import Certificate
 from implicast.peer.ledger import Ledger
 from implicast.peer.name import name_of, network_of
 from implicast.peer.signatures import Signer
+from implicast.world.plan import Plan
 from implicast.world.populations.bft import assemble
+from implicast.world.populations.keys import credentials
 
 NOW_US = 1_000_000_000
 
@@ -47,7 +47,7 @@ class Network:
         plan = Plan(
             n, 1, settled, 1, lambda address: self.ledgers[address], lambda a, b: 1, descriptions=said, start=start
         )
-        self.plan = replace(plan, roles=roles(plan), credentials=credentials)
+        self.plan = replace(plan, roles=roles(plan.peers, plan.infrastructure), credentials=credentials)
         population = assemble(plan, checks)
         self.members = [peer for peer in population if isinstance(peer, Bft)]
         office = population[-1]

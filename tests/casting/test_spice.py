@@ -6,9 +6,8 @@ from random import Random
 
 import pytest
 
-from implicast.casting.designs import Plan, design
+from implicast.casting.designs import design
 from implicast.casting.spice.homes import address_of, home, nearest_root, roots_of, spot_of
-from implicast.casting.spice.settings import level_for, levels_for
 from implicast.casting.spice.spice import Spice
 from implicast.casting.spice.stores import Stores
 from implicast.language.parse import parse
@@ -21,7 +20,9 @@ from implicast.space.surface import Surface
 from implicast.space.tract import container, contains, scale_within, within
 from implicast.world.journal import REGISTER
 from implicast.world.network import build
+from implicast.world.plan import Plan
 from implicast.world.populations import population
+from implicast.world.populations.spice import level_for, levels_for
 from implicast.world.scenario import Scenario
 from implicast.world.simulate import simulate
 from implicast.world.world import World

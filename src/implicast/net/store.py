@@ -190,6 +190,11 @@ class Store:
         for life, serial, target, payload, until_us in rows:
             yield life, serial, _target.decode(target), payload, until_us
 
+    def carried(self, life: Life, serial: int) -> bytes | None:
+        """What a cast of this node carries as its payload."""
+        row = self._db.execute("select payload from outbox where life = ? and serial = ?", (life, serial)).fetchone()
+        return None if row is None else bytes(row[0])
+
     def receipt(self, life: Life, serial: int) -> Settled | None:
         row = self._db.execute("select settled from receipts where life = ? and serial = ?", (life, serial)).fetchone()
         return None if row is None else _settled.decode(row[0])

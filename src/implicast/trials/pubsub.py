@@ -13,13 +13,14 @@ from functools import partial
 from math import log2
 from typing import TypedDict
 
-from implicast.casting.designs import Plan, design
+from implicast.casting.designs import design
 from implicast.language.target import Description, Predicate, Target, Term, Value
 from implicast.peer.subscriber import Subscriber
 from implicast.space.digest import stream
 from implicast.world.events_run import CountingWorld
 from implicast.world.journal import REGISTER
 from implicast.world.network import build
+from implicast.world.plan import Plan
 from implicast.world.populations import population
 
 LAST_HOP = 0.9

@@ -6,11 +6,10 @@ authority; `trials.py` the paper's experiments; FIDELITY.md says where we differ
 
 from collections.abc import Mapping
 
-from implicast.casting.bft.credentials import credentials
 from implicast.casting.bft.member import Bft, KeptBft
 from implicast.casting.bft.messages import Apply, AskList, CastHop, Denied, Granted, HopHeld, ListNumber, Outstripped
 from implicast.casting.bft.office import KeptOffice, Office
-from implicast.casting.designs import ASSURANCE, Design, Plan
+from implicast.casting.designs import ASSURANCE, Design
 from implicast.language.parameters import Parameter, Parameters
 from implicast.overlay.skip_graph.messages import GRAPH_KINDS
 from implicast.peer.contract import Peer
@@ -29,8 +28,8 @@ def fixture(site: Site, role: str) -> Peer:
     return Office(site)
 
 
-def roles(plan: Plan) -> Mapping[str, tuple[int, ...]]:
-    return {"authority": (plan.peers,)}
+def roles(peers: int, infrastructure: int) -> Mapping[str, tuple[int, ...]]:
+    return {"authority": (peers,)}
 
 
 def one_office(peers: int, parameters: Parameters) -> int:
@@ -74,7 +73,6 @@ DESIGNS = (
         fixture=fixture,
         roles=roles,
         kept={"member": KeptBft, "authority": KeptOffice},
-        credentials=credentials,
         audience=True,
         wary=True,
         survives=frozenset({"joins", "leaves", "crashes", "returns", "loss", "partitions", "freezes", "restarts"}),

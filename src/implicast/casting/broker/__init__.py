@@ -10,7 +10,7 @@ from math import ceil
 from implicast.casting.broker.broker import Broker, KeptBroker
 from implicast.casting.broker.client import BrokerClient
 from implicast.casting.broker.messages import Probe, Serving
-from implicast.casting.designs import ASSURANCE, Design, Plan
+from implicast.casting.designs import ASSURANCE, Design
 from implicast.casting.routes import Pass
 from implicast.casting.served import KeptServed
 from implicast.casting.service import KINDS as SERVICE_KINDS
@@ -36,8 +36,8 @@ def fixture(site: Site, role: str) -> Peer:
     return Broker(site)
 
 
-def roles(plan: Plan) -> Mapping[str, tuple[int, ...]]:
-    return {"broker": tuple(range(plan.peers, plan.peers + plan.infrastructure))}
+def roles(peers: int, infrastructure: int) -> Mapping[str, tuple[int, ...]]:
+    return {"broker": tuple(range(peers, peers + infrastructure))}
 
 
 DESIGNS = (

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from implicast.casting.central_subscriptions import SUBSCRIPTION_KINDS
 from implicast.casting.centralised.client import Client, KeptClient
 from implicast.casting.centralised.server import KeptServer, Server
-from implicast.casting.designs import ASSURANCE, Design, Plan
+from implicast.casting.designs import ASSURANCE, Design
 from implicast.casting.service import KINDS
 from implicast.casting.telling import Got, Notify
 from implicast.language.parameters import Parameter, Parameters
@@ -27,8 +27,8 @@ def one_server(peers: int, parameters: Parameters) -> int:
     return 1
 
 
-def roles(plan: Plan) -> Mapping[str, tuple[int, ...]]:
-    return {"server": (plan.peers,)}
+def roles(peers: int, infrastructure: int) -> Mapping[str, tuple[int, ...]]:
+    return {"server": (peers,)}
 
 
 DESIGNS = (

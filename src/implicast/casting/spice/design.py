@@ -1,19 +1,17 @@
 """SPICE as two designs: basic (thesis chapter 7) and unloaded (chapter 8)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from math import pi
 
 from implicast.casting import telling
-from implicast.casting.designs import ASSURANCE, Design, Plan
+from implicast.casting.designs import ASSURANCE, Design
 from implicast.casting.spice import messages
-from implicast.casting.spice.settings import COLLECT_US, NO_LIMIT, Settings, levels_for
+from implicast.casting.spice.settings import COLLECT_US, NO_LIMIT, Settings
 from implicast.casting.spice.spice import KeptSpice, Spice
 from implicast.language.parameters import Parameter, Parameters, Setting
-from implicast.language.target import Target
 from implicast.overlay.ice import messages as ice_messages
 from implicast.overlay.ice.settings import Terms, Timers
-from implicast.peer.contract import Name
 from implicast.peer.member import Member
 from implicast.peer.site import Site
 from implicast.space.angle import cosine_of
@@ -53,22 +51,6 @@ def settings_of(given: Parameters, levels: Mapping[str, int] | None = None) -> S
 @lru_cache(8)
 def _settings(parameters: tuple[tuple[str, Setting], ...]) -> Settings:
     return settings_of(dict(parameters))
-
-
-_Levels = Mapping[str, int]
-_computed: list[tuple[Sequence[Target], _Levels]] = []
-"""The levels computed last, and from which casts: every peer of a simulated population is told the same."""
-
-
-def told_beforehand(plan: Plan, name: Name, role: str) -> _Levels | None:
-    """The levels of replication that follow from the casts to come, where the parameters ask for it."""
-    given = plan.parameters
-    if given.get("replication") != "beforehand":
-        return None
-    if not _computed or _computed[0][0] is not plan.targets:
-        limit, dimensions = float(given.get("frequency_limit", 0.0)), int(given["dimensions"])
-        _computed[:] = [(plan.targets, levels_for(plan.targets, plan.interval_us, limit, dimensions))]
-    return _computed[0][1]
 
 
 def member(site: Site) -> Member:
@@ -149,7 +131,6 @@ DESIGNS = (
         kept={"member": KeptSpice},
         kinds=KINDS,
         parameters=SURFACE + LIFE + RELIEF,
-        credentials=told_beforehand,
         survives=SURVIVES,
         quick=QUICK,
         patience=PATIENCE,
