@@ -21,7 +21,7 @@ from implicast.net.clock import Clock
 from implicast.net.counters import Counters
 from implicast.net.frames import Hello
 from implicast.net.journal import Came, Cause, JournalWriter
-from implicast.net.record import VERBS, Input, Recorder, digest_of
+from implicast.net.record import LOOKS, VERBS, Input, Recorder, digest_of
 from implicast.peer.contract import Address, Message, Peer
 from implicast.peer.errors import RemoteError
 from implicast.peer.wire import MESSAGE_BYTES_MAX, Codec
@@ -112,6 +112,19 @@ class Driver:
         if self.journal is not None and self.peer is not None:
             self.journal.asked(self._serial + 1, self.host.now_us, verb, arguments, self.peer)
         return self._handle(partial(getattr(self.peer, verb), *arguments), ("v", None, verb, arguments))
+
+    def look(self, what: str) -> Any:
+        """Read something of the peer. A peer may tidy up while it is read, so a record has it like an input."""
+        assert what in LOOKS, f"{what} is nothing that a node reads"
+        found = getattr(self.peer, what)() if self.peer is not None else None
+        if self.recorder is not None:
+            self.recorder.write(Input("k", self.host.now_us, None, what, b"", digest_of([])))
+        return found
+
+    def kept(self) -> Message | None:
+        """What the peer keeps."""
+        found: Message | None = self.look("kept")
+        return found
 
     def arm(self, delay_us: int, alarm: Message) -> None:
         origin, upkeep, _ = self._cause
