@@ -1,6 +1,6 @@
 """All that one node may know when it begins: in the world as on a network.
 
-The laboratory's bird's-eye view (`casting/designs.py`, `Plan`) stays with the laboratory.
+The laboratory's bird's-eye view (`world/plan.py`, `Plan`) stays with the laboratory.
 """
 
 from collections.abc import Mapping

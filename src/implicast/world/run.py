@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from implicast.casting.designs import Design, Plan
+from implicast.casting.designs import Design
 from implicast.language.parameters import Parameters
 from implicast.language.target import Description
 from implicast.peer.contract import Peer
@@ -27,6 +27,7 @@ from implicast.world.journal import REGISTER, Journal
 from implicast.world.liars.gang import Gang, Stage
 from implicast.world.liars.strategies import strategy
 from implicast.world.network import Network, build
+from implicast.world.plan import Plan
 from implicast.world.populations import population
 from implicast.world.scenario import ASSEMBLED, Scenario
 from implicast.world.tally import Ints
@@ -84,9 +85,9 @@ class Run:
         self.plan = Plan(
             peers, infrastructure, parameters, seed, host, self.network.latency_us, self.targets,
             scenario.interval_ms * 1000, known if newcomers else self.descriptions, scenario.start,
-            resting=not changes, credentials=design.credentials,
+            resting=not changes, credentials=population(design).credentials,
         )  # fmt: skip
-        self.plan = replace(self.plan, roles=design.roles(self.plan))
+        self.plan = replace(self.plan, roles=design.roles(self.plan.peers, self.plan.infrastructure))
         self.population: list[Peer] = []
         self.upheaval = (
             Upheaval(script, self.world, self.application, trouble, design, self.plan, greetings)
@@ -169,9 +170,9 @@ class Run:
 
     def _grow(self) -> list[Peer]:
         plan, design = self.plan, self.design
-        members: list[Peer] = [design.begin(plan, address) for address in range(self.scenario.peers)]
+        members: list[Peer] = [plan.begin(design, address) for address in range(self.scenario.peers)]
         if design.fixture is not None:
-            return members + [design.stand(plan, plan.peers + number) for number in range(plan.infrastructure)]
+            return members + [plan.stand(design, plan.peers + number) for number in range(plan.infrastructure)]
         if not plan.infrastructure:
             return members  # assembling would arm alarms for other peers at the same addresses
         return members + population(design).assemble(plan)[self.scenario.peers :]

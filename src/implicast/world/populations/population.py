@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from implicast.casting.designs import Plan
-from implicast.peer.contract import Peer
+from implicast.peer.contract import Name, Peer
 from implicast.peer.member import Member
+from implicast.world.plan import Plan
 
 Objections = Callable[[Sequence[Peer]], list[str]]
 """Sentences about what is wrong with a network at rest; none when all is well."""
@@ -35,6 +36,10 @@ class Population:
     as if they had been made by messages long ago; `Registered` is delivered to each. None: always by messages."""
     watcher: Callable[[], Objections] | None = None
     """Makes one that says the same as `objections` and remembers from look to look what need not be looked at again."""
+
+    credentials: Callable[[Plan, Name, str], Any] | None = None
+    """What the laboratory gives each node when it begins: keys and certificates, as enrolment does on a network, or
+    what a paper's experiments let peers know beforehand."""
 
     def watch(self) -> Objections:
         """To look again and again."""
