@@ -134,26 +134,23 @@ class Scene:
             return self.row(value)
         if not isinstance(value, msgspec.Struct):
             return value
-        changed = {}
-        for each in fields(value):
-            was = getattr(value, each.name)
-            if each.name in ("version", "stamp"):
-                changed[each.name] = was + self.rng.randrange(1, 1 << 30)
-            elif each.name == "description" and isinstance(was, Description):
-                changed[each.name] = LIE if self.rng.random() < 0.5 else was
-            elif each.name == "serial" and isinstance(was, int):
-                changed[each.name] = was + self.rng.randrange(1000)
-            elif each.name == "payload":
-                changed[each.name] = self.payload(was)
-            elif each.name == "packed":
-                changed[each.name] = self.packed(value, was)
-            elif each.name == "outcome":
-                changed[each.name] = self.rng.choice(list(Outcome))
-            elif each.name in ("entries", "rows"):
-                changed[each.name] = tuple(self.altered(one) for one in was)
-            elif each.name in ("entry", "row", "cast"):
-                changed[each.name] = self.altered(was)
-        return replace(value, **changed)
+        names = [each.name for each in fields(value)]
+        return replace(value, **{name: self.other(value, name, getattr(value, name)) for name in names})
+
+    def other(self, value: Any, name: str, was: Any) -> Any:
+        """Another value for a field that counts."""
+        if name in ("version", "stamp"):
+            return was + self.rng.randrange(1, 1 << 30)
+        if name == "serial":
+            return was + self.rng.randrange(1000)
+        if name == "description":
+            return self.rng.choice((LIE, was))
+        if name == "outcome":
+            return self.rng.choice(list(Outcome))
+        if name in ("entries", "rows"):
+            return tuple(self.altered(one) for one in was)
+        changes = {"payload": self.payload, "entry": self.altered, "row": self.altered, "cast": self.altered}
+        return self.packed(value, was) if name == "packed" else changes.get(name, lambda same: same)(was)
 
     def payload(self, was: bytes) -> bytes:
         """Another payload under the old seal, bare, or under the forger's (its own name is not in the cast)."""

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import re
 from pathlib import Path
 
 import click
@@ -19,6 +20,8 @@ from implicast.net.identity import own_key, pem
 from implicast.net.office import serve_office
 from implicast.net.options import authority_option, json_option
 
+BARE = re.compile(r"([^\s,=]+)\s*=\s*([^\W\d][\w-]*)(?=\s*(?:,|$))")
+"""A value without quotes: the authority has no schema to read it by, and takes it as a word."""
 TOLD_MAX = 3
 """Nodes that are told a list; they tell the rest."""
 _tell = click.option("--tell", multiple=True, type=click.Path(path_type=Path), metavar="FOLDER",
@@ -66,7 +69,7 @@ def authority_allow(label: str, text: str, directory: Path, folder: Path | None)
 
     What needs to be allowed is in authority.toml, in the authority's folder, under [protected].
     """
-    said = description(text)
+    said = description(BARE.sub(r'\1 = "\2"', text))
     authority = CertificateAuthority.open(directory.expanduser())
     names = authority.allow(label, said)
     if folder is not None:
