@@ -92,7 +92,11 @@ class Served(Member, parts={"asker": Asker, "hearing": Hearing}):
         self._complete = self.describe(description)
         self.keep_in_touch()
         self.host.deliver(Registered(self.version))
-        return Entry(self.contact, self.version, description)
+        return self.entry()
+
+    def entry(self) -> Entry:
+        """What the station knows when it knows all."""
+        return Entry(self.contact, self.version, self.description)
 
     # --- what the station is told
 

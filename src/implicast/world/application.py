@@ -3,7 +3,7 @@
 What was asked and when it was complete is the other half of the contract's trace; the notifications are in the journal.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -112,6 +112,11 @@ class Application:
         """This member is about to be registered at once, with all others (`Design.enrol`)."""
         self._note(peer, self._member(peer), description)
 
+    def all_enrolled(self, descriptions: Iterable[Description]) -> None:
+        """All members are registered since now, though most of them are asleep."""
+        now_us = self.world.now_us
+        self.registrations += [Registration(peer, 1, now_us, each, now_us) for peer, each in enumerate(descriptions)]
+
     def withdraw(self, time_us: int, peer: int) -> None:
         self.world.at(time_us, WITHDRAW, lambda: self._withdraw(peer))
 
@@ -163,10 +168,10 @@ class Application:
 
     def awake(self, address: int) -> bool:
         """Is there a member that can be asked for anything?"""
-        return isinstance(self.world.peers.get(address), Member)
+        return isinstance(self.world.peer(address), Member)
 
     def _member(self, address: int) -> Member:
-        peer = self.world.peers[address]
+        peer = self.world.peer(address)
         assert isinstance(peer, Member), f"{address} is infrastructure: it has no application"
         return peer
 

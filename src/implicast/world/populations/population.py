@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from implicast.casting.designs import Plan
 from implicast.peer.contract import Peer
 from implicast.peer.member import Member
+from implicast.peer.wire import size
 
 Objections = Callable[[Sequence[Peer]], list[str]]
 """Sentences about what is wrong with a network at rest; none when all is well."""
@@ -22,6 +23,22 @@ def enrol_by_verb(plan: Plan, population: Sequence[Peer]) -> None:
         peer.register(description)
 
 
+class Sleepers:
+    """The members of a network that is assembled and enrolled, where none of them has been needed yet.
+
+    Each is made when something happens to it, just as `assemble` and `enrol` would have left it; what is known of all
+    is kept in columns. Only where nothing is armed or drawn when a peer is made: in a world at rest, without receipts.
+    """
+
+    def make(self, address: int) -> Peer:
+        """The peer of an address."""
+        raise NotImplementedError
+
+    def stored_bytes(self, address: int) -> int:
+        """What the peer would store for others."""
+        return size(self.make(address).holdings())
+
+
 @dataclass(frozen=True, slots=True)
 class Population:
     """What the laboratory knows of the network of a design, and no node ever does."""
@@ -33,6 +50,8 @@ class Population:
     enrol: Callable[[Plan, Sequence[Peer]], None] | None = None
     """What the registrations of all members (`Plan.descriptions`) leave behind, put at once into an assembled network,
     as if they had been made by messages long ago; `Registered` is delivered to each. None: always by messages."""
+    sleepers: Callable[[Plan], Sleepers] | None = None
+    """The same network with its registrations, each peer made when it is needed. None: all are made at once."""
     watcher: Callable[[], Objections] | None = None
     """Makes one that says the same as `objections` and remembers from look to look what need not be looked at again."""
 

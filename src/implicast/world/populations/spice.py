@@ -57,4 +57,4 @@ def enrol(plan: Plan, population: Sequence[Peer]) -> None:
 
 
 def population(design: Design) -> Population:
-    return Population(assemble, objections, enrol, Watch)
+    return Population(assemble, objections, enrol, watcher=Watch)
