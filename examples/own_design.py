@@ -6,13 +6,14 @@ It keeps the contract and shows what that costs: RTH is the population divided b
 """
 
 from implicast import Scenario, simulate
-from implicast.casting.designs import ASSURANCE, Design, Plan, add
+from implicast.casting.designs import ASSURANCE, Design, add
 from implicast.casting.inbox import Inbox
 from implicast.language.target import Description, Target
 from implicast.peer.contract import Address, CastId, Message, Peer, handles
 from implicast.peer.events import Joined, Left, Registered, Withdrawn
 from implicast.peer.member import Member
 from implicast.peer.site import Site
+from implicast.world.plan import Plan
 
 
 class Shout(Message):
@@ -62,8 +63,8 @@ def assemble(plan: Plan) -> list[Peer]:
     return [Shouter(plan.site(address)) for address in range(plan.peers)]
 
 
-def everybody(plan: Plan) -> dict[str, tuple[int, ...]]:
-    return {"everybody": tuple(range(plan.peers))}
+def everybody(peers: int, infrastructure: int) -> dict[str, tuple[int, ...]]:
+    return {"everybody": tuple(range(peers))}
 
 
 SHOUT = Design(

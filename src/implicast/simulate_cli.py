@@ -24,6 +24,7 @@ from implicast.world.invariants import Verdict
 from implicast.world.liars.liars import Liars
 from implicast.world.liars.trust import Trust
 from implicast.world.scenario import MESSAGES, Scenario
+from implicast.world.scenario_file import read_scenario
 from implicast.world.simulate import Outcome, Progress, silent, simulate
 
 
@@ -41,7 +42,8 @@ def designs_command(name: str | None, as_json: bool) -> None:
 
 
 @click.command("simulate")
-@click.argument("name", metavar="DESIGN")
+@click.argument("name", metavar="[DESIGN]", required=False)
+@click.option("--scenario", "path", type=click.Path(path_type=Path), help="All of it from a TOML file but the design.")
 @click.option("--peers", default=4096, show_default=True, help="How many peers register.")
 @click.option("--casts", default=1024, show_default=True, help="How many casts are made.")
 @click.option("--seed", default=1, show_default=True, help="Everything drawn in the run follows from it.")
@@ -78,26 +80,16 @@ def designs_command(name: str | None, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def simulate_command(
-    name: str, skew: float | None, tags_per_peer: int | None, knobs: tuple[str, ...], settings: tuple[str, ...],
-    register: str | None, faults: str, churn: str, liars: str, journal: Path | None, requirements: tuple[str, ...],
-    as_json: bool, debug: bool, **plain: Any,
+    name: str | None, path: Path | None, skew: float | None, tags_per_peer: int | None, knobs: tuple[str, ...],
+    settings: tuple[str, ...], journal: Path | None, requirements: tuple[str, ...], as_json: bool, debug: bool,
+    **plain: Any,
 ) -> None:  # fmt: skip
     """Simulate one run of DESIGN and print its measures."""
     given: dict[str, Setting | None] = {"skew": skew, "tags_per_peer": tags_per_peer}
     workload_parameters = {key: value for key, value in given.items() if value is not None} | pairs(knobs, "--with")
     parameters = pairs(settings)
     wanted = [Requirement.read(each) for each in requirements]
-    _refuse_options(name, parameters)
-    scenario = Scenario(
-        design=name,
-        parameters=parameters,
-        workload_parameters=workload_parameters,
-        faults=Faults.parse(faults),
-        churn=Churn.parse(churn),
-        liars=Liars.parse(liars),
-        register=register or "",  # type: ignore[arg-type]
-        **plain,
-    )
+    scenario = _scenario(name, path, {"parameters": parameters, "workload_parameters": workload_parameters, **plain})
     scenario.refuse_what_is_in_vain()
     begun = time.perf_counter()
     outcome = simulate(scenario, journal, _bar() if sys.stderr.isatty() and not as_json else silent)
@@ -115,6 +107,18 @@ def simulate_command(
         click.echo(f"implicast: {sentence}", err=True)
     if failed or (not outcome.kept and scenario.promised()):
         raise SystemExit(1)
+
+
+def _scenario(name: str | None, path: Path | None, given: dict[str, Any]) -> Scenario:
+    """What the options say, or what a file says."""
+    if path is not None:
+        return read_scenario(path, design=name)
+    if name is None:
+        raise click.UsageError("name a design, like dht, or a file with --scenario; `implicast designs` lists them")
+    _refuse_options(name, given["parameters"])
+    texts = {"faults": Faults.parse(given["faults"]), "churn": Churn.parse(given["churn"]),
+             "liars": Liars.parse(given["liars"]), "register": given["register"] or ""}  # fmt: skip
+    return Scenario(design=name, **{**given, **texts})
 
 
 def _all_figures(outcome: Outcome) -> dict[str, float]:

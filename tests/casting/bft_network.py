@@ -7,13 +7,11 @@ from typing import Any
 import msgspec
 
 from implicast.casting.bft import DESIGNS, roles
-from implicast.casting.bft.credentials import credentials
 from implicast.casting.bft.gate import ALL_CHECKS
 from implicast.casting.bft.keys import tag_realm
 from implicast.casting.bft.member import Bft
 from implicast.casting.bft.messages import CastHop, Source
 from implicast.casting.bft.office import Office
-from implicast.casting.designs import Plan
 from implicast.language.target import Description, Target, Term
 from implicast.peer.contract import CastId, Message
 from implicast.peer.events import Notice
@@ -21,7 +19,9 @@ from implicast.peer.identity import Certificate
 from implicast.peer.ledger import Ledger
 from implicast.peer.name import name_of, network_of
 from implicast.peer.signatures import Signer
+from implicast.world.plan import Plan
 from implicast.world.populations.bft import assemble
+from implicast.world.populations.keys import credentials
 
 NOW_US = 1_000_000_000
 
@@ -36,17 +36,18 @@ class Network:
 
     def __init__(
         self, n: int = 40, checks: frozenset[int] = ALL_CHECKS, plain: bool = False, start: str = "assembled",
-        **parameters: Any,
+        said: list[Description] | None = None, **parameters: Any,
     ) -> None:  # fmt: skip
         self.plain = plain
         self.carried = 0
         self.ledgers = [Ledger(seed=address, now_us=NOW_US) for address in range(n + 1)]
         settled = DESIGNS[0].settle({"signatures": "stand-in", "assurance": "none", **parameters})
-        said = [Description(() if plain else ("jazz", "opera") if each % 2 == 0 else ("jazz",)) for each in range(n)]
+        usual = [("jazz", "opera"), ("jazz",)]
+        said = said or [Description(() if plain else usual[each % 2]) for each in range(n)]
         plan = Plan(
             n, 1, settled, 1, lambda address: self.ledgers[address], lambda a, b: 1, descriptions=said, start=start
         )
-        self.plan = replace(plan, roles=roles(plan), credentials=credentials)
+        self.plan = replace(plan, roles=roles(plan.peers, plan.infrastructure), credentials=credentials)
         population = assemble(plan, checks)
         self.members = [peer for peer in population if isinstance(peer, Bft)]
         office = population[-1]

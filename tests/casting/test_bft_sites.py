@@ -5,7 +5,6 @@ from collections import deque
 from bft_network import tagged
 
 from implicast.casting.bft import DESIGNS
-from implicast.casting.bft.credentials import Laboratory
 from implicast.casting.bft.member import Bft
 from implicast.casting.bft.office import Office
 from implicast.language.target import Description
@@ -15,6 +14,7 @@ from implicast.peer.ledger import Ledger
 from implicast.peer.name import name_of
 from implicast.peer.site import Site
 from implicast.peer.wire import Codec
+from implicast.world.populations.keys import Laboratory
 
 OFFICE = ("authority.example", 7000)
 CODEC = Codec(DESIGNS[0].kinds)

@@ -7,7 +7,7 @@ import pytest
 from implicast.casting.broker import Broker, BrokerClient, brokers_wanted
 from implicast.casting.broker.client import ProbeAgain
 from implicast.casting.broker.messages import Probe, Serving
-from implicast.casting.designs import Plan, design
+from implicast.casting.designs import design
 from implicast.casting.inbox import Outcome
 from implicast.casting.routes import ROUTES_MAX, Hold, Pass
 from implicast.casting.served import REQUESTS_MAX
@@ -34,6 +34,7 @@ from implicast.peer.ledger import Ledger
 from implicast.peer.name import name_of, version_of
 from implicast.peer.site import Site
 from implicast.world.network import build
+from implicast.world.plan import Plan
 from implicast.world.populations import population
 from implicast.world.scenario import Scenario
 from implicast.world.simulate import simulate
@@ -546,9 +547,9 @@ def test_joining_finds_the_same_brokers_as_assembling(kind):
     network = build(kind, 60, 7, seed=4)
     world = World(network, 4)
     plan = Plan(60, 7, found.settle({"brokers": 7, "assurance": "none"}), 4, world.host, network.latency_us)
-    plan = replace(plan, roles=found.roles(plan))
+    plan = replace(plan, roles=found.roles(plan.peers, plan.infrastructure))
     assembled = population(found).assemble(plan)
-    newcomers = [found.begin(plan, address) for address in range(60)]
+    newcomers = [plan.begin(found, address) for address in range(60)]
     for address, peer in enumerate(newcomers + assembled[60:]):
         world.place(address, peer)
     for address, peer in enumerate(newcomers):

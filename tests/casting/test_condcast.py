@@ -9,7 +9,6 @@ from implicast.casting.condcast.condcast import Condcast
 from implicast.casting.condcast.design import DESIGNS
 from implicast.casting.condcast.messages import KINDS, Carry, Update
 from implicast.casting.condcast.place import rank
-from implicast.casting.designs import Plan
 from implicast.language.parameters import Parameters
 from implicast.language.portrait import Sought
 from implicast.language.queries import Above, Within
@@ -23,6 +22,7 @@ from implicast.space.digest import stream
 from implicast.space.ring import Arc
 from implicast.world.faults import Faults
 from implicast.world.journal import REGISTER, batches
+from implicast.world.plan import Plan
 from implicast.world.populations import chord_sharp as sharp_rings
 from implicast.world.populations import population
 from implicast.world.scenario import Scenario
@@ -276,7 +276,7 @@ def test_peers_stand_where_their_tags_say() -> None:
     alike = [Description(("jazz", "samba")), Description(("jazz", "samba")), Description(("opera",))]
     world, peers = _population(3, alike, place="tags")
     plan = Plan(3, 0, peers_parameters(place="tags"), 1, world.host, world.latency_us, descriptions=alike)
-    late = Condcast(replace(plan, credentials=DESIGN.credentials).site(3))
+    late = Condcast(replace(plan, credentials=population(DESIGN).credentials).site(3))
     world.place(3, late)
     late.register(alike[0])
     late.join((0,))

@@ -15,7 +15,6 @@ from implicast.casting.condcast.condcast import Condcast
 from implicast.casting.condcast.design import DESIGNS
 from implicast.casting.condcast.messages import Carry, Covered
 from implicast.casting.condcast.promises import Promises
-from implicast.casting.designs import Plan
 from implicast.language.portrait import Sought, portrait
 from implicast.language.target import Description, Target, Term, Value
 from implicast.overlay.chord_sharp import Table
@@ -34,6 +33,7 @@ from implicast.world.churn import Churn
 from implicast.world.faults import Faults
 from implicast.world.frozen import freeze, thaw
 from implicast.world.journal import JOIN, LEAVE, REGISTER, UPKEEP
+from implicast.world.plan import Plan
 from implicast.world.populations import population
 from implicast.world.populations.links import ring_objections
 from implicast.world.scenario import Scenario

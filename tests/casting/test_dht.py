@@ -5,7 +5,7 @@ from functools import partial
 import msgspec
 import pytest
 
-from implicast.casting.designs import Plan, design
+from implicast.casting.designs import design
 from implicast.casting.dht.member import filtered, intersected, tags_of
 from implicast.casting.keeping.messages import Found
 from implicast.language.parse import parse
@@ -16,6 +16,7 @@ from implicast.peer.ledger import Ledger
 from implicast.world.faults import Faults
 from implicast.world.journal import REGISTER
 from implicast.world.network import build
+from implicast.world.plan import Plan
 from implicast.world.populations import population
 from implicast.world.scenario import Scenario
 from implicast.world.simulate import Outcome, simulate
@@ -134,7 +135,7 @@ def test_whole_registrations_take_more_room_and_fewer_messages_than_references()
 def test_predicates_are_refused_with_a_reason() -> None:
     ledger, dht = Ledger(), design("dht")
     plan = Plan(1, 0, dht.settle(NONE), 1, lambda address: ledger, lambda a, b: 0)
-    dht.begin(plan, 0).cast(parse("price = @3"), b"")
+    plan.begin(dht, 0).cast(parse("price = @3"), b"")
 
     ((_, _, refused),) = ledger.take()
     assert isinstance(refused, Refused)

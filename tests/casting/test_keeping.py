@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from implicast.casting.designs import Plan, design
+from implicast.casting.designs import design
 from implicast.casting.keeping import rumours
 from implicast.casting.keeping.copies import Comparisons
 from implicast.casting.keeping.layings import Layings
@@ -26,6 +26,7 @@ from implicast.space.ring import hashed
 from implicast.world.frozen import freeze, thaw
 from implicast.world.journal import REGISTER, UPKEEP
 from implicast.world.network import build
+from implicast.world.plan import Plan
 from implicast.world.populations import population
 from implicast.world.world import World
 

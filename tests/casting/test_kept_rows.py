@@ -5,7 +5,7 @@ from functools import partial
 from hypothesis import given
 from hypothesis import strategies as st
 
-from implicast.casting.designs import Plan, design
+from implicast.casting.designs import design
 from implicast.casting.keeping.messages import Row
 from implicast.casting.keeping.rows import REMEMBERED_US, KeptRows, mark_of
 from implicast.language.target import Description
@@ -13,6 +13,7 @@ from implicast.peer.contract import Contact
 from implicast.space.ring import up_to
 from implicast.world.journal import REGISTER
 from implicast.world.network import build
+from implicast.world.plan import Plan
 from implicast.world.populations import population
 from implicast.world.world import World
 

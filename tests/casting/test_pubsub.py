@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from implicast.casting.designs import Plan, design
+from implicast.casting.designs import design
 from implicast.casting.keeping.messages import Row
 from implicast.casting.pubsub import PubSub
 from implicast.language.attributes import Schema
@@ -20,6 +20,7 @@ from implicast.world.events_run import CountingWorld, EventScenario, run_events
 from implicast.world.faults import Faults, FaultStream
 from implicast.world.journal import JOIN, LEAVE, REGISTER
 from implicast.world.network import build
+from implicast.world.plan import Plan
 from implicast.world.populations import population as the_population
 
 DESIGNS = ["chord-pubsub", "opchord-pubsub", "centralised"]
@@ -72,7 +73,7 @@ class Ring:
         for peer in the_population(self.design).assemble(self.plan):
             self._place(peer)
         for address in range(len(self.members), peers):
-            self._place(self.design.begin(self.plan, address))
+            self._place(self.plan.begin(self.design, address))
 
     def _place(self, peer: object) -> None:
         assert isinstance(peer, PubSub)

@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from implicast.casting.designs import Plan, design
+from implicast.casting.designs import design
 from implicast.casting.keeping.messages import EntryOutdated
 from implicast.language.target import Description, Predicate, Target, Term, Value
 from implicast.peer.events import Notice, Outlived, Registered
@@ -13,6 +13,7 @@ from implicast.world.churn import Churn
 from implicast.world.faults import Faults
 from implicast.world.journal import JOIN, REGISTER, UPKEEP
 from implicast.world.network import build
+from implicast.world.plan import Plan
 from implicast.world.populations import population
 from implicast.world.scenario import Scenario
 from implicast.world.simulate import Outcome, simulate
@@ -75,7 +76,7 @@ class Village:
     def rise(self, time_s: float, who: int, disk=None) -> None:
         def now() -> None:
             kept = disk or self.disks[who]
-            self.members[who] = self.design.begin(self.plan, who, kept.life, 0, kept, int(time_s))
+            self.members[who] = self.plan.begin(self.design, who, kept.life, 0, kept, int(time_s))
             self.world.place(who, self.members[who])
             self.members[who].join((0, 1))
 

@@ -6,9 +6,8 @@ from random import Random
 
 import pytest
 
-from implicast.casting.designs import Plan, design
+from implicast.casting.designs import design
 from implicast.casting.spice.homes import address_of, home, nearest_root, roots_of, spot_of
-from implicast.casting.spice.settings import level_for, levels_for
 from implicast.casting.spice.spice import Spice
 from implicast.casting.spice.stores import Stores
 from implicast.language.parse import parse
@@ -21,7 +20,9 @@ from implicast.space.surface import Surface
 from implicast.space.tract import container, contains, scale_within, within
 from implicast.world.journal import REGISTER
 from implicast.world.network import build
+from implicast.world.plan import Plan
 from implicast.world.populations import population
+from implicast.world.populations.spice import level_for, levels_for
 from implicast.world.scenario import Scenario
 from implicast.world.simulate import simulate
 from implicast.world.world import World
@@ -126,6 +127,14 @@ def test_levels_are_computed_from_the_casts_to_come() -> None:
     targets = [parse("jazz")] * 50 + [parse("chess & opera")] * 10 + [parse("tango")]
 
     assert levels_for(targets, 1_000_000, 0.1, 3) == {"jazz": 2, "chess": 1}
+
+
+def test_a_short_run_is_not_a_busy_one() -> None:
+    """Two casts in sixteen seconds are an eighth a second; over the time in which rates are measured they are few."""
+    targets = [parse("jazz")] * 2 + [parse("tango")] * 14
+
+    assert levels_for(targets, 1_000_000, 0.0125, 3) == {"jazz": 2, "tango": 3}
+    assert levels_for(targets, 1_000_000, 0.0125, 3, window_us=640_000_000) == {"tango": 1}
 
 
 def test_a_consumer_that_two_terms_select_is_told_once() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from implicast.casting.designs import Plan, design
+from implicast.casting.designs import design
 from implicast.casting.spice import stores
 from implicast.casting.spice.copies import Copies
 from implicast.casting.spice.homes import address_of, home, roots_of, spot_of
@@ -20,6 +20,7 @@ from implicast.space.tract import container, contains, intersect, scale_within, 
 from implicast.world.application import Application
 from implicast.world.frozen import awake, freeze, thaw
 from implicast.world.network import build
+from implicast.world.plan import Plan
 from implicast.world.populations import population
 from implicast.world.populations.registries import record_objections
 from implicast.world.world import World

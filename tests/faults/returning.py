@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from implicast.casting.designs import Plan, design
+from implicast.casting.designs import design
 from implicast.language.target import Description, Target, Term
 from implicast.peer.contract import CastId, Message
 from implicast.peer.events import Joined, Notice, Outlived, Registered, Settled
@@ -22,6 +22,8 @@ from implicast.space.digest import stream
 from implicast.world.faults import Faults, FaultStream
 from implicast.world.journal import JOIN, REGISTER
 from implicast.world.network import build
+from implicast.world.plan import Plan
+from implicast.world.populations import population
 from implicast.world.world import World
 
 S = 1_000_000
@@ -44,8 +46,8 @@ class Returning:
         faults = FaultStream(Faults(loss=loss), seed) if loss else None
         self.world = World(network, seed, faults=faults, codec=Codec(self.design.kinds))
         plan = Plan(peers, more, parameters, seed, self.world.host, network.latency_us, start="joined")
-        plan = replace(plan, credentials=self.design.credentials, descriptions=[JAZZ] * peers)
-        self.plan = replace(plan, roles=self.design.roles(plan))
+        plan = replace(plan, credentials=population(self.design).credentials, descriptions=[JAZZ] * peers)
+        self.plan = replace(plan, roles=self.design.roles(plan.peers, plan.infrastructure))
         self.chance = stream(seed, "introducers")
         self.old: dict[int, Any] = {}
         self.disks: dict[int, Any] = {}
@@ -65,10 +67,10 @@ class Returning:
     def _begin_all(self, peers: int, more: int) -> None:
         if self.design.fixture is not None:
             for number in range(more):
-                self.world.place(peers + number, self.design.stand(self.plan, peers + number))
+                self.world.place(peers + number, self.plan.stand(self.design, peers + number))
         for address in range(peers):
             self.go(0.5)
-            self.world.place(address, self.design.begin(self.plan, address))
+            self.world.place(address, self.plan.begin(self.design, address))
             self.join(address)
         self.until(lambda: len(self.joined_us) == peers, 60)
         for address in range(peers):
@@ -136,7 +138,7 @@ class Returning:
         self.starts[address] += 1
         previous = kept.life if kept is not None else 0
         again, starts = self.lost[address], self.starts[address]
-        self.world.place(address, self.design.begin(self.plan, address, previous, again, kept, starts))
+        self.world.place(address, self.plan.begin(self.design, address, previous, again, kept, starts))
         self.join(address)
 
     # --- what is heard

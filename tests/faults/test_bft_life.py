@@ -12,7 +12,7 @@ from implicast.casting.bft import multicasts
 from implicast.casting.bft.keys import handles_of
 from implicast.casting.bft.member import Bft
 from implicast.casting.bft.multicasts import Met
-from implicast.casting.designs import Plan, design
+from implicast.casting.designs import design
 from implicast.language.target import Description, Target, Term
 from implicast.overlay.skip_graph import absentees, accusations, belief, farewells
 from implicast.overlay.skip_graph.belief import Belief
@@ -26,6 +26,7 @@ from implicast.trials.campaign import check, scenario_of
 from implicast.world.churn import Churn
 from implicast.world.frozen import freeze, thaw
 from implicast.world.journal import JOIN, LEAVE, REGISTER, UPKEEP
+from implicast.world.plan import Plan
 from implicast.world.populations import population
 from implicast.world.world import World
 
@@ -48,7 +49,7 @@ class Club:
         self.n, self.world = n, World(Flat(), 1, codec=Codec(BFT.kinds))
         settled = BFT.settle({**BFT.trial, **parameters})
         plan = Plan(n, 1, settled, 1, self.world.host, self.world.latency_us, descriptions=[JAZZ] * n)
-        self.plan = replace(plan, roles=BFT.roles(plan), credentials=BFT.credentials)
+        self.plan = replace(plan, roles=BFT.roles(n, 1), credentials=population(BFT).credentials)
         for address, peer in enumerate(population(BFT).assemble(self.plan)):
             self.world.place(address, peer)
         for address in range(n):

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from implicast.casting.broker import Broker, BrokerClient
-from implicast.casting.designs import Plan, design
+from implicast.casting.designs import design
 from implicast.casting.routes import Routes
 from implicast.casting.service import Carried
 from implicast.language.target import Description, Target, Term
@@ -26,6 +26,7 @@ from implicast.world.churn import Churn
 from implicast.world.faults import Faults, FaultStream
 from implicast.world.journal import REGISTER
 from implicast.world.network import build
+from implicast.world.plan import Plan
 from implicast.world.populations import population as the_population
 from implicast.world.scenario import Scenario
 from implicast.world.simulate import simulate
@@ -57,10 +58,10 @@ class Trial:
         self.world = World(network, self.seed, None, FaultStream(self.faults, self.seed), Codec(found.kinds))
         parameters = found.settle({"brokers": brokers, "expected_tags": 4, "assurance": self.assurance})
         plan = Plan(CLIENTS, brokers, parameters, self.seed, self.world.host, network.latency_us)
-        self.plan = replace(plan, roles=found.roles(plan))
+        self.plan = replace(plan, roles=found.roles(plan.peers, plan.infrastructure))
         if self.fresh:
-            self.population = [found.begin(self.plan, address) for address in range(CLIENTS)]
-            self.population += [found.stand(self.plan, CLIENTS + number) for number in range(brokers)]
+            self.population = [self.plan.begin(found, address) for address in range(CLIENTS)]
+            self.population += [self.plan.stand(found, CLIENTS + number) for number in range(brokers)]
         else:
             self.population = the_population(found).assemble(self.plan)
         for address, peer in enumerate(self.population):

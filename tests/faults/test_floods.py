@@ -68,7 +68,7 @@ LOWERED = {
     "implicast.overlay.skip_graph.absentees:LOST_MAX": 24,
     "implicast.overlay.skip_graph.accusations:FOUND_MAX": 24,
     "implicast.peer.liveness:DetectorSettings.known_max": 48,
-    "implicast.casting.bft.credentials:SHARED_MAX": 24,
+    "implicast.world.populations.keys:SHARED_MAX": 24,
     "implicast.casting.bft.multicasts:COUNTED_MAX": 24,
 }
 """Bounds on what is remembered of single casts, publishers or messages: constants, or defaults of settings.

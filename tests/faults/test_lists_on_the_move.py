@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from implicast.casting.designs import Plan, design
+from implicast.casting.designs import design
 from implicast.casting.pubsub import PubSub
 from implicast.language.target import Predicate, Target, Term
 from implicast.peer.subscriber import Subscribed
@@ -20,6 +20,7 @@ from implicast.world.events_run import CountingWorld
 from implicast.world.faults import Faults, FaultStream
 from implicast.world.journal import JOIN, LEAVE, REGISTER
 from implicast.world.network import build
+from implicast.world.plan import Plan
 from implicast.world.populations import population
 
 MESSAGES_MAX = 30_000
@@ -44,7 +45,7 @@ class Hurry:
         plan = Plan(standing, 0, parameters, 1, self.world.host, network.latency_us)
         peers = [
             *population(chosen).assemble(plan),
-            *(chosen.begin(plan, address) for address in range(standing, count)),
+            *(plan.begin(chosen, address) for address in range(standing, count)),
         ]
         self.members = [peer for peer in peers if isinstance(peer, PubSub)]
         for address, member in enumerate(self.members):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from implicast.casting.designs import Plan, design
+from implicast.casting.designs import design
 from implicast.casting.spice.spice import Spice
 from implicast.language.target import Description, Target, Term
 from implicast.overlay.ice.surface import Surface
@@ -20,6 +20,7 @@ from implicast.world.application import Application, Registration
 from implicast.world.faults import Faults, FaultStream
 from implicast.world.invariants import Notices, Verdict, judge
 from implicast.world.network import build
+from implicast.world.plan import Plan
 from implicast.world.populations.surface_objections import doubles, surface_objections
 from implicast.world.world import World
 
@@ -65,7 +66,7 @@ class Scene:
         )
         targets = [self.target() for _ in range(64)]
         plan = Plan(self.peers, 0, parameters, self.seed, self.world.host, network.latency_us, targets)
-        newcomers = (found.begin(plan, address) for address in range(self.peers))
+        newcomers = (plan.begin(found, address) for address in range(self.peers))
         self.members = [each for each in newcomers if isinstance(each, Spice)]
         for address, member in enumerate(self.members):
             self.world.place(address, member)

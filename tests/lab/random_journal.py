@@ -10,7 +10,7 @@ from random import Random
 from implicast.language.parse import parse
 from implicast.language.target import Description
 from implicast.space.digest import stream
-from implicast.world.application import Cast, Receipt, Registration, _cast_row, _registration_row
+from implicast.world.application import Cast, Receipt, Registration, _cast_columns, _registration_columns
 from implicast.world.change import Course, Life, course_tables
 from implicast.world.deeds import LASTING, Deed
 from implicast.world.faults import Faults
@@ -89,8 +89,8 @@ def random_journal(directory: Path, seed: int, peers: int = 40, casts: int = 25,
                 rng.randrange(9),
                 rng.random() < 0.05,
             )
-    journal.table("casts", [_cast_row(cast) for cast in made.casts])
-    journal.table("registrations", [_registration_row(each) for each in made.registrations])
+    journal.columns("casts", _cast_columns(made.casts))
+    journal.columns("registrations", _registration_columns(made.registrations))
     _write_network(journal, seed, peers)
     if gone_us:
         _write_change(journal, seed, peers, made)

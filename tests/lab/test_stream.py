@@ -70,19 +70,23 @@ class Killed(Exception):
     """As far as the stream is concerned, its process is gone."""
 
 
-def test_a_stream_that_is_killed_counts_every_row_once(spark, journal, tmp_path, monkeypatch):
+def killed_at(number):
+    """After the state of a batch was written, before Spark knows."""
+
+    def told(batch, table):
+        if batch == number:
+            raise Killed
+
+    return told
+
+
+@pytest.mark.long
+def test_a_stream_that_is_killed_twice_counts_every_row_once(spark, journal, tmp_path, monkeypatch):
     monkeypatch.setattr(events, "FILES_MAX", 1)
     poured(tmp_path / "lake", journal, 3)
     wishes = Wishes(tmp_path / "lake", tmp_path / "out", once=True, open_s=1.0)
 
-    def killed_at(number):
-        def told(batch, table):
-            if batch == number:
-                raise Killed
-
-        return told
-
-    for number in (0, 1):  # after the state was written, before Spark knows
+    for number in (0, 1):
         with pytest.raises(Exception, match="Killed"):
             start(spark, wishes, killed_at(number)).awaitTermination()
     seen = []
@@ -99,6 +103,7 @@ def test_a_stream_that_is_killed_counts_every_row_once(spark, journal, tmp_path,
     assert "trial" in (tmp_path / "out" / "index.html").read_text()
 
 
+@pytest.mark.long
 def test_what_comes_late_counts_and_is_counted_as_late(spark, journal, tmp_path):
     lake, out = tmp_path / "lake", tmp_path / "out"
     there = poured(tmp_path / "aside", journal, 1)
@@ -116,15 +121,21 @@ def test_what_comes_late_counts_and_is_counted_as_late(spark, journal, tmp_path)
     assert row["late"] == sum(each // 60_000_000 + 1 <= newest for each in some["sends"]["sent_us"].to_pylist()) > 0
 
 
-def test_a_receipt_that_does_not_come_is_open_too_long(spark, journal, tmp_path):
+def test_rows_count_once_after_a_kill_and_a_receipt_that_does_not_come_is_open_too_long(spark, journal, tmp_path):
     there = poured(tmp_path / "aside", journal, 1)
     rows = {name: there.gathered(name).to_pylist() for name in STREAMED}
     rows["receipts"] = rows["receipts"][2:]
     Lake(tmp_path / "lake", "trial", "dht").add(rows)
-    start(spark, Wishes(tmp_path / "lake", tmp_path / "out", once=True, open_s=20.0)).awaitTermination()
+    wishes = Wishes(tmp_path / "lake", tmp_path / "out", once=True, open_s=20.0)
+    with pytest.raises(Exception, match="Killed"):
+        start(spark, wishes, killed_at(0)).awaitTermination()
+    start(spark, wishes).awaitTermination()
 
     assert len(rows["receipts"]) == 18
-    assert totals(tmp_path / "out")["open_too_long"] == 2
+    found = totals(tmp_path / "out")
+    assert (found["open_too_long"], found["receipts"]) == (2, 18)
+    agree(found, journal)
+    assert "trial" in (tmp_path / "out" / "index.html").read_text()
 
 
 def _stamp(name):

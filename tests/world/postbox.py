@@ -6,12 +6,13 @@ It keeps the promises about returns by the plainest means, and has a switch for 
 from collections import Counter
 from dataclasses import dataclass
 
-from implicast.casting.designs import ASSURANCE, Design, Plan
+from implicast.casting.designs import ASSURANCE, Design
 from implicast.language.target import Description, Target
 from implicast.peer.contract import CastId, Contact, Message, Name, Peer, handles
 from implicast.peer.events import Joined, Left, Notice, Registered, Settled, Withdrawn
 from implicast.peer.member import KeptMember, Member
 from implicast.peer.site import Site
+from implicast.world.plan import Plan
 
 
 class Say(Message):
@@ -190,6 +191,6 @@ POSTBOX = Design(
     "postbox", "one server for tests", "nowhere", assemble=assemble,
     kinds=(Say, Stored, Outdated, Spread, Told, Tell, Got), parameters=(ASSURANCE,),
     infrastructure=lambda peers, parameters: 1, member=Poster, fixture=lambda site, role: Office(site),
-    roles=lambda plan: {"server": (plan.peers,)}, kept={"member": Kept}, survives=frozenset({"joins", "returns"}),
-    repair_us=5_000_000,
+    roles=lambda peers, infrastructure: {"server": (peers,)}, kept={"member": Kept},
+    survives=frozenset({"joins", "returns"}), repair_us=5_000_000,
 )  # fmt: skip

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from implicast.casting.designs import Plan, designs
+from implicast.casting.designs import designs
 from implicast.casting.dht.member import Dht
 from implicast.peer.contract import Address, Host, Message, Peer, handles
 from implicast.peer.errors import ScenarioError
@@ -17,6 +17,7 @@ from implicast.world.churn import Churn
 from implicast.world.faults import Faults
 from implicast.world.frozen import MAIL_MAX, freeze, thaw
 from implicast.world.journal import JOIN, UPKEEP
+from implicast.world.plan import Plan
 from implicast.world.scenario import Scenario
 from implicast.world.simulate import simulate
 from implicast.world.trouble import Trouble

@@ -19,6 +19,7 @@ from implicast.peer.fields import Count, Payload
 from implicast.peer.member import Member
 from implicast.peer.name import version_of
 from implicast.peer.subscriber import Subscribed, Unsubscribed
+from implicast.peer.words import BELIEVED, Said, Words, personal
 
 SUBSCRIBE = "subscribe"
 PATIENCE = Patience(2_000_000, times=1 << 30)
@@ -29,6 +30,7 @@ SUBSCRIBERS_MAX = 1 << 20
 """Members that subscribe at one server; while there are so many, no further subscription is answered."""
 
 
+@personal("name")
 class Subscribe(Message):
     """A member words a subscription, anew or for the first time; `None`: it wants it no more."""
 
@@ -76,6 +78,8 @@ class Worded(Message):
     subscription: Count
     version: Count
     target: Target | None
+    said: Said | None = None
+    """As its owner signed it, where words are signed."""
 
 
 class Wording(Message):
@@ -126,40 +130,52 @@ class Desk(Part):
 
     def _say(self, number: int, version: int, target: Target | None) -> None:
         member = self._member
-        self._asker.ask(SUBSCRIBE, number, self._server, Subscribe(member.name, member.life, number, version, target))
+        said = Subscribe(member.name, member.life, number, version, target)
+        self._asker.ask(SUBSCRIBE, number, self._server, member.words.say(said), said)
 
     @handles(SubscriptionKept)
     def on_kept(self, sender: Address, kept: SubscriptionKept) -> None:
         question = self._asker.open(SUBSCRIBE, kept.subscription)
         if question is None or sender != self._server:
             return
-        said = question.message
+        said = question.about
         assert isinstance(said, Subscribe), "nothing else is asked on this topic"
-        if kept.life > self._member.life:
-            self._member.outlive(version_of(kept.life, 0))
-            self.say_again()
+        if kept.life > self._member.life and not self._member.words.signed:
+            self._go_above(kept.life)
         elif (kept.life, kept.version) == (said.life, said.version):
             self._asker.answered(SUBSCRIBE, kept.subscription)
             number, gone = said.subscription, said.target is None
             self.host.deliver(Unsubscribed(number) if gone else Subscribed(number, said.version))
 
+    def _go_above(self, life: Life) -> None:
+        self._member.outlive(version_of(life, 0))
+        self.say_again()
+
+    def shown(self, said: Subscribe) -> None:
+        """The server has this wording of a life that the member has forgotten."""
+        if said.life > self._member.life:
+            self._go_above(said.life)
+
     @handles(Happened)
     def on_happened(self, sender: Address, happened: Happened) -> None:
         """Only what some subscription asks for now: it may have been reworded meanwhile."""
         fits = any(each.target.selects(happened.description) for each in self.subscriptions.values())
-        outcome = self._inbox.admit(happened.cast, happened.payload, fits)
+        outcome = self._inbox.admit(happened.cast, happened.description, happened.payload, fits)
         if self._member.assured:
-            self.host.send(sender, Got(happened.cast, self._member.name, outcome))
+            self.host.send(sender, self._member.words.say(Got(happened.cast, self._member.name, outcome)))
 
 
 class SubscriptionServer(Part):
     """Everybody's subscriptions, at the server; `heard` is told of every member that says something."""
 
-    __slots__ = ("_heard", "_standing", "worded")
+    __slots__ = ("_heard", "_standing", "_words", "worded")
 
-    def __init__(self, address: Address, host: Host, heard: Callable[[Name], None], kept: Iterable[Worded]) -> None:
+    def __init__(
+        self, address: Address, host: Host, heard: Callable[[Name], None], kept: Iterable[Worded],
+        words: Words = BELIEVED,
+    ) -> None:  # fmt: skip
         super().__init__(address, host)
-        self._heard = heard
+        self._heard, self._words = heard, words
         self._standing: StandingTargets[tuple[Name, int]] = StandingTargets()
         self.worded: dict[Name, dict[int, Worded]] = {}
         for each in kept:
@@ -179,14 +195,19 @@ class SubscriptionServer(Part):
     def on_subscribe(self, sender: Address, said: Subscribe) -> None:
         if said.target is not None and not all(term.has or term.where for term in said.target.terms):
             return  # it would have to be tried on every event
+        if not self._words.vouches(said):
+            return
         own = self.worded.get(said.name, {})
         known = own.get(said.subscription)
         if known is None and (len(own) >= SUBSCRIPTIONS_MAX or len(self.worded) >= SUBSCRIBERS_MAX):
             return
         if known is None or (said.life, said.version) >= (known.life, known.version):
             contact = Contact(said.name, sender)
-            known = Worded(contact, said.life, said.subscription, said.version, said.target)
+            evidence = self._words.evidence(said)
+            known = Worded(contact, said.life, said.subscription, said.version, said.target, evidence)
             self._keep(known)
+        elif known.said is not None and known.life > said.life:
+            self.host.send(sender, known.said)
         self.host.send(sender, SubscriptionKept(known.life, said.subscription, known.version))
 
     def forget(self, name: Name) -> None:

@@ -1,24 +1,23 @@
-"""Designs by name: parameters with defaults and docs, and how to set up a population.
+"""Designs by name: parameters with defaults and docs, and how to start one node.
 
 A design module defines `DESIGNS`, a tuple of `Design` values, whose names are in `HOMES`. Nothing else in the project
 lists designs: the CLI, the laboratory and the tests ask here.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from typing import Any
 
+from implicast.casting.signing import TRUST
 from implicast.language.parameters import Parameter, Parameters, Setting, settle
-from implicast.language.target import Description, Target
-from implicast.peer.contract import Host, Life, Message, Name, Peer
+from implicast.peer.contract import Message, Peer
 from implicast.peer.errors import ParameterError
 from implicast.peer.member import Member
-from implicast.peer.name import name_of, network_of, next_life
 from implicast.peer.site import Site
-from implicast.space.digest import stream
+from implicast.peer.words import Said
 
 HOMES = {
     "centralised": "centralised", "broker": "broker", "spice": "spice", "spice-unloaded": "spice",
@@ -26,55 +25,6 @@ HOMES = {
     "opchord-pubsub": "pubsub",
 }  # fmt: skip
 """The module of each design; it is loaded when the design is first asked for."""
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The laboratory's bird's-eye view of a population that is set up at once; no peer ever sees it."""
-
-    peers: int
-    """Members, at addresses 0 to peers - 1. Infrastructure (a server, brokers) follows at `peers` and beyond."""
-    infrastructure: int
-    parameters: Parameters
-    seed: int
-    host: Callable[[int], Host]
-    """The host of an address."""
-    latency_us: Callable[[int, int], int]
-    """One way between two addresses, as a peer would measure it; for trees and landmarks, never to cheat."""
-    targets: Sequence[Target] = ()
-    """The casts to come, for what is computed beforehand (replication levels) when the parameters say so."""
-    interval_us: int = 1_000_000
-    """Time between two casts."""
-    descriptions: Sequence[Description] = ()
-    """What members will say of themselves, by address: for places chosen by it and for states that settled before."""
-    start: str = "assembled"
-    """`joined`: members are newcomers yet to join by messages, so infrastructure must not take them for present."""
-    roles: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """By role, the addresses of the infrastructure."""
-    resting: bool = False
-    """Nothing will change in this run (`Site.resting`)."""
-    credentials: "Callable[[Plan, Name, str], Any] | None" = None
-    """Stands for enrolment (`Design.credentials`)."""
-
-    @property
-    def network(self) -> bytes:
-        return network_of(self.seed)
-
-    def site(
-        self, address: int, role: str = "member", previous: Life = 0, again: int = 0, kept: Any = None, starts: int = 0
-    ) -> Site:
-        """What the node at an address knows when it begins, or begins again.
-
-        `previous` is the life before, as its disk says; `again` counts how often it began with an empty disk. `starts`
-        tells two starts from the same disk apart: no two lives are the same.
-        """
-        name = name_of(self.network, address, again)
-        life = next_life(previous, stream(self.seed, "life", address, again, previous, starts))
-        credentials = self.credentials(self, name, role) if self.credentials is not None else None
-        return Site(
-            name, life, address, self.host(address), self.parameters, self.network, self.roles, credentials, kept,
-            self.resting,
-        )  # fmt: skip
 
 
 SURVIVABLE = ("joins", "leaves", "crashes", "returns", "loss", "partitions", "freezes", "restarts", "fails")
@@ -91,7 +41,7 @@ ASSURANCE = Parameter(
 """The one parameter that every design has."""
 
 
-def no_roles(plan: Plan) -> Mapping[str, tuple[int, ...]]:
+def no_roles(peers: int, infrastructure: int) -> Mapping[str, tuple[int, ...]]:
     return {}
 
 
@@ -132,36 +82,21 @@ class Design:
     """Each tag of each peer is a place of its own on the overlay: trials give its peers a few tags, not dozens."""
     fixture: Callable[[Site, str], Peer] | None = None
     """One piece of infrastructure, by role; anew or again with what it had kept."""
-    roles: Callable[[Plan], Mapping[str, tuple[int, ...]]] = no_roles
-    """Where the infrastructure of a simulated population is, by role."""
+    roles: Callable[[int, int], Mapping[str, tuple[int, ...]]] = no_roles
+    """By role, which numbers the infrastructure has where so many members come first."""
     kept: Mapping[str, type[Message]] = field(default_factory=dict)
     """By role (`member`, `server`, ...), the type of what outlives a crash."""
-    credentials: Callable[[Plan, Name, str], Any] | None = None
-    """What the laboratory gives each node when it begins: keys and certificates, as enrolment does on a network, or
-    what a paper's experiments let peers know beforehand."""
     wary: bool = False
     """Among members that lie, is nobody honest told what was not cast, nor twice, nor uninvited?"""
     audience: bool = False
     """Can its members estimate how many a target selects?"""
     slows: bool = False
     """Is there a keeper between publisher and reader, which hears complaints and slows a publisher?"""
-    assemble: Callable[[Plan], list[Peer]] | None = None
-    """Only for a design of one's own: its converged network at once, members first, then infrastructure, index =
-    address. (Those of the house are set up, and looked at from outside, by `world/populations`.)"""
+    assemble: Callable[[Any], list[Peer]] | None = None
+    """Only for a design of one's own: its converged network at once by a `Plan` (`world/plan.py`), members first, then
+    infrastructure, index = address. (Those of the house are set up, and looked at, by `world/populations`.)"""
     objections: Callable[[Sequence[Peer]], list[str]] | None = None
     """Likewise: sentences about what is wrong with its network, seen from outside; none when all is well."""
-
-    def begin(
-        self, plan: Plan, address: int, previous: Life = 0, again: int = 0, kept: Any = None, starts: int = 0
-    ) -> Member:
-        """A simulated member that has yet to join, anew or again with what it had kept."""
-        return self.member(plan.site(address, "member", previous, again, kept, starts))
-
-    def stand(self, plan: Plan, address: int, previous: Life = 0, kept: Any = None) -> Peer:
-        """A simulated piece of infrastructure, anew or again with what it had kept."""
-        role = next(role for role, addresses in plan.roles.items() if address in addresses)
-        assert self.fixture is not None, f"{self.name} has no infrastructure"
-        return self.fixture(plan.site(address, role, previous, 0, kept), role)
 
     def settle(self, given: Mapping[str, Setting]) -> Parameters:
         """Defaults with the given values checked and put in; `ParameterError` says what is wrong."""
@@ -176,12 +111,19 @@ def designs() -> dict[str, Design]:
 
 @cache
 def _module(module: str) -> dict[str, Design]:
-    return {each.name: each for each in import_module(f"implicast.casting.{module}").DESIGNS}
+    return {each.name: trusting(each) for each in import_module(f"implicast.casting.{module}").DESIGNS}
+
+
+def trusting(plain: Design) -> Design:
+    """A design with what all have about trust: parameters, and the kind of message that carries signed words."""
+    own = {each.name for each in plain.parameters}
+    more = tuple(each for each in TRUST if each.name not in own)
+    return replace(plain, parameters=(*plain.parameters, *more), kinds=(*dict.fromkeys((*plain.kinds, Said)),))
 
 
 def add(own: Design) -> None:
     """Take in a design of one's own: from now on it is simulated, compared and listed like the others."""
-    _OWN[own.name] = own
+    _OWN[own.name] = trusting(own)
     designs.cache_clear()
 
 

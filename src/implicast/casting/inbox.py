@@ -10,8 +10,8 @@ from enum import IntEnum
 from implicast.language.target import Target
 from implicast.peer.contract import CastId
 from implicast.peer.events import Notice
-from implicast.peer.member import Heard, Member
-from implicast.peer.memory import Seen
+from implicast.peer.member import Member
+from implicast.peer.memory import Heard, Seen
 
 
 class Outcome(IntEnum):
@@ -28,6 +28,8 @@ class Outcome(IntEnum):
     """The member has no room: say it again later."""
     ELSEWHERE = 6
     """The member took it from another station, and counts there."""
+    FORGED = 7
+    """The publisher did not cast this, or too long ago."""
 
 
 class Inbox:
@@ -42,14 +44,17 @@ class Inbox:
     def take(self, cast: CastId, target: Target, payload: bytes) -> Outcome:
         """Deliver a notice unless it has been delivered before or the member's newest description does not fit."""
         description = self._member.description
-        return self.admit(cast, payload, description is not None and target.selects(description))
+        return self.admit(cast, target, payload, description is not None and target.selects(description))
 
-    def admit(self, cast: CastId, payload: bytes, fits: bool) -> Outcome:
-        """Deliver a notice that fits, once."""
+    def admit(self, cast: CastId, about: object, payload: bytes, fits: bool) -> Outcome:
+        """Deliver a notice that fits, once, if its publisher cast it; `about`: the target, or what happened."""
         host = self._member.host
         if not fits:
             return Outcome.REPEAT if self.seen.met(cast) else Outcome.UNFIT
+        opened = self._member.words.opened(cast, about, payload)
+        if opened is None:
+            return Outcome.FORGED
         if not self.seen.first(cast, host.now_us):
             return Outcome.REPEAT if self.seen.met(cast) else Outcome.FULL
-        host.deliver(Notice(cast, payload))
+        host.deliver(Notice(cast, opened))
         return Outcome.TAKEN

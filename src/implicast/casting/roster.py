@@ -12,6 +12,7 @@ from implicast.language.index import Index
 from implicast.language.target import Description, Target
 from implicast.peer.contract import Address, Contact, Host, Message, Name, Part, Version, handles
 from implicast.peer.lease import Leases
+from implicast.peer.words import BELIEVED, Said, Words
 
 MEMBERS_MAX = 1 << 20
 """Members of one station; further ones are not answered."""
@@ -27,6 +28,8 @@ class Entry(Message):
     contact: Contact
     version: Version
     description: Description | None
+    said: Said | None = None
+    """As its owner signed it, where words are signed."""
 
 
 OnStored = Callable[[Entry, bool, Description | None], None]
@@ -37,15 +40,16 @@ OnForgotten = Callable[[Name, Description | None], None]
 class Roster(Part):
     """Entries by name, an index over what they say, and when each member was last heard."""
 
-    __slots__ = ("_at", "_forgotten", "_stored", "_subscriptions", "entries", "index", "leases")
+    __slots__ = ("_at", "_forgotten", "_stored", "_subscriptions", "_words", "entries", "index", "leases")
 
     def __init__(
         self, address: Address, host: Host, lease_us: int, swept: bool, stored: OnStored, forgotten: OnForgotten,
-        subscriptions: Callable[[Name], int] = lambda name: 0,
+        subscriptions: Callable[[Name], int] = lambda name: 0, words: Words = BELIEVED,
     ) -> None:  # fmt: skip
         """`swept`: leases end. `subscriptions`: how many of a member the station knows."""
         super().__init__(address, host)
         self._stored, self._forgotten, self._subscriptions = stored, forgotten, subscriptions
+        self._words = words
         self.entries: dict[Name, Entry] = {}
         self.index: Index[Name] = Index()
         self.leases: Leases[Name] = Leases(lease_us)
@@ -96,20 +100,27 @@ class Roster(Part):
     @handles(Register)
     def on_register(self, sender: Address, register: Register) -> None:
         name, known = register.name, self.entries.get(register.name)
+        if not self._words.vouches(register):
+            return
         if known is not None and register.version < known.version:
-            self.host.send(sender, Outdated(known.version))
+            self.host.send(sender, known.said or Outdated(known.version))
         elif known is not None and register.version == known.version and sender == known.contact.address:
             self.heard(name)
             self._stored(known, False, None)
         elif register.version and (known is not None or len(self.entries) < MEMBERS_MAX):
-            entry = Entry(Contact(name, sender), register.version, register.description)
+            said = self._words.evidence(register)
+            entry = Entry(Contact(name, sender), register.version, register.description, said)
             self._stored(entry, True, self.keep(entry))
 
     @handles(Check)
     def on_check(self, sender: Address, check: Check) -> None:
         known, subscriptions = self.version(check.name), self._subscriptions(check.name)
-        if known == check.version and (known or subscriptions):
+        entry = self.entries.get(check.name)
+        is_there = entry is None or not self._words.signed or entry.contact.address == sender
+        if known == check.version and (known or subscriptions) and is_there:
             self.heard(check.name)
+        if entry is not None and entry.said is not None and known > check.version:
+            self.host.send(sender, entry.said)
         self.host.send(sender, Known(known, subscriptions))
 
     @handles(LeaseSweep)

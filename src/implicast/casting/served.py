@@ -11,15 +11,17 @@ station knows a later life and says so; the member goes above it.
 
 
 from implicast.casting.central_subscriptions import Announce
+from implicast.casting.complaints import Complain, Slowing
 from implicast.casting.roster import Entry
-from implicast.casting.service import Carried, Check, CheckRound, Known, Outdated, Publish, Register, Stored
+from implicast.casting.service import DRY, Carried, Check, CheckRound, Known, Outdated, Publish, Register, Stored
 from implicast.casting.telling import Hearing
 from implicast.language.target import Description, Target
 from implicast.peer.asking import Asker, Patience, Question
-from implicast.peer.contract import Address, CastId, Life, Message, handles
-from implicast.peer.events import Estimated, Left, Refused, Registered, Settled, Withdrawn
+from implicast.peer.contract import Address, CastId, Life, Message, Version, handles
+from implicast.peer.events import Estimated, Left, Refused, Registered, Settled, Slowed, Withdrawn
 from implicast.peer.member import KeptMember, Member
 from implicast.peer.site import Site
+from implicast.peer.words import Said
 
 REGISTER, CAST = "register", "cast"
 REGISTER_PATIENCE = Patience(2_000_000, times=1 << 30)
@@ -79,13 +81,21 @@ class Served(Member, parts={"asker": Asker, "hearing": Hearing}):
         self._say_anew(None)
 
     def cast(self, target: Target, payload: bytes) -> CastId:
-        return self.ask_for(Publish(self.next_cast(), target, payload))
+        cast = self.next_cast()
+        return self.ask_for(Publish(cast, target, self.words.seal(cast, target, payload)))
 
     def estimate(self, target: Target) -> int:
         self._estimates += 1
         cast = CastId(self.name, self.life, ESTIMATES + self._estimates)
-        self.ask_for(Publish(cast, target, b"", dry=True))
+        self.ask_for(Publish(cast, target, self.words.seal(cast, (DRY, target), b""), dry=True))
         return self._estimates
+
+    def complain(self, cast: CastId) -> bool:
+        """To the station: it is the one that tells."""
+        if self.station is None:
+            return False
+        self.host.send(self.station, self.words.say(Complain(cast, self.name)))
+        return True
 
     def enrol(self, description: Description) -> Entry:
         """Be this, and known as this to the station, which is to keep the answer."""
@@ -96,7 +106,8 @@ class Served(Member, parts={"asker": Asker, "hearing": Hearing}):
 
     def entry(self) -> Entry:
         """What the station knows when it knows all."""
-        return Entry(self.contact, self.version, self.description)
+        said = self.words.say(Register(self.name, self.version, self.description))
+        return Entry(self.contact, self.version, self.description, said if isinstance(said, Said) else None)
 
     # --- what the station is told
 
@@ -129,7 +140,8 @@ class Served(Member, parts={"asker": Asker, "hearing": Hearing}):
         """Tell the station the newest description, until it is kept."""
         self.keep_in_touch()
         if self.station is not None:
-            self.asker.ask(REGISTER, 0, self.station, Register(self.name, self.version, self.description))
+            register = self.words.say(Register(self.name, self.version, self.description))
+            self.asker.ask(REGISTER, 0, self.station, register)
 
     def ask_for(self, request: Request) -> CastId:
         """Ask the station to carry this; refused when too much is open."""
@@ -168,9 +180,18 @@ class Served(Member, parts={"asker": Asker, "hearing": Hearing}):
 
     @handles(Outdated)
     def on_outdated(self, sender: Address, outdated: Outdated) -> None:
-        if sender == self.station and self.version and outdated.version > self.version:
-            self.outlive(outdated.version)
+        """Where words are signed, the member's own later word is shown to it instead (`shown`)."""
+        if sender == self.station and not self.words.signed:
+            self._go_above(outdated.version)
+
+    def _go_above(self, told: Version) -> None:
+        if self.version and told > self.version:
+            self.outlive(told)
             self.say()
+
+    def shown(self, message: Message) -> None:
+        if isinstance(message, Register):
+            self._go_above(message.version)
 
     @handles(Carried)
     def on_carried(self, sender: Address, carried: Carried) -> None:
@@ -181,6 +202,11 @@ class Served(Member, parts={"asker": Asker, "hearing": Hearing}):
             del self.requests[carried.cast]
             self.asker.answered(CAST, carried.cast)
         self.host.deliver(self._result(request, carried))
+
+    @handles(Slowing)
+    def on_slowing(self, sender: Address, slowing: Slowing) -> None:
+        if sender == self.station and slowing.cast.publisher == self.name:
+            self.host.deliver(Slowed(slowing.until_us, slowing.complaints, slowing.reached))
 
     def _result(self, request: Request, carried: Carried) -> Settled | Estimated:
         if isinstance(request, Publish) and request.dry:

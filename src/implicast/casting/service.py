@@ -7,11 +7,15 @@ from msgspec import Meta
 from implicast.language.target import Description, Target
 from implicast.peer.contract import CastId, Message, Name, Version
 from implicast.peer.fields import Count, Payload, Token
+from implicast.peer.words import personal
 
+DRY = "dry"
+"""What a request that only counts is signed as: it cannot be taken for the cast itself."""
 SILENT_MAX = 64
 """Unreachable members that an answer names."""
 
 
+@personal("name")
 class Register(Message):
     """A member says what it is; `None`: nothing any more."""
 

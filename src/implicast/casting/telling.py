@@ -12,12 +12,15 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from implicast.casting.complaints import Docket
 from implicast.casting.inbox import Inbox, Outcome
 from implicast.language.target import Target
 from implicast.peer.asking import Asker, Patience, Question
 from implicast.peer.contract import Address, CastId, Contact, Host, Message, Name, Part, handles
 from implicast.peer.fields import Payload
-from implicast.peer.member import Heard, Member
+from implicast.peer.member import Member
+from implicast.peer.memory import Heard
+from implicast.peer.words import BELIEVED, Words, personal
 
 TELLING = "telling"
 PATIENCE = Patience(2_000_000, times=21)
@@ -43,6 +46,7 @@ class Notify(Word):
     payload: Payload
 
 
+@personal("by")
 class Got(Message):
     """The member `by` confirms a notification, with what became of it."""
 
@@ -83,20 +87,28 @@ Ended = Callable[[CastId, Told], None]
 class Teller(Part):
     """The notifications of one peer that are under way."""
 
-    __slots__ = ("_asker", "_asking", "_assured", "_ended", "_waiting", "casts")
+    __slots__ = ("_asker", "_asking", "_assured", "_ended", "_waiting", "_words", "casts", "docket")
 
-    def __init__(self, address: Address, host: Host, asker: Asker, assured: bool, ended: Ended) -> None:
+    def __init__(
+        self, address: Address, host: Host, asker: Asker, assured: bool, ended: Ended, words: Words = BELIEVED,
+        docket: Docket | None = None,
+    ) -> None:
         """`ended` is told once of every cast, when nothing is open any more; never without receipts."""
         super().__init__(address, host)
-        self._asker, self._assured, self._ended = asker, assured, ended
+        self._asker, self._assured, self._ended, self._words = asker, assured, ended, words
         self._asking = 0
         self._waiting: deque[tuple[Contact, CastId, Message]] | None = None
         """Made when it is needed: most members never have so many to tell."""
         self.casts: dict[CastId, Told] = {}
+        self.docket = docket
+        """The complaints that one who tells for others has heard."""
         asker.topic(TELLING, PATIENCE, self._lost)
 
     def tell(self, word: Word, members: Sequence[Contact], here: Outcome | None = None) -> None:
         """Tell these members of a cast; each once, whatever happens. `here`: what became of it at this peer itself."""
+        if self.docket is not None and not self.docket.admits(word.cast, members):
+            self._ended(word.cast, Told(0, declined=len(members)))
+            return
         if self._assured:
             self.tell_each(word.cast, [(member, word) for member in members], here)
             return
@@ -130,7 +142,7 @@ class Teller(Part):
         """A member that is full is told again; a stranger at the address of a member does not speak for it."""
         key = (got.cast, got.by)
         question = self._asker.open(TELLING, key)
-        if question is None or question.to != sender or got.outcome == Outcome.FULL:
+        if question is None or question.to != sender or got.outcome == Outcome.FULL or not self._words.vouches(got):
             return
         self._asker.answered(TELLING, key)
         self._count(got.cast, lambda told: told.count(got.outcome))
@@ -166,4 +178,4 @@ class Hearing(Part):
     def on_notify(self, sender: Address, notify: Notify) -> None:
         outcome = self.inbox.take(notify.cast, notify.target, notify.payload)
         if self.member.assured:
-            self.host.send(sender, Got(notify.cast, self.member.name, outcome))
+            self.host.send(sender, self.member.words.say(Got(notify.cast, self.member.name, outcome)))

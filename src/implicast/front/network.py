@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from implicast.casting.designs import Plan, design
+from implicast.casting.designs import design
 from implicast.front.trace import Step, Trace
 from implicast.language.attributes import Schema
 from implicast.language.parameters import Setting
@@ -26,6 +26,8 @@ from implicast.peer.errors import LocalError
 from implicast.peer.events import Joined, Left, Refused, Registered, Settled, Withdrawn
 from implicast.peer.member import Member
 from implicast.world.journal import JOIN, LEAVE, REGISTER, WITHDRAW
+from implicast.world.plan import Plan
+from implicast.world.populations import population
 from implicast.world.world import World
 
 LATENCY_MS = 20.0
@@ -136,10 +138,10 @@ class Network:
         self.world.payload_of = lambda number: self._made[number][2]
         infrastructure = self.design.infrastructure(0, settled)
         plan = Plan(0, infrastructure, settled, seed, self.world.host, carrier.latency_us, start="joined",
-                    credentials=self.design.credentials)  # fmt: skip
-        self.plan = replace(plan, roles=self.design.roles(plan))
+                    credentials=population(self.design).credentials)  # fmt: skip
+        self.plan = replace(plan, roles=self.design.roles(plan.peers, plan.infrastructure))
         for address in range(infrastructure):
-            self.world.place(address, self.design.stand(self.plan, address))
+            self.world.place(address, self.plan.stand(self.design, address))
         self.peers: dict[str, Peer] = {}
         self.inboxes: dict[int, list[Message]] = {}
         self._names: dict[int, str] = {}
@@ -160,7 +162,7 @@ class Network:
             raise NotDone(f"there is a peer {chosen!r} already; choose another name")
         said = self._read(text) if text else None
         here = [peer.address for peer in self.peers.values()]
-        self.world.place(address, self.design.begin(self.plan, address))
+        self.world.place(address, self.plan.begin(self.design, address))
         self._names[address], self.inboxes[address] = chosen, []
         known = tuple(here[:: max(1, len(here) // INTRODUCERS)][:INTRODUCERS])
         self._ask(address, JOIN, lambda: self.member(address).join(known), Joined, f"{chosen} could not join")

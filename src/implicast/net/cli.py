@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from implicast.net import control, places
-from implicast.net.node import PAYLOAD_MAX
+from implicast.net.blobs import INLINE_MAX
 from implicast.net.options import debug_option, dir_option, json_option, node_option
 from implicast.peer.errors import ParameterError
 
@@ -28,27 +28,43 @@ def cast_command(
     target: str, message: str | None, path: Path | None, wait: float, name: str | None, directory: Path | None,
     as_json: bool, debug: bool,
 ) -> None:  # fmt: skip
-    """Send a message to whoever TARGET describes, and print the receipt. Exit code 1 when somebody did not answer."""
-    payload = _payload(message, path)
-    request = {"do": "cast", "target": target, "payload": payload.hex(), "wait": wait}
-    (receipt,) = control.ask(places.node(name, directory), request, wait + 30)
+    """Send a message to whoever TARGET describes, and print the receipt. Exit code 1 when somebody did not answer.
+
+    Up to 32 KiB travel inside the cast; a larger file, up to 16 MiB, is fetched by those who get it, from this node and
+    from each other. The command shows how many have it, and returns when all do or --wait is over; the rest goes on.
+    """
+    request = {"do": "cast", "target": target, "wait": wait, **_payload(message, path)}
+    receipt: dict[str, Any] = {}
+    for answer in control.ask(places.node(name, directory), request, wait + 30):
+        if "fetched" in answer:
+            _show_fetched(answer["fetched"], as_json)
+            receipt = answer
+        else:
+            receipt = {**receipt, **answer}
     click.echo(json.dumps(receipt, indent=2) if as_json else _receipt_text(receipt))
     if receipt["unreachable"] or not receipt["complete"]:
         raise SystemExit(1)
 
 
-def _payload(message: str | None, path: Path | None) -> bytes:
+def _show_fetched(fetched: dict[str, int], as_json: bool) -> None:
+    if sys.stderr.isatty() and not as_json:
+        whole = fetched["have"] >= fetched["expected"]
+        said = f"{fetched['have']} of {fetched['expected']} have all {fetched['size']:,} bytes"
+        click.echo("\r" + said, nl=whole, err=True)
+
+
+def _payload(message: str | None, path: Path | None) -> dict[str, str]:
+    """What is asked of the node: a payload, or a file that it reads itself."""
     if message is not None and path is not None:
         raise ParameterError("-m and --file are two messages: give one")
     if path is None:
-        return (message or "").encode()
-    try:
-        payload = sys.stdin.buffer.read(PAYLOAD_MAX + 1) if str(path) == "-" else path.read_bytes()
-    except OSError as error:
-        raise ParameterError(f"{path} cannot be read: {error.strerror or error}") from None
-    if len(payload) > PAYLOAD_MAX:
-        raise ParameterError(f"{path} has more than {PAYLOAD_MAX} bytes, which is all that travels inside a cast")
-    return payload
+        return {"payload": (message or "").encode().hex()}
+    if str(path) != "-":
+        return {"file": str(path.expanduser().resolve()), "name": path.name}
+    payload = sys.stdin.buffer.read(INLINE_MAX + 1)
+    if len(payload) > INLINE_MAX:
+        raise ParameterError(f"more than {INLINE_MAX} bytes on standard input: send a file")
+    return {"payload": payload.hex()}
 
 
 def _receipt_text(receipt: dict[str, Any]) -> str:
@@ -57,6 +73,8 @@ def _receipt_text(receipt: dict[str, Any]) -> str:
     parts = [f"{receipt['notified']} of {receipt['expected']} notified"]
     parts += [f"{receipt[each]} {each}" for each in ("declined", "unreachable", "open") if receipt[each]]
     parts += ["did not answer: " + ", ".join(name[:8] for name in receipt["silent"])] * bool(receipt["silent"])
+    if "fetched" in receipt and receipt["fetched"]["have"] < receipt["fetched"]["expected"]:
+        parts.append(f"{receipt['fetched']['have']} have fetched it so far")
     parts += ["not known yet what became of it; `implicast receipts` says later"] * (not receipt["complete"])
     return "; ".join(parts)
 
@@ -81,7 +99,9 @@ def inbox_command(follow: bool, keep: bool, name: str | None, directory: Path | 
 
 def _note_text(note: dict[str, Any]) -> str:
     when = time.strftime("%H:%M:%S", time.localtime(note["arrived_us"] / 1e6))
-    said = note["text"] if note["text"] is not None else f"{len(note['payload']) // 2} bytes"
+    said = note["text"] if note["text"] is not None else f"{note['bytes']:,} bytes"
+    if note["file"] is not None:
+        said = f"{note['name'] or 'a file'}, {said}: {note['file']}"
     shown = "".join(each if each.isprintable() else "�" for each in said)
     return f"{when}  from {note['publisher'][:8]}  {shown}"
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from implicast.net.node import Node, Note
 from implicast.net.revocation import read_list
+from implicast.peer.contract import CastId
 from implicast.peer.errors import ImplicastError, LocalError
 
 LINE_MAX = 1 << 20
@@ -71,8 +72,38 @@ async def _answers(node: Node, line: bytes) -> AsyncIterator[Answer]:
 
 
 async def _cast(node: Node, request: Answer) -> AsyncIterator[Answer]:
-    receipt = await node.cast(str(request["target"]), bytes.fromhex(request["payload"]), float(request.get("wait", 5)))
-    yield receipt.described()
+    wait, target = float(request.get("wait", 5)), str(request["target"])
+    payload, name = bytes.fromhex(request.get("payload", "")), str(request.get("name", ""))
+    if "file" in request:
+        payload = await asyncio.to_thread(_read_file, Path(request["file"]), node.config.payload_max)
+    deadline = asyncio.get_running_loop().time() + wait
+    receipt = await node.cast(target, payload, wait, name)
+    async for each in _fetched(node, receipt.cast, deadline):
+        yield {"fetched": each}
+    yield node.receipt(receipt.cast).described()
+
+
+def _read_file(path: Path, most: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            payload = file.read(most + 1)
+    except OSError as error:
+        raise ControlError(f"{path} cannot be read: {error.strerror or error}") from None
+    if len(payload) > most:
+        raise ControlError(f"{path} has more than the {most:,} bytes that this node sends")
+    return payload
+
+
+async def _fetched(node: Node, cast: CastId, deadline: float) -> AsyncIterator[dict[str, int]]:
+    """How many have a large payload whole, as it changes, until all have it or the time is over."""
+    last: dict[str, int] | None = None
+    while (now := node.payloads.fetched(cast)) is not None:
+        if now != last:
+            last = now
+            yield now
+        if now["have"] >= now["expected"] or asyncio.get_running_loop().time() > deadline:
+            return
+        await asyncio.sleep(0.1)
 
 
 async def _describe(node: Node, request: Answer) -> AsyncIterator[Answer]:
@@ -89,13 +120,16 @@ async def _inbox(node: Node, request: Answer) -> AsyncIterator[Answer]:
 
 def _noted(note: Note) -> Answer:
     text: str | None
+    large = note.path is not None
     try:
-        text = note.payload.decode()
+        text = None if large else note.payload.decode()
     except UnicodeDecodeError:
         text = None
     cast = f"{note.cast.publisher.hex()}.{note.cast.life}.{note.cast.serial}"
-    return {"cast": cast, "publisher": note.cast.publisher.hex(), "text": text, "payload": note.payload.hex(),
-            "arrived_us": note.arrived_us}  # fmt: skip
+    payload = "" if large else note.payload.hex()
+    return {"cast": cast, "publisher": note.cast.publisher.hex(), "text": text, "payload": payload,
+            "arrived_us": note.arrived_us, "bytes": len(note.payload), "name": note.name,
+            "file": str(note.path) if note.path is not None else None}  # fmt: skip
 
 
 async def _status(node: Node, request: Answer) -> AsyncIterator[Answer]:
@@ -108,7 +142,8 @@ async def _peers(node: Node, request: Answer) -> AsyncIterator[Answer]:
 
 
 async def _receipts(node: Node, request: Answer) -> AsyncIterator[Answer]:
-    for life, serial, target, made_us, settled in node.store.receipts():
+    for life, serial, target, made_us, written in node.store.receipts():
+        settled = node.awaited.receipts.get(CastId(node.name, life, serial)) or written
         counts = {} if settled is None else {
             each: getattr(settled, each) for each in ("expected", "notified", "declined", "unreachable", "open")
         }  # fmt: skip
@@ -178,8 +213,11 @@ def ask(directory: Path, request: Answer, timeout_s: float | None = 60.0) -> Ite
         except (OSError, ValueError):
             raise ControlError(f"no node is running in {directory}: start one with `implicast local 20`, or with "
                                f"`implicast node {directory}`") from None  # fmt: skip
-        line.sendall(json.dumps(request).encode() + b"\n")
-        yield from _read(line, directory)
+        try:
+            line.sendall(json.dumps(request).encode() + b"\n")
+            yield from _read(line, directory)
+        except TimeoutError:
+            raise ControlError(f"the node in {directory} did not answer within {timeout_s:g} s") from None
 
 
 def _read(line: socket.socket, directory: Path) -> Iterator[Answer]:

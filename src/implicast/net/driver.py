@@ -21,7 +21,7 @@ from implicast.net.clock import Clock
 from implicast.net.counters import Counters
 from implicast.net.frames import Hello
 from implicast.net.journal import Came, Cause, JournalWriter
-from implicast.net.record import VERBS, Input, Recorder, digest_of
+from implicast.net.record import LOOKS, VERBS, Input, Recorder, digest_of
 from implicast.peer.contract import Address, Message, Peer
 from implicast.peer.errors import RemoteError
 from implicast.peer.wire import MESSAGE_BYTES_MAX, Codec
@@ -75,7 +75,6 @@ class Driver:
         """What the present input goes back to: a message, a wish, or the beginning."""
         self.seed = seed
         self._stopped = False
-        self._held: set[asyncio.Task[None]] = set()
 
     def run(self, peer: Peer) -> None:
         """From now on inputs go to this peer; what its role does not understand is refused while it is decoded."""
@@ -113,6 +112,19 @@ class Driver:
             self.journal.asked(self._serial + 1, self.host.now_us, verb, arguments, self.peer)
         return self._handle(partial(getattr(self.peer, verb), *arguments), ("v", None, verb, arguments))
 
+    def look(self, what: str) -> Any:
+        """Read something of the peer. A peer may tidy up while it is read, so a record has it like an input."""
+        assert what in LOOKS, f"{what} is nothing that a node reads"
+        found = getattr(self.peer, what)() if self.peer is not None else None
+        if self.recorder is not None:
+            self.recorder.write(Input("k", self.host.now_us, None, what, b"", digest_of([])))
+        return found
+
+    def kept(self) -> Message | None:
+        """What the peer keeps."""
+        found: Message | None = self.look("kept")
+        return found
+
     def arm(self, delay_us: int, alarm: Message) -> None:
         origin, upkeep, _ = self._cause
         self._loop.call_later(max(0, delay_us) / 1e6, self._wake, alarm, origin, upkeep or alarm.upkeep)
@@ -135,6 +147,8 @@ class Driver:
         result = None
         try:
             result = handle()
+        except RemoteError:
+            self._counters["refused_frames"] += 1
         except Exception:
             self._counters["broken"] += 1
             log.exception("a handler broke down over an input of kind %s from %s", told[0], told[1])
@@ -158,15 +172,12 @@ class Driver:
         if safe is None:
             self._send(out, self._cause)
         elif out:
-            task = asyncio.ensure_future(self._send_when(safe, out, self._cause))
-            self._held.add(task)
-            task.add_done_callback(self._held.discard)
+            safe.add_done_callback(partial(self._release, out, self._cause))
 
-    async def _send_when(
-        self, safe: "asyncio.Future[None]", out: list[tuple[Address, Message]], cause: Cause
-    ) -> None:
-        await safe
-        self._send(out, cause)
+    def _release(self, out: list[tuple[Address, Message]], cause: Cause, safe: "asyncio.Future[None]") -> None:
+        """What led to it is safe: it may leave."""
+        if not self._stopped and not safe.cancelled():
+            self._send(out, cause)
 
     def _send(self, out: list[tuple[Address, Message]], cause: Cause) -> None:
         """Every message bears its number among all that were sent in this life: by it others say what came."""

@@ -7,7 +7,6 @@ A node's name is the digest of its public key. Its certificate says so in the su
 import ssl
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from hashlib import blake2b
 from os import O_CREAT, O_EXCL, O_WRONLY, fdopen
 from os import open as os_open
 from pathlib import Path
@@ -17,8 +16,9 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.x509.oid import NameOID
 
-from implicast.peer.contract import NAME_BYTES, Name
+from implicast.peer.contract import Name
 from implicast.peer.errors import LocalError
+from implicast.peer.name import name_of_public
 
 SCHEME = "implicast:"
 BEFORE = timedelta(minutes=5)
@@ -33,7 +33,7 @@ class IdentityError(LocalError):
 
 def name_of_key(public: Ed25519PublicKey) -> Name:
     """Who holds this key."""
-    return blake2b(public.public_bytes_raw(), person=b"node", digest_size=NAME_BYTES).digest()
+    return name_of_public(public.public_bytes_raw())
 
 
 def new_key(path: Path) -> Ed25519PrivateKey:
@@ -135,6 +135,8 @@ def _context(side: int, key: Path, certificate: Path, root: Path) -> ssl.SSLCont
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_verify_locations(root)
     context.load_cert_chain(certificate, key)
+    if side == ssl.PROTOCOL_TLS_SERVER:
+        context.num_tickets = 0  # asyncio cannot resume; tickets would only cost
     return context
 
 

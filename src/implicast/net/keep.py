@@ -2,7 +2,7 @@
 
 import logging
 import time
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -10,12 +10,18 @@ from implicast.casting.designs import Design
 from implicast.net.carrier import Carrier
 from implicast.net.config import text_of
 from implicast.net.store import Store
-from implicast.peer.contract import Message, Peer
+from implicast.peer.contract import Message
 from implicast.peer.memory import HORIZON_US
 
 log = logging.getLogger("implicast")
 
 NEIGHBOURS_MAX = 16
+
+
+class Keeping(Protocol):
+    """One that can say what a peer keeps."""
+
+    def kept(self) -> Message | None: ...
 
 
 class Keep:
@@ -41,9 +47,9 @@ class Keep:
         found: Message = kept
         return found
 
-    def write(self, peer: Peer | None) -> None:
+    def write(self, peer: Keeping) -> None:
         """What the peer keeps, if it has changed since the last time. What was heard is in the inbox already."""
-        kept: Any = peer.kept() if peer is not None else None
+        kept: Any = peer.kept()
         if kept is None:
             return
         if self._role == "member":

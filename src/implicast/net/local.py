@@ -16,7 +16,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from implicast.casting.designs import Plan, design
+from implicast.casting.designs import design
 from implicast.language.parameters import Setting
 from implicast.net import control
 from implicast.net.authority import CertificateAuthority
@@ -102,9 +102,8 @@ class Local:
         found = design(self.design)
         parameters = found.settle(self.parameters)
         count = found.infrastructure(len(self.members), parameters)
-        plan = Plan(len(self.members), count, parameters, 0, _no_host, _no_latency)
         return {role: [f"_{role}{number or ''}" for number in range(len(addresses))]
-                for role, addresses in found.roles(plan).items()}  # fmt: skip
+                for role, addresses in found.roles(len(self.members), count).items()}  # fmt: skip
 
     def _folder(self, authority: CertificateAuthority | None, name: str, config: NodeConfig,
                 where: dict[str, list[str]]) -> None:  # fmt: skip
@@ -128,14 +127,6 @@ class Local:
 
     def folders(self) -> list[Path]:
         return [self.directory / someone.name for someone in self.members]
-
-
-def _no_host(address: int) -> Any:
-    raise AssertionError("nothing is simulated here")
-
-
-def _no_latency(one: int, other: int) -> int:
-    raise AssertionError("nothing is simulated here")
 
 
 def free_ports(count: int) -> list[int]:

@@ -21,10 +21,13 @@ from implicast.net.local import Local, Processes, Someone, StartError, Tasks, ev
 from implicast.net.options import debug_option, dir_option, json_option, web_option
 from implicast.web.pages import Pages
 
+DESIGN = "spice-unloaded"
+
 
 @click.command("local")
 @click.argument("count", type=click.IntRange(1, 500), default=20)
-@click.option("--design", default="spice-unloaded", show_default=True)
+@click.option("--design", help="How casts are carried. [spice-unloaded]")
+@click.option("--scenario", type=click.Path(path_type=Path), help="Make the casts of a file, as `simulate` does.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Parameters of the design.")
 @click.option("--peers-from", "people", type=click.Path(path_type=Path), help="Who there is, instead of COUNT.")
 @click.option("--in-process", is_flag=True, help="Nodes as tasks of one process instead of a process each.")
@@ -37,7 +40,8 @@ from implicast.web.pages import Pages
 @json_option
 @debug_option
 def local_command(
-    count: int, design: str, settings: tuple[str, ...], people: Path | None, in_process: bool, plain: bool,
+    count: int, design: str | None, scenario: Path | None, settings: tuple[str, ...], people: Path | None,
+    in_process: bool, plain: bool,
     journal: bool, casts: int, seed: int, web: int | None, directory: Path | None,
     as_json: bool, debug: bool,
 ) -> None:  # fmt: skip
@@ -48,13 +52,18 @@ def local_command(
     implicast cast "gpu & eu" -m "hello"          in another
     implicast inbox --node n01 --follow           in a third
     """
+    if scenario is not None:
+        from implicast.scenario_cli import run_on_loopback
+
+        run_on_loopback(scenario, design, plain, as_json)
+        return
     members = everybody(count) if people is None else [
         Someone(each.name, each.text) for each in read_people(people).persons
     ]  # fmt: skip
     where = (directory or places.local()).expanduser()
     if is_running(where):
         raise StartError(f"a network is running in {where}: stop it first, or name another folder with --dir")
-    made = Local(where, design, members, pairs(settings), plain, not casts, journal)
+    made = Local(where, design or DESIGN, members, pairs(settings), plain, not casts, journal)
     pages = None if web is None else Pages(members, web)
     if pages is not None:
         made.page = pages

@@ -14,7 +14,6 @@ import logging
 import secrets
 import time
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -40,6 +39,7 @@ from implicast.net.frames import PROTOCOL, Hello
 from implicast.net.identity import contexts, name_in, name_of_key, own_key, root_key
 from implicast.net.journal import JournalWriter, Opened
 from implicast.net.keep import Keep
+from implicast.net.notes import Note, Notes, Payloads
 from implicast.net.pulse import Pulses
 from implicast.net.receipt import Awaited, Receipt
 from implicast.net.record import Opening, Recorder
@@ -55,10 +55,10 @@ from implicast.peer.name import next_life
 from implicast.peer.site import Site
 from implicast.peer.wire import Codec, size
 
+__all__ = ["Node", "NodeError", "Note", "Receipt"]
+
 log = logging.getLogger("implicast")
 
-PAYLOAD_MAX = 32 << 10
-"""Bytes that travel inside a cast."""
 KEEP_S = 2.0
 """How often what the peer keeps is written, when it has changed."""
 JOIN_S = 60.0
@@ -69,21 +69,11 @@ class NodeError(LocalError):
     """What was asked of the node cannot be done; the text says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
-    """A message in the inbox. It is handed out again, also after a crash, until it is done."""
-
-    node: "Node"
-    cast: CastId
-    payload: bytes
-    arrived_us: int
-
-    async def done(self) -> None:
-        await self.node.done(self.cast)
-
-
 class Node:
     """A peer on the network. Use `async with Node.open(...)`."""
+
+    services: Services
+    payloads: Payloads
 
     driver: Driver
     store: Store
@@ -106,7 +96,7 @@ class Node:
         self.record: Path | None = None
         """Where all inputs are written, to be replayed."""
         self.started = time.monotonic()
-        self._arrived = asyncio.Condition()
+        self._arrived = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._crashed = False
         self._bucket = Bucket(config.casts_per_s, config.casts_burst, time.monotonic())
@@ -131,6 +121,7 @@ class Node:
 
     async def start(self) -> None:
         self.store = Store(self.directory / "node.db")
+        self.store.after = self.wake_readers
         self._keep = Keep(self.store, self.design, self.config.role)
         self.name = self._own_name()
         self.life = next_life(int.from_bytes(self.store.get("life") or b"", "big"), Random(secrets.randbits(64)))
@@ -166,11 +157,12 @@ class Node:
             self.driver.journal = self._journal()
         self.driver.run(self.peer)
         if careful:
-            self.store.before = partial(self._keep.write, self.peer)
-        self._spawn(self._keep_often())
-        self._spawn(self.pulses.beat(self.carrier))
+            self.store.before = partial(self._keep.write, self.driver)
+        self.background(self._keep_often())
+        self.background(self.pulses.beat(self.carrier))
+        self.payloads.resume()
         if self.credentials is not None:
-            self._spawn(self.credentials.watch(self))
+            self.background(self.credentials.watch(self))
 
     def _serve(self, root: Ed25519PublicKey | None) -> None:
         """What the node answers itself."""
@@ -182,6 +174,8 @@ class Node:
         self.pulses = Pulses(self.services, self.clock, self.revocations)
         if self.credentials is not None:
             self.services.offer(Renewed, self.credentials.on_renewed)
+        self.payloads = Payloads(self)
+        self.notes = Notes(self, self.payloads)
         self.carrier.served = self.services.receive
         self.carrier.greeted = self._greeted
 
@@ -207,9 +201,8 @@ class Node:
         )  # fmt: skip
 
     def _journal(self) -> JournalWriter:
-        peer, driver, config = self.peer, self.driver, self.config
-        assert peer is not None
-        journal = JournalWriter(self.directory, self.counters, lambda: size(peer.holdings()))
+        driver, config = self.driver, self.config
+        journal = JournalWriter(self.directory, self.counters, lambda: size(driver.look("holdings")))
         opening = Opened(driver.host.now_us, self.name, self.life, self.address, config.role, self.design.name,
                          config.network, dict(self.parameters))  # fmt: skip
         journal.open(opening, self.said)
@@ -238,7 +231,7 @@ class Node:
         addresses = [each for each in map(address_of, [*given, *self._keep.neighbours()]) if each != self.address]
         self._member()
         self.driver.ask("join", tuple(dict.fromkeys(addresses)))
-        self._spawn(self._resume())
+        self.background(self._resume())
         try:
             async with asyncio.timeout(JOIN_S):
                 await self._until(self.joined)
@@ -280,11 +273,12 @@ class Node:
 
     async def stop(self) -> None:
         """As a crash, but what there is to write is written."""
+        self.payloads.transfers.stop()
         for task in list(self._tasks):
             task.cancel()
         if not self._crashed:
             self._keep.note_neighbours(self.carrier)
-            self._keep.write(self.peer)
+            self._keep.write(self.driver)
         self.driver.stop()
         if self.driver.recorder is not None:
             self.driver.recorder.close()
@@ -330,22 +324,25 @@ class Node:
         self.said = said
         self.awaited.registering(member.upcoming_version())
         self.driver.ask("register", said)
-        self._keep.write(self.peer)
+        self._keep.write(self.driver)
         try:
             async with asyncio.timeout(wait):
                 await self._until(self.registered)
-            self._keep.write(self.peer)
+            self._keep.write(self.driver)
             self._keep.note_neighbours(self.carrier)
             await self.store.committed()
         except TimeoutError:
             raise NodeError(f"the description was not complete within {wait:.0f} s; it goes on") from None
 
-    async def cast(self, target: str, payload: bytes = b"", wait: float = 5.0) -> Receipt:
-        """Send to whoever the target describes. The cast is safe when this returns; the receipt may still fill."""
+    async def cast(self, target: str, payload: bytes = b"", wait: float = 5.0, name: str = "") -> Receipt:
+        """Send to whoever the target describes. The cast is safe when this returns; the receipt may still fill.
+
+        A payload of more than 32 KiB is kept here, and those who get the cast fetch it; `name` is a name for its file.
+        """
         wanted = parse(target, self.schema)
-        self._check_size(payload)
-        self._spend()
         member = self._member()
+        self._spend()
+        payload = self.payloads.carried(payload, name)
         cast = member.upcoming_cast()
         before = self.awaited.refusals
         now_us = self.driver.tick()
@@ -359,6 +356,7 @@ class Node:
             async with asyncio.timeout(wait):
                 await complete.wait()
         self.awaited.forget(cast)
+        self.payloads.cast(cast, payload)
         return self.receipt(cast)
 
     async def complain(self, cast: CastId) -> bool:
@@ -392,28 +390,14 @@ class Node:
 
     async def publish(self, text: str, payload: bytes = b"", wait: float = 5.0) -> Receipt:
         """Tell whoever subscribed to things of this description."""
-        self._check_size(payload)
         self._spend()
+        payload = self.payloads.carried(payload, "")
         return await self.subscriptions.publish(text, payload, wait)
 
     async def inbox(self, follow: bool = True) -> AsyncIterator[Note]:
         """What has arrived and is not done, oldest first; then, if it is followed, what arrives."""
-        after_us, given = 0, set[CastId]()
-        while True:
-            before = len(given)
-            for publisher, life, serial, payload, _, arrived_us, _ in self.store.inbox(after_us=after_us - 1):
-                cast = CastId(bytes(publisher), life, serial)
-                if cast not in given:
-                    given.add(cast)
-                    yield Note(self, cast, bytes(payload), arrived_us)
-                if arrived_us > after_us:
-                    after_us = arrived_us
-            if len(given) > before:
-                continue  # more may have come while these were being read
-            if not follow:
-                return
-            async with self._arrived:
-                await self._arrived.wait()
+        async for note in self.notes.follow(follow):
+            yield note
 
     async def done(self, cast: CastId) -> None:
         self.store.done(cast, self.driver.tick())
@@ -434,6 +418,7 @@ class Node:
             "connections": len(self.carrier.links()),
             "disk_full": self.store.full,
             "certificate_until": self.credentials.until.isoformat() if self.credentials is not None else None,
+            "fetching": [f"{done} of {of} chunks" for done, of in self.payloads.transfers.progress.values()],
             "revocations": self.revocations.number,
             "revoked": self.name in self.revocations.names,
             "clock_offset_s": round(self.clock.offset_s, 3),
@@ -444,8 +429,8 @@ class Node:
         }
 
     def peers(self) -> list[dict[str, Any]]:
-        return [{"name": each.name.hex(), "address": text_of(each.address), "life": each.life}
-                for each in self.carrier.links()]  # fmt: skip
+        return [{"name": each.name.hex(), "address": text_of(each.address), "life": each.life,
+                 "queued": self.carrier.queued(each.address)} for each in self.carrier.links()]  # fmt: skip
 
     # --- inside
 
@@ -465,12 +450,8 @@ class Node:
 
     async def safe(self) -> None:
         """When what the peer keeps is on disk."""
-        self._keep.write(self.peer)
+        self._keep.write(self.driver)
         await self.store.committed()
-
-    def _check_size(self, payload: bytes) -> None:
-        if len(payload) > PAYLOAD_MAX:
-            raise NodeError(f"the payload has {len(payload)} bytes; {PAYLOAD_MAX} are carried inside a cast")
 
     def _spend(self) -> None:
         """A cast from the bucket, or a `NodeError`."""
@@ -485,19 +466,23 @@ class Node:
             if isinstance(event, Notice):
                 self.counters["delivered"] += 1
                 self.store.notice(event.cast, "", event.payload, self.driver.host.now_us)
+                self.payloads.noticed(event.payload)
                 hold = True
             else:
                 self._hear(event)
         if not hold:
             return None
-        return asyncio.ensure_future(self._commit())
-
-    async def _commit(self) -> None:
         if self.driver.careful:
             self.store.touch()
-        await self.store.committed()
-        async with self._arrived:
-            self._arrived.notify_all()
+        return self.store.commit()
+
+    def wake_readers(self) -> None:
+        """There may be something new in the inbox."""
+        self._arrived.set()
+        self._arrived = asyncio.Event()
+
+    async def until_arrived(self) -> None:
+        await self._arrived.wait()
 
     def _hear(self, event: Message) -> None:
         self.awaited.hear(event)
@@ -524,7 +509,7 @@ class Node:
     async def _keep_often(self) -> None:
         while True:
             await asyncio.sleep(KEEP_S)
-            self._keep.write(self.peer)
+            self._keep.write(self.driver)
             self._keep.note_neighbours(self.carrier)
             if self.driver.journal is not None:
                 self.driver.journal.note_storage(self.driver.host.now_us)
@@ -532,7 +517,8 @@ class Node:
                 self.store.prune()
                 await self.store.committed()
 
-    def _spawn(self, what: Any) -> None:
+    def background(self, what: Any) -> None:
+        """Let something go on until it ends or the node does."""
         task = asyncio.ensure_future(what)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

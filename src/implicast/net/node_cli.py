@@ -96,11 +96,12 @@ def _up(node: Node) -> None:
 
 @click.command("replay-node")
 @click.argument("path", type=click.Path(path_type=Path))
+@click.option("--dir", "folder", type=click.Path(path_type=Path), help="The node's folder, if the record is elsewhere.")
 @json_option
 @debug_option
-def replay_node_command(path: Path, as_json: bool, debug: bool) -> None:
+def replay_node_command(path: Path, folder: Path | None, as_json: bool, debug: bool) -> None:
     """Feed the recorded inputs of a node to a fresh peer, and compare what it sends, byte for byte."""
-    went = replay(path)
+    went = replay(path, folder)
     if as_json:
         click.echo(json.dumps(asdict(went)))
     else:

@@ -35,6 +35,8 @@ VERBS: dict[str, tuple[Any, ...]] = {
     "publish": (Description, bytes),
 }
 """The verbs of an application, with the types of their arguments."""
+LOOKS = ("kept", "holdings")
+"""What a node reads of its peer."""
 
 Sent = list[tuple[Address, bytes]]
 _pack = msgspec.msgpack.Encoder().encode
@@ -63,13 +65,13 @@ class Opening(msgspec.Struct, array_like=True):
 
 
 class Input(msgspec.Struct, array_like=True):
-    """One input: a message (`m`), an alarm (`a`) or a verb (`v`)."""
+    """One input: a message (`m`), an alarm (`a`), a verb (`v`), or a look at the peer (`k`)."""
 
     kind: str
     now_us: int
     sender: Address | None
     what: str
-    """The name of an alarm or of a verb."""
+    """The name of an alarm, of a verb or of what was read."""
     packed: bytes
     sent: bytes
 
@@ -138,8 +140,11 @@ class Replayed:
     """The first input after which other bytes were sent; None: all the same."""
 
 
-def replay(path: Path) -> Replayed:
-    """Feed a record to a fresh peer, and compare what it sends."""
+def replay(path: Path, folder: Path | None = None) -> Replayed:
+    """Feed a record to a fresh peer, and compare what it sends.
+
+    Where a design signs, the peer needs the node's keys: from its `folder`, or from beside the record.
+    """
     found = entries(path)
     try:
         opening = msgspec.msgpack.decode(next(found), type=Opening)
@@ -148,8 +153,8 @@ def replay(path: Path) -> Replayed:
     made = design(opening.design)
     codec = Codec(made.kinds)
     paper = _Paper(opening.seed, opening.now_us, codec)
-    peer = _peer(made, opening, paper)
-    counts = {"m": 0, "a": 0, "v": 0}
+    peer = _peer(made, opening, paper, folder or path.parent)
+    counts = {"m": 0, "a": 0, "v": 0, "k": 0}
     differs_at = None if paper.take() == opening.sent else 0
     for number, packed in enumerate(found, 1):
         entry = msgspec.msgpack.decode(packed, type=Input)
@@ -158,7 +163,7 @@ def replay(path: Path) -> Replayed:
         feed(peer, codec, entry)
         if paper.take() != entry.sent and differs_at is None:
             differs_at = number
-    return Replayed(sum(counts.values()), counts["m"], counts["a"], counts["v"], differs_at)
+    return Replayed(counts["m"] + counts["a"] + counts["v"], counts["m"], counts["a"], counts["v"], differs_at)
 
 
 def feed(peer: Peer, codec: Codec, entry: Input) -> None:
@@ -168,6 +173,9 @@ def feed(peer: Peer, codec: Codec, entry: Input) -> None:
         peer.receive(entry.sender, codec.decode(entry.packed))
     elif entry.kind == "a":
         peer.wake(msgspec.msgpack.decode(entry.packed, type=_alarm(type(peer), entry.what)))
+    elif entry.kind == "k":
+        if entry.what in LOOKS:
+            getattr(peer, entry.what)()
     else:
         types: Any = tuple.__class_getitem__(VERBS[entry.what])
         getattr(peer, entry.what)(*msgspec.msgpack.decode(entry.packed, type=types))
@@ -178,11 +186,16 @@ def _alarm(peer: type[Peer], name: str) -> type[Message]:
     return found
 
 
-def _peer(made: Design, opening: Opening, paper: _Paper) -> Peer:
+def _peer(made: Design, opening: Opening, paper: _Paper, folder: Path) -> Peer:
     kind = made.kept.get(opening.role)
     kept = msgspec.msgpack.decode(opening.kept, type=kind) if opening.kept and kind is not None else None
-    site = Site(opening.name, opening.life, opening.address, paper, made.settle(opening.parameters), opening.network,
-                opening.infrastructure, None, kept)  # fmt: skip
+    parameters, credentials = made.settle(opening.parameters), None
+    if "authority" in made.kept:
+        from implicast.net.enrolment import credentials_of
+
+        credentials = credentials_of(folder, opening.role, parameters)
+    site = Site(opening.name, opening.life, opening.address, paper, parameters, opening.network,
+                opening.infrastructure, credentials, kept)  # fmt: skip
     if opening.role == "member":
         assert made.member is not None, "only designs that run on a network are recorded"
         return made.member(site)

@@ -11,26 +11,15 @@ from implicast.peer.contract import (
     Host,
     Life,
     Message,
-    Name,
     Peer,
     Serial,
     Version,
 )
 from implicast.peer.events import Outlived, Refused
+from implicast.peer.memory import Heard
 from implicast.peer.name import NUMBERS, life_of, name_of, next_life, version_of
 from implicast.peer.site import Site
-
-HEARD_BITS = 6
-"""Casts are remembered in blocks of 2^6 serials."""
-
-
-class Heard(Message):
-    """Which of one publisher's casts were heard: bit i stands for serial `block * 64 + i`."""
-
-    publisher: Name
-    life: Life
-    block: Serial
-    bits: int
+from implicast.peer.words import Envelopes, opener
 
 
 class KeptMember(Message):
@@ -43,14 +32,15 @@ class KeptMember(Message):
     heard: tuple[Heard, ...] = ()
 
 
-class Member(Peer):
+class Member(Peer, parts={"envelopes": Envelopes}):
     """A participant that describes itself and casts to descriptions.
 
     Every `register` and every `withdraw` takes the next `version`, so that news of different ages can be told
     apart; every `cast` takes the next `serial`. Both begin anew with every life.
     """
 
-    __slots__ = ("_resumed", "assured", "contact", "description", "life", "name", "serial", "version")
+    __slots__ = ("_resumed", "assured", "contact", "description", "envelopes", "life", "name", "serial", "version",
+                 "words")  # fmt: skip
 
     def __init__(self, site: Site | Address, host: Host | None = None) -> None:
         if not isinstance(site, Site):
@@ -60,7 +50,8 @@ class Member(Peer):
         super().__init__(site.address, site.host)
         self.name, self.life = site.name, site.life
         self.contact = Contact(site.name, site.address)
-        self.assured = site.assured
+        self.assured, self.words = site.assured, site.words
+        self.envelopes = opener(site.address, site.host, site.words, self.receive, self.shown)
         kept = getattr(site.kept, "member", None)
         self.description: Description | None = kept.description if isinstance(kept, KeptMember) else None
         """What it is; one that begins again is what it was, until it says otherwise."""
@@ -87,6 +78,13 @@ class Member(Peer):
     @abstractmethod
     def cast(self, target: Target, payload: bytes) -> CastId:
         """Send a message to whoever the target describes."""
+
+    def cast_verified(self, target: Target, payload: bytes) -> CastId:
+        """Cast, and check the registrations of those who are selected oneself; `Refused` in designs that do not show
+        them to the publisher: there those who keep them check them."""
+        reason = "in this design publishers see no registrations to verify; those who keep them check them"
+        self.host.deliver(Refused("cast", reason))
+        return self.next_cast()
 
     def estimate(self, target: Target) -> int:
         """Ask about how many a cast would reach, at what cost: `Estimated` with the token that this returns follows,
@@ -142,6 +140,10 @@ class Member(Peer):
         self.serial = 0
         self.host.deliver(Outlived(self.life, before, self.version))
         return self.version
+
+    def shown(self, message: Message) -> None:
+        """Somebody keeps this word of this member's own, which it may have forgotten."""
+        self.drop_stray()
 
     def kept_member(self, heard: tuple[Heard, ...] = ()) -> KeptMember:
         return KeptMember(self.life, self.version, self.serial, self.description, heard)

@@ -3,8 +3,7 @@
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Generic, TypeVar
 
-from implicast.peer.contract import CastId, Life, Name, Serial
-from implicast.peer.member import HEARD_BITS, Heard
+from implicast.peer.contract import CastId, Life, Message, Name, Serial
 
 Key = TypeVar("Key", bound=Hashable)
 Kept = TypeVar("Kept")
@@ -15,6 +14,17 @@ BLOCKS_MAX = 65_536
 """Blocks of one generation."""
 
 Block = tuple[Name, Life, Serial]
+HEARD_BITS = 6
+"""Casts are remembered in blocks of 2^6 serials."""
+
+
+class Heard(Message):
+    """Which of one publisher's casts were heard: bit i stands for serial `block * 64 + i`."""
+
+    publisher: Name
+    life: Life
+    block: Serial
+    bits: int
 
 
 class Recent(dict[Key, Kept], Generic[Key, Kept]):

@@ -25,6 +25,11 @@ def name_of(network: bytes, number: int, again: int = 0) -> Name:
     return blake2b(text, key=network[:64], person=b"name", digest_size=NAME_BYTES).digest()
 
 
+def name_of_public(public: bytes) -> Name:
+    """Who holds this key."""
+    return blake2b(public, person=b"node", digest_size=NAME_BYTES).digest()
+
+
 def network_of(seed: int) -> bytes:
     """What all peers of one simulated network agree on."""
     return blake2b(b"%d" % seed, person=b"network", digest_size=NAME_BYTES).digest()

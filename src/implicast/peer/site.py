@@ -1,6 +1,6 @@
 """All that one node may know when it begins: in the world as on a network.
 
-The laboratory's bird's-eye view (`casting/designs.py`, `Plan`) stays with the laboratory.
+The laboratory's bird's-eye view (`world/plan.py`, `Plan`) stays with the laboratory.
 """
 
 from collections.abc import Mapping
@@ -9,6 +9,7 @@ from typing import Any
 
 from implicast.language.parameters import Parameters
 from implicast.peer.contract import Address, Host, Life, Name
+from implicast.peer.words import BELIEVED, Words
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,8 @@ class Site:
     """What outlived the node's last crash (`Peer.kept`); None: it begins with an empty disk."""
     resting: bool = False
     """The laboratory's promise that nothing will change: upkeep that only looks for changes need not be armed."""
+    words: Words = BELIEVED
+    """How what is said is signed and checked."""
 
     @property
     def assured(self) -> bool:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from implicast.language.render import render
 from implicast.language.target import Description, Target, Value, scalar_text
-from implicast.peer.contract import CastId, Message
+from implicast.peer.contract import CastId, Message, Peer
 from implicast.peer.events import Joined, Left, Outlived, Refused, Registered, Settled, Withdrawn
 from implicast.peer.member import Member
 from implicast.world.arrays import lists, optional, words
@@ -85,6 +85,8 @@ class Application:
         self.leaving: dict[int, Registration] = {}
         self.welcome: Callable[[int], None] = lambda peer: None
         """Told of every peer that has joined."""
+        self.rouse: Callable[[int], Peer | None] = lambda address: None
+        """Makes a member that is asleep, where some are."""
         self.farewell: Callable[[int], None] = lambda peer: None
         """Told of every peer that has left."""
         self.publisher: Callable[[int], int | None] = lambda wanted: wanted
@@ -168,10 +170,10 @@ class Application:
 
     def awake(self, address: int) -> bool:
         """Is there a member that can be asked for anything?"""
-        return isinstance(self.world.peer(address), Member)
+        return isinstance(self.world.peers.get(address) or self.rouse(address), Member)
 
     def _member(self, address: int) -> Member:
-        peer = self.world.peer(address)
+        peer = self.world.peers.get(address) or self.rouse(address)
         assert isinstance(peer, Member), f"{address} is infrastructure: it has no application"
         return peer
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from implicast.casting.designs import Plan, design
+from implicast.casting.designs import design
 from implicast.language.parameters import Setting
 from implicast.language.target import Target
 from implicast.peer.contract import CastId, Message
@@ -25,6 +25,7 @@ from implicast.workload.pubsub import PubSubWorkload
 from implicast.world.faults import Faults, FaultStream
 from implicast.world.journal import REGISTER, WITHDRAW
 from implicast.world.network import build
+from implicast.world.plan import Plan
 from implicast.world.populations import population
 from implicast.world.world import Carrier, Fate, World
 
@@ -103,7 +104,8 @@ class EventRun:
         codec = Codec(self.design.kinds) if scenario.strict else None
         self.world = CountingWorld(network, scenario.seed, faults=faults, codec=codec)
         plan = Plan(scenario.peers, more, parameters, scenario.seed, self.world.host, network.latency_us)
-        self.population = population(self.design).assemble(replace(plan, roles=self.design.roles(plan)))
+        plan = replace(plan, roles=self.design.roles(scenario.peers, more))
+        self.population = population(self.design).assemble(plan)
         for address, peer in enumerate(self.population):
             self.world.place(address, peer)
         self.standing: dict[int, tuple[int, int, Target]] = {}

@@ -13,13 +13,14 @@ and heard since then, and may hear it again.
 from collections.abc import Callable
 from typing import Any
 
-from implicast.casting.designs import Design, Plan
+from implicast.casting.designs import Design
 from implicast.language.target import Description
 from implicast.peer.member import Member
 from implicast.world.application import Application
 from implicast.world.change import Life
 from implicast.world.deeds import Deed
 from implicast.world.frozen import awake
+from implicast.world.plan import Plan
 from implicast.world.world import World
 
 
@@ -160,4 +161,4 @@ class Returns:
     def _member(self, address: int, kept: Any) -> Member:
         self._starts += 1
         previous, again = 0 if kept is None else kept.life, self._again.get(address, 0)
-        return self.design.begin(self.plan, address, previous, again, kept, self._starts)
+        return self.plan.begin(self.design, address, previous, again, kept, self._starts)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from implicast.casting.designs import Design, Plan
+from implicast.casting.designs import Design
 from implicast.language.parameters import Parameters
 from implicast.language.target import Description
 from implicast.peer.contract import Peer
@@ -27,6 +27,7 @@ from implicast.world.journal import REGISTER, Journal
 from implicast.world.liars.gang import Gang, Stage
 from implicast.world.liars.strategies import strategy
 from implicast.world.network import Network, build
+from implicast.world.plan import Plan
 from implicast.world.populations import population
 from implicast.world.populations.population import Sleepers
 from implicast.world.scenario import ASSEMBLED, Scenario
@@ -87,9 +88,9 @@ class Run:
         self.plan = Plan(
             peers, infrastructure, parameters, seed, host, self.network.latency_us, self.targets,
             scenario.interval_ms * 1000, known if newcomers else self.descriptions, scenario.start,
-            resting=not changes, credentials=design.credentials,
+            resting=not changes, credentials=population(design).credentials,
         )  # fmt: skip
-        self.plan = replace(self.plan, roles=design.roles(self.plan))
+        self.plan = replace(self.plan, roles=design.roles(self.plan.peers, self.plan.infrastructure))
         self.population: list[Peer] = []
         self.asleep: Sleepers | None = None
         """Peers that are made when they are needed, where that is so."""
@@ -116,18 +117,17 @@ class Run:
     def _sleepers(self) -> Sleepers | None:
         """The whole network with its registrations, each peer made when it is needed: where the network is large, its
         design can, and nothing is armed or drawn when a peer is made."""
-        scenario, make = self.scenario, population(self.design).sleepers
-        if make is None or scenario.peers < ASLEEP_FROM or scenario.registers != ASSEMBLED:
+        scenario, given, make = self.scenario, self.plan.parameters, population(self.design).sleepers
+        if make is None or not hasattr(self.world, "asleep") or scenario.peers < ASLEEP_FROM:
             return None
-        if not self.plan.resting or self.plan.parameters.get("assurance") != "none" or scenario.strict:
-            return None
-        return make(self.plan)
+        rests = self.plan.resting and scenario.registers == ASSEMBLED and not scenario.strict
+        return make(self.plan) if rests and given["assurance"] == "none" and not given["signed"] else None
 
     def _put_to_sleep(self, sleepers: Sleepers) -> list[int]:
         self.world.at(QUIET_US, REGISTER, lambda: self.application.all_enrolled(self.descriptions))
         self.world.run()
         self.world.run(self.world.now_us + self.design.settling_us)
-        self.asleep, self.world.asleep = sleepers, sleepers.make
+        self.asleep, self.world.asleep, self.application.rouse = sleepers, sleepers.make, self.world.peer
         return [sleepers.stored_bytes(address) for address in range(self.network.hosts)]
 
     def set_up(self, progress: Progress) -> None:
@@ -195,9 +195,9 @@ class Run:
 
     def _grow(self) -> list[Peer]:
         plan, design = self.plan, self.design
-        members: list[Peer] = [design.begin(plan, address) for address in range(self.scenario.peers)]
+        members: list[Peer] = [plan.begin(design, address) for address in range(self.scenario.peers)]
         if design.fixture is not None:
-            return members + [design.stand(plan, plan.peers + number) for number in range(plan.infrastructure)]
+            return members + [plan.stand(design, plan.peers + number) for number in range(plan.infrastructure)]
         if not plan.infrastructure:
             return members  # assembling would arm alarms for other peers at the same addresses
         return members + population(design).assemble(plan)[self.scenario.peers :]

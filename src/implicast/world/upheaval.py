@@ -15,7 +15,7 @@ from functools import partial
 from itertools import compress, repeat
 from typing import Any
 
-from implicast.casting.designs import Design, Plan
+from implicast.casting.designs import Design
 from implicast.language.parse import describe
 from implicast.language.target import Description
 from implicast.peer.contract import Peer
@@ -27,6 +27,7 @@ from implicast.world.churn import Churn
 from implicast.world.deeds import Deed
 from implicast.world.frozen import awake, freeze, thaw
 from implicast.world.journal import JOIN, UPKEEP
+from implicast.world.plan import Plan
 from implicast.world.populations import population
 from implicast.world.returns import Lives, Returns
 from implicast.world.trouble import Trouble
@@ -158,7 +159,7 @@ class Upheaval:
 
     def _join(self, deed: Deed) -> None:
         for address in deed.who:
-            self.world.place(address, self.design.begin(self.plan, address))
+            self.world.place(address, self.plan.begin(self.design, address))
             self.lives.begin(address, self.world.now_us)
             self._introduce(address)
 
@@ -230,7 +231,7 @@ class Upheaval:
                 self.world.place(address, self._revived(address, self._disks.pop(address)))
 
     def _revived(self, address: int, kept: Any) -> Peer:
-        return self.design.stand(self.plan, address, kept.life if kept is not None else 0, kept)
+        return self.plan.stand(self.design, address, kept.life if kept is not None else 0, kept)
 
     def _go_away(self, deed: Deed) -> None:
         for address in deed.who:

@@ -6,11 +6,10 @@ authority; `trials.py` the paper's experiments; FIDELITY.md says where we differ
 
 from collections.abc import Mapping
 
-from implicast.casting.bft.credentials import credentials
 from implicast.casting.bft.member import Bft, KeptBft
-from implicast.casting.bft.messages import Apply, CastHop, Denied, Granted, HopHeld, Outstripped
+from implicast.casting.bft.messages import Apply, AskList, CastHop, Denied, Granted, HopHeld, ListNumber, Outstripped
 from implicast.casting.bft.office import KeptOffice, Office
-from implicast.casting.designs import ASSURANCE, Design, Plan
+from implicast.casting.designs import ASSURANCE, Design
 from implicast.language.parameters import Parameter, Parameters
 from implicast.overlay.skip_graph.messages import GRAPH_KINDS
 from implicast.peer.contract import Peer
@@ -29,8 +28,8 @@ def fixture(site: Site, role: str) -> Peer:
     return Office(site)
 
 
-def roles(plan: Plan) -> Mapping[str, tuple[int, ...]]:
-    return {"authority": (plan.peers,)}
+def roles(peers: int, infrastructure: int) -> Mapping[str, tuple[int, ...]]:
+    return {"authority": (peers,)}
 
 
 def one_office(peers: int, parameters: Parameters) -> int:
@@ -44,6 +43,7 @@ DESIGNS = (
         paper="Byzantine-tolerant key-range multicast over a key-order preserving overlay",
         kinds=(
             *GRAPH_KINDS, *DETECTOR_KINDS, Revocation, CastHop, HopHeld, Apply, Granted, Denied, Outstripped,
+            ListNumber, AskList,
         ),
         parameters=(
             ASSURANCE,
@@ -57,7 +57,7 @@ DESIGNS = (
             Parameter("placing", "assembled", "places of registrations: put in at once, or joined by messages",
                       choices=("assembled", "joined")),
             Parameter("places_max", 128, "places that the authority gives one applicant", 1, 65_536),
-            Parameter("validity_s", 31_536_000.0, "how long certificates are valid; renewed in time", 60,
+            Parameter("validity_s", 21_600.0, "how long certificates are valid; renewed in time", 60,
                       3.2e9, unit="s"),
             Parameter("watch_s", 7.0, "how often a peer looks for silent neighbours", 0.1, 3600, unit="s"),
             Parameter("turn_s", 12.0, "how often a peer asks one entry for its lists", 0.1, 3600, unit="s"),
@@ -73,7 +73,6 @@ DESIGNS = (
         fixture=fixture,
         roles=roles,
         kept={"member": KeptBft, "authority": KeptOffice},
-        credentials=credentials,
         audience=True,
         wary=True,
         survives=frozenset({"joins", "leaves", "crashes", "returns", "loss", "partitions", "freezes", "restarts"}),

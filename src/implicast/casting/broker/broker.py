@@ -31,6 +31,7 @@ from implicast.peer.contract import Address, Life, Message, Name, Peer, Version,
 from implicast.peer.fields import Token
 from implicast.peer.liveness import DetectorSettings
 from implicast.peer.site import Site
+from implicast.peer.words import Envelopes, opener
 
 LEASES = 6
 """A client that has been silent for so many of its reminders is forgotten."""
@@ -45,10 +46,14 @@ class KeptBroker(Message):
     highest: Token
 
 
-class Broker(Peer, parts={"asker": Asker, "roster": Roster, "routes": Routes, "backbone": Backbone, "views": Views}):
+PARTS = {"asker": Asker, "roster": Roster, "routes": Routes, "backbone": Backbone, "views": Views,
+         "envelopes": Envelopes}  # fmt: skip
+
+
+class Broker(Peer, parts=PARTS):
     """One of several stations."""
 
-    __slots__ = ("_gone", "asker", "backbone", "covering", "life", "roster", "routes", "views")
+    __slots__ = ("_gone", "asker", "backbone", "covering", "envelopes", "life", "roster", "routes", "views")
     role = "broker"
 
     def __init__(self, site: Site, neighbours: tuple[Address, ...] | None = None) -> None:
@@ -59,14 +64,17 @@ class Broker(Peer, parts={"asker": Asker, "roster": Roster, "routes": Routes, "b
         self.life = site.life
         watched = site.assured and not site.resting
         lease_us = int(float(given["check_s"]) * 1e6) * LEASES
-        self.roster = Roster(address, host, lease_us, watched, self._stored, self._forgotten)
+        self.envelopes = opener(address, host, site.words, self.receive, self.shown)
+        self.roster = Roster(
+            address, host, lease_us, watched, self._stored, self._forgotten, words=site.words
+        )  # fmt: skip
         self.covering: dict[Name, Version] = {}
         """Clients whose newest description the backbone does not route by yet."""
         self._gone = 0
         self.asker = Asker(address, host)
         room, error = int(given["expected_tags"]), float(given["routing_error"])
         self.backbone = Backbone(address, host, self.asker, room, error, self.roster.index.tags, self._covered)
-        self.routes = Routes(address, host, self.asker, site.assured, self.backbone, self._select)
+        self.routes = Routes(address, host, self.asker, site.assured, self.backbone, self._select, site.words)
         watch_us, patience = int(float(given["watch_s"]) * 1e6), DetectorSettings(tries=int(given["tries"]))
         self.views = Views(address, host, brokers, watch_us, self._follow, self._room, patience)
         if neighbours is None:
@@ -74,6 +82,10 @@ class Broker(Peer, parts={"asker": Asker, "roster": Roster, "routes": Routes, "b
         else:
             self.views.stand(watched)
             self.backbone.stand(View(FIRST, min(brokers), neighbours, room))
+
+    def shown(self, message: Message) -> None:
+        """A broker says nothing of itself."""
+        self.drop_stray()
 
     def kept(self) -> KeptBroker:
         return KeptBroker(self.life, self.views.highest)

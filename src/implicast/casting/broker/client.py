@@ -79,7 +79,7 @@ class BrokerClient(Served):
             self._told_by[notify.cast] = sender
         elif outcome == Outcome.REPEAT and self._told_by.get(notify.cast) != sender:
             outcome = Outcome.ELSEWHERE
-        self.host.send(sender, Got(notify.cast, self.name, outcome))
+        self.host.send(sender, self.words.say(Got(notify.cast, self.name, outcome)))
 
     def check(self, in_vain: int) -> None:
         """Few tries: a client that is wrong about its broker loses nothing by going to another."""

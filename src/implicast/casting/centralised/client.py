@@ -1,10 +1,10 @@
 """A member of CENTRALISED: all it knows is the server."""
 
-from implicast.casting.central_subscriptions import Announce, Desk, Wording
+from implicast.casting.central_subscriptions import Announce, Desk, Subscribe, Wording
 from implicast.casting.served import KeptServed, Served
 from implicast.casting.service import Known
 from implicast.language.target import Description, Target
-from implicast.peer.contract import Address, CastId, handles
+from implicast.peer.contract import Address, CastId, Message, handles
 from implicast.peer.events import Joined
 from implicast.peer.lease import renewal_us
 from implicast.peer.site import Site
@@ -50,7 +50,14 @@ class Client(Served, Subscriber, parts={"desk": Desk}):
         self.desk.unsubscribe(number)
 
     def publish(self, description: Description, payload: bytes) -> CastId:
-        return self.ask_for(Announce(self.next_cast(), description, payload))
+        cast = self.next_cast()
+        return self.ask_for(Announce(cast, description, self.words.seal(cast, description, payload)))
+
+    def shown(self, message: Message) -> None:
+        if isinstance(message, Subscribe):
+            self.desk.shown(message)
+        else:
+            super().shown(message)
 
     def kept(self) -> KeptClient:
         heard = self.hearing.inbox.seen.heard()

@@ -20,6 +20,7 @@ from implicast.language.target import Description
 from implicast.peer.asking import Asker
 from implicast.peer.contract import Address, Contact, Life, Message, Name, Peer, handles
 from implicast.peer.site import Site
+from implicast.peer.words import Envelopes, opener
 
 
 class InHand(Message):
@@ -39,10 +40,14 @@ class KeptServer(Message):
     casts: tuple[InHand, ...]
 
 
-class Server(Peer, parts={"asker": Asker, "roster": Roster, "routes": Routes, "subscriptions": SubscriptionServer}):
+PARTS = {"asker": Asker, "roster": Roster, "routes": Routes, "subscriptions": SubscriptionServer,
+         "envelopes": Envelopes}  # fmt: skip
+
+
+class Server(Peer, parts=PARTS):
     """One machine for all."""
 
-    __slots__ = ("asker", "life", "roster", "routes", "subscriptions")
+    __slots__ = ("asker", "envelopes", "life", "roster", "routes", "subscriptions")
     role = "server"
 
     def __init__(self, site: Site) -> None:
@@ -50,16 +55,22 @@ class Server(Peer, parts={"asker": Asker, "roster": Roster, "routes": Routes, "s
         super().__init__(address, host)
         self.life = site.life
         lease_us, swept = int(float(site.parameters["lease_s"]) * 1e6), site.assured and not site.resting
-        self.roster = Roster(address, host, lease_us, swept, self._stored, self._forgotten, self._count)
+        words = site.words
+        self.envelopes = opener(address, host, words, self.receive, self.shown)
+        self.roster = Roster(address, host, lease_us, swept, self._stored, self._forgotten, self._count, words)
         self.asker = Asker(address, host)
-        self.routes = Routes(address, host, self.asker, site.assured, Nowhere(), self._select)
-        self.subscriptions = SubscriptionServer(address, host, self.roster.heard, kept.subscriptions)
+        self.routes = Routes(address, host, self.asker, site.assured, Nowhere(), self._select, words)
+        self.subscriptions = SubscriptionServer(address, host, self.roster.heard, kept.subscriptions, words)
         for entry in kept.members:
             self.roster.keep(entry)
         for taken in kept.casts:
             word = taken.notify or taken.matched
             assert word is not None, "what is taken is a cast or an event"
             self.routes.resume(word, taken.members)
+
+    def shown(self, message: Message) -> None:
+        """A server says nothing of itself."""
+        self.drop_stray()
 
     def kept(self) -> KeptServer:
         worded = [each for own in self.subscriptions.worded.values() for each in own.values()]

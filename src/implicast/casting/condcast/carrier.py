@@ -29,6 +29,7 @@ from implicast.overlay.links import Ref
 from implicast.overlay.links.state import INS, OUT
 from implicast.peer.asking import Asker, Patience, Question
 from implicast.peer.contract import Address, CastId, Life, Part, handles
+from implicast.peer.words import BELIEVED, Words
 from implicast.space.ring import Arc
 
 CARRY = "carry"
@@ -53,11 +54,15 @@ _NO_STUCK: dict[int, Task] = {}
 class Carrier(Part, parts={"asker": Asker}):
     """One peer's share in the casts under way."""
 
-    __slots__ = ("_asker", "_settings", "_settled", "_stuck", "_tell", "_token", "errands", "ring", "tasks")
+    __slots__ = ("_asker", "_settings", "_settled", "_stuck", "_tell", "_token", "_words", "errands", "ring",
+                 "tasks")  # fmt: skip
 
-    def __init__(self, ring: ChordSharp, settings: CondcastSettings, life: Life, tell: Tell, settled: Ended) -> None:
+    def __init__(
+        self, ring: ChordSharp, settings: CondcastSettings, life: Life, tell: Tell, settled: Ended,
+        words: Words = BELIEVED,
+    ) -> None:  # fmt: skip
         super().__init__(ring.address, ring.host)
-        self.ring, self._tell, self._settled, self._settings = ring, tell, settled, settings
+        self.ring, self._tell, self._settled, self._settings, self._words = ring, tell, settled, settings, words
         self.tasks: dict[Given, Task] = _NO_TASKS
         self.errands: dict[int, Errand] = _NO_ERRANDS
         self._stuck: dict[int, Task] = _NO_STUCK
@@ -111,15 +116,15 @@ class Carrier(Part, parts={"asker": Asker}):
             self._begin(carry.arcs, task)
 
     def _is_sound(self, carry: Carry) -> bool:
-        """Whether its arcs lie on this ring, and its query is one that can be asked here: the filters of one population
-        are of one make."""
+        """Whether its publisher has cast it, its arcs lie on this ring, and its query is one that can be asked here:
+        the filters of one population are of one make."""
         query, settings = carry.query, self._settings
         if isinstance(query, Sought) and (query.bits != settings.bits or query.hashes != settings.hashes):
             return False
-        for arc in carry.arcs:  # noqa: SIM110 - every hop of every cast asks: a generator would take twice as long
+        for arc in carry.arcs:  # every hop of every cast asks: a generator would take twice as long
             if type(arc.start) is not int or type(arc.end) is not int:
                 return False
-        return True
+        return self._words.opened(carry.cast, query, carry.payload) is not None
 
     def _pass_on(self, carry: Carry) -> None:
         """Once, and nobody answers."""

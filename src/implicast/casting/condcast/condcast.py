@@ -69,7 +69,7 @@ class Condcast(
         self.links = Links(site.address, site.host, key, settings.links, site.life, self.neighbours)
         self.ring = ChordSharp(site.address, site.host, self.links, settings.sharp, self)
         self.seen = Seen(kept.member.heard if kept else ())
-        self.carrier = Carrier(self.ring, settings, site.life, self.tell, self._settle)
+        self.carrier = Carrier(self.ring, settings, site.life, self.tell, self._settle, self.words)
         self.promises = Promises(self)
         self._flows: Flows | None = None
         self.joined = False
@@ -130,7 +130,7 @@ class Condcast(
     def condcast(self, arc: Arc, query: Query, payload: bytes) -> CastId:
         """Cast to whoever matches among the keys of an arc."""
         cast = self.next_cast()
-        self.carrier.cast(cast, arc, query, payload)
+        self.carrier.cast(cast, arc, query, self.words.seal(cast, query, payload))
         return cast
 
     def estimate(self, target: Target) -> int:
@@ -178,9 +178,12 @@ class Condcast(
             selected = self.own is not None and query.match(self.own)
         if not selected:
             return Outcome.REPEAT if self.assured and self.seen.met(cast) else Outcome.UNFIT
+        opened = self.words.opened(cast, query, payload)
+        if opened is None:
+            return Outcome.FORGED
         if not self.seen.first(cast, self.host.now_us):
             return Outcome.REPEAT if self.seen.met(cast) else Outcome.FULL
-        self.host.deliver(Notice(cast, payload))
+        self.host.deliver(Notice(cast, opened))
         return Outcome.TAKEN
 
     def _settle(self, cast: CastId, told: int, lost: int) -> None:

@@ -2,18 +2,10 @@
 
 from implicast.casting.condcast.condcast import Condcast, KeptCondcast
 from implicast.casting.condcast.messages import KINDS
-from implicast.casting.condcast.place import landmarks
 from implicast.casting.condcast.settings import PARAMETERS
-from implicast.casting.designs import Design, Plan
+from implicast.casting.designs import Design
 from implicast.overlay import chord_sharp
 from implicast.overlay.links import LINK_KINDS
-from implicast.peer.contract import Name
-
-
-def common_tags(plan: Plan, name: Name, role: str) -> tuple[str, ...]:
-    """What a network agrees on that lets peers stand by their tags."""
-    return landmarks(plan.descriptions) if plan.parameters["place"] == "tags" else ()
-
 
 DESIGNS = (
     Design(
@@ -22,7 +14,6 @@ DESIGNS = (
         paper="Conditional multicast on Chord# (K. Abe)",
         member=Condcast,
         kept={"member": KeptCondcast},
-        credentials=common_tags,
         kinds=(*LINK_KINDS, *chord_sharp.KINDS, *KINDS),
         parameters=PARAMETERS,
         languages=("tags", "attributes"),

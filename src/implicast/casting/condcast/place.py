@@ -9,9 +9,7 @@ Messages a cast, 4096 peers, 200 Zipf casts, filters of 4,096 bits, seeds 1, 2, 
 (min-wise hashing), 169, 200, 154 by bits of the own filter.
 """
 
-from collections import Counter
 from collections.abc import Sequence
-from itertools import chain
 
 from implicast.language.target import Description
 from implicast.peer.contract import Name
@@ -20,14 +18,6 @@ from implicast.space.digest import digest_bits
 KEY_BITS = 63
 """The longest integers that a field of a message can bound."""
 LANDMARKS = 40
-SAMPLE = 1024
-"""So many descriptions tell which tags are common."""
-
-
-def landmarks(descriptions: Sequence[Description]) -> tuple[str, ...]:
-    """The commonest tags of the first descriptions; equally common ones in alphabetical order."""
-    counts = Counter(chain.from_iterable(each.tags for each in descriptions[:SAMPLE]))
-    return tuple(sorted(counts, key=lambda tag: (-counts[tag], tag))[:LANDMARKS])
 
 
 def key_of(network: bytes, name: Name, description: Description | None, common: Sequence[str]) -> int:
@@ -40,16 +30,6 @@ def key_of(network: bytes, name: Name, description: Description | None, common: 
         held = held << 1 | (tag in description.tags)
     own = digest_bits(KEY_BITS - LANDMARKS, network, "place on the ring", name)
     return rank(held << (LANDMARKS - len(common))) << (KEY_BITS - LANDMARKS) | own
-
-
-def distinct(keys: Sequence[int]) -> list[int]:
-    """The same keys; where two peers chose one, the later steps aside."""
-    taken: dict[int, None] = {}
-    for key in keys:
-        while key in taken:
-            key = (key + 1) % (1 << KEY_BITS)
-        taken[key] = None
-    return list(taken)
 
 
 def rank(code: int) -> int:

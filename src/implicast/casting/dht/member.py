@@ -8,7 +8,7 @@ from functools import lru_cache
 import msgspec
 
 from implicast.casting.keeping import Piece, Question, RingMember
-from implicast.casting.keeping.messages import Found
+from implicast.casting.keeping.messages import Found, Slot
 from implicast.casting.keeping.questions import Range
 from implicast.casting.telling import Notify
 from implicast.language.target import Description, Scalar, Target, Term
@@ -61,6 +61,12 @@ class Dht(RingMember):
     def entries(self, description: Description) -> list[Piece]:
         packed = packed_of(description, self.naive)
         return [self.layings.piece(TAGS, "", tag, tag, 0, packed, False) for tag in description.tags]
+
+    def described(self, slot: Slot, packed: bytes) -> Description | None:
+        if not packed:
+            return None
+        tags = frozenset() if self.naive else tags_of(packed)
+        return Description(tuple(sorted(tags | {str(slot[2])})))
 
     def question(self, target: Target, payload: bytes) -> Question | str:
         if any(term.where or not term.has for term in target.terms):

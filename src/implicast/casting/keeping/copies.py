@@ -143,7 +143,7 @@ class Comparisons(Part):
     def on_rows(self, sender: Address, rows: Rows) -> None:
         if self._ring.state != IN:
             return
-        self._share.learn(row for row in rows.rows if self._share.rows.is_news(row))
+        self._share.learn((row for row in rows.rows if self._share.rows.is_news(row)), sender)
         if rows.kind == OFFER and rows.part == rows.parts - 1:
             self._send(rows.by, REPLY, rows.low, rows.high)
 

@@ -22,6 +22,7 @@ from implicast.casting.keeping.messages import (
     EntryOutdated,
     EntryOutdatedHere,
     LaidAt,
+    LaterEntry,
     Lay,
     Listed,
     RenewEntries,
@@ -69,6 +70,8 @@ class Keeper(Part):
             ]
         )
         last = own[-1][1]
+        if not self._share.is_sound(rows):
+            return
         self._doubts.lives(lay.owner.name)
         if self._keeps(rows, lay.serial):
             self._copy_on(Copy(self._chord.ring.me, rows, self._share.copies(), lay.serial, lay.low, last))
@@ -107,6 +110,8 @@ class Keeper(Part):
     @handles(Copy)
     def on_copy(self, sender: Address, copy: Copy) -> None:
         ring = self._chord.ring
+        if not self._share.is_sound(copy.rows):
+            return
         self._doubts.lives(copy.rows[0].owner.name)
         if any(self._share.key_of(*row.slot[1:]) != row.key for row in copy.rows):
             return
@@ -129,29 +134,39 @@ class Keeper(Part):
         """Take what an owner laid. An owner that lays what is older than what is known of it is told so."""
         newer = self._share.take(rows)
         if newer > 0 and rows[0].owner.address != self.address:
+            self._show_later(rows, serial)
             self.host.send(rows[0].owner.address, EntryOutdated(serial, newer))
         elif newer > 0:
             self.host.after(0, EntryOutdatedHere(serial, newer))
         return not newer
 
+    def _show_later(self, rows: tuple[Row, ...], serial: int) -> None:
+        """Where words are signed an owner believes in its later life only when it sees its own word."""
+        entry = self._share.rows.get(rows[0].slot, rows[0].ident)
+        if self._share.deeds.signed and entry is not None and entry.row.packed:
+            self.host.send(rows[0].owner.address, LaterEntry(serial, entry.row))
+
     @handles(RenewEntries)
     def on_renew(self, sender: Address, renew: RenewEntries) -> None:
-        self.host.send(sender, EntriesRenewed(renew.turn, tuple(self.lost_of(renew))))
+        self.host.send(sender, EntriesRenewed(renew.turn, tuple(self.lost_of(renew, sender))))
 
-    def lost_of(self, renew: RenewEntries) -> list[tuple[int, Scalar, Scalar]]:
+    def lost_of(self, renew: RenewEntries, sender: Address | None = None) -> list[tuple[int, Scalar, Scalar]]:
         """Which of these this node does not answer for, or has not; the others are renewed."""
         lost = []
         for serial, shelf, attribute, low, high, number, stamp in renew.pieces:
             ident = number or renew.owner
             values = [low] if isinstance(low, str) or isinstance(high, str) else range(low, high + 1)
             is_ready = self._share.is_ready
-            if not is_ready or not all(self._renew((shelf, attribute, value), ident, stamp) for value in values):
+            kept = (self._renew((shelf, attribute, value), ident, stamp, sender) for value in values)
+            if not is_ready or not all(kept):
                 lost.append((serial, low, high))
         return lost
 
-    def _renew(self, slot: Slot, ident: Ident, stamp: int) -> bool:
+    def _renew(self, slot: Slot, ident: Ident, stamp: int, sender: Address | None) -> bool:
         entry = self._share.rows.get(slot, ident)
-        if entry is None or entry.row.stamp < stamp or not entry.row.packed or not self._chord.owns(entry.row.key):
+        if entry is not None and self._share.deeds.signed and sender not in (None, entry.row.owner.address):
+            return False
+        if entry is None or entry.row.stamp < stamp or not entry.row.in_force or not self._chord.owns(entry.row.key):
             return False
         entry.vouch(self.host.now_us)
         return True

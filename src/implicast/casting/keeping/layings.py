@@ -11,7 +11,16 @@ from dataclasses import replace
 from typing import Any
 
 from implicast.casting.keeping.keeper import Keeper
-from implicast.casting.keeping.messages import STAMP_BITS, EntryOutdated, EntryOutdatedHere, LaidAt, Lay, LayLate
+from implicast.casting.keeping.messages import (
+    STAMP_BITS,
+    EntryOutdated,
+    EntryOutdatedHere,
+    LaidAt,
+    LaterEntry,
+    Lay,
+    LayLate,
+    Row,
+)
 from implicast.casting.keeping.pieces import KeptPiece, Piece, Stretch, overlap, values, without
 from implicast.casting.keeping.share import Share
 from implicast.language.target import Scalar
@@ -20,6 +29,7 @@ from implicast.peer.contract import Address, Contact, Host, Life, Part, handles
 from implicast.space.ring import up_to
 
 LOOK_US = 500_000
+SECRET_BITS = 61
 PIECES_MAX = 65_536
 """Pieces of one peer; more are refused."""
 
@@ -64,7 +74,9 @@ class Layings(Part):
         """To be laid; nothing packed: taken out."""
         stamp = self.stamp()
         key = self._share.key_of(attribute, low)
-        return Piece(stamp, shelf, attribute, low, high, key, number, packed, stamp, walks, ((low, high),))
+        # Who does not pass a request on must not be able to confirm it: where words are signed its serial is secret.
+        serial = self.host.rng.getrandbits(SECRET_BITS) if self._share.deeds.signed else stamp
+        return Piece(serial, shelf, attribute, low, high, key, number, packed, stamp, walks, ((low, high),))
 
     def restore(self, pieces: Iterable[KeptPiece]) -> list[Piece]:
         """What an earlier life had laid is there, or on its way; it keeps the serials it had then. What that life was
@@ -83,6 +95,17 @@ class Layings(Part):
         if self._share.settings.lease_us:
             piece.confirm(piece.low, piece.high, (holder, piece.stamp))
             self.pieces[piece.serial], self._laid = piece, None
+
+    def row(self, piece: Piece) -> Row:
+        """The entry of the lowest value, as its keepers have it."""
+        packed = self._packed(piece, piece.low, piece.high)
+        slot = (piece.shelf, piece.attribute, piece.low)
+        return Row(piece.key, slot, self._contact, piece.number, piece.stamp, packed)
+
+    def _packed(self, piece: Piece, low: Scalar, high: Scalar) -> bytes:
+        """What is packed in a piece, with the proof that it is laid for these values."""
+        what = (piece.shelf, piece.attribute, low, high)
+        return self._share.deeds.seal(self._contact, *what, piece.number, piece.stamp, piece.packed)
 
     def removal(self, piece: Piece) -> Piece:
         """The same taken out; the piece itself is wanted no more."""
@@ -146,8 +169,9 @@ class Layings(Part):
         if self._share.chord.ring.state == IN:
             for low, high in list(piece.missing):
                 key = piece.key if low == piece.low else self._share.key_of(piece.attribute, low)
+                packed = self._packed(piece, low, high)
                 lay = Lay(key, piece.shelf, piece.attribute, low, high, self._contact, piece.number, piece.stamp,
-                          piece.packed, piece.serial, piece.walks, False)  # fmt: skip
+                          packed, piece.serial, piece.walks, False)  # fmt: skip
                 self._keeper.on_lay(self.address, lay)
         self._arm()
 
@@ -186,9 +210,17 @@ class Layings(Part):
         """A keeper has a newer word. Of a later life than this one: this peer began from an old copy of its disk, and
         must go on above what is known of it. Else the entry lapsed, or a repeat came late."""
         if outdated.stamp > self._stamp:
-            self._outlived(outdated.stamp >> STAMP_BITS)
+            if not self._share.deeds.signed:
+                self._outlived(outdated.stamp >> STAMP_BITS)
         elif (piece := self._open.get(outdated.serial)) is not None and piece.stamp <= outdated.stamp:
             self.lay_again([(piece, stretch) for stretch in piece.missing])
+
+    @handles(LaterEntry)
+    def on_later(self, sender: Address, later: LaterEntry) -> None:
+        """This peer's own word, of a life that it has forgotten."""
+        row = later.row
+        if row.owner.name == self._contact.name and row.stamp > self._stamp and self._share.deeds.is_sound(row):
+            self._outlived(row.stamp >> STAMP_BITS)
 
     @handles(EntryOutdatedHere)
     def on_outdated_here(self, alarm: EntryOutdatedHere) -> None:

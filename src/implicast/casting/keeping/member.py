@@ -13,10 +13,11 @@ from typing import Any
 from msgspec.structs import replace as replace_fields
 
 from implicast.casting.keeping.copies import Comparisons
+from implicast.casting.keeping.deeds import Deeds
 from implicast.casting.keeping.doubts import Doubts
 from implicast.casting.keeping.keeper import Keeper
 from implicast.casting.keeping.layings import Layings
-from implicast.casting.keeping.messages import LaidAt, LeaveLate, Listed, RenewEntries
+from implicast.casting.keeping.messages import LaidAt, LeaveLate, Listed, RenewEntries, Slot
 from implicast.casting.keeping.pieces import KeptPiece, Piece
 from implicast.casting.keeping.questions import Question, Questions, Range
 from implicast.casting.keeping.renewals import Renewals
@@ -125,7 +126,8 @@ class RingMember(
         self.detector = self.links.detector
         self.chord = Chord(address, host, self.links, ID_BITS, refresh_us)
         self.asker, self.upkeep_asker = Asker(address, host), UpkeepAsker(address, host)
-        self.share = Share(host, self.chord, self.key_of, keeping, self._compare_soon)
+        deeds = Deeds(self.words, self.described, self.is_number_of)
+        self.share = Share(host, self.chord, self.key_of, keeping, self._compare_soon, deeds)
         self.stray_rows = Strays(address, host, self.share)
         self.copies = Comparisons(address, host, self.share, self.stray_rows, self._renew_all)
         self.rumours = Rumours(address, host, self.chord, self._heed, self._mourn)
@@ -138,7 +140,7 @@ class RingMember(
             self.layings.lay_again,
         )  # fmt: skip
         self.questions = Questions(address, host, self.share, self.keeper, self._found)
-        self.teller = Teller(address, host, self.asker, self.assured, self._settled)
+        self.teller = Teller(address, host, self.asker, self.assured, self._settled, self.words)
 
     # What parts say to parts made after them
 
@@ -199,6 +201,14 @@ class RingMember(
     @abstractmethod
     def found(self, cast: CastId, question: Question) -> None:
         """All lists have come."""
+
+    @abstractmethod
+    def described(self, slot: Slot, packed: bytes) -> Description | None:
+        """What an entry says of its owner, where that may need the authority's word."""
+
+    def is_number_of(self, owner: Name, number: int) -> bool:
+        """Whether an entry of this owner can have this number."""
+        return not number
 
     def is_of_description(self, piece: Piece) -> bool:
         """Whether a piece belongs to what the peer says of itself."""
@@ -293,11 +303,19 @@ class RingMember(
     # Casting
 
     def cast(self, target: Target, payload: bytes) -> CastId:
+        return self._cast(target, payload, False)
+
+    def cast_verified(self, target: Target, payload: bytes) -> CastId:
+        return self._cast(target, payload, True)
+
+    def _cast(self, target: Target, payload: bytes, verified: bool) -> CastId:
         cast = self.next_cast()
-        question = self.question(target, payload)
+        question = self.question(target, self.words.seal(cast, target, payload))
         if isinstance(question, str):
             self.host.deliver(Refused("cast", question))
         else:
+            if verified:
+                question.verify()
             self.ask(cast, question, "cast")
         return cast
 

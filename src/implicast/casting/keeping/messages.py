@@ -25,6 +25,8 @@ Few = Annotated[int, Meta(ge=0, le=8)]
 Number = Annotated[int, Meta(ge=0, le=(1 << 16) - 1)]
 Part = Annotated[int, Meta(ge=0, le=PARTS_MAX)]
 Packed = Annotated[bytes, Meta(max_length=1 << 16)]
+REMOVED, IN_FORCE = b"\xc1\x00", b"\xc1\x01"
+"""Begin what is packed in a signed removal and in a signed entry; nothing that is packed without a proof does."""
 Slot = tuple[Text, Text, Scalar]
 """One list: which shelf, which attribute, which of its values."""
 
@@ -39,6 +41,10 @@ class Row(Message):
     number: Token
     stamp: Stamp
     packed: Packed
+
+    @property
+    def in_force(self) -> bool:
+        return bool(self.packed) and not self.packed.startswith(REMOVED)
 
     @property
     def ident(self) -> Name | int:
@@ -101,6 +107,15 @@ class EntryOutdated(Message):
 
     serial: Stamp
     stamp: Stamp
+
+
+class LaterEntry(Message):
+    """The owner's own word, later than what it laid with this serial."""
+
+    wire = 0x0616
+
+    serial: Stamp
+    row: Row
 
 
 class RenewEntries(Message):
@@ -370,5 +385,5 @@ class LackLate(Message):
 
 KEEPING_KINDS: tuple[type[Message], ...] = (
     Lay, Copy, LaidAt, EntryOutdated, RenewEntries, EntriesRenewed, Summary, Compare, Rows, ClaimRows, Estate,
-    EstateTaken, Return, Returned, Lack, LackHeard, Death, Still, Here, Ask, Listed,
+    EstateTaken, Return, Returned, Lack, LackHeard, Death, Still, Here, Ask, Listed, LaterEntry,
 )  # fmt: skip

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from implicast.casting.keeping.messages import RenewEntries, Row
+from implicast.casting.keeping.messages import RenewEntries
 from implicast.casting.keeping.rows import mark_of
 from implicast.language.target import Scalar
-from implicast.peer.contract import Address, Contact, Name
+from implicast.peer.contract import Address, Name
 
 WAIT_US = 2_000_000
 """Before a piece that is not confirmed is laid again; doubled each time."""
@@ -58,11 +58,6 @@ class Piece:
     def lowest_stamp(self) -> int:
         """With which the entry of the lowest value is kept."""
         return next((stamp for (low, _), (_, stamp) in self.held.items() if low == self.low), self.stamp)
-
-    def row(self, owner: Contact) -> Row:
-        """The entry of the lowest value, as its keepers have it."""
-        slot = (self.shelf, self.attribute, self.low)
-        return Row(self.key, slot, owner, self.number, self.stamp, self.packed)
 
     def kept(self) -> KeptPiece:
         """As it is written down."""

@@ -6,13 +6,15 @@ A list that does not come is asked for again, by another way, for a minute and a
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from implicast.casting.keeping.keeper import Keeper
 from implicast.casting.keeping.messages import PARTS_MAX, Ask, AskLate, Found, Listed
 from implicast.casting.keeping.pieces import values
 from implicast.casting.keeping.share import Share
 from implicast.language.target import Scalar
 from implicast.overlay.links.state import IN
-from implicast.peer.contract import Address, CastId, Host, Part, handles
+from implicast.peer.contract import LIFE_BITS, Address, CastId, Host, Part, handles
 
 LOOK_US = 500_000
 WAIT_US = 1_500_000
@@ -32,16 +34,21 @@ Range = tuple[str, str, Scalar, Scalar, bool]
 class Question:
     """The lists of one cast: one for each value of each range. `about` is what the design wants to remember."""
 
-    __slots__ = ("_attempts", "_left", "_lists", "_parts", "_wait_us", "about", "counts", "due_us", "ranges")
+    __slots__ = ("_attempts", "_left", "_lists", "_parts", "_wait_us", "about", "counts", "due_us", "ranges",
+                 "verified")  # fmt: skip
 
     def __init__(self, about: Any, ranges: Sequence[Range], counts: bool = False) -> None:
         """`counts`: only how many are in the lists."""
-        self.about, self.ranges, self.counts = about, ranges, counts
+        self.about, self.ranges, self.counts, self.verified = about, ranges, counts, False
         names = ((piece, value) for piece, each in enumerate(ranges) for value in values((each[2], each[3])))
         self._lists: dict[tuple[int, Scalar], list[Any] | None] = dict.fromkeys(names)
         self._left = len(self._lists)
         self._parts: dict[tuple[int, Scalar], dict[int, Sequence[Any]]] = {}
         self._wait_us, self._attempts, self.due_us = WAIT_US, 0, 0
+
+    def verify(self) -> None:
+        """Only entries whose owners have proved them are to be taken."""
+        self.verified = True
 
     def take(self, told: Listed) -> bool:
         """Note a part of an answer; True when this was the last thing missing."""
@@ -104,7 +111,7 @@ class Question:
 class Questions(Part):
     """What one peer wants to know."""
 
-    __slots__ = ("_armed", "_found", "_keeper", "_open", "_share")
+    __slots__ = ("_armed", "_casts", "_found", "_keeper", "_open", "_share")
 
     def __init__(
         self, address: Address, host: Host, share: Share, keeper: Keeper,
@@ -114,6 +121,8 @@ class Questions(Part):
         super().__init__(address, host)
         self._share, self._keeper, self._found = share, keeper, found
         self._open: dict[CastId, Question] = {}
+        self._casts: dict[CastId, CastId] = {}
+        """By the name under which it is asked for, the cast; where the two differ."""
         self._armed = False
 
     def __len__(self) -> int:
@@ -123,9 +132,16 @@ class Questions(Part):
         """Get all lists of a question. False: too many are awaited."""
         if len(self._open) >= QUESTIONS_MAX:
             return False
-        self._open[cast] = question
-        self._send_out(cast, question)
+        asked = self._secret(cast) if self._share.deeds.signed else cast
+        self._open[asked] = question
+        self._send_out(asked, question)
         return True
+
+    def _secret(self, cast: CastId) -> CastId:
+        """Where words are signed lists are asked for under a name that only those can answer who pass it on."""
+        asked = CastId(cast.publisher, self.host.rng.getrandbits(LIFE_BITS), cast.serial)
+        self._casts[asked] = cast
+        return asked
 
     def _send_out(self, cast: CastId, question: Question) -> None:
         missing = list(question.missing_ranges())
@@ -153,7 +169,7 @@ class Questions(Part):
                 continue
             if question.is_hopeless:
                 del self._open[cast]
-                self._found(cast, question, False)
+                self._found(self._casts.pop(cast, cast), question, False)
             else:
                 chord.turn_off(int(self.host.rng.random() * 3))
                 self._send_out(cast, question)
@@ -163,6 +179,13 @@ class Questions(Part):
     @handles(Listed)
     def on_told(self, sender: Address, told: Listed) -> None:
         question = self._open.get(told.cast)
-        if question is not None and question.take(told):
+        if question is not None and question.take(self._plain(question, told)):
             del self._open[told.cast]
-            self._found(told.cast, question, True)
+            self._found(self._casts.pop(told.cast, told.cast), question, True)
+
+    def _plain(self, question: Question, told: Listed) -> Listed:
+        """An answer with entries as their owners packed them."""
+        if not self._share.deeds.signed or not told.piece < len(question.ranges):
+            return told
+        shelf, attribute, *_ = question.ranges[told.piece]
+        return replace(told, found=self._share.deeds.plain(told.found, (shelf, attribute, told.low), question.verified))

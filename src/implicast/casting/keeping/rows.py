@@ -82,8 +82,8 @@ class KeptRows:
         """Keep a row unless a newer one is known: then its stamp is the answer. `NO_ROOM`: it cannot be kept."""
         entries = self._slots.get(row.slot)
         known = entries.get(row.ident) if entries is not None else None
-        if known is not None and (known.row.stamp, not known.row.packed) >= (row.stamp, not row.packed):
-            if known.row.stamp == row.stamp and bool(known.row.packed) == bool(row.packed):
+        if known is not None and (known.row.stamp, not known.row.in_force) >= (row.stamp, not row.in_force):
+            if known.row.stamp == row.stamp and known.row.in_force == row.in_force:
                 known.vouch(now_us)
                 return 0
             return known.row.stamp
@@ -104,8 +104,8 @@ class KeptRows:
 
     def _counted(self, row: Row, now_us: int) -> Entry:
         """An entry with its mark, counted in all sums."""
-        mark = mark_of(row.slot, row.ident, row.stamp, bool(row.packed))
-        if not row.packed:
+        mark = mark_of(row.slot, row.ident, row.stamp, row.in_force)
+        if not row.in_force:
             self._due_us = min(self._due_us, now_us + REMEMBERED_US)
             return Entry(row, now_us, mark)
         assert isinstance(self.marks, set), "rows that are compared have marks"
@@ -136,7 +136,7 @@ class KeptRows:
             del self._keys[bisect_right(self._keys, row.key) - 1]
 
     def _uncount(self, entry: Entry) -> None:
-        if entry.row.packed and self._compared:
+        if entry.row.in_force and self._compared:
             self.losses += 1
             assert isinstance(self.marks, set), "rows that are compared have marks"
             self.marks.discard(entry.mark)
@@ -157,11 +157,11 @@ class KeptRows:
 
     def listed(self, slot: Slot) -> list[Row]:
         """The entries of a list that are in force."""
-        return [entry.row for entry in self._slots.get(slot, {}).values() if entry.row.packed]
+        return [entry.row for entry in self._slots.get(slot, {}).values() if entry.row.in_force]
 
     def is_news(self, row: Row) -> bool:
         """Whether a row from a copy says something: a removal of what is not known does not."""
-        return bool(row.packed) or self.get(row.slot, row.ident) is not None
+        return row.in_force or self.get(row.slot, row.ident) is not None
 
     def entries(self) -> Iterator[Entry]:
         for entries in self._slots.values():
@@ -183,7 +183,7 @@ class KeptRows:
         are forgotten here and there at different times, and would else be told each other for ever."""
         known = self._summaries.get((low, high))
         if known is None:
-            marks = [entry.mark for entry in self.within(low, high) if entry.row.packed]
+            marks = [entry.mark for entry in self.within(low, high) if entry.row.in_force]
             known = self._summaries[low, high] = len(marks), sum(marks) & SUM_MASK
             if len(self._summaries) > SUMMARIES_MAX:
                 del self._summaries[next(iter(self._summaries))]
@@ -205,11 +205,11 @@ class KeptRows:
         over_us, forgotten_us = now_us - lease_us, now_us - REMEMBERED_US
         for entry in list(self.entries()):
             row = entry.row
-            if row.packed and entry.heard_us < over_us:
+            if row.in_force and entry.heard_us < over_us:
                 self.take(Row(row.key, row.slot, row.owner, row.number, row.stamp, b""), now_us)
-            elif not row.packed and entry.heard_us < forgotten_us:
+            elif not row.in_force and entry.heard_us < forgotten_us:
                 self.drop([row])
-        ends_us = (each.heard_us + (lease_us if each.row.packed else REMEMBERED_US) for each in self.entries())
+        ends_us = (each.heard_us + (lease_us if each.row.in_force else REMEMBERED_US) for each in self.entries())
         # What is taken later is over later; but for removals, see `take`.
         self._due_us = min(chain((now_us + lease_us,), ends_us))
 

@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
+from implicast.casting.keeping.deeds import Deeds
 from implicast.casting.keeping.messages import Row
 from implicast.casting.keeping.rows import NO_ROOM, KeptRows
 from implicast.casting.keeping.settings import KeepingSettings
 from implicast.language.target import Scalar
 from implicast.overlay.chord import Chord
-from implicast.peer.contract import Host, Name
+from implicast.peer.contract import Address, Host, Name
 from implicast.peer.memory import Recent
+from implicast.space.ring import up_to
 
 ROWS_PER_MESSAGE = 500
 """Entries in one message."""
@@ -26,6 +28,7 @@ class Share:
         "_news",
         "absent",
         "chord",
+        "deeds",
         "floor_key",
         "is_going",
         "is_ready",
@@ -36,11 +39,12 @@ class Share:
     )
 
     def __init__(
-        self, host: Host, chord: Chord, key_of: KeyOf, settings: KeepingSettings, news: Callable[[], None]
-    ) -> None:
+        self, host: Host, chord: Chord, key_of: KeyOf, settings: KeepingSettings, news: Callable[[], None],
+        deeds: Deeds,
+    ) -> None:  # fmt: skip
         """`news()`: something was learnt from a copy, or from what came back."""
         self._host, self._news = host, news
-        self.chord, self.key_of, self.settings = chord, key_of, settings
+        self.chord, self.key_of, self.settings, self.deeds = chord, key_of, settings, deeds
         self.rows = KeptRows(bool(settings.copies))
         self.own = chord.table.own
         """The own key: the same in every life."""
@@ -97,16 +101,37 @@ class Share:
         """Keep these, unless newer words are known: the largest stamp of those. `NO_ROOM` if some cannot be kept."""
         now_us, absent = self._host.now_us, self.absent
         if absent:
-            rows = [row for row in rows if not row.packed or row.owner.name not in absent]
+            rows = [row for row in rows if not row.in_force or row.owner.name not in absent]
         known = [self.rows.take(row, now_us) for row in rows] or [0]
         return NO_ROOM if NO_ROOM in known else max(known)
 
-    def learn(self, rows: Iterable[Row]) -> None:
-        """From copies and from what came back: the keepers of copies of what was new here are told soon."""
+    def is_sound(self, rows: Iterable[Row]) -> bool:
+        """Whether their owner has said all of them."""
+        return not self.deeds.signed or all(map(self.deeds.is_sound, rows))
+
+    def learn(self, rows: Iterable[Row], sender: Address | None = None) -> None:
+        """From copies and from what came back: the keepers of copies of what was new here are told soon. What is not
+        its owner's word is not taken; but from the keeper itself, `sender`, that a lease is over."""
         before = self.rows.changes
+        if self.deeds.signed:
+            rows = [row for row in rows if self._is_new(row) and self._is_heard(row, sender)]
         self.take(row for row in rows if self.key_of(row.slot[1], row.slot[2]) == row.key)
         if self.rows.changes != before:
             self._news()
+
+    def _is_new(self, row: Row) -> bool:
+        """Whether it differs from what is kept: most of what copies tell each other does not."""
+        known = self.rows.get(row.slot, row.ident)
+        return known is None or known.row.packed != row.packed
+
+    def _is_heard(self, row: Row, sender: Address | None) -> bool:
+        if row.packed:
+            return self.deeds.is_sound(row)
+        table, lefts = self.chord.table, self.chord.ring.lefts
+        keys = [*map(table.key_of, lefts), self.own]
+        return any(
+            ref.address == sender and up_to(keys[at + 1], row.key, keys[at]) for at, ref in enumerate(lefts)
+        )  # fmt: skip
 
     def shut_out(self, who: Name, until_us: int) -> None:
         """Found dead: its rows are dropped, and for a while not taken back from copies."""

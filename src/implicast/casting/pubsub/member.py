@@ -19,17 +19,19 @@ import msgspec
 from implicast.casting.inbox import Outcome
 from implicast.casting.keeping import Piece, Question, RingMember
 from implicast.casting.keeping.member import KeptRing
+from implicast.casting.keeping.messages import Slot
 from implicast.casting.keeping.questions import Range
 from implicast.casting.pubsub.arrangement import PEERS, SUBSCRIBERS, Arrangement, matching, names_of
 from implicast.casting.pubsub.messages import KeptPubSub, Matched
-from implicast.casting.pubsub.placing import Span, spans_of
+from implicast.casting.pubsub.placing import TAG, Span, spans_of
 from implicast.casting.pubsub.subscriptions import Subscriptions
 from implicast.casting.telling import Got, Notify
-from implicast.language.target import Description, Scalar, Target
+from implicast.language.target import Description, Scalar, Target, Value
 from implicast.peer.contract import Address, CastId, Contact, Message, Name, handles
 from implicast.peer.events import Notice, Refused
 from implicast.peer.site import Site
 from implicast.peer.subscriber import Subscribed, Subscriber, Unsubscribed
+from implicast.space.ring import hashed
 
 DECODED_MAX = 4096
 """Descriptions that are remembered as decoded: those in busy lists come again and again."""
@@ -50,10 +52,10 @@ def profile_of(packed: bytes) -> tuple[int, Description] | None:
 class PubSub(RingMember, Subscriber):
     """A member that subscribes, publishes, describes itself and casts."""
 
-    __slots__ = ("arrangement", "subscriptions")
+    __slots__ = ("_network", "arrangement", "subscriptions")
 
     def __init__(self, site: Site, arrangement: Arrangement) -> None:
-        self.arrangement = arrangement
+        self.arrangement, self._network = arrangement, site.network
         super().__init__(site)
         self.subscriptions = Subscriptions(
             self.layings, arrangement.schema, arrangement.layout, self.chord.table.own, HERE, self._subscribed_ranges
@@ -89,6 +91,21 @@ class PubSub(RingMember, Subscriber):
             self.layings.piece(PEERS, attribute, value, value, 0, packed, False)
             for attribute, value in names_of(description)
         ]
+
+    def described(self, slot: Slot, packed: bytes) -> Description | None:
+        """A peer's description, and the value under which it is listed; a subscription says nothing of its owner."""
+        shelf, attribute, value = slot
+        if shelf != PEERS or not packed:
+            return None
+        profile = profile_of(packed)
+        said = profile[1] if profile is not None else Description()
+        if attribute == TAG:
+            return Description((*said.tags, str(value)), said.values)
+        return Description(said.tags, (*said.values, Value(attribute, value)))
+
+    def is_number_of(self, owner: Name, number: int) -> bool:
+        """Ids begin with the place of their owner on the ring."""
+        return not number or self.arrangement.layout.node(number) == hashed("peer", self._network, owner)
 
     def question(self, target: Target, payload: bytes) -> Question | str:
         schema, values_max = self.arrangement.schema, self.arrangement.values_max
@@ -153,7 +170,8 @@ class PubSub(RingMember, Subscriber):
         cast = self.next_cast()
         ranges = [(SUBSCRIBERS, attribute, value, value, False) for attribute, value in names_of(description)]
         if ranges:
-            self.ask(cast, Question((description, payload), ranges), "publish")
+            sealed = self.words.seal(cast, description, payload)
+            self.ask(cast, Question((description, sealed), ranges), "publish")
         return cast
 
     def _found_subscriptions(self, cast: CastId, question: Question, event: Description, payload: bytes) -> None:
@@ -175,7 +193,7 @@ class PubSub(RingMember, Subscriber):
     def on_matched(self, sender: Address, matched: Matched) -> None:
         outcome = self._take(matched)
         if self.assured:
-            self.host.send(sender, Got(matched.cast, self.name, outcome))
+            self.host.send(sender, self.words.say(Got(matched.cast, self.name, outcome)))
 
     def _take(self, matched: Matched) -> Outcome:
         """Tell the application, once per event."""
@@ -184,9 +202,12 @@ class PubSub(RingMember, Subscriber):
             return Outcome.REPEAT
         if not self.subscriptions.admit(matched.numbers, matched.description):
             return Outcome.UNFIT
+        opened = self.words.opened(matched.cast, matched.description, matched.payload)
+        if opened is None:
+            return Outcome.FORGED
         if not seen.first(matched.cast, self.host.now_us):
             return Outcome.FULL
-        self.host.deliver(Notice(matched.cast, matched.payload))
+        self.host.deliver(Notice(matched.cast, opened))
         return Outcome.TAKEN
 
     # Coming back

@@ -24,6 +24,7 @@ from implicast.casting.spice.messages import (
     StoreAt,
     StoredAt,
 )
+from implicast.casting.spice.proofs import all_proved
 from implicast.casting.spice.settings import CAST_US, STORE_US, WAIT_LONGEST_US, Settings
 from implicast.casting.spice.share import SpicePart
 from implicast.casting.spice.stores import Answer
@@ -220,8 +221,9 @@ class Copies(SpicePart):
         self.surface.carry(sender, copy)
 
     def arrived(self, part: Tract, copy: CopyTo) -> None:
+        entries = all_proved(self.spice.words, copy.tag, copy.entries)
         for root in roots_in(self.settings, copy.tag, part):
-            self.spice.stores.take(copy.tag, root, 0, copy.entries, (copy.reply, copy.token, 0))
+            self.spice.stores.take(copy.tag, root, 0, entries, (copy.reply, copy.token, 0))
 
     def stored(self, stored: StoredAt) -> bool:
         """Is this about copies of ours? Then that root has them."""

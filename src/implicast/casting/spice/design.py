@@ -1,19 +1,17 @@
 """SPICE as two designs: basic (thesis chapter 7) and unloaded (chapter 8)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from math import pi
 
-from implicast.casting import telling
-from implicast.casting.designs import ASSURANCE, Design, Plan
+from implicast.casting import complaints, telling
+from implicast.casting.designs import ASSURANCE, Design
 from implicast.casting.spice import messages
-from implicast.casting.spice.settings import COLLECT_US, NO_LIMIT, Settings, levels_for
+from implicast.casting.spice.settings import COLLECT_US, NO_LIMIT, Settings
 from implicast.casting.spice.spice import KeptSpice, Spice
 from implicast.language.parameters import Parameter, Parameters, Setting
-from implicast.language.target import Target
 from implicast.overlay.ice import messages as ice_messages
 from implicast.overlay.ice.settings import Terms, Timers
-from implicast.peer.contract import Name
 from implicast.peer.member import Member
 from implicast.peer.site import Site
 from implicast.space.angle import cosine_of
@@ -55,22 +53,6 @@ def _settings(parameters: tuple[tuple[str, Setting], ...]) -> Settings:
     return settings_of(dict(parameters))
 
 
-_Levels = Mapping[str, int]
-_computed: list[tuple[Sequence[Target], _Levels]] = []
-"""The levels computed last, and from which casts: every peer of a simulated population is told the same."""
-
-
-def told_beforehand(plan: Plan, name: Name, role: str) -> _Levels | None:
-    """The levels of replication that follow from the casts to come, where the parameters ask for it."""
-    given = plan.parameters
-    if given.get("replication") != "beforehand":
-        return None
-    if not _computed or _computed[0][0] is not plan.targets:
-        limit, dimensions = float(given.get("frequency_limit", 0.0)), int(given["dimensions"])
-        _computed[:] = [(plan.targets, levels_for(plan.targets, plan.interval_us, limit, dimensions))]
-    return _computed[0][1]
-
-
 def member(site: Site) -> Member:
     if site.credentials is not None:  # in the laboratory alone
         return Spice(site, settings_of(site.parameters, site.credentials))
@@ -99,7 +81,7 @@ LIFE = (
     Parameter("lease_s", 600.0, "a registration that is not renewed for so long is forgotten", 10, 1e6, unit="s"),
 )  # fmt: skip
 SURVIVES = frozenset({"joins", "leaves", "crashes", "returns", "loss", "partitions", "freezes"})
-KINDS = (*messages.KINDS, telling.Notify, telling.Got, *ice_messages.KINDS)
+KINDS = (*messages.KINDS, telling.Notify, telling.Got, complaints.Complain, *ice_messages.KINDS)
 QUICK = {"hello_s": 1.2}
 PATIENCE = ({"hello_s": 30.0}, {"hello_s": 6.0}, {"hello_s": 3.0})
 RELIEF = (
@@ -133,6 +115,7 @@ DESIGNS = (
         paper="Implicit group messaging, chapter 7",
         member=member,
         audience=True,
+        slows=True,
         kept={"member": KeptSpice},
         kinds=KINDS,
         parameters=SURFACE + LIFE,
@@ -146,10 +129,10 @@ DESIGNS = (
         paper="Implicit group messaging, chapter 8",
         member=member,
         audience=True,
+        slows=True,
         kept={"member": KeptSpice},
         kinds=KINDS,
         parameters=SURFACE + LIFE + RELIEF,
-        credentials=told_beforehand,
         survives=SURVIVES,
         quick=QUICK,
         patience=PATIENCE,

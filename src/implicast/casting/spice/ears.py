@@ -7,8 +7,8 @@ them may count it: to the second the member says that it was told before.
 from implicast.casting.inbox import Outcome
 from implicast.casting.telling import Got, Hearing, Notify
 from implicast.peer.contract import Address, CastId, handles
-from implicast.peer.member import Heard, Member
-from implicast.peer.memory import Recent
+from implicast.peer.member import Member
+from implicast.peer.memory import Heard, Recent
 
 TOLD_MAX = 256
 """Casts lately taken of which it is known who told them; of older ones a repeat counts for no peer."""
@@ -27,7 +27,12 @@ class Ears(Hearing):
     def on_notify(self, sender: Address, notify: Notify) -> None:
         outcome = self.inbox.take(notify.cast, notify.target, notify.payload)
         if self.member.assured:
-            self.host.send(sender, Got(notify.cast, self.member.name, self._as_heard(sender, notify.cast, outcome)))
+            got = Got(notify.cast, self.member.name, self._as_heard(sender, notify.cast, outcome))
+            self.host.send(sender, self.member.words.say(got))
+
+    def teller(self, cast: CastId) -> Address | None:
+        """Who told of this cast; None: that is not known any more."""
+        return None if self._told is None else self._told.get(cast)
 
     def _as_heard(self, sender: Address, cast: CastId, outcome: Outcome) -> Outcome:
         if self._told is None:

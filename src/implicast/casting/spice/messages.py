@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
+from implicast.casting.complaints import Slowing
 from implicast.language.target import Description, Target
 from implicast.overlay.ice.estate import Item, Way
 from implicast.peer.contract import Address, CastId, Contact, Message, Name, Version
@@ -18,6 +19,8 @@ TAG_MAX = 256
 """The longest tag that can be registered or cast to."""
 TOGETHER_MAX = 512
 """Entries in one message; keeps it well below the longest message."""
+ASKED = "asked"
+"""What a cast that only counts is signed as: it cannot be taken for the cast itself."""
 NAMES_MAX = 64
 """Members that stayed silent, by name."""
 
@@ -243,9 +246,36 @@ class DepthIs(Message):
     level: Level
 
 
+class SlowingAt(Message):
+    """A keeper beyond the hop of this number declines the cast: its publisher is slowed."""
+
+    wire = 0x0A18
+
+    number: Token
+    slowing: Slowing
+
+
+class ComplainedOf(Message):
+    """To the keeper from which a walk came: the member `by`, told by a keeper beyond, did not want this cast."""
+
+    wire = 0x0A19
+
+    cast: CastId
+    by: Name
+
+
+class StoredLater(Message):
+    """A holder has this entry of yours under a tag: a later word than the one that it was to store."""
+
+    wire = 0x0A10
+
+    tag: Tag
+    entry: Entry
+
+
 KINDS: tuple[type, ...] = (
     StoreAt, StoredAt, CopyTo, CastTo, GatherTo, CopyFrom, Covered, Working, Offer, Taken, SayAgain, RateAt, ReadyAt,
-    AskVeto, DepthIs,
+    AskVeto, DepthIs, StoredLater, SlowingAt, ComplainedOf,
 )  # fmt: skip
 """What travels; the others are alarms."""
 

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from implicast.casting.spice.homes import address_of, home, spot_of
-from implicast.casting.spice.messages import Again, Entry, Renew, SayOnce, StoreAt, StoredAt, Unsaid
+from implicast.casting.spice.messages import Again, Entry, Renew, SayOnce, StoreAt, StoredAt, StoredLater, Unsaid
+from implicast.casting.spice.proofs import is_proved, proved
 from implicast.casting.spice.settings import STORE_US, WAIT_LONGEST_US
 from implicast.casting.spice.share import SpicePart
 from implicast.casting.spice.stores import OWN
@@ -23,6 +24,9 @@ from implicast.space.tract import WHOLE, Tract, contains
 if TYPE_CHECKING:
     from implicast.casting.spice.spice import Spice
 
+SECRET_BITS = 61
+SECRET = 1 << SECRET_BITS
+"""Set in the tokens of own errands where words are signed: no other errand has such a token."""
 RENEWALS = 3
 """In one lease."""
 UNASSURED_US = 30_000_000
@@ -40,7 +44,7 @@ class Registrations(SpicePart):
 
     __slots__ = (
         "_before", "_doors", "_due", "_homeless", "_returning", "_reunited_us", "_said", "_unsaid", "_wait_us",
-        "awaited", "going", "told",
+        "awaited", "going", "token", "told",
     )  # fmt: skip
 
     def __init__(self, spice: "Spice", kept: KeptMember | None, tags: tuple[str, ...]) -> None:
@@ -68,6 +72,9 @@ class Registrations(SpicePart):
             self.told[tag] = Entry(spice.contact, 0, spot_of(spice.name, tag), None)
         self.going = False
         """Is the peer to leave when it has withdrawn?"""
+        secret = spice.words.signed
+        self.token = SECRET | spice.host.rng.getrandbits(SECRET_BITS) if secret else OWN
+        """Names our own errands. Who does not pass them on must not be able to confirm them."""
 
     # --- the verbs
 
@@ -80,7 +87,8 @@ class Registrations(SpicePart):
         """Be registered as this already: what is stored under each tag. `door`: who would have confirmed it."""
         version = self.spice.describe(description)
         for tag in sorted(set(description.tags)):
-            self.told[tag] = Entry(self.spice.contact, version, spot_of(self.spice.name, tag), description)
+            entry = Entry(self.spice.contact, version, spot_of(self.spice.name, tag), description)
+            self.told[tag] = proved(self.spice.words, tag, entry)
             if self.settings.assured:
                 self._doors[tag] = door(tag)
         self._confirm_if_complete()
@@ -97,7 +105,8 @@ class Registrations(SpicePart):
         for tag in sorted({*tags, *self.told}):
             what = self.spice.description if tag in tags else None
             spot = spot_of(self.spice.name, tag)
-            self.awaited[tag] = Entry(self.spice.contact, version, spot, what, self._before)
+            entry = Entry(self.spice.contact, version, spot, what, self._before)
+            self.awaited[tag] = proved(self.spice.words, tag, entry)
         self.told.update(self.awaited)
         self._due = []
         self._confirm_if_complete()
@@ -119,7 +128,7 @@ class Registrations(SpicePart):
         entry, store = self.told[tag], self._said.get(tag)
         if store is None or store.entries[0] is not entry:  # renewals say the same again and again
             address = address_of(tag)
-            store = StoreAt(Way((address, address + 1)), tag, address, 0, (entry,), self.address, OWN, True)
+            store = StoreAt(Way((address, address + 1)), tag, address, 0, (entry,), self.address, self.token, True)
             self._said[tag] = store
         if door is None or door == self.address:
             self.surface.send(store)
@@ -138,7 +147,8 @@ class Registrations(SpicePart):
         if entry is None or version < entry.version:
             return
         if version > self.spice.version:
-            self._say(self.spice.outlive(version))
+            if not self.spice.words.signed:
+                self._say(self.spice.outlive(version))
             return
         self._doors[stored.tag] = sender
         self._unsaid.pop(stored.tag, None)
@@ -147,6 +157,14 @@ class Registrations(SpicePart):
             self._said.pop(stored.tag, None)
         if self.awaited.pop(stored.tag, None) is not None:
             self._confirm_if_complete()
+
+    @handles(StoredLater)
+    def on_stored_later(self, sender: Address, later: StoredLater) -> None:
+        """Our own word, of a life that we have forgotten: it must be ours to be believed."""
+        entry, spice = later.entry, self.spice
+        is_later = spice.version and entry.member.name == spice.name and entry.version > spice.version
+        if is_later and is_proved(spice.words, later.tag, entry):
+            self._say(spice.outlive(entry.version))
 
     def _confirm_if_complete(self) -> None:
         if self.awaited:

@@ -1,11 +1,9 @@
 """What all peers of one SPICE network agree on, and how long they wait for each other."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import ceil, log
 
 from implicast.casting.spice.homes import address_of
-from implicast.language.target import Target
 from implicast.overlay.ice.settings import Terms
 from implicast.space.morton import BITS
 
@@ -97,22 +95,3 @@ class Settings:
     def notches(self) -> list[int]:
         """All of them, from the tag's own address to the whole surface."""
         return [0, *range(self.first_notch, self.last_notch + 1)]
-
-
-def level_for(frequency: float, limit: float, dimensions: int) -> int:
-    """The least level that brings a tag's frequency to the limit (thesis, equation 8.2)."""
-    if limit <= 0 or frequency <= limit:
-        return 0
-    return ceil(log(frequency / limit) / log(1 << dimensions) - 1e-9)
-
-
-def levels_for(targets: Sequence[Target], interval_us: int, limit: float, dimensions: int) -> dict[str, int]:
-    """Replication levels from the casts to come, as in the thesis's experiments (section 8.4)."""
-    counts: dict[str, int] = {}
-    for target in targets:
-        for term in target.terms:
-            if term.has:
-                counts[term.has[0]] = counts.get(term.has[0], 0) + 1
-    seconds = max(1, len(targets)) * interval_us / 1e6
-    levels = {tag: level_for(count / seconds, limit, dimensions) for tag, count in sorted(counts.items())}
-    return {tag: level for tag, level in levels.items() if level}

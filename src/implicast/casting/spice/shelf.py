@@ -10,10 +10,12 @@ from typing import Any
 from implicast.casting.spice.homes import address_of
 from implicast.casting.spice.items import CLOSED, RECORD, Key, Label, closed_item, entry_of, no_record_item, tract_of
 from implicast.casting.spice.messages import Entry
+from implicast.casting.spice.proofs import is_proved
 from implicast.casting.spice.registry import NEVER_US, Held, Registry, Stock
 from implicast.casting.spice.settings import Settings
 from implicast.overlay.ice.estate import Item
 from implicast.peer.contract import Host, Name
+from implicast.peer.words import BELIEVED, Words
 from implicast.space.tract import Tract, contains, intersect, subtract, unite
 
 FORGOTTEN_MAX = 1_024
@@ -23,10 +25,10 @@ FORGOTTEN_MAX = 1_024
 class Shelf:
     """Registries, and the parts of them that are about to close."""
 
-    __slots__ = ("_host", "_originals", "_settings", "closing", "copies", "forgotten", "registries", "stock")
+    __slots__ = ("_host", "_originals", "_settings", "_words", "closing", "copies", "forgotten", "registries", "stock")
 
-    def __init__(self, host: Host, settings: Settings, stock: Stock) -> None:
-        self._host, self._settings, self.stock = host, settings, stock
+    def __init__(self, host: Host, settings: Settings, stock: Stock, words: Words = BELIEVED) -> None:
+        self._host, self._settings, self.stock, self._words = host, settings, stock, words
         self.registries: dict[Key, Registry] = {}
         self.copies: dict[str, tuple[int, ...]] = {}
         """By tag, the roots of registries that begin here: where a cast may find one."""
@@ -125,7 +127,9 @@ class Shelf:
         """Take in a record or a closed part; False if it is something else."""
         kind, tag, root, notch, _ = label
         if kind == RECORD:
-            self.keep((tag, root, notch), entry_of(item.body), safe)
+            entry = entry_of(item.body)
+            if is_proved(self._words, tag, entry):
+                self.keep((tag, root, notch), entry, safe)
         elif kind == CLOSED:
             registry = self.registry((tag, root, notch))
             registry.shut(unite(registry.closed, intersect(tract_of(item.body), tract)))

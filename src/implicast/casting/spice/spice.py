@@ -6,6 +6,7 @@ from msgspec import Meta
 
 from implicast.casting.spice.calls import Calls
 from implicast.casting.spice.casts import Casts
+from implicast.casting.spice.complaints import Complaints
 from implicast.casting.spice.containers import Containers
 from implicast.casting.spice.copies import Copies
 from implicast.casting.spice.ears import Ears
@@ -13,6 +14,7 @@ from implicast.casting.spice.gatherings import Gatherings
 from implicast.casting.spice.items import UNREADABLE, label_of
 from implicast.casting.spice.levels import Levels
 from implicast.casting.spice.messages import (
+    ASKED,
     AskVeto,
     CopyTo,
     DepthIs,
@@ -31,7 +33,7 @@ from implicast.casting.spice.registry import Stock
 from implicast.casting.spice.replicas import Replicas
 from implicast.casting.spice.settings import Settings
 from implicast.casting.spice.shelf import Shelf
-from implicast.casting.spice.stores import OWN, RISING, Stores
+from implicast.casting.spice.stores import RISING, Stores
 from implicast.casting.spice.walks import Walks
 from implicast.language.target import Description, Target
 from implicast.overlay.ice.estate import Item
@@ -48,6 +50,7 @@ PARTS = {
     "surface": Surface, "asker": Asker, "ears": Ears, "later": Later, "stores": Stores, "containers": Containers,
     "offers": Offers, "walks": Walks, "casts": Casts, "gatherings": Gatherings, "copies": Copies, "calls": Calls,
     "replicas": Replicas, "registrations": Registrations,
+    "complaints": Complaints,
 }  # fmt: skip
 TAGS_MAX = 4_096
 """Tags of one member that are written down."""
@@ -80,6 +83,7 @@ class Spice(Member, parts=PARTS):
     copies: Copies
     calls: Calls
     replicas: Replicas
+    complaints: Complaints
 
     def __init__(self, site: Site, settings: Settings) -> None:
         super().__init__(site)
@@ -88,7 +92,7 @@ class Spice(Member, parts=PARTS):
         self.settings, self.stock = settings, Stock()
         self._packed: tuple[int, Tract, tuple[Item, ...]] = (-1, (), ())
         self.surface = Surface(site.address, site.host, self, settings.terms, kept.surface if kept else None)
-        self.shelf, self.levels = Shelf(site.host, settings, self.stock), Levels(settings, self.stock)
+        self.shelf, self.levels = Shelf(site.host, settings, self.stock, self.words), Levels(settings, self.stock)
         self.ears = Ears(self, before.heard if before is not None else ())
         self.registrations = Registrations(self, before, tags)
 
@@ -124,20 +128,24 @@ class Spice(Member, parts=PARTS):
 
     def cast(self, target: Target, payload: bytes) -> CastId:
         cast = self.next_cast()
-        self.casts.publish(cast, target, payload)
+        self.casts.publish(cast, target, self.words.seal(cast, target, payload))
         return cast
+
+    def complain(self, cast: CastId) -> bool:
+        return self.complaints.complain(cast)
 
     def estimate(self, target: Target) -> int:
         """Walk as a cast would, and only count."""
         token = self.stores.token()
-        self.casts.publish(CastId(self.name, self.life, token), target, b"", asks=True)
+        asked = CastId(self.name, self.life, token)
+        self.casts.publish(asked, target, self.words.seal(asked, (ASKED, target), b""), asks=True)
         return token
 
     # --- what comes back to one of several
 
     @handles(StoredAt)
     def on_stored(self, sender: Address, stored: StoredAt) -> None:
-        if stored.token == OWN:
+        if stored.token == self.registrations.token:
             self.registrations.stored(sender, stored)
         elif stored.token == RISING:
             self.containers.stored(stored)

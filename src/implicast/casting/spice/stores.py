@@ -17,7 +17,8 @@ from msgspec.structs import replace
 
 from implicast.casting.spice.homes import home, homes
 from implicast.casting.spice.items import Key
-from implicast.casting.spice.messages import TOGETHER_MAX, Entry, Flush, Kept, StoreAt, StoredAt
+from implicast.casting.spice.messages import TOGETHER_MAX, Entry, Flush, Kept, StoreAt, StoredAt, StoredLater
+from implicast.casting.spice.proofs import all_proved
 from implicast.casting.spice.registry import Held, Registry
 from implicast.casting.spice.share import SpicePart
 from implicast.overlay.ice.estate import Item, Way
@@ -115,7 +116,8 @@ class Stores(SpicePart):
         self._accept(store, entries)
 
     def _accept(self, store: StoreAt, entries: Sequence[Entry]) -> None:
-        if self.settings.is_place(store.tag, store.root, store.notch):
+        entries = all_proved(self.spice.words, store.tag, entries)
+        if entries and self.settings.is_place(store.tag, store.root, store.notch):
             self.spice.copies.take_first(store, entries)
 
     def _sort(self, store: StoreAt) -> None:
@@ -155,6 +157,8 @@ class Stores(SpicePart):
         if not self.surface.answers(store.root):
             return False
         self.spice.shelf.keep(key, entry)
+        if self.spice.words.signed:
+            self._show_later(key[0], (entry,), (held,))
         self._show(key, registry, (held,))
         self.confirm((store.reply, store.token, 0), key, ((entry.member.name, held.entry.version, 0),))
         return True
@@ -255,6 +259,8 @@ class Stores(SpicePart):
     def _keep(self, key: Key, entries: Sequence[Entry], answer: Answer) -> None:
         """Keep entries; what heirs do not have yet is confirmed when they have."""
         held = [self.spice.shelf.keep(key, each) for each in entries]
+        if self.spice.words.signed:
+            self._show_later(key[0], entries, held)
         safe = [(each.entry.member.name, each.entry.version, key[2]) for each in held if each.safe]
         if len(safe) < len(held):
             self._flush_later()
@@ -263,6 +269,12 @@ class Stores(SpicePart):
         self._show(key, self.spice.shelf.registry(key), held)
         if safe:
             self.confirm(answer, key, safe)
+
+    def _show_later(self, tag: str, entries: Sequence[Entry], held: Sequence[Held]) -> None:
+        """Where words are signed an owner believes in its later life only when it sees its own word."""
+        for entry, kept in zip(entries, held, strict=True):
+            if kept.entry.version > entry.version and entry.member.address != self.address:
+                self.host.send(entry.member.address, StoredLater(tag, kept.entry))
 
     def _show(self, key: Key, registry: Registry, held: Sequence[Held]) -> None:
         self.spice.containers.kept(key, registry)

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from implicast.casting.inbox import Outcome
 from implicast.casting.spice.messages import (
+    ASKED,
     NAMES_MAX,
     CastTo,
     CopyFrom,
@@ -35,7 +36,7 @@ from implicast.casting.spice.settings import CAST_US, HOP_TRIES, HOP_US, SLOW_US
 from implicast.casting.spice.share import SpicePart
 from implicast.overlay.ice.estate import Way
 from implicast.overlay.ice.routes import Onward
-from implicast.peer.contract import Address, Name, handles
+from implicast.peer.contract import Address, CastId, Name, handles
 from implicast.peer.later import SLOT_US
 from implicast.space.tract import EMPTY, Tract, contains, intersect, scale_within, subtract
 
@@ -90,6 +91,10 @@ class Tally:
         self.unreachable += 1
         if name is not None and len(self.silent) < NAMES_MAX:
             self.silent = (*self.silent, name)
+
+    def decline(self, count: int) -> None:
+        """So many were not told."""
+        self.declined += count
 
     def meet(self, size: int) -> None:
         self.size += size
@@ -227,6 +232,9 @@ class Walks(SpicePart):
     def on_cast(self, sender: Address, cast: CastTo) -> None:
         if cast.term >= len(cast.target.terms) or not cast.target.terms[cast.term].has:
             return
+        about = (ASKED, cast.target) if cast.asks else cast.target
+        if self.spice.words.opened(cast.cast, about, cast.payload) is None:
+            return
         if self.settings.assured or cast.asks:
             self._come(sender, cast)
         else:
@@ -352,6 +360,26 @@ class Walks(SpicePart):
             hop.trip.tally.add(covered)
             self._close_trip(hop.trip)
 
+    def behind(self, work: Work) -> Iterator[Seen]:
+        """Who sent us the walk that this work is a part of, with their numbers for it."""
+        for trip, _ in work.trips:
+            if trip.seen is not None:
+                yield trip.seen
+            elif trip.work is not None:
+                yield from self.behind(trip.work)
+
+    def works_of(self, cast: CastId) -> list[Work]:
+        """Our own part in a cast, as far as it is remembered."""
+        return [work for works in self._works.values() for work in works
+                if isinstance(work.walk, CastTo) and work.walk.cast == cast]  # fmt: skip
+
+    def sent_by(self, sender: Address, number: int) -> tuple[Seen | None, Work | None]:
+        """Where a walk that we sent on to a peer under this number came from: a peer before us, or a work of ours."""
+        hop = self._hops.get(number)
+        if hop is None or hop.to != sender:
+            return None, None
+        return hop.trip.seen, hop.trip.work
+
     # --- our own part
 
     def _be_here(self, trip: Trip | None, walk: Walk, part: Tract) -> None:
@@ -386,6 +414,8 @@ class Walks(SpicePart):
     def visit_all(self, work: Work | None, walk: Walk, notch: int, part: Tract) -> None:
         """Our records in the part and in all above it that is ours; further trips for the rest."""
         root, dimensions, purpose = walk.root, self.settings.dimensions, self._purpose(walk)
+        if isinstance(walk, CastTo) and self.spice.casts.refuses(work, walk):
+            return
         while part:
             registry = self.spice.shelf.registries.get((walk.tag, root, notch))
             if registry is None:

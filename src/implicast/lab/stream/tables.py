@@ -4,10 +4,12 @@ Totals have the names and the definitions of `lab measure`, and are equal to wha
 last bit: what is added in floating point is added in the same order.
 """
 
+from functools import reduce
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -18,6 +20,7 @@ from implicast.lab.stream.state import MINUTE_US, RUN
 MINUTES = pa.schema(
     [("design", pa.string()), ("run", pa.string()), ("minute_us", pa.int64()), ("casts", pa.int64()),
      ("deliveries", pa.int64()), ("messages", pa.int64()), ("bytes", pa.int64()), ("upkeep_messages", pa.int64()),
+     ("all_messages", pa.int64()), ("all_bytes", pa.int64()),
      ("latency_ms_median", pa.float64()), ("latency_ms_p99", pa.float64()), ("latency_ms_max", pa.float64()),
      ("out_G", pa.float64()), ("out_M", pa.int64()), ("receipts", pa.int64()), ("open_too_long", pa.int64()),
      ("late", pa.int64())]
@@ -42,6 +45,7 @@ def minutes(state: DataFrame, open_s: float) -> pa.Table:
         F.sum(F.when(_for_casts(), F.col("bytes")).otherwise(0)).alias("bytes"),
         F.sum(F.when((F.col("of") == "sends") & (F.col("phase") == "upkeep"), F.col("count")).otherwise(0))
         .alias("upkeep_messages"),
+        _of("sends", "count").alias("all_messages"), _of("sends", "bytes").alias("all_bytes"),
         _of("receipts", "count").alias("receipts"), _of("late", "count").alias("late"),
         F.sum(F.when((F.col("of") == "receipts") & (F.col("value") <= open_s * 1e6), F.col("count")).otherwise(0))
         .alias("in_time"),
@@ -93,33 +97,46 @@ def _spread(state: DataFrame) -> DataFrame:
 
 def totals(state: DataFrame, made: pa.Table) -> pa.Table:
     """(TOTALS), by run; `made` are its minutes."""
-    by_peer = loads(state).groupBy(*RUN, "peer").agg(F.sum("load").alias("load"), F.max("load").alias("peak"))
-    by_cast = state.where("cast is not null").groupBy(*RUN, "cast").agg(
+    parts = _parts(state).toArrow()
+    rows = []
+    for design, run in sorted({(row["design"], row["run"]) for row in made.select(RUN).to_pylist()}):
+        mine, sums = _only(parts, design, run), _only(made, design, run)
+        part = {name: mine.filter(pc.field("part") == name) for name in ("peer", "cast", "wait", "there")}
+        added = {name: sum(sums[column].to_pylist()) for name, column in _ADDED.items()}
+        found = {**_borne(part["peer"], len(part["there"])), **_hops(part["cast"]), **_latency(part["wait"])}
+        rows.append({"design": design, "run": run, "peers": len(part["there"]), **added, **found})
+    return pa.Table.from_pylist(rows, TOTALS)
+
+
+_ADDED = {"casts": "casts", "notified": "deliveries", "messages": "all_messages", "messages_cast": "messages",
+          "bytes": "all_bytes", "bytes_cast": "bytes", "receipts": "receipts", "open_too_long": "open_too_long",
+          "late": "late"}  # fmt: skip
+"""Totals that are sums of minutes."""
+
+
+def _parts(state: DataFrame) -> DataFrame:
+    """What totals need, in one table and so in one job: (run, part, key, and up to three counts)."""
+    peers = loads(state).groupBy(*RUN, "peer").agg(F.sum("load").alias("load"), F.max("load").alias("peak"))
+    casts = state.where("cast is not null").groupBy(*RUN, "cast").agg(
         _of("casts", "count").alias("made"), F.sum(F.when(_for_casts(), F.col("count")).otherwise(0)).alias("messages"),
         _of("notices", "count").alias("members"),
     )  # fmt: skip
     told = state.where("of = 'notices' and value is not null")
     waits = told.groupBy(*RUN, "value").agg(F.sum("count").alias("count"))
-    plain = state.groupBy(*RUN).agg(
-        F.sum(F.when(F.col("of") == "peers", 1).otherwise(0)).alias("peers"), _of("casts", "count").alias("casts"),
-        _of("notices", "count").alias("notified"), _of("sends", "count").alias("messages"),
-        F.sum(F.when(_for_casts(), F.col("count")).otherwise(0)).alias("messages_cast"),
-        _of("sends", "bytes").alias("bytes"),
-        F.sum(F.when(_for_casts(), F.col("bytes")).otherwise(0)).alias("bytes_cast"),
-        _of("receipts", "count").alias("receipts"), _of("late", "count").alias("late"),
-    )  # fmt: skip
-    parts = [each.toArrow() for each in (by_peer, by_cast, waits)]
-    rows = []
-    for row in plain.toArrow().to_pylist():
-        mine = [_only(part, row["design"], row["run"]) for part in parts]
-        open_too_long = sum(_only(made, row["design"], row["run"])["open_too_long"].to_pylist())
-        rows.append({**row, "open_too_long": open_too_long, **_borne(mine[0], row["peers"]), **_hops(mine[1]),
-                     **_latency(mine[2])})  # fmt: skip
-    return pa.Table.from_pylist(rows, TOTALS).sort_by([(name, "ascending") for name in RUN])
+    there = state.where("of = 'peers'").select(*RUN, "peer").distinct()
+    forms = ((peers, "peer", ("peer", "load", "peak")), (casts, "cast", ("cast", "made", "messages", "members")),
+             (waits, "wait", ("value", "count")), (there, "there", ("peer",)))  # fmt: skip
+    return reduce(DataFrame.unionByName, (_part(rows, name, columns) for rows, name, columns in forms))
+
+
+def _part(rows: DataFrame, name: str, columns: tuple[str, ...]) -> DataFrame:
+    values = [F.col(each) for each in columns] + [F.lit(0)] * (4 - len(columns))
+    named = [value.cast("bigint").alias(each) for value, each in zip(values, ("key", "a", "b", "c"), strict=True)]
+    return rows.select(*RUN, F.lit(name).alias("part"), *named)
 
 
 def _only(table: pa.Table, design: str, run: str) -> pa.Table:
-    return table.filter((pa.compute.field("design") == design) & (pa.compute.field("run") == run))
+    return table.filter((pc.field("design") == design) & (pc.field("run") == run))
 
 
 def _ints(table: pa.Table, name: str) -> Any:
@@ -128,14 +145,14 @@ def _ints(table: pa.Table, name: str) -> Any:
 
 def _borne(peers: pa.Table, population: int) -> dict[str, float]:
     load = np.zeros(max(population, len(peers)), np.int64)
-    load[: len(peers)] = _ints(peers, "load")
-    return {"POUT_M": float(_ints(peers, "peak").max(initial=0)), "TOUT_M": float(load.max(initial=0)),
+    load[: len(peers)] = _ints(peers, "a")
+    return {"POUT_M": float(_ints(peers, "b").max(initial=0)), "TOUT_M": float(load.max(initial=0)),
             "TOUT_G": gini(load)}  # fmt: skip
 
 
 def _hops(casts: pa.Table) -> dict[str, float]:
-    known = casts.filter(pa.compute.field("made") > 0).sort_by("cast")
-    ratio = _ints(known, "messages") / (1 + _ints(known, "members"))
+    known = casts.filter(pc.field("a") > 0).sort_by("key")
+    ratio = _ints(known, "b") / (1 + _ints(known, "c"))
     return {"RTH": float(ratio.mean()) if len(ratio) else 0.0}
 
 
@@ -143,8 +160,8 @@ def _latency(waits: pa.Table) -> dict[str, float]:
     names = ("mean", "median", "p99", "max")
     if not len(waits):
         return {f"latency_ms_{name}": 0.0 for name in names}
-    ordered = waits.sort_by("value")
-    wait_us = np.repeat(_ints(ordered, "value"), _ints(ordered, "count"))
+    ordered = waits.sort_by("key")
+    wait_us = np.repeat(_ints(ordered, "key"), _ints(ordered, "a"))
     median, p99 = np.percentile(wait_us, [50, 99])
     values = (wait_us.sum() / len(wait_us), median, p99, wait_us.max())
     return {f"latency_ms_{name}": float(value / 1000) for name, value in zip(names, values, strict=True)}

@@ -4,15 +4,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from implicast.casting.bft import roles
-from implicast.casting.bft.credentials import credentials
 from implicast.casting.bft.gate import ALL_CHECKS
 from implicast.casting.bft.keys import realms
 from implicast.casting.bft.member import Bft
 from implicast.casting.bft.office import Office
 from implicast.casting.bft.settings import BftSettings
-from implicast.casting.designs import Design, Plan
+from implicast.casting.designs import Design
+from implicast.peer.authority import Declined
 from implicast.peer.contract import Peer
-from implicast.peer.identity import Certificate, Declined
+from implicast.peer.identity import Certificate
+from implicast.world.plan import Plan
+from implicast.world.populations.keys import credentials
 from implicast.world.populations.population import Population, enrol_by_verb
 from implicast.world.populations.skip_graph import objections as list_objections
 from implicast.world.populations.standing import Standing
@@ -21,7 +23,7 @@ from implicast.world.populations.standing import Standing
 def assemble(plan: Plan, checks: frozenset[int] = ALL_CHECKS) -> list[Peer]:
     """Members at their places, as if they had joined and described themselves long ago, and the authority's office;
     from now on by messages."""
-    plan = replace(plan, roles=roles(plan), credentials=credentials)
+    plan = replace(plan, roles=roles(plan.peers, 1), credentials=credentials)
     office = Office(plan.site(plan.peers, "authority"))
     members = [Bft(plan.site(address), checks) for address in range(plan.peers)]
     if plan.start == "joined":
@@ -60,4 +62,4 @@ def objections(population: Sequence[Peer]) -> list[str]:
 
 
 def population(design: Design) -> Population:
-    return Population(assemble, objections, enrol_by_verb)
+    return Population(assemble, objections, enrol_by_verb, credentials=credentials)

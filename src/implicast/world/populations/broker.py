@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 
 from implicast.casting.broker import Broker, BrokerClient
-from implicast.casting.designs import Design, Plan
+from implicast.casting.designs import Design
 from implicast.overlay.backbone.tree import nearest, spanning_tree
 from implicast.peer.contract import Peer
 from implicast.peer.errors import ParameterError
 from implicast.peer.site import Site
+from implicast.world.plan import Plan
 from implicast.world.populations.backbone import objections as backbone_objections
 from implicast.world.populations.filters import assemble_filters
 from implicast.world.populations.population import Population

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from implicast.casting.centralised import Client, Server
-from implicast.casting.designs import Design, Plan
+from implicast.casting.designs import Design
 from implicast.peer.contract import Peer
+from implicast.world.plan import Plan
 from implicast.world.populations.population import Population, Sleepers
 
 

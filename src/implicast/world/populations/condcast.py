@@ -1,21 +1,48 @@
 """condcast: its ring at once, and what can be wrong with it and with its aggregates."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from math import ceil
 from typing import Any
 
 from implicast.casting.condcast.condcast import Condcast
-from implicast.casting.condcast.design import common_tags
-from implicast.casting.condcast.place import distinct, key_of
-from implicast.casting.designs import Design, Plan
+from implicast.casting.condcast.place import KEY_BITS, LANDMARKS, key_of
+from implicast.casting.designs import Design
 from implicast.language.portrait import portrait
+from implicast.language.target import Description
 from implicast.overlay.chord_sharp import ChordSharp
-from implicast.peer.contract import Peer
+from implicast.peer.contract import Name, Peer
+from implicast.world.plan import Plan
 from implicast.world.populations.aggregates import sound_objections
 from implicast.world.populations.chord_sharp import assemble as assemble_sharp
 from implicast.world.populations.chord_sharp import objections as ring_objections
 from implicast.world.populations.population import Population, enrol_by_verb
+
+SAMPLE = 1024
+"""So many descriptions tell which tags are common."""
+
+
+def landmarks(descriptions: Sequence[Description]) -> tuple[str, ...]:
+    """The commonest tags of the first descriptions; equally common ones in alphabetical order."""
+    counts = Counter(chain.from_iterable(each.tags for each in descriptions[:SAMPLE]))
+    return tuple(sorted(counts, key=lambda tag: (-counts[tag], tag))[:LANDMARKS])
+
+
+def common_tags(plan: Plan, name: Name, role: str) -> tuple[str, ...]:
+    """What a network agrees on that lets peers stand by their tags."""
+    return landmarks(plan.descriptions) if plan.parameters["place"] == "tags" else ()
+
+
+def distinct(keys: Sequence[int]) -> list[int]:
+    """The same keys; where two peers chose one, the later steps aside."""
+    taken: dict[int, None] = {}
+    for key in keys:
+        while key in taken:
+            key = (key + 1) % (1 << KEY_BITS)
+        taken[key] = None
+    return list(taken)
 
 
 def assemble(plan: Plan) -> list[Peer]:
@@ -57,4 +84,4 @@ def objections(population: Sequence[Peer]) -> list[str]:
 
 
 def population(design: Design) -> Population:
-    return Population(assemble, objections, enrol_by_verb)
+    return Population(assemble, objections, enrol_by_verb, credentials=common_tags)

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from implicast.casting.designs import Plan
-from implicast.peer.contract import Peer
+from implicast.peer.contract import Name, Peer
 from implicast.peer.member import Member
 from implicast.peer.wire import size
+from implicast.world.plan import Plan
 
 Objections = Callable[[Sequence[Peer]], list[str]]
 """Sentences about what is wrong with a network at rest; none when all is well."""
@@ -54,6 +55,10 @@ class Population:
     """The same network with its registrations, each peer made when it is needed. None: all are made at once."""
     watcher: Callable[[], Objections] | None = None
     """Makes one that says the same as `objections` and remembers from look to look what need not be looked at again."""
+
+    credentials: Callable[[Plan, Name, str], Any] | None = None
+    """What the laboratory gives each node when it begins: keys and certificates, as enrolment does on a network, or
+    what a paper's experiments let peers know beforehand."""
 
     def watch(self) -> Objections:
         """To look again and again."""

@@ -4,10 +4,11 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from functools import partial
 
-from implicast.casting.designs import HOMES, Design, Plan
+from implicast.casting.designs import HOMES, Design
 from implicast.casting.keeping.member import RingMember
 from implicast.peer.contract import Peer
 from implicast.peer.events import Registered
+from implicast.world.plan import Plan
 from implicast.world.populations.chord import assemble_chord
 from implicast.world.populations.lists import Watcher, ring_trouble
 from implicast.world.populations.population import Population, Sleepers
@@ -15,7 +16,7 @@ from implicast.world.populations.sleepers import RingSleepers
 
 
 def assemble(design: Design, plan: Plan) -> list[Peer]:
-    members = [member for address in range(plan.peers) if isinstance(member := design.begin(plan, address), RingMember)]
+    members = [member for address in range(plan.peers) if isinstance(member := plan.begin(design, address), RingMember)]
     assemble_chord([member.chord for member in members])
     for member in members:
         member.tenure.stand()
@@ -32,7 +33,7 @@ def enrol(plan: Plan, population: Sequence[Peer]) -> None:
         for piece in member.enrol(description):
             at = bisect_left(keys, piece.key) % len(ring)
             member.layings.stand(piece, ring[at].address)
-            row = piece.row(member.contact)
+            row = member.layings.row(piece)
             for step in range(copies + 1):
                 ring[(at + step) % len(ring)].share.take((row,))
         member.host.deliver(Registered(member.version))

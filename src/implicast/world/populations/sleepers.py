@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from implicast.casting.designs import Design, Plan
+from implicast.casting.designs import Design
 from implicast.casting.dht.member import TAGS, Dht, packed_of
 from implicast.casting.keeping.member import RingMember
 from implicast.casting.keeping.messages import STAMP_BITS, Row
@@ -21,6 +21,7 @@ from implicast.peer.contract import Contact, Peer
 from implicast.peer.name import name_of, next_life
 from implicast.space.digest import stream
 from implicast.space.ring import hashed
+from implicast.world.plan import Plan
 from implicast.world.populations.chord import true_fingers
 from implicast.world.populations.population import Sleepers
 
@@ -77,7 +78,7 @@ class RingSleepers(Sleepers):
             self._tags.setdefault(bisect_left(self._keys, hashed(tag)) % plan.peers, []).append(tag)
 
     def make(self, address: int) -> Peer:
-        member = self._design.begin(self._plan, address)
+        member = self._plan.begin(self._design, address)
         assert isinstance(member, Dht), "lists of tags are what is kept here"
         member.furnish_later(self._furnish)
         member.stand_listed(self._plan.descriptions[address])

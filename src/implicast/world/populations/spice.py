@@ -1,22 +1,67 @@
-"""SPICE, basic and unloaded: all peers on a converged surface at once."""
+"""SPICE, basic and unloaded: all peers on a converged surface at once; what experiments know beforehand."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from math import ceil, log
 
 import numpy as np
 
-from implicast.casting.designs import Design, Plan
-from implicast.casting.spice.design import settings_of, told_beforehand
+from implicast.casting.designs import Design
+from implicast.casting.spice.design import settings_of
 from implicast.casting.spice.homes import address_of
 from implicast.casting.spice.messages import Entry
 from implicast.casting.spice.spice import Spice
-from implicast.peer.contract import Peer
+from implicast.language.target import Target
+from implicast.peer.contract import Name, Peer
 from implicast.space.digest import stream
+from implicast.world.plan import Plan
 from implicast.world.populations.landmarks import landmark_points
 from implicast.world.populations.placement import Owners, lots
 from implicast.world.populations.population import Population
 from implicast.world.populations.registries import objections
 from implicast.world.populations.surface import bequeath, settle, tiling, uniform_points
 from implicast.world.populations.watch import Watch
+
+
+def level_for(frequency: float, limit: float, dimensions: int) -> int:
+    """The least level that brings a tag's frequency to the limit (thesis, equation 8.2)."""
+    if limit <= 0 or frequency <= limit:
+        return 0
+    return ceil(log(frequency / limit) / log(1 << dimensions) - 1e-9)
+
+
+def levels_for(
+    targets: Sequence[Target], interval_us: int, limit: float, dimensions: int, window_us: int = 0
+) -> dict[str, int]:
+    """Replication levels from the casts to come, as in the thesis's experiments (section 8.4).
+
+    `window_us`: over so long at least rates are reckoned, as where they are measured: two casts in a short run are no
+    busy time.
+    """
+    counts: dict[str, int] = {}
+    for target in targets:
+        for term in target.terms:
+            if term.has:
+                counts[term.has[0]] = counts.get(term.has[0], 0) + 1
+    seconds = max(len(targets) * interval_us, window_us, interval_us) / 1e6
+    levels = {tag: level_for(count / seconds, limit, dimensions) for tag, count in sorted(counts.items())}
+    return {tag: level for tag, level in levels.items() if level}
+
+
+_Levels = Mapping[str, int]
+_computed: list[tuple[Sequence[Target], _Levels]] = []
+"""The levels computed last, and from which casts: every peer of a simulated population is told the same."""
+
+
+def told_beforehand(plan: Plan, name: Name, role: str) -> _Levels | None:
+    """The levels of replication that follow from the casts to come, where the parameters ask for it."""
+    given = plan.parameters
+    if given.get("replication") != "beforehand":
+        return None
+    if not _computed or _computed[0][0] is not plan.targets:
+        limit, dimensions = float(given.get("frequency_limit", 0.0)), int(given["dimensions"])
+        window_us = settings_of(given).rate_us
+        _computed[:] = [(plan.targets, levels_for(plan.targets, plan.interval_us, limit, dimensions, window_us))]
+    return _computed[0][1]
 
 
 def assemble(plan: Plan) -> list[Peer]:
@@ -57,4 +102,4 @@ def enrol(plan: Plan, population: Sequence[Peer]) -> None:
 
 
 def population(design: Design) -> Population:
-    return Population(assemble, objections, enrol, watcher=Watch)
+    return Population(assemble, objections, enrol, watcher=Watch, credentials=told_beforehand)
