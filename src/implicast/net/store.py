@@ -215,6 +215,14 @@ class Store:
         ).fetchone()
         return None if row is None else (row[0], row[1])
 
+    def has(self, cast: CastId) -> bool:
+        """Is this cast in the inbox, or about to be?"""
+        key = (cast.publisher, cast.life, cast.serial)
+        if any("into notices" in statement and values[:3] == key for statement, values in self._writes):
+            return True
+        found = self._db.execute("select 1 from notices where publisher = ? and life = ? and serial = ?", key)
+        return found.fetchone() is not None
+
     def carried(self, life: Life, serial: int) -> bytes | None:
         """What a cast of this node carries as its payload."""
         row = self._db.execute("select payload from outbox where life = ? and serial = ?", (life, serial)).fetchone()
