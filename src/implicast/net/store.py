@@ -38,6 +38,8 @@ create table receipts (life integer, serial integer, settled blob, at_us integer
 """
 MIGRATIONS: dict[int, str] = {}
 """By the version they start from."""
+GATHER_S = 0.003
+"""How long a node that has something to write all the time lets it gather before the next commit."""
 NOTICES_MAX = 100_000
 """Notices kept; the oldest that are done go first."""
 
@@ -158,7 +160,11 @@ class Store:
 
     async def _work_off(self) -> None:
         try:
+            busy = False
             while (gathering := self._gathering) is not None:
+                if busy:  # they came while the last commit was under way: more will
+                    await asyncio.sleep(GATHER_S)
+                busy = True
                 self._gathering, self._touched = None, False
                 self.before()
                 writes, self._writes = self._writes, []
