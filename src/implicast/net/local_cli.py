@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import logging
 import os
 import resource
 import signal
@@ -20,6 +19,7 @@ from implicast.front.people import read_people
 from implicast.language.parameters import Setting
 from implicast.net import places, trial
 from implicast.net.local import Local, Processes, Someone, StartError, Tasks, everybody, is_running
+from implicast.net.logs import log_to_stderr
 from implicast.net.options import debug_option, dir_option, json_option, web_option
 from implicast.web.pages import Pages
 
@@ -69,7 +69,8 @@ def local_command(
     where = (directory or places.local()).expanduser()
     if is_running(where):
         raise StartError(f"a network is running in {where}: stop it first, or name another folder with --dir")
-    made = Local(where, design or DESIGN, members, _parameters(design or DESIGN, settings), plain, not casts, journal)
+    parameters = _parameters(design or DESIGN, settings)
+    made = Local(where, design or DESIGN, members, parameters, plain, limits=not casts, journal=journal)
     pages = None if web is None else Pages(members, web)
     if pages is not None:
         made.page = pages
@@ -213,4 +214,4 @@ def _welcome(made: Local, seconds: float, pages: Pages | None) -> None:
 
 
 def _quiet() -> None:
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    log_to_stderr("warning")
