@@ -38,6 +38,8 @@ LOOK_US = S // 4
 
 
 class Put(Message):
+    wire = 0x7001
+
     way: Way
     thing: int
     version: int
@@ -45,6 +47,8 @@ class Put(Message):
 
 
 class Stored(Message):
+    wire = 0x7002
+
     thing: int
     version: int
 

@@ -25,7 +25,7 @@ from implicast.peer.errors import LocalError
 from implicast.peer.fields import ITEMS_MAX, Micros, Token
 from implicast.peer.memory import Recent
 from implicast.peer.signatures import PUBLIC_BYTES, SIGNATURE_BYTES, Scheme, Signer
-from implicast.space.vector import Vectors
+from implicast.space.vector import VECTOR_BITS, Vectors
 
 TAIL_BYTES = 8
 """The drawn part of a key: two applicants in one realm collide with a chance of n^2 / 2^65."""
@@ -33,7 +33,7 @@ KEY_BYTES_MAX = 4_224
 """Of a key, the realm in front of it included."""
 Key = Annotated[bytes, Meta(max_length=KEY_BYTES_MAX)]
 """Where a place is on the circle: its realm, then what the authority drew."""
-Vector = Annotated[int, Meta(ge=0)]
+Vector = Annotated[int, Meta(ge=0, le=(1 << VECTOR_BITS) - 1)]
 Public = Annotated[bytes, Meta(max_length=PUBLIC_BYTES)]
 Signature = Annotated[bytes, Meta(max_length=SIGNATURE_BYTES)]
 
@@ -101,11 +101,11 @@ class Revocation(Message):
         return b"revocation" + _encode((self.number, self.serials))
 
 
-class Declined(LocalError):
+class GrantDeclined(LocalError):
     """The authority gives no certificate; the text says why."""
 
 
-class Tenure(Message):
+class PlacesHeld(Message):
     """What the authority keeps of one applicant."""
 
     name: Name
@@ -119,7 +119,7 @@ class Roll(Message):
 
     number: Token
     revoked: tuple[tuple[int, int], ...]
-    holders: tuple[Tenure, ...]
+    holders: tuple[PlacesHeld, ...]
 
 
 class Authority:
@@ -161,7 +161,7 @@ class Authority:
     def roll(self) -> Roll:
         """All that must outlive a crash."""
         holders = [
-            Tenure(name, tuple(places.items()), tuple(sorted(self._tried.get(name, ()))))
+            PlacesHeld(name, tuple(places.items()), tuple(sorted(self._tried.get(name, ()))))
             for name, places in self._places.items()
         ]
         return Roll(self._number, tuple(self._revoked.items()), tuple(holders))
@@ -189,9 +189,9 @@ class Authority:
         held = self._places.setdefault(applicant, {})
         tried = self._tried.setdefault(applicant, set())
         if realm not in held and len(held) >= self._places_max:
-            raise Declined(f"{applicant.hex()} holds {len(held)} places, which is all an applicant may")
+            raise GrantDeclined(f"{applicant.hex()} holds {len(held)} places, which is all an applicant may")
         if realm not in tried and len(tried) >= TRIALS_MAX:
-            raise Declined(f"{applicant.hex()} has tried {len(tried)} realms, which is all an applicant may")
+            raise GrantDeclined(f"{applicant.hex()} has tried {len(tried)} realms, which is all an applicant may")
         tried.add(realm)
         if len(self._revoked) > self._crowded:
             self._forget_expired(now_us)

@@ -3,7 +3,7 @@
 They apply under as many names and realms as they like; the authority draws their places. A trial for the laboratory.
 """
 
-from implicast.peer.identity import Authority, Certificate, Declined
+from implicast.peer.identity import Authority, Certificate, GrantDeclined
 from implicast.peer.name import name_of
 from implicast.peer.signatures import scheme
 from implicast.space.digest import digest, stream
@@ -37,7 +37,7 @@ def _granted(authority: Authority, applicant: int, attempts: int) -> list[Certif
     for attempt in range(attempts):
         try:
             found.append(authority.issue(name_of(b"", applicant), HOME + b"%d" % attempt, applicant, bytes(32), 0))
-        except Declined:
+        except GrantDeclined:
             break
     return found
 

@@ -14,7 +14,7 @@ from implicast.casting.bft.keys import HOME, is_realm
 from implicast.casting.bft.messages import Apply, Denied, Granted, Outstripped
 from implicast.casting.bft.settler import JOINING, PRESENT_US
 from implicast.peer.contract import Address, Life, Message, Name, Peer, Version, handles
-from implicast.peer.identity import Authority, Certificate, Declined, Roll
+from implicast.peer.identity import Authority, Certificate, GrantDeclined, Roll
 from implicast.peer.memory import Recent
 from implicast.peer.site import Site
 from implicast.space.vector import Vectors
@@ -88,7 +88,7 @@ class Office(Peer):
                 self.give_up(sender, name, realm)
         try:
             certificates = tuple(self.grant(sender, name, application.wanted, application.enrolment.public))
-        except Declined as declined:
+        except GrantDeclined as declined:
             self._deny(sender, application, "declined", str(declined))
             return
         for realm in application.wanted:
@@ -122,7 +122,7 @@ class Office(Peer):
         try:
             for realm in wanted:
                 certificates.append(self.authority.issue(name, realm, address, public, self.host.now_us))
-        except Declined:
+        except GrantDeclined:
             for each in certificates:
                 if each.realm not in before:
                     self.authority.release(name, each.realm)

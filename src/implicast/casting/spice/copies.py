@@ -28,7 +28,7 @@ from implicast.casting.spice.proofs import all_proved
 from implicast.casting.spice.settings import CAST_US, STORE_US, WAIT_LONGEST_US, Settings
 from implicast.casting.spice.share import SpicePart
 from implicast.casting.spice.stores import Answer
-from implicast.casting.spice.walks import Work
+from implicast.casting.spice.trips import Work
 from implicast.overlay.ice.estate import Way
 from implicast.peer.contract import Address, Name, handles
 from implicast.peer.memory import Recent

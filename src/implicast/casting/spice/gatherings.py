@@ -21,7 +21,7 @@ from implicast.casting.spice.messages import CastTo, Entry, GatherTo, Lapse, Mov
 from implicast.casting.spice.registry import Held, Registry
 from implicast.casting.spice.settings import CAST_US, STORE_US, WAIT_LONGEST_US
 from implicast.casting.spice.share import SpicePart
-from implicast.casting.spice.walks import Walk, Work
+from implicast.casting.spice.trips import Walk, Work
 from implicast.overlay.ice.estate import Way
 from implicast.peer.contract import handles
 from implicast.space.tract import EMPTY, Tract, contains, intersect, scale_within, subtract

@@ -285,7 +285,7 @@ class Renew(Message):
     version: Version
 
 
-class Patience(Message):
+class CastWatch(Message):
     """Rings now and then until a publisher's cast has ended."""
 
     serial: int

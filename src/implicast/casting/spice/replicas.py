@@ -33,7 +33,7 @@ from implicast.casting.spice.rates import Rate
 from implicast.casting.spice.registry import Held, Registry
 from implicast.casting.spice.settings import HOLD_WINDOWS, STORE_US, VETO_US
 from implicast.casting.spice.share import SpicePart
-from implicast.casting.spice.walks import Walk, Work
+from implicast.casting.spice.trips import Walk, Work
 from implicast.overlay.ice.estate import Way
 from implicast.peer.contract import Address, handles
 from implicast.peer.memory import Recent

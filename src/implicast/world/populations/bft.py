@@ -11,7 +11,7 @@ from implicast.casting.bft.office import Office
 from implicast.casting.bft.settings import BftSettings
 from implicast.casting.designs import Design
 from implicast.peer.contract import Peer
-from implicast.peer.identity import Certificate, Declined
+from implicast.peer.identity import Certificate, GrantDeclined
 from implicast.world.plan import Plan
 from implicast.world.populations.keys import credentials
 from implicast.world.populations.population import Population, enrol_by_verb
@@ -41,7 +41,7 @@ def _granted(plan: Plan, office: Office, address: int, member: Bft) -> list[Cert
     said = plan.descriptions[address] if plan.parameters["placing"] == "assembled" and plan.descriptions else None
     try:
         return office.grant(address, member.name, realms(said), member.public)
-    except Declined:
+    except GrantDeclined:
         return office.grant(address, member.name, realms(None), member.public)
 
 
