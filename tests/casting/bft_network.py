@@ -36,13 +36,14 @@ class Network:
 
     def __init__(
         self, n: int = 40, checks: frozenset[int] = ALL_CHECKS, plain: bool = False, start: str = "assembled",
-        **parameters: Any,
+        said: list[Description] | None = None, **parameters: Any,
     ) -> None:  # fmt: skip
         self.plain = plain
         self.carried = 0
         self.ledgers = [Ledger(seed=address, now_us=NOW_US) for address in range(n + 1)]
         settled = DESIGNS[0].settle({"signatures": "stand-in", "assurance": "none", **parameters})
-        said = [Description(() if plain else ("jazz", "opera") if each % 2 == 0 else ("jazz",)) for each in range(n)]
+        usual = [("jazz", "opera"), ("jazz",)]
+        said = said or [Description(() if plain else usual[each % 2]) for each in range(n)]
         plan = Plan(
             n, 1, settled, 1, lambda address: self.ledgers[address], lambda a, b: 1, descriptions=said, start=start
         )

@@ -131,8 +131,8 @@ def test_a_revoked_certificate_is_refused_once_the_list_is_known(network: Networ
     network.take()
 
     assert network.hand(to, hop) == ({"revoked_certificate": 1}, [])
-    network.members[to].receive(30, revocation)
-    assert network.members[to].multicasts.gate.refusals["old_or_forged_revocation"] == 1
+    network.members[to].receive(30, msgspec.structs.replace(revocation, number=revocation.number + 1))
+    assert network.members[to].multicasts.gate.refusals["forged_revocation"] == 1
 
 
 def test_revoked_entries_leave_the_lists() -> None:

@@ -60,15 +60,38 @@ def test_one_publisher_cannot_fill_the_table_from_however_many_places() -> None:
     assert meet(table, 99, 2 * WINDOW_US, 2 * WINDOW_US, b"flooder") is None, "the share is free again after the window"
 
 
-def test_a_full_table_moves_its_horizon_instead_of_forgetting() -> None:
+def test_a_full_table_hurts_those_who_fill_it_and_nobody_else() -> None:
+    """A gang that dates its casts ahead once moved everybody's horizon there: all others were stale for as long."""
+    table: SeenTable[str] = SeenTable(WINDOW_US, entries_max=100, per_publisher_max=20)
+    assert meet(table, 0, sent_us=0, now_us=0, source=b"honest") is None
+    for each in range(16 * 20):
+        meet(table, 10_000 + each, sent_us=SKEW_US - 100_000, now_us=1, source=b"liar %d" % (each % 16))
+
+    assert len(table) <= 100
+    assert meet(table, 0, sent_us=0, now_us=1, source=b"honest") == "repeated", "what it cast before is still known"
+    assert meet(table, 1, sent_us=1, now_us=1, source=b"honest") is None
+    assert meet(table, 2, sent_us=1, now_us=1, source=b"a newcomer") is None
+    assert meet(table, 3, sent_us=2, now_us=2, source=b"liar 0") == "stale", "it has moved its own"
+
+
+def test_what_a_full_table_forgets_does_not_come_back() -> None:
     table: SeenTable[str] = SeenTable(WINDOW_US, entries_max=100)
     for each in range(150):
-        assert meet(table, each, sent_us=each, now_us=200, source=b"%d" % each) is None
+        assert meet(table, each, sent_us=each, now_us=200) is None
 
-    assert len(table) == 100
-    assert [meet(table, each, each, 200, b"%d" % each) for each in range(50)] == ["stale"] * 50
-    assert meet(table, 1000, sent_us=49, now_us=200, source=b"late but honest") == "stale"
-    assert meet(table, 1001, sent_us=60, now_us=200, source=b"newer than the horizon") is None
+    known = [meet(table, each, each, 200) for each in range(150)]
+    assert set(known) == {"stale", "repeated"}
+    assert len(table) <= 100
+
+
+def test_long_payloads_count_for_more() -> None:
+    table: SeenTable[str] = SeenTable(WINDOW_US, per_publisher_max=100)
+    for each in range(3):
+        table.record((each, b"s"), b"s", each, 10, "met", 32 * 1_024)
+
+    assert table.flaw(b"s", 10, 10) is None
+    table.record((3, b"s"), b"s", 3, 10, "met", 32 * 1_024)
+    assert table.flaw(b"s", 10, 10) == "flooding"
 
 
 def test_memory_stays_flat_in_a_flood() -> None:
@@ -77,5 +100,5 @@ def test_memory_stays_flat_in_a_flood() -> None:
         meet(table, each, sent_us=each, now_us=each, source=b"%d" % (each % 500))
 
     assert len(table) <= 1_000
-    assert len(table._per_publisher) <= 500
-    assert len(table._order) <= 1_000
+    assert len(table._weights) <= 500
+    assert sum(map(len, table._theirs.values())) == len(table)

@@ -8,8 +8,9 @@ import pytest
 from implicast.overlay.skip_graph.graph import SkipGraph
 from implicast.overlay.skip_graph.messages import GRAPH_KINDS, AskNeighbours, Neighbours
 from implicast.overlay.skip_graph.upkeep import Upkeep
+from implicast.peer.authority import Authority, GrantDeclined
 from implicast.peer.contract import Address, Peer
-from implicast.peer.identity import Authority, Certificate, GrantDeclined, Trust
+from implicast.peer.identity import Certificate, Trust
 from implicast.peer.liveness import DETECTOR_KINDS
 from implicast.peer.name import name_of
 from implicast.peer.signatures import scheme

@@ -20,8 +20,9 @@ from implicast.overlay.skip_graph.messages import (
     claim,
 )
 from implicast.overlay.skip_graph.upkeep import Upkeep
+from implicast.peer.authority import Authority
 from implicast.peer.contract import Address, Host, Message, Peer
-from implicast.peer.identity import Authority, Certificate, Trust
+from implicast.peer.identity import Certificate, Trust
 from implicast.peer.ledger import Ledger
 from implicast.peer.liveness import DETECTOR_KINDS
 from implicast.peer.name import name_of

@@ -5,17 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from implicast.peer.authority import REVOKED_LOOKED_AT, TRIALS_MAX, Authority, GrantDeclined
 from implicast.peer.contract import NUMBER_BITS
-from implicast.peer.identity import (
-    EARLY_US,
-    REVOKED_LOOKED_AT,
-    TRIALS_MAX,
-    Authority,
-    Certificate,
-    GrantDeclined,
-    Revocation,
-    Trust,
-)
+from implicast.peer.identity import EARLY_US, Certificate, Revocation, Trust
 from implicast.peer.memory import Recent
 from implicast.peer.signatures import SCHEMES, scheme
 from implicast.space.vector import Vectors

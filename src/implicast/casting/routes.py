@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from implicast.casting.central_subscriptions import Announce
+from implicast.casting.complaints import Complain, Docket, Slowing
 from implicast.casting.service import DRY, SILENT_MAX, Carried, Publish
 from implicast.casting.telling import Teller, Told, Word
 from implicast.language.target import Target
@@ -108,7 +109,8 @@ def _about(hop: Hop) -> object:
 class Routes(Part, parts={"teller": Teller}):
     """The casts that one station carries in its present view. `select` says which own members a cast is for."""
 
-    __slots__ = ("_asker", "_assured", "_ended", "_routes", "_seen", "_select", "_way", "_words", "taken", "teller")
+    __slots__ = ("_asker", "_assured", "_docket", "_ended", "_routes", "_seen", "_select", "_way", "_words", "taken",
+                 "teller")  # fmt: skip
 
     def __init__(
         self, address: Address, host: Host, asker: Asker, assured: bool, way: Trunk,
@@ -116,7 +118,8 @@ class Routes(Part, parts={"teller": Teller}):
     ) -> None:  # fmt: skip
         super().__init__(address, host)
         self._asker, self._assured, self._way, self._select, self._words = asker, assured, way, select, words
-        self.teller = Teller(address, host, asker, assured, self._own_ended, words)
+        self._docket = Docket(lambda: host.now_us)
+        self.teller = Teller(address, host, asker, assured, self._own_ended, words, self._docket)
         self._seen = Seen()
         self._routes: dict[CastId, Route] = {}
         self._ended: Recent[CastId, Told] = Recent(ENDED_MAX)
@@ -152,6 +155,9 @@ class Routes(Part, parts={"teller": Teller}):
             self.host.after(HOLD_US, Hold(hop.cast, self._way.epoch))
         route.asked[asker] = client
         route.answered.discard(asker)
+        slowing = self._docket.slowing(hop.cast)
+        if slowing is not None:
+            self.host.send(asker, slowing)
         self._pass_on(asker, client, hop, route)
         self._settle(hop.cast, route)
 
@@ -228,6 +234,20 @@ class Routes(Part, parts={"teller": Teller}):
             silent += each.silent
         view = 0 if client else self._way.epoch
         return Carried(cast, view, notified, unreachable, declined, left, tuple(silent[:SILENT_MAX]))
+
+    # --- complaints
+
+    @handles(Complain)
+    def on_complain(self, sender: Address, complaint: Complain) -> None:
+        if self._words.vouches(complaint):
+            self._docket.complain(complaint, sender)
+
+    @handles(Slowing)
+    def on_slowing(self, sender: Address, slowing: Slowing) -> None:
+        """A neighbour declines a cast: whoever asked for it here is told."""
+        route = self._routes.get(slowing.cast)
+        for asker in route.asked if route is not None and sender in route.told else ():
+            self.host.send(asker, slowing)
 
     @handles(Hold)
     def on_hold(self, alarm: Hold) -> None:

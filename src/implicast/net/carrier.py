@@ -99,6 +99,11 @@ class Link(asyncio.Protocol):
         self.carrier.counters["limited"] += not allowed
         return allowed
 
+    @property
+    def queued(self) -> int:
+        """Bytes that wait to be written."""
+        return self._bytes + (self._transport.get_write_buffer_size() if self._transport is not None else 0)
+
     def pause_writing(self) -> None:
         self._writable = False
 
@@ -139,7 +144,7 @@ class Link(asyncio.Protocol):
         return None if self._transport is None else self._transport.get_extra_info("ssl_object")
 
     def _flush(self) -> None:
-        if self._out and self._transport is not None and self._writable:
+        if self._out and self._transport is not None and self._writable and not self._transport.is_closing():
             data = b"".join(self._out)
             self._out.clear()
             self._bytes = 0
@@ -253,6 +258,12 @@ class Carrier:
         for link in list(self._open):
             if link.hello is not None and link.hello.name in names:
                 link.abort()
+
+    def queued(self, address: Address) -> int:
+        """Bytes that wait to be written to an address."""
+        link = self._links.get(address)
+        waiting = sum(map(len, self._waiting.get(address, ())))
+        return waiting + (link.queued if link is not None else 0)
 
     def links(self) -> list[Hello]:
         """The nodes that this one is connected with; an office and light clients, which run no peer, do not count."""

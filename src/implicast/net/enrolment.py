@@ -15,7 +15,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from implicast.language.parameters import Parameters
 from implicast.net.identity import IdentityError, name_of_key, own_key
-from implicast.peer.identity import Authority, Enrolment
+from implicast.peer.authority import Authority
+from implicast.peer.identity import Enrolment
 from implicast.peer.signatures import Ed25519
 from implicast.space.vector import Vectors
 

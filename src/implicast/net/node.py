@@ -428,8 +428,8 @@ class Node:
         }
 
     def peers(self) -> list[dict[str, Any]]:
-        return [{"name": each.name.hex(), "address": text_of(each.address), "life": each.life}
-                for each in self.carrier.links()]  # fmt: skip
+        return [{"name": each.name.hex(), "address": text_of(each.address), "life": each.life,
+                 "queued": self.carrier.queued(each.address)} for each in self.carrier.links()]  # fmt: skip
 
     # --- inside
 

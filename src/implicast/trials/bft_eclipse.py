@@ -3,7 +3,8 @@
 They apply under as many names and realms as they like; the authority draws their places. A trial for the laboratory.
 """
 
-from implicast.peer.identity import Authority, Certificate, GrantDeclined
+from implicast.peer.authority import Authority, GrantDeclined
+from implicast.peer.identity import Certificate
 from implicast.peer.name import name_of
 from implicast.peer.signatures import scheme
 from implicast.space.digest import digest, stream

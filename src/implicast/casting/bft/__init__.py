@@ -7,7 +7,7 @@ authority; `trials.py` the paper's experiments; FIDELITY.md says where we differ
 from collections.abc import Mapping
 
 from implicast.casting.bft.member import Bft, KeptBft
-from implicast.casting.bft.messages import Apply, CastHop, Denied, Granted, HopHeld, Outstripped
+from implicast.casting.bft.messages import Apply, AskList, CastHop, Denied, Granted, HopHeld, ListNumber, Outstripped
 from implicast.casting.bft.office import KeptOffice, Office
 from implicast.casting.designs import ASSURANCE, Design
 from implicast.language.parameters import Parameter, Parameters
@@ -43,6 +43,7 @@ DESIGNS = (
         paper="Byzantine-tolerant key-range multicast over a key-order preserving overlay",
         kinds=(
             *GRAPH_KINDS, *DETECTOR_KINDS, Revocation, CastHop, HopHeld, Apply, Granted, Denied, Outstripped,
+            ListNumber, AskList,
         ),
         parameters=(
             ASSURANCE,
@@ -56,7 +57,7 @@ DESIGNS = (
             Parameter("placing", "assembled", "places of registrations: put in at once, or joined by messages",
                       choices=("assembled", "joined")),
             Parameter("places_max", 128, "places that the authority gives one applicant", 1, 65_536),
-            Parameter("validity_s", 31_536_000.0, "how long certificates are valid; renewed in time", 60,
+            Parameter("validity_s", 21_600.0, "how long certificates are valid; renewed in time", 60,
                       3.2e9, unit="s"),
             Parameter("watch_s", 7.0, "how often a peer looks for silent neighbours", 0.1, 3600, unit="s"),
             Parameter("turn_s", 12.0, "how often a peer asks one entry for its lists", 0.1, 3600, unit="s"),

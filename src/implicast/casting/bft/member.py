@@ -12,6 +12,7 @@ from implicast.casting.bft.audience import audience
 from implicast.casting.bft.credentials import MemberKeys
 from implicast.casting.bft.gate import ALL_CHECKS, Gate
 from implicast.casting.bft.keys import handles_of
+from implicast.casting.bft.lists import RevocationLists
 from implicast.casting.bft.messages import CastHop, Source
 from implicast.casting.bft.multicast import Arc
 from implicast.casting.bft.multicasts import Multicasts
@@ -22,7 +23,7 @@ from implicast.language.target import Description, Target
 from implicast.overlay.skip_graph.graph import SkipGraph
 from implicast.overlay.skip_graph.place import StandingGraph
 from implicast.peer.asking import Asker
-from implicast.peer.contract import Address, CastId, Life, Message, handles
+from implicast.peer.contract import Address, CastId, Life, Message
 from implicast.peer.events import Estimated, Refused
 from implicast.peer.identity import Certificate, Revocation, Trust
 from implicast.peer.liveness import Ping
@@ -40,16 +41,20 @@ class KeptBft(Message):
     member: KeptMember
     certificates: tuple[Certificate, ...]
     contacts: tuple[Address, ...]
+    revocation: Revocation | None = None
+    """The newest list of what counts no more that it knew."""
 
     @property
     def life(self) -> Life:
         return self.member.life
 
 
-class Bft(Member, parts={"asker": Asker, "graph": SkipGraph, "settler": Settler, "multicasts": Multicasts}):
+class Bft(Member, parts={
+    "asker": Asker, "graph": SkipGraph, "lists": RevocationLists, "settler": Settler, "multicasts": Multicasts,
+}):  # fmt: skip
     """One participant that trusts nobody but the authority."""
 
-    __slots__ = ("_estimates", "_kept", "_keys", "asker", "graph", "inbox", "multicasts", "settler")
+    __slots__ = ("_estimates", "_kept", "_keys", "asker", "graph", "inbox", "lists", "multicasts", "settler")
 
     def __init__(self, site: Site, checks: frozenset[int] = ALL_CHECKS) -> None:
         super().__init__(replace(site, words=BELIEVED))  # this design signs by itself
@@ -64,8 +69,11 @@ class Bft(Member, parts={"asker": Asker, "graph": SkipGraph, "settler": Settler,
             *at, settings.k, settings.vectors, trust, keys.signer, settings.upkeep, self._arrived,
             self._lonely, self._gone,
         )  # fmt: skip
-        kept = self._kept.certificates if self._kept is not None else ()
-        self.settler = Settler(*at, self.asker, self.graph, keys, site.infrastructure["authority"][0], site.life, kept)
+        kept, office = self._kept.certificates if self._kept is not None else (), site.infrastructure["authority"][0]
+        if self._kept is not None and self._kept.revocation is not None:
+            trust.learn(self._kept.revocation)
+        self.lists = RevocationLists(*at, self.graph, trust, office, gate.refuse)
+        self.settler = Settler(*at, self.asker, self.graph, self.lists, keys, office, site.life, kept)
         self.multicasts = Multicasts(
             *at, self.asker, self.graph, gate, keys.signer, settings, self.assured, self._take
         )  # fmt: skip
@@ -148,7 +156,8 @@ class Bft(Member, parts={"asker": Asker, "graph": SkipGraph, "settler": Settler,
         home = self.graph.places.home
         near = [node.address for node in home.table.levels[0].nodes] if home is not None else []
         contacts = tuple(each for each in dict.fromkeys(near) if each != self.address)[:CONTACTS_KEPT]
-        return KeptBft(self.kept_member(self.inbox.seen.heard()), tuple(self.graph.certificates()), contacts)
+        heard, revocation = self.kept_member(self.inbox.seen.heard()), self.graph.places.belief.trust.revocation
+        return KeptBft(heard, tuple(self.graph.certificates()), contacts, revocation)
 
     # --- what comes in
 
@@ -158,11 +167,6 @@ class Bft(Member, parts={"asker": Asker, "graph": SkipGraph, "settler": Settler,
             self.graph.heard(sender)
         if kind is not Ping or not self.graph.has_left(sender):
             super().receive(sender, message)
-
-    @handles(Revocation)
-    def on_revocation(self, sender: Address, revocation: Revocation) -> None:
-        if not self.graph.learn(revocation):
-            self.multicasts.gate.refuse("old_or_forged_revocation")
 
     def _take(self, source: Source, arc: Arc) -> Outcome | None:
         """The least-term rule: of all arcs that reach this peer, that of the least selecting term notifies.

@@ -146,6 +146,40 @@ class Outstripped(Message):
     revocation: Revocation
 
 
+class ListNumber(Message):
+    """The newest list of what counts no more that the sender knows has this number; 0: it knows none."""
+
+    wire = 0x0C08
+
+    number: Token
+
+
+class AskList(Message):
+    """Send your list if it is newer than this."""
+
+    wire = 0x0C09
+
+    number: Token
+
+
+class TellList(Message):
+    """Rings when one more contact is to be told the number of our list."""
+
+    upkeep: ClassVar[bool] = True
+
+
+class PublishList(Message):
+    """Rings when what counts no more is to be published."""
+
+    upkeep: ClassVar[bool] = True
+
+
+class Recalled(Message):
+    """Rings when an authority that began again has waited long enough for members to show it what it forgot."""
+
+    upkeep: ClassVar[bool] = True
+
+
 class Vacate(Message):
     """Rings when places given up with this version have been kept long enough."""
 

@@ -175,7 +175,8 @@ class Multicasts(Part, parts={"carriage": Carriage}):
         """Remember a multicast, and which of our places have yet to hold it."""
         met = Met(source, source.arc, places)
         if 6 in self.gate.checks:
-            self.seen.record(source.name, source.cast.publisher, source.sent_us, self.host.now_us, met)
+            size = len(source.payload)
+            self.seen.record(source.name, source.cast.publisher, source.sent_us, self.host.now_us, met, size)
         return met
 
     def concerned(self, source: Source) -> list[bytes]:

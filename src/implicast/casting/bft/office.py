@@ -11,10 +11,20 @@ from typing import Any
 
 from implicast.casting.bft.credentials import AuthorityKeys
 from implicast.casting.bft.keys import HOME, is_realm
-from implicast.casting.bft.messages import Apply, Denied, Granted, Outstripped
+from implicast.casting.bft.messages import (
+    Apply,
+    AskList,
+    Denied,
+    Granted,
+    ListNumber,
+    Outstripped,
+    PublishList,
+    Recalled,
+)
 from implicast.casting.bft.settler import JOINING, PRESENT_US
+from implicast.peer.authority import Authority, GrantDeclined, Roll
 from implicast.peer.contract import Address, Life, Message, Name, Peer, Version, handles
-from implicast.peer.identity import Authority, Certificate, GrantDeclined, Roll
+from implicast.peer.identity import Certificate, Revocation
 from implicast.peer.memory import Recent
 from implicast.peer.site import Site
 from implicast.space.vector import Vectors
@@ -24,6 +34,14 @@ INTRODUCERS = 3
 LEASE_US = 3 * PRESENT_US
 """Who has not told the authority for so long that it is there introduces nobody any more."""
 FOR_EVER_US = 1 << 60
+PUBLISHED_TO = 8
+"""Members that are sent a new list; they tell the others."""
+PUBLISH_US, PAUSE_US = 500_000, 5_000_000
+"""What counts no more is published after the first, and not again before the second has passed."""
+RECALLED_BY = 5
+"""Members that an authority asks for their list when it begins again: an old copy is noticed unless all of them lie."""
+RECALL_US = 2_000_000
+"""For so long it waits for them; applicants ask again."""
 STAMPS_MAX = 1 << 20
 """Places of which it is remembered when they were last spoken of."""
 
@@ -40,7 +58,10 @@ class KeptOffice(Message):
 class Office(Peer):
     """Where places are applied for."""
 
-    __slots__ = ("_holders", "_lease_us", "_life", "_scheme", "_stamps", "authority", "refusals")
+    __slots__ = (
+        "_assured", "_awaited", "_holders", "_lease_us", "_life", "_published", "_published_us", "_publishing",
+        "_scheme", "_stamps", "authority", "refusals",
+    )  # fmt: skip
     role = "authority"
 
     def __init__(self, site: Site) -> None:
@@ -53,11 +74,15 @@ class Office(Peer):
             keys.scheme, keys.secret, Vectors(int(parameters["alpha"])), int(parameters["places_max"]),
             int(float(parameters["validity_s"]) * 1e6), site.life, kept.roll if kept is not None else None,
         )  # fmt: skip
-        self._lease_us = LEASE_US if site.assured else FOR_EVER_US
+        self._lease_us, self._assured = LEASE_US if site.assured else FOR_EVER_US, site.assured
         present, now_us = kept.present if kept is not None else (), site.host.now_us
         self._holders: dict[Address, tuple[Name, int]] = {address: (name, now_us) for address, name in present}
         self._stamps: Recent[tuple[Name, bytes], Version] = Recent(STAMPS_MAX)  # when a place was last spoken of
         self.refusals: Counter[str] = Counter()
+        self._publishing, self._published_us, self._published = False, -PAUSE_US, self.authority.listed
+        self._awaited: set[Address] = set()  # members that have yet to show what we may have forgotten
+        if kept is not None and self._assured:
+            self._recall()
 
     def kept(self) -> KeptOffice:
         present = tuple((address, name) for address, (name, _) in self._holders.items())
@@ -70,6 +95,8 @@ class Office(Peer):
 
     @handles(Apply)
     def on_apply(self, sender: Address, application: Apply) -> None:
+        if self._forgetful(sender, application):
+            return  # it asks again in a while
         flaw = self._flaw(sender, application)
         if flaw is not None:
             self._deny(sender, application, flaw, flaw)
@@ -93,9 +120,22 @@ class Office(Peer):
             return
         for realm in application.wanted:
             self._is_news(name, realm, application.stamp)
+        self._reply(sender, application, certificates)
+
+    def _forgetful(self, sender: Address, application: Apply) -> bool:
+        """Whether we may have forgotten something: members are still asked, or this one names a later list than ours.
+        It is asked to show it; who lies about that waits for ever."""
+        if not self._awaited and application.listed > self.authority.listed:
+            self.host.send(sender, AskList(self.authority.listed))
+            return True
+        return bool(self._awaited)
+
+    def _reply(self, sender: Address, application: Apply, certificates: tuple[Certificate, ...]) -> None:
+        now_us = self.host.now_us
         revoked = self.authority.revocation(now_us) if self.authority.has_revoked else None
         news = revoked if revoked is not None and revoked.number != application.listed else None
         self.host.send(sender, Granted(application.errand, certificates, self._introducers(sender), news))
+        self._publish_soon()
 
     def _is_news(self, name: Name, realm: bytes, stamp: Version) -> bool:
         """Whether nothing later was said of a place."""
@@ -159,12 +199,65 @@ class Office(Peer):
         self.authority.revoke(self.host.now_us, *certificates)
         self._publish()
 
+    def expel(self, name: Name) -> None:
+        """A name counts no more, for good; everybody present is told."""
+        self.authority.expel(name)
+        self._holders = {address: held for address, held in self._holders.items() if held[0] != name}
+        self._publish()
+
     def _publish(self) -> None:
         revocation = self.authority.revocation(self.host.now_us)
+        self._published = revocation.number
         for address in self._holders:
             self.host.send(address, revocation)
+
+    def _publish_soon(self) -> None:
+        """What was given up goes together; members tell each other the rest."""
+        authority = self.authority
+        if self._assured and not self._publishing and (authority.has_news or authority.listed > self._published):
+            self._publishing = True
+            wait_us = max(PUBLISH_US, self._published_us + PAUSE_US - self.host.now_us)
+            self.host.after(wait_us, PublishList())
+
+    @handles(PublishList)
+    def on_publish(self, alarm: PublishList) -> None:
+        self._publishing, self._published_us = False, self.host.now_us
+        revocation, members = self.authority.revocation(self.host.now_us), list(self._holders)
+        self._published = revocation.number
+        for address in self.host.rng.sample(members, min(PUBLISHED_TO, len(members))):
+            self.host.send(address, revocation)
+
+    # --- after a crash
+
+    def _recall(self) -> None:
+        """Ask some of those who were present: the disk may be an old copy."""
+        members = list(self._holders)
+        self._awaited = set(self.host.rng.sample(members, min(RECALLED_BY, len(members))))
+        for address in members:
+            if address in self._awaited:
+                self.host.send(address, AskList(self.authority.listed))
+        self.host.after(RECALL_US, Recalled())
+
+    @handles(Recalled)
+    def on_recalled(self, alarm: Recalled) -> None:
+        self._awaited.clear()
+
+    @handles(ListNumber)
+    def on_list_number(self, sender: Address, told: ListNumber) -> None:
+        """A member that was asked knows no newer list; the same word unasked means nothing."""
+        self._awaited.discard(sender)
+
+    @handles(Revocation)
+    def on_revocation(self, sender: Address, revocation: Revocation) -> None:
+        """A list that was asked for."""
+        self._be_shown(revocation)
+        self._awaited.discard(sender)
 
     @handles(Outstripped)
     def on_outstripped(self, sender: Address, shown: Outstripped) -> None:
         """The authority began again from an old copy of its disk, and members know a later list."""
-        self.authority.count_on_from(shown.revocation, self.host.now_us)
+        self._be_shown(shown.revocation)
+
+    def _be_shown(self, revocation: Revocation) -> None:
+        if self.authority.count_on_from(revocation, self.host.now_us):
+            self._publish_soon()

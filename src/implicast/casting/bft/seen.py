@@ -1,15 +1,17 @@
 """Which multicasts have been met: bounded memory, and no replay after forgetting.
 
 A message carries its time. Older than the window, it is refused; so what the table forgets after the window cannot
-come back. When the table is full all the same (a flood by many), the oldest goes and the *horizon* moves up to
-its time: whatever is not younger is refused from then on. A single publisher may hold only its share of the table, from
-however many places it casts, so one flooding liar moves nobody's horizon.
+come back. Every publisher has its own share of the table, from however many places it casts, and its own *horizon*:
+when the table is full all the same (a flood by many), the oldest of the publisher with the most goes, and that
+publisher's horizon moves up to its time: whatever of it is not younger is refused from then on. So a full table hurts
+those who fill it, and nobody moves the horizon of another. What weighs more (a long payload) counts for more.
 """
 
 from collections import deque
 from typing import Generic, TypeVar
 
 from implicast.peer.contract import Name
+from implicast.peer.memory import Recent
 
 Query = tuple[int, bytes]
 """(q, key of s)."""
@@ -20,63 +22,91 @@ WINDOW_US = 60_000_000
 SKEW_US = 5_000_000
 """How far clocks may differ."""
 ENTRIES_MAX = 131_072
-"""Of all publishers together; beyond it the oldest is dropped, and whatever is as old as it is refused."""
+"""Of all publishers together."""
 PER_PUBLISHER_MAX = 8_192
 """Multicasts of one publisher within the window: 136 a second on end, or as many in a burst."""
+WEIGHT_BYTES = 1_024
+"""A payload of so many bytes weighs as much as one entry more: 8 MiB of one publisher, 128 MiB of all."""
+HORIZONS_MAX = 4_096
+"""Publishers whose horizon is remembered; the first moved are forgotten first."""
+TRIMMED = 8
+"""Of the publisher with the most one in so many goes at a time: looking for it takes a walk through all."""
 
 
 class SeenTable(Generic[Entry]):
     """What was met, by (q, key of s), with an entry of the owner's."""
 
-    __slots__ = ("_entries", "_order", "_per_publisher", "entries_max", "horizon_us", "per_publisher_max", "window_us")
+    __slots__ = (
+        "_entries", "_horizons", "_order", "_theirs", "_weight", "_weights", "entries_max", "per_publisher_max",
+        "window_us",
+    )  # fmt: skip
 
     def __init__(
         self, window_us: int = WINDOW_US, entries_max: int = ENTRIES_MAX, per_publisher_max: int = PER_PUBLISHER_MAX
     ) -> None:
         self.window_us, self.entries_max, self.per_publisher_max = window_us, entries_max, per_publisher_max
-        self.horizon_us = -1
-        self._entries: dict[Query, Entry] = {}
-        self._order: deque[tuple[int, int, Query, Name]] = deque()  # kept until, its time, query, publisher
-        self._per_publisher: dict[Name, int] = {}
+        self._entries: dict[Query, tuple[Entry, int]] = {}  # what the owner keeps, and its weight
+        self._order: deque[tuple[int, Query, Name]] = deque()  # kept until, query, publisher
+        self._theirs: dict[Name, deque[tuple[int, Query]]] = {}  # by publisher: its time, query; the first come first
+        self._weights: dict[Name, int] = {}
+        self._weight = 0
+        self._horizons: Recent[Name, int] = Recent(HORIZONS_MAX)
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def get(self, query: Query) -> Entry | None:
-        return self._entries.get(query)
+        found = self._entries.get(query)
+        return None if found is None else found[0]
 
     def flaw(self, publisher: Name, sent_us: int, now_us: int) -> str | None:
         """Why a message that was not met before must be refused, or None."""
         if sent_us > now_us + SKEW_US:
             return "premature"
-        if sent_us <= now_us - self.window_us or sent_us <= self.horizon_us:
+        if sent_us <= now_us - self.window_us or sent_us <= self._horizons.get(publisher, -1):
             return "stale"
         return "flooding" if self.is_full(publisher, now_us) else None
 
     def is_full(self, publisher: Name, now_us: int) -> bool:
         """Whether a publisher has used up its share."""
         self._forget(now_us)
-        return self._per_publisher.get(publisher, 0) >= self.per_publisher_max
+        return self._weights.get(publisher, 0) >= self.per_publisher_max
 
-    def record(self, query: Query, publisher: Name, sent_us: int, now_us: int, entry: Entry) -> None:
+    def record(self, query: Query, publisher: Name, sent_us: int, now_us: int, entry: Entry, size: int = 0) -> None:
+        """Note a multicast that was met; `size` is how many bytes are kept with it."""
         self._forget(now_us)
-        self._entries[query] = entry
-        self._per_publisher[publisher] = self._per_publisher.get(publisher, 0) + 1
+        weight = 1 + size // WEIGHT_BYTES
+        self._entries[query] = (entry, weight)
+        self._theirs.setdefault(publisher, deque()).append((sent_us, query))
+        self._weights[publisher] = self._weights.get(publisher, 0) + weight
+        self._weight += weight
         # Its time is at most SKEW_US ahead, so once this has passed it would be refused as stale.
-        self._order.append((now_us + self.window_us + SKEW_US, sent_us, query, publisher))
-        if len(self._entries) > self.entries_max:
-            self.horizon_us = max(self.horizon_us, self._drop())
+        self._order.append((now_us + self.window_us + SKEW_US, query, publisher))
+        while self._weight > self.entries_max:
+            self._trim(max(self._weights, key=self._weights.__getitem__))
+
+    def _trim(self, publisher: Name) -> None:
+        """Forget the oldest of a publisher, and take nothing of it any more that is not younger."""
+        theirs = self._theirs[publisher]
+        for _ in range(max(1, len(theirs) // TRIMMED)):
+            sent_us, query = theirs[0]
+            self._horizons.put(publisher, max(sent_us, self._horizons.get(publisher, -1)))
+            self._drop(query, publisher)
 
     def _forget(self, now_us: int) -> None:
-        while self._order and self._order[0][0] < now_us:
-            self._drop()
+        order = self._order
+        while order and order[0][0] < now_us:
+            _, query, publisher = order.popleft()
+            theirs = self._theirs.get(publisher)
+            if theirs and theirs[0][1] == query:  # else it was trimmed
+                self._drop(query, publisher)
 
-    def _drop(self) -> int:
-        _, sent_us, query, publisher = self._order.popleft()
-        del self._entries[query]
-        left = self._per_publisher[publisher] - 1
-        if left:
-            self._per_publisher[publisher] = left
-        else:
-            del self._per_publisher[publisher]
-        return sent_us
+    def _drop(self, query: Query, publisher: Name) -> None:
+        """Forget the oldest of a publisher."""
+        theirs = self._theirs[publisher]
+        theirs.popleft()
+        _, weight = self._entries.pop(query)
+        self._weight -= weight
+        self._weights[publisher] -= weight
+        if not theirs:
+            del self._theirs[publisher], self._weights[publisher]

@@ -15,13 +15,14 @@ import msgspec
 
 from implicast.casting.bft.credentials import MemberKeys
 from implicast.casting.bft.keys import HOME, realms
-from implicast.casting.bft.messages import Alone, Apply, Denied, Granted, Outstripped, Present, Vacate
+from implicast.casting.bft.lists import RevocationLists
+from implicast.casting.bft.messages import Alone, Apply, Denied, Granted, Present, Vacate
 from implicast.language.target import Description
 from implicast.overlay.skip_graph.graph import SkipGraph
 from implicast.peer.asking import Asker, Patience, Question
 from implicast.peer.contract import Address, Host, Life, Part, Version, handles
 from implicast.peer.events import Joined, Left, Refused, Registered, Withdrawn
-from implicast.peer.identity import Certificate, Revocation
+from implicast.peer.identity import Certificate
 from implicast.peer.name import version_of
 
 ERRAND, RETURNING = "errand", "returning"
@@ -44,15 +45,15 @@ class Settler(Part):
 
     __slots__ = (
         "_arriving", "_asker", "_clearings", "_departed", "_described", "_errands", "_given", "_graph", "_held",
-        "_introducers", "_joining", "_kept", "_keys", "_office", "_stamp", "_superfluous", "_wish",
+        "_introducers", "_joining", "_kept", "_keys", "_lists", "_office", "_stamp", "_superfluous", "_wish",
     )  # fmt: skip
 
     def __init__(
-        self, address: Address, host: Host, asker: Asker, graph: SkipGraph, keys: MemberKeys, office: Address,
-        life: Life, kept: Sequence[Certificate] = (),
+        self, address: Address, host: Host, asker: Asker, graph: SkipGraph, lists: RevocationLists, keys: MemberKeys,
+        office: Address, life: Life, kept: Sequence[Certificate] = (),
     ) -> None:  # fmt: skip
         super().__init__(address, host)
-        self._asker, self._graph, self._keys, self._office = asker, graph, keys, office
+        self._asker, self._graph, self._lists, self._keys, self._office = asker, graph, lists, keys, office
         self._kept = {each.realm: each for each in kept}  # the certificates of our last life
         self._held: dict[bytes, bytes] = {}  # realm -> key of our place there
         self._superfluous: dict[bytes, Version] = {}  # realm -> version that no longer wanted it
@@ -126,8 +127,7 @@ class Settler(Part):
     # --- errands
 
     def _send(self, topic: str, errand: Version, wanted: Sequence[bytes], given_up: Sequence[bytes]) -> None:
-        trust, held = self._graph.places.belief.trust, self._graph.places.held
-        listed = trust.revocation.number if trust.revocation is not None else 0
+        held, listed = self._graph.places.held, self._lists.number
         certificates = [*self._kept.values(), *(place.certificate for place in held.values())]
         newest = max(certificates, key=_serial, default=None)
         self._stamp += 1
@@ -161,21 +161,13 @@ class Settler(Part):
             self._clear(application.wanted if granted.errand != STAYING else ())
             return
         if granted.revocation is not None:
-            self._hear_of(granted.revocation)
+            self._lists.take(sender, granted.revocation)
         if granted.certificates:
             self._introducers = tuple(dict.fromkeys((*granted.introducers, *self._given))) or self._introducers
             self._move_in(granted.errand, granted.certificates)
         if granted.errand == STAYING:
             self._graph.ask_strangers(granted.introducers)
         self._next_wish()
-
-    def _hear_of(self, revocation: Revocation) -> None:
-        """An authority that began again from an old copy of its disk is shown the list that it has forgotten."""
-        known = self._graph.places.belief.trust.revocation
-        if known is not None and known.number > revocation.number:
-            self.host.send(self._office, Outstripped(known))
-        else:
-            self._graph.learn(revocation)
 
     @handles(Denied)
     def on_denied(self, sender: Address, denied: Denied) -> None:

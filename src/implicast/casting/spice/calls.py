@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from implicast.casting.spice.alarms import EndCall, RepeatCall
 from implicast.casting.spice.homes import address_of
-from implicast.casting.spice.messages import AskVeto, EndCall, ReadyAt, RepeatCall, Taken
+from implicast.casting.spice.messages import AskVeto, ReadyAt, Taken
 from implicast.casting.spice.settings import STORE_US, WAIT_LONGEST_US
 from implicast.casting.spice.share import SpicePart
 from implicast.overlay.ice.estate import Way

@@ -11,19 +11,9 @@ walk (`replicas.py`) sends holders' records to the roots of a new level in the s
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from implicast.casting.spice.alarms import CopyAgain, Refresh, Replicate
 from implicast.casting.spice.homes import address_of
-from implicast.casting.spice.messages import (
-    TOGETHER_MAX,
-    CopyAgain,
-    CopyFrom,
-    CopyTo,
-    Entry,
-    Kept,
-    Refresh,
-    Replicate,
-    StoreAt,
-    StoredAt,
-)
+from implicast.casting.spice.messages import TOGETHER_MAX, CopyFrom, CopyTo, Entry, Kept, StoreAt, StoredAt
 from implicast.casting.spice.proofs import all_proved
 from implicast.casting.spice.settings import CAST_US, STORE_US, WAIT_LONGEST_US, Settings
 from implicast.casting.spice.share import SpicePart

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from implicast.casting.spice.alarms import Lapse, MoveAgain
 from implicast.casting.spice.homes import home
 from implicast.casting.spice.items import Key, closed_item
-from implicast.casting.spice.messages import CastTo, Entry, GatherTo, Lapse, MoveAgain, StoredAt
+from implicast.casting.spice.messages import CastTo, Entry, GatherTo, StoredAt
 from implicast.casting.spice.registry import Held, Registry
 from implicast.casting.spice.settings import CAST_US, STORE_US, WAIT_LONGEST_US
 from implicast.casting.spice.share import SpicePart

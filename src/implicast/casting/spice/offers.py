@@ -7,8 +7,9 @@ offer is confirmed. Also the call to everybody when what was kept on some ground
 from functools import partial
 from typing import TYPE_CHECKING
 
+from implicast.casting.spice.alarms import CallAgain, OfferAgain
 from implicast.casting.spice.items import cut, places
-from implicast.casting.spice.messages import CallAgain, Offer, OfferAgain, SayAgain, Taken
+from implicast.casting.spice.messages import Offer, SayAgain, Taken
 from implicast.casting.spice.settings import STORE_US, WAIT_LONGEST_US
 from implicast.casting.spice.share import SpicePart
 from implicast.overlay.ice.estate import Item, Way

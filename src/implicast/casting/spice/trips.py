@@ -1,6 +1,6 @@
 """What a peer keeps of walks: its own part of each, what it has sent on, and what became of it so far (`walks.py`)."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 
 from implicast.casting.inbox import Outcome
 from implicast.casting.spice.messages import NAMES_MAX, CastTo, CopyFrom, Covered, GatherTo
@@ -47,6 +47,10 @@ class Tally:
         self.unreachable += 1
         if name is not None and len(self.silent) < NAMES_MAX:
             self.silent = (*self.silent, name)
+
+    def decline(self, count: int) -> None:
+        """So many were not told."""
+        self.declined += count
 
     def meet(self, size: int) -> None:
         self.size += size
@@ -105,6 +109,14 @@ class Work(Open):
             return True
         self.shown.add(consumer)
         return False
+
+    def behind(self) -> Iterator[Seen]:
+        """Who sent us the walk that this work is a part of, with their numbers for it."""
+        for trip, _ in self.trips:
+            if trip.seen is not None:
+                yield trip.seen
+            elif trip.work is not None:
+                yield from trip.work.behind()
 
 
 class Trip(Open):

@@ -18,24 +18,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from implicast.casting.spice.messages import (
-    ASKED,
-    CastTo,
-    CopyFrom,
-    Covered,
-    GatherTo,
-    HopDue,
-    Slow,
-    Tidy,
-    Working,
-)
+from implicast.casting.spice.alarms import HopDue, Slow, Tidy
+from implicast.casting.spice.messages import ASKED, CastTo, CopyFrom, Covered, GatherTo, Working
 from implicast.casting.spice.registry import Held, Registry
 from implicast.casting.spice.settings import CAST_US, HOP_TRIES, SLOW_US
 from implicast.casting.spice.share import SpicePart
 from implicast.casting.spice.trips import Hop, Seen, Trip, Walk, Work, name_of
 from implicast.overlay.ice.estate import Way
-from implicast.overlay.ice.routes import Onward
-from implicast.peer.contract import Address, handles
+from implicast.peer.contract import Address, CastId, handles
 from implicast.peer.later import SLOT_US
 from implicast.space.tract import EMPTY, Tract, contains, intersect, scale_within, subtract
 
@@ -50,14 +40,6 @@ TRIPS_MAX = 16_384
 PARKED_MAX = 4_096
 """Casts without receipts that wait at one peer; further ones are lost."""
 TIDY_US = 10_000_000
-
-def _left(tract: Tract, onward: Onward) -> Tract:
-    """What is neither ours nor on its way: no way may be known to it now, and it must not count as covered."""
-    tract = subtract(tract, onward.own) if onward.own else tract
-    for _, way in onward.hops:
-        tract = subtract(tract, way.tract)
-    return tract
-
 
 class Walks(SpicePart):
     """A peer's part in the walks of others, and the bookkeeping of its own."""
@@ -139,7 +121,7 @@ class Walks(SpicePart):
         onward = self.surface.onward(walk.way)
         for to, way in onward.hops:
             self._send(trip, to, walk, way)
-        waiting = onward.waiting if trip is None else _left(walk.way.tract, onward)
+        waiting = onward.waiting if trip is None else onward.rest_of(walk.way.tract)
         if waiting:
             self._wait(trip, walk, waiting)
         if onward.own:
@@ -216,6 +198,18 @@ class Walks(SpicePart):
             hop.trip.tally.add(covered)
             self._close_trip(hop.trip)
 
+    def works_of(self, cast: CastId) -> list[Work]:
+        """Our own part in a cast, as far as it is remembered."""
+        return [work for works in self._works.values() for work in works
+                if isinstance(work.walk, CastTo) and work.walk.cast == cast]  # fmt: skip
+
+    def sent_by(self, sender: Address, number: int) -> tuple[Seen | None, Work | None]:
+        """Where a walk that we sent on to a peer under this number came from: a peer before us, or a work of ours."""
+        hop = self._hops.get(number)
+        if hop is None or hop.to != sender:
+            return None, None
+        return hop.trip.seen, hop.trip.work
+
     # --- our own part
 
     def _be_here(self, trip: Trip | None, walk: Walk, part: Tract) -> None:
@@ -250,6 +244,8 @@ class Walks(SpicePart):
     def visit_all(self, work: Work | None, walk: Walk, notch: int, part: Tract) -> None:
         """Our records in the part and in all above it that is ours; further trips for the rest."""
         root, dimensions, purpose = walk.root, self.settings.dimensions, self._purpose(walk)
+        if isinstance(walk, CastTo) and self.spice.casts.refuses(work, walk):
+            return
         while part:
             registry = self.spice.shelf.registries.get((walk.tag, root, notch))
             if registry is None:

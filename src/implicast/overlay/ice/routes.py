@@ -46,6 +46,13 @@ class Onward(NamedTuple):
     waiting: Tract
     """Ground in transit, in doubt or of the dead: nobody answers for it now."""
 
+    def rest_of(self, tract: Tract) -> Tract:
+        """What is neither ours nor on its way: no way may be known to it now, and it must not count as covered."""
+        tract = subtract(tract, self.own) if self.own else tract
+        for _, way in self.hops:
+            tract = subtract(tract, way.tract)
+        return tract
+
 
 class Paths(SurfacePart):
     """Finds next hops, confirms what came, and keeps what has to wait."""

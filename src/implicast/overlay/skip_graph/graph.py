@@ -160,9 +160,10 @@ class SkipGraph(
         """Drop entries whose certificates count no more, and mend the lists. False for an old or a forged list."""
         if not self.places.belief.trust.learn(revocation):
             return False
-        revoked = frozenset(revocation.serials)
+        revoked, expelled = frozenset(revocation.serials), frozenset(revocation.names)
         for place in list(self.places.held.values()):
-            gone = [key for key, node in place.known.items() if node.serial in revoked]
+            known = place.known.items()
+            gone = [key for key, node in known if node.serial in revoked or node.name in expelled]
             if gone:
                 self.absentees.drop(place, gone)
         return True

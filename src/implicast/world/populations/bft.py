@@ -10,8 +10,9 @@ from implicast.casting.bft.member import Bft
 from implicast.casting.bft.office import Office
 from implicast.casting.bft.settings import BftSettings
 from implicast.casting.designs import Design
+from implicast.peer.authority import GrantDeclined
 from implicast.peer.contract import Peer
-from implicast.peer.identity import Certificate, GrantDeclined
+from implicast.peer.identity import Certificate
 from implicast.world.plan import Plan
 from implicast.world.populations.keys import credentials
 from implicast.world.populations.population import Population, enrol_by_verb

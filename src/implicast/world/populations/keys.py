@@ -3,8 +3,9 @@
 from functools import lru_cache
 
 from implicast.casting.bft.credentials import AuthorityKeys, MemberKeys
+from implicast.peer.authority import Authority
 from implicast.peer.contract import Name
-from implicast.peer.identity import Authority, Certificate
+from implicast.peer.identity import Certificate
 from implicast.peer.memory import Recent
 from implicast.peer.signatures import scheme
 from implicast.space.digest import digest

@@ -1,0 +1,105 @@
+"""How lists of what counts no more get around: by gossip between members, without the authority.
+
+Who learns a newer list tells a few of its contacts the number at once, and one of them every now and then from then on;
+who has an older list asks for it. So a list that reached a few members reaches all, whatever liars keep back. A list
+counts by the authority's signature, whoever passes it on. One that an authority made from an old copy of its disk, not
+knowing what we know, is not taken: the authority is shown ours instead, and makes another.
+"""
+
+from collections.abc import Callable
+
+from implicast.casting.bft.messages import AskList, ListNumber, Outstripped, TellList
+from implicast.overlay.skip_graph.graph import SkipGraph
+from implicast.peer.contract import Address, Host, Part, handles
+from implicast.peer.identity import Revocation, Trust
+from implicast.peer.memory import Recent
+
+TOLD_AT_ONCE = 4
+"""Contacts that are told of a new list at once."""
+TELL_US = 10_000_000
+"""How often one contact is told the number of our list."""
+AGAIN_US = 5_000_000
+"""The same list is asked of anybody, sent to one member, and shown to the authority, only once in this time."""
+SERVED_MAX = 1_024
+"""Members that were sent a list and are remembered; the first served are forgotten first."""
+
+
+class RevocationLists(Part):
+    """The newest list that one member knows. `refuse(flaw)` is told of lists that are none."""
+
+    __slots__ = ("_asked", "_graph", "_office", "_refuse", "_served", "_shown_us", "_telling", "_trust")
+
+    def __init__(
+        self, address: Address, host: Host, graph: SkipGraph, trust: Trust, office: Address,
+        refuse: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        super().__init__(address, host)
+        self._graph, self._trust, self._office, self._refuse = graph, trust, office, refuse
+        self._asked = (0, -AGAIN_US)  # which list was asked for, and when
+        self._shown_us = -AGAIN_US
+        self._served: Recent[Address, tuple[int, int]] = Recent(SERVED_MAX)
+        self._telling = False
+
+    @property
+    def number(self) -> int:
+        known = self._trust.revocation
+        return 0 if known is None else known.number
+
+    def take(self, sender: Address, revocation: Revocation) -> None:
+        """A list came, from the authority or from a member."""
+        known = self._trust.revocation
+        if self._graph.learn(revocation):
+            self._spread()
+        elif known is None or not self._trust.genuine(revocation):
+            self._refuse("forged_revocation")
+        elif revocation.forgets(known) or (sender == self._office and revocation.number < known.number):
+            self._show(known)
+
+    def _spread(self) -> None:
+        for address in self._some(TOLD_AT_ONCE):
+            self.host.send(address, ListNumber(self.number))
+        if not self._telling:
+            self._telling = True
+            self.host.after(int(TELL_US * (0.5 + self.host.rng.random())), TellList())
+
+    def _some(self, count: int) -> list[Address]:
+        contacts = list(self._graph.places.contact_addresses())
+        return self.host.rng.sample(contacts, min(count, len(contacts)))
+
+    def _show(self, known: Revocation) -> None:
+        now_us = self.host.now_us
+        if now_us >= self._shown_us + AGAIN_US:
+            self._shown_us = now_us
+            self.host.send(self._office, Outstripped(known))
+
+    @handles(Revocation)
+    def on_revocation(self, sender: Address, revocation: Revocation) -> None:
+        self.take(sender, revocation)
+
+    @handles(TellList)
+    def on_tell_list(self, alarm: TellList) -> None:
+        self.host.after(TELL_US, alarm)
+        for address in self._some(1):
+            self.host.send(address, ListNumber(self.number))
+
+    @handles(ListNumber)
+    def on_list_number(self, sender: Address, told: ListNumber) -> None:
+        """Ask for a newer one, or say that ours is newer."""
+        now_us = self.host.now_us
+        if told.number < self.number:
+            self.host.send(sender, ListNumber(self.number))
+        elif told.number > self.number and (told.number > self._asked[0] or now_us >= self._asked[1] + AGAIN_US):
+            self._asked = (told.number, now_us)
+            self.host.send(sender, AskList(self.number))
+
+    @handles(AskList)
+    def on_ask_list(self, sender: Address, asked: AskList) -> None:
+        """Send ours if it is newer; the authority is told its number in any case."""
+        known, now_us = self._trust.revocation, self.host.now_us
+        if known is None or known.number <= asked.number:
+            self.host.send(sender, ListNumber(self.number))
+            return
+        number, served_us = self._served.get(sender, (0, -AGAIN_US))
+        if number != known.number or now_us >= served_us + AGAIN_US:
+            self._served.put(sender, (known.number, now_us))
+            self.host.send(sender, known)
