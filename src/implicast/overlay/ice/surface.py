@@ -183,9 +183,6 @@ class Surface(Part, parts=PARTS):
         """No heir has lately said that it heard us: another peer may be about to take our place."""
         return self.terms.assured and self.succession.is_doubtful
 
-    def owns_firmly(self, code: int) -> bool:
-        return contains(self.plot.firm, code)
-
     def answers(self, code: int) -> bool:
         """Ours, firm, and not in doubt."""
         return contains(self.plot.firm, code) and not self.is_doubtful
