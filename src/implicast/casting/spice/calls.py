@@ -7,7 +7,7 @@ import msgspec
 from implicast.casting.spice.alarms import EndCall, RepeatCall
 from implicast.casting.spice.homes import address_of
 from implicast.casting.spice.messages import AskVeto, ReadyAt, Taken
-from implicast.casting.spice.repeats import Outstanding
+from implicast.casting.spice.repeats import Repeated
 from implicast.casting.spice.share import SpicePart
 from implicast.overlay.ice.estate import Way
 from implicast.peer.contract import Address, handles
@@ -20,7 +20,7 @@ CALLS_MAX = 1_024
 """Calls to roots that have not been answered; further ones are put off until the next window."""
 
 
-class Call(Outstanding):
+class Call(Repeated):
     """Something said to several roots until all have answered."""
 
     __slots__ = ("message",)

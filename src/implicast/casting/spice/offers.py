@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from implicast.casting.spice.alarms import CallAgain, OfferAgain
 from implicast.casting.spice.items import cut, places
 from implicast.casting.spice.messages import Offer, SayAgain, Taken
-from implicast.casting.spice.repeats import Outstanding
+from implicast.casting.spice.repeats import Repeated
 from implicast.casting.spice.share import SpicePart
 from implicast.overlay.ice.estate import Item, Way
 from implicast.peer.contract import Address, handles
@@ -28,7 +28,7 @@ CALL_AGAIN_US = (6_000_000, 18_000_000, 36_000_000)
 surface has other holes too, and a call that meets one does not reach those behind it."""
 
 
-class Offered(Outstanding):
+class Offered(Repeated):
     """Items that wait for their new owner."""
 
     __slots__ = ("items",)
