@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from implicast.casting.bft.carriage import Carriage, Duty
+from implicast.casting.bft.echoes import Echoes
 from implicast.casting.bft.gate import Gate
 from implicast.casting.bft.keys import handles_of
 from implicast.casting.bft.messages import CastHop, Source, hop_body
@@ -47,11 +48,11 @@ class Met:
         self.open = [key for key in self.open if key in held]
 
 
-class Multicasts(Part, parts={"carriage": Carriage}):
+class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
     """Every multicast that this member has met. `deliver(source, arc)` is called where one of our places is in range,
     and says what became of it; None if the cast is not for this member, or not under this arc."""
 
-    __slots__ = ("_counted", "_deliver", "_graph", "_settings", "carriage", "gate", "seen", "signer")
+    __slots__ = ("_counted", "_deliver", "_graph", "_settings", "carriage", "echoes", "gate", "seen", "signer")
 
     def __init__(
         self, address: Address, host: Host, asker: Asker, graph: SkipGraph, gate: Gate, signer: Signer,
@@ -62,6 +63,7 @@ class Multicasts(Part, parts={"carriage": Carriage}):
         self.seen: SeenTable[Met] = SeenTable(settings.window_us)
         self._counted: Recent[CastId, tuple[Arc, int]] = Recent(COUNTED_MAX)
         absentees = graph.absentees
+        self.echoes = Echoes(address, host, graph, gate, self._source_flaw, deliver)
         self.carriage = Carriage(address, host, asker, assured, absentees.watch, absentees.is_there, self._recast)
 
     # --- casting
@@ -104,6 +106,7 @@ class Multicasts(Part, parts={"carriage": Carriage}):
         if takes_part and key in met.open:
             self.hold(met, key, source.start, duty)
         self._send(met, source.certificate, leg, duty)
+        self.echoes.note_widely(source)
 
     def _recast(self, source: Source) -> None:
         if self._graph.places.held:
@@ -210,6 +213,7 @@ class Multicasts(Part, parts={"carriage": Carriage}):
         arc = met.arc
         if arc.holds(key):
             self._count(met, self._deliver(met.source, arc), duty)
+            self.echoes.note(met.source, key)
         place = self._graph.places.held[key]
         table = place.table
         level = min(level, table.top)  # a place beside the one that passed it on may have lists that are still short
@@ -224,7 +228,8 @@ class Multicasts(Part, parts={"carriage": Carriage}):
         before = self._counted.get(cast)
         is_anew = before is not None and before[0] == here[0] and before[1] != here[1]
         is_ours = before is None and met.source.certificate.public == self.signer.public  # carried on after a crash
-        if outcome is Outcome.TAKEN or is_anew or (is_ours and outcome is Outcome.REPEAT):
+        is_echoed = before is None and outcome is Outcome.REPEAT and self.echoes.took(cast)
+        if outcome is Outcome.TAKEN or is_anew or is_echoed or (is_ours and outcome is Outcome.REPEAT):
             self._counted[cast] = here
             duty.tally.add(1, 0, 0, ())
         elif outcome is not Outcome.REPEAT:
