@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: help setup demo live live-demo test test-long check bench clean
+.PHONY: help setup demo live live-demo test test-long check bench clean docs
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -34,6 +34,9 @@ test-long: setup ## the long proofs
 check: setup ## lint and types
 	@$(BIN)/ruff check src tests bench examples
 	@$(BIN)/mypy
+
+docs: setup ## the documentation as a site, out/site/index.html
+	@$(BIN)/python tools/site.py out/site
 
 bench: setup ## what a simulated message costs, beside SimPy; memory
 	@$(BIN)/python bench/run.py

@@ -25,7 +25,8 @@ FORBIDDEN = {"asyncio", "socket", "pyspark", "time", "random", "uuid", "secrets"
 SHARED_OVERLAYS = {"links", "detector", "probing"}
 """Rooms inside overlay/ that its siblings share."""
 SHARED_CASTING = {
-    "central_subscriptions", "designs", "inbox", "keeping", "roster", "routes", "served", "service", "signing",
+    "central_subscriptions", "complaints", "designs", "inbox", "keeping", "roster", "routes", "served", "service",
+    "signing",
     "standing", "telling",
 }  # fmt: skip
 

@@ -47,6 +47,7 @@ GROUPS: dict[str, dict[str, Later]] = {
         "receipts": Later(f"{_NET}:receipts_command", "What became of a node's casts."),
         "status": Later(f"{_NET}:status_command", "How a node is."),
         "peers": Later(f"{_NET}:peers_command", "Who a node is connected with."),
+        "watch": Later("implicast.net.watch_cli:watch_command", "Nodes, casts and queues in the terminal."),
         "leave": Later(f"{_NET}:leave_command", "Let a node go."),
         "journal": Later("implicast.lab.live_cli:journal_command", "Gather what nodes wrote down, for the laboratory."),
         "replay-node": Later("implicast.net.node_cli:replay_node_command", "Feed a recorded node to a fresh peer."),

@@ -129,6 +129,14 @@ def test_levels_are_computed_from_the_casts_to_come() -> None:
     assert levels_for(targets, 1_000_000, 0.1, 3) == {"jazz": 2, "chess": 1}
 
 
+def test_a_short_run_is_not_a_busy_one() -> None:
+    """Two casts in sixteen seconds are an eighth a second; over the time in which rates are measured they are few."""
+    targets = [parse("jazz")] * 2 + [parse("tango")] * 14
+
+    assert levels_for(targets, 1_000_000, 0.0125, 3) == {"jazz": 2, "tango": 3}
+    assert levels_for(targets, 1_000_000, 0.0125, 3, window_us=640_000_000) == {"tango": 1}
+
+
 def test_a_consumer_that_two_terms_select_is_told_once() -> None:
     village = Village()
     village.register(3, "jazz", "samba")

@@ -11,13 +11,14 @@ station knows a later life and says so; the member goes above it.
 
 
 from implicast.casting.central_subscriptions import Announce
+from implicast.casting.complaints import Complain, Slowing
 from implicast.casting.roster import Entry
 from implicast.casting.service import DRY, Carried, Check, CheckRound, Known, Outdated, Publish, Register, Stored
 from implicast.casting.telling import Hearing
 from implicast.language.target import Description, Target
 from implicast.peer.asking import Asker, Patience, Question
 from implicast.peer.contract import Address, CastId, Life, Message, Version, handles
-from implicast.peer.events import Estimated, Left, Refused, Registered, Settled, Withdrawn
+from implicast.peer.events import Estimated, Left, Refused, Registered, Settled, Slowed, Withdrawn
 from implicast.peer.member import KeptMember, Member
 from implicast.peer.site import Site
 from implicast.peer.words import Said
@@ -88,6 +89,13 @@ class Served(Member, parts={"asker": Asker, "hearing": Hearing}):
         cast = CastId(self.name, self.life, ESTIMATES + self._estimates)
         self.ask_for(Publish(cast, target, self.words.seal(cast, (DRY, target), b""), dry=True))
         return self._estimates
+
+    def complain(self, cast: CastId) -> bool:
+        """To the station: it is the one that tells."""
+        if self.station is None:
+            return False
+        self.host.send(self.station, self.words.say(Complain(cast, self.name)))
+        return True
 
     def enrol(self, description: Description) -> Entry:
         """Be this, and known as this to the station, which is to keep the answer."""
@@ -190,6 +198,11 @@ class Served(Member, parts={"asker": Asker, "hearing": Hearing}):
             del self.requests[carried.cast]
             self.asker.answered(CAST, carried.cast)
         self.host.deliver(self._result(request, carried))
+
+    @handles(Slowing)
+    def on_slowing(self, sender: Address, slowing: Slowing) -> None:
+        if sender == self.station and slowing.cast.publisher == self.name:
+            self.host.deliver(Slowed(slowing.until_us, slowing.complaints, slowing.reached))
 
     def _result(self, request: Request, carried: Carried) -> Settled | Estimated:
         if isinstance(request, Publish) and request.dry:

@@ -21,6 +21,7 @@ from implicast.lab.measure import measure
 from implicast.lab.options import DIRECTORY, on_spark, say, started
 from implicast.lab.places import Place
 from implicast.lab.plan import plan
+from implicast.lab.published_cli import published_command
 from implicast.lab.run import broken_runs, claim, run
 from implicast.lab.sweep import Tally
 from implicast.lab.workload_cli import describe_command, groups_command, workload_command
@@ -201,7 +202,7 @@ def tables_command(wanted: str, as_json: bool) -> None:
         click.echo(f"    {row['column']:24} {row['meaning']}{unit}")
 
 
-for each in (workload_command, groups_command, describe_command, stream_command):
+for each in (workload_command, groups_command, describe_command, stream_command, published_command):
     lab.add_command(each)
 
 

@@ -26,6 +26,7 @@ import msgspec
 from implicast.casting.designs import Design
 from implicast.casting.designs import designs as all_designs
 from implicast.lab.errors import ExperimentError
+from implicast.lab.published import Published
 from implicast.lab.tables import CHANGE, MEASURES
 from implicast.language.parameters import Setting
 
@@ -88,22 +89,6 @@ class Figure(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     limit: float | None = None
     over_limit: float | None = None
     """What is aimed at, of `measure` and of `over`; thin lines."""
-
-
-class Published(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """What a paper says, to be met or bettered: the measure of a design at a point, or anywhere when none is given."""
-
-    says: str
-    design: str
-    measure: str
-    at: str = ""
-    value: float | None = None
-    near: float = 0.15
-    """Relative tolerance around `value`."""
-    at_most: float | None = None
-    at_least: float | None = None
-    against: str = ""
-    """Another design: the measure is divided by that design's."""
 
 
 class Experiment(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -211,8 +196,22 @@ def _check(made: Experiment) -> None:
         for name in (*measures, *made.columns):
             _check_measure(made.name, name)
     for claim in made.published:
-        if not made.trial:
-            _check_measure(made.name, claim.measure)
+        _check_claim(made, claim)
+
+
+def _check_claim(made: Experiment, claim: Published) -> None:
+    if not made.trial:
+        _check_measure(made.name, claim.measure)
+    says = [bool(claim.trend), claim.value is not None, claim.at_most is not None or claim.at_least is not None]
+    if sum(says) != 1:
+        raise ExperimentError(
+            f"experiment {made.name}: {claim.says!r} must state one of value, trend, or a bound (at_most, at_least)"
+        )
+    points = [point_label(value) for value in made.paper.values]
+    if claim.at and claim.at not in points:
+        raise ExperimentError(
+            f"experiment {made.name}: {claim.says!r} is at {claim.at!r}; points are {', '.join(points)}"
+        )
 
 
 FIELDS = ("peers", "casts", "network", "workload", "interval_ms", "changes", "faults", "churn", "start", "strict")

@@ -33,6 +33,8 @@ WEIGHTS = {
 }  # fmt: skip
 """Processor time of a design's runs over that of the server's, as the demonstration had them; others count as 3."""
 
+TOLD = ", told"
+"""Behind the name of a series whose replication was told the casts to come; live rates are the default."""
 RUNS_MAX = 100_000
 """A larger plan is a typing error, or several experiments."""
 
@@ -106,12 +108,11 @@ def _planned(
     }
     if made.designs == SURVIVING and "churn" in settings:
         settings["churn"] = _borne(str(settings["churn"]), design)
-    settings = _told(settings, design)
     described = _described(settings, design, seed) if not made.trial else {**settings, "seed": seed}
     text = json.dumps(described, sort_keys=True)
     if not made.trial:
         _check(scenario_of(described))
-    series = " ".join(part for part in (design, label) if part) or made.name
+    series = (" ".join(part for part in (design, label) if part) or made.name) + _told(settings)
     name = "-".join(filter(None, (design, label, *_words(made, value, point), f"s{seed}")))
     run = f"{_word(name)}-{digest(made.trial, text).hex()[:8]}"
     return Planned(
@@ -140,12 +141,9 @@ def _trial(made: Experiment, design: str) -> dict[str, Setting]:
     return {"design.assurance": "none"}
 
 
-def _told(settings: dict[str, Setting], design: str) -> dict[str, Setting]:
-    """As in the thesis, replication is told the casts to come where nothing is confirmed; it measures otherwise."""
-    has = design and any(each.name == "replication" for each in known(design).parameters)
-    if has and "design.replication" not in settings and settings.get("design.assurance") == "none":
-        return {**settings, "design.replication": "beforehand"}
-    return settings
+def _told(settings: Mapping[str, Setting]) -> str:
+    """What a series is called beside its design: whether replication knows the casts to come, as in the thesis."""
+    return TOLD if settings.get("design.replication") == "beforehand" else ""
 
 
 def _borne(churn: str, design: str) -> str:

@@ -5,7 +5,7 @@ from statistics import fmean
 from typing import Any
 
 from implicast.trials.attacks import table_row
-from implicast.trials.condcast import traffic_by_width
+from implicast.trials.condcast import ages_and_calls, traffic_by_width
 from implicast.trials.condcast_flows import ages
 
 Row = dict[str, float]
@@ -30,6 +30,11 @@ def condcast_age(nodes: int, flows: int, changes: int = 10, seed: int = 1) -> Ro
         "missed_once_visible": sum(row["missed_after"] for row in rows),
         "bystanders_missed": sum(row["bystanders_missed"] for row in rows),
     }
+
+
+def condcast_formulas(nodes: int, period_s: float, hold_s: float = 2.0, alpha: float = 0.2) -> Row:
+    """With as many flows as are needed: the age E of aggregates and getEnt calls until a change is everywhere."""
+    return _numbers(ages_and_calls([nodes], period_s, hold_s, alpha)[0])
 
 
 def attacks(name: str, f: float, peers: int = 128, casts: int = 8, seed: int = 1) -> Row:

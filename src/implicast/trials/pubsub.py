@@ -8,13 +8,15 @@ Measured here is what is sent: the message that reaches the successor counts too
 sometimes is the successor itself.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from math import log2
 from typing import TypedDict
 
 from implicast.casting.designs import design
 from implicast.language.target import Description, Predicate, Target, Term, Value
+from implicast.overlay.chord.table import FingerTable
+from implicast.overlay.links.refs import Ref
 from implicast.peer.subscriber import Subscriber
 from implicast.space.digest import stream
 from implicast.world.events_run import CountingWorld
@@ -100,6 +102,70 @@ def event_trial(nodes: int, attributes: int, ordered: bool, seed: int = 1, sampl
     )
 
 
+class UpdateRow(TypedDict):
+    """One row of the experiment `hops of an update`."""
+
+    design: str
+    nodes: int
+    touched: int
+    seed: int
+    hops: float
+    """Mean hops of an update that takes so many values out of a range and puts as many in."""
+    formula: float
+    """k log2 N on Chord, where an equality has k = 1; on OPChord two look-ups and a walk over what is touched."""
+
+
+def update_trial(nodes: int, touched: int, ordered: bool, seed: int = 1, samples: int = 50) -> UpdateRow:
+    """Move ranges along by so many values; `touched` = 1 is an equality that gets another value."""
+    ring = PubSubRing(nodes, ordered, nodes, seed, "auto")
+    chance = stream(seed, "update trial", nodes, touched)
+    width = 1 if touched == 1 else 2 * touched
+    moved = 0
+    for _ in range(samples):
+        peer, low = ring.peers[chance.randrange(nodes)], chance.randrange(nodes - width - touched)
+        step = chance.randrange(width, nodes - width - low) if touched == 1 else touched
+        number = ring.subscribed(peer, _range(low, low + width - 1))
+        before = ring.world.kinds["Lay"]
+        ring.do(partial(peer.update, number, _range(low + step, low + step + width - 1)))
+        moved += ring.world.kinds["Lay"] - before
+    half = log2(nodes) / 2
+    return UpdateRow(
+        design=ring.name, nodes=nodes, touched=touched, seed=seed, hops=moved / samples,
+        formula=2 * (half + touched - 1) if ordered else touched * 2 * half,
+    )  # fmt: skip
+
+
+def figure_6(seed: int = 1) -> dict[str, float]:
+    """The paper's own example: eight nodes at 0 to 7, a subscription at node 3 with 0 < a < 4, whose values 1, 2 and 3
+    lie at nodes 6, 2 and 4 by Chord's hash (Figure 6) and at 6, 7 and 0 by the order-preserving one (Figure 7)."""
+    tables = _eight_nodes()
+    return {
+        "hops_hashed": sum(_hops(tables, 3, place) for place in (6, 2, 4)),
+        "hops_ordered": _hops(tables, 3, 6) + _hops(tables, 6, 7) + _hops(tables, 7, 0),
+        "hops_walked": _hops(tables, 6, 7) + _hops(tables, 7, 0),
+    }
+
+
+def _eight_nodes() -> list[FingerTable]:
+    refs = [Ref(number, number) for number in range(8)]
+    tables = [FingerTable(ref, 3) for ref in refs]
+    for number, table in enumerate(tables):
+        table.set_neighbours(refs[number - 1], refs[(number + 1) % 8])
+        table.set_levels({level: refs[(number + (1 << level)) % 8] for level in range(table.first_level(), 3)})
+    return tables
+
+
+def _hops(tables: Sequence[FingerTable], start: int, key: int) -> int:
+    at, hops = start, 0
+    while not tables[at].owns(key):
+        at, hops = tables[at].key_of(tables[at].next_hop(key)), hops + 1
+    return hops
+
+
+def _range(low: int, high: int) -> Target:
+    return Target((Term(where=(Predicate("a0", low, high),)),))
+
+
 class PubSubRing:
     """An assembled ring of one of the two designs, for trials."""
 
@@ -121,6 +187,11 @@ class PubSubRing:
         self.world.at(self.world.now_us, REGISTER, verb)
         self.world.run()
 
+    def subscribed(self, peer: Subscriber, target: Target) -> int:
+        """Let a peer subscribe; the number of its subscription."""
+        numbers: list[int] = []
+        self.do(lambda: numbers.append(peer.subscribe(target)))
+        return numbers[0]
+
     def store(self, peer: int, low: int, high: int) -> None:
-        target = Target((Term(where=(Predicate("a0", low, high),)),))
-        self.do(partial(self.peers[peer].subscribe, target))
+        self.do(partial(self.peers[peer].subscribe, _range(low, high)))

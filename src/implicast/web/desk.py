@@ -275,10 +275,8 @@ class Desk:
 
     def _gone_before(self, payload: bytes) -> str | None:
         """The cast under which the node took this payload before it fell; None if it did not."""
-        for life, serial, _, sent, _ in self.node.store.unsettled():
-            if bytes(sent) == payload:
-                return f"{self.name}.{life}.{serial}"
-        return None
+        found = self.node.store.sent(payload)
+        return None if found is None else f"{self.name}.{found[0]}.{found[1]}"
 
     def receipt(self, cast: str) -> Receipt:
         return self.node.receipt(cast_id(cast))

@@ -161,12 +161,13 @@ class ReadingPages:
         found = self._desk.letters.letter(request.path_params["letter"])
         if found is None or found["own"]:
             raise HTTPException(404)
+        self._desk.letters.mark_complained(found["id"], self._desk.now_us())
         try:
             went = await self._desk.node.complain(cast_id(found["cast_id"]))
         except NodeError:
             went = False
-        self._desk.letters.mark_complained(found["id"], self._desk.now_us())
-        return to(f"/thread/{found['thread']}", "complained" if went else "cannot-complain")
+        said = "complained" if went else "too-long-ago" if self._desk.node.design.slows else "cannot-complain"
+        return to(f"/thread/{quote(found['thread'], safe='')}", said)
 
     # --- news
 

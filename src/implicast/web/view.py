@@ -1,5 +1,6 @@
 """Templates, and what every page shows: escaped by default, strict about what is missing."""
 
+import re
 import time
 from datetime import UTC, datetime
 from typing import Any
@@ -17,6 +18,9 @@ PLACES = (("inbox", "/inbox", "Inbox"), ("write", "/write", "Write"), ("sent", "
           ("blocks", "/blocks", "Blocked"), ("network", "/network", "Network"))  # fmt: skip
 
 
+_MARKS = re.compile(r"[*_`#>|]+|^\s*-\s|\]\([^)]*\)|\[", re.MULTILINE)
+
+
 class View:
     """Makes pages."""
 
@@ -25,7 +29,8 @@ class View:
         self._jinja = Environment(loader=PackageLoader("implicast.web"), autoescape=True, undefined=StrictUndefined,
                                   trim_blocks=True, lstrip_blocks=True)  # fmt: skip
         self._jinja.filters |= {"markdown": rendered, "when": when, "iso": iso, "short": short, "size": size,
-                                "url": lambda text: quote(str(text), safe=""), "some": some}  # fmt: skip
+                                "url": lambda text: quote(str(text), safe=""), "some": some,
+                                "plain": plain}  # fmt: skip
 
     def page(self, request: Request, template: str, place: str, title: str, **values: Any) -> HTMLResponse:
         desk = self._desk
@@ -58,6 +63,11 @@ def iso(at_us: int) -> str:
 
 def short(name: str) -> str:
     return name[:8]
+
+
+def plain(text: str) -> str:
+    """The beginning of a text without the marks of Markdown."""
+    return " ".join(_MARKS.sub(" ", text).split())
 
 
 def size(count: int) -> str:

@@ -7,6 +7,7 @@ clients vanish and brokers die.
 from collections.abc import Mapping
 from math import ceil
 
+from implicast.casting import complaints
 from implicast.casting.broker.broker import Broker, KeptBroker
 from implicast.casting.broker.client import BrokerClient
 from implicast.casting.broker.messages import Probe, Serving
@@ -49,7 +50,8 @@ DESIGNS = (
         fixture=fixture,
         roles=roles,
         kept={"member": KeptServed, "broker": KeptBroker},
-        kinds=(*SERVICE_KINDS, Probe, Serving, Pass, Notify, Got, *KINDS, *DETECTOR_KINDS),
+        kinds=(*SERVICE_KINDS, Probe, Serving, Pass, Notify, Got, *KINDS, *DETECTOR_KINDS,
+               *complaints.KINDS),
         parameters=(
             ASSURANCE,
             Parameter("brokers", 0, "how many brokers; 0: a share of the peers", 0, BROKERS_MAX),
@@ -71,5 +73,6 @@ DESIGNS = (
         quick={"check_s": 2.0, "watch_s": 0.5, "tries": 3},
         patience=({"check_s": 30.0, "watch_s": 6.0}, {"check_s": 5.0, "watch_s": 1.0}),
         audience=True,
+        slows=True,
     ),
 )

@@ -6,6 +6,7 @@ with receipts it is what it takes when messages get lost and machines fall.
 
 from collections.abc import Mapping
 
+from implicast.casting import complaints
 from implicast.casting.central_subscriptions import SUBSCRIPTION_KINDS
 from implicast.casting.centralised.client import Client, KeptClient
 from implicast.casting.centralised.server import KeptServer, Server
@@ -40,7 +41,7 @@ DESIGNS = (
         fixture=fixture,
         roles=roles,
         kept={"member": KeptClient, "server": KeptServer},
-        kinds=(*KINDS, Notify, Got, *SUBSCRIPTION_KINDS),
+        kinds=(*KINDS, Notify, Got, *SUBSCRIPTION_KINDS, *complaints.KINDS),
         languages=("tags", "attributes", "subscriptions"),
         parameters=(
             ASSURANCE,
@@ -52,5 +53,6 @@ DESIGNS = (
         quick={"lease_s": 30.0},
         patience=({"lease_s": 300.0}, {"lease_s": 45.0}, {"lease_s": 15.0}),
         audience=True,
+        slows=True,
     ),
 )

@@ -45,13 +45,14 @@ TAGS_MAX = 64
 
 
 if TYPE_CHECKING:
+    from implicast.casting.spice.complaints import Complaints
     from implicast.casting.spice.spice import Spice
 
 
 class Casts(SpicePart):
     """The verb `cast`, and a peer's part in the casts of others."""
 
-    __slots__ = ("_counted", "_silent", "publishing")
+    __slots__ = ("_complaints", "_counted", "_silent", "publishing")
 
     def __init__(self, spice: "Spice") -> None:
         super().__init__(spice)
@@ -60,9 +61,22 @@ class Casts(SpicePart):
         """Members that have been counted for a cast: one that is met again does not count again."""
         self.publishing: dict[CastId, Work] = {}
         """Our own casts that have not ended."""
+        self._complaints: Complaints | None = None
         if self.settings.assured:
             spice.asker.topic(NOTIFY, PATIENCE, self._lost)
             spice.asker.topic(NOTIFY_SILENT, SHORT_PATIENCE, self._lost)
+
+    def mind(self, complaints: "Complaints") -> None:
+        """Somebody has complained: from now on complaints are heeded."""
+        self._complaints = complaints
+
+    def refuses(self, work: Work | None, walk: CastTo) -> bool:
+        """Is nobody to be told here and beyond, because too many complained of the publisher?"""
+        return self._complaints is not None and not walk.asks and self._complaints.refuses(work, walk)
+
+    def _is_slowed(self, cast: CastTo) -> bool:
+        """A cast that will be declined is no reason for more copies."""
+        return self._complaints is not None and self._complaints.docket.declines(cast.cast)
 
     # --- publishing
 
@@ -97,6 +111,8 @@ class Casts(SpicePart):
                 self.host.after(PATIENCE_US, alarm)
 
     def finished(self, work: Work) -> None:
+        if self._complaints is not None:
+            self._complaints.finished(work)
         if not self._end(work):
             self.spice.gatherings.passed(work)
 
@@ -141,7 +157,7 @@ class Casts(SpicePart):
                 cast = self._aimed(cast, cast.tag, min(cast.level, self.settings.deepest + 1) - 1)
                 continue
             root = cast.root if root is None else root
-            if self.settings.live and not cast.asks:
+            if self.settings.live and not cast.asks and not self._is_slowed(cast):
                 self.spice.replicas.counted(cast.tag, root)
             other = self._rarer(cast, root) if self.settings.rarest else None
             if other is None:
@@ -184,6 +200,8 @@ class Casts(SpicePart):
         if walk.asks:
             assert work is not None
             work.tally.select()
+        elif self._complaints is not None and self._complaints.declines(walk, member):
+            self._count(work, Outcome.BLOCKED)
         elif member.name == self.spice.name:
             self._count(work, self.spice.ears.inbox.take(walk.cast, walk.target, walk.payload))
         elif member.address == self.address:

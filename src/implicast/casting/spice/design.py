@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from math import pi
 
-from implicast.casting import telling
+from implicast.casting import complaints, telling
 from implicast.casting.designs import ASSURANCE, Design
 from implicast.casting.spice import messages
 from implicast.casting.spice.settings import COLLECT_US, NO_LIMIT, Settings
@@ -81,7 +81,7 @@ LIFE = (
     Parameter("lease_s", 600.0, "a registration that is not renewed for so long is forgotten", 10, 1e6, unit="s"),
 )  # fmt: skip
 SURVIVES = frozenset({"joins", "leaves", "crashes", "returns", "loss", "partitions", "freezes"})
-KINDS = (*messages.KINDS, telling.Notify, telling.Got, *ice_messages.KINDS)
+KINDS = (*messages.KINDS, telling.Notify, telling.Got, complaints.Complain, *ice_messages.KINDS)
 QUICK = {"hello_s": 1.2}
 PATIENCE = ({"hello_s": 30.0}, {"hello_s": 6.0}, {"hello_s": 3.0})
 RELIEF = (
@@ -115,6 +115,7 @@ DESIGNS = (
         paper="Implicit group messaging, chapter 7",
         member=member,
         audience=True,
+        slows=True,
         kept={"member": KeptSpice},
         kinds=KINDS,
         parameters=SURFACE + LIFE,
@@ -128,6 +129,7 @@ DESIGNS = (
         paper="Implicit group messaging, chapter 8",
         member=member,
         audience=True,
+        slows=True,
         kept={"member": KeptSpice},
         kinds=KINDS,
         parameters=SURFACE + LIFE + RELIEF,

@@ -30,6 +30,10 @@ class Ears(Hearing):
             got = Got(notify.cast, self.member.name, self._as_heard(sender, notify.cast, outcome))
             self.host.send(sender, self.member.words.say(got))
 
+    def teller(self, cast: CastId) -> Address | None:
+        """Who told of this cast; None: that is not known any more."""
+        return None if self._told is None else self._told.get(cast)
+
     def _as_heard(self, sender: Address, cast: CastId, outcome: Outcome) -> Outcome:
         if self._told is None:
             self._told = Recent(TOLD_MAX)

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
+from implicast.casting.complaints import Slowing
 from implicast.language.target import Description, Target
 from implicast.overlay.ice.estate import Item, Way
 from implicast.peer.contract import Address, CastId, Contact, Message, Name, Version
@@ -245,6 +246,24 @@ class DepthIs(Message):
     level: Level
 
 
+class SlowingAt(Message):
+    """A keeper beyond the hop of this number declines the cast: its publisher is slowed."""
+
+    wire = 0x0A18
+
+    number: Token
+    slowing: Slowing
+
+
+class ComplainedOf(Message):
+    """To the keeper from which a walk came: the member `by`, told by a keeper beyond, did not want this cast."""
+
+    wire = 0x0A19
+
+    cast: CastId
+    by: Name
+
+
 class StoredLater(Message):
     """A holder has this entry of yours under a tag: a later word than the one that it was to store."""
 
@@ -256,7 +275,7 @@ class StoredLater(Message):
 
 KINDS: tuple[type, ...] = (
     StoreAt, StoredAt, CopyTo, CastTo, GatherTo, CopyFrom, Covered, Working, Offer, Taken, SayAgain, RateAt, ReadyAt,
-    AskVeto, DepthIs, StoredLater,
+    AskVeto, DepthIs, StoredLater, SlowingAt, ComplainedOf,
 )  # fmt: skip
 """What travels; the others are alarms."""
 

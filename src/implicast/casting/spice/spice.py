@@ -6,6 +6,7 @@ from msgspec import Meta
 
 from implicast.casting.spice.calls import Calls
 from implicast.casting.spice.casts import Casts
+from implicast.casting.spice.complaints import Complaints
 from implicast.casting.spice.containers import Containers
 from implicast.casting.spice.copies import Copies
 from implicast.casting.spice.ears import Ears
@@ -49,6 +50,7 @@ PARTS = {
     "surface": Surface, "asker": Asker, "ears": Ears, "later": Later, "stores": Stores, "containers": Containers,
     "offers": Offers, "walks": Walks, "casts": Casts, "gatherings": Gatherings, "copies": Copies, "calls": Calls,
     "replicas": Replicas, "registrations": Registrations,
+    "complaints": Complaints,
 }  # fmt: skip
 TAGS_MAX = 4_096
 """Tags of one member that are written down."""
@@ -81,6 +83,7 @@ class Spice(Member, parts=PARTS):
     copies: Copies
     calls: Calls
     replicas: Replicas
+    complaints: Complaints
 
     def __init__(self, site: Site, settings: Settings) -> None:
         super().__init__(site)
@@ -127,6 +130,9 @@ class Spice(Member, parts=PARTS):
         cast = self.next_cast()
         self.casts.publish(cast, target, self.words.seal(cast, target, payload))
         return cast
+
+    def complain(self, cast: CastId) -> bool:
+        return self.complaints.complain(cast)
 
     def estimate(self, target: Target) -> int:
         """Walk as a cast would, and only count."""

@@ -36,8 +36,9 @@ from implicast.casting.spice.settings import CAST_US, HOP_TRIES, HOP_US, SLOW_US
 from implicast.casting.spice.share import SpicePart
 from implicast.overlay.ice.estate import Way
 from implicast.overlay.ice.routes import Onward
-from implicast.peer.contract import Address, Name, handles
+from implicast.peer.contract import Address, CastId, Name, handles
 from implicast.peer.later import SLOT_US
+from implicast.peer.memory import Shares
 from implicast.space.tract import EMPTY, Tract, contains, intersect, scale_within, subtract
 
 if TYPE_CHECKING:
@@ -46,8 +47,8 @@ if TYPE_CHECKING:
     from implicast.casting.spice.replicas import Replicas
     from implicast.casting.spice.spice import Spice
 
-TRIPS_MAX = 16_384
-"""Trips and works that are open or lately finished at one peer; beyond it walks are not begun, and sent again."""
+TRIPS_MAX = 32_768
+"""Trips that are open or lately finished at one peer, those of a peer with many refused first; they are sent again."""
 PARKED_MAX = 4_096
 """Casts without receipts that wait at one peer; further ones are lost."""
 TIDY_US = 10_000_000
@@ -91,6 +92,10 @@ class Tally:
         self.unreachable += 1
         if name is not None and len(self.silent) < NAMES_MAX:
             self.silent = (*self.silent, name)
+
+    def decline(self, count: int) -> None:
+        """So many were not told."""
+        self.declined += count
 
     def meet(self, size: int) -> None:
         self.size += size
@@ -202,12 +207,13 @@ def name_of(walk: Walk) -> Hashable:
 class Walks(SpicePart):
     """A peer's part in the walks of others, and the bookkeeping of its own."""
 
-    __slots__ = ("_active", "_hops", "_parked", "_slow", "_tidying", "_trips", "_works")
+    __slots__ = ("_active", "_hops", "_parked", "_shares", "_slow", "_tidying", "_trips", "_works")
 
     def __init__(self, spice: "Spice") -> None:
         super().__init__(spice)
         self._works: dict[Hashable, list[Work]] = {}
         self._trips: dict[Seen, Trip] = {}
+        self._shares: Shares[Address] = Shares(TRIPS_MAX)
         self._hops: dict[int, Hop] = {}
         self._active: dict[tuple[str, int], dict[Work, None]] = {}
         """Unfinished works that went up from closed parts here, by registry."""
@@ -252,8 +258,9 @@ class Walks(SpicePart):
         trip = self._trips.get(seen)
         if trip is not None:
             self._answer_again(trip)
-        elif len(self._trips) < TRIPS_MAX:
+        elif self._shares.allows(sender):
             trip = self._trips[seen] = Trip(walk, self.host.now_us, seen, None)
+            self._shares.add(sender)
             trip.tally.step()
             self._tidy_later()
             self._go_on(trip, walk)
@@ -356,6 +363,26 @@ class Walks(SpicePart):
             hop.trip.tally.add(covered)
             self._close_trip(hop.trip)
 
+    def behind(self, work: Work) -> Iterator[Seen]:
+        """Who sent us the walk that this work is a part of, with their numbers for it."""
+        for trip, _ in work.trips:
+            if trip.seen is not None:
+                yield trip.seen
+            elif trip.work is not None:
+                yield from self.behind(trip.work)
+
+    def works_of(self, cast: CastId) -> list[Work]:
+        """Our own part in a cast, as far as it is remembered."""
+        return [work for works in self._works.values() for work in works
+                if isinstance(work.walk, CastTo) and work.walk.cast == cast]  # fmt: skip
+
+    def sent_by(self, sender: Address, number: int) -> tuple[Seen | None, Work | None]:
+        """Where a walk that we sent on to a peer under this number came from: a peer before us, or a work of ours."""
+        hop = self._hops.get(number)
+        if hop is None or hop.to != sender:
+            return None, None
+        return hop.trip.seen, hop.trip.work
+
     # --- our own part
 
     def _be_here(self, trip: Trip | None, walk: Walk, part: Tract) -> None:
@@ -390,6 +417,8 @@ class Walks(SpicePart):
     def visit_all(self, work: Work | None, walk: Walk, notch: int, part: Tract) -> None:
         """Our records in the part and in all above it that is ours; further trips for the rest."""
         root, dimensions, purpose = walk.root, self.settings.dimensions, self._purpose(walk)
+        if isinstance(walk, CastTo) and self.spice.casts.refuses(work, walk):
+            return
         while part:
             registry = self.spice.shelf.registries.get((walk.tag, root, notch))
             if registry is None:
@@ -470,12 +499,16 @@ class Walks(SpicePart):
         else:
             self._drop_trip(trip)
 
+    def _forget(self, seen: Seen) -> None:
+        if self._trips.pop(seen, None) is not None:
+            self._shares.drop(seen[0])
+
     def _drop_trip(self, trip: Trip) -> None:
         for number in trip.hops:
             self._hops.pop(number, None)
         trip.hops.clear()
         if trip.seen is not None:
-            self._trips.pop(trip.seen, None)
+            self._forget(trip.seen)
         if trip.work is not None:
             trip.work.up.pop(trip, None)
 

@@ -16,7 +16,7 @@ from implicast.lab.experiment import Experiment, Figure
 from implicast.lab.folder import Folder, asked, experiments_in, sole
 from implicast.lab.places import Place
 from implicast.lab.report import palette
-from implicast.lab.report.claims import compare
+from implicast.lab.report.claims import claims
 from implicast.lab.report.figures import Drawn, lorenz_figure, meaning_of, measure_figure
 from implicast.lab.report.overview import cell, overview
 from implicast.lab.report.pictures import pictures
@@ -49,7 +49,7 @@ def write(out: Path | str | Place, experiment: str | None = None) -> Place:
         title=made.title, about=made.about, source=made.source, scale=told["scale"], style=_text("style.css"),
         figures=[_inline(each) for each in shown], curves=[_inline(each) for each in curves],
         pictures=[_inline(each) for each in seen],
-        claims=[each for claim in made.published if (each := compare(claim, rows))],
+        claims=claims(made, folder, runs, told["scale"]),
         overview=overview(rows, made.columns), tables=_tables(rows, made), provenance=_provenance(told, runs),
         **verdict(folder, runs),
     )  # fmt: skip

@@ -29,14 +29,20 @@ def level_for(frequency: float, limit: float, dimensions: int) -> int:
     return ceil(log(frequency / limit) / log(1 << dimensions) - 1e-9)
 
 
-def levels_for(targets: Sequence[Target], interval_us: int, limit: float, dimensions: int) -> dict[str, int]:
-    """Replication levels from the casts to come, as in the thesis's experiments (section 8.4)."""
+def levels_for(
+    targets: Sequence[Target], interval_us: int, limit: float, dimensions: int, window_us: int = 0
+) -> dict[str, int]:
+    """Replication levels from the casts to come, as in the thesis's experiments (section 8.4).
+
+    `window_us`: over so long at least rates are reckoned, as where they are measured: two casts in a short run are no
+    busy time.
+    """
     counts: dict[str, int] = {}
     for target in targets:
         for term in target.terms:
             if term.has:
                 counts[term.has[0]] = counts.get(term.has[0], 0) + 1
-    seconds = max(1, len(targets)) * interval_us / 1e6
+    seconds = max(len(targets) * interval_us, window_us, interval_us) / 1e6
     levels = {tag: level_for(count / seconds, limit, dimensions) for tag, count in sorted(counts.items())}
     return {tag: level for tag, level in levels.items() if level}
 
@@ -53,7 +59,8 @@ def told_beforehand(plan: Plan, name: Name, role: str) -> _Levels | None:
         return None
     if not _computed or _computed[0][0] is not plan.targets:
         limit, dimensions = float(given.get("frequency_limit", 0.0)), int(given["dimensions"])
-        _computed[:] = [(plan.targets, levels_for(plan.targets, plan.interval_us, limit, dimensions))]
+        window_us = settings_of(given).rate_us
+        _computed[:] = [(plan.targets, levels_for(plan.targets, plan.interval_us, limit, dimensions, window_us))]
     return _computed[0][1]
 
 

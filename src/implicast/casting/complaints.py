@@ -1,0 +1,201 @@
+"""Complaints (thesis, 10.2.3): who keeps lists hears of unwanted casts, and slows a publisher of whom many complain.
+
+A member complains to the peer that told it; each name counts once for a publisher, and only among those who were told
+here, at the address where they were told. A publisher is slowed when the share of those it reached who complained is,
+beyond reasonable doubt (Wilson's lower bound at three standard deviations), above a quarter. So the few cannot speak
+for the many: names that are a tenth of an audience never reach it, and in an audience of three nobody can.
+
+To be slowed is not to be silenced. A slowed publisher pays for every member it reaches with time; its next cast is
+declined as a whole until that is paid, an hour at most. Small groups hardly notice. It is told until when. Accounts
+are opened by the first complaint and forgotten after an hour: without complaints nothing is kept or counted.
+"""
+
+from collections.abc import Callable, Sequence
+from math import sqrt
+
+from implicast.peer.contract import Address, CastId, Contact, Message, Name
+from implicast.peer.fields import Count, Micros
+from implicast.peer.memory import Recent
+from implicast.peer.words import personal
+
+SHARE = 0.25
+"""Of those whom a publisher reached: if surely more than these complain, it is slowed."""
+DEVIATIONS = 3.0
+"""How sure: standard deviations of the share, counted against the complaint."""
+PAID_US = 60_000_000
+"""What a slowed publisher pays for each member it reaches: one in a minute."""
+MEMORY_US = 3_600_000_000
+"""How long complaints are remembered, and the most that a publisher pays for one cast."""
+ACCOUNTS_MAX = 256
+"""Publishers of whom a keeper remembers complaints; the one opened first is forgotten first."""
+NAMES_MAX = 4_096
+"""Members that one account remembers."""
+
+
+@personal("by")
+class Complain(Message):
+    """The member `by` was told of this cast and did not want it."""
+
+    wire = 0x0103
+
+    cast: CastId
+    by: Name
+
+
+class Slowing(Message):
+    """The publisher of this cast is slowed until a moment: so many complained of so many that were told."""
+
+    wire = 0x0104
+
+    cast: CastId
+    until_us: Micros
+    complaints: Count
+    reached: Count
+
+
+KINDS: tuple[type[Message], ...] = (Complain, Slowing)
+
+
+def surely_above(count: int, of: int) -> float:
+    """The least share that `count` of `of` stand for, three standard deviations down (Wilson)."""
+    if not of:
+        return 0.0
+    share, square = min(1.0, count / of), DEVIATIONS * DEVIATIONS
+    middle = share + square / (2 * of)
+    spread = DEVIATIONS * sqrt(share * (1 - share) / of + square / (4 * of * of))
+    return (middle - spread) / (1 + square / of)
+
+
+class Account:
+    """What one keeper knows of one publisher since somebody complained of it."""
+
+    __slots__ = ("_beyond", "_complained", "_reached", "against", "audience", "clear_us", "opened_us")
+
+    def __init__(self, now_us: int) -> None:
+        self.opened_us = now_us
+        self.clear_us = 0
+        """Until when its casts are declined; 0: it is not slowed."""
+        self.against: set[Name] = set()
+        """Those who were told, and complained."""
+        self.audience = 0
+        """Members that one cast reached by way of this keeper, those that others told for it included."""
+        self._beyond: set[Name] = set()
+        """Those who complained to keepers beyond this one."""
+        self._reached: dict[Name, Address] = {}
+        self._complained: dict[Name, Address] = {}
+
+    @property
+    def reached(self) -> int:
+        return max(len(self._reached), self.audience)
+
+    @property
+    def complaints(self) -> int:
+        return len(self.against | self._beyond) if self.audience else len(self.against)
+
+    def pass_on(self, name: Name) -> None:
+        """Somebody has complained to a keeper beyond this one."""
+        if len(self._beyond) < NAMES_MAX:
+            self._beyond.add(name)
+
+    def count(self, notified: int) -> None:
+        self.audience = max(self.audience, notified)
+
+    def reach(self, name: Name, address: Address) -> None:
+        if len(self._reached) < NAMES_MAX or name in self._reached:
+            self._reached[name] = address
+        if self.clear_us:
+            self.clear_us += PAID_US
+        self._compare(name)
+
+    def complain(self, name: Name, address: Address) -> None:
+        if len(self._complained) < NAMES_MAX or name in self._complained:
+            self._complained[name] = address
+        self._compare(name)
+
+    def _compare(self, name: Name) -> None:
+        complained = self._complained.get(name)
+        if complained is not None and self._reached.get(name) == complained:
+            self.against.add(name)
+
+    def judge(self, now_us: int) -> None:
+        """Slow it, if it is to be; what it reached so far is to be paid."""
+        shares = (surely_above(len(self.against), len(self._reached)), surely_above(self.complaints, self.reached))
+        if not self.clear_us and max(shares) > SHARE:
+            self.clear_us = now_us + self.reached * PAID_US
+        if self.clear_us:
+            self.clear_us = min(max(self.clear_us, now_us), now_us + MEMORY_US)
+
+
+class Docket:
+    """The complaints that one keeper has heard. It speaks to nobody: the keeper does."""
+
+    __slots__ = ("_accounts", "_decided", "_now")
+
+    def __init__(self, now: Callable[[], int]) -> None:
+        self._now = now
+        self._accounts: Recent[Name, Account] = Recent(ACCOUNTS_MAX)
+        self._decided: Recent[CastId, bool] = Recent(ACCOUNTS_MAX)
+
+    def complain(self, complaint: Complain, sender: Address) -> None:
+        account = self._opened(complaint.cast.publisher)
+        account.complain(complaint.by, sender)
+        account.judge(self._now())
+
+    def pass_on(self, cast: CastId, by: Name) -> None:
+        """Somebody has complained of a cast to a keeper beyond this one."""
+        account = self._opened(cast.publisher)
+        account.pass_on(by)
+        account.judge(self._now())
+
+    def count(self, cast: CastId, notified: int) -> None:
+        """So many were reached by way of this keeper."""
+        account = self._account(cast.publisher)
+        if account is not None:
+            account.count(notified)
+
+    def _opened(self, publisher: Name) -> Account:
+        account = self._account(publisher)
+        if account is None:
+            account = self._accounts[publisher] = Account(self._now())
+        return account
+
+    def _account(self, publisher: Name) -> Account | None:
+        account = self._accounts.get(publisher)
+        if account is not None and self._now() - account.opened_us > MEMORY_US and self._now() >= account.clear_us:
+            del self._accounts[publisher]
+            return None
+        return account
+
+    def tell(self, cast: CastId, name: Name, address: Address) -> bool:
+        """May this member be told? If so it is about to be. The same answer for all members of one cast."""
+        if not self._accounts:
+            return True
+        account = self._account(cast.publisher)
+        if account is None:
+            return True
+        if self.declines(cast):
+            return False
+        account.reach(name, address)
+        return True
+
+    def declines(self, cast: CastId) -> bool:
+        """Is the publisher slowed? Decided once for each cast."""
+        account = self._account(cast.publisher) if self._accounts else None
+        if account is None:
+            return False
+        declined = self._decided.get(cast)
+        if declined is None:
+            account.judge(self._now())
+            declined = self._decided[cast] = account.clear_us > self._now()
+        return declined
+
+    def admits(self, cast: CastId, members: Sequence[Contact]) -> bool:
+        """May these be told? If so they are about to be."""
+        return not self._accounts or all(self.tell(cast, each.name, each.address) for each in members)
+
+    def slowing(self, cast: CastId) -> Slowing | None:
+        """What the publisher of a declined cast is told; None if it was not declined."""
+        account = self._accounts.get(cast.publisher)
+        if account is None or not self._decided.get(cast):
+            return None
+        return Slowing(cast, account.clear_us, account.complaints, account.reached)

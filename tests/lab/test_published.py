@@ -1,0 +1,114 @@
+"""What was published beside what was measured: three columns, and verdicts that can be lost."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from implicast.lab.cli import lab
+from implicast.lab.errors import ExperimentError
+from implicast.lab.experiment import experiments, read
+from implicast.lab.plan import plan
+from implicast.lab.published import Evidence, Published, judge
+
+SEEDS = {1: 1.9, 2: 2.0, 3: 2.1}
+"""Mean 2, standard error 0.058."""
+
+
+def seen(scale: str = "paper", **series: dict[int, float]) -> Evidence:
+    return Evidence({(name, "64", "RTH"): seeds for name, seeds in series.items()}, ["64"], scale)
+
+
+def said(**fields: object) -> Published:
+    return Published("a sentence", "spice", "RTH", at="64", **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("claim", "verdict"),
+    [
+        ({"value": 2.0}, "met"),
+        ({"value": 2.1}, "met"),  # rounded by .05, and two standard errors of .058
+        ({"value": 2.3, "better": "lower"}, "bettered"),
+        ({"value": 2.3, "better": "higher"}, "refuted"),
+        ({"value": 2.3}, "refuted"),
+        ({"value": 2.3, "rounding": 0.5}, "met"),
+        ({"at_most": 2.1}, "met"),
+        ({"at_most": 2.05}, "refuted"),  # the mean is below, but one seed is not
+        ({"at_least": 1.9}, "met"),
+    ],
+)
+def test_a_number_is_met_within_its_rounding_and_two_standard_errors(claim: dict[str, object], verdict: str) -> None:
+    found = judge(said(**claim), seen(spice=SEEDS))
+
+    assert found.verdict == verdict
+    assert found.measured == "2 ± 0.058"
+
+
+def test_published_is_what_the_paper_prints_and_never_a_bound_in_its_place() -> None:
+    found = judge(said(value=14.0, better="lower"), seen(spice={1: 4.0, 2: 4.1}))
+
+    assert (found.published, found.verdict) == ("14", "bettered")
+    assert found.tolerance.startswith("± 0.5 rounded")
+
+
+def test_against_another_series_the_comparison_is_paired_by_seed() -> None:
+    one, other = {1: 1.0, 2: 10.0}, {1: 2.0, 2: 20.0}
+
+    found = judge(said(value=0.5, against="dht"), seen(spice=one, dht=other))
+
+    assert (found.verdict, found.measured) == ("met", "0.5")
+    assert found.published == "0.5 times dht"
+
+
+def test_a_trend_must_hold_for_every_seed() -> None:
+    values = {("spice", "1", "RTH"): {1: 1.0, 2: 5.0}, ("spice", "9", "RTH"): {1: 4.0, 2: 4.9}}
+    claim = Published("grows", "spice", "RTH", trend="rises")
+
+    found = judge(claim, Evidence(values, ["1", "9"]))
+
+    assert found.verdict == "refuted"
+    assert "1 of 2 seeds" in found.tolerance
+
+
+def test_a_smaller_run_is_told_and_is_no_verdict() -> None:
+    assert judge(said(value=2.0), seen("small", spice=SEEDS)).verdict == "not run; small runs agree"
+    assert judge(said(value=9.0), seen("small", spice=SEEDS)).verdict == "not run; small runs differ"
+    assert judge(said(value=2.0), seen()).verdict == "not run"
+
+
+def test_a_claim_states_one_thing_at_a_point_that_there_is() -> None:
+    text = (files := Path(__file__).parents[2] / "src/implicast/lab/experiments/routing-error.toml").read_text("utf-8")
+    assert read(files.stem, text).published
+
+    for more, words in (
+        ("value = 2.0\nat_most = 3.0", "must state one of"),
+        ("trend = \"rises\"\nvalue = 1.0", "must state one of"),
+        ("value = 2.0\nat = \"0.77\"", "points are"),
+    ):
+        claim = f'[[published]]\nsays = "x"\ndesign = "broker"\nmeasure = "RTH"\n{more}\n'
+        with pytest.raises(ExperimentError, match=words):
+            read("own", f"{text}\n{claim}")
+
+
+def test_every_claim_speaks_of_a_series_that_is_run() -> None:
+    for name, made in experiments().items():
+        series = {each.series for each in plan(made, "paper")}
+        for claim in made.published:
+            assert claim.design in series, (name, claim.says)
+            assert not claim.against or claim.against in series, (name, claim.says)
+
+
+def test_the_command_makes_the_rows_of_an_experiment_and_the_page(tmp_path: Path) -> None:
+    page = tmp_path / "published.md"
+
+    for _ in range(2):  # what is there is not made again
+        told = CliRunner().invoke(lab, ["published", "pubsub-example", "--page", str(page)])
+        assert told.exit_code == 0, told.output
+
+    kept = json.loads(page.with_suffix(".json").read_text())
+    assert kept["pubsub-example"]["paper"]["values"]["pubsub-example"]["1"]["hops_hashed"] == {"1": 6.0}
+    row = next(line for line in page.read_text().splitlines() if "Figure 6" in line)
+    assert "six hops in the example" in row
+    assert "**met**" in row
+    assert "implicast lab published brokers --scale paper" in page.read_text()
