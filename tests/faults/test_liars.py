@@ -179,6 +179,15 @@ def test_an_authority_that_turns_silent_spoils_no_cast() -> None:
     assert attack_row("bft", "silent", 0.0, 40, 8, fixtures=True)["arrival"] == 1.0
 
 
+def test_a_defender_sees_who_stays_silent_and_who_forges_and_suspects_nobody_else() -> None:
+    silent, forging = runs("bft", ("silent", "forging"), 0.2, 40, 6)
+
+    assert (silent["noticed"], silent["accused"]) == (silent["liars"], 0)
+    assert 30 < float(silent["noticed_s"]) < 60, "a step is insisted on for so long"
+    assert int(forging["noticed"]) > 0
+    assert forging["accused"] == 0
+
+
 def test_liars_and_churn_together_and_twice_the_same() -> None:
     churn = Churn.parse("joins=4,leaves=3,crashes=2,returns=2,over_s=10")
     run = Scenario("bft", 40, 12, 3, {"signatures": "stand-in"}, "groups", {"share": 0.3, "tags_per_peer": 5},

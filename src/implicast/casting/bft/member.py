@@ -146,6 +146,10 @@ class Bft(Member, parts={
             self.host.deliver(Estimated(self._estimates, members, messages))
         return self._estimates
 
+    def grievances(self) -> dict[Address, int]:
+        """Addresses that did what no honest member does, and since when; for whoever watches over the network."""
+        return dict(self.multicasts.grievances)
+
     def holdings(self) -> Any:
         """Every other's place once, however many lists it is in; the wider lists where they are kept up."""
         held = self.graph.places.held.values()

@@ -30,6 +30,15 @@ QUERY_BITS = 63
 COUNTED_MAX = 4_096
 """Casts of which this member remembers under which multicast it was counted."""
 
+GRIEVANCES_MAX = 1_024
+"""Addresses that something is held against; the first are forgotten first."""
+PROOFS = frozenset({
+    "forged_certificate", "forged_source", "forged_hop", "misattributed", "malformed", "wrong_level", "out_of_step",
+    "equivocation", "flooding", "unconfirmed",
+})  # fmt: skip
+"""What no honest member ever does: its lists may be behind, its signatures are not. `unconfirmed`: it is there, and
+confirms a step in forty seconds to nobody."""
+
 Door = tuple[Address, int, bytes]
 """By which a multicast came: sender, level, key of the place that forwarded it."""
 
@@ -52,7 +61,10 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
     """Every multicast that this member has met. `deliver(source, arc)` is called where one of our places is in range,
     and says what became of it; None if the cast is not for this member, or not under this arc."""
 
-    __slots__ = ("_counted", "_deliver", "_graph", "_settings", "carriage", "echoes", "gate", "seen", "signer")
+    __slots__ = (
+        "_counted", "_deliver", "_graph", "_settings", "carriage", "echoes", "gate", "grievances", "seen",
+        "signer",
+    )  # fmt: skip
 
     def __init__(
         self, address: Address, host: Host, asker: Asker, graph: SkipGraph, gate: Gate, signer: Signer,
@@ -61,10 +73,12 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
         super().__init__(address, host)
         self._graph, self.gate, self.signer, self._settings, self._deliver = graph, gate, signer, settings, deliver
         self.seen: SeenTable[Met] = SeenTable(settings.window_us)
+        self.grievances: Recent[Address, int] = Recent(GRIEVANCES_MAX)  # against whom, since when
         self._counted: Recent[CastId, tuple[Arc, int]] = Recent(COUNTED_MAX)
         absentees = graph.absentees
         self.echoes = Echoes(address, host, graph, gate, self._source_flaw, deliver)
-        self.carriage = Carriage(address, host, asker, assured, absentees.watch, absentees.is_there, self._recast)
+        self.carriage = Carriage(address, host, asker, assured, absentees.watch, absentees.is_there, self._recast,
+                                 self._unconfirmed)  # fmt: skip
 
     # --- casting
 
@@ -108,6 +122,9 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
         self._send(met, source.certificate, leg, duty)
         self.echoes.note_widely(source)
 
+    def _unconfirmed(self, address: Address) -> None:
+        self.hold_against(address, "unconfirmed")
+
     def _recast(self, source: Source) -> None:
         if self._graph.places.held:
             self._multicast(self.source(source.cast, source.target, source.handles, source.payload, source.arc))
@@ -139,8 +156,14 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
             flaw = self.gate.source_flaw(hop.source, self.host.now_us) or "equivocation"
         if flaw is not None:
             self.gate.refuse(flaw)
+            self.hold_against(sender, flaw)
             return False
         return self._take(sender, hop, met)
+
+    def hold_against(self, address: Address, flaw: str) -> None:
+        """Note what no honest member ever sends, for whoever watches over the network."""
+        if flaw in PROOFS:
+            self.grievances.once(address, self.host.now_us)
 
     def _known(self, source: Source) -> Met | None:
         return self.seen.get((source.query, source.certificate.key)) if 6 in self.gate.checks else None
@@ -157,6 +180,7 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
         if not passed:
             flaw = self._why_not(hop)
             self.gate.refuse(flaw)
+            self.hold_against(sender, flaw)
             return flaw == "repeated"
         met = met or self._meet(hop.source, candidates)
         door = (sender, hop.level, hop.forwarder.key)
