@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-import logging
 from pathlib import Path
 
 import click
@@ -16,6 +15,7 @@ from implicast.net.config import address_of
 from implicast.net.credentials import put
 from implicast.net.enrolment import enrol
 from implicast.net.identity import own_key, pem
+from implicast.net.logs import log_to_stderr
 from implicast.net.office import serve_office
 from implicast.net.options import authority_option, json_option
 
@@ -132,7 +132,7 @@ def authority_serve(directory: Path, listen: str) -> None:
     Nodes find it by `authority = "HOST:PORT"` in their node.toml, or `implicast node --authority HOST:PORT`. It is not
     needed for casts.
     """
-    logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    log_to_stderr("info")
     try:
         asyncio.run(serve_office(directory.expanduser(), *address_of(listen)))
     except KeyboardInterrupt:

@@ -39,6 +39,7 @@ from implicast.net.frames import PROTOCOL, Hello
 from implicast.net.identity import contexts, name_in, name_of_key, own_key, root_key
 from implicast.net.journal import JournalWriter, Opened
 from implicast.net.keep import Keep
+from implicast.net.logs import log_event
 from implicast.net.notes import Note, Notes, Payloads
 from implicast.net.pulse import Pulses
 from implicast.net.receipt import Awaited, Receipt
@@ -483,6 +484,7 @@ class Node:
         """What the peer delivered. Notices are committed before anything leaves that the same input sent."""
         hold = self.driver.careful
         for event in events:
+            log_event(event)
             if isinstance(event, Notice):
                 self.counters["delivered"] += 1
                 self.store.notice(event.cast, "", event.payload, self.driver.host.now_us)
