@@ -12,6 +12,7 @@ Frames are written once per turn of the loop, not one by one.
 import asyncio
 import ssl
 import time
+from asyncio import sslproto
 from collections import deque
 from collections.abc import Callable
 from typing import cast as typed
@@ -38,6 +39,10 @@ HANDSHAKES_MAX = 64
 BACK_OFF_S = (0.1, 10.0)
 RATE_PER_S = 2_000
 """Messages that one connection may send in a second, over a burst of as many; what exceeds it is dropped."""
+
+TLS_BUFFER = 8 << 10
+"""Bytes of a TLS connection's own buffer. asyncio takes 256 KiB for each, most of what a connection costs."""
+sslproto.SSLProtocol.max_size = TLS_BUFFER
 
 Arrived = Callable[[Hello, bytes, int], None]
 """Told who sent a message, the message, and what caused it."""

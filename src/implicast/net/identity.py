@@ -135,6 +135,8 @@ def _context(side: int, key: Path, certificate: Path, root: Path) -> ssl.SSLCont
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_verify_locations(root)
     context.load_cert_chain(certificate, key)
+    if side == ssl.PROTOCOL_TLS_SERVER:
+        context.num_tickets = 0  # asyncio cannot resume; tickets would only cost
     return context
 
 

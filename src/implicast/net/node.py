@@ -96,7 +96,7 @@ class Node:
         self.record: Path | None = None
         """Where all inputs are written, to be replayed."""
         self.started = time.monotonic()
-        self._arrived = asyncio.Condition()
+        self._arrived = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._crashed = False
         self._bucket = Bucket(config.casts_per_s, config.casts_burst, time.monotonic())
@@ -121,6 +121,7 @@ class Node:
 
     async def start(self) -> None:
         self.store = Store(self.directory / "node.db")
+        self.store.after = self.wake_readers
         self._keep = Keep(self.store, self.design, self.config.role)
         self.name = self._own_name()
         self.life = next_life(int.from_bytes(self.store.get("life") or b"", "big"), Random(secrets.randbits(64)))
@@ -471,22 +472,17 @@ class Node:
                 self._hear(event)
         if not hold:
             return None
-        return asyncio.ensure_future(self._commit())
-
-    async def _commit(self) -> None:
         if self.driver.careful:
             self.store.touch()
-        await self.store.committed()
-        await self.wake_readers()
+        return self.store.commit()
 
-    async def wake_readers(self) -> None:
-        """There is something new in the inbox."""
-        async with self._arrived:
-            self._arrived.notify_all()
+    def wake_readers(self) -> None:
+        """There may be something new in the inbox."""
+        self._arrived.set()
+        self._arrived = asyncio.Event()
 
     async def until_arrived(self) -> None:
-        async with self._arrived:
-            await self._arrived.wait()
+        await self._arrived.wait()
 
     def _hear(self, event: Message) -> None:
         self.awaited.hear(event)
