@@ -60,8 +60,9 @@ def test_series_of_several_designs_keep_their_colours_and_differ_in_lines():
 
 
 def row(series, measure, mean, half=0.0, runs=3, position=1):
-    return {"series": series, "design": series, "measure": measure, "mean": mean, "low": mean - half,
-            "high": mean + half, "runs": runs, "position": position, "point": str(64 * 2**position), "axis": "peers"}  # fmt: skip
+    interval = {"mean": mean, "low": mean - half, "high": mean + half, "runs": runs}
+    at = {"position": position, "point": str(64 * 2**position), "axis": "peers"}
+    return {"series": series, "design": series, "measure": measure, **interval, **at}
 
 
 def test_a_report_concludes_from_its_last_point():
