@@ -92,4 +92,4 @@ def test_series_that_are_the_same_are_drawn_as_one():
     }
     series["bft"] = [row("bft", "RTH", 40.0)]
 
-    assert list(merged(series)) == ["dht-naive = chord-pubsub", "bft"]
+    assert list(merged(series)) == ["dht-naive (and chord-pubsub)", "bft"]

@@ -1,7 +1,7 @@
 """What a report concludes, a sentence for each question: who delivers, who bears the load, how fast, at what price.
 
-Everything is read at the last point of the axis, where designs differ most. Series whose 95 % intervals overlap that
-of the best or the worst are named with it, where there are seeds enough for an interval.
+Everything is read at the last point of the axis, where designs differ most. Series whose means lie within the 95 %
+interval of the best or the worst are named with it, where there are seeds enough for an interval.
 """
 
 from collections.abc import Sequence
@@ -40,18 +40,16 @@ def _mean(row: Row) -> float:
 
 def _like(one: Row, told: Sequence[Row]) -> str:
     """This series, and those that cannot be told from it."""
-    alike = [row["series"] for row in told if row is one or _overlap(row, one)]
+    alike = [row["series"] for row in told if row is one or _within(row, one)]
     alike.sort(key=lambda name: name != one["series"])
     more = f" and {len(alike) - NAMED} more" if len(alike) > NAMED else ""
     shown = alike[:NAMED]
     return ", ".join(shown) + more if more or len(shown) < 2 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
-def _overlap(one: Row, other: Row) -> bool:
-    if one["mean"] == other["mean"]:
-        return True
+def _within(other: Row, one: Row) -> bool:
     enough = min(one["runs"], other["runs"]) >= SEEDS
-    return bool(enough and one["low"] <= other["high"] and other["low"] <= one["high"])
+    return bool(one["mean"] == other["mean"] or (enough and one["low"] <= other["mean"] <= one["high"]))
 
 
 def _delivers(contract: Sequence[Row]) -> str:

@@ -32,7 +32,27 @@ TITLE_LETTERS = 40
 """Letters in one line of a title above a square figure."""
 SEEDS = 3
 """Fewer give no interval worth seeing: that of two is twelve times as wide as they lie apart."""
+BANDS_MAX = 8
+"""With more series their bands hide each other, and the tables tell the intervals."""
 WIDE_TITLE_LETTERS = 58
+LABEL_LETTERS = 24
+"""Letters in one line of a legend."""
+TITLES = {
+    "POUT_M": "The busiest peer of a cast: messages it sent for others",
+    "TOUT_M": "The busiest peer: messages it sent for others in all",
+    "TOUT_G": "How unevenly sending for others is spread",
+    "TIN_M": "The busiest peer: messages it received for others",
+    "TIN_G": "How unevenly receiving for others is spread",
+    "STOR_M": "The fullest peer: bytes it keeps for others",
+    "STOR_G": "How unevenly what is kept is spread",
+    "RTH": "Messages of a cast, against one server",
+    "RAH": "Hops to a member, against one server",
+    "RMH": "Hops to the furthest member, against one server",
+    "latency_ms_mean": "From cast to member, mean",
+    "latency_ms_p99": "From cast to member, all but the slowest hundredth",
+    "register_messages": "What registering costs",
+}
+"""In words, for those who do not know the codes; others have their meanings for a title."""
 WORDS_ABREAST = 30
 """Letters of labels that fit side by side below a figure."""
 SAYS = "says: "
@@ -71,11 +91,12 @@ def measure_figure(rows: Sequence[Row], asked: Figure, axis: Axis) -> Drawn | No
         for of_series in by_series([row for row in rows if row["measure"] == asked.formula]).values():
             _formula(axes, of_series, points, numeric)
         _scales(axes, asked, axis, points, numeric, mine)
-        meaning = asked.title or meaning_of(asked.measure)
-        entitle(axes, meaning, asked.measure)
+        meaning = meaning_of(asked.measure)
+        entitle(axes, asked.title or TITLES.get(asked.measure, meaning), asked.measure)
         legend(axes, len(series))
         svg = svg_of(canvas)
-    caption = f"{plainly(meaning)} ({asked.measure}). Mean over seeds, with its 95 % interval where there are {SEEDS}."
+    caption = f"{plainly(meaning)} ({asked.measure}). Mean over seeds"
+    caption += ", with its 95 % interval." if len(series) <= BANDS_MAX else "; intervals are in the tables."
     caption += f" Dotted: {asked.formula}, by formula." if asked.formula else ""
     return Drawn(asked.measure.lower(), caption, _alternative(asked.measure, series, axis), svg)
 
@@ -133,7 +154,11 @@ def _merged(series: dict[str, list[Row]], value: Callable[[Row], Any]) -> dict[s
     same: dict[tuple[Any, ...], list[str]] = defaultdict(list)
     for name, rows in series.items():
         same[tuple(sorted(map(value, rows)))].append(name)
-    return {" = ".join(names): series[names[0]] for names in same.values()}
+    return {_together(names): series[names[0]] for names in same.values()}
+
+
+def _together(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} (and {', '.join(names[1:])})"
 
 
 def looks_of(series: dict[str, list[Row]]) -> dict[str, palette.Look]:
@@ -143,7 +168,7 @@ def looks_of(series: dict[str, list[Row]]) -> dict[str, palette.Look]:
 def entitle(axes: Axes, meaning: str, code: str) -> None:
     """What is shown, in words; its code beside it, small."""
     axes.set_title(fill(plainly(meaning), WIDE_TITLE_LETTERS))
-    axes.annotate(code, (1, -0.13), xycoords="axes fraction", ha="right", va="top", fontsize=7.5, color=palette.INK)
+    axes.annotate(code, (0, -0.1), xycoords="axes fraction", ha="left", va="top", fontsize=7.5, color=palette.INK)
 
 
 def plainly(meaning: str) -> str:
@@ -187,7 +212,7 @@ def _line(
     )  # fmt: skip
     for at, row in zip(x, ordered, strict=True):
         say(axes, at, row["mean"], f"{name} at {row['point']}: {row['mean']:.4g}")
-    if all(row["runs"] >= SEEDS for row in ordered):
+    if len(looks) <= BANDS_MAX and all(row["runs"] >= SEEDS for row in ordered):
         low, high = [row["low"] for row in ordered], [row["high"] for row in ordered]
         axes.fill_between(x, low, high, color=look.colour, alpha=0.13, linewidth=0)
 
@@ -292,7 +317,10 @@ def _cost_meaning(measure: str) -> str:
 
 
 def legend(axes: Axes, series: int) -> None:
-    axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), ncols=1 if series <= 16 else 2)
+    handles, labels = axes.get_legend_handles_labels()
+    told = [fill(label, LABEL_LETTERS) for label in labels]
+    size = 9 if series <= 12 else 7
+    axes.legend(handles, told, loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize=size, labelspacing=0.35)
 
 
 def _alternative(measure: str, series: dict[str, list[Row]], axis: Axis) -> str:
