@@ -102,8 +102,12 @@ class Served(Member, parts={"asker": Asker, "hearing": Hearing}):
         self._complete = self.describe(description)
         self.keep_in_touch()
         self.host.deliver(Registered(self.version))
-        said = self.words.say(Register(self.name, self.version, description))
-        return Entry(self.contact, self.version, description, said if isinstance(said, Said) else None)
+        return self.entry()
+
+    def entry(self) -> Entry:
+        """What the station knows when it knows all."""
+        said = self.words.say(Register(self.name, self.version, self.description))
+        return Entry(self.contact, self.version, self.description, said if isinstance(said, Said) else None)
 
     # --- what the station is told
 

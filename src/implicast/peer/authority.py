@@ -87,7 +87,8 @@ class Authority:
         self._scheme, self._secret, self._vectors = scheme, secret, vectors
         self._places_max, self._validity_us, self._life = places_max, validity_us, life
         roll = roll or Roll(0, (), ())
-        self._number = max(life << NUMBER_BITS, roll.number)
+        self._number = life << NUMBER_BITS
+        self._count_above(roll.number)
         self._places: dict[Name, dict[bytes, tuple[Certificate, ...]]] = {
             each.name: dict(each.places) for each in roll.holders
         }  # fmt: skip
@@ -264,8 +265,8 @@ class Authority:
         self._list = None
 
     def _count_above(self, number: int) -> None:
-        """Far above: more may have been signed in the life that was forgotten than this member has seen. The chance in
-        our own life tells apart two that begin from the same old copy."""
+        """Far above: more may have been signed in the life that was forgotten than a member has seen. The chance in our
+        own life tells apart two that begin from the same old copy."""
         bits = NUMBER_BITS + CHANCE_BITS
         chance = (self._life & (1 << CHANCE_BITS) - 1) << NUMBER_BITS
         if number > self._number:

@@ -81,6 +81,8 @@ class Bft(Member, parts={
         self.description = self._kept.member.description if self._kept is not None else None
         self._estimates = 0
         if self.assured and not site.resting:
+            self.lists.begin()
+            self.multicasts.echoes.begin(self._lacks)
             self.graph.begin()
             self.settler.start()
 
@@ -144,6 +146,10 @@ class Bft(Member, parts={
             self.host.deliver(Estimated(self._estimates, members, messages))
         return self._estimates
 
+    def grievances(self) -> dict[Address, int]:
+        """Addresses that did what no honest member does, and since when; for whoever watches over the network."""
+        return dict(self.multicasts.grievances)
+
     def holdings(self) -> Any:
         """Every other's place once, however many lists it is in; the wider lists where they are kept up."""
         held = self.graph.places.held.values()
@@ -167,6 +173,9 @@ class Bft(Member, parts={
             self.graph.heard(sender)
         if kind is not Ping or not self.graph.has_left(sender):
             super().receive(sender, message)
+
+    def _lacks(self, cast: CastId) -> bool:
+        return self.description is not None and not self.inbox.seen.met(cast)
 
     def _take(self, source: Source, arc: Arc) -> Outcome | None:
         """The least-term rule: of all arcs that reach this peer, that of the least selecting term notifies.

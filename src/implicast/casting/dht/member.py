@@ -40,6 +40,12 @@ def tags_of(packed: bytes) -> frozenset[str]:
         return frozenset()
 
 
+@lru_cache(DECODED_MAX)
+def packed_of(description: Description, naive: bool) -> bytes:
+    """What an entry says of its owner."""
+    return REFERENCE if naive else msgspec.msgpack.encode(description.tags)
+
+
 class Dht(RingMember):
     """A member that keeps, for the tags hashed to it, who has them."""
 
@@ -53,7 +59,7 @@ class Dht(RingMember):
         return _key(value)
 
     def entries(self, description: Description) -> list[Piece]:
-        packed = REFERENCE if self.naive else msgspec.msgpack.encode(description.tags)
+        packed = packed_of(description, self.naive)
         return [self.layings.piece(TAGS, "", tag, tag, 0, packed, False) for tag in description.tags]
 
     def described(self, slot: Slot, packed: bytes) -> Description | None:
