@@ -12,7 +12,7 @@ from implicast.casting.bft.audience import audience
 from implicast.casting.bft.credentials import MemberKeys
 from implicast.casting.bft.gate import ALL_CHECKS, Gate
 from implicast.casting.bft.keys import handles_of
-from implicast.casting.bft.lists import Lists
+from implicast.casting.bft.lists import RevocationLists
 from implicast.casting.bft.messages import CastHop, Source
 from implicast.casting.bft.multicast import Arc
 from implicast.casting.bft.multicasts import Multicasts
@@ -50,7 +50,7 @@ class KeptBft(Message):
 
 
 class Bft(Member, parts={
-    "asker": Asker, "graph": SkipGraph, "lists": Lists, "settler": Settler, "multicasts": Multicasts,
+    "asker": Asker, "graph": SkipGraph, "lists": RevocationLists, "settler": Settler, "multicasts": Multicasts,
 }):  # fmt: skip
     """One participant that trusts nobody but the authority."""
 
@@ -72,7 +72,7 @@ class Bft(Member, parts={
         kept, office = self._kept.certificates if self._kept is not None else (), site.infrastructure["authority"][0]
         if self._kept is not None and self._kept.revocation is not None:
             trust.learn(self._kept.revocation)
-        self.lists = Lists(*at, self.graph, trust, office, gate.refuse)
+        self.lists = RevocationLists(*at, self.graph, trust, office, gate.refuse)
         self.settler = Settler(*at, self.asker, self.graph, self.lists, keys, office, site.life, kept)
         self.multicasts = Multicasts(
             *at, self.asker, self.graph, gate, keys.signer, settings, self.assured, self._take
