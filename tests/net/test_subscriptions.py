@@ -76,7 +76,7 @@ def test_what_cannot_be_is_said_in_a_sentence(tmp_path):
         ann = tasks.nodes["ann"]
         with pytest.raises(SubscriptionError, match="no subscription 7"):
             await ann.unsubscribe(7)
-        with pytest.raises(LocalError, match="bytes|MiB"):
+        with pytest.raises(LocalError, match=r"bytes|MiB"):
             await ann.publish("jazz", b"x" * ((16 << 20) + 1))
 
     run(tmp_path, "centralised", story)
