@@ -12,6 +12,7 @@ from typing import Any
 from implicast.front.words import in_words
 from implicast.language.errors import LanguageError
 from implicast.language.parse import description, parse
+from implicast.language.rules import Offer
 from implicast.language.tags import written
 from implicast.language.target import Target
 from implicast.net.node import Node, NodeError, Note
@@ -23,7 +24,7 @@ from implicast.web.letter import Kind, Letter, named, unpacked
 from implicast.web.letters import Letters, cast_id, cast_text, know, tags_of
 from implicast.web.reading import ReadingError, read
 from implicast.web.shelf import Shelf
-from implicast.web.thesaurus import Offer, Thesaurus
+from implicast.web.thesaurus import Thesaurus
 
 log = logging.getLogger("implicast")
 

@@ -9,14 +9,13 @@ from starlette.routing import Route
 
 from implicast.language.errors import LanguageError
 from implicast.language.parse import description
+from implicast.language.rules import RELATIONS, SAID, Rule
 from implicast.language.tags import tag as folded
 from implicast.language.tags import written
 from implicast.peer.errors import ImplicastError
 from implicast.web.desk import Desk
-from implicast.web.letter import Rule
 from implicast.web.neighbourhood import Neighbourhood
 from implicast.web.reading import FILE_MAX, PAPERS, TAGS, Proposal, ReadingError, proposal, read
-from implicast.web.thesaurus import RELATIONS, SAID
 from implicast.web.view import View, to
 
 
