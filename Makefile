@@ -4,10 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: help setup demo live live-demo test test-long check bench clean
+.PHONY: help setup demo live live-demo test test-long check bench compare install-service clean docs
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
 setup: $(STAMP) ## environment in .venv with the command `implicast`; Java 17+ found or installed
 	@sh tools/java.sh
@@ -35,8 +35,18 @@ check: setup ## lint and types
 	@$(BIN)/ruff check src tests bench examples
 	@$(BIN)/mypy
 
+docs: setup ## the documentation as a site, out/site/index.html
+	@$(BIN)/python tools/site.py out/site
+
 bench: setup ## what a simulated message costs, beside SimPy; memory
 	@$(BIN)/python bench/run.py
+
+compare: setup ## Implicast beside NATS, Mosquitto, Redis, Zenoh and Serf, in a network namespace of its own (as root)
+	@sh bench/live/install.sh out/rivals $(BIN)/python
+	@$(BIN)/python bench/live/run.py --home out/rivals
+
+install-service: setup ## the systemd unit of nodes: for the machine as root, else for oneself
+	@sh tools/install-service.sh $(BIN)
 
 clean: ## remove the environment and everything made
 	rm -rf $(VENV) out build src/implicast/world/_core.c src/implicast/world/_core*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info spark-warehouse

@@ -7,7 +7,8 @@ try:
 except ImportError:
     modules = []
 else:
-    core = Extension("implicast.world._core", ["src/implicast/world/_core.pyx"], optional=True)
-    modules = cythonize([core], quiet=True)
+    modules = cythonize([Extension("implicast.world._core", ["src/implicast/world/_core.pyx"])], quiet=True)
+    for module in modules:
+        module.optional = True  # cythonize forgets it where it was said before
 
 setup(ext_modules=modules)

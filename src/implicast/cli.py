@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 import click
+from click.shell_completion import CompletionItem
 
 from implicast.language.errors import ImplicastError, LocalError
 
@@ -47,9 +48,13 @@ GROUPS: dict[str, dict[str, Later]] = {
         "receipts": Later(f"{_NET}:receipts_command", "What became of a node's casts."),
         "status": Later(f"{_NET}:status_command", "How a node is."),
         "peers": Later(f"{_NET}:peers_command", "Who a node is connected with."),
+        "watch": Later("implicast.net.watch_cli:watch_command", "Nodes, casts and queues in the terminal."),
         "leave": Later(f"{_NET}:leave_command", "Let a node go."),
         "journal": Later("implicast.lab.live_cli:journal_command", "Gather what nodes wrote down, for the laboratory."),
         "replay-node": Later("implicast.net.node_cli:replay_node_command", "Feed a recorded node to a fresh peer."),
+    },
+    "This command": {
+        "completion": Later("implicast.completion_cli:completion_command", "What makes a shell complete `implicast`."),
     },
     "The laboratory": {
         "simulate": Later("implicast.simulate_cli:simulate_command", "One run: contract, load, fairness, latency."),
@@ -82,6 +87,11 @@ class Front(click.Group):
             near = get_close_matches(words[0], LATER, 1)
             ctx.fail(f"there is no command {words[0]!r}" + (f"; did you mean {near[0]}?" if near else ""))
         return super().resolve_command(ctx, words)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Commands with what they are for, without loading any of them; options as always."""
+        found = [CompletionItem(name, help=each.about) for name, each in LATER.items() if name.startswith(incomplete)]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Without loading any of them."""

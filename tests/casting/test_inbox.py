@@ -89,8 +89,17 @@ def test_a_member_says_what_became_of_a_notification():
     member.description = description("jazz")
     assert inbox.take(cast, jazz, b"x") == Outcome.TAKEN
     assert inbox.take(cast, jazz, b"x") == Outcome.REPEAT
-    inbox.seen.bound = 0
+    inbox.seen = Seen(inbox.seen.heard(), bound=1)
     assert inbox.take(CastId(ANN, 1, 1), jazz, b"x") == Outcome.FULL
     member.description = None
     assert inbox.take(cast, jazz, b"x") == Outcome.REPEAT, "it was taken before the member changed"
     assert len(ledger.take()) == 1
+
+
+def test_a_publisher_that_jumps_through_its_serials_fills_half_and_leaves_room_for_all_others():
+    seen = Seen(bound=100)
+    taken = sum(seen.first(CastId(ANN, 1, serial << 6)) for serial in range(1000))
+
+    assert taken == 50
+    assert all(seen.first(CastId(name_of(b"others", number), 1, 1)) for number in range(49))
+    assert seen.first(CastId(ANN, 1, 1)), "and goes on where it has been heard already"

@@ -1,10 +1,13 @@
 """A deployment is measured like a simulation: journals of live nodes gathered into the world's columns."""
 
 import asyncio
+import json
 
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 
+from implicast.cli import main
 from implicast.lab import gather
 from implicast.lab.errors import TableError
 from implicast.lab.gather import Gatherer
@@ -175,3 +178,13 @@ def test_a_folder_without_journals_and_a_bad_name_are_told_in_a_sentence(tmp_pat
     with pytest.raises(TableError, match="no name for a run"):
         gather.check_run("../x")
     assert Lake(tmp_path / "lake", "r", "dht").gathered("sends").num_rows == 0
+
+
+def test_from_the_command_line_a_network_writes_and_a_lake_is_measured(tmp_path):
+    net, lake = tmp_path / "net", tmp_path / "lake"
+    words = ["local", "4", "--design", "dht", "--in-process", "--plain", "--journal", "--casts", "5", "--dir", str(net)]
+    for each in (words, ["journal", str(net), "--to", str(lake), "--run", "five", "--json"]):
+        went = CliRunner().invoke(main, each)
+        assert went.exit_code == 0, went.output
+    assert json.loads(went.stdout)["casts"] == 5
+    assert small.measured(small.reader(lake / "run=five"))["contract"][0]["missing"] == 0

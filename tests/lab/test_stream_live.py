@@ -50,8 +50,9 @@ def run(*words):
 def test_a_live_network_into_a_stream_that_is_killed_twice(tmp_path):
     net, lake, out = tmp_path / "net", tmp_path / "lake", tmp_path / "out"
     people = everybody(NODES)
-    network = started(tmp_path, "net", "local", NODES, "--design", "dht", "--journal", "--dir", net)
-    others = []
+    words = ("local", NODES, "--design", "dht", "--in-process", "--journal", "--dir", net)
+    network = started(tmp_path, "net", *words)
+    others, stream = [], None
     try:
         while not (net / people[-1].name / "control.sock").exists():
             time.sleep(0.5)
@@ -74,9 +75,8 @@ def test_a_live_network_into_a_stream_that_is_killed_twice(tmp_path):
         stopped(others.pop())
         killed(stream)
     finally:
-        for process in (network, *others):
+        for process in filter(None, (network, stream, *others)):
             killed(process)
-        killed(stream)
     run("lab", "stream", lake, "--out", out, "--once")
 
     (total,) = pq.read_table(out / "totals").to_pylist()

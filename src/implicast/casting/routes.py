@@ -23,9 +23,9 @@ from implicast.casting.service import DRY, SILENT_MAX, Carried, Publish
 from implicast.casting.telling import Teller, Told, Word
 from implicast.language.target import Target
 from implicast.peer.asking import Asker, Patience, Question
-from implicast.peer.contract import Address, CastId, Contact, Host, Message, Part, handles
+from implicast.peer.contract import Address, CastId, Contact, Host, Message, Name, Part, handles
 from implicast.peer.fields import Payload, Token
-from implicast.peer.memory import Recent, Seen
+from implicast.peer.memory import Recent, Seen, Shares
 from implicast.peer.words import BELIEVED, Words
 
 PASS = "pass"
@@ -33,8 +33,8 @@ PATIENCE = Patience(2_000_000, times=21, factor=1.05)
 """With a neighbour that has a cast in its hands; then it is left to the next view."""
 HOLD_US = 1_000_000
 """How long a station waits for its own members and those beyond before it answers with what it knows."""
-ROUTES_MAX = 4_096
-"""Casts in a station's hands; it takes no others meanwhile, and is asked for them again."""
+ROUTES_MAX = 8_192
+"""Casts in a station's hands, those of a publisher with many refused first; it is asked for them again."""
 ENDED_MAX = 16_384
 """Casts that ended and are remembered, in case their publishers have not heard of it."""
 
@@ -109,8 +109,8 @@ def _about(hop: Hop) -> object:
 class Routes(Part, parts={"teller": Teller}):
     """The casts that one station carries in its present view. `select` says which own members a cast is for."""
 
-    __slots__ = ("_asker", "_assured", "_docket", "_ended", "_routes", "_seen", "_select", "_way", "_words", "taken",
-                 "teller")  # fmt: skip
+    __slots__ = ("_asker", "_assured", "_docket", "_ended", "_routes", "_seen", "_select", "_shares", "_way", "_words",
+                 "taken", "teller")  # fmt: skip
 
     def __init__(
         self, address: Address, host: Host, asker: Asker, assured: bool, way: Trunk,
@@ -122,6 +122,7 @@ class Routes(Part, parts={"teller": Teller}):
         self.teller = Teller(address, host, asker, assured, self._own_ended, words, self._docket)
         self._seen = Seen()
         self._routes: dict[CastId, Route] = {}
+        self._shares: Shares[Name] = Shares(ROUTES_MAX)
         self._ended: Recent[CastId, Told] = Recent(ENDED_MAX)
         """What became of own members, of casts that have ended here; it outlives views."""
         self.taken: dict[CastId, Selection] = {}
@@ -136,6 +137,7 @@ class Routes(Part, parts={"teller": Teller}):
         for key in self._asker.topics(PASS):
             self._asker.drop(PASS, key)
         self._routes.clear()
+        self._shares = Shares(ROUTES_MAX)
 
     # --- asked
 
@@ -149,9 +151,10 @@ class Routes(Part, parts={"teller": Teller}):
             return
         route = self._routes.get(hop.cast)
         if route is None:
-            if len(self._routes) >= ROUTES_MAX or not self._tell_own(hop):
+            if not self._shares.allows(hop.cast.publisher) or not self._tell_own(hop):
                 return
             route = self._routes[hop.cast] = Route()
+            self._shares.add(hop.cast.publisher)
             self.host.after(HOLD_US, Hold(hop.cast, self._way.epoch))
         route.asked[asker] = client
         route.answered.discard(asker)
@@ -217,7 +220,11 @@ class Routes(Part, parts={"teller": Teller}):
             if not carried.open:
                 del route.asked[asker]
         if not route.asked:
-            self._routes.pop(cast, None)
+            self._forget(cast)
+
+    def _forget(self, cast: CastId) -> None:
+        if self._routes.pop(cast, None) is not None:
+            self._shares.drop(cast.publisher)
 
     def _counted(self, cast: CastId, route: Route, asker: Address, client: bool) -> Carried | None:
         """What is known of a cast, without the side of the asker; None while a neighbour has said nothing."""
@@ -275,4 +282,4 @@ class Routes(Part, parts={"teller": Teller}):
 
     def _lost(self, key: tuple[Address, CastId], question: Question) -> None:
         """A neighbour does not come to an end: whoever asked will ask again, perhaps in another view."""
-        self._routes.pop(key[1], None)
+        self._forget(key[1])

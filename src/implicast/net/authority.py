@@ -10,12 +10,14 @@ one; names of people (`label`) are the roster's.
 import sqlite3
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+from implicast.language.target import Description
 from implicast.net.identity import (
     VALIDITY,
     IdentityError,
@@ -27,13 +29,16 @@ from implicast.net.identity import (
     root_certificate,
 )
 from implicast.net.revocation import RevokedNames, signed_list
+from implicast.net.speech import TEMPLATE, commission, protected_by
 from implicast.peer.contract import Name
+from implicast.peer.words import Charter
 
 REVOKED = "revoked"
 """The file with the newest list of the revoked, in the authority's folder and in those of nodes."""
 SCHEMA = """
 create table if not exists meta (key text primary key, value text) without rowid;
 create table if not exists issued (serial integer primary key, label text, name blob, until text, revoked_at text);
+create table if not exists rights (name blob, said blob);
 """
 
 
@@ -67,6 +72,8 @@ class CertificateAuthority:
         try:
             key = new_key(directory / "authority.key")
             (directory / "authority.pem").write_bytes(pem(root_certificate(key, network)))
+            if not (directory / "authority.toml").exists():
+                (directory / "authority.toml").write_text(TEMPLATE)
         except OSError as error:
             raise IdentityError(f"{directory} cannot be written: {error.strerror or error}") from None
         made = cls(directory)
@@ -88,11 +95,37 @@ class CertificateAuthority:
         with self._db:
             row = self._db.execute("insert into issued (label, name) values (?, ?)", (label, name))
         serial = int(row.lastrowid or 0)
-        certificate = node_certificate(self._key, self.root, public, serial, validity)
+        protected, said = protected_by(self.directory), self.allowed(name)
+        word = partial(self._word, name, protected, said)
+        certificate = node_certificate(self._key, self.root, public, serial, validity, word)
         with self._db:
             until = certificate.not_valid_after_utc.isoformat()
             self._db.execute("update issued set until = ? where serial = ?", (until, serial))
         return certificate
+
+    def _word(
+        self, name: Name, protected: tuple[str, ...], said: list[Description], until_us: int
+    ) -> x509.UnrecognizedExtension:
+        return commission(self._key, name, until_us, protected, said)
+
+    def allow(self, label: str, said: Description) -> list[Name]:
+        """All who were admitted under a label, or a name in hexadecimal, may say this of themselves."""
+        names = sorted({each.name for each in self.admitted() if label in (each.label, each.name.hex())})
+        if not names:
+            raise IdentityError(f"{label} was never admitted; `implicast authority list` says who was")
+        wanted = Charter.of(b"", protected_by(self.directory)).protected(said)
+        if len(wanted) < len(said.tags) + len(said.values):
+            path = self.directory / "authority.toml"
+            raise IdentityError(f"{said}: not all of this is protected by {path}; anybody may say the rest")
+        with self._db:
+            for name in names:
+                self._db.execute("insert into rights values (?, ?)", (name, msgspec.msgpack.encode(said)))
+        return names
+
+    def allowed(self, name: Name) -> list[Description]:
+        """What a name may say of itself."""
+        rows = self._db.execute("select said from rights where name = ?", (name,)).fetchall()
+        return [msgspec.msgpack.decode(said, type=Description) for (said,) in rows]
 
     def revoke(self, label: str) -> list[Name]:
         """All certificates of a label, or of a name in hexadecimal, count no more."""

@@ -3,17 +3,19 @@
 import asyncio
 import contextlib
 import json
-import logging
 from pathlib import Path
 
 import click
 import msgspec
 
+from implicast.language.parse import description
 from implicast.net import control
 from implicast.net.authority import REVOKED, CertificateAuthority
 from implicast.net.config import address_of
+from implicast.net.credentials import put
 from implicast.net.enrolment import enrol
 from implicast.net.identity import own_key, pem
+from implicast.net.logs import log_to_stderr
 from implicast.net.office import serve_office
 from implicast.net.options import authority_option, json_option
 
@@ -51,6 +53,28 @@ def authority_issue(label: str, directory: Path, folder: Path, role: str) -> Non
     enrol(directory.expanduser(), folder.expanduser(), role)
     authority.close()
     click.echo(f"{label} is admitted until {certificate.not_valid_after_utc:%Y-%m-%d}")
+
+
+@authority_command.command("allow")
+@click.argument("label")
+@click.argument("text")
+@authority_option
+@click.option("--node", "folder", type=click.Path(path_type=Path),
+              help="The node's folder: its certificate says so from now on; else its next one does.")  # fmt: skip
+def authority_allow(label: str, text: str, directory: Path, folder: Path | None) -> None:
+    """LABEL (or a name in hexadecimal) may say TEXT of itself, such as "role = doctor".
+
+    What needs to be allowed is in authority.toml, in the authority's folder, under [protected].
+    """
+    said = description(text)
+    authority = CertificateAuthority.open(directory.expanduser())
+    names = authority.allow(label, said)
+    if folder is not None:
+        certificate = authority.issue(label, own_key(folder.expanduser() / "node.key").public_key())
+        put(folder.expanduser() / "node.pem", pem(certificate))
+    authority.close()
+    for name in names:
+        click.echo(f"{name.hex()} may say: {said}")
 
 
 @authority_command.command("revoke")
@@ -108,7 +132,7 @@ def authority_serve(directory: Path, listen: str) -> None:
     Nodes find it by `authority = "HOST:PORT"` in their node.toml, or `implicast node --authority HOST:PORT`. It is not
     needed for casts.
     """
-    logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    log_to_stderr("info")
     try:
         asyncio.run(serve_office(directory.expanduser(), *address_of(listen)))
     except KeyboardInterrupt:

@@ -12,6 +12,7 @@ Frames are written once per turn of the loop, not one by one.
 import asyncio
 import ssl
 import time
+from asyncio import sslproto
 from collections import deque
 from collections.abc import Callable
 from typing import cast as typed
@@ -38,6 +39,10 @@ HANDSHAKES_MAX = 64
 BACK_OFF_S = (0.1, 10.0)
 RATE_PER_S = 2_000
 """Messages that one connection may send in a second, over a burst of as many; what exceeds it is dropped."""
+
+TLS_BUFFER = 8 << 10
+"""Bytes of a TLS connection's own buffer. asyncio takes 256 KiB for each, most of what a connection costs."""
+sslproto.SSLProtocol.max_size = TLS_BUFFER
 
 Arrived = Callable[[Hello, bytes, int], None]
 """Told who sent a message, the message, and what caused it."""
@@ -99,6 +104,11 @@ class Link(asyncio.Protocol):
         self.carrier.counters["limited"] += not allowed
         return allowed
 
+    @property
+    def queued(self) -> int:
+        """Bytes that wait to be written."""
+        return self._bytes + (self._transport.get_write_buffer_size() if self._transport is not None else 0)
+
     def pause_writing(self) -> None:
         self._writable = False
 
@@ -139,7 +149,7 @@ class Link(asyncio.Protocol):
         return None if self._transport is None else self._transport.get_extra_info("ssl_object")
 
     def _flush(self) -> None:
-        if self._out and self._transport is not None and self._writable:
+        if self._out and self._transport is not None and self._writable and not self._transport.is_closing():
             data = b"".join(self._out)
             self._out.clear()
             self._bytes = 0
@@ -253,6 +263,12 @@ class Carrier:
         for link in list(self._open):
             if link.hello is not None and link.hello.name in names:
                 link.abort()
+
+    def queued(self, address: Address) -> int:
+        """Bytes that wait to be written to an address."""
+        link = self._links.get(address)
+        waiting = sum(map(len, self._waiting.get(address, ())))
+        return waiting + (link.queued if link is not None else 0)
 
     def links(self) -> list[Hello]:
         """The nodes that this one is connected with; an office and light clients, which run no peer, do not count."""

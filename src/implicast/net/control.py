@@ -142,7 +142,8 @@ async def _peers(node: Node, request: Answer) -> AsyncIterator[Answer]:
 
 
 async def _receipts(node: Node, request: Answer) -> AsyncIterator[Answer]:
-    for life, serial, target, made_us, settled in node.store.receipts():
+    for life, serial, target, made_us, written in node.store.receipts():
+        settled = node.awaited.receipts.get(CastId(node.name, life, serial)) or written
         counts = {} if settled is None else {
             each: getattr(settled, each) for each in ("expected", "notified", "declined", "unreachable", "open")
         }  # fmt: skip
@@ -212,8 +213,11 @@ def ask(directory: Path, request: Answer, timeout_s: float | None = 60.0) -> Ite
         except (OSError, ValueError):
             raise ControlError(f"no node is running in {directory}: start one with `implicast local 20`, or with "
                                f"`implicast node {directory}`") from None  # fmt: skip
-        line.sendall(json.dumps(request).encode() + b"\n")
-        yield from _read(line, directory)
+        try:
+            line.sendall(json.dumps(request).encode() + b"\n")
+            yield from _read(line, directory)
+        except TimeoutError:
+            raise ControlError(f"the node in {directory} did not answer within {timeout_s:g} s") from None
 
 
 def _line(answers: BinaryIO, directory: Path) -> bytes:

@@ -34,7 +34,7 @@ LOOK_S = 5.0
 """How often the folder is looked at."""
 OFFICE_S = 20.0
 """How often the authority's office is asked for news."""
-CERTIFICATE_MAX = 8_192
+CERTIFICATE_MAX = 32_768
 
 
 class Renew(Message):
@@ -88,6 +88,7 @@ class Credentials:
         if self._stamp("node.pem") != self._stamps["node.pem"]:
             self._stamps["node.pem"] = self._stamp("node.pem")
             self._use()
+            self._speak(node)
         if self._stamp(REVOKED) != self._stamps[REVOKED]:
             self._stamps[REVOKED] = self._stamp(REVOKED)
             try:
@@ -97,6 +98,12 @@ class Credentials:
         if self.due and not self._warned:
             self._warned = True
             log.warning("this node's certificate expires on %s; it asks for a new one", f"{self.until:%Y-%m-%d}")
+
+    def _speak(self, node: "Node") -> None:
+        try:
+            node.speak_anew()
+        except (IdentityError, ValueError, OSError) as error:
+            log.warning("%s", error)
 
     def _stamp(self, name: str) -> int:
         with contextlib.suppress(OSError):

@@ -75,7 +75,6 @@ class Driver:
         """What the present input goes back to: a message, a wish, or the beginning."""
         self.seed = seed
         self._stopped = False
-        self._held: set[asyncio.Task[None]] = set()
 
     def run(self, peer: Peer) -> None:
         """From now on inputs go to this peer; what its role does not understand is refused while it is decoded."""
@@ -148,6 +147,8 @@ class Driver:
         result = None
         try:
             result = handle()
+        except RemoteError:
+            self._counters["refused_frames"] += 1
         except Exception:
             self._counters["broken"] += 1
             log.exception("a handler broke down over an input of kind %s from %s", told[0], told[1])
@@ -171,15 +172,12 @@ class Driver:
         if safe is None:
             self._send(out, self._cause)
         elif out:
-            task = asyncio.ensure_future(self._send_when(safe, out, self._cause))
-            self._held.add(task)
-            task.add_done_callback(self._held.discard)
+            safe.add_done_callback(partial(self._release, out, self._cause))
 
-    async def _send_when(
-        self, safe: "asyncio.Future[None]", out: list[tuple[Address, Message]], cause: Cause
-    ) -> None:
-        await safe
-        self._send(out, cause)
+    def _release(self, out: list[tuple[Address, Message]], cause: Cause, safe: "asyncio.Future[None]") -> None:
+        """What led to it is safe: it may leave."""
+        if not self._stopped and not safe.cancelled():
+            self._send(out, cause)
 
     def _send(self, out: list[tuple[Address, Message]], cause: Cause) -> None:
         """Every message bears its number among all that were sent in this life: by it others say what came."""

@@ -5,7 +5,7 @@ A node's name is the digest of its public key. Its certificate says so in the su
 """
 
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from os import O_CREAT, O_EXCL, O_WRONLY, fdopen
 from os import open as os_open
@@ -85,12 +85,12 @@ def root_certificate(key: Ed25519PrivateKey, network: str) -> x509.Certificate:
 
 def node_certificate(
     authority: Ed25519PrivateKey, root: x509.Certificate, public: Ed25519PublicKey, serial: int,
-    validity: timedelta = VALIDITY,
+    validity: timedelta = VALIDITY, word: Callable[[int], x509.ExtensionType] | None = None,
 ) -> x509.Certificate:  # fmt: skip
-    """The authority's word that this key belongs to this name."""
+    """The authority's word that this key belongs to this name; `word(until_us)`: what else it says."""
     name = name_of_key(public)
     now = datetime.now(UTC)
-    return (
+    made = (
         x509.CertificateBuilder()
         .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name.hex())]))
         .issuer_name(root.subject)
@@ -103,8 +103,10 @@ def node_certificate(
         .add_extension(
             x509.SubjectAlternativeName([x509.UniformResourceIdentifier(SCHEME + name.hex())]), critical=False
         )
-        .sign(authority, None)
     )
+    if word is not None:
+        made = made.add_extension(word(int((now + validity).timestamp() * 1e6)), critical=False)
+    return made.sign(authority, None)
 
 
 def _usage(signs: bool) -> x509.KeyUsage:
@@ -135,6 +137,8 @@ def _context(side: int, key: Path, certificate: Path, root: Path) -> ssl.SSLCont
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_verify_locations(root)
     context.load_cert_chain(certificate, key)
+    if side == ssl.PROTOCOL_TLS_SERVER:
+        context.num_tickets = 0  # asyncio cannot resume; tickets would only cost
     return context
 
 

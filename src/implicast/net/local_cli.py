@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import logging
 import os
 import resource
 import signal
@@ -18,6 +17,7 @@ from implicast.front.pairs import pairs
 from implicast.front.people import read_people
 from implicast.net import places, trial
 from implicast.net.local import Local, Processes, Someone, StartError, Tasks, everybody, is_running
+from implicast.net.logs import log_to_stderr
 from implicast.net.options import debug_option, dir_option, json_option, web_option
 from implicast.web.pages import Pages
 
@@ -63,7 +63,7 @@ def local_command(
     where = (directory or places.local()).expanduser()
     if is_running(where):
         raise StartError(f"a network is running in {where}: stop it first, or name another folder with --dir")
-    made = Local(where, design or DESIGN, members, pairs(settings), plain, not casts, journal)
+    made = Local(where, design or DESIGN, members, pairs(settings), plain, limits=not casts, journal=journal)
     pages = None if web is None else Pages(members, web)
     if pages is not None:
         made.page = pages
@@ -201,4 +201,4 @@ def _welcome(made: Local, seconds: float, pages: Pages | None) -> None:
 
 
 def _quiet() -> None:
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    log_to_stderr("warning")

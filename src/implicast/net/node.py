@@ -39,12 +39,14 @@ from implicast.net.frames import PROTOCOL, Hello
 from implicast.net.identity import contexts, name_in, name_of_key, own_key, root_key
 from implicast.net.journal import JournalWriter, Opened
 from implicast.net.keep import Keep
+from implicast.net.logs import log_event
 from implicast.net.notes import Note, Notes, Payloads
 from implicast.net.pulse import Pulses
 from implicast.net.receipt import Awaited, Receipt
 from implicast.net.record import Opening, Recorder
 from implicast.net.revocation import Revocations, RevocationsKnown, RevokedNames
 from implicast.net.services import Services
+from implicast.net.speech import renew, words_of
 from implicast.net.store import Store
 from implicast.net.subscriptions import Subscriptions
 from implicast.peer.contract import NAME_BYTES, Address, CastId, Message, Name, Peer
@@ -54,6 +56,7 @@ from implicast.peer.member import Member
 from implicast.peer.name import next_life
 from implicast.peer.site import Site
 from implicast.peer.wire import Codec, size
+from implicast.peer.words import BELIEVED, SignedWords, Words
 
 __all__ = ["Node", "NodeError", "Note", "Receipt"]
 
@@ -61,6 +64,8 @@ log = logging.getLogger("implicast")
 
 KEEP_S = 2.0
 """How often what the peer keeps is written, when it has changed."""
+ON_A_NETWORK: Mapping[str, Setting] = {"signed": True, "signatures": "ed25519"}
+"""Parameters of designs that have other defaults here than in the world."""
 JOIN_S = 60.0
 LEAVE_S = 30.0
 
@@ -82,12 +87,13 @@ class Node:
     def __init__(self, directory: Path, config: NodeConfig) -> None:
         self.directory, self.config = directory, config
         self.design: Design = design(config.design)
-        self.parameters: Mapping[str, Setting] = self.design.settle(config.parameters)
+        self.parameters: Mapping[str, Setting] = self.design.settle({**ON_A_NETWORK, **config.parameters})
         given = str(self.parameters.get("schema") or "")
         self.schema = Schema.read(given) if given else None
         """Which attributes there are, where the network has agreed on it."""
         self.subscriptions = Subscriptions(self)
         self.counters = Counters()
+        self.words: Words = BELIEVED
         self.network = blake2b(config.network.encode(), person=b"network", digest_size=NAME_BYTES).digest()
         self.address: Address = address_of(config.advertise or config.listen)
         self.said: Description | None = None
@@ -96,7 +102,7 @@ class Node:
         self.record: Path | None = None
         """Where all inputs are written, to be replayed."""
         self.started = time.monotonic()
-        self._arrived = asyncio.Condition()
+        self._arrived = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._crashed = False
         self._bucket = Bucket(config.casts_per_s, config.casts_burst, time.monotonic())
@@ -121,6 +127,7 @@ class Node:
 
     async def start(self) -> None:
         self.store = Store(self.directory / "node.db")
+        self.store.after = self.wake_readers
         self._keep = Keep(self.store, self.design, self.config.role)
         self.name = self._own_name()
         self.life = next_life(int.from_bytes(self.store.get("life") or b"", "big"), Random(secrets.randbits(64)))
@@ -167,7 +174,7 @@ class Node:
         """What the node answers itself."""
         self.services = Services(self.counters)
         self.services.carrier = self.carrier
-        self.revocations = Revocations(root, self.store, self.carrier.ban, self.services.send, self.carrier.links)
+        self.revocations = Revocations(root, self.store, self._ban, self.services.send, self.carrier.links)
         self.services.offer(RevocationsKnown, self.revocations.on_known)
         self.services.offer(RevokedNames, self.revocations.on_list)
         self.pulses = Pulses(self.services, self.clock, self.revocations)
@@ -178,12 +185,25 @@ class Node:
         self.carrier.served = self.services.receive
         self.carrier.greeted = self._greeted
 
+    def _ban(self, names: set[Name]) -> None:
+        """These belong to the network no more: their connections are closed, and their words count for nothing."""
+        self.carrier.ban(names)
+        self._expel(names)
+
+    def _expel(self, names: set[Name]) -> None:
+        if isinstance(self.words, SignedWords):
+            self.words.expel(names)
+
+    def speak_anew(self) -> None:
+        """There is a new certificate: speak with what it says."""
+        renew(self.words, self.directory, self.parameters)
+
     def _greeted(self, hello: Hello) -> None:
         self.clock.compare(hello.name, hello.now_us)
         self.revocations.known(hello, hello.revocations)
 
     def _own_name(self) -> Name:
-        if not self.config.plain or "authority" in self.design.kept:
+        if not self.config.plain or "authority" in self.design.kept or self.parameters.get("signed"):
             return name_of_key(own_key(self.directory / "node.key").public_key())
         name = self.store.get("name")
         if name is None:
@@ -195,7 +215,7 @@ class Node:
         host = self.driver.host
         return Opening(
             self.design.name, self.config.role, self.name, self.life, self.address, self.network,
-            dict(self.config.roles), dict(self.config.parameters), msgspec.msgpack.encode(kept) if kept else b"",
+            dict(self.config.roles), dict(self.parameters), msgspec.msgpack.encode(kept) if kept else b"",
             self.driver.seed, host.now_us, self.driver.sent_digest(),
         )  # fmt: skip
 
@@ -213,8 +233,10 @@ class Node:
             from implicast.net.enrolment import credentials_of
 
             credentials = credentials_of(self.directory, self.config.role, self.parameters)
+        self.words = words_of(self.directory, self.parameters, self.driver.host, self.address, self.network)
+        self._expel(self.carrier.banned)
         site = Site(self.name, self.life, self.address, self.driver.host, self.parameters, self.network,
-                    self.config.roles, credentials, kept)  # fmt: skip
+                    self.config.roles, credentials, kept, words=self.words)  # fmt: skip
         if self.config.role == "member":
             if self.design.member is None:
                 raise NodeError(f"{self.design.name} cannot be run on a network yet")
@@ -428,8 +450,8 @@ class Node:
         }
 
     def peers(self) -> list[dict[str, Any]]:
-        return [{"name": each.name.hex(), "address": text_of(each.address), "life": each.life}
-                for each in self.carrier.links()]  # fmt: skip
+        return [{"name": each.name.hex(), "address": text_of(each.address), "life": each.life,
+                 "queued": self.carrier.queued(each.address)} for each in self.carrier.links()]  # fmt: skip
 
     # --- inside
 
@@ -462,6 +484,7 @@ class Node:
         """What the peer delivered. Notices are committed before anything leaves that the same input sent."""
         hold = self.driver.careful
         for event in events:
+            log_event(event)
             if isinstance(event, Notice):
                 self.counters["delivered"] += 1
                 self.store.notice(event.cast, "", event.payload, self.driver.host.now_us)
@@ -471,22 +494,17 @@ class Node:
                 self._hear(event)
         if not hold:
             return None
-        return asyncio.ensure_future(self._commit())
-
-    async def _commit(self) -> None:
         if self.driver.careful:
             self.store.touch()
-        await self.store.committed()
-        await self.wake_readers()
+        return self.store.commit()
 
-    async def wake_readers(self) -> None:
-        """There is something new in the inbox."""
-        async with self._arrived:
-            self._arrived.notify_all()
+    def wake_readers(self) -> None:
+        """There may be something new in the inbox."""
+        self._arrived.set()
+        self._arrived = asyncio.Event()
 
     async def until_arrived(self) -> None:
-        async with self._arrived:
-            await self._arrived.wait()
+        await self._arrived.wait()
 
     def _hear(self, event: Message) -> None:
         self.awaited.hear(event)

@@ -13,6 +13,7 @@ import click
 from implicast.front.pairs import pairs
 from implicast.net.config import ConfigError, NodeConfig, read_config, write_config
 from implicast.net.local import Page, attend, no_page
+from implicast.net.logs import log_to_stderr
 from implicast.net.node import Node
 from implicast.net.notify import notify
 from implicast.net.options import debug_option, json_option, web_option
@@ -44,7 +45,7 @@ def node_command(
     directory: Path, said: str | None, record: Path | None, level: str, web: int | None, debug: bool, **given: Any
 ) -> None:
     """Run the node of a folder until it is stopped; options are written into its node.toml."""
-    logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    log_to_stderr(level)
     directory = directory.expanduser()
     _configure(directory, given)
     try:

@@ -43,7 +43,7 @@ class Payloads:
         return Contact(self._node.name, self._node.address)
 
     def _arrived(self) -> None:
-        self._node.background(self._node.wake_readers())
+        self._node.wake_readers()
 
     def carried(self, payload: bytes, name: str) -> bytes:
         """What a cast carries for this payload: itself, or a reference under which it is kept here."""

@@ -18,9 +18,20 @@ class WebPort(click.ParamType[int]):
         return int(value)
 
 
+
+
+def _nodes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The nodes of the network in question, for the shell."""
+    from implicast.net import places
+
+    base = ctx.params.get("directory") or places.local()
+    return sorted(each.parent.name for each in base.glob(f"{incomplete}*/node.toml"))
+
+
 node_option = click.option(
-    "--node", "name", metavar="NAME", help="Which node; the first of the local network by default."
-)
+    "--node", "name", metavar="NAME", help="Which node; the first of the local network by default.",
+    shell_complete=_nodes,
+)  # fmt: skip
 dir_option = click.option(
     "--dir", "directory", type=click.Path(path_type=Path), help="The folder of the network or node."
 )

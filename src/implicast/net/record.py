@@ -16,6 +16,7 @@ import msgspec
 
 from implicast.casting.designs import Design, design
 from implicast.language.target import Description, Target
+from implicast.net.speech import words_of
 from implicast.peer.contract import Address, CastId, Message, Name, Peer
 from implicast.peer.errors import LocalError
 from implicast.peer.site import Site
@@ -187,6 +188,7 @@ def _alarm(peer: type[Peer], name: str) -> type[Message]:
 
 
 def _peer(made: Design, opening: Opening, paper: _Paper, folder: Path) -> Peer:
+    """`folder`: the node's, with its key; what it signs again is the same."""
     kind = made.kept.get(opening.role)
     kept = msgspec.msgpack.decode(opening.kept, type=kind) if opening.kept and kind is not None else None
     parameters, credentials = made.settle(opening.parameters), None
@@ -194,8 +196,9 @@ def _peer(made: Design, opening: Opening, paper: _Paper, folder: Path) -> Peer:
         from implicast.net.enrolment import credentials_of
 
         credentials = credentials_of(folder, opening.role, parameters)
+    words = words_of(folder, parameters, paper, opening.address, opening.network)
     site = Site(opening.name, opening.life, opening.address, paper, parameters, opening.network,
-                opening.infrastructure, credentials, kept)  # fmt: skip
+                opening.infrastructure, credentials, kept, words=words)  # fmt: skip
     if opening.role == "member":
         assert made.member is not None, "only designs that run on a network are recorded"
         return made.member(site)

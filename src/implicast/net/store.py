@@ -57,13 +57,18 @@ class Store:
         self.path = path
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
         self._writes: list[tuple[str, tuple[Any, ...]]] = []
-        self._commit: asyncio.Future[None] | None = None
+        self._gathering: asyncio.Future[None] | None = None
+        """Done with the next commit; None while nobody waits for one."""
+        self._working = False
+        self._task: asyncio.Task[None] | None = None
         self.full = False
         """The disk is full: nothing is confirmed until there is room."""
         self.commits = 0
         self._touched = self._abandoned = False
         self.before: Callable[[], None] = lambda: None
         """Called before every commit, to add what changes all the time and is worth writing once per commit only."""
+        self.after: Callable[[], None] = lambda: None
+        """Called after every commit."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
@@ -131,36 +136,49 @@ class Store:
 
     @property
     def dirty(self) -> bool:
-        return bool(self._writes) or self._touched or self._commit is not None
+        return bool(self._writes) or self._touched or self._working
 
     def touch(self) -> None:
         """Something may have changed that `before` writes."""
         self._touched = True
 
+    def commit(self) -> "asyncio.Future[None]":
+        """Done when all that was written so far is safe. Those who come while a commit is under way share the next."""
+        if self._gathering is None:
+            self._gathering = asyncio.get_running_loop().create_future()
+            if not self._working:
+                self._working = True
+                self._task = asyncio.ensure_future(self._work_off())
+        return self._gathering
+
     async def committed(self) -> None:
-        """When all that was written so far is safe. Whoever comes while a commit is under way shares the next one."""
-        while self._writes or self._touched or self._commit is not None:
-            if self._commit is None:
-                self._commit = asyncio.ensure_future(self._work_off())
-            await asyncio.shield(self._commit)
+        """When all that was written so far is safe."""
+        if self.dirty:
+            await asyncio.shield(self.commit())
 
     async def _work_off(self) -> None:
-        self.before()
-        self._touched = False
-        writes, self._writes = self._writes, []
-        if not writes:
-            self._commit = None
-            return
+        try:
+            while (gathering := self._gathering) is not None:
+                self._gathering, self._touched = None, False
+                self.before()
+                writes, self._writes = self._writes, []
+                while writes and not await self._attempt(writes):
+                    await asyncio.sleep(0.5)
+                if not gathering.done():
+                    gathering.set_result(None)
+                self.after()
+        finally:
+            self._working = False
+
+    async def _attempt(self, writes: list[tuple[str, tuple[Any, ...]]]) -> bool:
         try:
             await asyncio.get_running_loop().run_in_executor(self._thread, self._transact, writes)
-            self.full = False
-            self.commits += 1
         except sqlite3.OperationalError as error:
-            self._writes = writes + self._writes
             self.full = "full" in str(error) or "disk" in str(error)
-            await asyncio.sleep(0.5)
-        finally:
-            self._commit = None
+            return False
+        self.full = False
+        self.commits += 1
+        return True
 
     def _transact(self, writes: list[tuple[str, tuple[Any, ...]]]) -> None:
         self._db.execute("begin immediate")

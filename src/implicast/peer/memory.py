@@ -74,22 +74,56 @@ class Repeats(Recent[Key, int]):
         return False
 
 
+class Shares(Generic[Key]):
+    """Who has how much of a table with room for `bound`: whoever has as much as is left free gets no more.
+
+    So one who fills a table alone has half of it, two who do have a third each, and there is always room for one who
+    has nothing in it: a full table hurts those first who fill it. (Dynamic thresholds, as switches share their buffers
+    among ports: Choudhury and Hahne, 1998.)
+    """
+
+    __slots__ = ("_had", "bound", "total")
+
+    def __init__(self, bound: int) -> None:
+        self.bound, self.total = bound, 0
+        self._had: dict[Key, int] = {}
+
+    def allows(self, who: Key) -> bool:
+        """Whether one more is let in."""
+        return self._had.get(who, 0) < self.bound - self.total
+
+    def add(self, who: Key) -> None:
+        self._had[who] = self._had.get(who, 0) + 1
+        self.total += 1
+
+    def drop(self, who: Key) -> None:
+        left = self._had[who] - 1
+        self.total -= 1
+        if left:
+            self._had[who] = left
+        else:
+            del self._had[who]
+
+
 class Seen:
     """Which casts have been met.
 
     A cast is remembered by publisher, life and serial for `HORIZON_US` at least, longer than anybody repeats it; the
     memory is two generations, and the older one is dropped when the younger has lasted for a horizon. Within a
     generation a bit stands for a serial, so that thousands of casts of a quick publisher cost a few bytes each, and no
-    serial, however large, can push others out. A generation that is full takes nothing more.
+    serial, however large, can push others out. A generation has room for all publishers (`Shares`): one that fills it
+    is refused first.
     """
 
-    __slots__ = ("_old", "_turned_us", "_young", "bound")
+    __slots__ = ("_bound", "_old", "_shares", "_turned_us", "_young")
 
     def __init__(self, heard: Iterable[Heard] = (), bound: int = BLOCKS_MAX) -> None:
+        self._bound = bound
         self._young: dict[Block, int] = {(each.publisher, each.life, each.block): each.bits for each in heard}
         self._old: dict[Block, int] = {}
         self._turned_us = 0
-        self.bound = bound
+        self._shares: Shares[Name] | None = None
+        """Of the younger generation; made when there is one: most members of a large population hear little."""
 
     def met(self, cast: CastId) -> bool:
         """Was this cast met before?"""
@@ -100,13 +134,24 @@ class Seen:
         """Meet a cast: True for the first time, and if there is room to remember it."""
         young = self._young
         if now_us - self._turned_us >= HORIZON_US:
-            self._old, self._young, self._turned_us = young, {}, now_us
+            self._old, self._young, self._turned_us, self._shares = young, {}, now_us, None
             young = self._young
         block, bit = _place(cast)
         bits = young.get(block, 0)
-        if (bits | self._old.get(block, 0)) & bit or (not bits and len(young) >= self.bound):
+        if (bits | self._old.get(block, 0)) & bit or (not bits and not self._has_room(cast.publisher)):
             return False
         young[block] = bits | bit
+        return True
+
+    def _has_room(self, publisher: Name) -> bool:
+        """Whether one more block of a publisher is let in; then it is counted."""
+        if self._shares is None:
+            self._shares = Shares(self._bound)
+            for known, _, _ in self._young:
+                self._shares.add(known)
+        if not self._shares.allows(publisher):
+            return False
+        self._shares.add(publisher)
         return True
 
     def heard(self) -> tuple[Heard, ...]:

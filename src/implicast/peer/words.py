@@ -164,8 +164,8 @@ class Words:
 class SignedWords(Words):
     """One peer's key, and what it knows to check others by."""
 
-    __slots__ = ("_address", "_charter", "_checked", "_host", "_last", "_member", "_network", "_opened", "_rights",
-                 "_said", "_scheme", "_signer", "name", "refused")  # fmt: skip
+    __slots__ = ("_address", "_charter", "_checked", "_expelled", "_host", "_last", "_member", "_network", "_opened",
+                 "_rights", "_said", "_scheme", "_signer", "name", "refused")  # fmt: skip
     signed: ClassVar[bool] = True
 
     def __init__(
@@ -174,15 +174,25 @@ class SignedWords(Words):
     ) -> None:  # fmt: skip
         """`member`: the authority's word on the key of `signer` (`admission`)."""
         self._host, self._address, self._network = host, address, network
-        self._scheme, self._signer, self._charter, self._rights = scheme, signer, charter or Charter(), rights
+        self._scheme, self._signer = scheme, signer
+        self._expelled: set[Name] = set()
+        self.entitle(charter or Charter(), member, rights)
         self.name = name_of_public(signer.public)
         self._checked: Recent[bytes, bytes] = Recent(CHECKED_MAX)
-        self._member = member or bytes(TIME_BYTES + SIGNATURE_BYTES)
         self._last = (b"", b"")
         self._opened: Message | None = None
         self._said: Said | None = None
         self.refused = 0
         """Words that were not those of whom they claimed to be."""
+
+    def entitle(self, charter: Charter, member: bytes = b"", rights: tuple[Right, ...] = ()) -> None:
+        """From now on speak with this word of the authority, and check others by this charter."""
+        self._charter, self._rights = charter, rights
+        self._member = member or bytes(TIME_BYTES + SIGNATURE_BYTES)
+
+    def expel(self, names: Iterable[Name]) -> None:
+        """These names belong to the network no more, whatever they show."""
+        self._expelled |= set(names)
 
     # --- casts
 
@@ -272,6 +282,7 @@ class SignedWords(Words):
         is_sound = (
             len(proof) >= PROOF_BYTES
             and name_of_public(public) == name
+            and name not in self._expelled
             and self._belongs(name, proof)
             and self._is_by(public, _encode(about), proof[PUBLIC_BYTES:SIGNED_BYTES])
         )

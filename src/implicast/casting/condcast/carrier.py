@@ -18,7 +18,7 @@ were told (`Settled`).
 
 from collections.abc import Callable
 
-from implicast.casting.condcast.errands import Errand, Given, Task, remember
+from implicast.casting.condcast.errands import Errand, Task, Tasks
 from implicast.casting.condcast.messages import Astray, Carry, Covered, Query, StillCarrying, StuckAgain
 from implicast.casting.condcast.settings import CondcastSettings
 from implicast.casting.condcast.split import Match, Onward, split, split_around
@@ -45,7 +45,7 @@ Ended = Callable[[CastId, int, int], None]
 """Told how an own cast ended: members told, and what was given up."""
 
 
-_NO_TASKS: dict[Given, Task] = {}
+_NO_TASKS = Tasks()
 _NO_ERRANDS: dict[int, Errand] = {}
 _NO_STUCK: dict[int, Task] = {}
 """Shared by peers without receipts; replaced, never changed."""
@@ -63,7 +63,7 @@ class Carrier(Part, parts={"asker": Asker}):
     ) -> None:  # fmt: skip
         super().__init__(ring.address, ring.host)
         self.ring, self._tell, self._settled, self._settings, self._words = ring, tell, settled, settings, words
-        self.tasks: dict[Given, Task] = _NO_TASKS
+        self.tasks = _NO_TASKS
         self.errands: dict[int, Errand] = _NO_ERRANDS
         self._stuck: dict[int, Task] = _NO_STUCK
         self._token = (life & LIFE_MASK) << LIFE_SHIFT
@@ -74,7 +74,7 @@ class Carrier(Part, parts={"asker": Asker}):
 
     def _assure(self) -> None:
         """Keep what receipts need; where nobody wants any it is never made."""
-        self.tasks, self.errands, self._stuck = {}, {}, {}
+        self.tasks, self.errands, self._stuck = Tasks(), {}, {}
         self._asker = Asker(self.address, self.host)
         self._asker.topic(CARRY, PATIENCE, self._unanswered)
 
@@ -112,7 +112,7 @@ class Carrier(Part, parts={"asker": Asker}):
             self.host.send(sender, Astray(carry.cast, carry.token))
         else:
             task = Task(carry.cast, carry.query, carry.payload, (sender, carry.token), self.host.now_us)
-            remember(self.tasks, given, task)
+            self.tasks.remember(given, task)
             self._begin(carry.arcs, task)
 
     def _is_sound(self, carry: Carry) -> bool:
@@ -295,7 +295,7 @@ class Carrier(Part, parts={"asker": Asker}):
         for given, task in list(self.tasks.items()):
             if task.query is None or task.asker is None:
                 continue
-            del self.tasks[given]
+            self.tasks.forget(given)
             for token in list(task.open):
                 self._close(token)
             task.end()

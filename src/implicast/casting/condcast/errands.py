@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from implicast.casting.condcast.messages import Carry, Covered, Query, StillCarrying
 from implicast.overlay.links import Ref
 from implicast.peer.contract import Address, CastId
+from implicast.peer.memory import Shares
 from implicast.space.ring import Arc
 
 PATIENCE_US = 45_000_000
@@ -16,8 +17,8 @@ KEEP_US = PATIENCE_US + 15_000_000
 """How long what was carried is remembered: whoever asked has given up by then."""
 WAIT_MAX_US = 9_000_000
 """A peer that works on it is asked again after 2, 3, 5, then so many seconds."""
-TASKS_MAX = 4_096
-"""Casts carried, or carried lately, at one peer; the oldest is forgotten. For whoever asks again it is carried anew."""
+TASKS_MAX = 8_192
+"""Casts carried, or carried lately, at one peer, for all who asked it."""
 
 
 @dataclass(slots=True)
@@ -87,11 +88,32 @@ Given = tuple[Address, CastId, int]
 """By whom a task was given, of which cast, under which token."""
 
 
-def remember(tasks: dict[Given, Task], given: Given, task: Task) -> None:
-    """Put a task in that begins now; those that nobody asks for any more go, and the oldest when there are too many."""
-    tasks[given] = task
-    over_us = task.since_us - KEEP_US
-    oldest = next(iter(tasks))
-    while tasks[oldest].since_us < over_us or len(tasks) > TASKS_MAX:
-        del tasks[oldest]
-        oldest = next(iter(tasks))
+class Tasks(dict[Given, Task]):
+    """Tasks by who gave them. Of a peer that gives very many the oldest are forgotten: for whoever asks again they are
+    carried anew."""
+
+    __slots__ = ("_by", "_shares")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._shares: Shares[Address] = Shares(TASKS_MAX)
+        self._by: dict[Address, dict[Given, None]] = {}
+
+    def remember(self, given: Given, task: Task) -> None:
+        """Put a task in that begins now; those that nobody asks for any more go."""
+        over_us = task.since_us - KEEP_US
+        while self and self[oldest := next(iter(self))].since_us < over_us:
+            self.forget(oldest)
+        giver = given[0]
+        if not self._shares.allows(giver):
+            self.forget(next(iter(self._by.get(giver) or self)))
+        self._shares.add(giver)
+        self._by.setdefault(giver, {})[given] = None
+        self[given] = task
+
+    def forget(self, given: Given) -> None:
+        del self[given]
+        self._shares.drop(given[0])
+        del self._by[given[0]][given]
+        if not self._by[given[0]]:
+            del self._by[given[0]]

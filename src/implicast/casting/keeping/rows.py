@@ -13,11 +13,12 @@ from itertools import chain
 
 from implicast.casting.keeping.messages import Row, Slot
 from implicast.peer.contract import Contact, Name
+from implicast.peer.memory import Shares
 from implicast.space.digest import digest_bits
 from implicast.space.ring import clockwise, up_to
 
 ROWS_MAX = 1_000_000
-"""Entries that one node keeps; further ones are refused, and their owners ask again."""
+"""Entries that one node keeps, those of an owner that has many refused first; such owners ask again."""
 NO_ROOM = -1
 SUM_MASK = (1 << 63) - 1
 SUMMARIES_MAX = 12
@@ -56,14 +57,15 @@ class KeptRows:
     """Lists of rows by slot, in order of their keys."""
 
     __slots__ = (
-        "_compared", "_due_us", "_keys", "_places", "_slots", "_summaries", "changes", "count", "losses", "marks",
-        "owned",
+        "_compared", "_due_us", "_keys", "_places", "_shares", "_slots", "_summaries", "changes", "count", "losses",
+        "marks", "owned",
     )  # fmt: skip
 
     def __init__(self, compared: bool = True) -> None:
         """Rows that are never compared with copies need no marks and sums."""
         self._compared = compared
         self._slots: dict[Slot, dict[Ident, Entry]] = {}
+        self._shares: Shares[Name] = Shares(ROWS_MAX)
         # In order of keys, so that a range costs what is in it: a fifth of a run in change was looking through all.
         self._keys: list[int] = []
         self._places: dict[int, dict[Slot, dict[Ident, Entry]]] = {}
@@ -87,14 +89,16 @@ class KeptRows:
                 known.vouch(now_us)
                 return 0
             return known.row.stamp
-        if known is None and self.count >= ROWS_MAX:
+        if known is None and not self._shares.allows(row.owner.name):
             return NO_ROOM
         if entries is None:
             entries = self._open(row)
         if known is None:
             self.count += 1
         else:
+            self._shares.drop(known.row.owner.name)
             self._uncount(known)
+        self._shares.add(row.owner.name)
         self.changes += 1
         if self._compared:
             entries[row.ident] = self._counted(row, now_us)
@@ -192,7 +196,9 @@ class KeptRows:
     def drop(self, rows: Iterable[Row]) -> None:
         for row in rows:
             entries = self._slots[row.slot]
-            self._uncount(entries.pop(row.ident))
+            gone = entries.pop(row.ident)
+            self._uncount(gone)
+            self._shares.drop(gone.row.owner.name)
             self.count -= 1
             self.changes += 1
             if not entries:
@@ -215,6 +221,7 @@ class KeptRows:
 
     def clear(self) -> None:
         self._slots, self._places, self._keys, self.count = {}, {}, [], 0
+        self._shares = Shares(ROWS_MAX)
         self._summaries, self.marks, self.owned = {}, set() if self._compared else frozenset(), {}
         self.changes += 1
         self.losses += 1

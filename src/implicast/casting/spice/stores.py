@@ -116,8 +116,8 @@ class Stores(SpicePart):
         self._accept(store, entries)
 
     def _accept(self, store: StoreAt, entries: Sequence[Entry]) -> None:
-        entries = all_proved(self.spice.words, store.tag, entries)
-        if entries and self.settings.is_place(store.tag, store.root, store.notch):
+        if self.settings.is_place(store.tag, store.root, store.notch):
+            entries = all_proved(self.spice.words, store.tag, entries)
             self.spice.copies.take_first(store, entries)
 
     def _sort(self, store: StoreAt) -> None:

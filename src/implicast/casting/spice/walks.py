@@ -38,6 +38,7 @@ from implicast.overlay.ice.estate import Way
 from implicast.overlay.ice.routes import Onward
 from implicast.peer.contract import Address, CastId, Name, handles
 from implicast.peer.later import SLOT_US
+from implicast.peer.memory import Shares
 from implicast.space.tract import EMPTY, Tract, contains, intersect, scale_within, subtract
 
 if TYPE_CHECKING:
@@ -46,8 +47,8 @@ if TYPE_CHECKING:
     from implicast.casting.spice.replicas import Replicas
     from implicast.casting.spice.spice import Spice
 
-TRIPS_MAX = 16_384
-"""Trips and works that are open or lately finished at one peer; beyond it walks are not begun, and sent again."""
+TRIPS_MAX = 32_768
+"""Trips that are open or lately finished at one peer, those of a peer with many refused first; they are sent again."""
 PARKED_MAX = 4_096
 """Casts without receipts that wait at one peer; further ones are lost."""
 TIDY_US = 10_000_000
@@ -206,12 +207,13 @@ def name_of(walk: Walk) -> Hashable:
 class Walks(SpicePart):
     """A peer's part in the walks of others, and the bookkeeping of its own."""
 
-    __slots__ = ("_active", "_hops", "_parked", "_slow", "_tidying", "_trips", "_works")
+    __slots__ = ("_active", "_hops", "_parked", "_shares", "_slow", "_tidying", "_trips", "_works")
 
     def __init__(self, spice: "Spice") -> None:
         super().__init__(spice)
         self._works: dict[Hashable, list[Work]] = {}
         self._trips: dict[Seen, Trip] = {}
+        self._shares: Shares[Address] = Shares(TRIPS_MAX)
         self._hops: dict[int, Hop] = {}
         self._active: dict[tuple[str, int], dict[Work, None]] = {}
         """Unfinished works that went up from closed parts here, by registry."""
@@ -256,8 +258,9 @@ class Walks(SpicePart):
         trip = self._trips.get(seen)
         if trip is not None:
             self._answer_again(trip)
-        elif len(self._trips) < TRIPS_MAX:
+        elif self._shares.allows(sender):
             trip = self._trips[seen] = Trip(walk, self.host.now_us, seen, None)
+            self._shares.add(sender)
             trip.tally.step()
             self._tidy_later()
             self._go_on(trip, walk)
@@ -496,12 +499,16 @@ class Walks(SpicePart):
         else:
             self._drop_trip(trip)
 
+    def _forget(self, seen: Seen) -> None:
+        if self._trips.pop(seen, None) is not None:
+            self._shares.drop(seen[0])
+
     def _drop_trip(self, trip: Trip) -> None:
         for number in trip.hops:
             self._hops.pop(number, None)
         trip.hops.clear()
         if trip.seen is not None:
-            self._trips.pop(trip.seen, None)
+            self._forget(trip.seen)
         if trip.work is not None:
             trip.work.up.pop(trip, None)
 

@@ -1,0 +1,233 @@
+"""What a live network costs on this machine, in CPU seconds: the figures of `docs/reference/live.md`.
+
+    python bench/live/figures.py [throughput] [latency] [ready] [memory] [process]
+
+All nodes are tasks of this process, on loopback. "Without inbox" means that nothing is written; all else is as people
+run it.
+"""
+
+import asyncio
+import gc
+import json
+import logging
+import os
+import resource
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from implicast.casting.designs import HOMES
+from implicast.net.carrier import Carrier
+from implicast.net.local import Local, Someone, Tasks, everybody
+from implicast.net.store import Store
+
+NODES = 50
+WINDOW = 64
+"""Casts under way at a time."""
+
+
+def people(groups):
+    """Descriptions such that a cast to tag gK reaches one of `groups` equal groups."""
+    return [Someone(f"n{number:02d}", f"all, g{number % groups}") for number in range(NODES)]
+
+
+class Network:
+    """Fifty nodes in this process."""
+
+    def __init__(self, design, plain, members, **parameters):
+        self._folder = tempfile.TemporaryDirectory(prefix="implicast-bench-")
+        self.local = Local(Path(self._folder.name) / "net", design, members, parameters, plain, limits=False)
+        self.local.lay_out()
+        self.tasks = Tasks(self.local)
+
+    async def __aenter__(self):
+        self.ready_s = await self.tasks.start_all()
+        self.members = [self.tasks.nodes[each.name] for each in self.local.members]
+        return self
+
+    async def __aexit__(self, *_):
+        await self.tasks.stop()
+        self._folder.cleanup()
+
+    def count(self, name):
+        return sum(node.counters[name] for node in self.tasks.nodes.values())
+
+    async def casts(self, count, target, payload=b"x" * 64):
+        """So many casts, a few at a time, from all members in turn."""
+        gate = asyncio.Semaphore(WINDOW)
+
+        async def one(number):
+            async with gate:
+                receipt = await self.members[number % NODES].cast(target(number), payload, wait=30.0)
+                return receipt.notified
+
+        return sum(await asyncio.gather(*(one(number) for number in range(count))))
+
+
+class Unwritten:
+    """Stores that write nothing, for the figures without inbox."""
+
+    def __enter__(self):
+        self._before = Store.write, Store.committed, Store.touch, Store.commit
+        Store.write = lambda self, statement, values: None
+        Store.touch = lambda self: None
+        Store.committed = _at_once
+        Store.commit = _done
+
+    def __exit__(self, *_):
+        Store.write, Store.committed, Store.touch, Store.commit = self._before
+
+
+def _done(self):
+    future = asyncio.get_running_loop().create_future()
+    future.set_result(None)
+    return future
+
+
+async def _at_once(self):
+    return None
+
+
+async def deliveries_per_cpu_s(design, plain, casts, groups=5):
+    async with Network(design, plain, people(groups)) as network:
+        await network.casts(2 * NODES, lambda number: f"g{number % groups}")
+        gc.collect()
+        before, begun, wall = network.count("delivered"), time.process_time(), time.monotonic()
+        notified = await network.casts(casts, lambda number: f"g{number % groups}")
+        cpu_s, seconds = time.process_time() - begun, time.monotonic() - wall
+        delivered = network.count("delivered") - before
+        assert delivered == notified == casts * NODES // groups, (delivered, notified)
+        return {"delivered": delivered, "cpu_s": round(cpu_s, 2), "per_cpu_s": round(delivered / cpu_s),
+                "seconds": round(seconds, 2)}  # fmt: skip
+
+
+def throughput(say):
+    for design, casts in (("centralised", 1500), ("spice-unloaded", 500)):
+        for plain in (True, False):
+            with Unwritten():
+                found = asyncio.run(deliveries_per_cpu_s(design, plain, casts))
+            say({"what": "deliveries per CPU second", "design": design, "tls": not plain, "inbox": False, **found})
+        found = asyncio.run(deliveries_per_cpu_s(design, False, casts))
+        say({"what": "deliveries per CPU second", "design": design, "tls": True, "inbox": True, **found})
+
+
+async def _latency(design, casts):
+    async with Network(design, False, everybody(NODES)) as network:
+        targets = ("gpu & eu", "training", "eu & !gpu", "gpu")
+        for number in range(2 * NODES):  # warm: connections are there
+            await network.members[number % NODES].cast(targets[number % 4], b"x", wait=10.0)
+        found = []
+        for number in range(casts):
+            node = network.members[(7 * number) % NODES]
+            begun_us = node.driver.tick()
+            payload = str(number).encode()
+            await node.cast(targets[number % 4], payload, wait=10.0)
+            for each in network.members:
+                found += [(row[5] - begun_us) / 1000 for row in each.store.inbox(after_us=begun_us - 1)
+                          if bytes(row[3]) == payload]  # fmt: skip
+            await asyncio.sleep(0.01)
+        found.sort()
+        return {"p50_ms": round(found[len(found) // 2], 2), "p99_ms": round(found[int(len(found) * 0.99)], 2),
+                "deliveries": len(found)}  # fmt: skip
+
+
+def latency(say):
+    for design in ("centralised", "spice-unloaded", "dht"):
+        say({"what": "latency, warm, TLS", "design": design, **asyncio.run(_latency(design, 100))})
+
+
+def ready(say):
+    """Each in a process of its own: up, joined, registered, as tasks of one process."""
+    for design in HOMES:
+        words = [sys.executable, "-m", "implicast", "local", str(NODES), "--design", design, "--in-process", "--casts",
+                 "1", "--json"]  # fmt: skip
+        with tempfile.TemporaryDirectory() as folder:
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            went = subprocess.run([*words, "--dir", f"{folder}/net"], capture_output=True, text=True, check=False)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        row = json.loads(went.stdout) if went.stdout else {}
+        say({"what": "local 50 --in-process", "design": design, "seconds_to_ready": row.get("seconds_to_ready"),
+             "cpu_s": round(cpu_s, 1)})  # fmt: skip
+
+
+async def _connections(count):
+    """Bytes per end of a TLS connection: two carriers, many connections between them."""
+    from implicast.net.authority import CertificateAuthority
+    from implicast.net.counters import Counters
+    from implicast.net.frames import PROTOCOL, Hello
+    from implicast.net.identity import contexts, own_key, pem
+
+    with tempfile.TemporaryDirectory() as folder:
+        base = Path(folder)
+        authority = CertificateAuthority.init(base / "ca", "bench")
+        (base / "node.pem").write_bytes(pem(authority.issue("one", own_key(base / "node.key").public_key())))
+        tls = contexts(base / "node.key", base / "node.pem", base / "ca" / "authority.pem")
+        authority.close()
+        counters = Counters()
+        says = lambda: Hello(PROTOCOL, b"n", b"d", b"x" * 16, ("127.0.0.1", 1), 1, 1)  # noqa: E731
+        server = Carrier(says, lambda *told: None, counters, *tls)
+        port = await server.listen("127.0.0.1", 0)
+        gc.collect()
+        before_kb = memory_kb()
+        dialled = [Carrier(says, lambda *told: None, counters, *tls) for _ in range(count)]
+        for each in dialled:
+            each.send(("127.0.0.1", port), b"x" * 100, 0)
+            await asyncio.sleep(0.004)
+        await asyncio.sleep(4.0)
+        gc.collect()
+        grown_kb = memory_kb() - before_kb
+        for each in [*dialled, server]:
+            await each.close()
+        return {"connections": count, "kib_per_end": round(grown_kb / count / 2, 1)}
+
+
+def memory_kb():
+    text = Path("/proc/self/smaps_rollup").read_text()
+    return sum(int(line.split()[1]) for line in text.splitlines() if line.startswith("Private_"))
+
+
+def memory(say):
+    say({"what": "memory of a TLS connection end", **asyncio.run(_connections(400))})
+
+
+def process(say):
+    """One node as a process of its own: until it answers, and what it has then."""
+    with tempfile.TemporaryDirectory() as folder:
+        local = Local(Path(folder) / "net", "spice-unloaded", everybody(1))
+        local.lay_out()
+        code = ("import asyncio, resource, sys, time; from pathlib import Path; from implicast.net.node import Node\n"
+                "async def main():\n"
+                "    async with Node.open(Path(sys.argv[1])) as node:\n"
+                "        await node.join()\n"
+                "        status = dict(line.split(':', 1) for line in open('/proc/self/status') if ':' in line)\n"
+                "        used = resource.getrusage(resource.RUSAGE_SELF)\n"
+                "        print(used.ru_utime + used.ru_stime, int(status['VmHWM'].split()[0]) / 1024)\n"
+                "asyncio.run(main())\n")  # fmt: skip
+        took = []
+        for _ in range(5):
+            begun = time.monotonic()
+            went = subprocess.run([sys.executable, "-c", code, str(local.folders()[0])], capture_output=True,
+                                  text=True, check=True)  # fmt: skip
+            cpu_s, peak_mb = map(float, went.stdout.split())
+            took.append((time.monotonic() - begun, cpu_s, peak_mb))
+        say({"what": "node process", "seconds": round(min(each[0] for each in took), 2),
+             "cpu_s": round(min(each[1] for each in took), 2), "peak_mb": round(took[-1][2], 1)})  # fmt: skip
+
+
+PARTS = {"throughput": throughput, "latency": latency, "ready": ready, "memory": memory, "process": process}
+
+
+def main(words):
+    logging.disable(logging.WARNING)
+    print(json.dumps({"python": sys.version.split()[0], "openssl": ssl.OPENSSL_VERSION, "cores": os.cpu_count(),
+                      "load": os.getloadavg()[0]}))  # fmt: skip
+    for word in words or PARTS:
+        PARTS[word](lambda row: print(json.dumps(row), flush=True))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,78 @@
+"""What all arms are asked to do: the same people, the same casts, the same tenth of them killed."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from implicast.language.parse import description, parse
+from implicast.net.local import Someone, everybody
+from implicast.net.trial import Drawn, draw
+
+PAYLOAD = 64
+"""Bytes that each cast carries besides what an arm needs to find its receivers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One comparison."""
+
+    people: list[Someone]
+    casts: list[Drawn]
+    after: list[Drawn]
+    """Casts that are made when some have been killed, none of them by those."""
+    killed: list[str]
+
+
+@dataclass(slots=True)
+class Result:
+    """What an arm did."""
+
+    arm: str
+    version: str
+    settings: str
+    due: int = 0
+    delivered: int = 0
+    wrong: int = 0
+    """Notified although the target does not describe it."""
+    reached: int = 0
+    """Copies that reached one that the target does not describe, and were dropped there."""
+    bytes_per_cast: float = 0.0
+    idle_bytes_per_s: float = 0.0
+    latency_ms: list[float] = field(default_factory=list)
+    bytes_by: list[int] = field(default_factory=list)
+    due_after: int = 0
+    delivered_after: int = 0
+    note: str = ""
+
+
+def task(peers: int, casts: int, seed: int) -> Task:
+    people = everybody(peers)
+    drawn = draw(people, casts, seed)
+    killed = sorted(Random(seed).sample([each.name for each in people], peers // 10))
+    alive = [each for each in draw(people, 2 * casts, seed + 1) if each.publisher not in killed][:casts]
+    return Task(people, drawn, alive, killed)
+
+
+def topics(target: str) -> list[str]:
+    """Tags to which a cast must be published so that all whom it describes are subscribed to one: a tag that all
+    alternatives have where there is one, else one for each alternative."""
+    terms = parse(target).terms
+    common = set(terms[0].has).intersection(*(term.has for term in terms))
+    return [min(common)] if common else sorted({min(term.has) for term in terms})
+
+
+def tags(someone: Someone) -> tuple[str, ...]:
+    return tuple(description(someone.text).tags)
+
+
+def selects(target: str, someone: Someone) -> bool:
+    return parse(target).selects(description(someone.text))
+
+
+def due_of(casts: Iterable[Drawn], but: Iterable[str] = ()) -> set[tuple[int, str]]:
+    return {(each.number, name) for each in casts for name in each.due - set(but)}
+
+
+def plain(value: Any) -> Any:
+    return round(value, 2) if isinstance(value, float) else value

@@ -1,0 +1,108 @@
+"""Signed words on a network: a node's own key, and the authority's word on it, which lies in the node's certificate.
+
+The certificate carries an extension: that the name belongs to the network, what the network protects, and what this
+name may say of itself. So whatever renews a certificate renews these too.
+
+    authority.toml in the authority's folder:
+        [protected]
+        "role" = "roster"        an attribute whose values the authority allows, name by name
+        "staff:*" = "roster"     tags that begin so, likewise
+"""
+
+import tomllib
+from pathlib import Path
+
+import msgspec
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from implicast.language.parameters import Parameters
+from implicast.language.target import Description
+from implicast.net.identity import IdentityError, own_key, root_key
+from implicast.peer.contract import Address, Host, Message, Name
+from implicast.peer.signatures import Ed25519
+from implicast.peer.words import BELIEVED, Charter, Right, SignedWords, Words, admission
+
+COMMISSION = x509.ObjectIdentifier("1.3.6.1.4.1.60000.17.1")
+TEMPLATE = """\
+# What members may say of themselves only with this authority's word, given by `implicast authority allow`:
+# names of attributes, and prefixes of tags with a star behind them. Certificates issued from now on say so.
+[protected]
+# "role" = "roster"
+# "staff:*" = "roster"
+"""
+
+
+class Commission(Message):
+    """What the authority says in a certificate about the words of its holder."""
+
+    member: bytes
+    """That its name belongs to the network (`admission`)."""
+    protected: tuple[str, ...] = ()
+    rights: tuple[Right, ...] = ()
+
+
+def protected_by(folder: Path) -> tuple[str, ...]:
+    """What an authority protects, as its `authority.toml` says; nothing without one."""
+    path = folder / "authority.toml"
+    try:
+        given = tomllib.loads(path.read_text()).get("protected", {})
+    except FileNotFoundError:
+        return ()
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise IdentityError(f"{path} cannot be read: {error}") from None
+    if not isinstance(given, dict) or any(value != "roster" for value in given.values()):
+        raise IdentityError(f'{path}: [protected] has lines like "role" = "roster", and no others')
+    return tuple(sorted(given))
+
+
+def commission(
+    key: Ed25519PrivateKey, name: Name, until_us: int, protected: tuple[str, ...], said: list[Description]
+) -> x509.UnrecognizedExtension:
+    """The extension of a certificate: the name belongs to the network, and may say these things of itself."""
+    authority = Ed25519().signer(key.private_bytes_raw())
+    charter = Charter.of(authority.public, protected)
+    rights = []
+    for attribute, value in dict.fromkeys(each for one in said for each in charter.protected(one)):
+        bare = Right(attribute, value, until_us, b"")
+        rights.append(msgspec.structs.replace(bare, signature=authority.sign(bare.text(name))))
+    word = Commission(admission(authority, name, until_us), protected, tuple(rights))
+    return x509.UnrecognizedExtension(COMMISSION, msgspec.msgpack.encode(word))
+
+
+def commission_in(certificate: x509.Certificate) -> Commission | None:
+    """What a certificate says about its holder's words; None: it was issued before words were signed."""
+    try:
+        found = certificate.extensions.get_extension_for_oid(COMMISSION).value
+        assert isinstance(found, x509.UnrecognizedExtension), "nobody recognizes it but this module"
+        return msgspec.msgpack.decode(found.value, type=Commission)
+    except (x509.ExtensionNotFound, msgspec.MsgspecError):
+        return None
+
+
+def words_of(folder: Path, parameters: Parameters, host: Host, address: Address, network: bytes) -> Words:
+    """How the node of a folder speaks."""
+    if not parameters.get("signed"):
+        return BELIEVED
+    if parameters.get("signatures") != "ed25519":
+        raise IdentityError("on a network signatures are real: leave signatures=ed25519")
+    signer = Ed25519().signer(own_key(folder / "node.key").private_bytes_raw())
+    words = SignedWords(host, address, network, Ed25519(), signer)
+    renew(words, folder, parameters)
+    return words
+
+
+def renew(words: Words, folder: Path, parameters: Parameters) -> None:
+    """Speak with the certificate that is in the folder now; without one everybody belongs to the network."""
+    protected = str(parameters.get("protected", "")).split(",")
+    if not isinstance(words, SignedWords):
+        return
+    if not (folder / "node.pem").exists():
+        words.entitle(Charter.of(b"", protected))
+        return
+    word = commission_in(x509.load_pem_x509_certificate((folder / "node.pem").read_bytes()))
+    if word is None:
+        how = "the authority issues a new one with `implicast authority issue`, or set signed=false in all nodes"
+        raise IdentityError(f"the certificate in {folder} is too old for signed words: {how}")
+    authority = root_key(folder / "authority.pem").public_bytes_raw()
+    words.entitle(Charter.of(authority, (*protected, *word.protected)), word.member, word.rights)
