@@ -7,7 +7,9 @@ import time
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from cryptography.x509 import load_pem_x509_certificate
 
 from implicast.front.words import in_words
 from implicast.language.errors import LanguageError
@@ -17,6 +19,7 @@ from implicast.language.tags import written
 from implicast.language.target import Target
 from implicast.net.node import Node, NodeError, Note
 from implicast.net.receipt import Receipt
+from implicast.net.speech import commission_in
 from implicast.peer.errors import ImplicastError
 from implicast.web.blocks import Blocks
 from implicast.web.drafts import Drafts, Outgoing, Words, new_uid
@@ -51,6 +54,14 @@ class Meaning:
     @property
     def normal(self) -> str:
         return str(self.target) if self.target is not None else ""
+
+
+class Proven(NamedTuple):
+    """Something that the authority vouches for; attribute "": a tag."""
+
+    attribute: str
+    value: int | str
+    until_us: int
 
 
 class Desk:
@@ -150,6 +161,15 @@ class Desk:
 
     def values(self) -> list[str]:
         return [] if self.node.said is None else list(map(str, self.node.said.values))
+
+    def rights(self) -> list[Proven]:
+        """What the authority vouches for, as the node's certificate says."""
+        try:
+            certificate = load_pem_x509_certificate((self.node.directory / "node.pem").read_bytes())
+        except (OSError, ValueError):
+            return []
+        word = commission_in(certificate)
+        return [] if word is None else [Proven(each.attribute, each.value, each.until_us) for each in word.rights]
 
     def described(self) -> str:
         """What this person says of itself, as it is written."""
@@ -252,17 +272,17 @@ class Desk:
         while True:
             self._due.clear()
             for row in self.outgoing.due(self.now_us()):
-                await self._send(row["uid"], row["target"], bytes(row["payload"]), row["due_us"] == 0)
+                await self._send(row["uid"], row["target"], bytes(row["payload"]), row["tried"])
             next_us = self.outgoing.next_due_us()
             wait_s = 60.0 if next_us is None else max(0.0, (next_us - self.now_us()) / 1e6)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._due.wait(), wait_s + 0.01)
 
-    async def _send(self, uid: str, target: str, payload: bytes, tried: bool) -> None:
-        cast = self._gone_before(payload) if tried else None
+    async def _send(self, uid: str, target: str, payload: bytes, tried: str | None) -> None:
+        cast = tried if tried is not None and self._has_gone(tried) else None
         try:
             if cast is None:
-                self.outgoing.going(uid)
+                self.outgoing.going(uid, cast_text(self.node.upcoming_cast()))
                 cast = cast_text((await self.node.cast(target, payload, wait=0.0)).cast)
         except ImplicastError as error:
             self.outgoing.failed(uid, str(error))
@@ -274,10 +294,10 @@ class Desk:
         self.outgoing.gone(uid, cast)
         self.tell("sent")
 
-    def _gone_before(self, payload: bytes) -> str | None:
-        """The cast under which the node took this payload before it fell; None if it did not."""
-        found = self.node.store.sent(payload)
-        return None if found is None else f"{self.name}.{found[0]}.{found[1]}"
+    def _has_gone(self, cast: str) -> bool:
+        """Did the node take a cast of this name before it fell?"""
+        named = cast_id(cast)
+        return self.node.store.carried(named.life, named.serial) is not None
 
     def receipt(self, cast: str) -> Receipt:
         return self.node.receipt(cast_id(cast))

@@ -55,7 +55,7 @@ class SelfPages:
             request, "me.html", "me", "Who I am", error=error or flaw, text=desk.described() if text is None else text,
             proposal=found, kept=set(desk.tags()), watched=desk.shelf.get("watched"),
             registered=desk.node.registered.is_set(), values=said.values if said is not None else (),
-            claims=self._claims(), papers=PAPERS, most=TAGS,
+            rights=desk.rights(), papers=PAPERS, most=TAGS,
         )  # fmt: skip
 
     def _proposal(self) -> tuple[Proposal | None, str]:
@@ -65,11 +65,6 @@ class SelfPages:
             return proposal(self._desk.shelf.get("bibliography").encode()), ""
         except ReadingError as error:
             return None, str(error)
-
-    def _claims(self) -> list[dict[str, str]]:
-        """Protected attributes that the authority vouches for, where the node knows of any."""
-        found = getattr(self._desk.node, "claims", None)
-        return list(found()) if callable(found) else []
 
     async def save(self, request: Request) -> Response:
         form = await request.form()
