@@ -90,6 +90,19 @@
     mark();
   }
 
+  // --- a draft: "Kept." stands for what is in the fields now; what was typed last is kept when one leaves
+  const kept = document.getElementById("saved");
+  const typed = document.getElementById("draft");
+  if (kept && typed) {
+    let open = false;
+    typed.addEventListener("input", () => { kept.textContent = ""; open = true; });
+    typed.addEventListener("htmx:afterRequest", () => { open = false; });
+    typed.addEventListener("submit", () => { open = false; });
+    window.addEventListener("pagehide", () => {
+      if (open) fetch(typed.getAttribute("hx-post"), { method: "POST", body: new URLSearchParams(new FormData(typed)), keepalive: true });
+    });
+  }
+
   // --- what is attached goes at once, with its progress
   const attach = document.getElementById("attach");
   const draft = document.getElementById("draft");
