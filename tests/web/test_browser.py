@@ -88,7 +88,13 @@ class Person:
 @pytest.fixture(scope="module")
 def person(town, context):
     known = {}
-    return lambda name: known.setdefault(name, Person(town, context, name))
+
+    def at_the_page(name):
+        if name not in known:
+            known[name] = Person(town, context, name)
+        return known[name]
+
+    return at_the_page
 
 
 def named_everywhere(town, person):
@@ -137,6 +143,17 @@ def test_write_watch_the_receipt_reload_in_the_middle(town, person):
     reader.picture("inbox")
     assert not ana.faults
     assert not reader.faults
+
+
+def test_many_tabs_of_one_page_all_hear_the_news(town, person, context):
+    """A browser opens six connections to one place: nine tabs share one stream."""
+    tabs = [context.new_page() for _ in range(9)]
+    for tab in tabs:
+        tab.goto(person(BASHIR).base + "/inbox")
+    person(ANA).write("overlay & privacy", "To nine tabs", "x")
+    for tab in tabs:
+        tab.get_by_text("To nine tabs").first.wait_for()
+        tab.close()
 
 
 def test_take_back(town, person):
