@@ -60,11 +60,12 @@ class Ring:
     """An assembled or growing population of one design in a strict world."""
 
     def __init__(
-        self, name: str, peers: int, standing: int | None = None, faults: Faults | None = None, assurance: str = "none"
-    ) -> None:
+        self, name: str, peers: int, standing: int | None = None, faults: Faults | None = None,
+        assurance: str = "none", schema: Schema = SCHEMA,
+    ) -> None:  # fmt: skip
         self.design = design(name)
         self.assured = assurance == "receipts"
-        parameters = self.design.settle({"schema": str(SCHEMA), "assurance": assurance})
+        parameters = self.design.settle({"schema": str(schema), "assurance": assurance})
         network = build("flat", hosts=peers, infrastructure=0, seed=1)
         fate = FaultStream(faults, 1) if faults else None
         self.world = CountingWorld(network, 1, faults=fate, codec=Codec(self.design.kinds))
@@ -174,6 +175,52 @@ def test_a_subscription_that_admits_too_many_values_is_refused_with_a_reason() -
     ((_, refused),) = ring.heard(Refused)
     assert isinstance(refused, Refused)
     assert "500 values; at most 100" in refused.reason
+
+
+# Domains too wide to keep a list for each value
+
+WIDE = Schema.read("price: 0..2000 by 0.01; weight: 0..1000000000 by 0.000001")
+
+
+@pytest.mark.parametrize("assurance", ["none", "receipts"])
+def test_wide_ranges_are_stored_by_cells_and_compared_exactly(assurance: str) -> None:
+    """Events on both sides of every end, against what the target itself says of them."""
+    ring, chance = Ring("opchord-pubsub", 24, assurance=assurance, schema=WIDE), stream(3, "wide")
+    wanted = [parse(text, WIDE) for text in ("price > 100", "price < 1000.07", "weight > 7.5 & price > 1999.98")]
+    for number, target in enumerate(wanted):
+        ring.do(lambda number=number, target=target: ring.members[number].subscribe(target))
+    assert len(ring.heard(Subscribed)) == 3
+    assert max(len(member.share.rows.marks) for member in ring.members) < 3_000
+
+    edges = ["100", "100.01", "1000.06", "1000.07", "1999.98", "1999.99", "2000", "0"]
+    for price in [*edges, *(f"{chance.randrange(200_000) / 100:.2f}" for _ in range(8))]:
+        event = describe(values={"price": price, "weight": "900000000.000001"}, schema=WIDE)
+        ring.do(lambda event=event: ring.members[9].publish(event, b"tick"))
+        assert ring.notified() == [n for n, each in enumerate(wanted) if each.selects(event)], price
+
+
+def test_a_wide_subscription_is_moved_and_ended() -> None:
+    ring = Ring("opchord-pubsub", 16, schema=WIDE)
+    ring.do(lambda: ring.members[4].subscribe(parse("price > 100", WIDE)))
+    ring.do(lambda: ring.members[4].update(1, parse("price > 1500 | price = 3", WIDE)))
+
+    for price, told in (("100.01", []), ("1500", []), ("1500.01", [4]), ("3", [4])):
+        ring.do(lambda price=price: ring.members[9].publish(describe(values={"price": price}, schema=WIDE), b""))
+        assert ring.notified() == told, price
+    ring.do(lambda: ring.members[4].unsubscribe(1))
+    assert ring.rows() == []
+
+
+def test_casts_over_wide_ranges_reach_the_peers_whose_values_they_select() -> None:
+    ring, chance = Ring("opchord-pubsub", 30, schema=WIDE), stream(5, "wide casts")
+    said = [Description((), (Value("price", chance.randrange(200_001)),)) for _ in ring.members]
+    for member, description in zip(ring.members, said, strict=True):
+        ring.do(lambda member=member, description=description: member.register(description))
+
+    for low in (0, 10_000, 100_007, 199_000):
+        target = Target((Term(where=(Predicate("price", low, None),)),))
+        ring.do(lambda target=target: ring.members[3].cast(target, b""))
+        assert ring.notified() == [n for n, each in enumerate(said) if target.selects(each)], low
 
 
 # The other direction

@@ -194,3 +194,9 @@ def test_a_schema_reads_back() -> None:
 @pytest.mark.parametrize("value", [5, -5, "NYSE", "@5", '"', "", "a b"])
 def test_values_read_back_without_a_schema(value: int | str) -> None:
     assert read_scalar(scalar_text(value)) == value
+
+
+def test_a_domain_with_more_steps_than_can_be_told_apart_is_refused_when_it_is_declared():
+    with pytest.raises(LanguageError, match="steps; at most"):
+        Schema.read("mass: 0..1000000000000 by 0.000000000001")
+    assert Schema.read("mass: 0..1000000000 by 0.000001")["mass"].steps_max == 10**15

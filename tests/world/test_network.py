@@ -121,7 +121,8 @@ def test_adding_hosts_moves_nobody():
 
 
 def test_servers_hang_in_the_core_by_links_of_one_millisecond_and_apart_from_each_other():
-    network = build("laboratory", hosts=10, infrastructure=147, seed=8)
+    servers = len(build("laboratory", hosts=10, infrastructure=1, seed=8).topology.core)
+    network = build("laboratory", hosts=10, infrastructure=servers, seed=8)
 
     assert sorted(network.router[10:]) == sorted(network.topology.core)
     assert set(network.access_us[10:]) == {1_000}
@@ -167,3 +168,12 @@ def test_the_wide_world_at_full_size():
     for a, b in pairs[:20]:
         through = nx.dijkstra_path_length(whole, network.router[a], network.router[b])
         assert network.latency_us(a, b) == through + network.access_us[a] + network.access_us[b]
+
+
+def test_servers_can_be_placed_anew_on_the_same_network():
+    plain, again = (build(kind, hosts=30, infrastructure=3, seed=2) for kind in ("laboratory", "laboratory@1"))
+
+    assert again.topology == plain.topology
+    assert again.router[:30] == plain.router[:30], "peers stay where they are"
+    assert again.router[30:] != plain.router[30:]
+    assert build("laboratory@0", 30, 3, 2).router == plain.router

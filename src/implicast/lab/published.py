@@ -98,8 +98,15 @@ def judge(claim: Published, evidence: Evidence) -> Judged:
     else:
         return Judged(claim, printed(claim), "", "", NOT_RUN)
     if evidence.scale != "paper":
-        verdict = f"{NOT_RUN}; {evidence.scale} runs {'agree' if verdict != REFUTED else 'differ'}"
+        verdict = _smaller(claim, verdict, evidence.scale)
     return Judged(claim, printed(claim), tolerance, measured, verdict)
+
+
+def _smaller(claim: Published, verdict: str, scale: str) -> str:
+    """What a smaller run says of a claim: of directions and ratios, whether it agrees; of sizes, nothing."""
+    if not claim.trend and not claim.against:
+        return f"{NOT_RUN}; {scale} runs are told"
+    return f"{NOT_RUN}; {scale} runs {'agree' if verdict != REFUTED else 'differ'}"
 
 
 def printed(claim: Published) -> str:

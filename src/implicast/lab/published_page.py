@@ -51,7 +51,8 @@ def _section(made: Experiment, rows: list[Judged], kept: Kept) -> str:
 
 def _row(row: Judged) -> str:
     claim = row.claim
-    verdict = f"**{row.verdict}**" + (f": {claim.reason}" if claim.reason and row.verdict != MET else "")
+    explained = claim.reason and row.verdict != MET and row.measured
+    verdict = f"**{row.verdict}**" + (f": {claim.reason}" if explained else "")
     cells = (claim.figure, claim.says, f"{claim.design}, {claim.measure}, {row.at}", row.published, row.tolerance,
              row.measured, verdict)  # fmt: skip
     return "| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |"

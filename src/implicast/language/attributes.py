@@ -27,6 +27,10 @@ _DECIMAL = re.compile(r"[+-]?[0-9]{1,30}(\.[0-9]{1,30})?")
 _NUMBER_IN_SCHEMA = re.compile(r"\s*(\S+)\s*\.\.\s*(\S+)(?:\s+by\s+(\S+))?\s*")
 
 
+STEPS_MAX = 1 << 53
+"""Steps of one attribute: its values travel as whole numbers of 64 bits, and other languages read them as doubles."""
+
+
 @dataclass(frozen=True)
 class Number:
     """A numeric attribute. `Number("price", "0", "1000", "0.01")`; a precision of 1 makes it a whole number."""
@@ -45,6 +49,11 @@ class Number:
             raise LanguageError(
                 f"attribute {self.name}: maximum {self.maximum} is not minimum {self.minimum}"
                 f" plus a whole number of steps of {self.precision}"
+            )
+        if self.steps_max > STEPS_MAX:
+            raise LanguageError(
+                f"attribute {self.name}: {self.minimum}..{self.maximum} by {self.precision} has {self.steps_max:,}"
+                f" steps; at most {STEPS_MAX:,} can be told apart: give a coarser precision or a narrower range"
             )
 
     @cached_property

@@ -139,16 +139,27 @@ class Network:
 
 
 def build(kind: str, hosts: int, infrastructure: int, seed: int, newcomers: int = 0) -> Network:
-    """A network of this kind, or of the map at this path: hosts, then infrastructure, then hosts of newcomers."""
+    """A network of this kind, or of the map at this path: hosts, then infrastructure, then hosts of newcomers.
+
+    `laboratory@2` is the same network with servers and brokers at other places, drawn for the second time.
+    """
+    kind, placement = _placed(kind)
     topology, routes = _routes(kind, seed) if kind in GENERATED else _map_routes(*_fingerprint(kind))
     places = [_draws(seed, host) for host in range(hosts + newcomers)]
     router = [int(at * topology.routers) for at, _ in places]
     access_us = [_access_us(topology.access, over) for _, over in places]
     # Servers and brokers take the core's routers in an order drawn by hash: two share one only when all are taken.
-    core = sorted(topology.core, key=lambda each: digest(seed, "network", "core", each)) if infrastructure else []
+    drawn = ("core",) if not placement else ("core", placement)
+    core = sorted(topology.core, key=lambda each: digest(seed, "network", *drawn, each)) if infrastructure else []
     router[hosts:hosts] = [core[number % len(core)] for number in range(infrastructure)]
     access_us[hosts:hosts] = [topology.infrastructure_us] * infrastructure
     return Network(topology, routes, router, access_us)
+
+
+def _placed(kind: str) -> tuple[str, int]:
+    """The network, and how often servers and brokers have been placed anew."""
+    name, _, times = kind.rpartition("@")
+    return (name, int(times)) if name and times.isdecimal() else (kind, 0)
 
 
 def _draws(seed: int, host: int) -> tuple[float, float]:

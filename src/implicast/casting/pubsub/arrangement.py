@@ -14,7 +14,7 @@ from implicast.casting.keeping.questions import Range
 from implicast.casting.pubsub.placing import TAG, Hashing, Span, spans_of
 from implicast.casting.pubsub.subid import SubIdLayout
 from implicast.language.attributes import Schema
-from implicast.language.target import Description, Scalar, Target
+from implicast.language.target import Description, Scalar, Target, Term
 
 SUBSCRIBERS, PEERS = "s", "p"
 """The two shelves: lists of subscriptions, and of peers."""
@@ -31,14 +31,23 @@ class Arrangement:
     """`auto`: by right neighbours unless values lie far apart; `neighbours` or `fingers`: always so."""
     values_max: int
 
+    def spans(self, term: Term) -> list[Span]:
+        """The lists in which a term is: one span of them for each attribute or tag that it constrains."""
+        return [self.hashing.placed(span) for span in spans_of(term, self.schema)]
+
+    def names(self, description: Description) -> list[tuple[str, Scalar]]:
+        """In which lists an event looks: attributes, each with the place of its value."""
+        tags: list[tuple[str, Scalar]] = [(TAG, tag) for tag in description.tags]
+        return tags + [(each.attribute, self.hashing.place(each.attribute, each.value)) for each in description.values]
+
     def refusal(self, target: Target, kept: int) -> str | None:
         """Why a node that keeps so many terms of its own cannot subscribe to this; None: it can."""
-        spans = [spans_of(term, self.schema) for term in target.terms]
+        spans = [self.spans(term) for term in target.terms]
         values = sum(len(span) for each in spans for span in each)
         if any(not each or len(each) > self.layout.attributes_max for each in spans):
             return "every term needs a tag or a predicate, and not more than an id can count"
         if values > self.values_max:
-            return f"it admits {values} values; at most {self.values_max} are stored (values_max)"
+            return f"it admits {values} values; at most {self.values_max} are stored one by one (values_max)"
         if kept + len(spans) > self.layout.numbers_max:
             return f"a node keeps at most {self.layout.numbers_max} subscriptions"
         return None
@@ -59,12 +68,7 @@ class Arrangement:
 def arranged(schema: str, walk: str, values_max: int, ordered: bool) -> Arrangement:
     """The same for all who were given the same parameters; read once where many peers are in one process."""
     known = Schema.read(schema)
-    return Arrangement(known, Hashing(known, ordered), SubIdLayout(), walk, values_max)
-
-
-def names_of(description: Description) -> list[tuple[str, Scalar]]:
-    """In which lists an event looks: attributes, each with its value."""
-    return [(TAG, tag) for tag in description.tags] + [(each.attribute, each.value) for each in description.values]
+    return Arrangement(known, Hashing(known, ordered, values_max), SubIdLayout(), walk, values_max)
 
 
 def matching(lists: Iterable[Iterable[int]], attributes_of: Callable[[int], int]) -> list[int]:

@@ -21,9 +21,9 @@ from implicast.casting.keeping import Piece, Question, RingMember
 from implicast.casting.keeping.member import KeptRing
 from implicast.casting.keeping.messages import Slot
 from implicast.casting.keeping.questions import Range
-from implicast.casting.pubsub.arrangement import PEERS, SUBSCRIBERS, Arrangement, matching, names_of
+from implicast.casting.pubsub.arrangement import PEERS, SUBSCRIBERS, Arrangement, matching
 from implicast.casting.pubsub.messages import KeptPubSub, Matched
-from implicast.casting.pubsub.placing import TAG, Span, spans_of
+from implicast.casting.pubsub.placing import TAG, Span
 from implicast.casting.pubsub.subscriptions import Subscriptions
 from implicast.casting.telling import Got, Notify
 from implicast.language.target import Description, Scalar, Target, Value
@@ -58,7 +58,7 @@ class PubSub(RingMember, Subscriber):
         self.arrangement, self._network = arrangement, site.network
         super().__init__(site)
         self.subscriptions = Subscriptions(
-            self.layings, arrangement.schema, arrangement.layout, self.chord.table.own, HERE, self._subscribed_ranges
+            self.layings, arrangement.spans, arrangement.layout, self.chord.table.own, HERE, self._subscribed_ranges
         )
         if isinstance(site.kept, KeptPubSub):
             self.subscriptions.restore(site.kept, self.layings.pieces)
@@ -89,7 +89,7 @@ class PubSub(RingMember, Subscriber):
         packed = msgspec.msgpack.encode((self.version, description))
         return [
             self.layings.piece(PEERS, attribute, value, value, 0, packed, False)
-            for attribute, value in names_of(description)
+            for attribute, value in self.arrangement.names(description)
         ]
 
     def described(self, slot: Slot, packed: bytes) -> Description | None:
@@ -99,6 +99,9 @@ class PubSub(RingMember, Subscriber):
             return None
         profile = profile_of(packed)
         said = profile[1] if profile is not None else Description()
+        own = said.value(attribute)
+        if own is not None and own != value and self.arrangement.hashing.place(attribute, own) == value:
+            return said  # listed under the cell of its value
         if attribute == TAG:
             return Description((*said.tags, str(value)), said.values)
         return Description(said.tags, (*said.values, Value(attribute, value)))
@@ -108,8 +111,8 @@ class PubSub(RingMember, Subscriber):
         return not number or self.arrangement.layout.node(number) == hashed("peer", self._network, owner)
 
     def question(self, target: Target, payload: bytes) -> Question | str:
-        schema, values_max = self.arrangement.schema, self.arrangement.values_max
-        chosen = [min(spans, key=len) for term in target.terms if (spans := spans_of(term, schema))]
+        values_max = self.arrangement.values_max
+        chosen = [min(spans, key=len) for term in target.terms if (spans := self.arrangement.spans(term))]
         if len(chosen) < len(target.terms) or sum(map(len, chosen)) > values_max:
             return f"every term needs a tag or a predicate, and all together at most {values_max} values (values_max)"
         return Question((target, payload), [each for span in chosen for each in self._ranges(PEERS, span)])
@@ -131,7 +134,7 @@ class PubSub(RingMember, Subscriber):
     def sizes(self, target: Target) -> list[list[list[Range]]]:
         found = []
         for term in target.terms:
-            spans = spans_of(term, self.arrangement.schema)
+            spans = self.arrangement.spans(term)
             shortest = min(map(len, spans))
             found.append([self._ranges(PEERS, span) for span in spans if len(span) == shortest])
         return found
@@ -168,7 +171,8 @@ class PubSub(RingMember, Subscriber):
 
     def publish(self, description: Description, payload: bytes) -> CastId:
         cast = self.next_cast()
-        ranges = [(SUBSCRIBERS, attribute, value, value, False) for attribute, value in names_of(description)]
+        names = self.arrangement.names(description)
+        ranges = [(SUBSCRIBERS, attribute, value, value, False) for attribute, value in names]
         if ranges:
             sealed = self.words.seal(cast, description, payload)
             self.ask(cast, Question((description, sealed), ranges), "publish")

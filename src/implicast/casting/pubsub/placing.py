@@ -67,14 +67,36 @@ def spans_of(term: Term, schema: Schema) -> list[Span]:
     return found
 
 
+CELLS = 1_024
+"""Intervals into which a wide domain is cut: few enough to store all of it, and more than most rings have nodes."""
+
+
 class Hashing:
-    """h(v): Chord's, or the order-preserving one."""
+    """h(v): Chord's, or the order-preserving one.
 
-    __slots__ = ("_domains", "ordered")
+    Where order is kept and an attribute has more values than may be stored one by one, lists belong to *cells*:
+    intervals of neighbouring values, each with one place. A range is then stored in the cells that it meets, some of
+    whose values it does not admit; whoever is told compares exactly. A hash without order has no such intervals.
+    """
 
-    def __init__(self, schema: Schema, ordered: bool) -> None:
+    __slots__ = ("_domains", "_widths", "ordered")
+
+    def __init__(self, schema: Schema, ordered: bool, values_max: int) -> None:
         self.ordered = ordered
-        self._domains = {each.name: each.steps_max for each in schema if isinstance(each, Number)}
+        steps = {each.name: each.steps_max for each in schema if isinstance(each, Number)}
+        wide = {name: most // CELLS + 1 for name, most in steps.items() if ordered and most >= values_max}
+        self._widths = wide
+        """Values of a cell, of attributes that have cells."""
+        self._domains = {name: most // wide.get(name, 1) for name, most in steps.items()}
+
+    def place(self, attribute: str, value: Scalar) -> Scalar:
+        """In which list of its attribute a value is: its own, or its cell's."""
+        width = self._widths.get(attribute)
+        return value // width if width is not None and isinstance(value, int) else value
+
+    def placed(self, span: Span) -> Span:
+        """The lists of all values of a span."""
+        return Span(span.attribute, self.place(span.attribute, span.low), self.place(span.attribute, span.high))
 
     def key(self, attribute: str, value: Scalar) -> int:
         if self.ordered and isinstance(value, int):

@@ -12,9 +12,8 @@ from implicast.casting.keeping.layings import Layings
 from implicast.casting.keeping.pieces import Piece, overlap
 from implicast.casting.keeping.questions import Range
 from implicast.casting.pubsub.messages import KeptEntry, KeptPubSub, KeptSubscription
-from implicast.casting.pubsub.placing import TAG, Span, spans_of
+from implicast.casting.pubsub.placing import TAG, Span
 from implicast.casting.pubsub.subid import SubIdLayout
-from implicast.language.attributes import Schema
 from implicast.language.target import Description, Target, Term
 
 
@@ -45,16 +44,16 @@ class Subscription:
 class Subscriptions:
     """What one peer wants to hear."""
 
-    __slots__ = ("_free", "_last_number", "_last_sub", "_layings", "_layout", "_node", "_packed", "_ranges", "_schema",
+    __slots__ = ("_free", "_last_number", "_last_sub", "_layings", "_layout", "_node", "_packed", "_ranges", "_spans",
                  "_unlaid", "by_number", "by_sub_number")  # fmt: skip
 
     def __init__(
-        self, layings: Layings, schema: Schema, layout: SubIdLayout, node: int, packed: bytes,
+        self, layings: Layings, spans: Callable[[Term], list[Span]], layout: SubIdLayout, node: int, packed: bytes,
         ranges: Callable[[Span], list[Range]],
     ) -> None:  # fmt: skip
         """`node`: the id of this peer's node. `packed`: what is written beside ids in lists. `ranges(span)`: as what a
         span is sent out."""
-        self._layings, self._schema, self._layout, self._node = layings, schema, layout, node
+        self._layings, self._spans, self._layout, self._node = layings, spans, layout, node
         self._packed, self._ranges = packed, ranges
         self.by_number: dict[int, Subscription] = {}
         self.by_sub_number: dict[int, Entry] = {}
@@ -76,7 +75,7 @@ class Subscriptions:
         self._last_number, self._last_sub = kept.last_number, kept.last_sub
         for one in kept.subscriptions:
             entries = [
-                Entry(e.sub_id, e.term, spans_of(e.term, self._schema), [pieces[serial] for serial in e.pieces])
+                Entry(e.sub_id, e.term, self._spans(e.term), [pieces[serial] for serial in e.pieces])
                 for e in one.entries
             ]
             self.by_number[one.number] = Subscription(one.version, entries)
@@ -99,7 +98,7 @@ class Subscriptions:
         laid: list[Piece] = []
         entries: list[Entry] = []
         for term in target.terms:
-            spans = spans_of(term, self._schema)
+            spans = self._spans(term)
             kept = former.pop(shape(spans), None)
             if kept is None:
                 entries.append(self._issue(term, spans))
