@@ -10,7 +10,8 @@ from implicast.language.rules import Rule
 from implicast.peer.contract import CastId
 from implicast.web.demo import conversations, folder_of, researchers, shelves
 from implicast.web.drafts import Words, plain_name
-from implicast.web.letter import Letter
+from implicast.web.letter import Letter, packed
+from implicast.web.letters import PLAIN
 from implicast.web.reading import ReadingError, proposal
 from implicast.web.shelf import Shelf, ShelfError
 
@@ -187,3 +188,12 @@ def test_a_file_of_a_later_version_is_refused_in_a_sentence(tmp_path):
     shelf.close()
     with pytest.raises(ShelfError, match="newer version"):
         Shelf(tmp_path / "web.db")
+
+
+def test_a_letter_that_names_a_target_it_was_not_sent_to_is_shown_without_one(stage):
+    """Whom a letter was for is its author's word: it is believed only where it fits."""
+    forged = Letter("forged", "name:somebody-else", "eve", "for you alone", "x", alone=True)
+    stage.do(lambda: stage.node("ann").cast("jazz", packed(forged), wait=5.0))
+    until(stage, lambda: any(each["uid"] == "forged" for each in stage.desk("bob").letters.page(None, 0)))
+    row = next(each for each in letters(stage, "bob") if each["uid"] == "forged")
+    assert (row["target"], row["alone"]) == (PLAIN, 0)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cryptography.x509 import load_pem_x509_certificate
+from msgspec.structs import replace
 
 from implicast.front.words import in_words
 from implicast.language.errors import LanguageError
@@ -25,7 +26,7 @@ from implicast.web.blocks import Blocks
 from implicast.web.drafts import Drafts, Outgoing, Words, new_uid
 from implicast.web.letter import Kind, Letter, named, unpacked
 from implicast.web.letters import Letters, cast_id, cast_text, know, tags_of
-from implicast.web.reading import ReadingError, read
+from implicast.web.reading import ReadingError, read, text_of
 from implicast.web.shelf import Shelf
 from implicast.web.thesaurus import Thesaurus
 
@@ -133,6 +134,8 @@ class Desk:
         letter = unpacked(note.payload)
         if letter is None:
             letter = Letter(uid=cast_text(note.cast)[:80], target="", subject="", text=_plain(note.payload))
+        elif letter.kind == "letter" and not self.fits(letter.target):
+            letter = replace(letter, target="", alone=False)  # the author's word on whom it was for, and it is wrong
         if letter.kind == "rules":
             if self.thesaurus.hear(note.cast, letter.rules):
                 self.tell("rules")
@@ -148,6 +151,14 @@ class Desk:
         mine = [each for each in self.thesaurus.of(self.name) if {each.tag, each.other} & asked]
         if mine and publisher != self.name:
             self.say_rules(written(named(publisher)))
+
+    def fits(self, target: str) -> bool:
+        """Does this target select what this person says of itself?"""
+        said = self.node.said
+        try:
+            return said is not None and parse(target).selects(said)
+        except LanguageError:
+            return False
 
     # --- who this is
 
@@ -210,7 +221,7 @@ class Desk:
     def _reread(self, path: Path, mark: str) -> None:
         with contextlib.suppress(ReadingError):
             content = read(path)
-            self.shelf.put("bibliography", content.decode("utf-8", "replace"))
+            self.shelf.put("bibliography", text_of(content)[0])
             self.shelf.put("proposed", "1")
             self.tell("me")
         self.shelf.put("watched_seen", mark)

@@ -15,7 +15,7 @@ from implicast.language.tags import written
 from implicast.peer.errors import ImplicastError
 from implicast.web.desk import Desk
 from implicast.web.neighbourhood import Neighbourhood
-from implicast.web.reading import FILE_MAX, PAPERS, TAGS, Proposal, ReadingError, proposal, read
+from implicast.web.reading import FILE_MAX, PAPERS, TAGS, Proposal, ReadingError, proposal, read, text_of
 from implicast.web.view import View, to
 
 
@@ -91,7 +91,7 @@ class SelfPages:
             proposal(content)
         except ReadingError as error:
             return self._me(request, str(error))
-        self._desk.shelf.put("bibliography", content.decode("utf-8", "replace"))
+        self._desk.shelf.put("bibliography", text_of(content)[0])
         self._desk.shelf.put("proposed", "1")
         return to("/me", "read")
 
