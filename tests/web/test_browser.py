@@ -280,7 +280,7 @@ def test_complain_until_slowed_and_block(town, person):
     ana.page.get_by_role("button", name="Block this publisher").click()
     ana.page.reload()
     ana.sees("Buy now", times=0)
-    ana.sees("Sven Holm", "/blocks", times=1)
+    ana.sees("Sven Holm: Buy now", "/blocks", times=2)
 
 
 def test_killed_in_the_middle_nothing_is_lost_and_nothing_comes_twice(town, person):
