@@ -44,8 +44,8 @@ def test_filters_have_the_size_of_the_thesis():
 def test_registering_costs_at_most_the_backbone_and_less_when_tags_are_known():
     """Section 6.3.1: registration is O(b), and less where cast tables already cover it."""
     few_tags = {"workload_parameters": {"tags": 40, "tags_per_peer": 6, "skew": 0.0}}
-    known = run("broker", peers=300, casts=1, parameters={"brokers": 10}, **few_tags)
-    fresh = run("broker", peers=300, casts=1, parameters={"brokers": 10})
+    known = run("broker", register="messages", peers=300, casts=1, parameters={"brokers": 10}, **few_tags)
+    fresh = run("broker", register="messages", peers=300, casts=1, parameters={"brokers": 10})
 
     # To the broker and back, and along nine links and back.
     assert fresh.messages["register"] <= 300 * (2 + 2 * 9) + 200

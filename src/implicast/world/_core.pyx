@@ -50,6 +50,15 @@ cdef packed struct Row:
     int16_t kind
 
 
+cdef packed struct Told:
+    int64_t cause
+    int64_t time_us
+    int32_t peer
+    int32_t cast
+    int32_t depth
+    char altered
+
+
 cdef inline bint _before(Entry *one, Entry *other) noexcept nogil:
     return one.time_us < other.time_us or (one.time_us == other.time_us and one.serial < other.serial)
 
@@ -58,7 +67,7 @@ cdef class World:
     """Peers, their time and their network. Nothing in it is global: many worlds live in one process."""
 
     cdef public object latency_us, journal, faults, codec, rng, peers, hosts, rates, casts, numbers
-    cdef public object payload_of, events, heard
+    cdef public object payload_of, events, heard, asleep
     cdef public int64_t now_us, cause, busy, carried
     cdef public int purpose, depth
     cdef dict _kinds
@@ -68,13 +77,19 @@ cdef class World:
     cdef int64_t _count, _room, _serial
     cdef Row *_rows
     cdef int _filled
+    cdef Told *_told
+    cdef int _tellings
+    cdef object _cast, _payload
+    cdef int _number
+    cdef bint _bulk
 
     def __cinit__(self):
         self._room = 1024
         self._count = self._serial = 0
         self._heap = <Entry *>malloc(self._room * sizeof(Entry))
         self._rows = <Row *>malloc(CHUNK_ROWS * sizeof(Row))
-        if self._heap == NULL or self._rows == NULL:
+        self._told = <Told *>malloc(CHUNK_ROWS * sizeof(Told))
+        if self._heap == NULL or self._rows == NULL or self._told == NULL:
             raise MemoryError()
 
     def __init__(self, network, seed=0, journal=None, faults=None, codec=None):
@@ -83,12 +98,15 @@ cdef class World:
         self.rng = stream(seed, "protocol")
         self.peers, self.hosts, self.rates, self.casts, self.numbers = {}, {}, {}, {}, {}
         self.payload_of = _nothing
+        self.asleep = None
         self.events = []
         self.heard = self._note_event
         self.now_us = self.cause = self.busy = self.carried = 0
         self.purpose, self.depth = UPKEEP, 0
+        self._bulk = hasattr(journal, "flush_told")
         self._kinds = {}
-        self._last = None
+        self._last = self._cast = None
+        self._tellings, self._number, self._payload = 0, -1, b""
         self._facts_purpose, self._facts_length, self._facts_kind = UPKEEP, 0, 0
 
     def __dealloc__(self):
@@ -96,6 +114,7 @@ cdef class World:
             self._empty()
             free(self._heap)
         free(self._rows)
+        free(self._told)
 
     def close(self):
         """Nothing more will happen. What waits is let go: it refers to the world, and no collector sees it here."""
@@ -130,6 +149,13 @@ cdef class World:
         """From now on this peer receives what is sent to the address."""
         self.peers[address] = peer
 
+    def peer(self, address):
+        """Whoever is at an address."""
+        found = self.peers.get(address)
+        if found is None and self.asleep is not None:
+            found = self.peers[address] = self.asleep(address)
+        return found
+
     def crash(self, address):
         """The peer stops in the middle of life: its mail vanishes, its alarms ring no more."""
         self.peers.pop(address, None)
@@ -149,6 +175,7 @@ cdef class World:
         """This is how the cast with this number is called; what the running verb does belongs to it."""
         self.casts[name] = number
         self.purpose = number
+        self._cast = None
 
     def run(self, until_us=None):
         """Until at rest, or until a time; then the clock stands at that time."""
@@ -192,6 +219,8 @@ cdef class World:
             self._last = thing
             self._facts_purpose, self._facts_length, self._facts_kind = entry.purpose, entry.length, entry.kind
             peer = (<dict>self.peers).get(entry.to)
+            if peer is None:
+                peer = self.peer(entry.to)
             if peer is not None:
                 peer.receive(entry.sender, thing if self.codec is None else self._arrive(thing[0], thing[1]))
             return
@@ -243,7 +272,8 @@ cdef class World:
         row.length, row.kind = self._facts_length, self._facts_kind
         self._filled += 1
         if self._filled >= CHUNK_ROWS:
-            self.flush()
+            self.journal.sends.append(PyBytes_FromStringAndSize(<char *>self._rows, self._filled * sizeof(Row)))
+            self._filled = 0
             self.journal.flush_sends()
 
     def flush(self):
@@ -251,15 +281,33 @@ cdef class World:
         if self._filled and self.journal is not None:
             self.journal.sends.append(PyBytes_FromStringAndSize(<char *>self._rows, self._filled * sizeof(Row)))
         self._filled = 0
+        if self._tellings and self.journal is not None:
+            self.journal.told.append(PyBytes_FromStringAndSize(<char *>self._told, self._tellings * sizeof(Told)))
+        self._tellings = 0
 
-    def deliver(self, address, event):
-        if type(event) is _Notice and self.journal is not None:
-            number = self.casts.get(event.cast, -1)
-            altered = number >= 0 and event.payload != self.payload_of(number)
-            who = self.numbers.get(address, address)
-            self.journal.notice(self.cause, self.now_us, who, number, self.depth, altered)
-        else:
+    cpdef deliver(self, address, event):
+        cdef Told *row
+        if type(event) is not _Notice or self.journal is None:
             self.heard(address, event)
+            return
+        if event.cast is not self._cast:  # one cast is told to many in a row
+            self._cast = event.cast
+            self._number = self.casts.get(event.cast, -1)
+            self._payload = self.payload_of(self._number) if self._number >= 0 else event.payload
+        if not self._bulk:
+            altered = self._number >= 0 and event.payload != self._payload
+            who = self.numbers.get(address, address)
+            self.journal.notice(self.cause, self.now_us, who, self._number, self.depth, altered)
+            return
+        row = &self._told[self._tellings]
+        row.cause, row.time_us, row.depth, row.cast = self.cause, self.now_us, self.depth, self._number
+        row.peer = self.numbers.get(address, address) if self.numbers else address
+        row.altered = self._number >= 0 and event.payload != self._payload
+        self._tellings += 1
+        if self._tellings >= CHUNK_ROWS:
+            self.journal.told.append(PyBytes_FromStringAndSize(<char *>self._told, self._tellings * sizeof(Told)))
+            self._tellings = 0
+            self.journal.flush_told()
 
     # --- inside
 

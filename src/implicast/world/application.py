@@ -3,7 +3,7 @@
 What was asked and when it was complete is the other half of the contract's trace; the notifications are in the journal.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from implicast.language.render import render
 from implicast.language.target import Description, Target, Value, scalar_text
-from implicast.peer.contract import CastId, Message
+from implicast.peer.contract import CastId, Message, Peer
 from implicast.peer.events import Joined, Left, Outlived, Refused, Registered, Settled, Withdrawn
 from implicast.peer.member import Member
 from implicast.world.arrays import lists, optional, words
@@ -85,6 +85,8 @@ class Application:
         self.leaving: dict[int, Registration] = {}
         self.welcome: Callable[[int], None] = lambda peer: None
         """Told of every peer that has joined."""
+        self.rouse: Callable[[int], Peer | None] = lambda address: None
+        """Makes a member that is asleep, where some are."""
         self.farewell: Callable[[int], None] = lambda peer: None
         """Told of every peer that has left."""
         self.publisher: Callable[[int], int | None] = lambda wanted: wanted
@@ -111,6 +113,11 @@ class Application:
     def enrol(self, peer: int, description: Description) -> None:
         """This member is about to be registered at once, with all others (`Design.enrol`)."""
         self._note(peer, self._member(peer), description)
+
+    def all_enrolled(self, descriptions: Iterable[Description]) -> None:
+        """All members are registered since now, though most of them are asleep."""
+        now_us = self.world.now_us
+        self.registrations += [Registration(peer, 1, now_us, each, now_us) for peer, each in enumerate(descriptions)]
 
     def withdraw(self, time_us: int, peer: int) -> None:
         self.world.at(time_us, WITHDRAW, lambda: self._withdraw(peer))
@@ -163,10 +170,10 @@ class Application:
 
     def awake(self, address: int) -> bool:
         """Is there a member that can be asked for anything?"""
-        return isinstance(self.world.peers.get(address), Member)
+        return isinstance(self.world.peers.get(address) or self.rouse(address), Member)
 
     def _member(self, address: int) -> Member:
-        peer = self.world.peers[address]
+        peer = self.world.peers.get(address) or self.rouse(address)
         assert isinstance(peer, Member), f"{address} is infrastructure: it has no application"
         return peer
 

@@ -110,7 +110,8 @@ class Journal:
         self._writers = {name: self._writer(name) for name in ("sends", "notices")}
         self.sends: list[bytes] = []
         """Messages not yet written, as rows; whoever adds one writes them when there are `CHUNK_ROWS`."""
-        self._notices: list[bytes] = []
+        self.told: list[bytes] = []
+        """Notifications not yet written, likewise."""
         self.kinds: list[str] = []
 
     def send(
@@ -125,9 +126,9 @@ class Journal:
 
     def notice(self, cause: int, time_us: int, peer: int, cast: int, depth: int, altered: bool = False) -> None:
         """One notification of a cast; `altered`: with another payload than was cast."""
-        self._notices.append(_NOTICES.pack(cause, time_us, peer, cast, depth, altered))
-        if len(self._notices) >= CHUNK_ROWS:
-            self._flush_notices()
+        self.told.append(_NOTICES.pack(cause, time_us, peer, cast, depth, altered))
+        if len(self.told) >= CHUNK_ROWS:
+            self.flush_told()
 
     def table(self, name: str, rows: Iterable[dict[str, Any]]) -> None:
         """One of the smaller tables, whole."""
@@ -152,7 +153,7 @@ class Journal:
     def finish(self) -> None:
         """Nothing more will be sent or notified: `sends` and `notices` are whole and can be read."""
         self.flush_sends()
-        self._flush_notices()
+        self.flush_told()
         for writer in self._writers.values():
             writer.close()
 
@@ -187,12 +188,12 @@ class Journal:
             self._writers["sends"].write_batch(_sends_batch(rows, self.kinds, self._warm_up))
             self.sends.clear()
 
-    def _flush_notices(self) -> None:
-        if self._notices:
-            rows = np.frombuffer(b"".join(self._notices), _NOTICES_DTYPE)
+    def flush_told(self) -> None:
+        if self.told:
+            rows = np.frombuffer(b"".join(self.told), _NOTICES_DTYPE)
             arrays = [column(rows[each.name], each.type) for each in SCHEMAS["notices"]]
             self._writers["notices"].write_batch(pa.record_batch(arrays, schema=SCHEMAS["notices"]))
-            self._notices.clear()
+            self.told.clear()
 
 
 def _sends_batch(rows: np.ndarray[Any, Any], kinds: list[str], warm_up: int) -> pa.RecordBatch:

@@ -29,6 +29,7 @@ from implicast.world.liars.strategies import strategy
 from implicast.world.network import Network, build
 from implicast.world.plan import Plan
 from implicast.world.populations import population
+from implicast.world.populations.population import Sleepers
 from implicast.world.scenario import ASSEMBLED, Scenario
 from implicast.world.tally import Ints
 from implicast.world.trouble import Trouble
@@ -38,6 +39,8 @@ from implicast.world.world import Fate
 REGISTER_SPACING_US = 1_000
 """Peers register one after the other, a millisecond apart."""
 JOIN_SPACING_US = 200_000
+ASLEEP_FROM = 100_000
+"""In networks of so many, peers are made when something happens to them, where the design can."""
 LIED_TO_US = 90_000_000
 """How long after the last cast its notices may still come where members lie: who asks liars never rests."""
 QUIET_US = 1_000_000
@@ -89,6 +92,8 @@ class Run:
         )  # fmt: skip
         self.plan = replace(self.plan, roles=design.roles(self.plan.peers, self.plan.infrastructure))
         self.population: list[Peer] = []
+        self.asleep: Sleepers | None = None
+        """Peers that are made when they are needed, where that is so."""
         self.upheaval = (
             Upheaval(script, self.world, self.application, trouble, design, self.plan, greetings)
             if scenario.churn
@@ -99,11 +104,31 @@ class Run:
         """Handlers that broke down on what liars sent."""
 
     def go(self, progress: Progress) -> None:
-        self.set_up(progress)
-        self.register(progress)
-        storage = [size(peer.holdings()) for peer in self.population]
+        sleepers = self._sleepers()
+        if sleepers is None:
+            self.set_up(progress)
+            self.register(progress)
+            storage = [size(peer.holdings()) for peer in self.population]
+        else:
+            storage = self._put_to_sleep(sleepers)
         self.cast(progress)
         self.write(storage)
+
+    def _sleepers(self) -> Sleepers | None:
+        """The whole network with its registrations, each peer made when it is needed: where the network is large, its
+        design can, and nothing is armed or drawn when a peer is made."""
+        scenario, given, make = self.scenario, self.plan.parameters, population(self.design).sleepers
+        if make is None or not hasattr(self.world, "asleep") or scenario.peers < ASLEEP_FROM:
+            return None
+        rests = self.plan.resting and scenario.registers == ASSEMBLED and not scenario.strict
+        return make(self.plan) if rests and given["assurance"] == "none" and not given["signed"] else None
+
+    def _put_to_sleep(self, sleepers: Sleepers) -> list[int]:
+        self.world.at(QUIET_US, REGISTER, lambda: self.application.all_enrolled(self.descriptions))
+        self.world.run()
+        self.world.run(self.world.now_us + self.design.settling_us)
+        self.asleep, self.world.asleep, self.application.rouse = sleepers, sleepers.make, self.world.peer
+        return [sleepers.stored_bytes(address) for address in range(self.network.hosts)]
 
     def set_up(self, progress: Progress) -> None:
         """The converged network at once, or one newcomer after the other."""
@@ -264,10 +289,10 @@ class Run:
 
     def _peers_columns(self, storage: list[int]) -> dict[str, Any]:
         count = self.network.hosts
-        roles = [getattr(peer, "role", "peer") for peer in self.population]
+        roles = [self._role(address) for address in range(len(storage))]
         renamed = {} if self.upheaval is None else self.upheaval.returns.places
         places = [*range(count), *(renamed[number] for number in sorted(renamed))]
-        later = len(places) - len(self.population)
+        later = len(places) - len(storage)
         return {
             "peer": np.arange(len(places), dtype=np.int32),
             "role": roles + ["peer"] * later,
@@ -282,6 +307,11 @@ class Run:
         peers, servers = self.scenario.peers, self.plan.infrastructure
         drawn = self.workload.capacities(0, max(peers, count - servers))
         return np.concatenate([drawn[:peers], [drawn[:peers].max()] * servers, drawn[peers:]])[:count]
+
+    def _role(self, address: int) -> str:
+        if self.asleep is not None:
+            return "peer" if address < self.plan.peers else getattr(self.world.peer(address), "role", "peer")
+        return getattr(self.population[address], "role", "peer")
 
     def _router_pairs(self) -> Iterable[tuple[int, int]]:
         """Distinct pairs of routers between which messages went."""

@@ -119,7 +119,7 @@ def _simulate(
         judge.verdict(),
         counted["messages"],
         counted["bytes"],
-        population(design).objections(run.population if upheaval is None else upheaval.present()),
+        _objections(run),
         None if upheaval is None else change(directory, run.course, judge, _complaints(run, upheaval, judge)),
         _trust(run, judge),
         _notes(run),
@@ -135,6 +135,14 @@ def _trust(run: Run, judge: Judge) -> Trust | None:
         return gang.lies(renamed.get(number, number))
 
     return trust(judge, run.application.registrations, gang, lies, run.breakdowns, sight(run.world, gang))
+
+
+def _objections(run: Run) -> list[str]:
+    """What is wrong with the network at the end. Where peers are made when they are needed, what nobody has touched is
+    as it was computed, and the others are too few to be looked at as a network (`_notes` says so)."""
+    if run.asleep is not None:
+        return []
+    return population(run.design).objections(run.population if run.upheaval is None else run.upheaval.present())
 
 
 def _in_peace(run: Run) -> bool:
@@ -178,6 +186,9 @@ def _complaints(run: Run, upheaval: Upheaval, judge: Judge) -> list[str]:
 def _notes(run: Run) -> list[str]:
     scenario, application, course = run.scenario, run.application, run.course
     said = scenario.churn.shortfall(scenario.seed, scenario.peers, run.plan.infrastructure)
+    if run.asleep is not None:
+        made = f"{len(run.world.peers):,} of {run.network.hosts:,} peers were made"
+        said.append(f"{made}, each when it was needed; the overlay is not judged")
     if application.unmade:
         unmade = f"{application.unmade} of {scenario.casts} casts were not made"
         said.append(f"{unmade}: nobody was there and awake who could")

@@ -61,6 +61,8 @@ class World:
         self.journal, self.faults, self.codec = journal, faults, codec
         self.rng = stream(seed, "protocol")
         self.peers: dict[int, Peer] = {}
+        self.asleep: Callable[[int], Peer] | None = None
+        """Makes the peer of an address to which nothing has happened yet, where peers are made when they are needed."""
         self.hosts: dict[int, WorldHost] = {}
         self.rates: dict[int, float] = {}
         """How much longer a second takes by the clock of an address; 1 where nothing is said."""
@@ -98,6 +100,13 @@ class World:
     def place(self, address: int, peer: Peer) -> None:
         """From now on this peer receives what is sent to the address."""
         self.peers[address] = peer
+
+    def peer(self, address: int) -> Peer | None:
+        """Whoever is at an address."""
+        found = self.peers.get(address)
+        if found is None and self.asleep is not None:
+            found = self.peers[address] = self.asleep(address)
+        return found
 
     def crash(self, address: int) -> None:
         """The peer stops in the middle of life: its mail vanishes, its alarms ring no more."""
@@ -149,8 +158,9 @@ class World:
             if sender is not None:
                 # Passed on as it came, it has the size and the purpose it came with: a quarter of a long route's cost.
                 self._last, self.facts = thing, beside
-                if to in peers:
-                    peers[to].receive(sender, thing if codec is None else self._arrive(*thing))
+                peer = peers.get(to) or self.peer(to)
+                if peer is not None:
+                    peer.receive(sender, thing if codec is None else self._arrive(*thing))
                 continue
             self._last = None
             if to is None:

@@ -12,7 +12,7 @@ from implicast.casting.bft.audience import audience
 from implicast.casting.bft.credentials import MemberKeys
 from implicast.casting.bft.gate import ALL_CHECKS, Gate
 from implicast.casting.bft.keys import handles_of
-from implicast.casting.bft.lists import Lists
+from implicast.casting.bft.lists import RevocationLists
 from implicast.casting.bft.messages import CastHop, Source
 from implicast.casting.bft.multicast import Arc
 from implicast.casting.bft.multicasts import Multicasts
@@ -50,7 +50,7 @@ class KeptBft(Message):
 
 
 class Bft(Member, parts={
-    "asker": Asker, "graph": SkipGraph, "lists": Lists, "settler": Settler, "multicasts": Multicasts,
+    "asker": Asker, "graph": SkipGraph, "lists": RevocationLists, "settler": Settler, "multicasts": Multicasts,
 }):  # fmt: skip
     """One participant that trusts nobody but the authority."""
 
@@ -72,7 +72,7 @@ class Bft(Member, parts={
         kept, office = self._kept.certificates if self._kept is not None else (), site.infrastructure["authority"][0]
         if self._kept is not None and self._kept.revocation is not None:
             trust.learn(self._kept.revocation)
-        self.lists = Lists(*at, self.graph, trust, office, gate.refuse)
+        self.lists = RevocationLists(*at, self.graph, trust, office, gate.refuse)
         self.settler = Settler(*at, self.asker, self.graph, self.lists, keys, office, site.life, kept)
         self.multicasts = Multicasts(
             *at, self.asker, self.graph, gate, keys.signer, settings, self.assured, self._take
@@ -81,6 +81,8 @@ class Bft(Member, parts={
         self.description = self._kept.member.description if self._kept is not None else None
         self._estimates = 0
         if self.assured and not site.resting:
+            self.lists.begin()
+            self.multicasts.echoes.begin(self._lacks)
             self.graph.begin()
             self.settler.start()
 
@@ -144,6 +146,10 @@ class Bft(Member, parts={
             self.host.deliver(Estimated(self._estimates, members, messages))
         return self._estimates
 
+    def grievances(self) -> dict[Address, int]:
+        """Addresses that did what no honest member does, and since when; for whoever watches over the network."""
+        return dict(self.multicasts.grievances)
+
     def holdings(self) -> Any:
         """Every other's place once, however many lists it is in; the wider lists where they are kept up."""
         held = self.graph.places.held.values()
@@ -167,6 +173,9 @@ class Bft(Member, parts={
             self.graph.heard(sender)
         if kind is not Ping or not self.graph.has_left(sender):
             super().receive(sender, message)
+
+    def _lacks(self, cast: CastId) -> bool:
+        return self.description is not None and not self.inbox.seen.met(cast)
 
     def _take(self, source: Source, arc: Arc) -> Outcome | None:
         """The least-term rule: of all arcs that reach this peer, that of the least selecting term notifies.

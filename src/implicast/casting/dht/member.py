@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import msgspec
 
-from implicast.casting.keeping import Piece, Question, RingMember
+from implicast.casting.keeping import Fetch, Piece, RingMember
 from implicast.casting.keeping.messages import Found, Slot
 from implicast.casting.keeping.questions import Range
 from implicast.casting.telling import Notify
@@ -40,6 +40,12 @@ def tags_of(packed: bytes) -> frozenset[str]:
         return frozenset()
 
 
+@lru_cache(DECODED_MAX)
+def packed_of(description: Description, naive: bool) -> bytes:
+    """What an entry says of its owner."""
+    return REFERENCE if naive else msgspec.msgpack.encode(description.tags)
+
+
 class Dht(RingMember):
     """A member that keeps, for the tags hashed to it, who has them."""
 
@@ -53,7 +59,7 @@ class Dht(RingMember):
         return _key(value)
 
     def entries(self, description: Description) -> list[Piece]:
-        packed = REFERENCE if self.naive else msgspec.msgpack.encode(description.tags)
+        packed = packed_of(description, self.naive)
         return [self.layings.piece(TAGS, "", tag, tag, 0, packed, False) for tag in description.tags]
 
     def described(self, slot: Slot, packed: bytes) -> Description | None:
@@ -62,19 +68,19 @@ class Dht(RingMember):
         tags = frozenset() if self.naive else tags_of(packed)
         return Description(tuple(sorted(tags | {str(slot[2])})))
 
-    def question(self, target: Target, payload: bytes) -> Question | str:
+    def question(self, target: Target, payload: bytes) -> Fetch | str:
         if any(term.where or not term.has for term in target.terms):
             return "a term needs a tag, and tags are all that this design speaks of"
         if self.naive:  # the excluded ones too: they are subtracted
             tags = {tag: None for term in target.terms for tag in (*term.has, *term.lacks)}
         else:  # "any single tag in the term can be looked up"
             tags = {term.has[0]: None for term in target.terms}
-        return Question((target, payload), [_list_of(tag) for tag in tags])
+        return Fetch((target, payload), [_list_of(tag) for tag in tags])
 
     def sizes(self, target: Target) -> list[list[list[Range]]]:
         return [[[_list_of(tag)] for tag in term.has] for term in target.terms]
 
-    def found(self, cast: CastId, question: Question) -> None:
+    def found(self, cast: CastId, question: Fetch) -> None:
         target, payload = question.about
         lists = {str(tag): question.found(piece) for piece, (_, _, tag, _, _) in enumerate(question.ranges)}
         select = intersected if self.naive else filtered

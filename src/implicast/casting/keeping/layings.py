@@ -64,6 +64,10 @@ class Layings(Part):
         self._stamp += 1
         return self._stamp
 
+    def skip(self, pieces: int) -> None:
+        """So many have been laid already."""
+        self._stamp += pieces
+
     def piece(
         self, shelf: str, attribute: str, low: Scalar, high: Scalar, number: int, packed: bytes, walks: bool
     ) -> Piece:

@@ -5,6 +5,7 @@ that survive is in the rooms beside.
 """
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
 from math import log2
 from typing import Any
@@ -18,7 +19,7 @@ from implicast.casting.keeping.keeper import Keeper
 from implicast.casting.keeping.layings import Layings
 from implicast.casting.keeping.messages import LaidAt, LeaveLate, Listed, RenewEntries, Slot
 from implicast.casting.keeping.pieces import KeptPiece, Piece
-from implicast.casting.keeping.questions import Question, Questions, Range
+from implicast.casting.keeping.questions import Fetch, Questions, Range
 from implicast.casting.keeping.renewals import Renewals
 from implicast.casting.keeping.rumours import Rumours
 from implicast.casting.keeping.settings import NONE, KeepingSettings
@@ -76,13 +77,48 @@ class RingMember(
     """Ring, fingers, lists with copies; joining and leaving."""
 
     __slots__ = (
-        "_leave_by_us", "_owed", "_owed_version", "_said", "_token", "asker", "chord", "copies", "detector", "doubts",
+        "_furnish", "_leave_by_us", "_owed", "_owed_version", "_said", "_site", "_token", "asker", "chord", "copies",
+        "detector", "doubts",
         "hearing", "keeper", "layings", "links", "questions", "renewals", "rumours", "share", "stray_rows", "teller",
         "tenure", "upkeep_asker",
     )  # fmt: skip
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)
+        self.hearing = Hearing(self, site.kept.member.heard if site.kept is not None else ())
+        self._leave_by_us = self._token = 0
+        self._owed: list[Piece] = []
+        self._owed_version = 0
+        """What an earlier life did not finish to take out of lists, and under which version."""
+        self._said: Description | None = None
+        """What the lists say of this peer, or will."""
+        self._site: Site | None = site
+        self._furnish: Callable[[RingMember], None] | None = None
+        if site.assured or not site.resting:
+            self._make_parts()
+        if site.kept is not None:
+            self.description = self._said = site.kept.member.description
+            self._owed = self.layings.restore(site.kept.laid)
+            self._owed_version = site.kept.member.version
+
+    def __getattr__(self, name: str) -> Any:
+        """A part that was not needed until now: where nothing changes and nothing is confirmed, most members never do
+        anything but hear."""
+        if name not in _MADE_LATER or self._site is None:
+            raise AttributeError(name)
+        self._make_parts()
+        furnish, self._furnish = self._furnish, None
+        if furnish is not None:
+            furnish(self)
+        return getattr(self, name)
+
+    def furnish_later(self, furnish: Callable[["RingMember"], None]) -> None:
+        """Let the laboratory put this member in its place when its parts are first needed."""
+        self._furnish = furnish
+
+    def _make_parts(self) -> None:
+        site, self._site = self._site, None
+        assert site is not None, "parts are made once"
         address, host, contact = self.address, self.host, self.contact
         keeping = _keeping_settings(site)
         refresh_us = int(site.parameters["refresh_ms"]) * 1000 or (REFRESH_US if keeping.repeats else 0)
@@ -105,17 +141,6 @@ class RingMember(
         )  # fmt: skip
         self.questions = Questions(address, host, self.share, self.keeper, self._found)
         self.teller = Teller(address, host, self.asker, self.assured, self._settled, self.words)
-        self.hearing = Hearing(self, site.kept.member.heard if site.kept is not None else ())
-        self._leave_by_us = self._token = 0
-        self._owed: list[Piece] = []
-        self._owed_version = 0
-        """What an earlier life did not finish to take out of lists, and under which version."""
-        self._said: Description | None = None
-        """What the lists say of this peer, or will."""
-        if site.kept is not None:
-            self.description = self._said = site.kept.member.description
-            self._owed = self.layings.restore(site.kept.laid)
-            self._owed_version = site.kept.member.version
 
     # What parts say to parts made after them
 
@@ -166,7 +191,7 @@ class RingMember(
         """What is laid for a description."""
 
     @abstractmethod
-    def question(self, target: Target, payload: bytes) -> Question | str:
+    def question(self, target: Target, payload: bytes) -> Fetch | str:
         """Which lists a cast needs; or why it is refused."""
 
     @abstractmethod
@@ -174,7 +199,7 @@ class RingMember(
         """For each term, for each of its constraints, the lists in which all are that satisfy it; or some of that."""
 
     @abstractmethod
-    def found(self, cast: CastId, question: Question) -> None:
+    def found(self, cast: CastId, question: Fetch) -> None:
         """All lists have come."""
 
     @abstractmethod
@@ -220,10 +245,14 @@ class RingMember(
         self.description = None
         self._restate(self.next_version())
 
-    def enrol(self, description: Description) -> list[Piece]:
-        """Be this, and listed as this by those who are to keep the answer."""
+    def stand_listed(self, description: Description) -> None:
+        """Be this, and listed as this by others."""
         self.description = self._said = description
         self.next_version()
+
+    def enrol(self, description: Description) -> list[Piece]:
+        """The same; those others are to keep the answer."""
+        self.stand_listed(description)
         return self.entries(description)
 
     def _restate(self, group: Any) -> None:
@@ -290,11 +319,11 @@ class RingMember(
             self.ask(cast, question, "cast")
         return cast
 
-    def ask(self, cast: CastId, question: Question, verb: str) -> None:
+    def ask(self, cast: CastId, question: Fetch, verb: str) -> None:
         if not self.questions.ask(cast, question):
             self.host.deliver(Refused(verb, "too many await their lists"))
 
-    def _found(self, cast: CastId, question: Question, is_whole: bool) -> None:
+    def _found(self, cast: CastId, question: Fetch, is_whole: bool) -> None:
         if question.counts:
             self._estimated(question, is_whole)
         elif is_whole:
@@ -328,10 +357,10 @@ class RingMember(
         terms = self.sizes(target)
         about = (self._token, terms, len(question.ranges))
         ranges = [each for constraints in terms for constraint in constraints for each in constraint]
-        self.ask(CastId(self.name, 0, self._token), Question(about, ranges, counts=True), "estimate")
+        self.ask(CastId(self.name, 0, self._token), Fetch(about, ranges, counts=True), "estimate")
         return self._token
 
-    def _estimated(self, question: Question, is_whole: bool) -> None:
+    def _estimated(self, question: Fetch, is_whole: bool) -> None:
         token, terms, look_ups = question.about
         if not is_whole:
             self.host.deliver(Refused("estimate", "some lists do not answer"))
@@ -348,6 +377,9 @@ class RingMember(
     def holdings(self) -> Any:
         neighbours = (self.links.left, self.links.right, self.links.lefts, self.chord.table.fingers())
         return (neighbours, list(self.share.held()))
+
+
+_MADE_LATER = frozenset({*RingMember.parts, "share"} - {"hearing"})
 
 
 def _ring_settings(site: Site) -> LinkSettings:

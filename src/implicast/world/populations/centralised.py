@@ -6,7 +6,7 @@ from implicast.casting.centralised import Client, Server
 from implicast.casting.designs import Design
 from implicast.peer.contract import Peer
 from implicast.world.plan import Plan
-from implicast.world.populations.population import Population
+from implicast.world.populations.population import Population, Sleepers
 
 
 def assemble(plan: Plan) -> list[Peer]:
@@ -20,6 +20,24 @@ def enrol(plan: Plan, population: Sequence[Peer]) -> None:
     for client, description in zip(population[: plan.peers], plan.descriptions, strict=False):
         assert isinstance(client, Client), "members come first"
         server.roster.keep(client.enrol(description))
+
+
+class Clients(Sleepers):
+    """Clients of which most have only heard, or nothing at all; the server is awake."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._server = Server(plan.site(plan.peers, "server"))
+        for client in map(self._client, range(plan.peers)):
+            self._server.roster.keep(client.entry())
+
+    def _client(self, address: int) -> Client:
+        client = Client(self._plan.site(address))
+        client.enrol(self._plan.descriptions[address])
+        return client
+
+    def make(self, address: int) -> Peer:
+        return self._server if address == self._plan.peers else self._client(address)
 
 
 def objections(population: Sequence[Peer]) -> list[str]:
@@ -39,4 +57,4 @@ def objections(population: Sequence[Peer]) -> list[str]:
 
 
 def population(design: Design) -> Population:
-    return Population(assemble, objections, enrol)
+    return Population(assemble, objections, enrol, Clients)

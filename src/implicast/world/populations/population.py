@@ -6,6 +6,7 @@ from typing import Any
 
 from implicast.peer.contract import Name, Peer
 from implicast.peer.member import Member
+from implicast.peer.wire import size
 from implicast.world.plan import Plan
 
 Objections = Callable[[Sequence[Peer]], list[str]]
@@ -23,6 +24,22 @@ def enrol_by_verb(plan: Plan, population: Sequence[Peer]) -> None:
         peer.register(description)
 
 
+class Sleepers:
+    """The members of a network that is assembled and enrolled, where none of them has been needed yet.
+
+    Each is made when something happens to it, just as `assemble` and `enrol` would have left it; what is known of all
+    is kept in columns. Only where nothing is armed or drawn when a peer is made: in a world at rest, without receipts.
+    """
+
+    def make(self, address: int) -> Peer:
+        """The peer of an address."""
+        raise NotImplementedError
+
+    def stored_bytes(self, address: int) -> int:
+        """What the peer would store for others."""
+        return size(self.make(address).holdings())
+
+
 @dataclass(frozen=True, slots=True)
 class Population:
     """What the laboratory knows of the network of a design, and no node ever does."""
@@ -34,6 +51,8 @@ class Population:
     enrol: Callable[[Plan, Sequence[Peer]], None] | None = None
     """What the registrations of all members (`Plan.descriptions`) leave behind, put at once into an assembled network,
     as if they had been made by messages long ago; `Registered` is delivered to each. None: always by messages."""
+    sleepers: Callable[[Plan], Sleepers] | None = None
+    """The same network with its registrations, each peer made when it is needed. None: all are made at once."""
     watcher: Callable[[], Objections] | None = None
     """Makes one that says the same as `objections` and remembers from look to look what need not be looked at again."""
 

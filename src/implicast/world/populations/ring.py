@@ -4,14 +4,15 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from functools import partial
 
-from implicast.casting.designs import Design
+from implicast.casting.designs import HOMES, Design
 from implicast.casting.keeping.member import RingMember
 from implicast.peer.contract import Peer
 from implicast.peer.events import Registered
 from implicast.world.plan import Plan
 from implicast.world.populations.chord import assemble_chord
 from implicast.world.populations.lists import Watcher, ring_trouble
-from implicast.world.populations.population import Population
+from implicast.world.populations.population import Population, Sleepers
+from implicast.world.populations.sleepers import RingSleepers
 
 
 def assemble(design: Design, plan: Plan) -> list[Peer]:
@@ -38,5 +39,10 @@ def enrol(plan: Plan, population: Sequence[Peer]) -> None:
         member.host.deliver(Registered(member.version))
 
 
+def sleepers(design: Design, plan: Plan) -> Sleepers:
+    return RingSleepers(design, plan)
+
+
 def population(design: Design) -> Population:
-    return Population(partial(assemble, design), ring_trouble, enrol, Watcher)
+    later = partial(sleepers, design) if HOMES.get(design.name) == "dht" else None
+    return Population(partial(assemble, design), ring_trouble, enrol, later, Watcher)

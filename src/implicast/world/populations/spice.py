@@ -102,4 +102,4 @@ def enrol(plan: Plan, population: Sequence[Peer]) -> None:
 
 
 def population(design: Design) -> Population:
-    return Population(assemble, objections, enrol, Watch, told_beforehand)
+    return Population(assemble, objections, enrol, watcher=Watch, credentials=told_beforehand)

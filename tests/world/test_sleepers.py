@@ -1,0 +1,48 @@
+"""Peers that are made when they are needed write the same journal as those that are made at once."""
+
+from hashlib import sha256
+
+import pytest
+
+from implicast import Scenario, simulate
+from implicast.casting.designs import designs
+from implicast.world import run as runs
+from implicast.world.populations import population
+
+LATE = [name for name, design in designs().items() if population(design).sleepers is not None]
+
+
+def journal_of(scenario, directory):
+    outcome = simulate(scenario, directory)
+    assert outcome.kept
+    tables = [path.read_bytes() for path in sorted(directory.glob("*.parquet"))]
+    return sha256(b"".join(tables)).hexdigest(), outcome
+
+
+@pytest.mark.parametrize("design", LATE)
+@pytest.mark.parametrize(("peers", "seed", "workload"), [
+    (40, 1, {}), (97, 2, {"tags": 9, "tags_per_peer": 3}), (1, 3, {"tags": 2, "tags_per_peer": 1}),
+    (30, 4, {"tags": 5, "tags_per_peer": 2, "terms": 2, "negated": 1}),
+])  # fmt: skip
+def test_who_is_made_when_needed_writes_the_same_journal(design, peers, seed, workload, tmp_path, monkeypatch):
+    parameters = {"assurance": "none", **({"replication": "beforehand"} if design == "spice-unloaded" else {})}
+    scenario = Scenario(design, peers=peers, casts=40, seed=seed, parameters=parameters, workload_parameters=workload)
+
+    at_once, awake = journal_of(scenario, tmp_path / "awake")
+    monkeypatch.setattr(runs, "ASLEEP_FROM", 1)
+    later, asleep = journal_of(scenario, tmp_path / "asleep")
+
+    assert any("were made" in note for note in asleep.notes)
+    assert not any("were made" in note for note in awake.notes)
+    assert later == at_once
+
+
+@pytest.mark.parametrize("design", LATE)
+def test_nobody_sleeps_where_anything_is_confirmed_or_changes(design, monkeypatch):
+    monkeypatch.setattr(runs, "ASLEEP_FROM", 1)
+    for options in ({}, {"parameters": {"assurance": "none"}, "register": "messages"},
+                    {"parameters": {"assurance": "none"}, "changes": 3}):  # fmt: skip
+        few = {"tags": 9, "tags_per_peer": 3}
+        outcome = simulate(Scenario(design, peers=12, casts=4, workload_parameters=few, **options))
+
+        assert not any("were made" in note for note in outcome.notes)
