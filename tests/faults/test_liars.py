@@ -25,6 +25,8 @@ from implicast.world.world import World
 class Note(Message):
     """Something with a payload."""
 
+    wire = 0x7001
+
     cast: CastId
     payload: bytes
 
@@ -32,12 +34,16 @@ class Note(Message):
 class Envelope(Message):
     """Something with a payload inside."""
 
+    wire = 0x7002
+
     note: Note
     level: int
 
 
 class Nod(Message):
     """Confirms a note."""
+
+    wire = 0x7003
 
     cast: CastId
 

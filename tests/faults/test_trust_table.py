@@ -3,7 +3,7 @@
 import pytest
 
 from implicast.casting.bft.keys import HOME, is_realm, tag_realm
-from implicast.peer.authority import GIVEN_UP_MAX, RENEWALS_MAX, Authority, Declined
+from implicast.peer.authority import GIVEN_UP_MAX, RENEWALS_MAX, Authority, GrantDeclined
 from implicast.peer.identity import TAIL_BYTES, Revocation, Trust
 from implicast.peer.name import name_of
 from implicast.peer.signatures import scheme
@@ -84,7 +84,7 @@ def test_take_renew_and_give_up_leaves_nothing_valid_and_is_declined_in_the_end(
         realm = tag_realm(f"tag{each % 900}")
         try:
             certificates += [authority.issue(EVE, realm, 2, bytes(32), 0) for _ in range(2)]
-        except Declined:
+        except GrantDeclined:
             declined += 1
         authority.release(EVE, realm)
     trust.learn(authority.revocation(0))
@@ -146,7 +146,7 @@ def test_an_expelled_name_counts_no_more_whatever_the_authority_forgets() -> Non
     assert not again.admits(enrolment)
     assert trust.learn(again.revocation(0))
     assert not again.count_on_from(first.revocation(0), 0), "shown again it is no news"
-    with pytest.raises(Declined, match="expelled"):
+    with pytest.raises(GrantDeclined, match="expelled"):
         again.issue(EVE, HOME, 2, bytes(32), 0)
 
 

@@ -21,7 +21,7 @@ from implicast.language.target import Target
 from implicast.peer.contract import CastId, Life
 from implicast.peer.errors import LocalError
 from implicast.peer.events import Settled
-from implicast.peer.memory import HEARD_BITS, Heard
+from implicast.peer.memory import HEARD_BITS, HeardBlock
 
 VERSION = 1
 SCHEMA = """
@@ -38,6 +38,8 @@ create table receipts (life integer, serial integer, settled blob, at_us integer
 """
 MIGRATIONS: dict[int, str] = {}
 """By the version they start from."""
+GATHER_S = 0.003
+"""How long a node that has something to write all the time lets it gather before the next commit."""
 NOTICES_MAX = 100_000
 """Notices kept; the oldest that are done go first."""
 
@@ -98,7 +100,7 @@ class Store:
         """Write and commit before returning: for what must be safe before the node speaks."""
         self._db.execute("insert or replace into meta values (?, ?)", (key, value))
 
-    def heard(self, since_us: int) -> tuple[Heard, ...]:
+    def heard(self, since_us: int) -> tuple[HeardBlock, ...]:
         """Which casts were taken since a moment, as the inbox of a peer remembers them."""
         blocks: dict[tuple[bytes, int, int], int] = {}
         for publisher, life, serial in self._db.execute(
@@ -106,7 +108,7 @@ class Store:
         ):
             block = (bytes(publisher), life, serial >> HEARD_BITS)
             blocks[block] = blocks.get(block, 0) | 1 << (serial & (1 << HEARD_BITS) - 1)
-        return tuple(Heard(*block, bits) for block, bits in blocks.items())
+        return tuple(HeardBlock(*block, bits) for block, bits in blocks.items())
 
     # --- gathered, committed together
 
@@ -158,7 +160,11 @@ class Store:
 
     async def _work_off(self) -> None:
         try:
+            busy = False
             while (gathering := self._gathering) is not None:
+                if busy:  # they came while the last commit was under way: more will
+                    await asyncio.sleep(GATHER_S)
+                busy = True
                 self._gathering, self._touched = None, False
                 self.before()
                 writes, self._writes = self._writes, []
@@ -214,6 +220,14 @@ class Store:
             "select life, serial from outbox where payload = ? order by life desc, serial desc limit 1", (payload,)
         ).fetchone()
         return None if row is None else (row[0], row[1])
+
+    def has(self, cast: CastId) -> bool:
+        """Is this cast in the inbox, or about to be?"""
+        key = (cast.publisher, cast.life, cast.serial)
+        if any("into notices" in statement and values[:3] == key for statement, values in self._writes):
+            return True
+        found = self._db.execute("select 1 from notices where publisher = ? and life = ? and serial = ?", key)
+        return found.fetchone() is not None
 
     def carried(self, life: Life, serial: int) -> bytes | None:
         """What a cast of this node carries as its payload."""

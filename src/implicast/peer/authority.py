@@ -39,11 +39,11 @@ VALIDITY_US = 365 * 86_400 * 1_000_000
 FOR_EVER_US = 1 << 62
 
 
-class Declined(LocalError):
+class GrantDeclined(LocalError):
     """The authority gives no certificate; the text says why."""
 
 
-class Tenure(Message):
+class PlacesHeld(Message):
     """What the authority keeps of one applicant."""
 
     name: Name
@@ -59,7 +59,7 @@ class Roll(Message):
 
     number: Token
     revoked: tuple[tuple[int, int], ...]
-    holders: tuple[Tenure, ...]
+    holders: tuple[PlacesHeld, ...]
     listed: Token = 0
     """The number of the newest list that left, or was shown to it."""
     expelled: tuple[Name, ...] = ()
@@ -115,7 +115,7 @@ class Authority:
     def roll(self) -> Roll:
         """All that must outlive a crash."""
         holders = [
-            Tenure(name, tuple(places.items()), tuple(sorted(self._tried.get(name, ()))),
+            PlacesHeld(name, tuple(places.items()), tuple(sorted(self._tried.get(name, ()))),
                    tuple(self._given_up.get(name, ())))
             for name, places in self._places.items()
         ]  # fmt: skip
@@ -166,13 +166,13 @@ class Authority:
     def _decline(self, applicant: Name, realm: bytes, held: dict[bytes, tuple[Certificate, ...]], gone: int) -> None:
         tried = self._tried.get(applicant, ())
         if applicant in self._expelled:
-            raise Declined(f"{applicant.hex()} was expelled")
+            raise GrantDeclined(f"{applicant.hex()} was expelled")
         if realm not in held and len(held) >= self._places_max:
-            raise Declined(f"{applicant.hex()} holds {len(held)} places, which is all an applicant may")
+            raise GrantDeclined(f"{applicant.hex()} holds {len(held)} places, which is all an applicant may")
         if realm not in tried and len(tried) >= TRIALS_MAX:
-            raise Declined(f"{applicant.hex()} has tried {len(tried)} realms, which is all an applicant may")
+            raise GrantDeclined(f"{applicant.hex()} has tried {len(tried)} realms, which is all an applicant may")
         if gone >= GIVEN_UP_MAX:
-            raise Declined(f"{applicant.hex()} has given up {gone} certificates that have not expired: ask later")
+            raise GrantDeclined(f"{applicant.hex()} has given up {gone} certificates that have not expired: ask later")
 
     def _certify(
         self, key: bytes, vector: int, name: Name, address: Address, public: bytes, now_us: int

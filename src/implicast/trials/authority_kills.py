@@ -14,7 +14,7 @@ import msgspec
 
 from implicast.casting.bft.credentials import AuthorityKeys
 from implicast.casting.bft.keys import HOME, tag_realm
-from implicast.casting.bft.lists import Lists
+from implicast.casting.bft.lists import RevocationLists
 from implicast.casting.bft.messages import Apply, Denied, Granted
 from implicast.casting.bft.office import KeptOffice, Office
 from implicast.casting.bft.settler import CLEARING, JOINING
@@ -60,7 +60,7 @@ class Acquaintance:
         return self.trust.learn(revocation)
 
 
-class Applicant(Peer, parts={"lists": Lists}):
+class Applicant(Peer, parts={"lists": RevocationLists}):
     """A member that asks for places and gives them up."""
 
     __slots__ = ("certificates", "denied", "enrolment", "is_expelled", "lists", "open", "signer", "stamp", "trust")
@@ -72,7 +72,7 @@ class Applicant(Peer, parts={"lists": Lists}):
         self.trust = Trust(signing, teller.public, Vectors(2))
         others: list[Address] = [each for each in range(1, members + 1) if each != address]
         graph = Acquaintance(self.trust, others)
-        self.lists = Lists(address, host, graph, self.trust, OFFICE, lambda flaw: None)  # type: ignore[arg-type]
+        self.lists = RevocationLists(address, host, graph, self.trust, OFFICE, lambda flaw: None)  # type: ignore[arg-type]
         self.certificates: dict[bytes, Certificate] = {}
         self.open: Apply | None = None
         self.is_expelled = False

@@ -3,7 +3,7 @@
 They apply under as many names and realms as they like; the authority draws their places. A trial for the laboratory.
 """
 
-from implicast.peer.authority import Authority, Declined
+from implicast.peer.authority import Authority, GrantDeclined
 from implicast.peer.identity import Certificate, Trust
 from implicast.peer.name import name_of
 from implicast.peer.signatures import scheme
@@ -38,7 +38,7 @@ def _granted(authority: Authority, applicant: int, attempts: int) -> list[Certif
     for attempt in range(attempts):
         try:
             found.append(authority.issue(name_of(b"", applicant), HOME + b"%d" % attempt, applicant, bytes(32), 0))
-        except Declined:
+        except GrantDeclined:
             break
     return found
 
@@ -87,6 +87,6 @@ def _hoarded(authority: Authority, liar: int, number: int) -> list[Certificate]:
                 authority.release(name, held.realm)
         try:
             found.append(authority.issue(name, realm, liar, bytes(32), 0))
-        except Declined:
+        except GrantDeclined:
             continue
     return found

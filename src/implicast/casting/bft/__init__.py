@@ -13,8 +13,8 @@ from implicast.casting.bft.messages import (
     AskList,
     CastHop,
     Denied,
-    Echo,
     EchoedCast,
+    EchoOfCasts,
     Granted,
     HopHeld,
     ListNumber,
@@ -55,7 +55,7 @@ DESIGNS = (
         paper="Byzantine-tolerant key-range multicast over a key-order preserving overlay",
         kinds=(
             *GRAPH_KINDS, *DETECTOR_KINDS, Revocation, CastHop, HopHeld, Apply, Granted, Denied, Outstripped,
-            ListNumber, AskList, Echo, AskEcho, EchoedCast,
+            ListNumber, AskList, EchoOfCasts, AskEcho, EchoedCast,
         ),
         parameters=(
             ASSURANCE,

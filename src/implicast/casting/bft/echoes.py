@@ -12,7 +12,7 @@ Left out: echoes in worlds in which nothing happens, where every step is confirm
 from collections.abc import Callable
 
 from implicast.casting.bft.gate import Gate
-from implicast.casting.bft.messages import AskEcho, Echo, EchoDue, Echoed, EchoedCast, Source
+from implicast.casting.bft.messages import AskEcho, EchoDue, Echoed, EchoedCast, EchoOfCasts, Source
 from implicast.casting.bft.multicast import Arc
 from implicast.casting.inbox import Outcome
 from implicast.overlay.skip_graph.graph import SkipGraph
@@ -95,7 +95,7 @@ class Echoes(Part):
                 told.setdefault(address, {})[query] = source
         for address, sources in told.items():
             items = tuple(map(_echoed, sources.values()))
-            self.host.send(address, Echo(items[:ECHOED_MAX]))
+            self.host.send(address, EchoOfCasts(items[:ECHOED_MAX]))
 
     def _beside(self, place: bytes, arc: Arc) -> list[Address]:
         """The nearest in range on either side, other members than ourselves."""
@@ -116,8 +116,8 @@ class Echoes(Part):
         others = [address for address in found if address != self.address]
         return self.host.rng.sample(others, min(WIDELY, len(others)))
 
-    @handles(Echo)
-    def on_echo(self, sender: Address, echo: Echo) -> None:
+    @handles(EchoOfCasts)
+    def on_echo(self, sender: Address, echo: EchoOfCasts) -> None:
         """Ask for what we lack and may want."""
         for each in echo.casts:
             query, arc = (each.query, each.place), Arc(each.low, each.high)

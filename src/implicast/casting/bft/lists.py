@@ -24,7 +24,7 @@ SERVED_MAX = 1_024
 """Members that were sent a list and are remembered; the first served are forgotten first."""
 
 
-class Lists(Part):
+class RevocationLists(Part):
     """The newest list that one member knows. `refuse(flaw)` is told of lists that are none."""
 
     __slots__ = ("_asked", "_graph", "_office", "_refuse", "_served", "_shown_us", "_trust")

@@ -172,7 +172,7 @@ class Echoed(Message):
     high: Key
 
 
-class Echo(Message):
+class EchoOfCasts(Message):
     """The sender has these."""
 
     wire = 0x0C0A
@@ -209,7 +209,7 @@ class TellList(Message):
     upkeep: ClassVar[bool] = True
 
 
-class Publish(Message):
+class PublishList(Message):
     """Rings when what counts no more is to be published."""
 
     upkeep: ClassVar[bool] = True
