@@ -126,13 +126,27 @@ class Bft(Member, parts={
 
     def cast(self, target: Target, payload: bytes) -> CastId:
         cast = self.next_cast()
+        if self._may_cast():
+            self.multicasts.cast(cast, target, payload)
+        return cast
+
+    def cast_range(self, low: bytes, high: bytes, payload: bytes) -> CastId:
+        """To every peer with a place at a key in [low, high), registered or not: the paper's own verb. It wraps where
+        low is above high, and is the full circle where they are equal."""
+        cast = self.next_cast()
+        if self._may_cast():
+            self.multicasts.reach(cast, Arc(low, high), payload)
+        return cast
+
+    def _may_cast(self) -> bool:
+        """Said to the application if not."""
         if not self.graph.places.held:
             self.host.deliver(Refused("cast", "this peer has no place in the graph yet"))
         elif self.multicasts.seen.is_full(self.name, self.host.now_us):
             self.host.deliver(Refused("cast", "this peer has cast so much of late that others would refuse it"))
         else:
-            self.multicasts.cast(cast, target, payload)
-        return cast
+            return True
+        return False
 
     def estimate(self, target: Target) -> int:
         """Told at once, from how many of one's own ring are in range."""
@@ -182,6 +196,8 @@ class Bft(Member, parts={
 
         While places come and go any arc that reaches it will do: the inbox lets nothing pass twice.
         """
+        if not source.target.terms:
+            return self.inbox.admit(source.cast, source.target, source.payload, fits=True)
         description = self.description
         if description is None:
             return None

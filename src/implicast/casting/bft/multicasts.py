@@ -27,6 +27,8 @@ from implicast.peer.memory import Recent
 from implicast.peer.signatures import Signer
 
 QUERY_BITS = 63
+NOBODY = Target(())
+"""Of a cast to a range of keys: it selects nobody by description."""
 COUNTED_MAX = 4_096
 """Casts of which this member remembers under which multicast it was counted."""
 
@@ -89,6 +91,12 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
         arcs = [handles_of(term)[index] for term, index in zip(target.terms, chosen, strict=True)]
         for arc in dict.fromkeys(arcs):
             self._multicast(self.source(cast, target, chosen, payload, arc))
+        self.carriage.made(cast)
+
+    def reach(self, cast: CastId, arc: Arc, payload: bytes) -> None:
+        """One multicast to a range of keys, as the paper has it: nobody is asked what it is."""
+        self.carriage.begin(cast)
+        self._multicast(self.source(cast, NOBODY, (), payload, arc))
         self.carriage.made(cast)
 
     def _choose(self, arcs: list[Arc]) -> int:
