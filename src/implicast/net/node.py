@@ -394,6 +394,10 @@ class Node:
         self.payloads.cast(cast, payload)
         return self.receipt(cast)
 
+    def upcoming_cast(self) -> CastId:
+        """How the next cast will be called: whoever writes it down first can ask the outbox after a crash."""
+        return self._member().upcoming_cast()
+
     async def complain(self, cast: CastId) -> bool:
         """A cast that came was not for this node's owner: say so, signed, to the peer that told it.
 

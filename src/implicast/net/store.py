@@ -214,13 +214,6 @@ class Store:
         for life, serial, target, payload, until_us in rows:
             yield life, serial, _target.decode(target), payload, until_us
 
-    def sent(self, payload: bytes) -> tuple[Life, int] | None:
-        """Under which life and serial a payload was cast; the newest."""
-        row = self._db.execute(
-            "select life, serial from outbox where payload = ? order by life desc, serial desc limit 1", (payload,)
-        ).fetchone()
-        return None if row is None else (row[0], row[1])
-
     def has(self, cast: CastId) -> bool:
         """Is this cast in the inbox, or about to be?"""
         key = (cast.publisher, cast.life, cast.serial)
