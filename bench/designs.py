@@ -16,7 +16,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-DESIGNS = ("centralised", "broker", "dht", "spice", "spice-unloaded", "condcast", "chord-pubsub", "opchord-pubsub", "bft")
+DESIGNS = (
+    "centralised", "broker", "dht", "spice", "spice-unloaded", "condcast", "chord-pubsub", "opchord-pubsub", "bft",
+)  # fmt: skip
 FURTHER = {"spice-unloaded": ["--set", "replication=beforehand"], "bft": ["--set", "signatures=stand-in"]}
 OURS = str(Path(__file__).parents[1] / "src")
 
