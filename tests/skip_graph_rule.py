@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from implicast.overlay.skip_graph.table import Level, Node, Table
+from implicast.overlay.skip_graph.table import Level, LevelTable, Node
 from implicast.space.vector import Vectors
 from implicast.world.populations.skip_graph import OBJECTIONS_MAX, compare
 
@@ -38,7 +38,7 @@ def _passed(path: Iterable[Node], digits: int, mine: int, k: int, vectors: Vecto
     return passed
 
 
-def objections(tables: Sequence[Table[Node]], k: int, vectors: Vectors, names: Sequence[str] = ()) -> list[str]:
+def objections(tables: Sequence[LevelTable[Node]], k: int, vectors: Vectors, names: Sequence[str] = ()) -> list[str]:
     """Sentences about lists that differ from the rule over the owners of all tables."""
     everyone = [table.owner for table in tables]
     found: list[str] = []
@@ -70,7 +70,7 @@ def _walk(near: Sequence[bool], own: int, wanted: int, step: int) -> int:
     return places
 
 
-def table_of(owner: Node, known: Iterable[Node], k: int, vectors: Vectors) -> Table[Node]:
+def table_of(owner: Node, known: Iterable[Node], k: int, vectors: Vectors) -> LevelTable[Node]:
     """The owner's table if the nodes it knows were all there are. The rule as the paper has it, ring by ring."""
     others = {node.key: node for node in known}
     others[owner.key] = owner
@@ -82,7 +82,7 @@ def table_of(owner: Node, known: Iterable[Node], k: int, vectors: Vectors) -> Ta
         own = next(index for index, node in enumerate(ring) if node.key == owner.key)
         levels.append(cut(ring, near, own, k))
         if levels[-1].full:
-            return Table(owner, levels)
+            return LevelTable(owner, levels)
         ring = [node for node, is_near in zip(ring, near, strict=True) if is_near]
 
 
@@ -95,7 +95,7 @@ def cut(ring: Sequence[Node], near: Sequence[bool], own: int, k: int) -> Level[N
     return Level([ring[index] for index in picked], left, False, [not near[index] for index in picked])
 
 
-def every_class(owner: Node, known: Iterable[Node], k: int, vectors: Vectors) -> Table[Node]:
+def every_class(owner: Node, known: Iterable[Node], k: int, vectors: Vectors) -> LevelTable[Node]:
     """The wider lists: at each level, to each side, until every digit class, not only the own one, has k-1 members.
 
     These are the ones a newcomer must tell: lists are not symmetric, how far v's reaches depends on v's digits, not on
@@ -112,7 +112,7 @@ def every_class(owner: Node, known: Iterable[Node], k: int, vectors: Vectors) ->
         levels.append(_wide(ring, own, number, k, vectors))
         near = [node for node in ring if vectors.common(owner.vector, node.vector) > number]
         if len(near) - 1 < 2 * (k - 1):
-            return Table(owner, levels)
+            return LevelTable(owner, levels)
         ring = near
 
 

@@ -26,6 +26,8 @@ from counting import gini  # noqa: E402
 from rivals import RIVALS, make_importable  # noqa: E402
 from task import Result, task  # noqa: E402
 
+from implicast.peer.errors import ImplicastError  # noqa: E402
+
 OURS = (("centralised", True), ("centralised", False), ("dht", False), ("spice-unloaded", False), ("condcast", False),
         ("broker", False))  # fmt: skip
 
@@ -76,7 +78,7 @@ def _inside() -> int:
 def _run(name: str, arm: "partial[Result]") -> Result | None:
     try:
         return arm()
-    except (ModuleNotFoundError, FileNotFoundError, OSError, TimeoutError) as missing:
+    except (ModuleNotFoundError, OSError, TimeoutError, ImplicastError) as missing:
         print(f"{name}: skipped: {missing}", file=sys.stderr, flush=True)
         time.sleep(1.0)
         return None

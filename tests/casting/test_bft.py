@@ -1,5 +1,6 @@
 """The Byzantine-tolerant design as a whole: contract, attributes, joining, choices, places, limits."""
 
+from collections import Counter
 from random import Random
 
 import msgspec
@@ -8,12 +9,14 @@ from bft_network import EVERYONE, NOW_US, Network, tagged
 
 from implicast.casting.bft.keys import HOME, tag_realm
 from implicast.casting.bft.messages import Apply, Denied, Granted, Vacate
+from implicast.casting.bft.multicast import Arc
 from implicast.casting.bft.office import Office
 from implicast.casting.bft.settler import GRACE_US, JOINING
 from implicast.language.target import Description, Predicate, Target, Term, Value
 from implicast.peer.authority import Authority
-from implicast.peer.events import Estimated, Registered, Withdrawn
+from implicast.peer.events import Estimated, Notice, Registered, Withdrawn
 from implicast.peer.identity import Enrolment, Revocation
+from implicast.space.digest import stream
 from implicast.trials.bft import Overlay, Spot, spread
 from implicast.world.populations.standing import Standing
 from implicast.world.scenario import Scenario
@@ -183,6 +186,29 @@ def test_a_withdrawn_peer_keeps_its_home_and_hears_nothing() -> None:
 
     assert 4 not in notified
     assert [place.key[:1] for place in network.members[4].graph.certificates()] == [HOME]
+
+
+def test_a_range_of_keys_reaches_every_peer_with_a_place_in_it_and_nobody_else() -> None:
+    """The paper's verb [a, b) on real peers: inside, across the end of the circle, and the full circle."""
+    network, chance = Network(60), stream(9, "key ranges")
+    keys = sorted(each.key for member in network.members for each in member.graph.certificates())
+    assert len(keys) > 120
+    ends = [chance.sample(keys, 2) for _ in range(14)] + [[keys[0], keys[0]], [keys[-2], keys[1]], [keys[-1], b"\x00"]]
+    assert sum(low > high for low, high in ends) > 4, "some go across the end"
+
+    for low, high in ends:
+        publisher = chance.randrange(60)
+        network.members[publisher].cast_range(low, high, b"hello")
+        noted = network.ledgers[publisher].take()
+        notified = Counter(publisher for verb, _, what in noted if verb == "deliver" and isinstance(what, Notice))
+        notified += network.carry([(to, what) for verb, to, what in noted if verb == "send"])  # type: ignore[misc]
+        arc = Arc(low, high)
+        reached = [
+            address
+            for address, member in enumerate(network.members)
+            if any(arc.holds(each.key) for each in member.graph.certificates())
+        ]
+        assert notified == Counter(reached), (low, high)
 
 
 def test_state_held_counts_every_contact_once() -> None:

@@ -9,7 +9,7 @@ from bft_network import EVERYONE, Network, tagged
 from implicast.casting.bft.gate import ALL_CHECKS
 from implicast.casting.bft.messages import CastHop, Source
 from implicast.overlay.skip_graph.place import Place
-from implicast.overlay.skip_graph.table import Level, Table
+from implicast.overlay.skip_graph.table import Level, LevelTable
 from implicast.peer.events import Notice
 from implicast.peer.identity import Certificate
 
@@ -121,7 +121,7 @@ def test_check_3_keeps_random_next_hops_from_spreading(check_3: bool) -> None:
 by_the_rule = Place.table.fget  # type: ignore[attr-defined]
 
 
-def lists_beyond_the_top(place: Place) -> Table[Certificate]:
+def lists_beyond_the_top(place: Place) -> LevelTable[Certificate]:
     """What a careless peer has: lists of ever smaller rings, up to the one in which it is alone."""
     table = by_the_rule(place)
     levels = list(table.levels)
@@ -131,7 +131,7 @@ def lists_beyond_the_top(place: Place) -> Table[Certificate]:
         near = [place.vectors.common(owner.vector, node.vector) > number for node in ring]
         levels.append(Level(ring, ring.index(owner), True, [not each for each in near]))
         ring = [node for node, is_near in zip(ring, near, strict=True) if is_near]
-    return Table(table.owner, levels)
+    return LevelTable(table.owner, levels)
 
 
 def from_above(network: Network, source: Source, liars: frozenset[int]) -> list[tuple[int, CastHop]]:

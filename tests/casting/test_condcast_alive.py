@@ -13,7 +13,7 @@ from implicast.casting.condcast import errands
 from implicast.casting.condcast.carrier import Carrier
 from implicast.casting.condcast.condcast import Condcast
 from implicast.casting.condcast.design import DESIGNS
-from implicast.casting.condcast.messages import Carry, Covered
+from implicast.casting.condcast.messages import ArcsCovered, Carry
 from implicast.casting.condcast.promises import Promises
 from implicast.language.portrait import Sought, portrait
 from implicast.language.target import Description, Target, Term, Value
@@ -219,7 +219,7 @@ def test_covered_said_too_early_loses_all_behind_a_crash(monkeypatch: pytest.Mon
 
     def hasty(self: Carrier, arcs: tuple[Arc, ...], task: errands.Task) -> None:
         if task.asker is not None:
-            self.host.send(task.asker[0], Covered(task.cast, task.asker[1], 0, 0))
+            self.host.send(task.asker[0], ArcsCovered(task.cast, task.asker[1], 0, 0))
         begin(self, arcs, task)
 
     monkeypatch.setattr(Carrier, "_begin", hasty)

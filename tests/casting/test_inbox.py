@@ -10,6 +10,7 @@ from implicast.peer.member import KeptMember, Member
 from implicast.peer.memory import HORIZON_US, Seen
 from implicast.peer.name import name_of
 from implicast.peer.wire import pack
+from sites import lone_site
 
 ANN, BOB = name_of(b"net", 1), name_of(b"net", 2)
 
@@ -82,7 +83,7 @@ class Plain(Member):
 
 def test_a_member_says_what_became_of_a_notification():
     ledger = Ledger()
-    member = Plain(1, ledger)
+    member = Plain(lone_site(1, ledger))
     inbox, cast, jazz = Inbox(member), CastId(BOB, 1, 1), parse("jazz")
 
     assert inbox.take(cast, jazz, b"x") == Outcome.UNFIT

@@ -14,7 +14,7 @@ from implicast.casting.keeping.copies import Comparisons
 from implicast.casting.keeping.layings import Layings
 from implicast.casting.keeping.messages import Lack, Listed, Returned, Row
 from implicast.casting.keeping.pieces import Piece, without
-from implicast.casting.keeping.questions import Question
+from implicast.casting.keeping.questions import Fetch
 from implicast.casting.keeping.renewals import Renewals
 from implicast.casting.keeping.rows import REMEMBERED_US, KeptRows
 from implicast.casting.keeping.strays import in_rows
@@ -122,7 +122,7 @@ def test_a_walk_that_died_is_repeated_from_where_it_died() -> None:
 
 
 def test_only_missing_values_are_asked_for_again() -> None:
-    question = Question(None, [("p", "price", 0, 5, True)])
+    question = Fetch(None, [("p", "price", 0, 5, True)])
     for value in (0, 1, 3):
         question.take(Listed(CastId(bytes(16), 1, 1), 0, value, value, 0, 1, ()))
 

@@ -8,6 +8,7 @@ from implicast.peer.contract import CastId, Contact
 from implicast.peer.ledger import Ledger
 from implicast.peer.member import Member
 from implicast.peer.name import name_of
+from sites import lone_site
 
 NAMES = [name_of(b"net", number) for number in range(6)]
 MEMBERS = [Contact(name, number) for number, name in enumerate(NAMES)]
@@ -96,8 +97,8 @@ def test_a_group_larger_than_is_told_at_once_is_told_in_turn_and_whole():
 
 
 class Plain(Member, parts={"hearing": Hearing}):
-    def __init__(self, address, host):
-        super().__init__(address, host)
+    def __init__(self, site):
+        super().__init__(site)
         self.hearing = Hearing(self)
 
     def join(self, introducers):
@@ -108,7 +109,7 @@ class Plain(Member, parts={"hearing": Hearing}):
 
 def test_a_member_confirms_by_name_what_became_of_it():
     ledger = Ledger()
-    member = Plain(1, ledger)
+    member = Plain(lone_site(1, ledger))
     member.description = description("jazz")
 
     for _ in range(2):

@@ -38,6 +38,8 @@ LOOK_US = S // 4
 
 
 class Put(Message):
+    wire = 0x7001
+
     way: Way
     thing: int
     version: int
@@ -45,6 +47,8 @@ class Put(Message):
 
 
 class Stored(Message):
+    wire = 0x7002
+
     thing: int
     version: int
 
@@ -364,7 +368,7 @@ class Scene:
         owners = self.lodgers()
         found = []
         for thing, (version, code) in self.completed.items():
-            owner = next((each for each in owners if each.surface.owns_firmly(code)), None)
+            owner = next((each for each in owners if contains(each.surface.ground, code)), None)
             if owner is None or owner.things.get(thing, (0, 0))[1] < version:
                 found.append(f"thing {thing} is missing")
         return found

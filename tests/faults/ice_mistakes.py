@@ -17,7 +17,7 @@ from implicast.overlay.ice.succession import Succession
 from implicast.overlay.ice.surface import Surface
 from implicast.overlay.ice.taker import Taker
 from implicast.overlay.ice.tidying import Tidying
-from implicast.overlay.ice.upkeep import Rounds
+from implicast.overlay.ice.upkeep import Ticks
 from implicast.peer.contract import handles
 from implicast.world.faults import Faults
 
@@ -138,7 +138,7 @@ class NoDuty(Departure):
         super().leave()
 
 
-class NeverMeetsAgain(Rounds):
+class NeverMeetsAgain(Ticks):
     """Those that fell silent are never greeted again."""
 
     def greet_missed(self):

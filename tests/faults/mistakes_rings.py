@@ -13,7 +13,7 @@ from implicast.casting.pubsub import PubSub
 from implicast.overlay.links.company import Company
 from implicast.overlay.links.messages import INSERT, REPLACE
 from implicast.overlay.links.refs import FIRST, lies_between
-from implicast.overlay.links.walks import Walks
+from implicast.overlay.links.walks import Looks
 from implicast.peer.liveness import Detector
 from implicast.world.faults import Faults
 
@@ -144,7 +144,7 @@ MISTAKES = (
         "a repair takes no number of its own",
         "chord-pubsub",
         rule="the number of a repair beats all that was before it (overlay/links/walks.py)",
-        put=several((Walks, "settle", repair_without_a_number)),
+        put=several((Looks, "settle", repair_without_a_number)),
         says="as its left neighbour",
         churn="deed=5:crash:3",
         changes=SMALL,

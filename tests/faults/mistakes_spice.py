@@ -4,11 +4,11 @@ from mistake import Mistake
 
 from implicast.casting import inbox
 from implicast.casting.spice import casts, registry
+from implicast.casting.spice.alarms import Again, SayOnce
 from implicast.casting.spice.gatherings import Gatherings
 from implicast.casting.spice.homes import address_of, roots_of
 from implicast.casting.spice.items import CLOSED, Header
 from implicast.casting.spice.levels import Levels
-from implicast.casting.spice.messages import Again, SayOnce
 from implicast.casting.spice.registrations import Registrations
 from implicast.casting.spice.replicas import Replicas
 from implicast.casting.spice.shelf import Shelf

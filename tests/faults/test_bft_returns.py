@@ -75,7 +75,7 @@ def test_an_authority_that_falls_and_rises_is_hardly_missed(disk: str) -> None:
     scene.go(2)
     scene.rise(3, "kept")
     assert scene.until(lambda: 3 in scene.registered_us, WITHIN_S) < WITHIN_S, "its old certificates will do"
-    scene.world.place(office, scene.design.stand(scene.plan, office, kept.life if kept else 0, kept))
+    scene.world.place(office, scene.plan.stand(scene.design, office, kept.life if kept else 0, kept))
 
     scene.register(6, SAMBA)
     assert scene.until(lambda: 6 in scene.registered_us, WITHIN_S) < WITHIN_S

@@ -8,7 +8,7 @@ import pytest
 from implicast.overlay.skip_graph.graph import SkipGraph
 from implicast.overlay.skip_graph.messages import GRAPH_KINDS, AskNeighbours, Neighbours
 from implicast.overlay.skip_graph.upkeep import Upkeep
-from implicast.peer.authority import Authority, Declined
+from implicast.peer.authority import Authority, GrantDeclined
 from implicast.peer.contract import Address, Peer
 from implicast.peer.identity import Certificate, Trust
 from implicast.peer.liveness import DETECTOR_KINDS
@@ -68,7 +68,7 @@ def test_an_applicant_gets_its_limit_however_often_it_asks_and_whatever_it_calls
     for each in range(200):
         try:
             authority.issue(named(0, 1), b"realm %d" % each, 1, bytes(32), 0)
-        except Declined:
+        except GrantDeclined:
             continue
         granted += 1
 

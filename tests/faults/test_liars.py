@@ -14,9 +14,9 @@ from implicast.peer.ledger import Ledger
 from implicast.trials.attacks import attack_row, scenario
 from implicast.world.application import Application
 from implicast.world.churn import Churn
-from implicast.world.liars.gang import Gang, LyingHost, Stage
+from implicast.world.liars.gang import Gang, LyingHost, Stage, carries
 from implicast.world.liars.liars import STRATEGIES, Liars
-from implicast.world.liars.strategies import FORGED, carries, forged, strategy
+from implicast.world.liars.strategies import FORGED, forged, strategy
 from implicast.world.scenario import Scenario
 from implicast.world.simulate import simulate
 from implicast.world.world import World
@@ -25,6 +25,8 @@ from implicast.world.world import World
 class Note(Message):
     """Something with a payload."""
 
+    wire = 0x7001
+
     cast: CastId
     payload: bytes
 
@@ -32,12 +34,16 @@ class Note(Message):
 class Envelope(Message):
     """Something with a payload inside."""
 
+    wire = 0x7002
+
     note: Note
     level: int
 
 
 class Nod(Message):
     """Confirms a note."""
+
+    wire = 0x7003
 
     cast: CastId
 
@@ -123,7 +129,7 @@ def test_the_honest_have_their_own_hosts_and_liars_behave_until_told_to_act() ->
 
 
 def test_what_each_generic_liar_does_with_a_cast_and_its_confirmation() -> None:
-    assert what_leaves("share=1,strategy=silent", NOTE, NOD, Envelope(NOTE, 1)) == [(2, Envelope(NOTE, 1))]
+    assert what_leaves("share=1,strategy=silent", NOTE, NOD, Envelope(NOTE, 1)) == []
     assert what_leaves("share=1,strategy=dropping", NOTE, NOD) == [(2, NOD)]
     assert what_leaves("share=1,strategy=delaying", NOTE, NOD) == []
     assert what_leaves("share=1,strategy=selective,victim=2", NOTE, NOD) == [(2, NOD)]
@@ -177,6 +183,15 @@ def test_who_carries_everything_can_spoil_everything() -> None:
 
 def test_an_authority_that_turns_silent_spoils_no_cast() -> None:
     assert attack_row("bft", "silent", 0.0, 40, 8, fixtures=True)["arrival"] == 1.0
+
+
+def test_a_defender_sees_who_stays_silent_and_who_forges_and_suspects_nobody_else() -> None:
+    silent, forging = runs("bft", ("silent", "forging"), 0.2, 40, 6)
+
+    assert (silent["noticed"], silent["accused"]) == (silent["liars"], 0)
+    assert 30 < float(silent["noticed_s"]) < 60, "a step is insisted on for so long"
+    assert int(forging["noticed"]) > 0
+    assert forging["accused"] == 0
 
 
 def test_liars_and_churn_together_and_twice_the_same() -> None:

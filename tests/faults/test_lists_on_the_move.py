@@ -11,6 +11,7 @@ from functools import partial
 import pytest
 
 from implicast.casting.designs import design
+from implicast.casting.keeping.pieces import values
 from implicast.casting.pubsub import PubSub
 from implicast.language.target import Predicate, Target, Term
 from implicast.peer.subscriber import Subscribed
@@ -76,7 +77,11 @@ class Hurry:
     def wanted(self) -> set[tuple[object, int]]:
         entries = [entry for member in self.members[:2] for entry in member.subscriptions.by_sub_number.values()]
         spans = [(span, entry.sub_id) for entry in entries for span in entry.spans]
-        return {(("s", span.attribute, value), sub_id) for span, sub_id in spans for value in span.values()}
+        return {
+            (("s", span.attribute, value), sub_id)
+            for span, sub_id in spans
+            for value in values((span.low, span.high))
+        }
 
 
 def assert_lists_followed(seed: int) -> None:

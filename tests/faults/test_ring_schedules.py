@@ -15,7 +15,7 @@ from implicast.overlay.links.messages import INSERT, REPLACE
 from implicast.overlay.links.refs import FIRST, Number, Ref, lies_between
 from implicast.overlay.links.seeking import Seeking
 from implicast.overlay.links.state import IN
-from implicast.overlay.links.walks import Walks
+from implicast.overlay.links.walks import Looks
 from implicast.peer.liveness import Detector
 from implicast.trials.ring_schedules import LIVING, RingVerdict, run_schedule
 
@@ -63,7 +63,7 @@ def test_a_schedule_replays_from_its_seed() -> None:
     assert run_schedule(17).events != run_schedule(18).events
 
 
-def repair_without_a_number(self: Walks, holder: Ref, cur: Ref, cur_num: Number) -> None:
+def repair_without_a_number(self: Looks, holder: Ref, cur: Ref, cur_num: Number) -> None:
     links = self._links
     beyond = cur != links.me and not lies_between(holder, cur, links.me)
     kind = INSERT if beyond and not lies_between(links.me, links.right, cur) else REPLACE
@@ -130,7 +130,7 @@ UNHEALING: dict[str, list[tuple[type, str, Callable[..., object]]]] = {
         (Detector, "is_suspect", ever),
         (Detector, "suspected_within", ever),
     ],
-    "a repair takes no number of its own": [(Walks, "settle", repair_without_a_number)],
+    "a repair takes no number of its own": [(Looks, "settle", repair_without_a_number)],
     "nobody looks from outside": [(Seeking, "reunite", lambda self, ref: None)],
 }
 """Mistakes that leave rings broken after crashes and partitions."""

@@ -3,8 +3,9 @@
 import pytest
 from spice_scenes import OVER_S, Scene, Spite, nothing, play, scenario
 
+from implicast.casting.spice.alarms import Flush, HopDue
 from implicast.casting.spice.containers import Containers
-from implicast.casting.spice.messages import CastTo, Flush, HopDue
+from implicast.casting.spice.messages import CastTo
 from implicast.casting.spice.offers import Offers
 from implicast.casting.spice.spice import Spice
 from implicast.casting.spice.stores import Stores

@@ -60,7 +60,7 @@ def test_a_live_network_into_a_stream_that_is_killed_twice(tmp_path):
         others.append(started(tmp_path, "gather", "journal", net, "--to", lake, "--follow", "--run", "ten"))
         stream = started(tmp_path, "stream", "lab", "stream", lake, "--out", out, "--every", 10)
         chance, begun, kills = Random(1), time.monotonic(), [SECONDS / 3, 2 * SECONDS / 3]
-        casts = iter(draw(people, int(SECONDS) + 60, 1))
+        casts = iter(draw(people, int(4 * SECONDS), 1))
         made = 0
         while time.monotonic() - begun < SECONDS:
             if kills and time.monotonic() - begun > kills[0]:

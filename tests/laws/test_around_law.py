@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from implicast.overlay.skip_graph.around import Around
-from implicast.overlay.skip_graph.table import Table
+from implicast.overlay.skip_graph.table import LevelTable
 from implicast.space.vector import Vectors
 from implicast.trials.bft import Spot, key_of
 from implicast.world.populations.standing import Standing
@@ -18,7 +18,7 @@ def population(rng: Random, n: int, vectors: Vectors) -> list[Spot]:
     return [Spot(key_of(key), vectors.pack_number(rng.getrandbits(256)), index) for index, key in enumerate(keys)]
 
 
-def spelled(table: Table[Spot]) -> list[object]:
+def spelled(table: LevelTable[Spot]) -> list[object]:
     return [(level.nodes, level.keys, level.own, level.full, level.fresh) for level in table.levels]
 
 

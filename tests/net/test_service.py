@@ -62,6 +62,7 @@ def test_a_node_tells_systemd_that_it_is_ready_and_logs_by_the_line(tmp_path):
             assert line.recv(200).startswith(b"READY=1\nSTATUS=dht at 127.0.0.1:")
             process.terminate()
             assert line.recv(200) == b"STOPPING=1"
+            assert process.wait(30) == 0
         finally:
             process.kill()
     said = process.communicate()[1].splitlines()

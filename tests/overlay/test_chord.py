@@ -18,6 +18,8 @@ from implicast.world.world import World
 class Seek(Message):
     """A look-up under test."""
 
+    wire = 0x7001
+
     key: int
 
 

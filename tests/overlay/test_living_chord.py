@@ -23,6 +23,8 @@ COUNT = 64
 class Seek(Message):
     """A look-up under test."""
 
+    wire = 0x7001
+
     key: int
     attempt: int
 

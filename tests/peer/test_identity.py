@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from implicast.peer.authority import REVOKED_LOOKED_AT, TRIALS_MAX, Authority, Declined
+from implicast.peer.authority import REVOKED_LOOKED_AT, TRIALS_MAX, Authority, GrantDeclined
 from implicast.peer.contract import NUMBER_BITS
 from implicast.peer.identity import EARLY_US, Certificate, Revocation, Trust
 from implicast.peer.memory import Recent
@@ -111,7 +111,7 @@ def test_an_applicant_holds_at_most_its_limit_of_places() -> None:
     for realm in (b"a", b"b", b"c"):
         issue(authority, realm=realm)
 
-    with pytest.raises(Declined, match="holds 3 places"):
+    with pytest.raises(GrantDeclined, match="holds 3 places"):
         issue(authority, realm=b"d")
     issue(authority, realm=b"a")  # a renewal is not one more
     issue(authority, "bob", realm=b"d")  # another applicant has its own limit
@@ -135,7 +135,7 @@ def test_an_applicant_cannot_try_realms_without_end() -> None:
         issue(authority, realm=b"%d" % each)
         authority.release(ANN, b"%d" % each)
 
-    with pytest.raises(Declined, match="has tried"):
+    with pytest.raises(GrantDeclined, match="has tried"):
         issue(authority, realm=b"one more")
 
 
@@ -177,7 +177,7 @@ def test_an_authority_that_comes_back_with_its_disk_goes_on_where_it_was() -> No
     assert again.revocation(0).number > listed.number
     assert trust.learn(again.revocation(0))
     assert (trust.flaw(old, 0), trust.flaw(revoked, 0)) == (None, "revoked_certificate")
-    with pytest.raises(Declined, match="holds 2 places"):
+    with pytest.raises(GrantDeclined, match="holds 2 places"):
         issue(again, realm=b"d")
 
 

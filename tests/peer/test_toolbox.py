@@ -11,6 +11,7 @@ from implicast.peer.ledger import Ledger
 from implicast.peer.member import Member
 from implicast.peer.memory import Recent
 from implicast.peer.name import NUMBERS, life_of, name_of, network_of, next_life, version_of
+from sites import lone_site
 
 
 def test_names_differ_by_network_number_and_beginning():
@@ -45,7 +46,7 @@ class Plain(Member):
 
 def test_a_member_that_is_told_of_a_later_life_goes_on_above_it():
     ledger = Ledger()
-    member = Plain(1, ledger)
+    member = Plain(lone_site(1, ledger))
     asked = member.next_version()
 
     again = member.outlive(version_of(5 << 16, 9))
@@ -56,7 +57,7 @@ def test_a_member_that_is_told_of_a_later_life_goes_on_above_it():
 
 
 def test_a_life_that_has_used_up_its_numbers_leads_to_the_next():
-    member = Plain(1, Ledger())
+    member = Plain(lone_site(1, Ledger()))
     member.version = version_of(member.life, NUMBERS - 1)
 
     version = member.next_version()
@@ -65,7 +66,7 @@ def test_a_life_that_has_used_up_its_numbers_leads_to_the_next():
 
 
 def test_a_member_keeps_what_every_design_needs():
-    member = Plain(1, Ledger())
+    member = Plain(lone_site(1, Ledger()))
     member.description = Description(("jazz",))
     member.next_version()
 

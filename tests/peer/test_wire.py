@@ -8,13 +8,15 @@ from hypothesis import strategies as st
 from msgspec import Meta
 
 from implicast.peer.contract import CastId, Message
-from implicast.peer.errors import RemoteError
+from implicast.peer.errors import ParameterError, RemoteError
 from implicast.peer.wire import MESSAGE_BYTES_MAX, Codec, size
 
 NAME = b"n" * 16
 
 
 class Find(Message):
+    wire = 0x7002
+
     key: int
     origin: int | tuple[str, int]
     path: tuple[str, ...] = ()
@@ -59,6 +61,8 @@ def test_a_role_refuses_what_is_not_for_it():
 
 def test_the_digest_tells_designs_kinds_fields_and_parameters_apart():
     class Find(Message):
+        wire = 0x7002
+
         key: str
 
     one = CODEC.digest("dht", {"k": 3})
@@ -85,3 +89,11 @@ def test_a_message_beyond_the_bound_is_refused():
 
 def test_size_is_that_of_the_encoding():
     assert size((1, "ab")) == len(b"\x92\x01\xa2ab")
+
+
+def test_a_kind_without_a_number_is_refused_by_name():
+    class Nameless(Message):
+        key: int
+
+    with pytest.raises(ParameterError, match="Nameless has no number"):
+        Codec([Carry, Nameless])

@@ -16,36 +16,50 @@ from implicast.world.plan import Plan
 
 
 class Say(Message):
+    wire = 0x7001
+
     by: Contact
     version: int
     description: Description | None
 
 
 class Stored(Message):
+    wire = 0x7002
+
     version: int
 
 
 class Outdated(Message):
+    wire = 0x7003
+
     version: int
 
 
 class Spread(Message):
+    wire = 0x7004
+
     cast: CastId
     target: Target
     payload: bytes
 
 
 class Told(Message):
+    wire = 0x7005
+
     cast: CastId
     notified: int
     unreachable: int
 
 
 class Got(Message):
+    wire = 0x7006
+
     cast: CastId
 
 
 class Tell(Message):
+    wire = 0x7007
+
     to: Name
     cast: CastId
     target: Target

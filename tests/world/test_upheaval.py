@@ -26,6 +26,8 @@ from implicast.world.world import World
 
 
 class Word(Message):
+    wire = 0x7001
+
     number: int
 
 

@@ -14,10 +14,14 @@ from implicast.world.world import World
 
 
 class Go(Message):
+    wire = 0x7001
+
     steps: int
 
 
 class Named(Message):
+    wire = 0x7002
+
     cast: CastId
     steps: int
 

@@ -11,7 +11,7 @@ from implicast.language.target import Target
 from implicast.peer.contract import CastId
 from implicast.peer.events import Notice
 from implicast.peer.member import Member
-from implicast.peer.memory import Heard, Seen
+from implicast.peer.memory import HeardBlock, Seen
 
 
 class Outcome(IntEnum):
@@ -37,7 +37,7 @@ class Inbox:
 
     __slots__ = ("_member", "seen")
 
-    def __init__(self, member: Member, heard: Iterable[Heard] = ()) -> None:
+    def __init__(self, member: Member, heard: Iterable[HeardBlock] = ()) -> None:
         self._member = member
         self.seen = Seen(heard)
 

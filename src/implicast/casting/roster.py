@@ -22,7 +22,7 @@ put in first is forgotten when there are more."""
 SWEEPS_PER_LEASE = 8
 
 
-class Entry(Message):
+class Enrolled(Message):
     """One version of a member's description; `None`: withdrawn."""
 
     contact: Contact
@@ -32,7 +32,7 @@ class Entry(Message):
     """As its owner signed it, where words are signed."""
 
 
-OnStored = Callable[[Entry, bool, Description | None], None]
+OnStored = Callable[[Enrolled, bool, Description | None], None]
 """Told of what a member said: whether it is new, and in the place of what."""
 OnForgotten = Callable[[Name, Description | None], None]
 
@@ -50,7 +50,7 @@ class Roster(Part):
         super().__init__(address, host)
         self._stored, self._forgotten, self._subscriptions = stored, forgotten, subscriptions
         self._words = words
-        self.entries: dict[Name, Entry] = {}
+        self.entries: dict[Name, Enrolled] = {}
         self.index: Index[Name] = Index()
         self.leases: Leases[Name] = Leases(lease_us)
         self._at: dict[Address, tuple[Name, ...]] = {}
@@ -72,7 +72,7 @@ class Roster(Part):
     def heard(self, name: Name) -> None:
         self.leases.renew(name, self.host.now_us)
 
-    def keep(self, entry: Entry) -> Description | None:
+    def keep(self, entry: Enrolled) -> Description | None:
         """Keep this, in the place of what was known of the member; what that was."""
         name, address = entry.contact.name, entry.contact.address
         before = self.forget(name)
@@ -109,7 +109,7 @@ class Roster(Part):
             self._stored(known, False, None)
         elif register.version and (known is not None or len(self.entries) < MEMBERS_MAX):
             said = self._words.evidence(register)
-            entry = Entry(Contact(name, sender), register.version, register.description, said)
+            entry = Enrolled(Contact(name, sender), register.version, register.description, said)
             self._stored(entry, True, self.keep(entry))
 
     @handles(Check)

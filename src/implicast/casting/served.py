@@ -12,7 +12,7 @@ station knows a later life and says so; the member goes above it.
 
 from implicast.casting.central_subscriptions import Announce
 from implicast.casting.complaints import Complain, Slowing
-from implicast.casting.roster import Entry
+from implicast.casting.roster import Enrolled
 from implicast.casting.service import DRY, Carried, Check, CheckRound, Known, Outdated, Publish, Register, Stored
 from implicast.casting.telling import Hearing
 from implicast.language.target import Description, Target
@@ -97,17 +97,17 @@ class Served(Member, parts={"asker": Asker, "hearing": Hearing}):
         self.host.send(self.station, self.words.say(Complain(cast, self.name)))
         return True
 
-    def enrol(self, description: Description) -> Entry:
+    def enrol(self, description: Description) -> Enrolled:
         """Be this, and known as this to the station, which is to keep the answer."""
         self._complete = self.describe(description)
         self.keep_in_touch()
         self.host.deliver(Registered(self.version))
         return self.entry()
 
-    def entry(self) -> Entry:
+    def entry(self) -> Enrolled:
         """What the station knows when it knows all."""
         said = self.words.say(Register(self.name, self.version, self.description))
-        return Entry(self.contact, self.version, self.description, said if isinstance(said, Said) else None)
+        return Enrolled(self.contact, self.version, self.description, said if isinstance(said, Said) else None)
 
     # --- what the station is told
 

@@ -19,7 +19,7 @@ from implicast.peer.asking import Asker, Patience, Question
 from implicast.peer.contract import Address, CastId, Contact, Host, Message, Name, Part, handles
 from implicast.peer.fields import Payload
 from implicast.peer.member import Member
-from implicast.peer.memory import Heard
+from implicast.peer.memory import HeardBlock
 from implicast.peer.words import BELIEVED, Words, personal
 
 TELLING = "telling"
@@ -170,7 +170,7 @@ class Hearing(Part):
 
     __slots__ = ("inbox", "member")
 
-    def __init__(self, member: Member, heard: tuple[Heard, ...] = ()) -> None:
+    def __init__(self, member: Member, heard: tuple[HeardBlock, ...] = ()) -> None:
         super().__init__(member.address, member.host)
         self.member, self.inbox = member, Inbox(member, heard)
 

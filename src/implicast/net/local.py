@@ -64,10 +64,10 @@ class Local:
     plain: bool = False
     limits: bool = True
     """Are casts and messages per second limited, as on a network of strangers?"""
-    apart: bool = False
-    """Each node at an address of its own in 127.0.0.0/8, so that they can be cut off from each other."""
     journal: bool = False
     """Do nodes write a journal?"""
+    apart: bool = False
+    """Each node at an address of its own in 127.0.0.0/8, so that they can be cut off from each other."""
     page: Page = no_page
     """Serves the page of each member."""
 

@@ -63,7 +63,7 @@ def local_command(
     where = (directory or places.local()).expanduser()
     if is_running(where):
         raise StartError(f"a network is running in {where}: stop it first, or name another folder with --dir")
-    made = Local(where, design or DESIGN, members, pairs(settings), plain, limits=not casts, journal=journal)
+    made = Local(where, design or DESIGN, members, pairs(settings), plain, not casts, journal)
     pages = None if web is None else Pages(members, web)
     if pages is not None:
         made.page = pages

@@ -21,7 +21,7 @@ from implicast.language.target import Target
 from implicast.peer.contract import CastId, Life
 from implicast.peer.errors import LocalError
 from implicast.peer.events import Settled
-from implicast.peer.memory import HEARD_BITS, Heard
+from implicast.peer.memory import HEARD_BITS, HeardBlock
 
 VERSION = 1
 SCHEMA = """
@@ -98,7 +98,7 @@ class Store:
         """Write and commit before returning: for what must be safe before the node speaks."""
         self._db.execute("insert or replace into meta values (?, ?)", (key, value))
 
-    def heard(self, since_us: int) -> tuple[Heard, ...]:
+    def heard(self, since_us: int) -> tuple[HeardBlock, ...]:
         """Which casts were taken since a moment, as the inbox of a peer remembers them."""
         blocks: dict[tuple[bytes, int, int], int] = {}
         for publisher, life, serial in self._db.execute(
@@ -106,7 +106,7 @@ class Store:
         ):
             block = (bytes(publisher), life, serial >> HEARD_BITS)
             blocks[block] = blocks.get(block, 0) | 1 << (serial & (1 << HEARD_BITS) - 1)
-        return tuple(Heard(*block, bits) for block, bits in blocks.items())
+        return tuple(HeardBlock(*block, bits) for block, bits in blocks.items())
 
     # --- gathered, committed together
 

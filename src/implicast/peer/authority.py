@@ -39,11 +39,11 @@ VALIDITY_US = 365 * 86_400 * 1_000_000
 FOR_EVER_US = 1 << 62
 
 
-class Declined(LocalError):
+class GrantDeclined(LocalError):
     """The authority gives no certificate; the text says why."""
 
 
-class Tenure(Message):
+class PlacesHeld(Message):
     """What the authority keeps of one applicant."""
 
     name: Name
@@ -59,7 +59,7 @@ class Roll(Message):
 
     number: Token
     revoked: tuple[tuple[int, int], ...]
-    holders: tuple[Tenure, ...]
+    holders: tuple[PlacesHeld, ...]
     listed: Token = 0
     """The number of the newest list that left, or was shown to it."""
     expelled: tuple[Name, ...] = ()
@@ -87,7 +87,8 @@ class Authority:
         self._scheme, self._secret, self._vectors = scheme, secret, vectors
         self._places_max, self._validity_us, self._life = places_max, validity_us, life
         roll = roll or Roll(0, (), ())
-        self._number = max(life << NUMBER_BITS, roll.number)
+        self._number = life << NUMBER_BITS
+        self._count_above(roll.number)
         self._places: dict[Name, dict[bytes, tuple[Certificate, ...]]] = {
             each.name: dict(each.places) for each in roll.holders
         }  # fmt: skip
@@ -114,7 +115,7 @@ class Authority:
     def roll(self) -> Roll:
         """All that must outlive a crash."""
         holders = [
-            Tenure(name, tuple(places.items()), tuple(sorted(self._tried.get(name, ()))),
+            PlacesHeld(name, tuple(places.items()), tuple(sorted(self._tried.get(name, ()))),
                    tuple(self._given_up.get(name, ())))
             for name, places in self._places.items()
         ]  # fmt: skip
@@ -165,13 +166,13 @@ class Authority:
     def _decline(self, applicant: Name, realm: bytes, held: dict[bytes, tuple[Certificate, ...]], gone: int) -> None:
         tried = self._tried.get(applicant, ())
         if applicant in self._expelled:
-            raise Declined(f"{applicant.hex()} was expelled")
+            raise GrantDeclined(f"{applicant.hex()} was expelled")
         if realm not in held and len(held) >= self._places_max:
-            raise Declined(f"{applicant.hex()} holds {len(held)} places, which is all an applicant may")
+            raise GrantDeclined(f"{applicant.hex()} holds {len(held)} places, which is all an applicant may")
         if realm not in tried and len(tried) >= TRIALS_MAX:
-            raise Declined(f"{applicant.hex()} has tried {len(tried)} realms, which is all an applicant may")
+            raise GrantDeclined(f"{applicant.hex()} has tried {len(tried)} realms, which is all an applicant may")
         if gone >= GIVEN_UP_MAX:
-            raise Declined(f"{applicant.hex()} has given up {gone} certificates that have not expired: ask later")
+            raise GrantDeclined(f"{applicant.hex()} has given up {gone} certificates that have not expired: ask later")
 
     def _certify(
         self, key: bytes, vector: int, name: Name, address: Address, public: bytes, now_us: int
@@ -264,8 +265,8 @@ class Authority:
         self._list = None
 
     def _count_above(self, number: int) -> None:
-        """Far above: more may have been signed in the life that was forgotten than this member has seen. The chance in
-        our own life tells apart two that begin from the same old copy."""
+        """Far above: more may have been signed in the life that was forgotten than a member has seen. The chance in our
+        own life tells apart two that begin from the same old copy."""
         bits = NUMBER_BITS + CHANCE_BITS
         chance = (self._life & (1 << CHANCE_BITS) - 1) << NUMBER_BITS
         if number > self._number:

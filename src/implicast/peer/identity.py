@@ -22,7 +22,7 @@ from implicast.peer.contract import NUMBER_BITS, Address, Message, Name
 from implicast.peer.fields import ITEMS_MAX, Micros, Token
 from implicast.peer.memory import Recent
 from implicast.peer.signatures import PUBLIC_BYTES, SIGNATURE_BYTES, Scheme
-from implicast.space.vector import Vectors
+from implicast.space.vector import VECTOR_BITS, Vectors
 
 TAIL_BYTES = 8
 """The drawn part of a key: two applicants in one realm collide with a chance of n^2 / 2^65."""
@@ -30,7 +30,7 @@ KEY_BYTES_MAX = 4_224
 """Of a key, the realm in front of it included."""
 Key = Annotated[bytes, Meta(max_length=KEY_BYTES_MAX)]
 """Where a place is on the circle: its realm, then what the authority drew."""
-Vector = Annotated[int, Meta(ge=0)]
+Vector = Annotated[int, Meta(ge=0, le=(1 << VECTOR_BITS) - 1)]
 Public = Annotated[bytes, Meta(max_length=PUBLIC_BYTES)]
 Signature = Annotated[bytes, Meta(max_length=SIGNATURE_BYTES)]
 

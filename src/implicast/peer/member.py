@@ -8,7 +8,6 @@ from implicast.peer.contract import (
     Address,
     CastId,
     Contact,
-    Host,
     Life,
     Message,
     Peer,
@@ -16,8 +15,8 @@ from implicast.peer.contract import (
     Version,
 )
 from implicast.peer.events import Outlived, Refused
-from implicast.peer.memory import Heard
-from implicast.peer.name import NUMBERS, life_of, name_of, next_life, version_of
+from implicast.peer.memory import HeardBlock
+from implicast.peer.name import NUMBERS, life_of, next_life, version_of
 from implicast.peer.site import Site
 from implicast.peer.words import Envelopes, opener
 
@@ -29,7 +28,7 @@ class KeptMember(Message):
     version: Version
     serial: Serial
     description: Description | None
-    heard: tuple[Heard, ...] = ()
+    heard: tuple[HeardBlock, ...] = ()
 
 
 class Member(Peer, parts={"envelopes": Envelopes}):
@@ -42,11 +41,7 @@ class Member(Peer, parts={"envelopes": Envelopes}):
     __slots__ = ("_resumed", "assured", "contact", "description", "envelopes", "life", "name", "serial", "version",
                  "words")  # fmt: skip
 
-    def __init__(self, site: Site | Address, host: Host | None = None) -> None:
-        if not isinstance(site, Site):
-            assert host is not None, "who is not given a site is given a host"
-            number = site if isinstance(site, int) else site[1]
-            site = Site(name_of(b"", number), 1, site, host, {}, b"")
+    def __init__(self, site: Site) -> None:
         super().__init__(site.address, site.host)
         self.name, self.life = site.name, site.life
         self.contact = Contact(site.name, site.address)
@@ -145,5 +140,5 @@ class Member(Peer, parts={"envelopes": Envelopes}):
         """Somebody keeps this word of this member's own, which it may have forgotten."""
         self.drop_stray()
 
-    def kept_member(self, heard: tuple[Heard, ...] = ()) -> KeptMember:
+    def kept_member(self, heard: tuple[HeardBlock, ...] = ()) -> KeptMember:
         return KeptMember(self.life, self.version, self.serial, self.description, heard)

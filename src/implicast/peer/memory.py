@@ -18,7 +18,7 @@ HEARD_BITS = 6
 """Casts are remembered in blocks of 2^6 serials."""
 
 
-class Heard(Message):
+class HeardBlock(Message):
     """Which of one publisher's casts were heard: bit i stands for serial `block * 64 + i`."""
 
     publisher: Name
@@ -117,7 +117,7 @@ class Seen:
 
     __slots__ = ("_bound", "_old", "_shares", "_turned_us", "_young")
 
-    def __init__(self, heard: Iterable[Heard] = (), bound: int = BLOCKS_MAX) -> None:
+    def __init__(self, heard: Iterable[HeardBlock] = (), bound: int = BLOCKS_MAX) -> None:
         self._bound = bound
         self._young: dict[Block, int] = {(each.publisher, each.life, each.block): each.bits for each in heard}
         self._old: dict[Block, int] = {}
@@ -154,10 +154,10 @@ class Seen:
         self._shares.add(publisher)
         return True
 
-    def heard(self) -> tuple[Heard, ...]:
+    def heard(self) -> tuple[HeardBlock, ...]:
         """All that is remembered, as values."""
         both = {block: bits | self._old.get(block, 0) for block, bits in self._young.items()}
-        return tuple(Heard(*block, bits) for block, bits in {**self._old, **both}.items())
+        return tuple(HeardBlock(*block, bits) for block, bits in {**self._old, **both}.items())
 
 
 def _place(cast: CastId) -> tuple[Block, int]:

@@ -11,13 +11,12 @@ from hashlib import blake2b
 import msgspec
 
 from implicast.peer.contract import Message
-from implicast.peer.errors import RemoteError
+from implicast.peer.errors import ParameterError, RemoteError
 
 MESSAGE_BYTES_MAX = 1 << 20
 """The longest message anybody needs to accept; a guard against memory attacks, not a design limit."""
 KIND_BYTES = 2
 DIGEST_BYTES = 16
-UNNUMBERED = 0xF000
 
 pack = msgspec.msgpack.Encoder().encode
 """A value as it would be encoded."""
@@ -35,7 +34,10 @@ class Codec:
 
     def __init__(self, kinds: Iterable[type[Message]]) -> None:
         self.kinds: list[type[Message]] = sorted(set(kinds), key=lambda kind: (kind.wire, kind.__name__))
-        numbers = {kind: kind.wire or UNNUMBERED + rank for rank, kind in enumerate(self.kinds)}
+        for kind in self.kinds:
+            if not kind.wire:
+                raise ParameterError(f"{kind.__name__} has no number on the wire; give it a free one: wire = 0x7001")
+        numbers = {kind: kind.wire for kind in self.kinds}
         assert len(set(numbers.values())) == len(numbers), f"two kinds of message share a number: {numbers}"
         self._codes = {kind: number.to_bytes(KIND_BYTES, "big") for kind, number in numbers.items()}
         self._decoders = {code: (kind, msgspec.msgpack.Decoder(kind)) for kind, code in self._codes.items()}

@@ -1,15 +1,15 @@
-"""Membership vectors: strings of digits in 0..alpha-1, packed into one integer of at most 64 bits.
+"""Membership vectors: strings of digits in 0..alpha-1, packed into one integer of at most 63 bits.
 
 Two peers that share the first i digits belong to one ring of level i (Aspnes and Shah, Skip Graphs). Digits lie in
 fields of equal width, the first digit highest, so that the common prefix is one exclusive-or and one bit length:
-0.3 us where comparing digit by digit takes 3 us at 40 digits. 64 bits travel as one MessagePack integer and hold
-64 binary or 32 quaternary digits; rings become small long before that (40 binary digits are ample for any network).
+0.3 us where comparing digit by digit takes 3 us at 40 digits. 63 bits are what a field of a message can bound; they
+hold 63 binary or 31 quaternary digits, and rings become small long before that (40 binary digits are ample).
 """
 
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-VECTOR_BITS = 64
+VECTOR_BITS = 63
 ALPHA_MAX = 16
 
 

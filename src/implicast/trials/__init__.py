@@ -1,1 +1,1 @@
-"""Trials: campaigns of change, hostile schedules, liars and their attacks, and the set-ups of the papers."""
+"""Trials: campaigns of change, hostile schedules, attacks by liars, and the set-ups of the papers."""

@@ -3,8 +3,8 @@
 They apply under as many names and realms as they like; the authority draws their places. A trial for the laboratory.
 """
 
-from implicast.peer.authority import Authority, Declined
-from implicast.peer.identity import Certificate
+from implicast.peer.authority import Authority, GrantDeclined
+from implicast.peer.identity import Certificate, Trust
 from implicast.peer.name import name_of
 from implicast.peer.signatures import scheme
 from implicast.space.digest import digest, stream
@@ -38,7 +38,7 @@ def _granted(authority: Authority, applicant: int, attempts: int) -> list[Certif
     for attempt in range(attempts):
         try:
             found.append(authority.issue(name_of(b"", applicant), HOME + b"%d" % attempt, applicant, bytes(32), 0))
-        except Declined:
+        except GrantDeclined:
             break
     return found
 
@@ -46,3 +46,47 @@ def _granted(authority: Authority, applicant: int, attempts: int) -> list[Certif
 def _share(standing: Standing[Certificate], owner: Certificate, liars: set[int]) -> float:
     contacts = standing.table(owner.key).contacts()
     return sum(node.address in liars for node in contacts) / len(contacts)
+
+
+def hoarding_row(n: int = 500, k: int = 4, f: float = 0.1, rounds: int = 100, seed: int = 0) -> Row:
+    """Share of liars in honest lists after they have taken, renewed and given up places so many times, beside f.
+
+    Every name holds its home and one tag, and no more may be held. Liars keep all certificates that they were ever
+    given; the honest list whatever their newest list of the revoked does not name.
+    """
+    vectors, secret = Vectors(2), digest("hoarding", seed)
+    signing = scheme("stand-in", secret)
+    authority = Authority(signing, secret, vectors, places_max=2)
+    liars = set(stream(seed, "hoarding", n, f).sample(range(n), round(f * n)))
+    certificates = [each for applicant in range(n) for each in _taken(authority, applicant, [HOME, b"tjazz\0"])]
+    for number in range(rounds):
+        for liar in sorted(liars):
+            certificates += _hoarded(authority, liar, number)
+    trust = Trust(signing, authority.public, vectors)
+    trust.learn(authority.revocation(0))
+    valid = {each.key: each for each in certificates if trust.flaw(each, 0) is None}
+    standing: Standing[Certificate] = Standing(k, vectors, list(valid.values()))
+    shares = [_share(standing, each, liars) for each in valid.values() if each.address not in liars]
+    held = sum(trust.flaw(each, 0) is None for each in certificates if each.address == min(liars))
+    return {"n": n, "k": k, "f": f, "issued": len(certificates), "valid_of_one_liar": held,
+            "share_mean": sum(shares) / len(shares), "against_f": sum(shares) / len(shares) / f}  # fmt: skip
+
+
+def _taken(authority: Authority, applicant: int, realms: list[bytes]) -> list[Certificate]:
+    name = name_of(b"", applicant)
+    return [authority.issue(name, realm, applicant, bytes(32), 0) for realm in realms]
+
+
+def _hoarded(authority: Authority, liar: int, number: int) -> list[Certificate]:
+    """Give the tag up for another, take that, renew it, and take the first again."""
+    name, found = name_of(b"", liar), list[Certificate]()
+    wanted = [b"tother%d\0" % number, b"tother%d\0" % number, b"tjazz\0"]
+    for realm in wanted:
+        for held in authority.held(name):
+            if held.realm not in (HOME, realm):
+                authority.release(name, held.realm)
+        try:
+            found.append(authority.issue(name, realm, liar, bytes(32), 0))
+        except GrantDeclined:
+            continue
+    return found

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from implicast.overlay.ice.table import Table
+from implicast.overlay.ice.table import SurfaceTable
 from implicast.space.angle import cosine_of
 from implicast.space.digest import stream
 from implicast.space.morton import BITS, CODES
@@ -36,11 +36,12 @@ class Ground:
         self.neighbours = [other[start:stop].tolist() for start, stop in pairwise(ends)]
         self.tables = [self._table(peer, latency_us) for peer in range(tiles.peers)]
 
-    def _table(self, peer: int, latency_us: LatencyUs | None) -> Table:
+    def _table(self, peer: int, latency_us: LatencyUs | None) -> SurfaceTable:
         owners = self.neighbours[peer]
         latencies = [1.0 if latency_us is None else max(1.0, float(latency_us(peer, each))) for each in owners]
         boxes = self.tiles.boxes
-        return Table(self.tiles.dimensions, boxes[peer : peer + 1], boxes[owners], np.array(latencies), list(owners))
+        own, paces = boxes[peer : peer + 1], np.array(latencies)
+        return SurfaceTable(self.tiles.dimensions, own, boxes[owners], paces, list(owners))
 
     def tract(self, peer: int) -> Tract:
         low = int(self.tiles.low[peer])

@@ -7,7 +7,19 @@ authority; `trials.py` the paper's experiments; FIDELITY.md says where we differ
 from collections.abc import Mapping
 
 from implicast.casting.bft.member import Bft, KeptBft
-from implicast.casting.bft.messages import Apply, AskList, CastHop, Denied, Granted, HopHeld, ListNumber, Outstripped
+from implicast.casting.bft.messages import (
+    Apply,
+    AskEcho,
+    AskList,
+    CastHop,
+    Denied,
+    EchoedCast,
+    EchoOfCasts,
+    Granted,
+    HopHeld,
+    ListNumber,
+    Outstripped,
+)
 from implicast.casting.bft.office import KeptOffice, Office
 from implicast.casting.designs import ASSURANCE, Design
 from implicast.language.parameters import Parameter, Parameters
@@ -43,7 +55,7 @@ DESIGNS = (
         paper="Byzantine-tolerant key-range multicast over a key-order preserving overlay",
         kinds=(
             *GRAPH_KINDS, *DETECTOR_KINDS, Revocation, CastHop, HopHeld, Apply, Granted, Denied, Outstripped,
-            ListNumber, AskList,
+            ListNumber, AskList, EchoOfCasts, AskEcho, EchoedCast,
         ),
         parameters=(
             ASSURANCE,

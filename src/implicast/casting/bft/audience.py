@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from implicast.casting.bft.keys import HOME, handles_of, within
 from implicast.casting.bft.multicast import Arc, inside
 from implicast.language.target import Target, Term
-from implicast.overlay.skip_graph.table import Node, Table
+from implicast.overlay.skip_graph.table import LevelTable, Node
 from implicast.peer.fields import COUNT_MAX
 
 
-def audience(tables: Sequence[Table[Node]], target: Target, alpha: int, k: int, assured: bool) -> tuple[int, int]:
+def audience(tables: Sequence[LevelTable[Node]], target: Target, alpha: int, k: int, assured: bool) -> tuple[int, int]:
     """Members that a target selects, and messages that a cast to it takes."""
     everyone = max(1.0, places_in(tables, within(HOME), alpha))
     members = sum(_selected(tables, term, everyone, alpha) for term in target.terms)
@@ -23,12 +23,12 @@ def audience(tables: Sequence[Table[Node]], target: Target, alpha: int, k: int, 
     return round(min(everyone, members)), min(COUNT_MAX, round(messages))
 
 
-def places_in(tables: Sequence[Table[Node]], arc: Arc, alpha: int) -> float:
+def places_in(tables: Sequence[LevelTable[Node]], arc: Arc, alpha: int) -> float:
     """Places in an arc, by the mean of what several places see."""
     return sum(_seen_in(table, arc, alpha) for table in tables) / len(tables)
 
 
-def _seen_in(table: Table[Node], arc: Arc, alpha: int) -> int:
+def _seen_in(table: LevelTable[Node], arc: Arc, alpha: int) -> int:
     """Exactly if the lowest list shows both ends of the arc, else by the rings above it; the top one is shown whole."""
     for number, level in enumerate(table.levels):
         if level.full or (level.spans(arc.low) and level.spans(arc.high)):
@@ -36,7 +36,7 @@ def _seen_in(table: Table[Node], arc: Arc, alpha: int) -> int:
     raise AssertionError("the list of the top level is full")
 
 
-def _selected(tables: Sequence[Table[Node]], term: Term, everyone: float, alpha: int) -> float:
+def _selected(tables: Sequence[LevelTable[Node]], term: Term, everyone: float, alpha: int) -> float:
     share = 1.0
     for arc in handles_of(term):
         share *= min(1.0, places_in(tables, arc, alpha) / everyone)

@@ -27,6 +27,8 @@ REPEAT_US = 2_000_000
 ONCE, TWICE, LONG = Patience(REPEAT_US, 1), Patience(REPEAT_US, 2), Patience(REPEAT_US, 18)
 """Sent once, then repeated twice, then insisted on: 42 s in all, longer than the freezes and partitions that are to be
 outlived. A first step of our own that was repeated twice in vain, to somebody who is there, is refused."""
+THERE_US = 15_000_000
+"""Who was heard so lately is there."""
 RECASTS_MAX = 3
 """How often one cast is made anew."""
 
@@ -95,15 +97,16 @@ class Carriage(Part):
     within_us)` asked whether it was heard lately, and `recast(source)` called to make a cast of our own anew. Where
     steps are not assured, they are sent once and nothing is counted."""
 
-    __slots__ = ("_asker", "_endings", "_is_there", "_recast", "_silent", "assured")
+    __slots__ = ("_asker", "_endings", "_is_there", "_recast", "_silent", "_unconfirmed_by", "assured")
 
     def __init__(
         self, address: Address, host: Host, asker: Asker, assured: bool, silent: Callable[[Address], None],
         is_there: Callable[[Address, int], bool], recast: Callable[[Source], None],
+        unconfirmed: Callable[[Address], None],
     ) -> None:  # fmt: skip
         super().__init__(address, host)
         self._asker, self.assured = asker, assured
-        self._silent, self._is_there, self._recast = silent, is_there, recast
+        self._silent, self._is_there, self._recast, self._unconfirmed_by = silent, is_there, recast, unconfirmed
         self._endings: dict[CastId, Ending] = {}
         asker.topic(STEP, ONCE, self._unconfirmed)
         asker.topic(REPEATED, TWICE, self._refused)
@@ -178,6 +181,8 @@ class Carriage(Part):
             self._cast_anew(hop.source)
 
     def _lost(self, step: Step, question: Question) -> None:
+        if self._is_there(step[0], THERE_US):
+            self._unconfirmed_by(step[0])
         self._close(*question.about)
 
     def _cast_anew(self, source: Source) -> None:

@@ -20,7 +20,7 @@ from collections import Counter
 
 from implicast.casting.bft.messages import CastHop, Source
 from implicast.casting.bft.multicast import Halves, concerned
-from implicast.overlay.skip_graph.table import Table
+from implicast.overlay.skip_graph.table import LevelTable
 from implicast.peer.identity import Certificate, Trust
 from implicast.space.vector import Vectors
 
@@ -64,7 +64,7 @@ class Gate:
             return flaw
         return None if self.trust.signed(hop.forwarder, hop.body(), hop.signature) else "forged_hop"
 
-    def place_flaw(self, hop: CastHop, table: Table[Certificate]) -> str | None:
+    def place_flaw(self, hop: CastHop, table: LevelTable[Certificate]) -> str | None:
         """Checks 2 to 5, for one of our places."""
         source, level, checks = hop.source, hop.level, self.checks
         mine, common = table.owner.vector, self.vectors.common

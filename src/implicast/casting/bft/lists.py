@@ -1,9 +1,9 @@
 """How lists of what counts no more get around: by gossip between members, without the authority.
 
-Who learns a newer list tells a few of its contacts the number at once, and one of them every now and then from then on;
-who has an older list asks for it. So a list that reached a few members reaches all, whatever liars keep back. A list
-counts by the authority's signature, whoever passes it on. One that an authority made from an old copy of its disk, not
-knowing what we know, is not taken: the authority is shown ours instead, and makes another.
+Who learns a newer list tells a few of its contacts the number at once, and everybody compares numbers with one of its
+contacts every now and then; who has an older list asks for the newer. So a list that reached a few members reaches all,
+whatever liars keep back. A list counts by the authority's signature, whoever passes it on. One that an authority made
+from an old copy of its disk, not knowing what we know, is not taken: the authority is shown ours, and makes another.
 """
 
 from collections.abc import Callable
@@ -14,20 +14,20 @@ from implicast.peer.contract import Address, Host, Part, handles
 from implicast.peer.identity import Revocation, Trust
 from implicast.peer.memory import Recent
 
-TOLD_AT_ONCE = 4
+TOLD_AT_ONCE = 6
 """Contacts that are told of a new list at once."""
-TELL_US = 10_000_000
-"""How often one contact is told the number of our list."""
+TELL_US = 15_000_000
+"""How often one contact is told the number of our list: who has a newer one says so."""
 AGAIN_US = 5_000_000
 """The same list is asked of anybody, sent to one member, and shown to the authority, only once in this time."""
 SERVED_MAX = 1_024
 """Members that were sent a list and are remembered; the first served are forgotten first."""
 
 
-class Lists(Part):
+class RevocationLists(Part):
     """The newest list that one member knows. `refuse(flaw)` is told of lists that are none."""
 
-    __slots__ = ("_asked", "_graph", "_office", "_refuse", "_served", "_shown_us", "_telling", "_trust")
+    __slots__ = ("_asked", "_graph", "_office", "_refuse", "_served", "_shown_us", "_trust")
 
     def __init__(
         self, address: Address, host: Host, graph: SkipGraph, trust: Trust, office: Address,
@@ -38,12 +38,15 @@ class Lists(Part):
         self._asked = (0, -AGAIN_US)  # which list was asked for, and when
         self._shown_us = -AGAIN_US
         self._served: Recent[Address, tuple[int, int]] = Recent(SERVED_MAX)
-        self._telling = False
 
     @property
     def number(self) -> int:
         known = self._trust.revocation
         return 0 if known is None else known.number
+
+    def begin(self) -> None:
+        """Compare numbers from now on."""
+        self.host.after(int(TELL_US * self.host.rng.random()), TellList())
 
     def take(self, sender: Address, revocation: Revocation) -> None:
         """A list came, from the authority or from a member."""
@@ -58,9 +61,6 @@ class Lists(Part):
     def _spread(self) -> None:
         for address in self._some(TOLD_AT_ONCE):
             self.host.send(address, ListNumber(self.number))
-        if not self._telling:
-            self._telling = True
-            self.host.after(int(TELL_US * (0.5 + self.host.rng.random())), TellList())
 
     def _some(self, count: int) -> list[Address]:
         contacts = list(self._graph.places.contact_addresses())
@@ -100,6 +100,6 @@ class Lists(Part):
             self.host.send(sender, ListNumber(self.number))
             return
         number, served_us = self._served.get(sender, (0, -AGAIN_US))
-        if number != known.number or now_us >= served_us + AGAIN_US:
+        if sender == self._office or number != known.number or now_us >= served_us + AGAIN_US:
             self._served.put(sender, (known.number, now_us))
             self.host.send(sender, known)

@@ -12,7 +12,7 @@ from implicast.casting.bft.audience import audience
 from implicast.casting.bft.credentials import MemberKeys
 from implicast.casting.bft.gate import ALL_CHECKS, Gate
 from implicast.casting.bft.keys import handles_of
-from implicast.casting.bft.lists import Lists
+from implicast.casting.bft.lists import RevocationLists
 from implicast.casting.bft.messages import CastHop, Source
 from implicast.casting.bft.multicast import Arc
 from implicast.casting.bft.multicasts import Multicasts
@@ -50,7 +50,7 @@ class KeptBft(Message):
 
 
 class Bft(Member, parts={
-    "asker": Asker, "graph": SkipGraph, "lists": Lists, "settler": Settler, "multicasts": Multicasts,
+    "asker": Asker, "graph": SkipGraph, "lists": RevocationLists, "settler": Settler, "multicasts": Multicasts,
 }):  # fmt: skip
     """One participant that trusts nobody but the authority."""
 
@@ -72,7 +72,7 @@ class Bft(Member, parts={
         kept, office = self._kept.certificates if self._kept is not None else (), site.infrastructure["authority"][0]
         if self._kept is not None and self._kept.revocation is not None:
             trust.learn(self._kept.revocation)
-        self.lists = Lists(*at, self.graph, trust, office, gate.refuse)
+        self.lists = RevocationLists(*at, self.graph, trust, office, gate.refuse)
         self.settler = Settler(*at, self.asker, self.graph, self.lists, keys, office, site.life, kept)
         self.multicasts = Multicasts(
             *at, self.asker, self.graph, gate, keys.signer, settings, self.assured, self._take
@@ -81,6 +81,8 @@ class Bft(Member, parts={
         self.description = self._kept.member.description if self._kept is not None else None
         self._estimates = 0
         if self.assured and not site.resting:
+            self.lists.begin()
+            self.multicasts.echoes.begin(self._lacks)
             self.graph.begin()
             self.settler.start()
 
@@ -124,13 +126,27 @@ class Bft(Member, parts={
 
     def cast(self, target: Target, payload: bytes) -> CastId:
         cast = self.next_cast()
+        if self._may_cast():
+            self.multicasts.cast(cast, target, payload)
+        return cast
+
+    def cast_range(self, low: bytes, high: bytes, payload: bytes) -> CastId:
+        """To every peer with a place at a key in [low, high), registered or not: the paper's own verb. It wraps where
+        low is above high, and is the full circle where they are equal."""
+        cast = self.next_cast()
+        if self._may_cast():
+            self.multicasts.reach(cast, Arc(low, high), payload)
+        return cast
+
+    def _may_cast(self) -> bool:
+        """Said to the application if not."""
         if not self.graph.places.held:
             self.host.deliver(Refused("cast", "this peer has no place in the graph yet"))
         elif self.multicasts.seen.is_full(self.name, self.host.now_us):
             self.host.deliver(Refused("cast", "this peer has cast so much of late that others would refuse it"))
         else:
-            self.multicasts.cast(cast, target, payload)
-        return cast
+            return True
+        return False
 
     def estimate(self, target: Target) -> int:
         """Told at once, from how many of one's own ring are in range."""
@@ -143,6 +159,10 @@ class Bft(Member, parts={
             members, messages = audience(tables, target, home.vectors.alpha, home.k, self.assured)
             self.host.deliver(Estimated(self._estimates, members, messages))
         return self._estimates
+
+    def grievances(self) -> dict[Address, int]:
+        """Addresses that did what no honest member does, and since when; for whoever watches over the network."""
+        return dict(self.multicasts.grievances)
 
     def holdings(self) -> Any:
         """Every other's place once, however many lists it is in; the wider lists where they are kept up."""
@@ -168,11 +188,16 @@ class Bft(Member, parts={
         if kind is not Ping or not self.graph.has_left(sender):
             super().receive(sender, message)
 
+    def _lacks(self, cast: CastId) -> bool:
+        return self.description is not None and not self.inbox.seen.met(cast)
+
     def _take(self, source: Source, arc: Arc) -> Outcome | None:
         """The least-term rule: of all arcs that reach this peer, that of the least selecting term notifies.
 
         While places come and go any arc that reaches it will do: the inbox lets nothing pass twice.
         """
+        if not source.target.terms:
+            return self.inbox.admit(source.cast, source.target, source.payload, fits=True)
         description = self.description
         if description is None:
             return None

@@ -162,13 +162,54 @@ class AskList(Message):
     number: Token
 
 
+class Echoed(Message):
+    """A multicast that the sender has: of which cast, its query and the key of its source, and the range it is for."""
+
+    cast: CastId
+    query: Token
+    place: Key
+    low: Key
+    high: Key
+
+
+class EchoOfCasts(Message):
+    """The sender has these."""
+
+    wire = 0x0C0A
+
+    casts: Annotated[tuple[Echoed, ...], Meta(max_length=256)]
+
+
+class AskEcho(Message):
+    """Hand this multicast over: we lack it."""
+
+    wire = 0x0C0B
+
+    query: Token
+    place: Key
+
+
+class EchoedCast(Message):
+    """A multicast that was asked for, as its publisher signed it."""
+
+    wire = 0x0C0C
+
+    source: Source
+
+
+class EchoDue(Message):
+    """Rings when neighbours are to be told which casts we have."""
+
+    upkeep: ClassVar[bool] = True
+
+
 class TellList(Message):
     """Rings when one more contact is to be told the number of our list."""
 
     upkeep: ClassVar[bool] = True
 
 
-class Publish(Message):
+class PublishList(Message):
     """Rings when what counts no more is to be published."""
 
     upkeep: ClassVar[bool] = True

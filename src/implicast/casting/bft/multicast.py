@@ -11,7 +11,7 @@ range, so that auxiliary nodes too always have k senders, at +0.5 % messages).
 
 from typing import Generic, NamedTuple
 
-from implicast.overlay.skip_graph.table import Level, Node, Table
+from implicast.overlay.skip_graph.table import Level, LevelTable, Node
 
 
 class Arc(NamedTuple):
@@ -86,7 +86,7 @@ def participates(level: Level[Node], arc: Arc, number: int, halves: Halves) -> l
     return flags
 
 
-def start_level(table: Table[Node], arc: Arc, halves: Halves) -> int:
+def start_level(table: LevelTable[Node], arc: Arc, halves: Halves) -> int:
     """The lowest level whose list covers the arc with its auxiliary nodes; at worst the top."""
     for number, level in enumerate(table.levels):
         if level.full or _covers(level, arc, halves):
@@ -103,7 +103,7 @@ def _covers(level: Level[Node], arc: Arc, halves: Halves) -> bool:
     return low < high <= end
 
 
-def first_leg(table: Table[Node], start: int, arc: Arc, halves: Halves) -> tuple[Leg[Node], bool]:
+def first_leg(table: LevelTable[Node], start: int, arc: Arc, halves: Halves) -> tuple[Leg[Node], bool]:
     """Whom the source sends to at its start level, and whether it takes part itself."""
     level = table.levels[start]
     flags = participates(level, arc, start, halves)
@@ -111,7 +111,7 @@ def first_leg(table: Table[Node], start: int, arc: Arc, halves: Halves) -> tuple
     return Leg(start, receivers), flags[level.own]
 
 
-def legs(table: Table[Node], received: int, arc: Arc, halves: Halves, through: bool = True) -> list[Leg[Node]]:
+def legs(table: LevelTable[Node], received: int, arc: Arc, halves: Halves, through: bool = True) -> list[Leg[Node]]:
     """All that a node sends on when it receives at a level: one leg per level, as far down as it takes part."""
     found: list[Leg[Node]] = []
     for number in range(received, 0, -1):
@@ -123,7 +123,7 @@ def legs(table: Table[Node], received: int, arc: Arc, halves: Halves, through: b
     return found
 
 
-def duty(table: Table[Node], number: int, arc: Arc, halves: Halves, through: bool) -> tuple[Leg[Node], bool]:
+def duty(table: LevelTable[Node], number: int, arc: Arc, halves: Halves, through: bool) -> tuple[Leg[Node], bool]:
     """Whom a node serves one level below, and whether it goes on from there itself."""
     upper, lower = table.levels[number], table.levels[number - 1]
     far_left, far_right = reach(upper, arc, halves, through)
@@ -157,7 +157,7 @@ def reach(level: Level[Node], arc: Arc, halves: Halves, through: bool) -> tuple[
     return left, right
 
 
-def concerned(table: Table[Node], number: int, arc: Arc, halves: Halves) -> bool:
+def concerned(table: LevelTable[Node], number: int, arc: Arc, halves: Halves) -> bool:
     """Whether the owner takes part at a level, by its own list (check 3 of the receiver).
 
     What `participates` says of the owner, without asking about the others (a tenth of the price; a law in the tests).

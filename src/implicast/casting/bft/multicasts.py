@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from implicast.casting.bft.carriage import Carriage, Duty
+from implicast.casting.bft.echoes import Echoes
 from implicast.casting.bft.gate import Gate
 from implicast.casting.bft.keys import handles_of
 from implicast.casting.bft.messages import CastHop, Source, hop_body
@@ -26,8 +27,19 @@ from implicast.peer.memory import Recent
 from implicast.peer.signatures import Signer
 
 QUERY_BITS = 63
+NOBODY = Target(())
+"""Of a cast to a range of keys: it selects nobody by description."""
 COUNTED_MAX = 4_096
 """Casts of which this member remembers under which multicast it was counted."""
+
+GRIEVANCES_MAX = 1_024
+"""Addresses that something is held against; the first are forgotten first."""
+PROOFS = frozenset({
+    "forged_certificate", "forged_source", "forged_hop", "misattributed", "malformed", "wrong_level", "out_of_step",
+    "equivocation", "flooding", "unconfirmed",
+})  # fmt: skip
+"""What no honest member ever does: its lists may be behind, its signatures are not. `unconfirmed`: it is there, and
+confirms a step in forty seconds to nobody."""
 
 Door = tuple[Address, int, bytes]
 """By which a multicast came: sender, level, key of the place that forwarded it."""
@@ -47,11 +59,14 @@ class Met:
         self.open = [key for key in self.open if key in held]
 
 
-class Multicasts(Part, parts={"carriage": Carriage}):
+class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
     """Every multicast that this member has met. `deliver(source, arc)` is called where one of our places is in range,
     and says what became of it; None if the cast is not for this member, or not under this arc."""
 
-    __slots__ = ("_counted", "_deliver", "_graph", "_settings", "carriage", "gate", "seen", "signer")
+    __slots__ = (
+        "_counted", "_deliver", "_graph", "_settings", "carriage", "echoes", "gate", "grievances", "seen",
+        "signer",
+    )  # fmt: skip
 
     def __init__(
         self, address: Address, host: Host, asker: Asker, graph: SkipGraph, gate: Gate, signer: Signer,
@@ -60,9 +75,12 @@ class Multicasts(Part, parts={"carriage": Carriage}):
         super().__init__(address, host)
         self._graph, self.gate, self.signer, self._settings, self._deliver = graph, gate, signer, settings, deliver
         self.seen: SeenTable[Met] = SeenTable(settings.window_us)
+        self.grievances: Recent[Address, int] = Recent(GRIEVANCES_MAX)  # against whom, since when
         self._counted: Recent[CastId, tuple[Arc, int]] = Recent(COUNTED_MAX)
         absentees = graph.absentees
-        self.carriage = Carriage(address, host, asker, assured, absentees.watch, absentees.is_there, self._recast)
+        self.echoes = Echoes(address, host, graph, gate, self._source_flaw, deliver)
+        self.carriage = Carriage(address, host, asker, assured, absentees.watch, absentees.is_there, self._recast,
+                                 self._unconfirmed)  # fmt: skip
 
     # --- casting
 
@@ -73,6 +91,12 @@ class Multicasts(Part, parts={"carriage": Carriage}):
         arcs = [handles_of(term)[index] for term, index in zip(target.terms, chosen, strict=True)]
         for arc in dict.fromkeys(arcs):
             self._multicast(self.source(cast, target, chosen, payload, arc))
+        self.carriage.made(cast)
+
+    def reach(self, cast: CastId, arc: Arc, payload: bytes) -> None:
+        """One multicast to a range of keys, as the paper has it: nobody is asked what it is."""
+        self.carriage.begin(cast)
+        self._multicast(self.source(cast, NOBODY, (), payload, arc))
         self.carriage.made(cast)
 
     def _choose(self, arcs: list[Arc]) -> int:
@@ -104,6 +128,10 @@ class Multicasts(Part, parts={"carriage": Carriage}):
         if takes_part and key in met.open:
             self.hold(met, key, source.start, duty)
         self._send(met, source.certificate, leg, duty)
+        self.echoes.note_widely(source)
+
+    def _unconfirmed(self, address: Address) -> None:
+        self.hold_against(address, "unconfirmed")
 
     def _recast(self, source: Source) -> None:
         if self._graph.places.held:
@@ -136,8 +164,14 @@ class Multicasts(Part, parts={"carriage": Carriage}):
             flaw = self.gate.source_flaw(hop.source, self.host.now_us) or "equivocation"
         if flaw is not None:
             self.gate.refuse(flaw)
+            self.hold_against(sender, flaw)
             return False
         return self._take(sender, hop, met)
+
+    def hold_against(self, address: Address, flaw: str) -> None:
+        """Note what no honest member ever sends, for whoever watches over the network."""
+        if flaw in PROOFS:
+            self.grievances.once(address, self.host.now_us)
 
     def _known(self, source: Source) -> Met | None:
         return self.seen.get((source.query, source.certificate.key)) if 6 in self.gate.checks else None
@@ -154,6 +188,7 @@ class Multicasts(Part, parts={"carriage": Carriage}):
         if not passed:
             flaw = self._why_not(hop)
             self.gate.refuse(flaw)
+            self.hold_against(sender, flaw)
             return flaw == "repeated"
         met = met or self._meet(hop.source, candidates)
         door = (sender, hop.level, hop.forwarder.key)
@@ -210,6 +245,7 @@ class Multicasts(Part, parts={"carriage": Carriage}):
         arc = met.arc
         if arc.holds(key):
             self._count(met, self._deliver(met.source, arc), duty)
+            self.echoes.note(met.source, key)
         place = self._graph.places.held[key]
         table = place.table
         level = min(level, table.top)  # a place beside the one that passed it on may have lists that are still short
@@ -224,7 +260,8 @@ class Multicasts(Part, parts={"carriage": Carriage}):
         before = self._counted.get(cast)
         is_anew = before is not None and before[0] == here[0] and before[1] != here[1]
         is_ours = before is None and met.source.certificate.public == self.signer.public  # carried on after a crash
-        if outcome is Outcome.TAKEN or is_anew or (is_ours and outcome is Outcome.REPEAT):
+        is_echoed = before is None and outcome is Outcome.REPEAT and self.echoes.took(cast)
+        if outcome is Outcome.TAKEN or is_anew or is_echoed or (is_ours and outcome is Outcome.REPEAT):
             self._counted[cast] = here
             duty.tally.add(1, 0, 0, ())
         elif outcome is not Outcome.REPEAT:

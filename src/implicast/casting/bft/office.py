@@ -11,9 +11,18 @@ from typing import Any
 
 from implicast.casting.bft.credentials import AuthorityKeys
 from implicast.casting.bft.keys import HOME, is_realm
-from implicast.casting.bft.messages import Apply, AskList, Denied, Granted, ListNumber, Outstripped, Publish, Recalled
+from implicast.casting.bft.messages import (
+    Apply,
+    AskList,
+    Denied,
+    Granted,
+    ListNumber,
+    Outstripped,
+    PublishList,
+    Recalled,
+)
 from implicast.casting.bft.settler import JOINING, PRESENT_US
-from implicast.peer.authority import Authority, Declined, Roll
+from implicast.peer.authority import Authority, GrantDeclined, Roll
 from implicast.peer.contract import Address, Life, Message, Name, Peer, Version, handles
 from implicast.peer.identity import Certificate, Revocation
 from implicast.peer.memory import Recent
@@ -106,7 +115,7 @@ class Office(Peer):
                 self.give_up(sender, name, realm)
         try:
             certificates = tuple(self.grant(sender, name, application.wanted, application.enrolment.public))
-        except Declined as declined:
+        except GrantDeclined as declined:
             self._deny(sender, application, "declined", str(declined))
             return
         for realm in application.wanted:
@@ -153,7 +162,7 @@ class Office(Peer):
         try:
             for realm in wanted:
                 certificates.append(self.authority.issue(name, realm, address, public, self.host.now_us))
-        except Declined:
+        except GrantDeclined:
             for each in certificates:
                 if each.realm not in before:
                     self.authority.release(name, each.realm)
@@ -208,10 +217,10 @@ class Office(Peer):
         if self._assured and not self._publishing and (authority.has_news or authority.listed > self._published):
             self._publishing = True
             wait_us = max(PUBLISH_US, self._published_us + PAUSE_US - self.host.now_us)
-            self.host.after(wait_us, Publish())
+            self.host.after(wait_us, PublishList())
 
-    @handles(Publish)
-    def on_publish(self, alarm: Publish) -> None:
+    @handles(PublishList)
+    def on_publish(self, alarm: PublishList) -> None:
         self._publishing, self._published_us = False, self.host.now_us
         revocation, members = self.authority.revocation(self.host.now_us), list(self._holders)
         self._published = revocation.number

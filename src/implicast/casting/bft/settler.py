@@ -15,7 +15,7 @@ import msgspec
 
 from implicast.casting.bft.credentials import MemberKeys
 from implicast.casting.bft.keys import HOME, realms
-from implicast.casting.bft.lists import Lists
+from implicast.casting.bft.lists import RevocationLists
 from implicast.casting.bft.messages import Alone, Apply, Denied, Granted, Present, Vacate
 from implicast.language.target import Description
 from implicast.overlay.skip_graph.graph import SkipGraph
@@ -49,7 +49,7 @@ class Settler(Part):
     )  # fmt: skip
 
     def __init__(
-        self, address: Address, host: Host, asker: Asker, graph: SkipGraph, lists: Lists, keys: MemberKeys,
+        self, address: Address, host: Host, asker: Asker, graph: SkipGraph, lists: RevocationLists, keys: MemberKeys,
         office: Address, life: Life, kept: Sequence[Certificate] = (),
     ) -> None:  # fmt: skip
         super().__init__(address, host)

@@ -18,7 +18,7 @@ from typing import Any
 
 from implicast.casting.broker.messages import Probe, Serving
 from implicast.casting.central_subscriptions import Announce
-from implicast.casting.roster import Entry, Roster
+from implicast.casting.roster import Enrolled, Roster
 from implicast.casting.routes import Hop, Pass, Routes, Selection
 from implicast.casting.service import Publish, Stored
 from implicast.casting.telling import Notify
@@ -112,7 +112,7 @@ class Broker(Peer, parts=PARTS):
         if self.backbone.epoch:
             self.host.send(sender, Serving())
 
-    def _stored(self, entry: Entry, new: bool, before: Description | None) -> None:
+    def _stored(self, entry: Enrolled, new: bool, before: Description | None) -> None:
         name = entry.contact.name
         if new:
             self.covering.pop(name, None)

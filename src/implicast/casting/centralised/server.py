@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from implicast.casting.central_subscriptions import Announce, Happened, SubscriptionServer, Worded
-from implicast.casting.roster import Entry, Roster
+from implicast.casting.roster import Enrolled, Roster
 from implicast.casting.routes import Hop, Nowhere, Routes, Selection
 from implicast.casting.service import Publish, Stored
 from implicast.casting.telling import Notify, Word
@@ -35,7 +35,7 @@ class KeptServer(Message):
     """All that a server answers from."""
 
     life: Life
-    members: tuple[Entry, ...]
+    members: tuple[Enrolled, ...]
     subscriptions: tuple[Worded, ...]
     casts: tuple[InHand, ...]
 
@@ -80,7 +80,7 @@ class Server(Peer, parts=PARTS):
     def holdings(self) -> Any:
         return [*self.roster.holdings(), *self.subscriptions.holdings()]
 
-    def _stored(self, entry: Entry, new: bool, before: Description | None) -> None:
+    def _stored(self, entry: Enrolled, new: bool, before: Description | None) -> None:
         self.host.send(entry.contact.address, Stored(entry.version))
 
     def _count(self, name: Name) -> int:

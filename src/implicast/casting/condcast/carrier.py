@@ -19,7 +19,7 @@ were told (`Settled`).
 from collections.abc import Callable
 
 from implicast.casting.condcast.errands import Errand, Task, Tasks
-from implicast.casting.condcast.messages import Astray, Carry, Covered, Query, StillCarrying, StuckAgain
+from implicast.casting.condcast.messages import ArcsCovered, Astray, Carry, Query, StillCarrying, StuckAgain
 from implicast.casting.condcast.settings import CondcastSettings
 from implicast.casting.condcast.split import Match, Onward, split, split_around
 from implicast.casting.inbox import Outcome
@@ -173,8 +173,8 @@ class Carrier(Part, parts={"asker": Asker}):
 
     # --- answers
 
-    @handles(Covered)
-    def on_covered(self, sender: Address, covered: Covered) -> None:
+    @handles(ArcsCovered)
+    def on_covered(self, sender: Address, covered: ArcsCovered) -> None:
         errand = self._errand(sender, covered.token, covered.cast)
         if errand is not None:
             self._close(covered.token)

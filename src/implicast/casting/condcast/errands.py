@@ -5,7 +5,7 @@ A task that is done is remembered for a while with its answer, as whoever asked 
 
 from dataclasses import dataclass, field
 
-from implicast.casting.condcast.messages import Carry, Covered, Query, StillCarrying
+from implicast.casting.condcast.messages import ArcsCovered, Carry, Query, StillCarrying
 from implicast.overlay.links import Ref
 from implicast.peer.contract import Address, CastId
 from implicast.peer.memory import Shares
@@ -70,10 +70,10 @@ class Task:
         arcs, self.stuck = self.stuck, ()
         return arcs
 
-    def answer(self, token: int) -> Covered | StillCarrying:
+    def answer(self, token: int) -> ArcsCovered | StillCarrying:
         """How it stands, for whoever asked."""
         done = self.query is None
-        return Covered(self.cast, token, self.told, self.lost) if done else StillCarrying(self.cast, token)
+        return ArcsCovered(self.cast, token, self.told, self.lost) if done else StillCarrying(self.cast, token)
 
     def is_over(self, now_us: int) -> bool:
         """Whether it was carried for so long that what is still open is given up."""

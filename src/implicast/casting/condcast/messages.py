@@ -29,7 +29,7 @@ class Carry(Message):
     payload: Payload
 
 
-class Covered(Message):
+class ArcsCovered(Message):
     """In all these arcs everybody was told who could be: so many; so many arcs were given up."""
 
     wire = 0x0802
@@ -109,5 +109,5 @@ class Visible(Message):
     version: int
 
 
-KINDS: tuple[type, ...] = (Carry, Covered, StillCarrying, Astray, Update, Risen)
+KINDS: tuple[type, ...] = (Carry, ArcsCovered, StillCarrying, Astray, Update, Risen)
 """The kinds that travel."""

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import msgspec
 
-from implicast.casting.keeping import Piece, Question, RingMember
+from implicast.casting.keeping import Fetch, Piece, RingMember
 from implicast.casting.keeping.messages import Found, Slot
 from implicast.casting.keeping.questions import Range
 from implicast.casting.telling import Notify
@@ -68,19 +68,19 @@ class Dht(RingMember):
         tags = frozenset() if self.naive else tags_of(packed)
         return Description(tuple(sorted(tags | {str(slot[2])})))
 
-    def question(self, target: Target, payload: bytes) -> Question | str:
+    def question(self, target: Target, payload: bytes) -> Fetch | str:
         if any(term.where or not term.has for term in target.terms):
             return "a term needs a tag, and tags are all that this design speaks of"
         if self.naive:  # the excluded ones too: they are subtracted
             tags = {tag: None for term in target.terms for tag in (*term.has, *term.lacks)}
         else:  # "any single tag in the term can be looked up"
             tags = {term.has[0]: None for term in target.terms}
-        return Question((target, payload), [_list_of(tag) for tag in tags])
+        return Fetch((target, payload), [_list_of(tag) for tag in tags])
 
     def sizes(self, target: Target) -> list[list[list[Range]]]:
         return [[[_list_of(tag)] for tag in term.has] for term in target.terms]
 
-    def found(self, cast: CastId, question: Question) -> None:
+    def found(self, cast: CastId, question: Fetch) -> None:
         target, payload = question.about
         lists = {str(tag): question.found(piece) for piece, (_, _, tag, _, _) in enumerate(question.ranges)}
         select = intersected if self.naive else filtered

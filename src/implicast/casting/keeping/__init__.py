@@ -7,6 +7,6 @@ own entries), `questions.py` (casts), `copies.py`, `tenure.py`, `rumours.py` (wh
 from implicast.casting.keeping.design import ring_design
 from implicast.casting.keeping.member import RingMember
 from implicast.casting.keeping.pieces import Piece
-from implicast.casting.keeping.questions import Question
+from implicast.casting.keeping.questions import Fetch
 
-__all__ = ["Piece", "Question", "RingMember", "ring_design"]
+__all__ = ["Fetch", "Piece", "RingMember", "ring_design"]

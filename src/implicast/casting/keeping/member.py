@@ -19,7 +19,7 @@ from implicast.casting.keeping.keeper import Keeper
 from implicast.casting.keeping.layings import Layings
 from implicast.casting.keeping.messages import LaidAt, LeaveLate, Listed, RenewEntries, Slot
 from implicast.casting.keeping.pieces import KeptPiece, Piece
-from implicast.casting.keeping.questions import Question, Questions, Range
+from implicast.casting.keeping.questions import Fetch, Questions, Range
 from implicast.casting.keeping.renewals import Renewals
 from implicast.casting.keeping.rumours import Rumours
 from implicast.casting.keeping.settings import NONE, KeepingSettings
@@ -191,7 +191,7 @@ class RingMember(
         """What is laid for a description."""
 
     @abstractmethod
-    def question(self, target: Target, payload: bytes) -> Question | str:
+    def question(self, target: Target, payload: bytes) -> Fetch | str:
         """Which lists a cast needs; or why it is refused."""
 
     @abstractmethod
@@ -199,7 +199,7 @@ class RingMember(
         """For each term, for each of its constraints, the lists in which all are that satisfy it; or some of that."""
 
     @abstractmethod
-    def found(self, cast: CastId, question: Question) -> None:
+    def found(self, cast: CastId, question: Fetch) -> None:
         """All lists have come."""
 
     @abstractmethod
@@ -319,11 +319,11 @@ class RingMember(
             self.ask(cast, question, "cast")
         return cast
 
-    def ask(self, cast: CastId, question: Question, verb: str) -> None:
+    def ask(self, cast: CastId, question: Fetch, verb: str) -> None:
         if not self.questions.ask(cast, question):
             self.host.deliver(Refused(verb, "too many await their lists"))
 
-    def _found(self, cast: CastId, question: Question, is_whole: bool) -> None:
+    def _found(self, cast: CastId, question: Fetch, is_whole: bool) -> None:
         if question.counts:
             self._estimated(question, is_whole)
         elif is_whole:
@@ -357,10 +357,10 @@ class RingMember(
         terms = self.sizes(target)
         about = (self._token, terms, len(question.ranges))
         ranges = [each for constraints in terms for constraint in constraints for each in constraint]
-        self.ask(CastId(self.name, 0, self._token), Question(about, ranges, counts=True), "estimate")
+        self.ask(CastId(self.name, 0, self._token), Fetch(about, ranges, counts=True), "estimate")
         return self._token
 
-    def _estimated(self, question: Question, is_whole: bool) -> None:
+    def _estimated(self, question: Fetch, is_whole: bool) -> None:
         token, terms, look_ups = question.about
         if not is_whole:
             self.host.deliver(Refused("estimate", "some lists do not answer"))

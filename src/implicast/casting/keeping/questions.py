@@ -31,7 +31,7 @@ Range = tuple[str, str, Scalar, Scalar, bool]
 """Shelf, attribute, low, high, and whether it is walked."""
 
 
-class Question:
+class Fetch:
     """The lists of one cast: one for each value of each range. `about` is what the design wants to remember."""
 
     __slots__ = ("_attempts", "_left", "_lists", "_parts", "_wait_us", "about", "counts", "due_us", "ranges",
@@ -115,12 +115,12 @@ class Questions(Part):
 
     def __init__(
         self, address: Address, host: Host, share: Share, keeper: Keeper,
-        found: Callable[[CastId, Question, bool], None],
+        found: Callable[[CastId, Fetch, bool], None],
     ) -> None:  # fmt: skip
         """`found(cast, question, True)`: all lists have come; False: some never did."""
         super().__init__(address, host)
         self._share, self._keeper, self._found = share, keeper, found
-        self._open: dict[CastId, Question] = {}
+        self._open: dict[CastId, Fetch] = {}
         self._casts: dict[CastId, CastId] = {}
         """By the name under which it is asked for, the cast; where the two differ."""
         self._armed = False
@@ -128,7 +128,7 @@ class Questions(Part):
     def __len__(self) -> int:
         return len(self._open)
 
-    def ask(self, cast: CastId, question: Question) -> bool:
+    def ask(self, cast: CastId, question: Fetch) -> bool:
         """Get all lists of a question. False: too many are awaited."""
         if len(self._open) >= QUESTIONS_MAX:
             return False
@@ -143,7 +143,7 @@ class Questions(Part):
         self._casts[asked] = cast
         return asked
 
-    def _send_out(self, cast: CastId, question: Question) -> None:
+    def _send_out(self, cast: CastId, question: Fetch) -> None:
         missing = list(question.missing_ranges())
         longest = max(len(values((each[2], each[3]))) for _, each in missing)
         question.try_again(self.host.now_us, min(longest, self._share.chord.nodes_estimate()) if longest > 1 else 1)
@@ -183,7 +183,7 @@ class Questions(Part):
             del self._open[told.cast]
             self._found(self._casts.pop(told.cast, told.cast), question, True)
 
-    def _plain(self, question: Question, told: Listed) -> Listed:
+    def _plain(self, question: Fetch, told: Listed) -> Listed:
         """An answer with entries as their owners packed them."""
         if not self._share.deeds.signed or not told.piece < len(question.ranges):
             return told

@@ -31,7 +31,7 @@ old copy may come back. One that comes later is told of casts in vain, and forgo
 
 
 @dataclass(slots=True)
-class Entry:
+class HeldRow:
     """A row, when it was last vouched for, and a digest of it."""
 
     row: Row
@@ -64,11 +64,11 @@ class KeptRows:
     def __init__(self, compared: bool = True) -> None:
         """Rows that are never compared with copies need no marks and sums."""
         self._compared = compared
-        self._slots: dict[Slot, dict[Ident, Entry]] = {}
+        self._slots: dict[Slot, dict[Ident, HeldRow]] = {}
         self._shares: Shares[Name] = Shares(ROWS_MAX)
         # In order of keys, so that a range costs what is in it: a fifth of a run in change was looking through all.
         self._keys: list[int] = []
-        self._places: dict[int, dict[Slot, dict[Ident, Entry]]] = {}
+        self._places: dict[int, dict[Slot, dict[Ident, HeldRow]]] = {}
         self._summaries: dict[tuple[int, int], tuple[int, int]] = {}
         # At rest the same few ranges are summed up again and again: remembering took half of a run's time away,
         # keeping what is remembered up to date instead of forgetting it another twentieth.
@@ -103,22 +103,22 @@ class KeptRows:
         if self._compared:
             entries[row.ident] = self._counted(row, now_us)
         else:
-            entries[row.ident] = Entry(row, now_us, 0)
+            entries[row.ident] = HeldRow(row, now_us, 0)
         return 0
 
-    def _counted(self, row: Row, now_us: int) -> Entry:
+    def _counted(self, row: Row, now_us: int) -> HeldRow:
         """An entry with its mark, counted in all sums."""
         mark = mark_of(row.slot, row.ident, row.stamp, row.in_force)
         if not row.in_force:
             self._due_us = min(self._due_us, now_us + REMEMBERED_US)
-            return Entry(row, now_us, mark)
+            return HeldRow(row, now_us, mark)
         assert isinstance(self.marks, set), "rows that are compared have marks"
         self.marks.add(mark)
         self.owned[row.owner] = self.owned.get(row.owner, 0) + 1
         self._add_up(row.key, 1, mark)
-        return Entry(row, now_us, mark)
+        return HeldRow(row, now_us, mark)
 
-    def _open(self, row: Row) -> dict[Ident, Entry]:
+    def _open(self, row: Row) -> dict[Ident, HeldRow]:
         """A list for a slot that has none. All rows of a slot have one key."""
         entries = self._slots[row.slot] = {}
         if not self._compared:
@@ -139,7 +139,7 @@ class KeptRows:
             del self._places[row.key]
             del self._keys[bisect_right(self._keys, row.key) - 1]
 
-    def _uncount(self, entry: Entry) -> None:
+    def _uncount(self, entry: HeldRow) -> None:
         if entry.row.in_force and self._compared:
             self.losses += 1
             assert isinstance(self.marks, set), "rows that are compared have marks"
@@ -156,7 +156,7 @@ class KeptRows:
             if up_to(arc[0], key, arc[1]):
                 self._summaries[arc] = counted + count, (total + mark) & SUM_MASK
 
-    def get(self, slot: Slot, ident: Ident) -> Entry | None:
+    def get(self, slot: Slot, ident: Ident) -> HeldRow | None:
         return self._slots.get(slot, {}).get(ident)
 
     def listed(self, slot: Slot) -> list[Row]:
@@ -167,11 +167,11 @@ class KeptRows:
         """Whether a row from a copy says something: a removal of what is not known does not."""
         return row.in_force or self.get(row.slot, row.ident) is not None
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[HeldRow]:
         for entries in self._slots.values():
             yield from entries.values()
 
-    def within(self, low: int, high: int) -> list[Entry]:
+    def within(self, low: int, high: int) -> list[HeldRow]:
         """The entries of the keys (low, high], in order from low on; (a, a] is the whole circle."""
         if not self._compared:
             found = [each for each in self.entries() if up_to(low, each.row.key, high)]

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from implicast.casting.inbox import Outcome
-from implicast.casting.keeping import Piece, Question, RingMember
+from implicast.casting.keeping import Fetch, Piece, RingMember
 from implicast.casting.keeping.member import KeptRing
 from implicast.casting.keeping.messages import Slot
 from implicast.casting.keeping.questions import Range
@@ -110,14 +110,14 @@ class PubSub(RingMember, Subscriber):
         """Ids begin with the place of their owner on the ring."""
         return not number or self.arrangement.layout.node(number) == hashed("peer", self._network, owner)
 
-    def question(self, target: Target, payload: bytes) -> Question | str:
+    def question(self, target: Target, payload: bytes) -> Fetch | str:
         values_max = self.arrangement.values_max
         chosen = [min(spans, key=len) for term in target.terms if (spans := self.arrangement.spans(term))]
         if len(chosen) < len(target.terms) or sum(map(len, chosen)) > values_max:
             return f"every term needs a tag or a predicate, and all together at most {values_max} values (values_max)"
-        return Question((target, payload), [each for span in chosen for each in self._ranges(PEERS, span)])
+        return Fetch((target, payload), [each for span in chosen for each in self._ranges(PEERS, span)])
 
-    def found(self, cast: CastId, question: Question) -> None:
+    def found(self, cast: CastId, question: Fetch) -> None:
         told, payload = question.about
         if isinstance(told, Description):
             self._found_subscriptions(cast, question, told, payload)
@@ -175,10 +175,10 @@ class PubSub(RingMember, Subscriber):
         ranges = [(SUBSCRIBERS, attribute, value, value, False) for attribute, value in names]
         if ranges:
             sealed = self.words.seal(cast, description, payload)
-            self.ask(cast, Question((description, sealed), ranges), "publish")
+            self.ask(cast, Fetch((description, sealed), ranges), "publish")
         return cast
 
-    def _found_subscriptions(self, cast: CastId, question: Question, event: Description, payload: bytes) -> None:
+    def _found_subscriptions(self, cast: CastId, question: Fetch, event: Description, payload: bytes) -> None:
         """An id matches when it occurs in as many lists as it has constrained attributes."""
         layout = self.arrangement.layout
         lists = [question.found(piece) for piece in range(len(question.ranges))]

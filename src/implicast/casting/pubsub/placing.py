@@ -8,6 +8,7 @@ Sections 3.1 and 4.1; Figure 4 with the bound `<=` (its own example of 39 nodes 
 from dataclasses import dataclass
 from functools import lru_cache
 
+from implicast.casting.keeping.pieces import length, values, without
 from implicast.language.attributes import Number, Schema
 from implicast.language.target import Scalar, Term
 from implicast.peer.errors import RemoteError
@@ -30,26 +31,11 @@ class Span:
     high: Scalar
 
     def __len__(self) -> int:
-        return self.high - self.low + 1 if isinstance(self.low, int) and isinstance(self.high, int) else 1
-
-    def values(self) -> list[Scalar]:
-        if isinstance(self.low, int) and isinstance(self.high, int):
-            return list(range(self.low, self.high + 1))
-        return [self.low]
+        return length((self.low, self.high))
 
     def minus(self, other: "Span") -> list["Span"]:
         """What this one has and the other lacks."""
-        ends = (self.low, self.high, other.low, other.high)
-        low, high, other_low, other_high = ends
-        if not isinstance(low, int) or not isinstance(high, int):
-            return [] if self == other else [self]
-        assert isinstance(other_low, int), "the values of one attribute are of one kind"
-        assert isinstance(other_high, int), "the values of one attribute are of one kind"
-        below = Span(self.attribute, low, min(high, other_low - 1))
-        above = Span(self.attribute, max(low, other_high + 1), high)
-        if other_low > high or other_high < low:
-            return [self]
-        return [span for span in (below, above) if span.low <= span.high]  # type: ignore[operator]
+        return [Span(self.attribute, *each) for each in without((self.low, self.high), other.low, other.high)]
 
 
 def spans_of(term: Term, schema: Schema) -> list[Span]:
@@ -110,7 +96,7 @@ class Hashing:
         """What is sent out as one request: the whole range where order is kept, else one value at a time."""
         if self.ordered or len(span) == 1:
             return [span]
-        return [Span(span.attribute, value, value) for value in span.values()]
+        return [Span(span.attribute, value, value) for value in values((span.low, span.high))]
 
     def gap(self, attribute: str, nodes: float) -> float:
         """How many nodes there are between two neighbouring values, when there are so many on the ring."""

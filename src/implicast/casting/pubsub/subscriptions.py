@@ -18,7 +18,7 @@ from implicast.language.target import Description, Target, Term
 
 
 @dataclass(slots=True)
-class Entry:
+class FiledTerm:
     """One term of a subscription, under its own id, with what is laid for it."""
 
     sub_id: int
@@ -35,9 +35,9 @@ class Subscription:
     """What the application subscribed to, and how often it has reworded it."""
 
     version: int = 0
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[FiledTerm] = field(default_factory=list)
 
-    def reword(self, entries: list[Entry]) -> None:
+    def reword(self, entries: list[FiledTerm]) -> None:
         self.version, self.entries = self.version + 1, entries
 
 
@@ -56,7 +56,7 @@ class Subscriptions:
         self._layings, self._spans, self._layout, self._node = layings, spans, layout, node
         self._packed, self._ranges = packed, ranges
         self.by_number: dict[int, Subscription] = {}
-        self.by_sub_number: dict[int, Entry] = {}
+        self.by_sub_number: dict[int, FiledTerm] = {}
         self._last_number = self._last_sub = 0
         self._free: list[int] = []
         self._unlaid: list[Piece] = []
@@ -75,7 +75,7 @@ class Subscriptions:
         self._last_number, self._last_sub = kept.last_number, kept.last_sub
         for one in kept.subscriptions:
             entries = [
-                Entry(e.sub_id, e.term, self._spans(e.term), [pieces[serial] for serial in e.pieces])
+                FiledTerm(e.sub_id, e.term, self._spans(e.term), [pieces[serial] for serial in e.pieces])
                 for e in one.entries
             ]
             self.by_number[one.number] = Subscription(one.version, entries)
@@ -96,7 +96,7 @@ class Subscriptions:
         subscription = self.by_number.setdefault(number, Subscription())
         former = {shape(entry.spans): entry for entry in reversed(subscription.entries)}
         laid: list[Piece] = []
-        entries: list[Entry] = []
+        entries: list[FiledTerm] = []
         for term in target.terms:
             spans = self._spans(term)
             kept = former.pop(shape(spans), None)
@@ -130,24 +130,24 @@ class Subscriptions:
         entries = [self.by_sub_number[number] for number in numbers if number in self.by_sub_number]
         return any(entry.term.selects(event) for entry in entries)
 
-    def _issue(self, term: Term, spans: list[Span]) -> Entry:
+    def _issue(self, term: Term, spans: list[Span]) -> FiledTerm:
         """A new entry under a new id."""
         if self._last_sub < self._layout.numbers_max:
             number, self._last_sub = self._last_sub, self._last_sub + 1
         else:
             number = self._free.pop(0)
-        entry = self.by_sub_number[number] = Entry(self._layout.pack(self._node, number, len(spans)), term, spans)
+        entry = self.by_sub_number[number] = FiledTerm(self._layout.pack(self._node, number, len(spans)), term, spans)
         entry.pieces.extend(self._pieces(entry, spans))
         return entry
 
-    def _pieces(self, entry: Entry, spans: Iterable[Span]) -> list[Piece]:
+    def _pieces(self, entry: FiledTerm, spans: Iterable[Span]) -> list[Piece]:
         return [
             self._layings.piece(shelf, attribute, low, high, entry.sub_id, self._packed, walked)
             for span in spans
             for shelf, attribute, low, high, walked in self._ranges(span)
         ]
 
-    def _move(self, entry: Entry, term: Term, spans: list[Span]) -> list[Piece]:
+    def _move(self, entry: FiledTerm, term: Term, spans: list[Span]) -> list[Piece]:
         """Lay what is new, take out what is no longer so; the rest stays where it is."""
         additions = self._pieces(
             entry, (span for old, new in zip(entry.spans, spans, strict=True) for span in new.minus(old))
@@ -162,7 +162,7 @@ class Subscriptions:
         entry.reword(term, spans, [*kept, *additions])
         return [*additions, *removals]
 
-    def _take_out(self, entry: Entry) -> list[Piece]:
+    def _take_out(self, entry: FiledTerm) -> list[Piece]:
         """A number that is free again goes to the end of the line, so that late news of its former bearer is past."""
         number = self._layout.number(entry.sub_id)
         del self.by_sub_number[number]

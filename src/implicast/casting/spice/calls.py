@@ -4,13 +4,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from implicast.casting.spice.alarms import EndCall, RepeatCall
 from implicast.casting.spice.homes import address_of
-from implicast.casting.spice.messages import AskVeto, EndCall, ReadyAt, RepeatCall, Taken
-from implicast.casting.spice.settings import STORE_US, WAIT_LONGEST_US
+from implicast.casting.spice.messages import AskVeto, ReadyAt, Taken
+from implicast.casting.spice.repeats import Repeated
 from implicast.casting.spice.share import SpicePart
 from implicast.overlay.ice.estate import Way
 from implicast.peer.contract import Address, handles
-from implicast.space.tract import Tract, intersect, subtract
+from implicast.space.tract import Tract, intersect
 
 if TYPE_CHECKING:
     from implicast.casting.spice.spice import Spice
@@ -19,23 +20,14 @@ CALLS_MAX = 1_024
 """Calls to roots that have not been answered; further ones are put off until the next window."""
 
 
-class Call:
+class Call(Repeated):
     """Something said to several roots until all have answered."""
 
-    __slots__ = ("message", "outstanding", "wait_us")
+    __slots__ = ("message",)
 
     def __init__(self, message: ReadyAt | AskVeto) -> None:
-        self.message, self.outstanding, self.wait_us = message, message.way.tract, STORE_US
-
-    def wait_longer(self) -> int:
-        """How long to wait now; the next time longer."""
-        wait_us, self.wait_us = self.wait_us, min(2 * self.wait_us, WAIT_LONGEST_US)
-        return wait_us
-
-    def hear(self, part: Tract) -> bool:
-        """Some roots have answered; have all?"""
-        self.outstanding = subtract(self.outstanding, part)
-        return not self.outstanding
+        super().__init__(message.way.tract)
+        self.message = message
 
 
 class Calls(SpicePart):
@@ -86,7 +78,7 @@ class Calls(SpicePart):
         call = self._calls.get(taken.token)
         if call is None:
             return False
-        complete = call.hear(taken.part)
+        complete = call.is_over(taken.part)
         if taken.veto:
             del self._calls[taken.token]
         elif complete:

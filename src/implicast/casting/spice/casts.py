@@ -11,26 +11,26 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from implicast.casting.inbox import Outcome
+from implicast.casting.spice.alarms import CastWatch
 from implicast.casting.spice.homes import address_of, nearest_root
-from implicast.casting.spice.messages import CastTo, Patience
+from implicast.casting.spice.messages import CastTo
 from implicast.casting.spice.registry import Held, Registry, fits
 from implicast.casting.spice.settings import CAST_US
 from implicast.casting.spice.share import SpicePart
-from implicast.casting.spice.walks import Walk, Work
+from implicast.casting.spice.trips import Walk, Work
 from implicast.casting.telling import Got, Notify
 from implicast.language.target import Target
 from implicast.overlay.ice.estate import Way
-from implicast.peer import asking
-from implicast.peer.asking import Question
+from implicast.peer.asking import Patience, Question
 from implicast.peer.contract import Address, CastId, Contact, Name, handles
 from implicast.peer.events import Estimated, Refused, Settled
 from implicast.peer.memory import Recent
 from implicast.space.tract import EMPTY, Tract
 
 NOTIFY, NOTIFY_SILENT = "notify", "notify the silent"
-PATIENCE = asking.Patience(500_000, times=13, factor=1.35)
+PATIENCE = Patience(500_000, times=13, factor=1.35)
 """Forty seconds of patience with a member: freezes and partitions are to be outlived."""
-SHORT_PATIENCE = asking.Patience(500_000, times=3, factor=2.0)
+SHORT_PATIENCE = Patience(500_000, times=3, factor=2.0)
 """With a member that was silent through all of it lately."""
 COUNTED_MAX = 8_192
 """Answers of members remembered; the oldest is forgotten."""
@@ -97,11 +97,11 @@ class Casts(SpicePart):
 
     def _open(self, first: CastTo) -> Work:
         work = self.publishing[first.cast] = Work(first, EMPTY, self.host.now_us)
-        self.host.after(PATIENCE_US, Patience(first.cast.serial))
+        self.host.after(PATIENCE_US, CastWatch(first.cast.serial))
         return work
 
-    @handles(Patience)
-    def on_patience(self, alarm: Patience) -> None:
+    @handles(CastWatch)
+    def on_cast_watch(self, alarm: CastWatch) -> None:
         for cast, work in list(self.publishing.items()):
             if cast.serial != alarm.serial:
                 continue

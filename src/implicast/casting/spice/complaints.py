@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from implicast.casting.complaints import Complain, Docket, Slowing
 from implicast.casting.spice.messages import CastTo, ComplainedOf, SlowingAt
 from implicast.casting.spice.share import SpicePart
-from implicast.casting.spice.walks import Work
+from implicast.casting.spice.trips import Work
 from implicast.peer.contract import Address, CastId, Contact, Name, handles
 from implicast.peer.events import Slowed
 from implicast.peer.memory import Recent
@@ -69,7 +69,7 @@ class Complaints(SpicePart):
         """From which keepers the walk came: none to the one where it entered the registry."""
         walk = work.walk
         if isinstance(walk, CastTo) and walk.cast not in self._ways:
-            came = [seen[0] for seen in self.spice.walks.behind(work)] if walk.notch else []
+            came = [seen[0] for seen in work.behind()] if walk.notch else []
             self._ways[walk.cast] = tuple(dict.fromkeys(came))
 
     # --- being slow
@@ -97,7 +97,7 @@ class Complaints(SpicePart):
     def _tell(self, work: Work, slowing: Slowing) -> None:
         if slowing.cast in self.spice.casts.publishing:
             self.host.deliver(Slowed(slowing.until_us, slowing.complaints, slowing.reached))
-        for to, number in self.spice.walks.behind(work):
+        for to, number in work.behind():
             self.host.send(to, SlowingAt(number, slowing))
 
     @handles(SlowingAt)

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from implicast.casting.spice.alarms import RiseAgain, Sweep
 from implicast.casting.spice.items import Key
-from implicast.casting.spice.messages import Entry, RiseAgain, StoredAt, Sweep
+from implicast.casting.spice.messages import Entry, StoredAt
 from implicast.casting.spice.registry import Registry
 from implicast.casting.spice.settings import STORE_US, WAIT_LONGEST_US
 from implicast.casting.spice.share import SpicePart

@@ -11,24 +11,15 @@ walk (`replicas.py`) sends holders' records to the roots of a new level in the s
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from implicast.casting.spice.alarms import CopyAgain, Refresh, Replicate
 from implicast.casting.spice.homes import address_of
-from implicast.casting.spice.messages import (
-    TOGETHER_MAX,
-    CopyAgain,
-    CopyFrom,
-    CopyTo,
-    Entry,
-    Kept,
-    Refresh,
-    Replicate,
-    StoreAt,
-    StoredAt,
-)
+from implicast.casting.spice.messages import TOGETHER_MAX, CopyFrom, CopyTo, Entry, Kept, StoreAt, StoredAt
 from implicast.casting.spice.proofs import all_proved
-from implicast.casting.spice.settings import CAST_US, STORE_US, WAIT_LONGEST_US, Settings
+from implicast.casting.spice.repeats import Repeated
+from implicast.casting.spice.settings import CAST_US, Settings
 from implicast.casting.spice.share import SpicePart
 from implicast.casting.spice.stores import Answer
-from implicast.casting.spice.walks import Work
+from implicast.casting.spice.trips import Work
 from implicast.overlay.ice.estate import Way
 from implicast.peer.contract import Address, Name, handles
 from implicast.peer.memory import Recent
@@ -47,13 +38,14 @@ FANS_MAX = 4_096
 """Batches on their way to several roots; the oldest is dropped, and asked for again."""
 
 
-class Fan:
+class Fan(Repeated):
     """Entries on their way to several roots, and who is told at the end."""
 
-    __slots__ = ("answers", "bits", "entries", "goal", "left", "roots", "tag", "until_us", "wait_us", "work")
+    __slots__ = ("answers", "bits", "entries", "goal", "left", "roots", "tag", "until_us", "work")
 
     def __init__(self, tag: str, goal: int, roots: Sequence[int], until_us: int, work: Work | None = None) -> None:
-        self.tag, self.goal, self.until_us, self.work, self.wait_us = tag, goal, until_us, work, STORE_US
+        super().__init__()
+        self.tag, self.goal, self.until_us, self.work = tag, goal, until_us, work
         self.roots = tuple(roots)
         self.bits = {root: 1 << bit for bit, root in enumerate(roots)}
         self.entries: dict[Name, Entry] = {}
@@ -88,11 +80,6 @@ class Fan:
         for left in self.left.values():
             bits |= left
         return [root for root, bit in self.bits.items() if bits & bit]
-
-    def wait_longer(self) -> int:
-        """How long to wait now; the next time longer."""
-        wait_us, self.wait_us = self.wait_us, min(2 * self.wait_us, WAIT_LONGEST_US)
-        return wait_us
 
 
 class Copies(SpicePart):

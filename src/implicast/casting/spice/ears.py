@@ -8,7 +8,7 @@ from implicast.casting.inbox import Outcome
 from implicast.casting.telling import Got, Hearing, Notify
 from implicast.peer.contract import Address, CastId, handles
 from implicast.peer.member import Member
-from implicast.peer.memory import Heard, Recent
+from implicast.peer.memory import HeardBlock, Recent
 
 TOLD_MAX = 256
 """Casts lately taken of which it is known who told them; of older ones a repeat counts for no peer."""
@@ -19,7 +19,7 @@ class Ears(Hearing):
 
     __slots__ = ("_told",)
 
-    def __init__(self, member: Member, heard: tuple[Heard, ...] = ()) -> None:
+    def __init__(self, member: Member, heard: tuple[HeardBlock, ...] = ()) -> None:
         super().__init__(member, heard)
         self._told: Recent[CastId, Address] | None = None
 

@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from implicast.casting.spice.alarms import Lapse, MoveAgain
 from implicast.casting.spice.homes import home
 from implicast.casting.spice.items import Key, closed_item
-from implicast.casting.spice.messages import CastTo, Entry, GatherTo, Lapse, MoveAgain, StoredAt
+from implicast.casting.spice.messages import CastTo, Entry, GatherTo, StoredAt
 from implicast.casting.spice.registry import Held, Registry
-from implicast.casting.spice.settings import CAST_US, STORE_US, WAIT_LONGEST_US
+from implicast.casting.spice.repeats import Repeated
+from implicast.casting.spice.settings import CAST_US
 from implicast.casting.spice.share import SpicePart
-from implicast.casting.spice.walks import Walk, Work
+from implicast.casting.spice.trips import Walk, Work
 from implicast.overlay.ice.estate import Way
 from implicast.peer.contract import handles
 from implicast.space.tract import EMPTY, Tract, contains, intersect, scale_within, subtract
@@ -35,20 +37,15 @@ REST_US = 60_000_000
 """A part is not gathered again for so long after a try."""
 
 
-class Move:
+class Move(Repeated):
     """Records of one holder on their way down to a base, as a part of a work."""
 
-    __slots__ = ("base", "entries", "key", "until_us", "wait_us", "work")
+    __slots__ = ("base", "entries", "key", "until_us", "work")
 
     def __init__(self, key: Key, base: int, entries: list[Entry], work: Work, until_us: int) -> None:
+        super().__init__()
         self.key, self.base, self.work, self.until_us = key, base, work, until_us
         self.entries = {each.member.name: each for each in entries}
-        self.wait_us = STORE_US
-
-    def wait_longer(self) -> int:
-        """How long to wait now; the next time longer."""
-        wait_us, self.wait_us = self.wait_us, min(2 * self.wait_us, WAIT_LONGEST_US)
-        return wait_us
 
 
 class Gatherings(SpicePart):

@@ -7,13 +7,14 @@ offer is confirmed. Also the call to everybody when what was kept on some ground
 from functools import partial
 from typing import TYPE_CHECKING
 
+from implicast.casting.spice.alarms import CallAgain, OfferAgain
 from implicast.casting.spice.items import cut, places
-from implicast.casting.spice.messages import CallAgain, Offer, OfferAgain, SayAgain, Taken
-from implicast.casting.spice.settings import STORE_US, WAIT_LONGEST_US
+from implicast.casting.spice.messages import Offer, SayAgain, Taken
+from implicast.casting.spice.repeats import Repeated
 from implicast.casting.spice.share import SpicePart
 from implicast.overlay.ice.estate import Item, Way
 from implicast.peer.contract import Address, handles
-from implicast.space.tract import WHOLE, Tract, intersect, subtract
+from implicast.space.tract import WHOLE, Tract, intersect
 
 if TYPE_CHECKING:
     from implicast.casting.spice.spice import Spice
@@ -27,23 +28,14 @@ CALL_AGAIN_US = (6_000_000, 18_000_000, 36_000_000)
 surface has other holes too, and a call that meets one does not reach those behind it."""
 
 
-class Offered:
+class Offered(Repeated):
     """Items that wait for their new owner."""
 
-    __slots__ = ("items", "outstanding", "wait_us")
+    __slots__ = ("items",)
 
     def __init__(self, items: tuple[Item, ...]) -> None:
-        self.items, self.outstanding, self.wait_us = items, places(items), STORE_US
-
-    def wait_longer(self) -> int:
-        """How long to wait now; the next time longer."""
-        wait_us, self.wait_us = self.wait_us, min(2 * self.wait_us, WAIT_LONGEST_US)
-        return wait_us
-
-    def is_taken(self, part: Tract) -> bool:
-        """Some of it has been taken; has all?"""
-        self.outstanding = subtract(self.outstanding, part)
-        return not self.outstanding
+        super().__init__(places(items))
+        self.items = items
 
 
 class Offers(SpicePart):
@@ -101,7 +93,7 @@ class Offers(SpicePart):
 
     def taken(self, taken: Taken) -> None:
         offered = self._offers.get(taken.token)
-        if offered is not None and offered.is_taken(taken.part):
+        if offered is not None and offered.is_over(taken.part):
             del self._offers[taken.token]
 
     # --- ground without its registries

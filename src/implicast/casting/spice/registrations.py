@@ -8,8 +8,9 @@ not the owner any more); so renewing costs two messages, and also mends what was
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from implicast.casting.spice.alarms import Again, Renew, SayOnce, Unsaid
 from implicast.casting.spice.homes import address_of, home, spot_of
-from implicast.casting.spice.messages import Again, Entry, Renew, SayOnce, StoreAt, StoredAt, StoredLater, Unsaid
+from implicast.casting.spice.messages import Entry, StoreAt, StoredAt, StoredLater
 from implicast.casting.spice.proofs import is_proved, proved
 from implicast.casting.spice.settings import STORE_US, WAIT_LONGEST_US
 from implicast.casting.spice.share import SpicePart

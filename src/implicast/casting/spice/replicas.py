@@ -14,26 +14,17 @@ Ready is granted after updates have begun and withdrawn before they cease: a rea
 from functools import partial
 from typing import TYPE_CHECKING
 
+from implicast.casting.spice.alarms import EndCall, GoOn, Overrun, Window
 from implicast.casting.spice.containers import SWEEPS
 from implicast.casting.spice.copies import roots_in
 from implicast.casting.spice.homes import address_of
 from implicast.casting.spice.items import Header, RootState, root_item
-from implicast.casting.spice.messages import (
-    AskVeto,
-    CopyFrom,
-    DepthIs,
-    EndCall,
-    GoOn,
-    Overrun,
-    RateAt,
-    ReadyAt,
-    Window,
-)
+from implicast.casting.spice.messages import AskVeto, CopyFrom, DepthIs, RateAt, ReadyAt
 from implicast.casting.spice.rates import Rate
 from implicast.casting.spice.registry import Held, Registry
 from implicast.casting.spice.settings import HOLD_WINDOWS, STORE_US, VETO_US
 from implicast.casting.spice.share import SpicePart
-from implicast.casting.spice.walks import Walk, Work
+from implicast.casting.spice.trips import Walk, Work
 from implicast.overlay.ice.estate import Way
 from implicast.peer.contract import Address, handles
 from implicast.peer.memory import Recent

@@ -7,7 +7,6 @@ it has not heard the renewals of its predecessor; so renewals need not be told t
 
 from typing import Any
 
-from implicast.casting.spice.homes import address_of
 from implicast.casting.spice.items import CLOSED, RECORD, Key, Label, closed_item, entry_of, no_record_item, tract_of
 from implicast.casting.spice.messages import Entry
 from implicast.casting.spice.proofs import is_proved
@@ -25,14 +24,13 @@ FORGOTTEN_MAX = 1_024
 class Shelf:
     """Registries, and the parts of them that are about to close."""
 
-    __slots__ = ("_host", "_originals", "_settings", "_words", "closing", "copies", "forgotten", "registries", "stock")
+    __slots__ = ("_host", "_settings", "_words", "closing", "copies", "forgotten", "registries", "stock")
 
     def __init__(self, host: Host, settings: Settings, stock: Stock, words: Words = BELIEVED) -> None:
         self._host, self._settings, self.stock, self._words = host, settings, stock, words
         self.registries: dict[Key, Registry] = {}
         self.copies: dict[str, tuple[int, ...]] = {}
         """By tag, the roots of registries that begin here: where a cast may find one."""
-        self._originals: tuple[int, Tract, dict[str, dict[Name, Held]]] = (-1, (), {})
         self.closing: dict[Key, tuple[int, Tract]] = {}
         """Parts about to close, and until when that is waited for: heirs know of them already."""
         self.forgotten: dict[tuple[Key, Name], Item] = {}
@@ -149,18 +147,6 @@ class Shelf:
 
     def holdings(self) -> Any:
         return [(*key, each.closed, [held.entry for held in each.records.values()]) for key, each in self.all()]
-
-    def originals(self, ground: Tract) -> dict[str, dict[Name, Held]]:
-        """By tag, what is kept at the tag's own address, where that is ours and firm."""
-        version = self.stock.version
-        if self._originals[:2] != (version, ground):
-            found = {
-                tag: registry.records
-                for (tag, root, notch), registry in self.registries.items()
-                if not notch and contains(ground, root) and root == address_of(tag)
-            }
-            self._originals = (version, ground, found)
-        return self._originals[2]
 
 
 def _records_within(key: Key, registry: Registry, tract: Tract) -> list[Item]:

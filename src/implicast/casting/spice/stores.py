@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from implicast.casting.spice.alarms import Flush
 from implicast.casting.spice.homes import home, homes
 from implicast.casting.spice.items import Key
-from implicast.casting.spice.messages import TOGETHER_MAX, Entry, Flush, Kept, StoreAt, StoredAt, StoredLater
+from implicast.casting.spice.messages import TOGETHER_MAX, Entry, Kept, StoreAt, StoredAt, StoredLater
 from implicast.casting.spice.proofs import all_proved
 from implicast.casting.spice.registry import Held, Registry
 from implicast.casting.spice.share import SpicePart

@@ -18,25 +18,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from implicast.casting.inbox import Outcome
-from implicast.casting.spice.messages import (
-    ASKED,
-    NAMES_MAX,
-    CastTo,
-    CopyFrom,
-    Covered,
-    GatherTo,
-    HopDue,
-    Slow,
-    Tidy,
-    Working,
-)
+from implicast.casting.spice.alarms import HopDue, Slow, Tidy
+from implicast.casting.spice.messages import ASKED, CastTo, CopyFrom, Covered, GatherTo, Working
 from implicast.casting.spice.registry import Held, Registry
-from implicast.casting.spice.settings import CAST_US, HOP_TRIES, HOP_US, SLOW_US, WAIT_LONGEST_US
+from implicast.casting.spice.settings import CAST_US, HOP_TRIES, SLOW_US
 from implicast.casting.spice.share import SpicePart
+from implicast.casting.spice.trips import Hop, Seen, Trip, Walk, Work, name_of
 from implicast.overlay.ice.estate import Way
-from implicast.overlay.ice.routes import Onward
-from implicast.peer.contract import Address, CastId, Name, handles
+from implicast.peer.contract import Address, CastId, handles
 from implicast.peer.later import SLOT_US
 from implicast.peer.memory import Shares
 from implicast.space.tract import EMPTY, Tract, contains, intersect, scale_within, subtract
@@ -52,157 +41,6 @@ TRIPS_MAX = 32_768
 PARKED_MAX = 4_096
 """Casts without receipts that wait at one peer; further ones are lost."""
 TIDY_US = 10_000_000
-
-Walk = CastTo | GatherTo | CopyFrom
-Seen = tuple[Address, int]
-"""A hop as its receiver knows it: who sent it, and the sender's number for it."""
-
-
-class Tally:
-    """What became of a part of a walk."""
-
-    __slots__ = ("declined", "hops", "notified", "silent", "size", "unreachable")
-
-    def __init__(self) -> None:
-        self.notified = self.declined = self.unreachable = self.size = self.hops = 0
-        self.silent: tuple[Name, ...] = ()
-
-    def add(self, other: "Tally | Covered") -> None:
-        self.notified += other.notified
-        self.declined += other.declined
-        self.unreachable += other.unreachable
-        self.size += other.size
-        self.hops += other.hops
-        if other.silent:
-            self.silent = (*self.silent, *other.silent)[:NAMES_MAX]
-
-    def select(self) -> None:
-        """A member would be told."""
-        self.notified += 1
-
-    def hear(self, outcome: Outcome) -> None:
-        """A member has answered. One that was told by another peer before is counted there."""
-        if outcome == Outcome.TAKEN:
-            self.notified += 1
-        elif outcome != Outcome.REPEAT:
-            self.declined += 1
-
-    def lose(self, name: Name | None = None) -> None:
-        """A member, or whoever keeps members, did not answer."""
-        self.unreachable += 1
-        if name is not None and len(self.silent) < NAMES_MAX:
-            self.silent = (*self.silent, name)
-
-    def decline(self, count: int) -> None:
-        """So many were not told."""
-        self.declined += count
-
-    def meet(self, size: int) -> None:
-        self.size += size
-
-    def step(self) -> None:
-        self.hops += 1
-
-
-class Open:
-    """Something that is open until several things are done."""
-
-    __slots__ = ("begun_us", "done_us", "open", "tally")
-
-    def __init__(self, now_us: int) -> None:
-        self.begun_us, self.tally = now_us, Tally()
-        self.done_us: int | None = None
-        self.open = 1
-        """What is not finished, and the beginning itself."""
-
-    def wait(self) -> None:
-        """One thing more to wait for."""
-        self.open += 1
-
-    def is_over(self, now_us: int) -> bool:
-        """One thing less; was it the last?"""
-        self.open -= 1
-        if self.open or self.done_us is not None:
-            return False
-        self.done_us = now_us
-        return True
-
-    @property
-    def last_us(self) -> int:
-        return self.begun_us if self.done_us is None else self.done_us
-
-
-class Work(Open):
-    """Our own part of a walk at one notch, with what went up from it."""
-
-    __slots__ = ("name", "part", "shown", "trips", "up", "walk")
-
-    def __init__(self, walk: Walk, part: Tract, now_us: int) -> None:
-        super().__init__(now_us)
-        self.walk, self.part, self.name = walk, part, name_of(walk)
-        self.trips: list[tuple[Trip, bool]] = []
-        """What waits for it, and whether its members count there."""
-        self.up: dict[Trip, None] = {}
-        self.shown: set[Name] | None = None
-        """Consumers whose records came down while the walk was above (`gatherings.py`)."""
-
-    def is_shown(self, consumer: Name) -> bool:
-        """Was this record shown before? It is now."""
-        if self.shown is None:
-            self.shown = set()
-        if consumer in self.shown:
-            return True
-        self.shown.add(consumer)
-        return False
-
-
-class Trip(Open):
-    """A walk that has come by, or that a work of ours sends up: carried on until all of it is answered."""
-
-    __slots__ = ("closed", "hops", "notch", "seen", "walk", "work")
-
-    def __init__(self, walk: Walk, now_us: int, seen: Seen | None, work: Work | None) -> None:
-        super().__init__(now_us)
-        self.walk, self.seen, self.work = walk, seen, work
-        self.hops: dict[int, Hop] = {}
-        self.notch, self.closed = 0, EMPTY
-        """From which closed part of a work it went up."""
-
-    def rise_from(self, notch: int, closed: Tract) -> None:
-        self.notch, self.closed = notch, closed
-
-
-class Hop:
-    """What a trip has sent on."""
-
-    __slots__ = ("to", "tries", "trip", "wait_us", "walk")
-
-    def __init__(self, trip: Trip, to: Address | None, walk: Walk) -> None:
-        self.trip, self.to, self.walk = trip, to, walk
-        self.tries, self.wait_us = 1, HOP_US
-
-    def try_again(self) -> None:
-        self.tries += 1
-        self.wait_us = min(2 * self.wait_us, WAIT_LONGEST_US)
-
-    def be_patient(self) -> None:
-        self.tries, self.wait_us = 0, WAIT_LONGEST_US
-
-
-def _left(tract: Tract, onward: Onward) -> Tract:
-    """What is neither ours nor on its way: no way may be known to it now, and it must not count as covered."""
-    tract = subtract(tract, onward.own) if onward.own else tract
-    for _, way in onward.hops:
-        tract = subtract(tract, way.tract)
-    return tract
-
-
-def name_of(walk: Walk) -> Hashable:
-    """Equal for all messages of one walk at one notch of one registry."""
-    if isinstance(walk, CastTo):
-        return walk.cast, walk.term, walk.root, walk.notch, walk.asks
-    return type(walk).__name__, walk.leader, walk.walk, walk.root, walk.notch
-
 
 class Walks(SpicePart):
     """A peer's part in the walks of others, and the bookkeeping of its own."""
@@ -286,7 +124,7 @@ class Walks(SpicePart):
         onward = self.surface.onward(walk.way)
         for to, way in onward.hops:
             self._send(trip, to, walk, way)
-        waiting = onward.waiting if trip is None else _left(walk.way.tract, onward)
+        waiting = onward.waiting if trip is None else onward.rest_of(walk.way.tract)
         if waiting:
             self._wait(trip, walk, waiting)
         if onward.own:
@@ -362,14 +200,6 @@ class Walks(SpicePart):
             self._end_hop(covered.number, hop)
             hop.trip.tally.add(covered)
             self._close_trip(hop.trip)
-
-    def behind(self, work: Work) -> Iterator[Seen]:
-        """Who sent us the walk that this work is a part of, with their numbers for it."""
-        for trip, _ in work.trips:
-            if trip.seen is not None:
-                yield trip.seen
-            elif trip.work is not None:
-                yield from self.behind(trip.work)
 
     def works_of(self, cast: CastId) -> list[Work]:
         """Our own part in a cast, as far as it is remembered."""

@@ -1,16 +1,21 @@
 """Figures from the summary and Lorenz tables: measures over the axis with confidence bands, and who bears the load.
 
 Drawn with matplotlib as SVG with real text, so that they can be searched, read aloud and scaled. A figure knows its
-own alternative text.
+own alternative text, and each of its points says its value to whoever points at it. Series that are the same at every
+point are drawn as one, with both names.
 """
 
 import io
+import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from html import unescape
+from itertools import count
 from math import nan
 from textwrap import fill
 from typing import Any
+from xml.sax.saxutils import escape
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -25,8 +30,32 @@ Row = dict[str, Any]
 SIZE_INCHES = (6.4, 4.0)
 TITLE_LETTERS = 40
 """Letters in one line of a title above a square figure."""
+SEEDS = 3
+"""Fewer give no interval worth seeing: that of two is twelve times as wide as they lie apart."""
+BANDS_MAX = 8
+"""With more series their bands hide each other, and the tables tell the intervals."""
+WIDE_TITLE_LETTERS = 58
+LABEL_LETTERS = 24
+"""Letters in one line of a legend."""
+TITLES = {
+    "POUT_M": "The busiest peer of a cast: messages it sent for others",
+    "TOUT_M": "The busiest peer: messages it sent for others in all",
+    "TOUT_G": "How unevenly sending for others is spread",
+    "TIN_M": "The busiest peer: messages it received for others",
+    "TIN_G": "How unevenly receiving for others is spread",
+    "STOR_M": "The fullest peer: bytes it keeps for others",
+    "STOR_G": "How unevenly what is kept is spread",
+    "RTH": "Messages of a cast, against one server",
+    "RAH": "Hops to a member, against one server",
+    "RMH": "Hops to the furthest member, against one server",
+    "latency_ms_mean": "From cast to member, mean",
+    "latency_ms_p99": "From cast to member, all but the slowest hundredth",
+    "register_messages": "What registering costs",
+}
+"""In words, for those who do not know the codes; others have their meanings for a title."""
 WORDS_ABREAST = 30
 """Letters of labels that fit side by side below a figure."""
+SAYS = "says: "
 STYLE: Any = {
     "svg.fonttype": "none", "svg.hashsalt": "implicast", "font.family": "sans-serif", "font.size": 10.5,
     "axes.edgecolor": palette.INK, "axes.labelcolor": palette.INK, "text.color": palette.INK,
@@ -51,21 +80,23 @@ def measure_figure(rows: Sequence[Row], asked: Figure, axis: Axis) -> Drawn | No
     mine = [row for row in rows if row["measure"] == asked.measure]
     if not mine:
         return None
-    series = by_series(mine)
+    series = merged(by_series(mine))
+    looks = looks_of(series)
     points = _points(mine)
     numeric = all(_is_number(point) for point in points)
     with mpl.rc_context(STYLE):
         canvas, axes = canvas_of()
         for name, of_series in series.items():
-            _line(axes, name, of_series, points, numeric, list(series))
+            _line(axes, name, of_series, points, numeric, looks)
         for of_series in by_series([row for row in rows if row["measure"] == asked.formula]).values():
             _formula(axes, of_series, points, numeric)
         _scales(axes, asked, axis, points, numeric, mine)
-        meaning = asked.title or meaning_of(asked.measure)
-        axes.set_title(asked.measure)
+        meaning = meaning_of(asked.measure)
+        entitle(axes, asked.title or TITLES.get(asked.measure, meaning), asked.measure)
         legend(axes, len(series))
         svg = svg_of(canvas)
-    caption = f"{asked.measure}: {meaning}. Mean and 95 % confidence interval over seeds."
+    caption = f"{plainly(meaning)} ({asked.measure}). Mean over seeds"
+    caption += ", with its 95 % interval." if len(series) <= BANDS_MAX else "; intervals are in the tables."
     caption += f" Dotted: {asked.formula}, by formula." if asked.formula else ""
     return Drawn(asked.measure.lower(), caption, _alternative(asked.measure, series, axis), svg)
 
@@ -75,16 +106,17 @@ def lorenz_figure(curves: Sequence[Row], load: str, label: str) -> Drawn | None:
     mine = [row for row in curves if row["load"] == load]
     if not mine:
         return None
-    series = by_series(mine)
+    series = merged_curves(by_series(mine))
+    looks = looks_of(series)
     with mpl.rc_context(STYLE):
         canvas, axes = canvas_of(square=True)
         axes.plot([0, 1], [0, 1], color=palette.INK, linewidth=0.8, linestyle="dotted")
         for name, of_series in series.items():
-            design = of_series[0]["design"]
+            look = looks[name]
             ordered = sorted(of_series, key=lambda row: (row["share_of_peers"], row["share_of_load"]))
             axes.plot(
                 [row["share_of_peers"] for row in ordered], [row["share_of_load"] for row in ordered], label=name,
-                color=palette.colour(design), linestyle=palette.dash(name, design, list(series)), linewidth=1.8,
+                color=look.colour, linestyle=look.dash, linewidth=1.8,
             )  # fmt: skip
         axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="share of peers, least loaded first", ylabel=f"share of {load}")
         axes.set_title(fill(f"{load} over peers, {label}", TITLE_LETTERS))
@@ -109,6 +141,45 @@ def by_series(rows: Sequence[Row]) -> dict[str, list[Row]]:
     return dict(found)
 
 
+def merged(series: dict[str, list[Row]]) -> dict[str, list[Row]]:
+    """Those that are the same at every point, under one name."""
+    return _merged(series, lambda row: (row["position"], row["mean"], row["low"], row["high"]))
+
+
+def merged_curves(series: dict[str, list[Row]]) -> dict[str, list[Row]]:
+    return _merged(series, lambda row: (row["share_of_peers"], row["share_of_load"]))
+
+
+def _merged(series: dict[str, list[Row]], value: Callable[[Row], Any]) -> dict[str, list[Row]]:
+    same: dict[tuple[Any, ...], list[str]] = defaultdict(list)
+    for name, rows in series.items():
+        same[tuple(sorted(map(value, rows)))].append(name)
+    return {_together(names): series[names[0]] for names in same.values()}
+
+
+def _together(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} (and {', '.join(names[1:])})"
+
+
+def looks_of(series: dict[str, list[Row]]) -> dict[str, palette.Look]:
+    return palette.looks((name, rows[0]["design"]) for name, rows in series.items())
+
+
+def entitle(axes: Axes, meaning: str, code: str) -> None:
+    """What is shown, in words; its code beside it, small."""
+    axes.set_title(fill(plainly(meaning), WIDE_TITLE_LETTERS))
+    axes.annotate(code, (0, -0.1), xycoords="axes fraction", ha="left", va="top", fontsize=7.5, color=palette.INK)
+
+
+def plainly(meaning: str) -> str:
+    return meaning[:1].upper() + meaning[1:]
+
+
+def say(axes: Axes, x: float, y: float, what: str) -> None:
+    """What is told of a point to whoever points at it, without any script: a title in the picture."""
+    axes.plot([x], [y], marker="o", markersize=11, alpha=0.004, color=palette.INK, gid=f"{SAYS}{what}", zorder=6)
+
+
 def _points(rows: Sequence[Row]) -> list[str]:
     return [point for _, point in sorted({(row["position"], row["point"]) for row in rows})]
 
@@ -127,32 +198,38 @@ def canvas_of(square: bool = False) -> tuple[Canvas, Axes]:
 
 
 def _line(
-    axes: Axes, name: str, rows: Sequence[Row], points: Sequence[str], numeric: bool, everyone: list[str]
+    axes: Axes, name: str, rows: Sequence[Row], points: Sequence[str], numeric: bool, looks: dict[str, palette.Look]
 ) -> None:
     ordered = sorted(rows, key=lambda row: row["position"])
     if not numeric:
-        _marks(axes, name, ordered, points, everyone)
+        _marks(axes, name, ordered, points, looks)
         return
     x = [float(row["point"]) for row in ordered]
-    design = ordered[0]["design"]
-    shade = palette.colour(design)
+    look = looks[name]
     axes.plot(
-        x, [row["mean"] for row in ordered], label=name, color=shade, marker=palette.mark(design), markersize=5,
-        linestyle=palette.dash(name, design, everyone), linewidth=1.6,
+        x, [row["mean"] for row in ordered], label=name, color=look.colour, marker=look.mark, markersize=5,
+        linestyle=look.dash, linewidth=1.6, markerfacecolor="none" if look.hollow else look.colour,
     )  # fmt: skip
-    axes.fill_between(
-        x, [row["low"] for row in ordered], [row["high"] for row in ordered], color=shade, alpha=0.13, linewidth=0
-    )
+    for at, row in zip(x, ordered, strict=True):
+        say(axes, at, row["mean"], f"{name} at {row['point']}: {row['mean']:.4g}")
+    if len(looks) <= BANDS_MAX and all(row["runs"] >= SEEDS for row in ordered):
+        low, high = [row["low"] for row in ordered], [row["high"] for row in ordered]
+        axes.fill_between(x, low, high, color=look.colour, alpha=0.13, linewidth=0)
 
 
-def _marks(axes: Axes, name: str, rows: Sequence[Row], points: Sequence[str], everyone: list[str]) -> None:
+def _marks(
+    axes: Axes, name: str, rows: Sequence[Row], points: Sequence[str], looks: dict[str, palette.Look]
+) -> None:
     """Words have no order to draw a line along: marks side by side, with their intervals."""
-    design, means = rows[0]["design"], [row["mean"] for row in rows]
-    aside = 0.7 * ((everyone.index(name) + 0.5) / len(everyone) - 0.5)
+    look, means = looks[name], [row["mean"] for row in rows]
+    aside = 0.7 * ((list(looks).index(name) + 0.5) / len(looks) - 0.5)
+    x = [points.index(row["point"]) + aside for row in rows]
     axes.errorbar(
-        [points.index(row["point"]) + aside for row in rows], means, yerr=spread(rows), label=name, linestyle="none",
-        color=palette.colour(design), marker=palette.mark(design), markersize=5, elinewidth=0.9, capsize=2,
+        x, means, yerr=spread(rows, SEEDS), label=name, linestyle="none", color=look.colour, marker=look.mark,
+        markersize=5, elinewidth=0.9, capsize=2, markerfacecolor="none" if look.hollow else look.colour,
     )  # fmt: skip
+    for at, row in zip(x, rows, strict=True):
+        say(axes, at, row["mean"], f"{name} at {row['point']}: {row['mean']:.4g}")
 
 
 def spread(rows: Sequence[Row], seeds: int = 0) -> list[list[float]]:
@@ -166,7 +243,7 @@ def _formula(axes: Axes, rows: Sequence[Row], points: Sequence[str], numeric: bo
     ordered = sorted(rows, key=lambda row: row["position"])
     x = [float(row["point"]) if numeric else points.index(row["point"]) for row in ordered]
     y = [row["mean"] for row in ordered]
-    axes.plot(x, y, color=palette.colour(ordered[0]["design"]), linestyle="dotted", linewidth=1.4)
+    axes.plot(x, y, color=palette.INK, linestyle="dotted", linewidth=1.4)
 
 
 def _scales(axes: Axes, asked: Figure, axis: Axis, points: Sequence[str], numeric: bool, rows: Sequence[Row]) -> None:
@@ -240,7 +317,10 @@ def _cost_meaning(measure: str) -> str:
 
 
 def legend(axes: Axes, series: int) -> None:
-    axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), ncols=1 if series <= 16 else 2)
+    handles, labels = axes.get_legend_handles_labels()
+    told = [fill(label, LABEL_LETTERS) for label in labels]
+    size = 9 if series <= 12 else 7
+    axes.legend(handles, told, loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize=size, labelspacing=0.35)
 
 
 def _alternative(measure: str, series: dict[str, list[Row]], axis: Axis) -> str:
@@ -256,4 +336,9 @@ def _alternative(measure: str, series: dict[str, list[Row]], axis: Axis) -> str:
 def svg_of(canvas: Canvas) -> str:
     written = io.StringIO()
     canvas.savefig(written, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    return written.getvalue()
+    numbers = count()
+    return re.sub(
+        rf'<g id="{SAYS}([^"]*)">',
+        lambda found: f'<g id="point{next(numbers)}"><title>{escape(unescape(found[1]))}</title>',
+        written.getvalue(),
+    )

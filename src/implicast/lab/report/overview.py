@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from implicast.lab.report import palette
-from implicast.lab.report.figures import by_series, meaning_of
+from implicast.lab.report.figures import by_series, looks_of, meaning_of
 
 Row = dict[str, Any]
 UNKNOWN = "-"
@@ -18,12 +17,13 @@ def overview(rows: Sequence[Row], columns: Sequence[str]) -> Row | None:
         return None
     points = sorted({(row["position"], row["point"]) for row in mine})
     cells = {(row["series"], row["point"], row["measure"]): cell(row) for row in mine}
+    looks = looks_of(by_series(mine))
     body = [
         {
-            "series": series, "colour": palette.colour(of_series[0]["design"]), "point": point,
+            "series": series, "colour": looks[series].colour, "point": point,
             "cells": [cells.get((series, point, name), UNKNOWN) for name in columns],
         }
-        for series, of_series in by_series(mine).items()
+        for series in by_series(mine)
         for _, point in points
         if any((series, point, name) in cells for name in columns)
     ]  # fmt: skip

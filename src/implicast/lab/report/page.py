@@ -17,6 +17,7 @@ from implicast.lab.folder import Folder, asked, experiments_in, sole
 from implicast.lab.places import Place
 from implicast.lab.report import palette
 from implicast.lab.report.claims import claims
+from implicast.lab.report.conclusions import conclusions
 from implicast.lab.report.figures import Drawn, lorenz_figure, meaning_of, measure_figure
 from implicast.lab.report.overview import cell, overview
 from implicast.lab.report.pictures import pictures
@@ -45,13 +46,14 @@ def write(out: Path | str | Place, experiment: str | None = None) -> Place:
     curves = _curves(folder, runs)
     seen = pictures(made, folder.place)
     _write_figures(folder.place / f"figures{marked}", [*shown, *curves, *seen])
+    judged = verdict(folder, runs)
     filled = _template().render(
         title=made.title, about=made.about, source=made.source, scale=told["scale"], style=_text("style.css"),
         figures=[_inline(each) for each in shown], curves=[_inline(each) for each in curves],
         pictures=[_inline(each) for each in seen],
         claims=claims(made, folder, runs, told["scale"]),
         overview=overview(rows, made.columns), tables=_tables(rows, made), provenance=_provenance(told, runs),
-        **verdict(folder, runs),
+        conclusions=conclusions(rows, judged["contract"]), **judged,
     )  # fmt: skip
     place = folder.place / f"report{marked}.html"
     place.write(filled.encode("utf-8"))
@@ -100,10 +102,10 @@ def _tables(rows: Sequence[Row], made: Experiment) -> list[Row]:
 def _table(name: str, rows: Sequence[Row]) -> Row:
     points = [point for _, point in sorted({(row["position"], row["point"]) for row in rows})]
     series = sorted({(row["series"], row["design"]) for row in rows}, key=lambda each: palette.rank(*each))
-    cells = {(row["series"], row["point"]): cell(row) for row in rows}
+    cells, looks = {(row["series"], row["point"]): cell(row) for row in rows}, palette.looks(series)
     body = [
-        {"series": one, "colour": palette.colour(design), "cells": [cells.get((one, point), "") for point in points]}
-        for one, design in series
+        {"series": one, "colour": looks[one].colour, "cells": [cells.get((one, point), "") for point in points]}
+        for one, _ in series
     ]
     return {"measure": name, "meaning": meaning_of(name), "points": points, "rows": body}
 

@@ -1,50 +1,74 @@
 """One colour and one mark for each design, throughout: the same on paper, on a light screen and on a dark one.
 
 The colours are of middle lightness, so that each stands out from white and from near-black alike (contrast of at
-least 3 to 1 against both), and are told apart by the mark as well for those who do not see colours.
+least 3 to 1 against both). Any two differ by 20 or more in CIELAB, also as those see them who lack the red or the
+green receptor; marks and lines tell them apart as well.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 COLOURS = {
-    "centralised": "#d1495b",
-    "broker": "#b8860b",
-    "dht-naive": "#8a7ab5",
-    "dht": "#6f5fd0",
-    "spice": "#2a9d8f",
-    "spice-unloaded": "#1f8a4c",
-    "chord-pubsub": "#4a86c5",
-    "opchord-pubsub": "#2f74d0",
-    "condcast": "#d26a1f",
-    "bft": "#c2559d",
+    "centralised": "#be310f",
+    "broker": "#f56609",
+    "dht-naive": "#2f99cc",
+    "dht": "#0e67b9",
+    "spice": "#00a3a6",
+    "spice-unloaded": "#297161",
+    "chord-pubsub": "#7075ff",
+    "opchord-pubsub": "#6e3bff",
+    "condcast": "#d7795a",
+    "bft": "#ff0082",
 }
 MARKS = {
     "centralised": "s", "broker": "D", "dht-naive": "v", "dht": "^", "spice": "p", "spice-unloaded": "o",
     "chord-pubsub": "<", "opchord-pubsub": ">", "condcast": "h", "bft": "X",
 }  # fmt: skip
-OTHERS = ("#7a8288", "#a0684a", "#5d8aa8", "#8f9a3b")
+OTHER_COLOUR, OTHER_MARK = "#7a8288", "P"
+"""Of designs that came later."""
 DASHES = ("solid", "dashed", "dotted", "dashdot")
 
 INK, GRID = "#1b1f23", "#c9ced3"
 """Drawn in these; in the page they become the page's own colours."""
 
 
-def colour(design: str) -> str:
-    """The colour of a design; designs that came later share a few greys and browns."""
-    return COLOURS.get(design) or OTHERS[sum(design.encode()) % len(OTHERS)]
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a series is drawn. `hollow`: its marks are rings."""
+
+    colour: str
+    mark: str
+    dash: str
+    hollow: bool = False
 
 
-def mark(design: str) -> str:
-    return MARKS.get(design, "P")
+def looks(series: Iterable[tuple[str, str]]) -> dict[str, Look]:
+    """By series, given as name and design.
+
+    Series of several designs have the colours and marks of their designs, and those of one design differ in their
+    lines; series of one design alone have colours and marks each of its own.
+    """
+    pairs = sorted(dict.fromkeys(series), key=lambda pair: rank(*pair))
+    kin: dict[str, list[str]] = {}
+    for name, design in pairs:
+        kin.setdefault(design, []).append(name)
+    if len(kin) == 1 and len(pairs) > 1:
+        return {name: _alone(place) for place, (name, _) in enumerate(pairs)}
+    return {name: _of(design, kin[design].index(name)) for name, design in pairs}
+
+
+def _alone(place: int) -> Look:
+    colours, marks = list(COLOURS.values()), list(MARKS.values())
+    step = 3 * place + place // len(colours)  # neighbours in the list of designs are kin, and look alike
+    return Look(colours[step % len(colours)], marks[place % len(marks)], DASHES[place % len(DASHES)])
+
+
+def _of(design: str, place: int) -> Look:
+    colour, mark = COLOURS.get(design, OTHER_COLOUR), MARKS.get(design, OTHER_MARK)
+    return Look(colour, mark, DASHES[place % len(DASHES)], hollow=place > 0)
 
 
 def rank(series: str, design: str) -> tuple[int, str]:
     """Where a series stands: designs in the order of their colours, later ones at the end."""
     order = list(COLOURS)
     return order.index(design) if design in order else len(order), series
-
-
-def dash(series: str, design: str, all_series: Sequence[str]) -> str:
-    """Series of one design, such as two networks, differ in their lines."""
-    kin = [each for each in all_series if each == design or each.startswith(f"{design} ")]
-    return DASHES[kin.index(series) % len(DASHES)] if series in kin else DASHES[0]

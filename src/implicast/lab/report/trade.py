@@ -10,6 +10,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 from implicast.lab.experiment import Figure
 from implicast.lab.report import palette
 from implicast.lab.report.figures import (
+    SEEDS,
     STYLE,
     Drawn,
     by_series,
@@ -17,6 +18,7 @@ from implicast.lab.report.figures import (
     legend,
     meaning_of,
     range_of,
+    say,
     spread,
     svg_of,
     unit_of,
@@ -26,8 +28,6 @@ Row = dict[str, Any]
 Points = list[tuple[str, Row, Row]]
 """Label, what lies along the horizontal axis, what along the vertical one; from left to right."""
 
-SEEDS = 3
-"""Fewer give no interval worth seeing: that of two is twelve times as wide as they lie apart."""
 RINGS = ("o", "s", "D", "^")
 """Around the marks of settings that have a name."""
 
@@ -37,10 +37,11 @@ def trade_figure(rows: Sequence[Row], asked: Figure) -> Drawn | None:
     curves = _curves(rows, asked)
     if not curves:
         return None
+    looks = palette.looks((name, points[0][2]["design"]) for name, points in curves.items())
     with mpl.rc_context(STYLE):
         canvas, axes = canvas_of()
         for name, points in curves.items():
-            _curve(axes, name, points, list(curves))
+            _curve(axes, name, points, looks)
         rings = _rings(axes, curves)
         _limits(axes, asked)
         _scales(axes, asked, curves)
@@ -64,15 +65,16 @@ def _curves(rows: Sequence[Row], asked: Figure) -> dict[str, Points]:
     return found
 
 
-def _curve(axes: Axes, name: str, points: Points, everyone: list[str]) -> None:
-    design = points[0][2]["design"]
-    shade = palette.colour(design)
+def _curve(axes: Axes, name: str, points: Points, looks: Mapping[str, palette.Look]) -> None:
+    look = looks[name]
     x, y = [each["mean"] for _, each, _ in points], [each["mean"] for _, _, each in points]
     axes.errorbar(
         x, y, xerr=spread([each for _, each, _ in points], SEEDS), yerr=spread([each for _, _, each in points], SEEDS),
-        label=name, color=shade, marker=palette.mark(design), markersize=5, elinewidth=0.7, capsize=2,
-        linestyle=palette.dash(name, design, everyone), linewidth=1.6,
+        label=name, color=look.colour, marker=look.mark, markersize=5, elinewidth=0.7, capsize=2, linestyle=look.dash,
+        linewidth=1.6, markerfacecolor="none" if look.hollow else look.colour,
     )  # fmt: skip
+    for label, across, up in points:
+        say(axes, across["mean"], up["mean"], f"{name} at {label}: {up['mean']:.4g} for {across['mean']:.4g}")
 
 
 def _rings(axes: Axes, curves: Mapping[str, Points]) -> int:

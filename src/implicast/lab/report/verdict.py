@@ -22,6 +22,8 @@ def verdict(folder: Folder, runs: Sequence[Row]) -> Row:
         _add(by_series, done[row["run"]], row)
     broken = broken_runs(folder, list(done))
     in_order = sorted(by_series.values(), key=lambda row: palette.rank(row["series"], row["design"]))
+    looks = palette.looks((row["series"], row["design"]) for row in in_order)
+    in_order = [{**row, "colour": looks[row["series"]].colour} for row in in_order]
     return {
         "contract": in_order, "contract_names": list(tables.CONTRACT), "contract_meanings": tables.CONTRACT,
         "broken": tuple(name for name in tables.BROKEN if name != "missing") if changed else tables.BROKEN,
@@ -38,7 +40,6 @@ def _add(by_series: dict[str, Row], run: Row, judged: Row) -> None:
         {
             "series": run["series"],
             "design": run["design"],
-            "colour": palette.colour(run["design"]),
             "runs": 0,
             **dict.fromkeys(tables.CONTRACT, 0),
         },

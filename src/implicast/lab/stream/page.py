@@ -7,7 +7,7 @@ from typing import Any
 import jinja2
 import pyarrow as pa
 
-from implicast.lab.report.palette import colour
+from implicast.lab.report.palette import COLOURS, OTHER_COLOUR
 
 SHOWN = 60
 """Minutes of a run that are shown, the newest."""
@@ -21,7 +21,7 @@ def page(minutes: pa.Table, totals: pa.Table, every_s: float, open_s: float) -> 
     runs = []
     for total in totals.to_pylist():
         mine = [row for row in rows if (row["design"], row["run"]) == (total["design"], total["run"])][-SHOWN:]
-        figures = [_figure(mine, name, label, colour(total["design"])) for name, label in LINES]
+        figures = [_figure(mine, name, label, COLOURS.get(total["design"], OTHER_COLOUR)) for name, label in LINES]
         runs.append({"total": total, "minutes": [_shown(row) for row in reversed(mine)], "figures": figures})
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     text = files("implicast.lab.stream").joinpath("page.html").read_text()

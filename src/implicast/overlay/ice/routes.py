@@ -20,7 +20,7 @@ from implicast.overlay.ice.estate import Way, check_tract
 from implicast.overlay.ice.geometry import FARTHEST, box_of, rank_of, target_rows
 from implicast.overlay.ice.messages import Enter, Passed, Title, Titles, Who
 from implicast.overlay.ice.share import SurfacePart
-from implicast.overlay.ice.table import Rows, Table
+from implicast.overlay.ice.table import Rows, SurfaceTable
 from implicast.peer.asking import Question
 from implicast.peer.contract import Address, handles
 from implicast.space.tract import EMPTY, Tract, contains, intersect, subtract, unite
@@ -46,6 +46,13 @@ class Onward(NamedTuple):
     waiting: Tract
     """Ground in transit, in doubt or of the dead: nobody answers for it now."""
 
+    def rest_of(self, tract: Tract) -> Tract:
+        """What is neither ours nor on its way: no way may be known to it now, and it must not count as covered."""
+        tract = subtract(tract, self.own) if self.own else tract
+        for _, way in self.hops:
+            tract = subtract(tract, way.tract)
+        return tract
+
 
 class Paths(SurfacePart):
     """Finds next hops, confirms what came, and keeps what has to wait."""
@@ -57,21 +64,21 @@ class Paths(SurfacePart):
         self.parked: list[tuple[int, Routed]] = []
         self.seen: dict[Address, OrderedDict[int, None]] = {}
         """Hops that each peer sent us lately, to know repeats."""
-        self._table: Table | None = None
+        self._table: SurfaceTable | None = None
         if surface.terms.assured:
             surface.asker.declare("hop", self.timers.tries_hop, self._undelivered)
 
     # --- the table that messages are routed by
 
     @property
-    def table(self) -> Table:
+    def table(self) -> SurfaceTable:
         """Neighbours that are not suspect, as rows."""
         if self._table is None:
             plot, circle, dimensions = self.surface.plot, self.surface.circle, self.surface.terms.dimensions
             others = [each for each in plot.others if not circle.is_suspect(each.owner)]
             latencies = np.array([circle.latency_us(each.owner) for each in others], np.float64)
             owners = [each.owner for each in others]
-            self._table = Table(
+            self._table = SurfaceTable(
                 dimensions, _rows(plot.pieces, dimensions), _rows(others, dimensions), latencies, owners
             )
         return self._table
@@ -80,7 +87,7 @@ class Paths(SurfacePart):
         """The atlas or who is suspect has changed."""
         self._table = None
 
-    def begin_with(self, table: Table) -> None:
+    def begin_with(self, table: SurfaceTable) -> None:
         self._table = table
 
     # --- coming
@@ -211,7 +218,7 @@ class Paths(SurfacePart):
             return None if assured else Onward(EMPTY, NO_HOPS, way.tract)
         return Onward(EMPTY, [(hop, self._step(way, way.tract) if assured else way)], EMPTY)
 
-    def _is_whole(self, table: Table) -> bool:
+    def _is_whole(self, table: SurfaceTable) -> bool:
         """Is no neighbour suspect?"""
         return 0 < len(table.owners) == len(self.surface.plot.others)
 

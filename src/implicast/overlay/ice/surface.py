@@ -24,10 +24,10 @@ from implicast.overlay.ice.routes import Onward, Paths, Routed
 from implicast.overlay.ice.seizures import Seizures
 from implicast.overlay.ice.settings import Terms
 from implicast.overlay.ice.succession import Succession
-from implicast.overlay.ice.table import Table
+from implicast.overlay.ice.table import SurfaceTable
 from implicast.overlay.ice.taker import Taker
 from implicast.overlay.ice.tidying import Tidying
-from implicast.overlay.ice.upkeep import Rounds
+from implicast.overlay.ice.upkeep import Ticks
 from implicast.peer.contract import Address, Host, Part
 from implicast.space.morton import CODES
 from implicast.space.tract import Tract, contains, subtract
@@ -36,7 +36,7 @@ Thing = TypeVar("Thing")
 PARTS: dict[str, type[Part]] = {
     "asker": Correspondence, "greeter": Greeter, "plot": Plot, "circle": Circle, "greetings": Hails,
     "routes": Paths, "estates": Estates, "succession": Succession, "giver": Giver, "taker": Taker, "entry": Admission,
-    "departure": Departure, "tidying": Tidying, "inquest": Inquest, "seizures": Seizures, "upkeep": Rounds,
+    "departure": Departure, "tidying": Tidying, "inquest": Inquest, "seizures": Seizures, "upkeep": Ticks,
 }  # fmt: skip
 
 
@@ -59,7 +59,7 @@ class Surface(Part, parts=PARTS):
     tidying: Tidying
     inquest: Inquest
     seizures: Seizures
-    upkeep: Rounds
+    upkeep: Ticks
 
     def __init__(
         self, address: Address, host: Host, tenant: Tenant, terms: Terms, kept: KeptSurface | None = None
@@ -183,9 +183,6 @@ class Surface(Part, parts=PARTS):
         """No heir has lately said that it heard us: another peer may be about to take our place."""
         return self.terms.assured and self.succession.is_doubtful
 
-    def owns_firmly(self, code: int) -> bool:
-        return contains(self.plot.firm, code)
-
     def answers(self, code: int) -> bool:
         """Ours, firm, and not in doubt."""
         return contains(self.plot.firm, code) and not self.is_doubtful
@@ -284,7 +281,7 @@ class Surface(Part, parts=PARTS):
         self.plot.survey()
         self.upkeep.start()
 
-    def rest_on(self, title: Title, others: list[Title], table: Table) -> None:
+    def rest_on(self, title: Title, others: list[Title], table: SurfaceTable) -> None:
         """Take a place on a surface that is assembled at once, and on which nothing is assured: its table is known."""
         self.plot.settle_on(Atlas([title, *others]))
         self.routes.begin_with(table)

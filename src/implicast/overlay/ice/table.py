@@ -22,7 +22,7 @@ UNKNOWN_US = 50_000.0
 """Latency assumed of a neighbour that has not been measured yet."""
 
 
-class Table:
+class SurfaceTable:
     """One peer's view: `own` and `rows` are boxes, row i belongs to `owners[i]` at `latencies[i]` microseconds."""
 
     __slots__ = ("centre", "dimensions", "latencies", "named", "own", "owners", "owns", "rows", "sheet")

@@ -20,7 +20,7 @@ LATE = 3
 """A tick that comes so many periods after the last one says that we slept."""
 
 
-class Rounds(SurfacePart):
+class Ticks(SurfacePart):
     """Finds the silent, and what does not settle by itself."""
 
     __slots__ = ("_forget_us", "_ticked_us", "_ticking")

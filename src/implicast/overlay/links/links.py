@@ -19,19 +19,19 @@ from implicast.overlay.links.company import Company
 from implicast.overlay.links.holder import Holder
 from implicast.overlay.links.membership import Membership
 from implicast.overlay.links.messages import REPLACE, LinkRound, MergeRound
-from implicast.overlay.links.patience import Patience
+from implicast.overlay.links.patience import RingPatience
 from implicast.overlay.links.refs import FIRST, Number, Ref, cut_list
 from implicast.overlay.links.seeking import Seeking
 from implicast.overlay.links.settings import LinkSettings
 from implicast.overlay.links.state import IN, OUT, Operation
-from implicast.overlay.links.walks import Walks
+from implicast.overlay.links.walks import Looks
 from implicast.peer.contract import Address, Host, Life, Message, Part, decisions
 
 __all__ = ["Above", "Links"]
 
 
 class Links(
-    Part, parts={"holder": Holder, "walks": Walks, "seeking": Seeking, "membership": Membership}
+    Part, parts={"holder": Holder, "walks": Looks, "seeking": Seeking, "membership": Membership}
 ):  # fmt: skip
     """One peer's share of the ring. `above` is told of changes and asked for shortcuts (`Above`)."""
 
@@ -48,8 +48,8 @@ class Links(
         self.above = Above()
         self.company = Company(address, host, settings, self._fell_silent, self.reunite)
         self.detector = self.company.detector
-        self.patience = Patience(host, settings, self.detector)
-        self.holder, self.walks = Holder(self), Walks(self)
+        self.patience = RingPatience(host, settings, self.detector)
+        self.holder, self.walks = Holder(self), Looks(self)
         self.seeking, self.membership = Seeking(self), Membership(self, life, neighbours)
         self.me = Ref(key, address, 0)
         self.begin(0)

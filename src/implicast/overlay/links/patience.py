@@ -32,7 +32,7 @@ class Attempts:
         self.late += 1
 
 
-class Patience:
+class RingPatience:
     """Waits, longer each time, and longer still where the node's own health is bad."""
 
     __slots__ = ("_detector", "_host", "_settings")

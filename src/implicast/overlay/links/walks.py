@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from implicast.overlay.links.links import Links
 
 
-class Walks(Part):
+class Looks(Part):
     """Finds the true left neighbour."""
 
     __slots__ = ("_hint", "_links", "_token", "walk")

@@ -2,7 +2,7 @@
 
 from implicast.overlay.skip_graph.agreement import neighbour
 from implicast.overlay.skip_graph.messages import ListSpan
-from implicast.overlay.skip_graph.table import Table
+from implicast.overlay.skip_graph.table import LevelTable
 from implicast.peer.contract import Address
 from implicast.peer.identity import Certificate
 
@@ -24,10 +24,11 @@ class Accord:
     def __init__(self) -> None:
         self._agreed: dict[Side, Nodes] = {}
         self._offered: dict[Side, tuple[bytes, Nodes]] = {}  # to whom a list was shown, and which
-        self.compared: Table[Certificate] | None = None  # the lists with all of which neighbours agreed
-        self._shown: tuple[Table[Certificate] | None, int] = (None, 0)  # the lists last shown, and in how many rounds
+        self.compared: LevelTable[Certificate] | None = None  # the lists with all of which neighbours agreed
+        self._shown: tuple[LevelTable[Certificate] | None, int] = (None, 0)
+        """The lists last shown, and in how many rounds."""
 
-    def agree_with_all(self, lists: Table[Certificate]) -> None:
+    def agree_with_all(self, lists: LevelTable[Certificate]) -> None:
         """These lists are known to be what those of the neighbours are."""
         self.compared = lists
         for number, level in enumerate(lists.levels):
@@ -38,7 +39,7 @@ class Accord:
         self._agreed.clear()
         self.compared, self._shown = None, (None, 0)
 
-    def is_due(self, lists: Table[Certificate]) -> bool:
+    def is_due(self, lists: LevelTable[Certificate]) -> bool:
         """Whether to show the lists in this round: not if all agreed, and rarely if they are as they were."""
         if self.compared is lists:
             return False
@@ -51,7 +52,7 @@ class Accord:
         """Whether the lists last shown have not been shown often yet."""
         return self._shown[1] < EAGER
 
-    def is_agreed(self, lists: Table[Certificate], number: int, me: Address) -> bool:
+    def is_agreed(self, lists: LevelTable[Certificate], number: int, me: Address) -> bool:
         """Whether the neighbours have the same list of a level."""
         level = lists.levels[number]
         return all(
@@ -59,7 +60,7 @@ class Accord:
             for is_left in SIDES
         )
 
-    def offers(self, lists: Table[Certificate], me: Address) -> list[tuple[Address, ListSpan]]:
+    def offers(self, lists: LevelTable[Certificate], me: Address) -> list[tuple[Address, ListSpan]]:
         """Which lists to show to whom; if none, they need not be looked at until they change."""
         found: list[tuple[Address, ListSpan]] = []
         before = self.compared.levels if self.compared is not None else ()
@@ -79,7 +80,7 @@ class Accord:
             self.compared = lists
         return found
 
-    def found_same(self, lists: Table[Certificate], number: int, whom: bytes, me: Address) -> None:
+    def found_same(self, lists: LevelTable[Certificate], number: int, whom: bytes, me: Address) -> None:
         """A neighbour came with the same list as ours: it need not be shown to it."""
         for is_left in SIDES if number < len(lists.levels) else ():
             other = neighbour(lists.levels[number], me, is_left)

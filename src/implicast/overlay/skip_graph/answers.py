@@ -8,8 +8,8 @@ from implicast.overlay.skip_graph.messages import (
     AskNeighbours,
     Greet,
     Greeted,
-    Heard,
     Neighbours,
+    NewsHeard,
 )
 from implicast.overlay.skip_graph.places import Places
 from implicast.peer.contract import Address, Host, Part, handles
@@ -48,7 +48,7 @@ class Answers(Part):
     def on_announce(self, sender: Address, announce: AnnouncePlace) -> None:
         if self._places.belief.credible(PRESENT, announce.claim):
             self._places.enter(announce.claim.certificate)
-            self.host.send(sender, Heard(announce.claim.certificate.key))
+            self.host.send(sender, NewsHeard(announce.claim.certificate.key))
         self._farewells.tell_late(sender)
 
     @handles(Greet)

@@ -15,10 +15,10 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
 from typing import Generic
 
-from implicast.overlay.skip_graph.table import Level, Node, Table
+from implicast.overlay.skip_graph.table import Level, LevelTable, Node
 from implicast.space.vector import Vectors
 
-Both = tuple[Table[Node], Table[Node]]
+Both = tuple[LevelTable[Node], LevelTable[Node]]
 """The table of a place, and its every-class table."""
 MOVED_MAX = 8
 """When more than so many have come or gone, all lists are cut again: to look whom each concerns would cost as much."""
@@ -121,7 +121,7 @@ class Around(Generic[Node]):
             wide.append(lists[1])
         self._note_loose(before, wide)
         self._moved = {}
-        self._tables = Table(self._owner, narrow), Table(self._owner, wide)
+        self._tables = LevelTable(self._owner, narrow), LevelTable(self._owner, wide)
         return self._tables
 
     def _concerns(self, level: Level[Node], number: int) -> bool:

@@ -22,7 +22,7 @@ from implicast.overlay.skip_graph.messages import SPANS_MAX, Agree, Compared, Co
 from implicast.overlay.skip_graph.place import Place
 from implicast.overlay.skip_graph.places import Places
 from implicast.overlay.skip_graph.search import Search
-from implicast.overlay.skip_graph.table import Table
+from implicast.overlay.skip_graph.table import LevelTable
 from implicast.peer.contract import Address, Host, Part, handles
 from implicast.peer.identity import Certificate
 
@@ -30,7 +30,7 @@ from implicast.peer.identity import Certificate
 class Own(NamedTuple):
     """A place of our own: its lists, and which others of our own stand beside it by them, at which levels."""
 
-    table: Table[Certificate]
+    table: LevelTable[Certificate]
     beside: tuple[tuple[int, bytes], ...]
 
 

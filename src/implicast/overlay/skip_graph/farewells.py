@@ -16,15 +16,15 @@ from implicast.overlay.skip_graph.messages import (
     AskNeighbours,
     Disown,
     Farewell,
-    Heard,
     Leaving,
     Neighbours,
+    NewsHeard,
     disowning,
 )
 from implicast.overlay.skip_graph.place import Place
 from implicast.overlay.skip_graph.places import Places
 from implicast.overlay.skip_graph.search import Search
-from implicast.overlay.skip_graph.table import Table
+from implicast.overlay.skip_graph.table import LevelTable
 from implicast.peer.asking import Asking, Patience, Question
 from implicast.peer.contract import Address, Host, Part, handles
 from implicast.peer.identity import Certificate
@@ -56,7 +56,7 @@ class Farewells(Part):
         super().__init__(address, host)
         self._asker, self._places, self._absentees, self._search = asker, places, absentees, search
         self._forget = forget
-        self._left: Recent[bytes, Table[Certificate]] = Recent(LEFT_MAX)
+        self._left: Recent[bytes, LevelTable[Certificate]] = Recent(LEFT_MAX)
         self._left_all: Callable[[], None] | None = None
         self._home: Certificate | None = None
         asker.topic(FAREWELL, Patience(PATIENCE_US, 1 + tries), self._unconfirmed)
@@ -119,8 +119,8 @@ class Farewells(Part):
                 self._remember(self._places.held.pop(key))
             left()
 
-    @handles(Heard)
-    def on_heard(self, sender: Address, heard: Heard) -> None:
+    @handles(NewsHeard)
+    def on_heard(self, sender: Address, heard: NewsHeard) -> None:
         """Somebody has heard a farewell, or an announcement."""
         key = (sender, heard.claimant)
         if self._asker.answered(FAREWELL, key) is not None:
@@ -190,7 +190,7 @@ class Farewells(Part):
         if not is_gone and (belief.trust.is_void(leaver) or belief.credible(GONE, farewell.claim)):
             self._departed(leaver, farewell.claim.sent_us)
         if belief.has_left(leaver) and sender != self.address:
-            self.host.send(sender, Heard(leaver.key))
+            self.host.send(sender, NewsHeard(leaver.key))
 
     @handles(Leaving)
     def on_leaving(self, sender: Address, leaving: Leaving) -> None:
@@ -204,7 +204,7 @@ class Farewells(Part):
                 return
             belief.departed_with_all(leaving.claim)
             self._forget(leaver)
-        self.host.send(sender, Heard(leaver.key))
+        self.host.send(sender, NewsHeard(leaver.key))
 
     @handles(Disown)
     def on_disown(self, sender: Address, said: Disown) -> None:

@@ -25,7 +25,7 @@ from implicast.overlay.skip_graph.messages import AskNeighbours, GraphWatch, Tur
 from implicast.overlay.skip_graph.place import StandingGraph
 from implicast.overlay.skip_graph.places import Places
 from implicast.overlay.skip_graph.search import Search, whoever
-from implicast.overlay.skip_graph.table import Table
+from implicast.overlay.skip_graph.table import LevelTable
 from implicast.overlay.skip_graph.upkeep import Upkeep
 from implicast.peer.contract import Address, Host, Part, handles
 from implicast.peer.identity import Certificate, Revocation, Trust
@@ -89,7 +89,7 @@ class SkipGraph(
 
     # --- for the casting above
 
-    def table(self, key: bytes) -> Table[Certificate]:
+    def table(self, key: bytes) -> LevelTable[Certificate]:
         """The lists of one of our places."""
         return self.places.held[key].table
 

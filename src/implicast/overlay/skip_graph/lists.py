@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable
 from operator import attrgetter
 
 from implicast.overlay.skip_graph.around import Around
-from implicast.overlay.skip_graph.table import Level, Table
+from implicast.overlay.skip_graph.table import Level, LevelTable
 from implicast.peer.contract import Address
 from implicast.peer.identity import Certificate
 from implicast.space.vector import Vectors
@@ -36,14 +36,14 @@ class Lists:
         self.is_open = False  # while the owner searches: then everybody is kept, whether listed or not
 
     @property
-    def table(self) -> Table[Certificate]:
+    def table(self) -> LevelTable[Certificate]:
         """The lists by the rule over all that is known, also in the middle of a search: others may ask any time."""
         if self._stale:
             self._cut()
         return self._table
 
     @property
-    def wide(self) -> Table[Certificate]:
+    def wide(self) -> LevelTable[Certificate]:
         """The every-class lists."""
         if self._stale:
             self._cut()
@@ -159,7 +159,7 @@ class Lists:
         return (self.owner, *named.values())
 
 
-def answer(table: Table[Certificate], vectors: Vectors, k: int, about: Certificate) -> tuple[Certificate, ...]:
+def answer(table: LevelTable[Certificate], vectors: Vectors, k: int, about: Certificate) -> tuple[Certificate, ...]:
     """What an honest witness says: its lists of the levels they have in common, its k nearest to the claimant."""
     levels = min(vectors.common(table.owner.vector, about.vector) + 1, len(table.levels))
     listed = table.named(0, levels)

@@ -69,7 +69,7 @@ class AnnouncePlace(Message):
     claim: Claim
 
 
-class Heard(Message):
+class NewsHeard(Message):
     """The announcement, or the farewell, arrived."""
 
     wire = 0x0B04
@@ -163,8 +163,8 @@ class Compared(Message):
 
 
 GRAPH_KINDS: tuple[type[Message], ...] = (
-    AskNeighbours, Neighbours, AnnouncePlace, Heard, Farewell, Leaving, Disown, Accuse, Greet, Greeted, CompareLists,
-    Compared,
+    AskNeighbours, Neighbours, AnnouncePlace, NewsHeard, Farewell, Leaving, Disown, Accuse, Greet, Greeted,
+    CompareLists, Compared,
 )  # fmt: skip
 """What travels, for the codec of a design."""
 

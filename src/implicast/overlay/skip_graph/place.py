@@ -10,7 +10,7 @@ from typing import Protocol
 from implicast.overlay.skip_graph.accord import Accord
 from implicast.overlay.skip_graph.lists import Lists
 from implicast.overlay.skip_graph.quest import Quest
-from implicast.overlay.skip_graph.table import Table
+from implicast.overlay.skip_graph.table import LevelTable
 from implicast.peer.contract import Address
 from implicast.peer.identity import Certificate
 from implicast.peer.memory import Recent
@@ -25,7 +25,7 @@ PASSERS_MAX = 32
 class StandingGraph(Protocol):
     """The whole graph of an assembled world, from which a place at rest reads its lists."""
 
-    def table(self, key: bytes) -> Table[Certificate]:
+    def table(self, key: bytes) -> LevelTable[Certificate]:
         """The lists of a place."""
 
     def contacts(self, key: bytes) -> list[Certificate]:
@@ -85,12 +85,12 @@ class Place:
     # --- whom it lists
 
     @property
-    def table(self) -> Table[Certificate]:
+    def table(self) -> LevelTable[Certificate]:
         """Its lists by the rule."""
         return self._standing.table(self.key) if self._standing is not None else self.lists.table
 
     @property
-    def wide(self) -> Table[Certificate]:
+    def wide(self) -> LevelTable[Certificate]:
         """Its every-class lists."""
         return self.lists.wide
 

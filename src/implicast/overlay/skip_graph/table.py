@@ -63,7 +63,7 @@ class Level(Generic[Node]):
         return first <= key <= last if first <= last else key >= first or key <= last
 
 
-class Table(Generic[Node]):
+class LevelTable(Generic[Node]):
     """The lists of one node, from level 0 to its top level."""
 
     __slots__ = ("_everyone", "_named", "levels", "owner")

@@ -26,6 +26,15 @@ SPACING_US = 1_000
 """Liars that do something one after the other do it so far apart."""
 
 
+def carries(message: Message) -> bool:
+    """Whether there is a payload in it, however deep."""
+    for name in message.__struct_fields__:
+        value = getattr(message, name)
+        if name == "payload" or (isinstance(value, Message) and carries(value)):
+            return True
+    return False
+
+
 class Strategy:
     """One way to lie. This one does not: the others say what they do otherwise."""
 
@@ -135,9 +144,9 @@ class Gang:
         return drop == 1 or self.rng.random() < drop
 
     def for_a_cast(self, message: Message) -> bool:
-        """Whether a message is sent for a cast, as the world sees it."""
+        """Whether a message is sent for a cast, as the world sees it, or bears what one says."""
         cast = getattr(message, "cast", None)
-        return self.world.purpose >= 0 or (cast is not None and cast in self.world.casts)
+        return self.world.purpose >= 0 or (cast is not None and cast in self.world.casts) or carries(message)
 
     def describe(self, address: int, description: Description, delay_us: int) -> None:
         """A liar says something else of itself."""

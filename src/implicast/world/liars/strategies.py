@@ -12,7 +12,7 @@ from implicast.language.target import Description
 from implicast.peer.contract import Address, Message
 from implicast.space.digest import digest_bits
 from implicast.world.liars import bft_lies
-from implicast.world.liars.gang import Gang, Letter, LyingHost, Strategy
+from implicast.world.liars.gang import Gang, Letter, LyingHost, Strategy, carries
 
 FLOOD = 16
 """Extra receivers of each message of a flooding liar."""
@@ -23,15 +23,6 @@ REPLAYED_US = (0, 100_000, 20_000_000, 70_000_000)
 FORGED = b"forged"
 ROUNDS = 6
 """How often a hoarding liar changes what it claims while casts go on."""
-
-
-def carries(message: Message) -> bool:
-    """Whether there is a payload in it, however deep."""
-    for name in message.__struct_fields__:
-        value = getattr(message, name)
-        if name == "payload" or (isinstance(value, Message) and carries(value)):
-            return True
-    return False
 
 
 def forged(message: Message) -> Message:

@@ -10,7 +10,7 @@ from implicast.casting.bft.member import Bft
 from implicast.casting.bft.office import Office
 from implicast.casting.bft.settings import BftSettings
 from implicast.casting.designs import Design
-from implicast.peer.authority import Declined
+from implicast.peer.authority import GrantDeclined
 from implicast.peer.contract import Peer
 from implicast.peer.identity import Certificate
 from implicast.world.plan import Plan
@@ -42,7 +42,7 @@ def _granted(plan: Plan, office: Office, address: int, member: Bft) -> list[Cert
     said = plan.descriptions[address] if plan.parameters["placing"] == "assembled" and plan.descriptions else None
     try:
         return office.grant(address, member.name, realms(said), member.public)
-    except Declined:
+    except GrantDeclined:
         return office.grant(address, member.name, realms(None), member.public)
 
 

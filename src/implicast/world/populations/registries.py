@@ -92,7 +92,10 @@ def _doors(peers: Sequence[Spice]) -> dict[str, dict[Name, Held]]:
     """What lies at the original roots of tags, as far as their owners answer for them."""
     doors: dict[str, dict[Name, Held]] = {}
     for peer in peers:
-        doors.update(peer.shelf.originals(peer.surface.ground))
+        ground = peer.surface.ground
+        for (tag, root, notch), registry in peer.shelf.registries.items():
+            if not notch and contains(ground, root) and root == address_of(tag):
+                doors[tag] = registry.records
     return doors
 
 

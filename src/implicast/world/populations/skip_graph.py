@@ -8,7 +8,7 @@ from functools import cache
 from operator import attrgetter
 from typing import Any, Generic
 
-from implicast.overlay.skip_graph.table import Node, Table
+from implicast.overlay.skip_graph.table import LevelTable, Node
 from implicast.space.vector import Vectors
 from implicast.world.populations.standing import Standing
 
@@ -45,8 +45,9 @@ def compare(wanted: list[list[bytes]], held: list[list[bytes]]) -> list[str]:
 
 
 def objections(
-    owners: tuple[Node, ...], table: Callable[[int], Table[Node]], k: int, vectors: Vectors, name: Callable[[int], str]
-) -> list[str]:
+    owners: tuple[Node, ...], table: Callable[[int], LevelTable[Node]], k: int, vectors: Vectors,
+    name: Callable[[int], str],
+) -> list[str]:  # fmt: skip
     """Sentences about lists that differ from the rule over all owners; `table(index)` is asked for where one looks.
 
     An even sample first: where something is wrong, that shows it; only where nothing is, all are looked at.
@@ -79,7 +80,7 @@ class _Assembled(Generic[Node]):
         self._owners, self._k, self._vectors = owners, k, vectors
         self.lists = cache(Standing(k, vectors, owners).lists)
         """The lists of one, by its key; worked out when first asked for."""
-        self.right: dict[bytes, Table[Node]] = {}
+        self.right: dict[bytes, LevelTable[Node]] = {}
         self._all: dict[bytes, list[tuple[Node, ...]]] = {}
 
     def all_lists(self, key: bytes) -> list[tuple[Node, ...]]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from operator import attrgetter
 from typing import Generic
 
-from implicast.overlay.skip_graph.table import Level, Node, Table
+from implicast.overlay.skip_graph.table import Level, LevelTable, Node
 from implicast.space.vector import Vectors
 
 _by_key = attrgetter("key")
@@ -26,12 +26,12 @@ class Standing(Generic[Node]):
         self.k, self.vectors = k, vectors
         self._nodes: dict[bytes, Node] = {node.key: node for node in nodes}
         self._rings: dict[tuple[int, int], list[Node]] = {}
-        self._tables: dict[bytes, Table[Node]] = {}
+        self._tables: dict[bytes, LevelTable[Node]] = {}
 
     def __len__(self) -> int:
         return len(self._nodes)
 
-    def table(self, key: bytes) -> Table[Node]:
+    def table(self, key: bytes) -> LevelTable[Node]:
         found = self._tables.get(key)
         if found is None:
             found = self._tables[key] = self._cut(self._nodes[key])
@@ -88,14 +88,14 @@ class Standing(Generic[Node]):
                 break
         return passed
 
-    def _cut(self, node: Node) -> Table[Node]:
+    def _cut(self, node: Node) -> LevelTable[Node]:
         levels: list[Level[Node]] = []
         common, vector = self.vectors.common, node.vector
         while not levels or not levels[-1].full:
             number = len(levels)
             listed, own, full = self._listed(node, number)
             levels.append(Level(listed, own, full, [common(vector, each.vector) == number for each in listed]))
-        return Table(node, levels)
+        return LevelTable(node, levels)
 
     def _listed(self, node: Node, number: int) -> tuple[list[Node], int, bool]:
         """The list of one level, the owner's index in it, and whether it is full.

@@ -15,7 +15,7 @@ import numpy as np
 from implicast.overlay.ice.atlas import sibling
 from implicast.overlay.ice.messages import Title
 from implicast.overlay.ice.surface import Surface
-from implicast.overlay.ice.table import Rows, Table
+from implicast.overlay.ice.table import Rows, SurfaceTable
 from implicast.peer.contract import Address
 from implicast.space.digest import digest_bits
 from implicast.space.morton import BITS, Codes, codes, places, side
@@ -119,7 +119,7 @@ def settle(tiles: Tiling, surfaces: Sequence[Surface], latency_us: LatencyUs) ->
     for peer, surface in enumerate(surfaces):
         start, stop = ends[peer], ends[peer + 1]
         owners, own = [surfaces[each].address for each in around[peer]], tiles.boxes[peer : peer + 1]
-        table = Table(tiles.dimensions, own, rows[start:stop], paces[start:stop], owners)
+        table = SurfaceTable(tiles.dimensions, own, rows[start:stop], paces[start:stop], owners)
         surface.rest_on(titles[peer], [titles[each] for each in around[peer]], table)
 
 

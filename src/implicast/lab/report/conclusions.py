@@ -1,0 +1,69 @@
+"""What a report concludes, a sentence for each question: who delivers, who bears the load, how fast, at what price.
+
+Everything is read at the last point of the axis, where designs differ most. Series whose means lie within the 95 %
+interval of the best or the worst are named with it, where there are seeds enough for an interval.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from implicast.lab.report.figures import SEEDS
+
+Row = dict[str, Any]
+NAMED = 3
+"""So many series are named at one end; further ones are counted."""
+
+
+def conclusions(rows: Sequence[Row], contract: Sequence[Row]) -> list[tuple[str, str]]:
+    """Pairs of question and answer; of what was not measured, none."""
+    found = [("Who delivers?", _delivers(contract))] if contract else []
+    last = max((row["position"] for row in rows), default=0)
+    at_end = [row for row in rows if row["position"] == last]
+    where = next((f"at {row['axis']} {row['point']}" for row in at_end if row["axis"]), "")
+    questions = (
+        ("Who bears the load?", "TOUT_G", "{0} spread what is sent most evenly (Gini {1:.2f}), {2} least ({3:.2f})"),
+        ("How fast?", "latency_ms_mean", "a member hears after {1:.0f} ms by {0}, after {3:.0f} ms by {2}"),
+        ("At what price?", "RTH", "for each message that one server would send, {0} send {1:.3g} and {2} {3:.3g}"),
+    )
+    for question, measure, answer in questions:
+        told = [row for row in at_end if row["measure"] == measure]
+        if len(told) > 1:
+            best, worst = min(told, key=_mean), max(told, key=_mean)
+            ends = (_like(best, told), best["mean"], _like(worst, told), worst["mean"])
+            found.append((question, _sentence(answer.format(*ends), where)))
+    return found
+
+
+def _mean(row: Row) -> float:
+    return float(row["mean"])
+
+
+def _like(one: Row, told: Sequence[Row]) -> str:
+    """This series, and those that cannot be told from it."""
+    alike = [row["series"] for row in told if row is one or _within(row, one)]
+    alike.sort(key=lambda name: name != one["series"])
+    more = f" and {len(alike) - NAMED} more" if len(alike) > NAMED else ""
+    shown = alike[:NAMED]
+    return ", ".join(shown) + more if more or len(shown) < 2 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def _within(other: Row, one: Row) -> bool:
+    enough = min(one["runs"], other["runs"]) >= SEEDS
+    return bool(one["mean"] == other["mean"] or (enough and one["low"] <= other["mean"] <= one["high"]))
+
+
+def _delivers(contract: Sequence[Row]) -> str:
+    due = sum(row["expected"] for row in contract)
+    short = sorted((row for row in contract if row["missing"]), key=lambda row: -row["missing"])
+    if not due:
+        return "Nothing was due: no cast selected anybody."
+    if not short:
+        return f"All of them: {due:,} deliveries were due, and none is missing."
+    worst = ", ".join(f"{row['series']} missed {row['missing']:,} of {row['expected']:,}" for row in short[:NAMED])
+    rest = len(contract) - len(short)
+    return f"{rest} of {len(contract)} series delivered everything; {worst}."
+
+
+def _sentence(text: str, where: str) -> str:
+    told = f"{where}, {text}" if where else text
+    return told[:1].upper() + told[1:] + "."

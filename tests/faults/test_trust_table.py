@@ -1,0 +1,194 @@
+"""What an attacker once did to the layer below the checks of single messages, row by row; each was seen to work."""
+
+import pytest
+
+from implicast.casting.bft.keys import HOME, is_realm, tag_realm
+from implicast.peer.authority import GIVEN_UP_MAX, RENEWALS_MAX, Authority, GrantDeclined
+from implicast.peer.identity import TAIL_BYTES, Revocation, Trust
+from implicast.peer.name import name_of
+from implicast.peer.signatures import scheme
+from implicast.space.vector import Vectors
+from implicast.trials.attacks import GROUPS, scenario
+from implicast.trials.authority_kills import Kills, kills_row
+from implicast.trials.bft_eclipse import hoarding_row
+from implicast.workload.workload import workload
+from implicast.world.liars.liars import Liars
+from implicast.world.liars.trust import Trust as Honest
+from implicast.world.simulate import simulate
+
+ANN, EVE = name_of(b"", 1), name_of(b"", 2)
+
+
+def an_authority(**settings: int) -> tuple[Authority, Trust]:
+    signing = scheme("stand-in", b"notary")
+    authority = Authority(signing, b"secret", Vectors(2), **settings)  # type: ignore[arg-type]
+    return authority, Trust(signing, authority.public, Vectors(2))
+
+
+# --- 1: a place beside the victim
+
+
+def test_no_bytes_but_a_tag_or_a_value_name_a_realm() -> None:
+    """A tag and the victim's own tail once were a realm, and whoever asked for it stood beside the victim."""
+    authority, _ = an_authority()
+    victim = authority.issue(ANN, tag_realm("jazz"), 1, bytes(32), 0)
+
+    assert is_realm(victim.realm)
+    for length in range(1, TAIL_BYTES + 1):
+        assert not is_realm(victim.key[: len(victim.realm) + length])
+        assert not is_realm(HOME + victim.key[-length:])
+
+
+def wanted_most(peers: int, casts: int, seed: int) -> int:
+    """Whoever is to hear of most casts."""
+    drawn = workload("groups", seed=seed, peers=peers, casts=casts, **GROUPS)
+    targets = drawn.targeted()
+    heard = [sum(target.selects(said) for target in targets) for said in drawn.described()]
+    return heard.index(max(heard))
+
+
+def aimed_and_not(peers: int, casts: int, seed: int) -> list[Honest]:
+    """One liar that aims, and one that only keeps back."""
+    found, victim = list[Honest](), wanted_most(peers, casts, seed)
+    for strategy in ("aimed", "dropping"):
+        liars = Liars(1 / peers, strategy, victim=victim)
+        trust = simulate(scenario("bft", liars, peers, casts, seed, interval_ms=200)).trust
+        assert trust is not None
+        found.append(trust)
+    return found
+
+
+def test_a_liar_that_aims_keeps_no_more_from_its_victim_than_one_that_does_not() -> None:
+    aimed, plain = aimed_and_not(40, 24, seed=1)
+
+    assert aimed.victim_expected == plain.victim_expected > 5
+    assert aimed.victim_arrived == aimed.victim_expected == plain.victim_arrived
+
+
+@pytest.mark.long
+def test_the_aimed_attack_among_120_peers() -> None:
+    for seed in (1, 2):
+        aimed, plain = aimed_and_not(120, 150, seed)
+        assert aimed.victim_expected > 20
+        assert abs(aimed.victim_arrived - plain.victim_arrived) <= 0.01 * aimed.victim_expected
+
+
+# --- 2: certificates that were given up
+
+
+def test_take_renew_and_give_up_leaves_nothing_valid_and_is_declined_in_the_end() -> None:
+    """One applicant once held 1,022 valid certificates, with a limit of 64."""
+    authority, trust = an_authority(places_max=64)
+    certificates, declined = [], 0
+    for each in range(2_000):
+        realm = tag_realm(f"tag{each % 900}")
+        try:
+            certificates += [authority.issue(EVE, realm, 2, bytes(32), 0) for _ in range(2)]
+        except GrantDeclined:
+            declined += 1
+        authority.release(EVE, realm)
+    trust.learn(authority.revocation(0))
+
+    assert [each for each in certificates if trust.flaw(each, 0) is None] == []
+    assert declined
+    assert len(authority.revocation(0).serials) <= GIVEN_UP_MAX + 2, "its share of everybody's list"
+
+
+def test_renewing_without_end_leaves_a_few_valid() -> None:
+    authority, trust = an_authority()
+    certificates = [authority.issue(EVE, HOME, 2, bytes(32), 0) for _ in range(2 * GIVEN_UP_MAX)]
+    trust.learn(authority.revocation(0))
+
+    assert len({each.serial for each in certificates if trust.flaw(each, 0) is None}) == RENEWALS_MAX
+    assert len({each.serial for each in certificates}) <= GIVEN_UP_MAX + RENEWALS_MAX
+
+
+def test_who_applies_from_another_address_has_no_certificate_for_the_first() -> None:
+    authority, trust = an_authority()
+    before, after = (authority.issue(EVE, HOME, address, bytes(32), 0) for address in (2, 3))
+    trust.learn(authority.revocation(0))
+
+    assert (trust.flaw(before, 0), trust.flaw(after, 0)) == ("revoked_certificate", None)
+
+
+def test_hoarding_liars_are_no_more_of_honest_lists_than_of_all_names() -> None:
+    row = hoarding_row(200, 4, 0.1, rounds=20)
+
+    assert row["valid_of_one_liar"] <= 2 * RENEWALS_MAX
+    assert float(row["against_f"]) < 1.2
+
+
+@pytest.mark.long
+def test_hoarding_for_a_hundred_rounds_ten_times() -> None:
+    rows = [hoarding_row(500, 4, 0.1, rounds=100, seed=seed) for seed in range(10)]
+
+    assert sum(float(row["against_f"]) for row in rows) / 10 <= 1.2
+
+
+# --- 4: the authority falls
+
+
+def test_an_expelled_name_counts_no_more_whatever_the_authority_forgets() -> None:
+    first, trust = an_authority(life=1 << 16)
+    copy, enrolment = first.roll(), first.enrol(EVE, bytes(32))
+    before = first.issue(EVE, HOME, 2, bytes(32), 0)
+    first.expel(EVE)
+    assert trust.learn(first.revocation(0))
+
+    again = Authority(scheme("stand-in", b"notary"), b"secret", Vectors(2), life=1 << 16 | 5, roll=copy)
+    forgetful = again.issue(EVE, HOME, 2, bytes(32), 0)
+    other = again.revoke(0, again.issue(ANN, HOME, 1, bytes(32), 0))
+
+    assert (trust.flaw(before, 0), trust.flaw(forgetful, 0)) == ("revoked_certificate", "expelled")
+    assert not trust.learn(other), "it does not know what we know"
+    assert trust.revocation is not None
+    assert again.count_on_from(trust.revocation, 0)
+    assert not again.admits(enrolment)
+    assert trust.learn(again.revocation(0))
+    assert not again.count_on_from(first.revocation(0), 0), "shown again it is no news"
+    with pytest.raises(GrantDeclined, match="expelled"):
+        again.issue(EVE, HOME, 2, bytes(32), 0)
+
+
+def test_an_authority_killed_a_hundred_times_and_begun_from_old_copies() -> None:
+    row = kills_row(members=16, kills=100, seed=1)
+
+    assert min(row["old_copies"], row["granted"], row["expelled"]) > 3
+    assert [row[each] for each in ("twice", "admitted_expelled", "refused_honest", "unsound_honest")] == [0] * 4
+    assert row["lists_apart"] == 0
+
+
+@pytest.mark.long
+def test_an_authority_killed_a_thousand_times() -> None:
+    row = kills_row(members=20, kills=1_000, seed=4)
+
+    assert [row[each] for each in ("twice", "admitted_expelled", "refused_honest", "unsound_honest")] == [0] * 4
+
+
+def test_the_trial_sees_an_authority_that_asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("implicast.casting.bft.office.RECALLED_BY", 0)
+
+    assert kills_row(members=20, kills=300, seed=2)["admitted_expelled"] > 0
+
+
+def test_a_list_reaches_everybody_by_gossip_though_the_authority_tells_few() -> None:
+    trial = Kills(members=50, seed=1)
+    for member in trial.members:
+        member.apply(0, (HOME,), ())
+    trial.world.run(1_000_000)
+    trial.members[3].apply(3, (), (HOME,))
+    trial.world.run(31_000_000)
+
+    known = [member.trust.revocation for member in trial.members]
+    assert all(isinstance(each, Revocation) and each.serials for each in known), "within thirty seconds, all of fifty"
+
+
+def test_an_applicant_that_names_a_list_nobody_made_waits_and_harms_nobody() -> None:
+    trial = Kills(members=5, seed=1)
+    liar, honest = trial.members[:2]
+    liar.apply(0, (HOME,), (), listed=1 << 50)
+    honest.apply(0, (HOME,), ())
+    trial.world.run(5_000_000)
+
+    assert liar.certificates == {}
+    assert HOME in honest.certificates

@@ -1,0 +1,95 @@
+"""What a reader sees: colours that can be told apart, also by those who lack a receptor; conclusions that follow."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from implicast.lab.report import palette
+from implicast.lab.report.conclusions import conclusions
+from implicast.lab.report.figures import merged
+
+DIFFERENCE = 10
+DEUTERANOPIA = [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
+PROTANOPIA = [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]
+"""Machado, Oliveira and Fernandes 2009, in linear RGB."""
+XYZ = np.array(
+    [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]]
+)
+
+
+def linear(colour: str) -> np.ndarray:
+    rgb = np.array([int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)])
+    return np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+
+
+def lab(rgb: np.ndarray) -> np.ndarray:
+    xyz = XYZ @ np.clip(rgb, 0, 1) / np.array([0.95047, 1, 1.08883])
+    f = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+@pytest.mark.parametrize(
+    "seen", [np.eye(3), np.array(DEUTERANOPIA), np.array(PROTANOPIA)], ids=["all", "deutan", "protan"]
+)
+def test_any_two_designs_can_be_told_apart(seen):
+    for one, other in combinations(palette.COLOURS.values(), 2):
+        assert np.linalg.norm(lab(seen @ linear(one)) - lab(seen @ linear(other))) > DIFFERENCE, (one, other)
+
+
+@pytest.mark.parametrize("paper", ["#ffffff", "#14171a"])
+def test_every_colour_stands_out_from_light_and_dark_paper(paper):
+    ground = XYZ[1] @ linear(paper)
+    for colour in palette.COLOURS.values():
+        light, dark = sorted((XYZ[1] @ linear(colour), ground), reverse=True)
+        assert (light + 0.05) / (dark + 0.05) >= 3, colour
+
+
+def test_series_of_one_design_differ_in_colour_and_mark():
+    """As k = 2 to k = 6 of one overlay do."""
+    looks = palette.looks((f"k = {k}", "bft") for k in range(2, 10))
+
+    assert len({look.colour for look in looks.values()}) == len({look.mark for look in looks.values()}) == 8
+
+
+def test_series_of_several_designs_keep_their_colours_and_differ_in_lines():
+    looks = palette.looks([("dht", "dht"), ("dht receipts", "dht"), ("spice", "spice")])
+
+    assert looks["dht"].colour == looks["dht receipts"].colour == palette.COLOURS["dht"]
+    assert looks["dht"].dash != looks["dht receipts"].dash
+
+
+def row(series, measure, mean, half=0.0, runs=3, position=1):
+    interval = {"mean": mean, "low": mean - half, "high": mean + half, "runs": runs}
+    at = {"position": position, "point": str(64 * 2**position), "axis": "peers"}
+    return {"series": series, "design": series, "measure": measure, **interval, **at}
+
+
+def test_a_report_concludes_from_its_last_point():
+    rows = [row("dht", "TOUT_G", 0.3), row("centralised", "TOUT_G", 0.99), row("dht", "TOUT_G", 0.9, position=0)]
+    contract = [
+        {"series": "dht", "expected": 10, "missing": 0},
+        {"series": "centralised", "expected": 10, "missing": 2},
+    ]
+    told = dict(conclusions(rows, contract))
+
+    assert told["Who delivers?"] == "1 of 2 series delivered everything; centralised missed 2 of 10."
+    load = told["Who bears the load?"]
+    assert load == "At peers 128, dht spread what is sent most evenly (Gini 0.30), centralised least (0.99)."
+    assert "How fast?" not in told
+
+
+@pytest.mark.parametrize(("runs", "named"), [(3, "dht and spice"), (2, "dht")])
+def test_series_that_cannot_be_told_apart_are_named_together(runs, named):
+    rows = [row("dht", "RTH", 4.0, 0.3, runs), row("spice", "RTH", 4.2, 0.3, runs), row("bft", "RTH", 40.0, 0.3, runs)]
+
+    assert f"send, {named} send 4 and bft 40" in dict(conclusions(rows, []))["At what price?"]
+
+
+def test_series_that_are_the_same_are_drawn_as_one():
+    series = {
+        name: [row(name, "RTH", 4.0), row(name, "RTH", 5.0, position=2)] for name in ("dht-naive", "chord-pubsub")
+    }
+    series["bft"] = [row("bft", "RTH", 40.0)]
+
+    assert list(merged(series)) == ["dht-naive (and chord-pubsub)", "bft"]
