@@ -37,6 +37,7 @@ GROUPS: dict[str, dict[str, Later]] = {
     "A network": {
         "local": Later("implicast.net.local_cli:local_command", "Start a network on this machine."),
         "node": Later("implicast.net.node_cli:node_command", "Run one node."),
+        "client": Later("implicast.net.client_cli:client_command", "Fetch what arrived while a light client slept."),
         "authority": Later("implicast.net.authority_cli:authority_command", "Who belongs to a network."),
         "cast": Later(f"{_NET}:cast_command", "Send a message to whoever a target describes."),
         "inbox": Later(f"{_NET}:inbox_command", "What has arrived at a node."),

@@ -236,7 +236,7 @@ class Run:
 
     def stranger(self, name):
         """A certificate of another authority, none at all, and noise."""
-        other = self.base.parent / "other"
+        other = self.base.parent / f"other-{name}"
         authority = CertificateAuthority.init(other, "other")
         (other / "eve.pem").write_bytes(pem(authority.issue("eve", own_key(other / "eve.key").public_key())))
         authority.close()

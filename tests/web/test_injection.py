@@ -8,9 +8,10 @@ from html.parser import HTMLParser
 import pytest
 from stage import browser, watched
 
+from implicast.language.rules import Rule
 from implicast.peer.contract import CastId
 from implicast.web.drafts import plain_name
-from implicast.web.letter import MARK, File, Letter, Rule, packed, unpacked
+from implicast.web.letter import MARK, File, Letter, packed, unpacked
 from implicast.web.letters import cast_text
 from implicast.web.markdown import rendered
 

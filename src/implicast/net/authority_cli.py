@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 import msgspec
+from cryptography import x509
 
 from implicast.language.parse import description
 from implicast.net import control
@@ -19,6 +20,8 @@ from implicast.net.logs import log_to_stderr
 from implicast.net.office import serve_office
 from implicast.net.options import authority_option, json_option
 
+STAND_INS = 2
+"""Of a light client: one for each of two proxies."""
 TOLD_MAX = 3
 """Nodes that are told a list; they tell the rest."""
 _tell = click.option("--tell", multiple=True, type=click.Path(path_type=Path), metavar="FOLDER",
@@ -44,15 +47,24 @@ def authority_init(directory: Path, network: str) -> None:
 @authority_option
 @click.option("--node", "folder", type=click.Path(path_type=Path), required=True, help="The node's folder.")
 @click.option("--role", default="member", show_default=True, help="`authority` for the node that plays it in bft.")
-def authority_issue(label: str, directory: Path, folder: Path, role: str) -> None:
+@click.option("--client", is_flag=True, help="A light client: two stand-ins for its proxies are admitted too.")
+def authority_issue(label: str, directory: Path, folder: Path, role: str, client: bool) -> None:
     """Admit the node of a folder under a LABEL: its key is made there, its certificate is put beside it."""
     authority = CertificateAuthority.open(directory.expanduser())
-    certificate = authority.issue(label, own_key(folder.expanduser() / "node.key").public_key())
-    (folder.expanduser() / "node.pem").write_bytes(pem(certificate))
-    (folder.expanduser() / "authority.pem").write_bytes(pem(authority.root))
-    enrol(directory.expanduser(), folder.expanduser(), role)
+    for number in range(STAND_INS * client):
+        admit(authority, f"{label}.standin{number}", folder.expanduser() / f"standin{number}", role)
+    certificate = admit(authority, label, folder.expanduser(), role)
     authority.close()
     click.echo(f"{label} is admitted until {certificate.not_valid_after_utc:%Y-%m-%d}")
+
+
+def admit(authority: CertificateAuthority, label: str, folder: Path, role: str) -> x509.Certificate:
+    """Key, certificate and root in a folder."""
+    certificate = authority.issue(label, own_key(folder / "node.key").public_key())
+    (folder / "node.pem").write_bytes(pem(certificate))
+    (folder / "authority.pem").write_bytes(pem(authority.root))
+    enrol(authority.directory, folder, role)
+    return certificate
 
 
 @authority_command.command("allow")

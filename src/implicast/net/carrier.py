@@ -13,7 +13,6 @@ import asyncio
 import ssl
 import time
 from asyncio import sslproto
-from collections import deque
 from collections.abc import Callable
 from typing import cast as typed
 
@@ -31,6 +30,9 @@ QUEUE_FRAMES = 4_096
 """What may wait for one receiver; more is dropped."""
 HELLO_S = 3.0
 """Within this time a connection has said hello, or is closed."""
+DIAL_S = 10.0
+DIALS_MAX = 256
+"""Addresses that are dialled at a time; what is for others meanwhile is dropped."""
 IDLE_S = 300.0
 LINKS_MAX = 256
 """Connections kept; beyond, the one used least recently is closed."""
@@ -52,6 +54,24 @@ Greeted = Callable[[Hello], None]
 """Told who has said hello."""
 Says = Callable[[], Hello]
 Peerless = Callable[[ssl.SSLObject | ssl.SSLSocket | None], Name | None]
+
+
+class Queue:
+    """What waits for one receiver, within bounds."""
+
+    __slots__ = ("frames", "size")
+
+    def __init__(self) -> None:
+        self.frames: list[bytes] = []
+        self.size = 0
+
+    def put(self, frame: bytes) -> bool:
+        """False when too much waits already."""
+        if self.size + len(frame) > QUEUE_BYTES or len(self.frames) >= QUEUE_FRAMES:
+            return False
+        self.frames.append(frame)
+        self.size += len(frame)
+        return True
 
 
 class Link(asyncio.Protocol):
@@ -193,7 +213,8 @@ class Carrier:
         """All that there are: two nodes that dial each other at once have two."""
         self._young: dict[Link, None] = {}
         """Accepted, and have not said hello yet."""
-        self._waiting: dict[Address, deque[bytes]] = {}
+        self._waiting: dict[Address, Queue] = {}
+        """By address that is being dialled, what is to be said there."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
         self._failures: dict[Address, int] = {}
@@ -229,15 +250,13 @@ class Carrier:
             self.counters["dropped_unreachable"] += 1
             return
         queue = self._waiting.get(to)
-        if queue is None:
-            queue = self._waiting[to] = deque()
+        if queue is None and len(self._waiting) < DIALS_MAX:
+            queue = self._waiting[to] = Queue()
             task = asyncio.create_task(self._dial(to))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        if len(queue) >= QUEUE_FRAMES:
+        if queue is None or not queue.put(frame):
             self.counters["dropped_queue"] += 1
-        else:
-            queue.append(frame)
 
     async def close(self) -> None:
         self._closing = True
@@ -267,7 +286,7 @@ class Carrier:
     def queued(self, address: Address) -> int:
         """Bytes that wait to be written to an address."""
         link = self._links.get(address)
-        waiting = sum(map(len, self._waiting.get(address, ())))
+        waiting = self._waiting[address].size if address in self._waiting else 0
         return waiting + (link.queued if link is not None else 0)
 
     def links(self) -> list[Hello]:
@@ -322,7 +341,7 @@ class Carrier:
             self._links[address] = link
         self._failures.pop(address, None)
         self._not_before.pop(address, None)
-        for frame in self._waiting.pop(address, ()):
+        for frame in self._waiting.pop(address, Queue()).frames:
             self.counters["sent" if link.send(frame) else "dropped_queue"] += 1
         if link.dialled is not None and link.dialled != address:
             self._waiting.pop(link.dialled, None)
@@ -355,16 +374,17 @@ class Carrier:
             return
         self.counters["dials"] += 1
         try:
-            await self.loop.create_connection(
-                lambda: Link(self, to), to[0], to[1], ssl=self._client_tls,
-                server_hostname="" if self._client_tls is not None else None,
-            )  # fmt: skip
-        except (TimeoutError, OSError, ssl.SSLError):
+            async with asyncio.timeout(DIAL_S):
+                await self.loop.create_connection(
+                    lambda: Link(self, to), to[0], to[1], ssl=self._client_tls,
+                    server_hostname="" if self._client_tls is not None else None,
+                )  # fmt: skip
+        except (OSError, ValueError):  # nobody there, not in time, not of this network; or no name of a host
             self._unreachable(to)
 
     def _unreachable(self, to: Address) -> None:
         """Nobody answers: what waits is dropped, and for a while nothing is tried."""
-        self.counters["dropped_unreachable"] += len(self._waiting.pop(to, ()))
+        self.counters["dropped_unreachable"] += len(self._waiting.pop(to, Queue()).frames)
         failures = self._failures[to] = self._failures.get(to, 0) + 1
         low_s, high_s = BACK_OFF_S
         self._not_before[to] = self.loop.time() + min(high_s, low_s * 2 ** min(failures - 1, 16))

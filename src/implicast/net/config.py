@@ -46,6 +46,8 @@ class NodeConfig(msgspec.Struct, forbid_unknown_fields=True):
     casts_per_s: float = 10.0
     casts_burst: float = 50.0
     ttl_s: float = 86_400.0
+    proxy: bool = False
+    """Does this node stand in for light clients?"""
     payload_max: int = 16 << 20
     """The largest payload that this node sends or fetches."""
 

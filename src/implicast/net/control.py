@@ -10,7 +10,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from implicast.net.node import Node, Note
 from implicast.net.revocation import read_list
@@ -220,9 +220,16 @@ def ask(directory: Path, request: Answer, timeout_s: float | None = 60.0) -> Ite
             raise ControlError(f"the node in {directory} did not answer within {timeout_s:g} s") from None
 
 
+def _line(answers: BinaryIO, directory: Path) -> bytes:
+    try:
+        return answers.readline()
+    except TimeoutError:
+        raise ControlError(f"the node in {directory} has not answered in time") from None
+
+
 def _read(line: socket.socket, directory: Path) -> Iterator[Answer]:
     with line.makefile("rb") as answers:
-        for each in answers:
+        while each := _line(answers, directory):
             answer = json.loads(each)
             if "error" in answer:
                 raise ControlError(answer["error"])

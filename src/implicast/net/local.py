@@ -31,6 +31,8 @@ MARK = "local.json"
 CA = "ca"
 """The folder of the network's authority."""
 READY_S = 120.0
+TOGETHER = 7
+"""Nodes of one process that join at the same time."""
 
 
 Page = Callable[[Node], AbstractAsyncContextManager[object]]
@@ -278,8 +280,10 @@ class Tasks:
         begun = time.monotonic()
         for folder in self._local.fixtures():
             await self.start(folder.name, None)
-        for someone in self._local.members:
-            await self.start(someone.name, someone.text)
+        members = self._local.members
+        for at in (0, *range(1, len(members), TOGETHER)):  # the first alone: the others join through it
+            some = members[at : at + TOGETHER] if at else members[:1]
+            await asyncio.gather(*(self.start(each.name, each.text) for each in some))
         for done, someone in enumerate(self._local.members, 1):
             await asyncio.wait_for(self.nodes[someone.name].registered.wait(), READY_S)
             progress(done, len(self._local.members))

@@ -13,8 +13,10 @@ from typing import Any
 
 import click
 
+from implicast.casting.designs import design as designed
 from implicast.front.pairs import pairs
 from implicast.front.people import read_people
+from implicast.language.parameters import Setting
 from implicast.net import places, trial
 from implicast.net.local import Local, Processes, Someone, StartError, Tasks, everybody, is_running
 from implicast.net.logs import log_to_stderr
@@ -22,6 +24,10 @@ from implicast.net.options import debug_option, dir_option, json_option, web_opt
 from implicast.web.pages import Pages
 
 DESIGN = "spice-unloaded"
+
+
+ROUNDS = {"round_s": 5.0, "slack_s": 2.0}
+"""Of designs in which a registration waits for a round of upkeep: short ones, for a network that is tried out."""
 
 
 @click.command("local")
@@ -63,7 +69,8 @@ def local_command(
     where = (directory or places.local()).expanduser()
     if is_running(where):
         raise StartError(f"a network is running in {where}: stop it first, or name another folder with --dir")
-    made = Local(where, design or DESIGN, members, pairs(settings), plain, not casts, journal)
+    parameters = _parameters(design or DESIGN, settings)
+    made = Local(where, design or DESIGN, members, parameters, plain, limits=not casts, journal=journal)
     pages = None if web is None else Pages(members, web)
     if pages is not None:
         made.page = pages
@@ -81,6 +88,12 @@ def local_command(
         click.echo(json.dumps(outcome, indent=2) if as_json else _verdict(outcome))
         if outcome["missing"] or outcome["wrong"] or outcome["twice"]:
             raise SystemExit(1)
+
+
+def _parameters(name: str, settings: tuple[str, ...]) -> dict[str, Setting]:
+    """What was given, and short rounds where it says nothing of them."""
+    known = {each.name for each in designed(name).parameters}
+    return {**{each: value for each, value in ROUNDS.items() if each in known}, **pairs(settings)}
 
 
 def _as_processes(

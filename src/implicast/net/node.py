@@ -41,6 +41,7 @@ from implicast.net.journal import JournalWriter, Opened
 from implicast.net.keep import Keep
 from implicast.net.logs import log_event
 from implicast.net.notes import Note, Notes, Payloads
+from implicast.net.proxy import Proxy
 from implicast.net.pulse import Pulses
 from implicast.net.receipt import Awaited, Receipt
 from implicast.net.record import Opening, Recorder
@@ -79,6 +80,7 @@ class Node:
 
     services: Services
     payloads: Payloads
+    proxy: Proxy | None = None
 
     driver: Driver
     store: Store
@@ -167,6 +169,9 @@ class Node:
         self.background(self._keep_often())
         self.background(self.pulses.beat(self.carrier))
         self.payloads.resume()
+        self.proxy = Proxy(self) if self.config.proxy else None
+        if self.proxy is not None:
+            self.proxy.resume()
         if self.credentials is not None:
             self.background(self.credentials.watch(self))
 
@@ -295,6 +300,8 @@ class Node:
     async def stop(self) -> None:
         """As a crash, but what there is to write is written."""
         self.payloads.transfers.stop()
+        if self.proxy is not None:
+            await self.proxy.stop()
         for task in list(self._tasks):
             task.cancel()
         if not self._crashed:
@@ -380,6 +387,10 @@ class Node:
         self.payloads.cast(cast, payload)
         return self.receipt(cast)
 
+    def upcoming_cast(self) -> CastId:
+        """How the next cast will be called: whoever writes it down first can ask the outbox after a crash."""
+        return self._member().upcoming_cast()
+
     async def complain(self, cast: CastId) -> bool:
         """A cast that came was not for this node's owner: say so, signed, to the peer that told it.
 
@@ -440,6 +451,7 @@ class Node:
             "disk_full": self.store.full,
             "certificate_until": self.credentials.until.isoformat() if self.credentials is not None else None,
             "fetching": [f"{done} of {of} chunks" for done, of in self.payloads.transfers.progress.values()],
+            "clients": self.proxy.clients if self.proxy is not None else 0,
             "revocations": self.revocations.number,
             "revoked": self.name in self.revocations.names,
             "clock_offset_s": round(self.clock.offset_s, 3),

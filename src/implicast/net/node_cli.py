@@ -31,6 +31,7 @@ from implicast.web.pages import page_of
 @click.option("--advertise", metavar="HOST:PORT", help="Where others reach it, if that is not where it listens.")
 @click.option("--join", multiple=True, metavar="HOST:PORT", help="Nodes of the network that are there already.")
 @click.option("--serves", multiple=True, metavar="ROLE=HOST:PORT", help="Where the infrastructure is.")
+@click.option("--proxy", is_flag=True, default=None, help="Stand in for light clients that sleep.")
 @click.option("--authority", metavar="HOST:PORT", help="Where the authority answers: renewals, who was revoked.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Parameters of the design.")
 @click.option("--describe", "said", help="What the node says of itself when it has said nothing yet.")
@@ -61,7 +62,7 @@ def _configure(directory: Path, given: dict[str, Any]) -> None:
         if (directory / "node.toml").exists() or not given["network"]:
             raise
         config = NodeConfig(given["network"])
-    for name in ("network", "design", "role", "listen", "advertise", "plain", "authority", "journal"):
+    for name in ("network", "design", "role", "listen", "advertise", "plain", "authority", "proxy", "journal"):
         if given[name] is not None:
             setattr(config, name, given[name])
     config.join = list(given["join"]) or config.join

@@ -38,6 +38,8 @@ create table receipts (life integer, serial integer, settled blob, at_us integer
 """
 MIGRATIONS: dict[int, str] = {}
 """By the version they start from."""
+GATHER_S = 0.003
+"""How long a node that has something to write all the time lets it gather before the next commit."""
 NOTICES_MAX = 100_000
 """Notices kept; the oldest that are done go first."""
 
@@ -158,7 +160,11 @@ class Store:
 
     async def _work_off(self) -> None:
         try:
+            busy = False
             while (gathering := self._gathering) is not None:
+                if busy:  # they came while the last commit was under way: more will
+                    await asyncio.sleep(GATHER_S)
+                busy = True
                 self._gathering, self._touched = None, False
                 self.before()
                 writes, self._writes = self._writes, []
@@ -208,12 +214,13 @@ class Store:
         for life, serial, target, payload, until_us in rows:
             yield life, serial, _target.decode(target), payload, until_us
 
-    def sent(self, payload: bytes) -> tuple[Life, int] | None:
-        """Under which life and serial a payload was cast; the newest."""
-        row = self._db.execute(
-            "select life, serial from outbox where payload = ? order by life desc, serial desc limit 1", (payload,)
-        ).fetchone()
-        return None if row is None else (row[0], row[1])
+    def has(self, cast: CastId) -> bool:
+        """Is this cast in the inbox, or about to be?"""
+        key = (cast.publisher, cast.life, cast.serial)
+        if any("into notices" in statement and values[:3] == key for statement, values in self._writes):
+            return True
+        found = self._db.execute("select 1 from notices where publisher = ? and life = ? and serial = ?", key)
+        return found.fetchone() is not None
 
     def carried(self, life: Life, serial: int) -> bytes | None:
         """What a cast of this node carries as its payload."""

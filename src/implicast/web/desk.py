@@ -7,23 +7,28 @@ import time
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from cryptography.x509 import load_pem_x509_certificate
+from msgspec.structs import replace
 
 from implicast.front.words import in_words
 from implicast.language.errors import LanguageError
 from implicast.language.parse import description, parse
+from implicast.language.rules import Offer
 from implicast.language.tags import written
 from implicast.language.target import Target
 from implicast.net.node import Node, NodeError, Note
 from implicast.net.receipt import Receipt
+from implicast.net.speech import commission_in
 from implicast.peer.errors import ImplicastError
 from implicast.web.blocks import Blocks
 from implicast.web.drafts import Drafts, Outgoing, Words, new_uid
 from implicast.web.letter import Kind, Letter, named, unpacked
 from implicast.web.letters import Letters, cast_id, cast_text, know, tags_of
-from implicast.web.reading import ReadingError, read
+from implicast.web.reading import ReadingError, read, text_of
 from implicast.web.shelf import Shelf
-from implicast.web.thesaurus import Offer, Thesaurus
+from implicast.web.thesaurus import Thesaurus
 
 log = logging.getLogger("implicast")
 
@@ -50,6 +55,14 @@ class Meaning:
     @property
     def normal(self) -> str:
         return str(self.target) if self.target is not None else ""
+
+
+class Proven(NamedTuple):
+    """Something that the authority vouches for; attribute "": a tag."""
+
+    attribute: str
+    value: int | str
+    until_us: int
 
 
 class Desk:
@@ -121,6 +134,8 @@ class Desk:
         letter = unpacked(note.payload)
         if letter is None:
             letter = Letter(uid=cast_text(note.cast)[:80], target="", subject="", text=_plain(note.payload))
+        elif letter.kind == "letter" and not self.fits(letter.target):
+            letter = replace(letter, target="", alone=False)  # the author's word on whom it was for, and it is wrong
         if letter.kind == "rules":
             if self.thesaurus.hear(note.cast, letter.rules):
                 self.tell("rules")
@@ -137,6 +152,14 @@ class Desk:
         if mine and publisher != self.name:
             self.say_rules(written(named(publisher)))
 
+    def fits(self, target: str) -> bool:
+        """Does this target select what this person says of itself?"""
+        said = self.node.said
+        try:
+            return said is not None and parse(target).selects(said)
+        except LanguageError:
+            return False
+
     # --- who this is
 
     @property
@@ -149,6 +172,15 @@ class Desk:
 
     def values(self) -> list[str]:
         return [] if self.node.said is None else list(map(str, self.node.said.values))
+
+    def rights(self) -> list[Proven]:
+        """What the authority vouches for, as the node's certificate says."""
+        try:
+            certificate = load_pem_x509_certificate((self.node.directory / "node.pem").read_bytes())
+        except (OSError, ValueError):
+            return []
+        word = commission_in(certificate)
+        return [] if word is None else [Proven(each.attribute, each.value, each.until_us) for each in word.rights]
 
     def described(self) -> str:
         """What this person says of itself, as it is written."""
@@ -189,7 +221,7 @@ class Desk:
     def _reread(self, path: Path, mark: str) -> None:
         with contextlib.suppress(ReadingError):
             content = read(path)
-            self.shelf.put("bibliography", content.decode("utf-8", "replace"))
+            self.shelf.put("bibliography", text_of(content)[0])
             self.shelf.put("proposed", "1")
             self.tell("me")
         self.shelf.put("watched_seen", mark)
@@ -251,17 +283,17 @@ class Desk:
         while True:
             self._due.clear()
             for row in self.outgoing.due(self.now_us()):
-                await self._send(row["uid"], row["target"], bytes(row["payload"]), row["due_us"] == 0)
+                await self._send(row["uid"], row["target"], bytes(row["payload"]), row["tried"])
             next_us = self.outgoing.next_due_us()
             wait_s = 60.0 if next_us is None else max(0.0, (next_us - self.now_us()) / 1e6)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._due.wait(), wait_s + 0.01)
 
-    async def _send(self, uid: str, target: str, payload: bytes, tried: bool) -> None:
-        cast = self._gone_before(payload) if tried else None
+    async def _send(self, uid: str, target: str, payload: bytes, tried: str | None) -> None:
+        cast = tried if tried is not None and self._has_gone(tried) else None
         try:
             if cast is None:
-                self.outgoing.going(uid)
+                self.outgoing.going(uid, cast_text(self.node.upcoming_cast()))
                 cast = cast_text((await self.node.cast(target, payload, wait=0.0)).cast)
         except ImplicastError as error:
             self.outgoing.failed(uid, str(error))
@@ -273,10 +305,10 @@ class Desk:
         self.outgoing.gone(uid, cast)
         self.tell("sent")
 
-    def _gone_before(self, payload: bytes) -> str | None:
-        """The cast under which the node took this payload before it fell; None if it did not."""
-        found = self.node.store.sent(payload)
-        return None if found is None else f"{self.name}.{found[0]}.{found[1]}"
+    def _has_gone(self, cast: str) -> bool:
+        """Did the node take a cast of this name before it fell?"""
+        named = cast_id(cast)
+        return self.node.store.carried(named.life, named.serial) is not None
 
     def receipt(self, cast: str) -> Receipt:
         return self.node.receipt(cast_id(cast))

@@ -1,7 +1,7 @@
 """What is being written, and what is on its way: drafts are kept as they are typed; a letter sent waits a moment.
 
-A letter is packed once, when it is sent, under a uid drawn then; its bytes are the same however often they are tried.
-So after a crash between the node's commit and the page's, the node's outbox says whether the letter has gone.
+Before a letter is cast, the name that its cast will have is written down. So after a crash between the node's commit
+and the page's, the node's outbox says whether the letter has gone: it goes once, whatever happens.
 """
 
 import secrets
@@ -92,7 +92,7 @@ class Outgoing:
         """On its way from `due_us` on; the draft stays until then, out of sight."""
         with self._shelf.change() as db:
             values = (letter.uid, draft, kind, letter.target, letter.subject, packed(letter), due_us, now_us)
-            db.execute("insert into outgoing values (?, ?, ?, ?, ?, ?, ?, null, null, ?)", values)
+            db.execute("insert into outgoing values (?, ?, ?, ?, ?, ?, ?, null, null, null, ?)", values)
         return letter.uid
 
     def take_back(self, uid: str) -> int | None:
@@ -115,10 +115,10 @@ class Outgoing:
         row = self._shelf.row("select min(due_us) as due from outgoing where cast_id is null and error is null")
         return None if row is None else row["due"]
 
-    def going(self, uid: str) -> None:
-        """From here on it cannot be taken back."""
+    def going(self, uid: str, cast: str) -> None:
+        """It is about to be cast under this name; from here on it cannot be taken back."""
         with self._shelf.change() as db:
-            db.execute("update outgoing set due_us = 0 where uid = ?", (uid,))
+            db.execute("update outgoing set due_us = 0, tried = ? where uid = ?", (cast, uid))
 
     def gone(self, uid: str, cast: str) -> None:
         with self._shelf.change() as db:

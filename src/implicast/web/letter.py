@@ -9,6 +9,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from implicast.language.rules import Rule
+
 MARK = b"implicast-letter-1\n"
 TEXT_MAX = 16_384
 FILES_MAX = 16
@@ -17,7 +19,6 @@ Line = Annotated[str, Meta(max_length=256)]
 Body = Annotated[str, Meta(max_length=TEXT_MAX)]
 Expression = Annotated[str, Meta(max_length=4_096)]
 Identity = Annotated[str, Meta(max_length=80)]
-Relation = Literal["USE", "UF", "RT", "NT", "BT"]
 Kind = Literal["letter", "rules", "ask"]
 
 
@@ -26,17 +27,6 @@ class File(msgspec.Struct, frozen=True, array_like=True):
 
     name: Line
     content: bytes
-
-
-class Rule(msgspec.Struct, frozen=True, array_like=True, order=True):
-    """A relation of two tags, as a thesaurus has it: `ml USE machine-learning`."""
-
-    tag: Line
-    relation: Relation
-    other: Line
-
-    def __str__(self) -> str:
-        return f"{self.tag} {self.relation} {self.other}"
 
 
 class Letter(msgspec.Struct, frozen=True):

@@ -17,8 +17,8 @@ PAGE = 50
 FOUND_MAX = 50
 ALONE = "to me alone"
 """The folder of answers to this person."""
-PLAIN = "from other programs"
-"""The folder of casts that are no letters: they do not say whom they were for."""
+PLAIN = "without a target"
+"""The folder of casts that are no letters, or name a target that does not fit: whom they were for is not known."""
 FIELDS = ("id, cast_id, uid, thread, own, publisher, author, target, subject, substr(body, 1, 200) as body, at_us, "
           "alone, read, hidden, complained")  # fmt: skip
 

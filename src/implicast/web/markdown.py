@@ -9,8 +9,8 @@ from markdown_it.token import Token
 from markupsafe import Markup
 
 SCHEMES = {"http", "https", "mailto"}
-SHIFT = 2
-"""A letter's headings stand below the page's."""
+UPPER, LOWER = "h3", "h4"
+"""A letter's headings stand below the page's, and none is left out."""
 
 
 def _is_harmless(url: str) -> bool:
@@ -21,9 +21,13 @@ def _is_harmless(url: str) -> bool:
 
 
 def _lower_headings(tokens: Sequence[Token]) -> None:
+    """To the level below the letter's own, or one further down where another heading stands above."""
+    above = ""
     for token in tokens:
-        if token.type in ("heading_open", "heading_close"):
-            token.tag = f"h{min(6, int(token.tag[1]) + SHIFT)}"
+        if token.type == "heading_open":
+            above = token.tag = LOWER if above and int(token.tag[1]) > 2 else UPPER
+        elif token.type == "heading_close":
+            token.tag = above
 
 
 def _link_open(renderer: Any, tokens: Sequence[Token], at: int, options: Any, env: MutableMapping[str, Any]) -> str:

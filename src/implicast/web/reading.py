@@ -7,6 +7,8 @@ from pathlib import Path
 from implicast.lab.corpus.bibtex import papers, text_of
 from implicast.peer.errors import LocalError
 
+__all__ = ["ReadingError", "proposal", "read", "text_of"]
+
 PAPERS = 30
 """The papers read last: those at the end of the file."""
 TAGS = 18

@@ -78,17 +78,10 @@ class ReadingPages:
             self._desk.tell("read")
         for row in rows:
             row["namesake"] = row["author"] and self._desk.letters.namesakes(row["publisher"], row["author"])
-        matches = self._matches(rows[0]["target"])
+        matches = self._desk.fits(rows[0]["target"])
         return self._view.page(request, "thread.html", "inbox", rows[0]["subject"] or "Without a subject", rows=rows,
                                first=rows[0], matches=matches, alone=ALONE, plain=PLAIN,
                                keeper=self._desk.node.design.slows)  # fmt: skip
-
-    def _matches(self, target: str) -> bool:
-        said = self._desk.node.said
-        try:
-            return said is not None and parse(target).selects(said)
-        except LanguageError:
-            return False
 
     async def search(self, request: Request) -> Response:
         text = request.query_params.get("q", "")[:200]
@@ -120,7 +113,7 @@ class ReadingPages:
             raise HTTPException(400, f"{text} is no target: {error}") from None
         self._desk.letters.mark_folder_read(target)
         return {"target": target, "rows": self._desk.letters.room(target), "own": self._desk.name,
-                "speakers": self._desk.letters.speakers(target), "matches": self._matches(target)}  # fmt: skip
+                "speakers": self._desk.letters.speakers(target), "matches": self._desk.fits(target)}  # fmt: skip
 
     async def room(self, request: Request) -> Response:
         values = self._room(request)

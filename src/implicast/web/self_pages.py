@@ -9,14 +9,13 @@ from starlette.routing import Route
 
 from implicast.language.errors import LanguageError
 from implicast.language.parse import description
+from implicast.language.rules import RELATIONS, SAID, Rule
 from implicast.language.tags import tag as folded
 from implicast.language.tags import written
 from implicast.peer.errors import ImplicastError
 from implicast.web.desk import Desk
-from implicast.web.letter import Rule
 from implicast.web.neighbourhood import Neighbourhood
-from implicast.web.reading import FILE_MAX, PAPERS, TAGS, Proposal, ReadingError, proposal, read
-from implicast.web.thesaurus import RELATIONS, SAID
+from implicast.web.reading import FILE_MAX, PAPERS, TAGS, Proposal, ReadingError, proposal, read, text_of
 from implicast.web.view import View, to
 
 
@@ -56,7 +55,7 @@ class SelfPages:
             request, "me.html", "me", "Who I am", error=error or flaw, text=desk.described() if text is None else text,
             proposal=found, kept=set(desk.tags()), watched=desk.shelf.get("watched"),
             registered=desk.node.registered.is_set(), values=said.values if said is not None else (),
-            claims=self._claims(), papers=PAPERS, most=TAGS,
+            rights=desk.rights(), papers=PAPERS, most=TAGS,
         )  # fmt: skip
 
     def _proposal(self) -> tuple[Proposal | None, str]:
@@ -66,11 +65,6 @@ class SelfPages:
             return proposal(self._desk.shelf.get("bibliography").encode()), ""
         except ReadingError as error:
             return None, str(error)
-
-    def _claims(self) -> list[dict[str, str]]:
-        """Protected attributes that the authority vouches for, where the node knows of any."""
-        found = getattr(self._desk.node, "claims", None)
-        return list(found()) if callable(found) else []
 
     async def save(self, request: Request) -> Response:
         form = await request.form()
@@ -97,7 +91,7 @@ class SelfPages:
             proposal(content)
         except ReadingError as error:
             return self._me(request, str(error))
-        self._desk.shelf.put("bibliography", content.decode("utf-8", "replace"))
+        self._desk.shelf.put("bibliography", text_of(content)[0])
         self._desk.shelf.put("proposed", "1")
         return to("/me", "read")
 

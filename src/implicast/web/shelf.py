@@ -35,7 +35,8 @@ create table drafts (
 create table draft_files (id integer primary key, draft integer not null, name text not null, content blob not null);
 create table outgoing (
     uid text primary key, draft integer, kind text not null, target text not null, subject text not null,
-    payload blob not null, due_us integer not null, cast_id text, error text, at_us integer not null) without rowid;
+    payload blob not null, due_us integer not null, tried text, cast_id text, error text, at_us integer not null)
+    without rowid;
 create table blocks (kind text not null, what text not null, at_us integer not null, primary key (kind, what))
     without rowid;
 create table rules (publisher text not null, tag text not null, relation text not null, other text not null,

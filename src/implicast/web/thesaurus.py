@@ -1,49 +1,22 @@
-"""Tag rules (thesis, 10.2.2): USE, UF (used for), RT (related), NT (narrower), BT (broader).
+"""The tag rules that a page knows: its own, and the newest list of each name.
 
 A person's rules are one list, cast as a whole to those who say the tags concerned; whoever receives it keeps the
 newest list of each name. So a rule counts once for each name that states it, and ends when its author takes it out.
-One's own rules are offered at once, others' from so many distinct names on. Offers are shown; nothing widens by itself.
 """
 
 import sqlite3
-from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
-
-from msgspec.structs import replace
 
 from implicast.language.errors import LanguageError
-from implicast.language.parse import parse
+from implicast.language.rules import Offer, Rule, Stated, offers, stated
 from implicast.language.tags import tag as folded
-from implicast.language.target import Target, Term
+from implicast.language.target import Target
 from implicast.peer.contract import CastId
-from implicast.web.letter import Relation, Rule
 from implicast.web.shelf import Shelf
 
 NAMES_MIN = 3
 """Distinct names from which on somebody else's rule is offered."""
 RULES_MAX = 256
-OPPOSITE: dict[Relation, Relation] = {"USE": "UF", "UF": "USE", "RT": "RT", "NT": "BT", "BT": "NT"}
-SAID: dict[str, str] = {
-    "USE": "is better said", "UF": "is also said", "RT": "is related to", "NT": "includes the narrower",
-    "BT": "belongs to the broader",
-}  # fmt: skip
-RELATIONS: tuple[Relation, ...] = ("USE", "UF", "RT", "NT", "BT")
-
-
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """One way to widen a target."""
-
-    tag: str
-    relation: str
-    other: str
-    names: int
-    own: bool
-
-    @property
-    def said(self) -> str:
-        return SAID[self.relation]
 
 
 class Thesaurus:
@@ -98,19 +71,11 @@ class Thesaurus:
 
     def offers(self, target: Target) -> list[Offer]:
         """How a target could be widened, the best supported first."""
-        wanted = sorted({tag for term in target.terms for tag in term.has})
-        found = [offer for tag in wanted for offer in self._about(tag)
-                 if not all(_has_both(target, term, offer) for term in target.terms if tag in term.has)]  # fmt: skip
-        return sorted(found, key=lambda each: (not each.own, -each.names, each.tag, each.other))[:12]
+        return offers(target, self._about, self.own, self.names_min)
 
-    def _about(self, tag: str) -> list[Offer]:
-        names: dict[tuple[str, str], set[str]] = defaultdict(set)
-        for row in self._shelf.rows("select * from rules where tag = ?", (tag,)):
-            names[row["relation"], row["other"]].add(row["publisher"])
-        for row in self._shelf.rows("select * from rules where other = ?", (tag,)):
-            names[OPPOSITE[row["relation"]], row["tag"]].add(row["publisher"])
-        offers = [Offer(tag, relation, other, len(who), self.own in who) for (relation, other), who in names.items()]
-        return [each for each in offers if each.own or each.names >= self.names_min]
+    def _about(self, tag: str) -> Stated:
+        rows = self._shelf.rows("select * from rules where tag = ? or other = ?", (tag, tag))
+        return stated(tag, ((row["publisher"], Rule(row["tag"], row["relation"], row["other"])) for row in rows))
 
     def supported(self) -> list[sqlite3.Row]:
         """All rules, with how many names state each and whether one does so oneself."""
@@ -127,18 +92,3 @@ def _sound(rules: Iterable[Rule]) -> list[Rule]:
         except LanguageError:
             continue
     return found
-
-
-def _exchanged(term: Term, tag: str, other: str) -> Term:
-    return replace(term, has=tuple(sorted({other if each == tag else each for each in term.has})))
-
-
-def _has_both(target: Target, term: Term, offer: Offer) -> bool:
-    """Is the target as wide as the offer would make it, at this term?"""
-    return offer.other in term.has or _exchanged(term, offer.tag, offer.other) in target.terms
-
-
-def widened(target: Target, tag: str, other: str) -> Target:
-    """Wherever the tag is asked for, the other one will do as well."""
-    more = [_exchanged(term, tag, other) for term in target.terms if tag in term.has and other not in term.lacks]
-    return parse(" | ".join(map(str, [*target.terms, *more])))

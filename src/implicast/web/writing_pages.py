@@ -9,12 +9,12 @@ from starlette.routing import Route
 
 from implicast.language.errors import LanguageError
 from implicast.language.parse import parse
+from implicast.language.rules import widened
 from implicast.language.tags import written
 from implicast.web.desk import Desk
 from implicast.web.drafts import Words
 from implicast.web.letter import FILES_MAX, TEXT_MAX, named
 from implicast.web.letters import ALONE, PLAIN
-from implicast.web.thesaurus import widened
 from implicast.web.view import View, to
 
 

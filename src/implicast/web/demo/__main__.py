@@ -10,12 +10,13 @@ from pathlib import Path
 
 import click
 
+from implicast.language.rules import Rule
 from implicast.language.tags import written
 from implicast.net.local import Local, Tasks, is_running
 from implicast.web.demo import conversations, folder_of, researchers, shelves
 from implicast.web.desk import Desk
 from implicast.web.drafts import Words
-from implicast.web.letter import Rule, named
+from implicast.web.letter import named
 from implicast.web.letters import cast_id
 from implicast.web.pages import PageError, Pages
 

@@ -5,20 +5,25 @@
   const live = document.getElementById("live");
   const say = (text) => { if (live) live.textContent = text; };
 
-  // --- news: one stream; whoever wants to hear names the event in hx-trigger
+  // --- news: one stream for all tabs, for a browser opens six connections to a place and no more; the tab that holds it
+  // tells the others. Whoever wants to hear names the event in hx-trigger.
   let last = null;
   const listen = () => {
     const stream = new EventSource("/events");
     stream.addEventListener("open", () => { if (last === "lost") { say("Connected again."); tell("inbox"); tell("sent"); } last = "open"; });
     stream.addEventListener("error", () => { last = "lost"; say("The node does not answer; trying again."); });
-    stream.addEventListener("news", (event) => tell(event.data));
+    stream.addEventListener("news", (event) => { tell(event.data); if (air) air.postMessage(event.data); });
     window.addEventListener("pagehide", () => stream.close());
   };
   const tell = (what) => {
     if (window.htmx) window.htmx.trigger(document.body, "news-" + what);
     if (what === "inbox" && !document.getElementById("list")) say("A letter has come.");
   };
-  if (window.EventSource) listen();
+  const air = window.BroadcastChannel && navigator.locks ? new BroadcastChannel("news") : null;
+  if (air) {
+    air.addEventListener("message", (event) => tell(event.data));
+    navigator.locks.request("news", () => new Promise(() => listen()));
+  } else if (window.EventSource) listen();
 
   // --- the target: completion and the mark
   const target = document.querySelector("input[data-tags]");
@@ -88,6 +93,19 @@
     });
     target.addEventListener("scroll", () => { ghost.scrollLeft = target.scrollLeft; });
     mark();
+  }
+
+  // --- a draft: "Kept." stands for what is in the fields now; what was typed last is kept when one leaves
+  const kept = document.getElementById("saved");
+  const typed = document.getElementById("draft");
+  if (kept && typed) {
+    let open = false;
+    typed.addEventListener("input", () => { kept.textContent = ""; open = true; });
+    typed.addEventListener("htmx:afterRequest", () => { open = false; });
+    typed.addEventListener("submit", () => { open = false; });
+    window.addEventListener("pagehide", () => {
+      if (open) fetch(typed.getAttribute("hx-post"), { method: "POST", body: new URLSearchParams(new FormData(typed)), keepalive: true });
+    });
   }
 
   // --- what is attached goes at once, with its progress

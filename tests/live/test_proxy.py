@@ -1,0 +1,138 @@
+"""Light clients: heard for while they sleep, by two proxies; nothing lost, nothing twice."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from implicast.net.authority import CertificateAuthority
+from implicast.net.authority_cli import admit
+from implicast.net.client import Client, ClientError
+from implicast.net.config import read_config, text_of, write_config
+from implicast.net.local import Local, Someone, Tasks
+from implicast.net.proxy import Proxy
+
+PEOPLE = [Someone("ann", "chess"), Someone("p1", "proxy"), Someone("p2", "proxy"), Someone("p3", "proxy")]
+
+
+@contextlib.asynccontextmanager
+async def network(directory, design="centralised"):
+    local = Local(directory / "net", design, PEOPLE, {}, limits=False)
+    local.lay_out()
+    for folder in local.folders():
+        config = read_config(folder)
+        config.proxy = folder.name.startswith("p")
+        write_config(folder, config)
+    authority = CertificateAuthority.open(local.directory / "ca")
+    for each in ("", ".standin0", ".standin1"):
+        admit(authority, f"phone{each}", directory / "phone" / each.removeprefix("."), "member")
+    authority.close()
+    tasks = Tasks(local)
+    try:
+        await tasks.start_all()
+        yield tasks
+    finally:
+        await tasks.stop()
+
+
+@contextlib.asynccontextmanager
+async def awake(directory, tasks, *names):
+    proxies = [text_of(tasks.nodes[name].address) for name in names]
+    async with Client.open(directory / "phone", proxies, "local") as client:
+        yield client
+
+
+async def stood_in(tasks, *names):
+    """Until the stand-ins are registered."""
+    async with asyncio.timeout(20):
+        for name in names:
+            proxy = tasks.nodes[name].proxy
+            while not any(node.registered.is_set() for node in proxy._standing.values()):
+                await asyncio.sleep(0.05)
+
+
+async def texts(client):
+    return [payload.decode() for _, payload in await client.fetch()]
+
+
+@pytest.mark.parametrize("design", ["centralised", "dht"])
+def test_what_came_while_it_slept_is_fetched_once_though_two_proxies_have_it(tmp_path, design):
+    async def story():
+        async with network(tmp_path, design) as tasks:
+            async with awake(tmp_path, tasks, "p1", "p2") as client:
+                assert await client.describe("jazz, football") == 2
+                await stood_in(tasks, "p1", "p2")
+            receipts = [await tasks.nodes["ann"].cast("jazz & !chess", f"{number}".encode()) for number in range(3)]
+            async with awake(tmp_path, tasks, "p1", "p2") as client:
+                first, second = await texts(client), await texts(client)
+            return receipts[-1].notified, first, second
+
+    assert asyncio.run(story()) == (2, ["0", "1", "2"], [])
+
+
+def test_with_one_proxy_gone_the_other_has_it_and_one_that_returns_stands_in_again(tmp_path):
+    async def story():
+        async with network(tmp_path) as tasks:
+            async with awake(tmp_path, tasks, "p1", "p2") as client:
+                await client.describe("jazz")
+                await stood_in(tasks, "p1", "p2")
+                proxies = client.proxies
+            tasks.crash("p1")
+            await tasks.nodes["ann"].cast("jazz", b"one", wait=1.0)
+            async with Client.open(tmp_path / "phone", [text_of(proxies[1])], "local") as client:
+                found = await texts(client)
+            await tasks.start("p1", None)
+            await stood_in(tasks, "p1")
+            await tasks.nodes["ann"].cast("jazz", b"two", wait=5.0)
+            async with Client.open(tmp_path / "phone", [text_of(proxies[0])], "local") as client:
+                return found, await texts(client)
+
+    assert asyncio.run(story()) == (["one"], ["two"]), "the cast that both have is not given twice"
+
+
+def test_a_client_that_moves_to_another_proxy_misses_nothing_and_hears_nothing_twice(tmp_path):
+    async def story():
+        async with network(tmp_path) as tasks:
+            async with awake(tmp_path, tasks, "p1", "p2") as client:
+                await client.describe("jazz")
+                await stood_in(tasks, "p1", "p2")
+            await tasks.nodes["ann"].cast("jazz", b"one")
+            async with awake(tmp_path, tasks, "p2") as client:
+                heard = await texts(client)
+            await tasks.nodes["ann"].cast("jazz", b"two")
+            async with awake(tmp_path, tasks, "p1") as client:
+                return heard, await texts(client)
+
+    assert asyncio.run(story()) == (["one"], ["two"])
+
+
+def test_a_new_description_replaces_the_old_one_and_a_wrong_signature_is_refused(tmp_path, monkeypatch):
+    async def story():
+        async with network(tmp_path) as tasks:
+            async with awake(tmp_path, tasks, "p1", "p2") as client:
+                await client.describe("jazz")
+                await stood_in(tasks, "p1", "p2")
+                await client.describe("samba")
+                async with asyncio.timeout(10):
+                    while (await tasks.nodes["ann"].cast("jazz")).expected:
+                        await asyncio.sleep(0.1)
+                receipt = await tasks.nodes["ann"].cast("samba", b"x")
+                client._key = type("Forger", (), {"sign": lambda self, body: b"0" * 64})()
+                with pytest.raises(ClientError, match="not signed"):
+                    await client.describe("doctor")
+            return receipt.notified
+
+    assert asyncio.run(story()) == 2
+
+
+def test_a_node_that_is_no_proxy_serves_nobody(tmp_path, monkeypatch):
+    async def story():
+        async with network(tmp_path) as tasks, awake(tmp_path, tasks, "ann") as client:
+            monkeypatch.setattr("implicast.net.client.ANSWER_S", 0.3)
+            with pytest.raises(ClientError, match="does not answer"):
+                await client.describe("jazz")
+            with pytest.raises(ClientError, match="no proxy answers"):
+                await client.fetch()
+            return isinstance(tasks.nodes["p1"].proxy, Proxy)
+
+    assert asyncio.run(story())

@@ -1,0 +1,199 @@
+"""The desk: letters kept, sent once, found quickly; tags from what one reads; nothing lost when a node falls."""
+
+import time
+
+import pytest
+from stage import Stage
+
+from implicast.language.parse import parse
+from implicast.language.rules import Rule
+from implicast.peer.contract import CastId
+from implicast.web.demo import conversations, folder_of, researchers, shelves
+from implicast.web.drafts import Words, plain_name
+from implicast.web.letter import Letter, packed
+from implicast.web.letters import PLAIN
+from implicast.web.reading import ReadingError, proposal
+from implicast.web.shelf import Shelf, ShelfError
+
+MESSAGES = 10_000
+PAGE_CPU_S, SEARCH_S = 0.3, 0.1
+
+
+def until(stage, done, seconds=15):
+    deadline = time.monotonic() + seconds
+    while not (found := stage.do(done)):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return found
+
+
+def send(stage, name, target, subject, text, **more):
+    desk = stage.desk(name)
+    words = Words(target, subject, text, **more)
+    return stage.do(lambda: desk.send(desk.drafts.begin(words, 1), words, delay_s=0.0))
+
+
+def letters(stage, name):
+    return stage.do(lambda: [dict(row) for row in stage.desk(name).letters.page(None, 0)])
+
+
+def test_a_letter_is_written_read_and_answered(stage):
+    uid = send(stage, "ann", "football", "Sunday", "Who *plays*?")
+    row = until(stage, lambda: [each for each in stage.desk("bob").letters.page(None, 0) if each["uid"] == uid])[0]
+    assert (row["target"], row["author"], row["subject"]) == ("football", "ann", "Sunday")
+    client = stage.client("bob")
+    draft = client.post(f"/reply/{row['id']}", data={"to": "author"}).headers["location"]
+    page = client.get(draft).text
+    assert "alone" in page
+    sent = client.post(f"{draft}/send", data={"subject": "Re: Sunday", "body": "I do"}).headers["location"]
+    assert "Take it back" in client.get(sent).text
+    stage.desk("bob").take_back_s = 0.0
+    until(stage, lambda: any(each["alone"] for each in stage.desk("ann").letters.page(None, 0)))
+    answer = next(each for each in letters(stage, "ann") if each["alone"])
+    assert (answer["thread"], answer["body"]) == (uid, "I do")
+    assert "1 of 1" in client.get(f"{sent}/receipt").text
+
+
+def test_what_is_taken_back_nobody_sees_and_it_is_a_draft_again(stage):
+    client = stage.client("ann")
+    stage.desk("ann").take_back_s = 5.0
+    draft = client.post("/write/new", data={"target": "football"}).headers["location"]
+    sent = client.post(f"{draft}/send", data={"target": "football", "subject": "oops", "body": "x"}).headers["location"]
+    assert client.get(draft).status_code == 404, "it is on its way"
+    assert client.post(f"{sent}/take-back").headers["location"].startswith(draft)
+    assert "oops" in client.get(draft).text
+    assert all(each["subject"] != "oops" for each in letters(stage, "bob"))
+
+
+def test_a_target_is_checked_while_it_is_typed(stage):
+    client = stage.client("ann")
+    assert 'data-column="12"' in client.get("/write/check", params={"target": "football & )"}).text
+    said = client.get("/write/check", params={"target": "jazz & football"}).text
+    assert "jazz" in said
+    assert "1 person" in said
+    assert "Nobody, at the moment" in client.get("/write/check", params={"target": "tango"}).text
+
+
+def test_rules_of_others_are_offered_from_three_names_on_and_ones_own_at_once(stage):
+    desk = stage.desk("ann")
+
+    def told(names):
+        for number in range(names):
+            desk.thesaurus.hear(CastId(bytes([number + 1]) * 16, 1, 1), [Rule("samba", "UF", "batucada")])
+        return [offer.other for offer in desk.thesaurus.offers(parse("samba"))]
+
+    assert stage.do(told, 2) == []
+    assert stage.do(told, 3) == ["batucada"]
+    client = stage.client("ann")
+    draft = client.post("/write/new", data={"target": "samba"}).headers["location"]
+    client.post(f"{draft}/widen", data={"target": "samba", "offer": "samba\x1fbatucada", "body": "kept"})
+    page = client.get(draft).text
+    assert 'value="batucada | samba"' in page
+    assert "kept" in page
+
+
+def test_a_later_list_of_rules_replaces_an_earlier_one_and_never_the_other_way_round(stage):
+    desk, who = stage.desk("ann"), b"\x77" * 16
+    one, other = Rule("a", "RT", "b"), Rule("a", "RT", "c")
+    assert stage.do(desk.thesaurus.hear, CastId(who, 1, 5), [one])
+    assert not stage.do(desk.thesaurus.hear, CastId(who, 1, 4), [other])
+    assert stage.do(desk.thesaurus.of, who.hex()) == [one]
+    assert stage.do(desk.thesaurus.hear, CastId(who, 2, 1), [])
+    assert stage.do(desk.thesaurus.of, who.hex()) == []
+
+
+def test_blocks_hide_and_show_again(stage):
+    send(stage, "ann", "jazz", "noise", "Buy   CHEAP\ntickets")
+    until(stage, lambda: any(each["subject"] == "noise" for each in stage.desk("bob").letters.page(None, 0)))
+    client = stage.client("bob")
+    client.post("/blocks/add", data={"kind": "words", "what": "cheap tickets"})
+    assert all(each["subject"] != "noise" for each in letters(stage, "bob"))
+    assert "noise" in client.get("/blocks").text
+    client.post("/blocks/remove", data={"kind": "words", "what": "cheap tickets"})
+    assert any(each["subject"] == "noise" for each in letters(stage, "bob"))
+
+
+def test_attachments_travel_and_names_are_only_names(stage):
+    client = stage.client("ann")
+    stage.desk("ann").take_back_s = 0.0
+    draft = client.post("/write/new", data={"target": "jazz"}).headers["location"]
+    files = {"file": ("../../evil name.txt", b"content")}
+    assert client.post(f"{draft}/attach", data={"body": "see"}, files=files).status_code == 303
+    client.post(f"{draft}/send", data={"target": "jazz", "subject": "file", "body": "see"})
+    until(stage, lambda: any(each["subject"] == "file" for each in stage.desk("bob").letters.page(None, 0)))
+    row = next(each for each in letters(stage, "bob") if each["subject"] == "file")
+    answer = stage.client("bob").get(f"/letter/{row['id']}/file/0")
+    assert answer.content == b"content"
+    assert "evil%20name.txt" in answer.headers["content-disposition"]
+    assert plain_name("..\\..\\a\x00b") == "ab"
+    assert plain_name("///") == "file"
+
+
+def test_ten_thousand_letters_open_and_are_searched_quickly(tmp_path):
+    stage = Stage(tmp_path)
+    try:
+        desk = stage.desk("ann")
+
+        def fill():
+            desk.shelf.db.execute("pragma synchronous=off")
+            for number in range(MESSAGES):
+                text = f"letter {number} about {'privacy' if number % 5 else 'overlays'} and word{number % 977}"
+                letter = Letter(f"u{number}", f"tag{number % 40}", f"a{number % 300}", f"Subject {number}", text)
+                desk.letters.take(CastId(bytes([number % 251]) * 16, 1, number), letter, number)
+
+        stage.do(fill)
+        client = stage.client("ann")
+        client.get("/inbox")
+        for path in ("/inbox", "/inbox?folder=tag3", "/inbox?page=199"):
+            begun = time.process_time()
+            assert client.get(path).status_code == 200
+            assert time.process_time() - begun < PAGE_CPU_S, path
+        assert "10,000" not in client.get("/inbox?page=500").text
+        for text in ("word13", "privacy", "subj 77", "overlays word1"):
+            begun = time.process_time()
+            found = stage.do(desk.letters.search, text)
+            assert time.process_time() - begun < SEARCH_S, text
+            assert found
+        found = {row["uid"] for row in stage.do(desk.letters.search, "word976 letter 976")}
+        assert found == {"u976", "u9769"}
+    finally:
+        stage.stop()
+
+
+def test_tags_from_a_bibliography_are_the_commonest_words(tmp_path):
+    text = b"""@article{a, title = {Privacy of overlays}, keywords = {privacy}}
+    @article{b, title = {The privacy of Bayesian overlays}} @article{c, broken"""
+    found = proposal(text)
+    assert found.tags[:2] == (("privacy", 3), ("overlays", 2))
+    assert (found.papers, len(found.skipped)) == (2, 1)
+    for nothing in (b"", b"not bibtex", b"\x00\x00"):
+        with pytest.raises(ReadingError):
+            proposal(nothing)
+
+
+def test_the_demonstration_speaks_of_people_there_are():
+    people = {each.name for each in researchers()}
+    assert len(people) == len(shelves()) == 20
+    said = conversations()
+    for letter in said["letter"]:
+        assert folder_of(letter["by"]) in people
+        assert str(parse(letter["target"]))
+        assert all(folder_of(answer["by"]) in people for answer in letter.get("answer", ()))
+    assert all(folder_of(name) in people for name in said["rules"])
+
+
+def test_a_file_of_a_later_version_is_refused_in_a_sentence(tmp_path):
+    shelf = Shelf(tmp_path / "web.db")
+    shelf.db.execute("pragma user_version=99")
+    shelf.close()
+    with pytest.raises(ShelfError, match="newer version"):
+        Shelf(tmp_path / "web.db")
+
+
+def test_a_letter_that_names_a_target_it_was_not_sent_to_is_shown_without_one(stage):
+    """Whom a letter was for is its author's word: it is believed only where it fits."""
+    forged = Letter("forged", "name:somebody-else", "eve", "for you alone", "x", alone=True)
+    stage.do(lambda: stage.node("ann").cast("jazz", packed(forged), wait=5.0))
+    until(stage, lambda: any(each["uid"] == "forged" for each in stage.desk("bob").letters.page(None, 0)))
+    row = next(each for each in letters(stage, "bob") if each["uid"] == "forged")
+    assert (row["target"], row["alone"]) == (PLAIN, 0)
