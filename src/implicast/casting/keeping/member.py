@@ -206,8 +206,7 @@ class RingMember(
     def described(self, slot: Slot, packed: bytes) -> Description | None:
         """What an entry says of its owner, where that may need the authority's word."""
 
-    def is_number_of(self, owner: Name, number: int) -> bool:
-        """Whether an entry of this owner can have this number."""
+    def is_number_of(self, owner: Name, number: int) -> bool:  # can an entry of this owner have this number?
         return not number
 
     def is_of_description(self, piece: Piece) -> bool:
@@ -314,9 +313,7 @@ class RingMember(
         if isinstance(question, str):
             self.host.deliver(Refused("cast", question))
         else:
-            if verified:
-                question.verify()
-            self.ask(cast, question, "cast")
+            self.ask(cast, question.verify() if verified else question, "cast")
         return cast
 
     def ask(self, cast: CastId, question: Fetch, verb: str) -> None:
@@ -334,8 +331,7 @@ class RingMember(
     def tell(self, notify: Notify, members: dict[Name, Contact]) -> None:
         """Tell everybody selected, and oneself by a call; unless these are more than may be."""
         if not self.policy.bears(len(members)):
-            most = self.policy.audience_max
-            self.host.deliver(Refused("cast", f"it selects {len(members)} members, and {most} is the most allowed"))
+            self.host.deliver(Refused("cast", f"it selects {len(members)} members, more than audience_max"))
             return
         here = None
         if members.pop(self.name, None) is not None:

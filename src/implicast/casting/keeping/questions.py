@@ -46,9 +46,10 @@ class Fetch:
         self._parts: dict[tuple[int, Scalar], dict[int, Sequence[Any]]] = {}
         self._wait_us, self._attempts, self.due_us = WAIT_US, 0, 0
 
-    def verify(self) -> None:
+    def verify(self) -> "Question":
         """Only entries whose owners have proved them are to be taken."""
         self.verified = True
+        return self
 
     def take(self, told: Listed) -> bool:
         """Note a part of an answer; True when this was the last thing missing."""
