@@ -46,7 +46,7 @@ class Fetch:
         self._parts: dict[tuple[int, Scalar], dict[int, Sequence[Any]]] = {}
         self._wait_us, self._attempts, self.due_us = WAIT_US, 0, 0
 
-    def verify(self) -> "Question":
+    def verify(self) -> "Fetch":
         """Only entries whose owners have proved them are to be taken."""
         self.verified = True
         return self
