@@ -121,6 +121,7 @@ def test_what_comes_late_counts_and_is_counted_as_late(spark, journal, tmp_path)
     assert row["late"] == sum(each // 60_000_000 + 1 <= newest for each in some["sends"]["sent_us"].to_pylist()) > 0
 
 
+@pytest.mark.long
 def test_rows_count_once_after_a_kill_and_a_receipt_that_does_not_come_is_open_too_long(spark, journal, tmp_path):
     there = poured(tmp_path / "aside", journal, 1)
     rows = {name: there.gathered(name).to_pylist() for name in STREAMED}

@@ -10,12 +10,12 @@ import msgspec
 import pytest
 
 from implicast.net.authority import CertificateAuthority
-from implicast.net.bucket import Bucket
 from implicast.net.config import NodeConfig, address_of, read_config, text_of, write_config
 from implicast.net.identity import own_key, pem
 from implicast.net.local import Local, Someone, Tasks
 from implicast.net.node import Node, NodeError
 from implicast.net.record import replay
+from implicast.peer.bucket import Bucket
 from implicast.peer.errors import LocalError
 
 PEOPLE = [Someone("ann", "samba, football"), Someone("bob", "jazz, football"), Someone("cy", "jazz, chess")]

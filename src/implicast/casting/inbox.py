@@ -54,6 +54,8 @@ class Inbox:
         opened = self._member.words.opened(cast, about, payload)
         if opened is None:
             return Outcome.FORGED
+        if not self.seen.met(cast) and not self._member.policy.admits(cast, host.now_us):
+            return Outcome.FULL
         if not self.seen.first(cast, host.now_us):
             return Outcome.REPEAT if self.seen.met(cast) else Outcome.FULL
         host.deliver(Notice(cast, opened))

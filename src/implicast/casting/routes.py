@@ -26,6 +26,7 @@ from implicast.peer.asking import Asker, Patience, Question
 from implicast.peer.contract import Address, CastId, Contact, Host, Message, Name, Part, handles
 from implicast.peer.fields import Payload, Token
 from implicast.peer.memory import Recent, Seen, Shares
+from implicast.peer.policy import FREE, Policy
 from implicast.peer.words import BELIEVED, Words
 
 PASS = "pass"
@@ -109,15 +110,16 @@ def _about(hop: Hop) -> object:
 class Routes(Part, parts={"teller": Teller}):
     """The casts that one station carries in its present view. `select` says which own members a cast is for."""
 
-    __slots__ = ("_asker", "_assured", "_docket", "_ended", "_routes", "_seen", "_select", "_shares", "_way", "_words",
-                 "taken", "teller")  # fmt: skip
+    __slots__ = ("_asker", "_assured", "_docket", "_ended", "_policy", "_routes", "_seen", "_select", "_shares", "_way",
+                 "_words", "taken", "teller")  # fmt: skip
 
     def __init__(
         self, address: Address, host: Host, asker: Asker, assured: bool, way: Trunk,
-        select: Callable[[Hop], Selection], words: Words = BELIEVED,
+        select: Callable[[Hop], Selection], words: Words = BELIEVED, policy: Policy = FREE,
     ) -> None:  # fmt: skip
         super().__init__(address, host)
         self._asker, self._assured, self._way, self._select, self._words = asker, assured, way, select, words
+        self._policy = policy
         self._docket = Docket(lambda: host.now_us)
         self.teller = Teller(address, host, asker, assured, self._own_ended, words, self._docket)
         self._seen = Seen()
@@ -143,7 +145,7 @@ class Routes(Part, parts={"teller": Teller}):
 
     def carry(self, asker: Address, client: bool, hop: Hop) -> None:
         """Carry a cast for a client, or for a broker of the present view; if its publisher has cast it."""
-        if self._words.opened(hop.cast, _about(hop), hop.payload) is None:
+        if self._words.opened(hop.cast, _about(hop), hop.payload) is None or (client and self._is_too_much(hop)):
             return
         if not (self._assured or hop.dry):
             if self._seen.first(hop.cast, self.host.now_us):
@@ -164,9 +166,16 @@ class Routes(Part, parts={"teller": Teller}):
         self._pass_on(asker, client, hop, route)
         self._settle(hop.cast, route)
 
+    def _is_too_much(self, hop: Hop) -> bool:
+        """Whether a client's cast comes too soon after others of its publisher: it will be asked for again."""
+        is_known = hop.cast in self._routes or hop.cast in self._ended or self._seen.met(hop.cast)
+        return not is_known and not self._policy.admits(hop.cast, self.host.now_us)
+
     def _spread_once(self, asker: Address, hop: Hop) -> None:
         """Listing 2 of the thesis, `handle_cast`: own selected members, and neighbours that lead; never back."""
-        self.teller.tell(*self._select(hop))
+        word, members = self._select(hop)
+        if self._policy.bears(len(members)):
+            self.teller.tell(word, members)
         for neighbour in self._leading(hop):
             if neighbour != asker:
                 self.host.send(neighbour, self._onward(hop))
@@ -190,7 +199,11 @@ class Routes(Part, parts={"teller": Teller}):
             return True
         if not self._seen.first(cast, self.host.now_us):
             return self._seen.met(cast)
-        self.resume(*self._select(hop))
+        word, members = self._select(hop)
+        if self._policy.bears(len(members)):
+            self.resume(word, members)
+        else:
+            self._ended[cast] = Told(0, declined=len(members))
         return True
 
     def resume(self, word: Word, members: Sequence[Contact]) -> None:

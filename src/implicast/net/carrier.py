@@ -18,10 +18,10 @@ from typing import cast as typed
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from implicast.net.bucket import Bucket
 from implicast.net.counters import Counters
 from implicast.net.frames import HELLO, MESSAGE, PROTOCOL, Frames, Hello, framed, hello_frame, read_hello
 from implicast.net.identity import expires_s, key_in
+from implicast.peer.bucket import Bucket
 from implicast.peer.contract import Address, Name
 from implicast.peer.errors import RemoteError
 

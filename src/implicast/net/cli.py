@@ -20,20 +20,21 @@ from implicast.peer.errors import ParameterError
 @click.option("-m", "--message", help="What is said.")
 @click.option("--file", "path", type=click.Path(path_type=Path), help="A file that is sent; - reads standard input.")
 @click.option("--wait", default=5.0, show_default=True, help="Seconds to wait for the receipt.")
+@click.option("--verified", is_flag=True, help="Check the registrations of those selected here, too; on rings.")
 @node_option
 @dir_option
 @json_option
 @debug_option
 def cast_command(
-    target: str, message: str | None, path: Path | None, wait: float, name: str | None, directory: Path | None,
-    as_json: bool, debug: bool,
+    target: str, message: str | None, path: Path | None, wait: float, verified: bool, name: str | None,
+    directory: Path | None, as_json: bool, debug: bool,
 ) -> None:  # fmt: skip
     """Send a message to whoever TARGET describes, and print the receipt. Exit code 1 when somebody did not answer.
 
     Up to 32 KiB travel inside the cast; a larger file, up to 16 MiB, is fetched by those who get it, from this node and
     from each other. The command shows how many have it, and returns when all do or --wait is over; the rest goes on.
     """
-    request = {"do": "cast", "target": target, "wait": wait, **_payload(message, path)}
+    request = {"do": "cast", "target": target, "wait": wait, "verified": verified, **_payload(message, path)}
     receipt: dict[str, Any] = {}
     for answer in control.ask(places.node(name, directory), request, wait + 30):
         if "fetched" in answer:

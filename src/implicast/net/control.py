@@ -77,7 +77,7 @@ async def _cast(node: Node, request: Answer) -> AsyncIterator[Answer]:
     if "file" in request:
         payload = await asyncio.to_thread(_read_file, Path(request["file"]), node.config.payload_max)
     deadline = asyncio.get_running_loop().time() + wait
-    receipt = await node.cast(target, payload, wait, name)
+    receipt = await node.cast(target, payload, wait, name, bool(request.get("verified", False)))
     async for each in _fetched(node, receipt.cast, deadline):
         yield {"fetched": each}
     yield node.receipt(receipt.cast).described()

@@ -32,6 +32,9 @@ HELD_BYTES = 1 << 20
 FLUSH_S = 1.0
 
 
+CASTING = ("cast", "cast_verified", "publish")
+"""Verbs that name a cast."""
+
 class Row(msgspec.Struct, array_like=True, gc=False):
     """One line of a node's journal."""
 
@@ -199,11 +202,11 @@ class JournalWriter:
     def asked(self, number: int, now_us: int, verb: str, arguments: tuple[Any, ...], peer: Peer) -> None:
         """What the application is about to ask for, and what will be named so."""
         assert isinstance(peer, Member)
-        cast = arguments[0] if verb == "carry_on" else peer.upcoming_cast() if verb in ("cast", "publish") else None
+        cast = arguments[0] if verb == "carry_on" else peer.upcoming_cast() if verb in CASTING else None
         self.write(Asked(number, now_us, verb, cast))
         if cast is not None and verb != "carry_on":
             what, payload = arguments
-            self.write(Made(cast, now_us, str(what) if verb == "cast" else None, digest(payload)))
+            self.write(Made(cast, now_us, str(what) if verb != "publish" else None, digest(payload)))
         if verb in ("register", "withdraw"):
             said = arguments[0] if verb == "register" else None
             self.write(Began(peer.upcoming_version(), now_us, said))

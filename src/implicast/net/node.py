@@ -24,11 +24,11 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from implicast.casting.designs import Design, design
+from implicast.casting.signing import OWN_POLICY
 from implicast.language.attributes import Schema
 from implicast.language.parameters import Setting
 from implicast.language.parse import description, parse
 from implicast.language.target import Description
-from implicast.net.bucket import Bucket
 from implicast.net.carrier import Carrier
 from implicast.net.clock import REFUSE_S, Clock
 from implicast.net.config import NodeConfig, address_of, read_config, text_of
@@ -50,6 +50,7 @@ from implicast.net.services import Services
 from implicast.net.speech import renew, words_of
 from implicast.net.store import Store
 from implicast.net.subscriptions import Subscriptions
+from implicast.peer.bucket import Bucket
 from implicast.peer.contract import NAME_BYTES, Address, CastId, Message, Name, Peer
 from implicast.peer.errors import LocalError
 from implicast.peer.events import Estimated, Notice, Outlived, Refused, Settled
@@ -89,7 +90,9 @@ class Node:
     def __init__(self, directory: Path, config: NodeConfig) -> None:
         self.directory, self.config = directory, config
         self.design: Design = design(config.design)
-        self.parameters: Mapping[str, Setting] = self.design.settle({**ON_A_NETWORK, **config.parameters})
+        self.parameters: Mapping[str, Setting] = self.design.settle(
+            {**ON_A_NETWORK, "casts_per_s": config.casts_per_s, "casts_burst": config.casts_burst, **config.parameters}
+        )
         given = str(self.parameters.get("schema") or "")
         self.schema = Schema.read(given) if given else None
         """Which attributes there are, where the network has agreed on it."""
@@ -135,7 +138,8 @@ class Node:
         self.life = next_life(int.from_bytes(self.store.get("life") or b"", "big"), Random(secrets.randbits(64)))
         self._write_life()
         codec = Codec(self.design.kinds)
-        self.digest = codec.digest(self.design.name, self.parameters)
+        agreed = {name: value for name, value in self.parameters.items() if name not in OWN_POLICY}
+        self.digest = codec.digest(self.design.name, agreed)
         tls = None if self.config.plain else contexts(*(self.directory / each for each in
                                                         ("node.key", "node.pem", "authority.pem")))  # fmt: skip
         server_tls, client_tls = tls or (None, None)
@@ -362,8 +366,11 @@ class Node:
         except TimeoutError:
             raise NodeError(f"the description was not complete within {wait:.0f} s; it goes on") from None
 
-    async def cast(self, target: str, payload: bytes = b"", wait: float = 5.0, name: str = "") -> Receipt:
+    async def cast(
+        self, target: str, payload: bytes = b"", wait: float = 5.0, name: str = "", verified: bool = False
+    ) -> Receipt:
         """Send to whoever the target describes. The cast is safe when this returns; the receipt may still fill.
+        `verified`: this node checks the registrations of those selected itself, in designs that show them to it.
 
         A payload of more than 32 KiB is kept here, and those who get the cast fetch it; `name` is a name for its file.
         """
@@ -376,7 +383,7 @@ class Node:
         now_us = self.driver.tick()
         complete = self.awaited.casting(cast)
         self.store.cast(cast, wanted, payload, now_us, now_us + int(self.config.ttl_s * 1e6))
-        self.driver.ask("cast", wanted, payload)
+        self.driver.ask("cast_verified" if verified else "cast", wanted, payload)
         await self.store.committed()
         if self.awaited.refusals > before:
             raise NodeError(f"the cast was refused: {self.refused[-1].reason}")

@@ -11,7 +11,6 @@ from pathlib import Path
 from cryptography import x509
 
 from implicast.net.authority import CertificateAuthority
-from implicast.net.bucket import Bucket
 from implicast.net.carrier import Carrier
 from implicast.net.clock import Clock
 from implicast.net.counters import Counters
@@ -21,6 +20,7 @@ from implicast.net.identity import IdentityError, contexts, name_in, name_of_key
 from implicast.net.pulse import Pulse, PulseAnswer
 from implicast.net.revocation import RevocationsKnown
 from implicast.net.services import Services
+from implicast.peer.bucket import Bucket
 from implicast.peer.contract import NAME_BYTES, Name
 from implicast.peer.memory import Recent
 

@@ -28,6 +28,7 @@ VERBS: dict[str, tuple[Any, ...]] = {
     "register": (Description,),
     "withdraw": (),
     "cast": (Target, bytes),
+    "cast_verified": (Target, bytes),
     "carry_on": (CastId, Target, bytes),
     "complain": (CastId,),
     "estimate": (Target,),

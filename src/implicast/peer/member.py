@@ -17,6 +17,7 @@ from implicast.peer.contract import (
 from implicast.peer.events import Outlived, Refused
 from implicast.peer.memory import HeardBlock
 from implicast.peer.name import NUMBERS, life_of, next_life, version_of
+from implicast.peer.policy import policy_of
 from implicast.peer.site import Site
 from implicast.peer.words import Envelopes, opener
 
@@ -38,14 +39,14 @@ class Member(Peer, parts={"envelopes": Envelopes}):
     apart; every `cast` takes the next `serial`. Both begin anew with every life.
     """
 
-    __slots__ = ("_resumed", "assured", "contact", "description", "envelopes", "life", "name", "serial", "version",
-                 "words")  # fmt: skip
+    __slots__ = ("_resumed", "assured", "contact", "description", "envelopes", "life", "name", "policy", "serial",
+                 "version", "words")  # fmt: skip
 
     def __init__(self, site: Site) -> None:
         super().__init__(site.address, site.host)
         self.name, self.life = site.name, site.life
         self.contact = Contact(site.name, site.address)
-        self.assured, self.words = site.assured, site.words
+        self.assured, self.words, self.policy = site.assured, site.words, policy_of(site.parameters)
         self.envelopes = opener(site.address, site.host, site.words, self.receive, self.shown)
         kept = getattr(site.kept, "member", None)
         self.description: Description | None = kept.description if isinstance(kept, KeptMember) else None

@@ -11,6 +11,7 @@ from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from libc.stdint cimport int16_t, int32_t, int64_t
 from libc.stdlib cimport free, malloc, realloc
 
+from implicast.peer.contract import Peer
 from implicast.peer.events import Notice
 from implicast.peer.wire import KIND_BYTES, pack
 from implicast.space.digest import stream
@@ -24,6 +25,7 @@ cdef int NOBODY = -1
 cdef int64_t NEVER_US = <int64_t>1 << 62
 cdef object _pack = pack
 cdef object _Notice = Notice
+cdef object _Peer = Peer
 
 cdef struct Entry:
     int64_t time_us
@@ -71,6 +73,7 @@ cdef class World:
     cdef public int64_t now_us, cause, busy, carried
     cdef public int purpose, depth
     cdef dict _kinds
+    cdef dict _decisions
     cdef object _last
     cdef int _facts_purpose, _facts_length, _facts_kind
     cdef Entry *_heap
@@ -104,7 +107,7 @@ cdef class World:
         self.now_us = self.cause = self.busy = self.carried = 0
         self.purpose, self.depth = UPKEEP, 0
         self._bulk = hasattr(journal, "flush_told")
-        self._kinds = {}
+        self._kinds, self._decisions = {}, {}
         self._last = self._cast = None
         self._tellings, self._number, self._payload = 0, -1, b""
         self._facts_purpose, self._facts_length, self._facts_kind = UPKEEP, 0, 0
@@ -221,8 +224,18 @@ cdef class World:
             peer = (<dict>self.peers).get(entry.to)
             if peer is None:
                 peer = self.peer(entry.to)
-            if peer is not None:
-                peer.receive(entry.sender, thing if self.codec is None else self._arrive(thing[0], thing[1]))
+            if peer is None:
+                return
+            if self.codec is not None:
+                thing = self._arrive(thing[0], thing[1])
+            decisions = self._decisions.get(type(peer))
+            if decisions is None:
+                decisions = self._learn_role(type(peer))
+            handler = (<dict>decisions).get(type(thing))
+            if handler is not None:  # what `Peer.receive` does, without a call of it
+                handler(peer, entry.sender, thing)
+            else:
+                peer.receive(entry.sender, thing)
             return
         self._last = None
         if entry.to == NOBODY:
@@ -387,6 +400,12 @@ cdef class World:
         self._facts_purpose = self.casts.get(message.cast, self.purpose) if names_cast else self.purpose
         self._facts_length = HEAD + len(_pack(message)) if self.journal is not None else 0
         self._facts_kind = kind
+
+    cdef _learn_role(self, role):
+        """By kind of message, who decides on it at a peer of this role; nothing where it receives in its own way."""
+        plain = getattr(role, "receive", None) is _Peer.receive
+        found = self._decisions[role] = role._messages if plain else {}
+        return found
 
     cdef _learn(self, kind):
         names_cast = "cast" in getattr(kind, "__struct_fields__", ())

@@ -77,7 +77,7 @@ def load(journal: Path) -> Trace:
         cast_us=_ints(casts["time_us"]),
         router=_ints(peers["router"]),
         storage_bytes=_ints(peers["storage_bytes"]),
-        capacity=np.asarray(peers["capacity"].to_numpy(), np.float64),
+        capacity=np.asarray(numbers(peers["capacity"]), np.float64),
     )
 
 

@@ -30,6 +30,7 @@ from implicast.peer.asking import Asker
 from implicast.peer.contract import Address, Life, Message, Name, Peer, Version, handles
 from implicast.peer.fields import Token
 from implicast.peer.liveness import DetectorSettings
+from implicast.peer.policy import policy_of
 from implicast.peer.site import Site
 from implicast.peer.words import Envelopes, opener
 
@@ -74,7 +75,8 @@ class Broker(Peer, parts=PARTS):
         self.asker = Asker(address, host)
         room, error = int(given["expected_tags"]), float(given["routing_error"])
         self.backbone = Backbone(address, host, self.asker, room, error, self.roster.index.tags, self._covered)
-        self.routes = Routes(address, host, self.asker, site.assured, self.backbone, self._select, site.words)
+        limits = site.words, policy_of(given)
+        self.routes = Routes(address, host, self.asker, site.assured, self.backbone, self._select, *limits)
         watch_us, patience = int(float(given["watch_s"]) * 1e6), DetectorSettings(tries=int(given["tries"]))
         self.views = Views(address, host, brokers, watch_us, self._follow, self._room, patience)
         if neighbours is None:

@@ -19,6 +19,7 @@ from implicast.casting.telling import Notify, Word
 from implicast.language.target import Description
 from implicast.peer.asking import Asker
 from implicast.peer.contract import Address, Contact, Life, Message, Name, Peer, handles
+from implicast.peer.policy import policy_of
 from implicast.peer.site import Site
 from implicast.peer.words import Envelopes, opener
 
@@ -59,7 +60,8 @@ class Server(Peer, parts=PARTS):
         self.envelopes = opener(address, host, words, self.receive, self.shown)
         self.roster = Roster(address, host, lease_us, swept, self._stored, self._forgotten, self._count, words)
         self.asker = Asker(address, host)
-        self.routes = Routes(address, host, self.asker, site.assured, Nowhere(), self._select, words)
+        limits = words, policy_of(site.parameters)
+        self.routes = Routes(address, host, self.asker, site.assured, Nowhere(), self._select, *limits)
         self.subscriptions = SubscriptionServer(address, host, self.roster.heard, kept.subscriptions, words)
         for entry in kept.members:
             self.roster.keep(entry)

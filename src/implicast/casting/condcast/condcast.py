@@ -181,6 +181,8 @@ class Condcast(
         opened = self.words.opened(cast, query, payload)
         if opened is None:
             return Outcome.FORGED
+        if not self.seen.met(cast) and not self.policy.admits(cast, self.host.now_us):
+            return Outcome.FULL
         if not self.seen.first(cast, self.host.now_us):
             return Outcome.REPEAT if self.seen.met(cast) else Outcome.FULL
         self.host.deliver(Notice(cast, opened))

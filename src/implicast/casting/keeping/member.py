@@ -332,7 +332,11 @@ class RingMember(
             self.host.deliver(Settled(cast, 0, unreachable=sum(1 for _ in question.missing_ranges())))
 
     def tell(self, notify: Notify, members: dict[Name, Contact]) -> None:
-        """Tell everybody selected, and oneself by a call."""
+        """Tell everybody selected, and oneself by a call; unless these are more than may be."""
+        if not self.policy.bears(len(members)):
+            most = self.policy.audience_max
+            self.host.deliver(Refused("cast", f"it selects {len(members)} members, and {most} is the most allowed"))
+            return
         here = None
         if members.pop(self.name, None) is not None:
             here = self.hearing.inbox.take(notify.cast, notify.target, notify.payload)

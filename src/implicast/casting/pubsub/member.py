@@ -209,6 +209,8 @@ class PubSub(RingMember, Subscriber):
         opened = self.words.opened(matched.cast, matched.description, matched.payload)
         if opened is None:
             return Outcome.FORGED
+        if not self.policy.admits(matched.cast, self.host.now_us):
+            return Outcome.FULL
         if not seen.first(matched.cast, self.host.now_us):
             return Outcome.FULL
         self.host.deliver(Notice(matched.cast, opened))

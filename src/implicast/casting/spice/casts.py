@@ -188,7 +188,12 @@ class Casts(SpicePart):
 
     def visit(self, work: Work | None, walk: Walk, registry: Registry, part: Tract) -> None:
         assert isinstance(walk, CastTo)
-        for member in registry.selected(walk.target, walk.term, part, self.host.now_us):
+        selected = registry.selected(walk.target, walk.term, part, self.host.now_us)
+        if not self.spice.policy.bears(len(selected)) and not walk.asks:
+            for _ in selected:
+                self._count(work, Outcome.BLOCKED)
+            return
+        for member in selected:
             self._tell(work, walk, member)
 
     def show(self, work: Work, registry: Registry, held: Held) -> None:

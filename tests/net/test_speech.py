@@ -1,0 +1,97 @@
+"""The authority's word on what nodes say: in their certificates, checked by whoever keeps what they say."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from implicast.cli import main
+from implicast.language.parse import description
+from implicast.net.authority import CertificateAuthority
+from implicast.net.identity import IdentityError, node_certificate, own_key, pem, read_key
+from implicast.net.speech import words_of
+from implicast.peer.ledger import Ledger
+from implicast.peer.words import SignedWords
+
+SIGNED = {"signed": True, "signatures": "ed25519"}
+DOCTOR = description('role = "doctor", eu')
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Path:
+    CertificateAuthority.init(tmp_path / "ca", "lab").close()
+    (tmp_path / "ca" / "authority.toml").write_text('[protected]\n"role" = "roster"\n"staff:*" = "roster"\n')
+    return tmp_path / "ca"
+
+
+def node(authority: Path, label: str) -> Path:
+    folder = authority.parent / label
+    folder.mkdir(exist_ok=True)
+    said = CliRunner().invoke(main, ["authority", "issue", label, "--authority", str(authority), "--node", str(folder)])
+    assert said.exit_code == 0, said.output
+    return folder
+
+
+def speaker(folder: Path) -> SignedWords:
+    words = words_of(folder, SIGNED, Ledger(), ("127.0.0.1", 1), b"lab")
+    assert isinstance(words, SignedWords)
+    return words
+
+
+def test_only_whom_the_authority_allows_says_what_is_protected(authority):
+    ann, bob = node(authority, "ann"), node(authority, "bob")
+    allow = ["authority", "allow", "ann", "role = doctor", "--authority", str(authority), "--node", str(ann)]
+    assert CliRunner().invoke(main, allow).exit_code == 0
+    keeper, about = speaker(bob), ("entry", 1)
+
+    for folder, is_allowed in ((ann, True), (bob, False)):
+        words = speaker(folder)
+        assert keeper.proved(words.name, about, words.prove(about, DOCTOR), DOCTOR) == is_allowed
+        eu = description("eu")
+        assert keeper.proved(words.name, about, words.prove(about, eu), eu), "what is not protected anybody may say"
+    nurse = description("staff:nurse")
+    assert not keeper.proved(speaker(ann).name, about, speaker(ann).prove(about, nurse), nurse)
+
+
+def test_a_right_is_of_one_name_and_ends(authority):
+    ann, bob = node(authority, "ann"), node(authority, "bob")
+    allow = ["authority", "allow", "ann", "role = doctor", "--authority", str(authority), "--node", str(ann)]
+    CliRunner().invoke(main, allow)
+    anns, bobs, about = speaker(ann), speaker(bob), ("entry", 1)
+    proof = anns.prove(about, DOCTOR)
+    stolen = bobs.prove(about) + proof[len(bobs.prove(about)) :]
+
+    assert not anns.proved(bobs.name, about, stolen, DOCTOR)
+    keeper = speaker(bob)
+    keeper._host.now_us = 1 << 61
+    assert not keeper.proved(anns.name, about, proof, DOCTOR)
+
+
+def test_a_key_that_the_authority_never_saw_says_nothing_and_one_that_is_expelled_neither(authority, tmp_path):
+    ann, stranger = node(authority, "ann"), tmp_path / "stranger"
+    stranger.mkdir()
+    own_key(stranger / "node.key")
+    keeper, about = speaker(ann), ("entry", 1)
+    strange, anns = speaker(stranger), speaker(node(authority, "bob"))
+
+    assert not keeper.proved(strange.name, about, strange.prove(about))
+    assert keeper.proved(anns.name, about, anns.prove(about))
+    keeper.expel({anns.name})
+    assert not keeper.proved(anns.name, about, anns.prove(about))
+
+
+def test_what_is_not_protected_cannot_be_allowed_and_nobody_unknown_is(authority):
+    node(authority, "ann")
+    for label, text in (("ann", "eu"), ("zoe", "role = doctor")):
+        said = CliRunner().invoke(main, ["authority", "allow", label, text, "--authority", str(authority)])
+        assert said.exit_code == 2, said.output
+
+
+def test_a_certificate_of_before_is_refused_with_a_sentence(authority, tmp_path):
+    folder = node(authority, "ann")
+    root = CertificateAuthority.open(authority)
+    key, public = read_key(authority / "authority.key"), own_key(folder / "node.key").public_key()
+    old = node_certificate(key, root.root, public, 7)
+    (folder / "node.pem").write_bytes(pem(old))
+    with pytest.raises(IdentityError, match="too old for signed words"):
+        speaker(folder)
