@@ -39,11 +39,18 @@ class Complaints(SpicePart):
         spice.casts.mind(self)
 
     def complain(self, cast: CastId) -> bool:
-        """To the keeper that told us; False if that is not known any more."""
+        """To the keeper that told us, which we may be ourselves; False if that is not known any more."""
         teller = self.spice.ears.teller(cast)
         if teller is None:
-            return False
+            return self._complain_here(cast)
         self.host.send(teller, self.spice.words.say(Complain(cast, self.spice.name)))
+        return True
+
+    def _complain_here(self, cast: CastId) -> bool:
+        if cast not in self._ways and not self.spice.walks.works_of(cast):
+            return False
+        self.docket.complain(Complain(cast, self.spice.name), self.address)
+        self._pass_on(cast, self.spice.name)
         return True
 
     @handles(Complain)
