@@ -96,4 +96,4 @@ def test_every_room_has_bounds_and_the_page_has_their_values():
     page = tool.PAGE.read_text("utf-8")
 
     assert {module.partition("/")[0] for module, _ in FOUND} == set(tool.ROOMS)
-    assert "| `casting/inbox.py` | `BLOCKS_MAX` | 65,536 |" in page
+    assert "| `peer/memory.py` | `BLOCKS_MAX` | 65,536 |" in page

@@ -21,9 +21,9 @@ CASTS_PER_S = Parameter(
 )
 CASTS_BURST = Parameter("casts_burst", 50, "casts of one publisher that are taken at once, where there is a limit",
                         1, 1_000_000)  # fmt: skip
-AUDIENCE_MAX = Parameter(
+AUDIENCE = Parameter(
     "audience_max", 0, "members that one station or publisher lets a cast select; 0: any number", 0, 1 << 20
 )
-TRUST = (SIGNED, SIGNATURES, PROTECTED, CASTS_PER_S, CASTS_BURST, AUDIENCE_MAX)
+TRUST = (SIGNED, SIGNATURES, PROTECTED, CASTS_PER_S, CASTS_BURST, AUDIENCE)
 OWN_POLICY = ("casts_per_s", "casts_burst", "audience_max")
 """What nodes of one network may have set differently."""

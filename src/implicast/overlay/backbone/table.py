@@ -25,6 +25,7 @@ ROOM = 1.1
 ROOM_LEAST = 16
 """Tags that the smallest filter has room for: below, one client more would outgrow it."""
 FILL_MAX = 1 - 1e-9
+"""A filter of ones alone tells nothing of how many tags are in it: it is reckoned as nearly full."""
 
 
 class Field:
