@@ -109,13 +109,14 @@ def test_copies_computed_beforehand_are_placed_alike(tmp_path):
 
 
 def test_filters_that_were_outgrown_cover_the_same_and_have_about_the_same_room(tmp_path):
-    """How large they become by messages depends on how many tags come together: by one growth more or less."""
+    """How large they become by messages depends on how many tags come together: they grow once more or less, or in two
+    steps instead of one."""
     each = {"peers": 120, "casts": 0, "workload": {"tags": 600, "tags_per_peer": 6}}
     at_once, _ = rest(scenario_of("broker", each, ASSEMBLED, expected_tags=64), tmp_path / "a")
     by_messages, _ = rest(scenario_of("broker", each, MESSAGES, expected_tags=64), tmp_path / "m")
 
     (one, *_), (other, *_) = ([peer for peer in some if isinstance(peer, Broker)] for some in (at_once, by_messages))
-    assert abs(one.backbone.table.generation - other.backbone.table.generation) <= 1
+    assert abs(one.backbone.table.generation - other.backbone.table.generation) <= 2
     assert 1 / (1.1 * GROWTH) < one.backbone.table.capacity / other.backbone.table.capacity < 1.1 * GROWTH
     assert not broker_objections(at_once)
 

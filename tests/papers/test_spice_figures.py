@@ -62,7 +62,7 @@ def test_realistic_casts_are_spread_fairly(size: tuple[int, int], full: bool) ->
     assert basic.contract.clean
     assert unloaded.contract.clean
     assert unloaded.measures["TOUT_G"] <= (0.40 if full else 0.60)
-    assert unloaded.measures["TIN_G"] <= 0.36
+    assert unloaded.measures["TIN_G"] <= (0.36 if full else 0.37)  # a short run has fewer levels
     assert unloaded.measures["POUT_M"] <= 48
     assert unloaded.measures["TOUT_M"] * (50 if full else 5) <= basic.measures["TOUT_M"]
 
