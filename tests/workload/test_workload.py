@@ -248,7 +248,7 @@ def test_an_empty_cell_of_an_optional_column_is_as_if_the_column_were_not_there(
 def test_a_capacity_that_cannot_be_borne_is_refused(tmp_path: Path, capacity: float) -> None:
     write_stated(stated([describe("a")] * 2, [parse("a")], [0], capacities=[1.0, capacity]), tmp_path)
 
-    with pytest.raises(WorkloadError, match="peer 1: a capacity of .* cannot be borne"):
+    with pytest.raises(WorkloadError, match=r"peer 1: a capacity of .* cannot be borne"):
         workload(str(tmp_path))
 
 
