@@ -71,7 +71,7 @@ DESIGNS = (
             Parameter("places_max", 128, "places that the authority gives one applicant", 1, 65_536),
             Parameter("validity_s", 21_600.0, "how long certificates are valid; renewed in time", 60,
                       3.2e9, unit="s"),
-            Parameter("watch_s", 7.0, "how often a peer looks for silent neighbours", 0.1, 3600, unit="s"),
+            Parameter("watch_s", 8.5, "how often a peer looks for silent neighbours", 0.1, 3600, unit="s"),
             Parameter("turn_s", 12.0, "how often a peer asks one entry for its lists", 0.1, 3600, unit="s"),
             Parameter("look_s", 5.0, "how often lists that changed are compared with those of neighbours",
                       0.1, 3600, unit="s"),
