@@ -75,7 +75,8 @@ def _contents(pages: Collection[str]) -> str:
     """The sections beside each page, without a list on the first one."""
     inside = {folder: [each for each in pages if each.startswith(f"{folder}/")] for folder in SECTIONS}
     parts = [_tree(title, inside[folder]) for folder, title in SECTIONS.items()]
-    rest = [each for each in AT_ROOT.values() if each != "index.md" and each in pages]
+    alone = [each for each in pages if "/" not in each and each not in AT_ROOT.values()]
+    rest = [*alone, *(each for each in AT_ROOT.values() if each != "index.md" and each in pages)]
     return "\n" + "\n".join([*parts, _tree("The project", rest)])
 
 

@@ -483,16 +483,34 @@ def test_a_pass_of_a_view_to_come_waits_for_it():
 
 def test_a_broker_with_its_hands_full_takes_no_more():
     broker, ledger = a_broker()
-    for serial in range(ROUTES_MAX + 50):
-        broker.receive(B, passed(CastId(ONE, 1, serial)))
+    casts = [CastId(name_of(b"many", number), 1, 1) for number in range(ROUTES_MAX + 50)]
+    for cast in casts:
+        broker.receive(B, passed(cast))
     assert len(broker.routes) == ROUTES_MAX
     ledger.take()
-    for serial in range(ROUTES_MAX):
-        broker.receive(C, carried(cast=CastId(ONE, 1, serial)))
+    for cast in casts[:ROUTES_MAX]:
+        broker.receive(C, carried(cast=cast))
 
     assert len(broker.routes) == 0
     assert len(broker.asker) == 0
     assert {to for to, _ in ledger.sent()} == {B}
+
+
+def test_one_publisher_fills_half_of_a_brokers_hands_and_gets_it_back():
+    broker, ledger = a_broker()
+    for _ in range(2):
+        for serial in range(ROUTES_MAX + 50):
+            broker.receive(B, passed(CastId(ONE, 1, serial)))
+        assert len(broker.routes) == ROUTES_MAX // 2
+        broker.receive(B, passed(CastId(TWO, 1, 1)))
+        assert len(broker.routes) == ROUTES_MAX // 2 + 1, "there is room for another"
+        ledger.take()
+        for serial in range(ROUTES_MAX):
+            broker.receive(C, carried(cast=CastId(ONE, 1, serial)))
+        broker.receive(C, carried(cast=CastId(TWO, 1, 1)))
+
+        assert len(broker.routes) == len(broker.asker) == 0
+        assert {to for to, _ in ledger.sent()} == {B}
 
 
 def test_a_neighbour_that_never_answers_is_left_to_the_next_view():

@@ -287,16 +287,44 @@ def test_a_repeated_request_is_carried_once_and_answered_again() -> None:
     assert _told(world) == list(range(16))
 
 
-def test_what_a_peer_remembers_of_casts_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(errands, "TASKS_MAX", 10)
+def _after_thirty_casts() -> list[Condcast]:
     world, peers = _population([A] * 8)
     for number in range(30):
         _at(world, 1 + number / 10, lambda by=number % 8: peers[by].cast(_to("a"), b""))  # type: ignore[misc]
     _run(world, 10)
+    assert _told(world) == sorted([*range(8)] * 30)
+    return peers
 
-    assert max(len(peer.carrier.tasks) for peer in peers) == 10
+
+def test_what_a_peer_remembers_of_casts_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert min(len(peer.carrier.tasks) for peer in _after_thirty_casts()) > 10, "there is more to remember"
+
+    monkeypatch.setattr(errands, "TASKS_MAX", 10)
+    peers = _after_thirty_casts()
+
+    assert all(5 <= len(peer.carrier.tasks) <= 10 for peer in peers), "half for one that asks alone, all for many"
     assert all(not peer.carrier.errands and not peer.carrier._stuck for peer in peers)
     assert all(task.query is None and task.payload == b"" for peer in peers for task in peer.carrier.tasks.values())
+
+
+def test_of_one_that_gives_many_tasks_the_newest_are_remembered_and_others_keep_theirs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(errands, "TASKS_MAX", 10)
+    tasks = errands.Tasks()
+
+    def give(giver: int, token: int) -> tuple[int, CastId, int]:
+        given = giver, CastId(bytes(16), 1, token), token
+        tasks.remember(given, errands.Task(given[1], None, b"", (giver, token), 0))
+        return given
+
+    other = give(1, 1)
+    many = [give(2, token) for token in range(30)]
+    assert list(tasks) == [other, *many[-5:]], "as much as is left free"
+
+    crowd = [give(giver, 1) for giver in range(3, 30)]
+    assert len(tasks) == 10
+    assert crowd[-1] in tasks, "there is room for everybody who has nothing yet"
 
 
 def test_a_sleeper_that_wakes_after_its_place_was_closed_does_no_harm() -> None:

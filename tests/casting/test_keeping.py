@@ -145,7 +145,7 @@ class Town:
         for address, member in enumerate(self.members):
             self.world.place(address, member)
         self.objections = population(chosen).objections
-        self.newcomer = partial(chosen.begin, plan)
+        self.newcomer = partial(plan.begin, chosen)
 
     def at(self, time_s: float, what) -> None:
         self.world.at(int(time_s * S), REGISTER, what)

@@ -9,6 +9,7 @@ from test_bft_life import Club
 from implicast.casting.bft.member import Bft
 from implicast.casting.designs import design
 from implicast.overlay.skip_graph.agreement import contrast, covers
+from implicast.overlay.skip_graph.graph import SkipGraph
 from implicast.overlay.skip_graph.messages import Agree, Compared, CompareLists, Difference, ListSpan
 from implicast.overlay.skip_graph.place import Place
 from implicast.trials.campaign import check, scenario_of
@@ -48,11 +49,17 @@ def haunt(club: Club, who: int) -> None:
         place.lists.surround([*place.known.values(), *ghosts])
 
 
+def no_strangers(patch: pytest.MonkeyPatch) -> None:
+    """Members that the authority names once a minute are asked too, and what they say mends the home place."""
+    patch.setattr(SkipGraph, "ask_strangers", lambda self, strangers: None)
+
+
 def no_comparing(patch: pytest.MonkeyPatch) -> None:
     patch.setitem(Bft._alarms, Agree, lambda self, alarm: None)
 
 
-def test_whoever_is_missing_for_no_reason_is_named_by_a_neighbour() -> None:
+def test_whoever_is_missing_for_no_reason_is_named_by_a_neighbour(monkeypatch: pytest.MonkeyPatch) -> None:
+    no_strangers(monkeypatch)
     club = Club(n=40, turn_s=3600.0)
     forget(club, 5)
     assert any("lacks" in each for each in club.objections())
@@ -74,7 +81,9 @@ def test_a_ghost_that_only_one_lists_is_looked_for() -> None:
 
 @pytest.mark.parametrize("fault", [forget, haunt])
 def test_the_mistake_of_not_comparing_is_seen(fault, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two guards, each of which would do: strangers are not asked either."""
     no_comparing(monkeypatch)
+    no_strangers(monkeypatch)
     club = Club(n=40, turn_s=3600.0)
     fault(club, 5)
 

@@ -3,6 +3,7 @@
 from collections import Counter
 
 import pytest
+from test_bft_comparing import no_strangers
 from test_bft_life import Club
 
 from implicast.casting.bft.member import Bft
@@ -162,7 +163,9 @@ def test_who_was_only_named_to_us_is_not_named_to_others_until_it_is_heard() -> 
 
 
 def passed_on(club: Club) -> bool:
-    """17 has died and all have forgotten it; one hears of it again. Does anybody else?"""
+    """17 has died and all have forgotten it; one hears of it again. Does anybody else?
+
+    Not from the authority, which names the dead as introducers until their lease is over: `no_strangers`."""
     ghosts, home = club.member(17).graph.certificates(), club.member(17).graph.places.home
     who = int(str(next(node.address for node in home.table.contacts() if node.address != 17)))
     club.world.crash(17)
@@ -176,10 +179,12 @@ def passed_on(club: Club) -> bool:
     return any(17 in club.member(each).graph.absentees.lost for each in range(club.n) if each not in (who, 17))
 
 
-def test_the_dead_of_whom_one_hears_are_not_passed_on() -> None:
+def test_the_dead_of_whom_one_hears_are_not_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    no_strangers(monkeypatch)
     assert not passed_on(Club(n=40))
 
 
 def test_the_mistake_of_passing_hearsay_on_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    no_strangers(monkeypatch)
     monkeypatch.setattr(Lists, "vouched", lambda self, named, was_heard_since: tuple(named))
     assert passed_on(Club(n=40))

@@ -7,8 +7,7 @@ from itertools import pairwise
 import pytest
 from weight import weight
 
-from implicast.casting import inbox
-from implicast.casting.bft import multicasts
+from implicast.casting.bft import echoes, multicasts
 from implicast.casting.bft.keys import handles_of
 from implicast.casting.bft.member import Bft
 from implicast.casting.bft.multicasts import Met
@@ -19,6 +18,7 @@ from implicast.overlay.skip_graph.belief import Belief
 from implicast.overlay.skip_graph.farewells import Farewells
 from implicast.overlay.skip_graph.graph import SkipGraph
 from implicast.overlay.skip_graph.messages import ALL_GONE, Accuse, Leaving, claim
+from implicast.peer import memory
 from implicast.peer.contract import Message
 from implicast.peer.events import Joined, Left, Notice, Registered, Settled
 from implicast.peer.wire import Codec
@@ -31,7 +31,7 @@ from implicast.world.populations import population
 from implicast.world.world import World
 
 BFT = design("bft")
-enrolling = import_module("implicast.casting.bft.credentials")
+keys = import_module("implicast.world.populations.keys")
 JAZZ = Description(("jazz",))
 TO_JAZZ = Target((Term(has=("jazz",)),))
 SECOND_US = 1_000_000
@@ -256,7 +256,7 @@ def test_who_slept_looks_for_all_whom_it_knows() -> None:
 
 def test_a_newcomer_joins_registers_hears_and_leaves_without_a_trace() -> None:
     club = Club()
-    newcomer = BFT.begin(club.plan, 13)
+    newcomer = club.plan.begin(BFT, 13)
     club.world.place(13, newcomer)
     club.at(0, JOIN, lambda: newcomer.join((1, 2)))
     club.run(5)
@@ -279,7 +279,7 @@ def test_a_newcomer_joins_registers_hears_and_leaves_without_a_trace() -> None:
 def lists_a_leaver_learned_of_late(club: Club) -> bool:
     """Whether a newcomer that 3 did not tell at first lists it when it has left. A dead peer keeps 3 waiting."""
     club.world.crash(7)
-    newcomer = BFT.begin(club.plan, 13)
+    newcomer = club.plan.begin(BFT, 13)
     club.world.place(13, newcomer)
     club.at(0, LEAVE, club.member(3).leave)
     club.at(0.5, JOIN, lambda: newcomer.join((3,)))
@@ -303,7 +303,7 @@ def test_a_newcomer_whose_introducers_are_dead_asks_the_authority_for_others() -
     club = Club()
     for address in range(1, 6):
         club.world.crash(address)
-    newcomer = BFT.begin(club.plan, 13)
+    newcomer = club.plan.begin(BFT, 13)
     club.world.place(13, newcomer)
     club.at(0, JOIN, lambda: newcomer.join((1, 2)))
 
@@ -336,19 +336,22 @@ def test_at_rest_a_peer_sends_no_more_than_one_message_a_second() -> None:
 
 
 def test_a_flood_of_casts_and_new_descriptions_leaves_memory_flat(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The longest memory is that of multicasts, a minute; tables bounded by numbers have their bounds lowered."""
-    bounds = ((belief, "GONE_MAX"), (farewells, "LEFT_MAX"), (enrolling, "SHARED_MAX"), (multicasts, "COUNTED_MAX"))
+    """Tables bounded by numbers have their bounds lowered, and places given up are revoked for three minutes."""
+    bounds = (
+        (belief, "GONE_MAX"), (farewells, "LEFT_MAX"), (keys, "SHARED_MAX"), (multicasts, "COUNTED_MAX"),
+        (echoes, "KEPT_MAX"),
+    )  # fmt: skip
     for room, name in bounds:
         monkeypatch.setattr(room, name, 24)
-    monkeypatch.setattr(inbox, "HORIZON_US", 20 * SECOND_US)
-    enrolling._laboratory.cache_clear()
-    club, tags, weights = Club(n=8, window_s=20), ("blues", "jazz", "opera", "swing"), []
-    for second in range(240):
+    monkeypatch.setattr(memory, "HORIZON_US", 20 * SECOND_US)
+    keys._laboratory.cache_clear()
+    club, tags, weights = Club(n=8, window_s=20, validity_s=180), ("blues", "jazz", "opera", "swing"), []
+    for second in range(480):
         who, said = second * 5 % 8, Description(tuple(sorted({tags[second % 4], tags[second * 7 % 3]})))
         club.at(second, REGISTER, lambda who=who, said=said: club.member(who).register(said))
         club.at(second + 0.5, 0, lambda who=who: club.member(who).cast(TO_JAZZ, b"hello"))
     for _ in range(2):
-        club.run(120)
+        club.run(240)
         weights.append(weight([club.member(each) for each in range(8)]))
 
     assert weights[1] < 1.2 * weights[0]

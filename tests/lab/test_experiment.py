@@ -97,3 +97,15 @@ def test_an_unknown_experiment_or_scale_names_what_there_is() -> None:
         experiment("nothing")
     with pytest.raises(ExperimentError, match="small, medium or paper"):
         plan(experiment("peers"), "huge")
+
+
+def test_the_demonstration_shows_what_registering_costs_and_so_registers_by_messages() -> None:
+    planned = plan(experiment("demo"), "small", runs=1)
+
+    assert {each.scenario().registers for each in planned} == {"messages"}
+
+
+def test_an_experiment_that_says_nothing_registers_at_once_and_a_wrong_word_is_refused() -> None:
+    assert {each.scenario().registers for each in plan(read("tiny", TINY), "small")} == {"assembled"}
+    with pytest.raises(LocalError, match="register='later'; it takes assembled or messages"):
+        plan(read("tiny", TINY.replace("casts = 3", 'casts = 3\nregister = "later"')), "small")

@@ -233,6 +233,25 @@ def test_attributes_survive_the_tables(tmp_path: Path) -> None:
     assert read_stated(tmp_path).targeted() == given.targeted()
 
 
+def test_an_empty_cell_of_an_optional_column_is_as_if_the_column_were_not_there(tmp_path: Path) -> None:
+    write_stated(stated([describe("a")] * 3, [parse("a")], [0]), tmp_path)
+    rows = {"peer": [0, 1, 2], "tags": [["a"]] * 3, "values": [None] * 3, "capacity": [None, 2.5, None]}
+    pq.write_table(pa.table(rows), tmp_path / "registrations.parquet")
+
+    read = workload(str(tmp_path))
+
+    assert read.capacities(0, 3).tolist() == [1.0, 2.5, 1.0]
+    assert read.described() == [describe("a")] * 3
+
+
+@pytest.mark.parametrize("capacity", [0.0, -1.0, float("inf"), float("nan")])
+def test_a_capacity_that_cannot_be_borne_is_refused(tmp_path: Path, capacity: float) -> None:
+    write_stated(stated([describe("a")] * 2, [parse("a")], [0], capacities=[1.0, capacity]), tmp_path)
+
+    with pytest.raises(WorkloadError, match=r"peer 1: a capacity of .* cannot be borne"):
+        workload(str(tmp_path))
+
+
 def test_a_journals_registrations_are_read_by_their_last_version(tmp_path: Path) -> None:
     rows = {"peer": [1, 0, 1], "version": [1, 0, 0], "withdrawn": [True, False, False], "tags": [["b"], ["a"], ["b"]]}
     pq.write_table(pa.table(rows), tmp_path / "registrations.parquet")

@@ -214,7 +214,9 @@ def _check_claim(made: Experiment, claim: Published) -> None:
         )
 
 
-FIELDS = ("peers", "casts", "network", "workload", "interval_ms", "changes", "faults", "churn", "start", "strict")
+FIELDS = (
+    "peers", "casts", "network", "workload", "interval_ms", "changes", "faults", "churn", "start", "register", "strict",
+)  # fmt: skip
 
 
 def check_setting(experiment_name: str, name: str) -> None:

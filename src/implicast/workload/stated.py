@@ -5,7 +5,8 @@
     casts           cast int, publisher int, target string (read by `language/parse.py`, without a schema)
 
 Each is a file `NAME.parquet` or a folder `NAME/` of them. A journal has both tables, so the load of one run can be put
-to another. Values are texts that need no schema: a grid step `@17`, or anything else for a string.
+to another. Values are texts that need no schema: a grid step `@17`, or anything else for a string. An empty cell of an
+optional column is as if the column were not there.
 """
 
 from collections.abc import Mapping, Sequence
@@ -174,7 +175,8 @@ def _last_registrations(directory: Path) -> dict[int, Row]:
 
 
 def _capacity(directory: Path, row: Row) -> float:
-    capacity = float(row.get("capacity", 1.0))
+    given = row.get("capacity")
+    capacity = 1.0 if given is None else float(given)
     if not 0 < capacity < float("inf"):
         raise WorkloadError(
             f"{directory}: registrations, peer {row['peer']}: a capacity of {capacity} cannot be borne;"
@@ -202,7 +204,7 @@ def _target(directory: Path, row: Row) -> Target:
 
 
 def _rows(directory: Path, name: str, schema: pa.Schema, optional: Sequence[str] = ()) -> list[Row]:
-    """All rows of one table, with the columns it must have and none of them empty."""
+    """All rows of one table, with the columns it must have and no empty cell in them."""
     path = directory / f"{name}.parquet"
     path = path if path.exists() else directory / name
     if not path.exists():
@@ -213,7 +215,7 @@ def _rows(directory: Path, name: str, schema: pa.Schema, optional: Sequence[str]
         raise WorkloadError(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]}") from None
     for column in schema:
         if column.name in table.column_names:
-            table = _cast(table, column, path)
+            table = _cast(table, column, path, column.name in optional)
         elif column.name not in optional:
             raise WorkloadError(
                 f"{path} has no column {column.name!r}; it has {', '.join(table.column_names) or 'none'}"
@@ -222,9 +224,9 @@ def _rows(directory: Path, name: str, schema: pa.Schema, optional: Sequence[str]
     return rows
 
 
-def _cast(table: pa.Table, column: pa.Field, path: Path) -> pa.Table:
+def _cast(table: pa.Table, column: pa.Field, path: Path, optional: bool) -> pa.Table:
     position = table.column_names.index(column.name)
-    if table.column(position).null_count and not pa.types.is_list(column.type):
+    if table.column(position).null_count and not optional and not pa.types.is_list(column.type):
         raise WorkloadError(f"{path}: the column {column.name!r} has empty cells")
     try:
         return table.set_column(position, column.name, table.column(position).cast(column.type))
