@@ -7,7 +7,9 @@ import pytest
 
 from implicast.casting.designs import design
 from implicast.casting.dht.member import filtered, intersected, tags_of
-from implicast.casting.keeping.messages import Found
+from implicast.casting.keeping.deeds import deed_of
+from implicast.casting.keeping.messages import IN_FORCE, Found
+from implicast.casting.pubsub.member import profile_of
 from implicast.language.parse import parse
 from implicast.language.target import Description, Term
 from implicast.peer.contract import Contact
@@ -60,6 +62,15 @@ def test_one_list_of_whole_registrations_is_enough_for_a_term() -> None:
 
 def test_what_a_stranger_packed_into_an_entry_has_no_tags() -> None:
     assert tags_of(b"\xc1") == tags_of(b"") == tags_of(b"\x93\x01\x02\x03") == frozenset()
+    assert tags_of(b"\x91\xa1\xff") == frozenset(), "no UTF-8"
+
+
+def test_what_a_stranger_packed_is_unreadable_and_breaks_nobody_who_reads_it() -> None:
+    deep = b"\x91" * 100_000  # more fields than are known are skipped, however deep they are nested
+    for nonsense in (b"\xc1", b"\x92\x01\x92\x91\xa1\xff\x90", b"\x92\x01\x93\x90\x90" + deep):
+        assert profile_of(nonsense) is None
+    for nonsense in (b"\xc1", b"\x95\xa1\xff", b"\x96\x00\x00\x00\xc4\x00\xc4\x00" + deep):
+        assert deed_of(IN_FORCE + nonsense) is None
 
 
 @pytest.mark.parametrize("name", BOTH)

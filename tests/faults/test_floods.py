@@ -48,7 +48,7 @@ LEASE_S = 60.0
 pytestmark = pytest.mark.usefixtures("readable_core")
 
 LOWERED = {
-    "implicast.casting.inbox:HORIZON_US": 100_000_000,
+    "implicast.peer.memory:HORIZON_US": 100_000_000,
     "implicast.casting.routes:ENDED_MAX": 64,
     "implicast.casting.broker.client:TOLD_MAX": 16,
     "implicast.casting.condcast.errands:TASKS_MAX": 64,
@@ -298,7 +298,7 @@ def test_the_journals_buffers_do_not_grow_with_messages(tmp_path):
     for serial in range(2 * CHUNK_ROWS + 10):
         journal.send(serial, 0, serial, serial, 0, 1, UPKEEP, 1, 5, 0)
         if serial % CHUNK_ROWS == 7:
-            sizes.append(len(journal.sends) + len(journal._notices))
+            sizes.append(len(journal.sends) + len(journal.told))
     journal.discard()
 
     assert len(set(sizes)) == 1

@@ -79,7 +79,10 @@ def test_help_and_version(run):
     assert run("--version").strip().split()[-1][0].isdigit()
 
 
-@pytest.mark.parametrize("design", ["dht", "spice-unloaded", "condcast", "bft"])
+LATER = [pytest.param(name, marks=pytest.mark.long) for name in ("spice-unloaded", "condcast", "bft")]
+
+
+@pytest.mark.parametrize("design", ["dht", *LATER])
 def test_a_design_is_simulated(run, design):
     outcome = json.loads(run("simulate", design, "--peers", "32", "--casts", "16", "--json"))
 

@@ -1,17 +1,22 @@
 """The desk: letters kept, sent once, found quickly; tags from what one reads; nothing lost when a node falls."""
 
+import socket
 import time
+from urllib.parse import urlsplit
 
 import pytest
 from stage import Stage
 
 from implicast.language.parse import parse
 from implicast.language.rules import Rule
+from implicast.net.local import Someone
 from implicast.peer.contract import CastId
+from implicast.web.app import bound
 from implicast.web.demo import conversations, folder_of, researchers, shelves
 from implicast.web.drafts import Words, plain_name
 from implicast.web.letter import Letter, packed
 from implicast.web.letters import PLAIN
+from implicast.web.pages import Pages
 from implicast.web.reading import ReadingError, proposal
 from implicast.web.shelf import Shelf, ShelfError
 
@@ -35,6 +40,17 @@ def send(stage, name, target, subject, text, **more):
 
 def letters(stage, name):
     return stage.do(lambda: [dict(row) for row in stage.desk(name).letters.page(None, 0)])
+
+
+def test_ports_of_pages_are_not_given_away_before_they_are_served():
+    pages = Pages([Someone("ann", "jazz"), Someone("bob", "jazz")], 0)
+    for name in ("ann", "bob"):
+        port = urlsplit(pages.address(name)).port
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind(("127.0.0.1", port))
+        for _ in range(2):  # and again when the node starts again
+            with bound(port) as served:
+                served.listen()
 
 
 def test_a_letter_is_written_read_and_answered(stage):

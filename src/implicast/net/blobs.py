@@ -22,6 +22,7 @@ from msgspec import Meta
 from implicast.peer.contract import Contact, Message
 from implicast.peer.errors import LocalError
 from implicast.peer.fields import Text, Token
+from implicast.peer.wire import UNREADABLE
 
 INLINE_MAX = 32 << 10
 """Bytes that travel inside a cast."""
@@ -75,7 +76,7 @@ def unwrapped(carried: bytes) -> "bytes | Reference":
         return carried
     kind, rest = carried[len(_MARK) : len(_MARK) + 1], carried[len(_MARK) + 1 :]
     if kind == b"\x01":
-        with contextlib.suppress(msgspec.MsgspecError, ValueError):
+        with contextlib.suppress(*UNREADABLE):
             return _reference.decode(rest)
     return rest
 

@@ -13,7 +13,7 @@ import msgspec
 from implicast.peer.contract import Address, Life, Message, Name
 from implicast.peer.errors import RemoteError
 from implicast.peer.fields import Digest, Micros, Text, Token
-from implicast.peer.wire import MESSAGE_BYTES_MAX
+from implicast.peer.wire import MESSAGE_BYTES_MAX, UNREADABLE
 
 PROTOCOL = 1
 """Nodes of another version part with a sentence."""
@@ -62,7 +62,7 @@ def hello_frame(hello: Hello) -> bytes:
 def read_hello(body: bytes) -> Hello:
     try:
         return _hello.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, ValueError) as error:
+    except UNREADABLE as error:
         raise RemoteError(f"a hello that cannot be read: {error}") from None
 
 

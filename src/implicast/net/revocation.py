@@ -18,6 +18,7 @@ from implicast.net.frames import Hello
 from implicast.peer.contract import Address, Message, Name
 from implicast.peer.errors import LocalError, RemoteError
 from implicast.peer.fields import Digest, Token
+from implicast.peer.wire import UNREADABLE
 
 log = logging.getLogger("implicast")
 
@@ -62,7 +63,7 @@ def signed_list(key: Ed25519PrivateKey, number: int, names: tuple[Name, ...]) ->
 def read_list(packed: bytes) -> RevokedNames:
     try:
         return _list.decode(packed)
-    except (msgspec.MsgspecError, ValueError):
+    except UNREADABLE:
         raise RevocationError("this is no list of the revoked") from None
 
 

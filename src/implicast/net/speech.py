@@ -21,6 +21,7 @@ from implicast.language.target import Description
 from implicast.net.identity import IdentityError, own_key, root_key
 from implicast.peer.contract import Address, Host, Message, Name
 from implicast.peer.signatures import Ed25519
+from implicast.peer.wire import UNREADABLE
 from implicast.peer.words import BELIEVED, Charter, Right, SignedWords, Words, admission
 
 COMMISSION = x509.ObjectIdentifier("1.3.6.1.4.1.60000.17.1")
@@ -76,7 +77,7 @@ def commission_in(certificate: x509.Certificate) -> Commission | None:
         found = certificate.extensions.get_extension_for_oid(COMMISSION).value
         assert isinstance(found, x509.UnrecognizedExtension), "nobody recognizes it but this module"
         return msgspec.msgpack.decode(found.value, type=Commission)
-    except (x509.ExtensionNotFound, msgspec.MsgspecError):
+    except (x509.ExtensionNotFound, *UNREADABLE):
         return None
 
 

@@ -18,6 +18,10 @@ MESSAGE_BYTES_MAX = 1 << 20
 KIND_BYTES = 2
 DIGEST_BYTES = 16
 
+UNREADABLE = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
+"""All that decoding raises at nonsense: text that is not UTF-8 is a `ValueError` and no error of msgspec's, and what is
+nested too deep is neither."""
+
 pack = msgspec.msgpack.Encoder().encode
 """A value as it would be encoded."""
 
@@ -54,7 +58,7 @@ class Codec:
         kind, decoder = found
         try:
             return decoder.decode(memoryview(data)[KIND_BYTES:])
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError, OverflowError) as error:
+        except UNREADABLE as error:
             raise RemoteError(f"a {kind.__name__} that cannot be read: {error}") from None
 
     def digest(self, design: str, parameters: Mapping[str, object]) -> bytes:

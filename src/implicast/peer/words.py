@@ -31,6 +31,7 @@ from implicast.peer.fields import Micros, Text
 from implicast.peer.memory import Recent
 from implicast.peer.name import name_of_public
 from implicast.peer.signatures import PUBLIC_BYTES, SIGNATURE_BYTES, Scheme, Signer
+from implicast.peer.wire import UNREADABLE
 
 TIME_BYTES = 8
 SIGNED_BYTES = PUBLIC_BYTES + SIGNATURE_BYTES
@@ -227,7 +228,7 @@ class SignedWords(Words):
         """Whether the authority lets this name say all of it."""
         try:
             rights = _rights(packed)
-        except msgspec.MsgspecError:
+        except UNREADABLE:
             rights = ()
         given = {(each.attribute, each.value) for each in rights if self._holds(name, each)}
         self.refused += not given.issuperset(wanted)
@@ -250,7 +251,7 @@ class SignedWords(Words):
         speaker, decoder = PERSONAL.get(said.kind, ("", None))
         try:
             message: Any = decoder.decode(said.body) if decoder is not None else None
-        except (msgspec.MsgspecError, ValueError):
+        except UNREADABLE:
             message = None
         if message is None or (said.address != sender and getattr(message, speaker) != self.name):
             self.refused += 1

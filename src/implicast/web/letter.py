@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from implicast.language.rules import Rule
+from implicast.peer.wire import UNREADABLE
 
 MARK = b"implicast-letter-1\n"
 TEXT_MAX = 16_384
@@ -63,7 +64,7 @@ def unpacked(payload: bytes) -> Letter | None:
         return None
     try:
         return _decoder.decode(payload[len(MARK) :])
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return None
 
 

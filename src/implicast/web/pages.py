@@ -2,6 +2,9 @@
 
 import contextlib
 import secrets
+import socket
+import sys
+import weakref
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -10,7 +13,7 @@ from typing import Any
 import click
 
 from implicast.net.config import read_config
-from implicast.net.local import Page, Someone, free_ports, no_page
+from implicast.net.local import Page, Someone, no_page
 from implicast.net.node import Node
 from implicast.peer.errors import LocalError
 
@@ -51,11 +54,26 @@ class Pages:
         if port + len(members) > 1 << 16:
             raise PageError(f"{len(members)} pages from port {port} on go beyond the last port")
         self._served = _served()
-        ports = [port + number for number in range(len(members))] if port else free_ports(len(members))
+        ports = [port + number for number in range(len(members))] if port else self._reserved(len(members))
         self._ports = {each.name: number for each, number in zip(members, ports, strict=True)}
         self._token = secrets.token_urlsafe(24)
         self._labels = labels or {}
         self._open: dict[str, Any] = {}
+
+    def _reserved(self, count: int) -> list[int]:
+        """Free ports that stay ours: until the last page is served nodes open many connections, and one of them could
+        be given such a port. On Linux a port that is bound and not listened at can be bound once more, by the page."""
+        held = contextlib.ExitStack()
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            each.bind(("127.0.0.1", 0))
+        ports = [int(each.getsockname()[1]) for each in sockets]
+        if sys.platform == "linux":
+            weakref.finalize(self, held.close)
+        else:
+            held.close()
+        return ports
 
     def __call__(self, node: Node) -> AbstractAsyncContextManager[object]:
         name = node.directory.name

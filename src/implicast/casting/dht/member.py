@@ -14,6 +14,7 @@ from implicast.casting.telling import Notify
 from implicast.language.target import Description, Scalar, Target, Term
 from implicast.peer.contract import CastId, Contact, Name
 from implicast.peer.site import Site
+from implicast.peer.wire import UNREADABLE
 from implicast.space.ring import hashed
 
 TAGS = "t"
@@ -36,7 +37,7 @@ def tags_of(packed: bytes) -> frozenset[str]:
     """All tags of a registration; none where a stranger wrote nonsense."""
     try:
         return _decoder.decode(packed)
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return frozenset()
 
 

@@ -14,6 +14,7 @@ import msgspec
 from implicast.casting.keeping.messages import IN_FORCE, REMOVED, Found, Packed, Row, Scalar, Slot, Stamp
 from implicast.language.target import Description
 from implicast.peer.contract import Contact, Message, Name
+from implicast.peer.wire import UNREADABLE
 from implicast.peer.words import Proof, Words
 
 Described = Callable[[Slot, bytes], Description | None]
@@ -39,7 +40,7 @@ _decode = msgspec.msgpack.Decoder(Deed).decode
 def deed_of(packed: bytes) -> Deed | None:
     try:
         return _decode(packed[len(IN_FORCE) :]) if packed.startswith((IN_FORCE, REMOVED)) else None
-    except (msgspec.MsgspecError, ValueError):
+    except UNREADABLE:
         return None
 
 

@@ -31,6 +31,7 @@ from implicast.peer.contract import Address, CastId, Contact, Message, Name, han
 from implicast.peer.events import Notice, Refused
 from implicast.peer.site import Site
 from implicast.peer.subscriber import Subscribed, Subscriber, Unsubscribed
+from implicast.peer.wire import UNREADABLE
 from implicast.space.ring import hashed
 
 DECODED_MAX = 4096
@@ -45,7 +46,7 @@ def profile_of(packed: bytes) -> tuple[int, Description] | None:
     """Version and description as listed; None where a stranger wrote nonsense."""
     try:
         return _decoder.decode(packed)
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return None
 
 

@@ -17,8 +17,6 @@ from implicast.peer.contract import Name
 from implicast.peer.fields import Token
 from implicast.space.tract import Tract, intersect, union, unite
 
-UNREADABLE = (msgspec.DecodeError, ValueError)
-"""What decoding raises at an item that was not made here."""
 RECORD, CLOSED, HEADER, ROOT = range(4)
 """Kinds of items."""
 

@@ -11,7 +11,7 @@ from implicast.casting.spice.containers import Containers
 from implicast.casting.spice.copies import Copies
 from implicast.casting.spice.ears import Ears
 from implicast.casting.spice.gatherings import Gatherings
-from implicast.casting.spice.items import UNREADABLE, label_of
+from implicast.casting.spice.items import label_of
 from implicast.casting.spice.levels import Levels
 from implicast.casting.spice.messages import (
     ASKED,
@@ -44,6 +44,7 @@ from implicast.peer.contract import Address, CastId, Message, handles
 from implicast.peer.later import Later
 from implicast.peer.member import KeptMember, Member
 from implicast.peer.site import Site
+from implicast.peer.wire import UNREADABLE
 from implicast.space.tract import Tract, intersect
 
 PARTS = {
