@@ -37,8 +37,8 @@ MISTAKES = (
     Mistake(
         "steps are sent once",
         "bft",
-        rule="a step of a multicast is repeated until it is confirmed (casting/bft/carriage.py); what that misses comes "
-        "from neighbours that have it (echoes.py): two guards, each of which would do here",
+        rule="a step of a multicast is repeated until it is confirmed (casting/bft/carriage.py); what that misses "
+        "comes from neighbours that have it (echoes.py): two guards, each of which would do here",
         put=silence("Late", "EchoDue"),
         says="missing",
         churn="deed=5:crash:3",
