@@ -45,6 +45,8 @@ TIDES, TIDE_S, HIGH_S = 6, 180, 45
 ENTRY = bytes(17)
 """Fifty bytes: what a careless design keeps of each cast that it heard. Of half of it nobody may be suspected."""
 LEASE_S = 60.0
+VALIDITY_S = 180.0
+"""Not shorter: certificates are looked at once a minute, and renewed in the last third of their time."""
 pytestmark = pytest.mark.usefixtures("readable_core")
 
 LOWERED = {
@@ -70,6 +72,7 @@ LOWERED = {
     "implicast.peer.liveness:DetectorSettings.known_max": 48,
     "implicast.world.populations.keys:SHARED_MAX": 24,
     "implicast.casting.bft.multicasts:COUNTED_MAX": 24,
+    "implicast.casting.bft.echoes:KEPT_MAX": 24,
 }
 """Bounds on what is remembered of single casts, publishers or messages: constants, or defaults of settings.
 
@@ -115,9 +118,10 @@ class Flood:
             self.weigh_at(self.run.world.now_us + int(share * self.seconds * 1e6))
 
     def parameters(self, design: Design) -> dict[str, Any]:
-        """With short leases, so that the flood lasts longer."""
-        known = [each.name for each in design.parameters if each.name == "lease_s"]
-        return {**design.trial, **dict.fromkeys(known, LEASE_S)}
+        """With short leases, so that the flood lasts longer, and certificates that are revoked for a short time."""
+        known = {each.name for each in design.parameters}
+        short = {"lease_s": LEASE_S, "validity_s": VALIDITY_S}
+        return {**design.trial, **{name: value for name, value in short.items() if name in known}}
 
     def load(self) -> dict[str, Any]:
         """Where every tag is a place of its own, few tags are enough."""
