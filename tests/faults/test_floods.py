@@ -275,9 +275,9 @@ def test_a_flood_that_is_remembered_is_caught(tmp_path, monkeypatch):
             self.hoard: list[bytes] = []
 
     def hoard(self, cast, now_us=0):
-        if not hasattr(self.bound, "hoard"):
-            self.bound = Hoard(self.bound)
-        self.bound.hoard.append(bytes(bytearray(ENTRY)))
+        if not hasattr(self._bound, "hoard"):
+            self._bound = Hoard(self._bound)
+        self._bound.hoard.append(bytes(bytearray(ENTRY)))
         return first(self, cast, now_us)
 
     monkeypatch.setattr(inbox.Seen, "first", hoard)
