@@ -75,7 +75,7 @@ def test_a_report_concludes_from_its_last_point():
 
     assert told["Who delivers?"] == "1 of 2 series delivered everything; centralised missed 2 of 10."
     load = told["Who bears the load?"]
-    assert load == "At peers 128, dht spread what is sent most evenly (Gini 0.30), centralised least (0.99)."
+    assert load == "At peers 128, sending is spread most evenly by dht (Gini 0.30), least by centralised (0.99)."
     assert "How fast?" not in told
 
 
@@ -83,7 +83,7 @@ def test_a_report_concludes_from_its_last_point():
 def test_series_that_cannot_be_told_apart_are_named_together(runs, named):
     rows = [row("dht", "RTH", 4.0, 0.3, runs), row("spice", "RTH", 4.2, 0.3, runs), row("bft", "RTH", 40.0, 0.3, runs)]
 
-    assert f"send, {named} send 4 and bft 40" in dict(conclusions(rows, []))["At what price?"]
+    assert f"there are 4 by {named}, 40 by bft" in dict(conclusions(rows, []))["At what price?"]
 
 
 def test_series_that_are_the_same_are_drawn_as_one():
