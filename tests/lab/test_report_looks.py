@@ -75,7 +75,7 @@ def test_a_report_concludes_from_its_last_point():
 
     assert told["Who delivers?"] == "1 of 2 series delivered everything; centralised missed 2 of 10."
     load = told["Who bears the load?"]
-    assert load == "At peers 128, sending is spread most evenly by dht (Gini 0.30), least by centralised (0.99)."
+    assert load == "At peers 128, sending is spread best by dht (Gini 0.30), least by centralised (0.99)."
     assert "How fast?" not in told
 
 

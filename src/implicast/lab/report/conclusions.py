@@ -21,9 +21,9 @@ def conclusions(rows: Sequence[Row], contract: Sequence[Row]) -> list[tuple[str,
     at_end = [row for row in rows if row["position"] == last]
     where = next((f"at {row['axis']} {row['point']}" for row in at_end if row["axis"]), "")
     questions = (
-        ("Who bears the load?", "TOUT_G", "sending is spread most evenly by {0} (Gini {1:.2f}), least by {2} ({3:.2f})"),
+        ("Who bears the load?", "TOUT_G", "sending is spread best by {0} (Gini {1:.2f}), least by {2} ({3:.2f})"),
         ("How fast?", "latency_ms_mean", "a member hears after {1:.0f} ms by {0}, after {3:.0f} ms by {2}"),
-        ("At what price?", "RTH", "for each message that one server would send there are {1:.3g} by {0}, {3:.3g} by {2}"),
+        ("At what price?", "RTH", "for each message of one server there are {1:.3g} by {0}, {3:.3g} by {2}"),
     )
     for question, measure, answer in questions:
         told = [row for row in at_end if row["measure"] == measure]
