@@ -5,8 +5,6 @@ in a bounded queue. Whatever cannot be carried is dropped and counted: engines k
 connection says hello first; until both have done so, and each has found the other to belong to the same network, no
 byte reaches the codec. Over TLS the name in the hello must be the one in the certificate; the connection of a name
 that was revoked is closed before anything is read, and one whose certificate expires is closed then.
-
-Frames are written once per turn of the loop, not one by one.
 """
 
 import asyncio
@@ -14,22 +12,16 @@ import ssl
 import time
 from asyncio import sslproto
 from collections.abc import Callable
-from typing import cast as typed
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from implicast.net.counters import Counters
-from implicast.net.frames import HELLO, MESSAGE, PROTOCOL, Frames, Hello, framed, hello_frame, read_hello
+from implicast.net.frames import MESSAGE, PROTOCOL, Hello, framed
 from implicast.net.identity import expires_s, key_in
-from implicast.peer.bucket import Bucket
+from implicast.net.link import Link, Queue
 from implicast.peer.contract import Address, Name
 from implicast.peer.errors import RemoteError
 
-QUEUE_BYTES = 4 << 20
-QUEUE_FRAMES = 4_096
-"""What may wait for one receiver; more is dropped."""
-HELLO_S = 3.0
-"""Within this time a connection has said hello, or is closed."""
 DIAL_S = 10.0
 DIALS_MAX = 256
 """Addresses that are dialled at a time; what is for others meanwhile is dropped."""
@@ -54,139 +46,6 @@ Greeted = Callable[[Hello], None]
 """Told who has said hello."""
 Says = Callable[[], Hello]
 Peerless = Callable[[ssl.SSLObject | ssl.SSLSocket | None], Name | None]
-
-
-class Queue:
-    """What waits for one receiver, within bounds."""
-
-    __slots__ = ("frames", "size")
-
-    def __init__(self) -> None:
-        self.frames: list[bytes] = []
-        self.size = 0
-
-    def put(self, frame: bytes) -> bool:
-        """False when too much waits already."""
-        if self.size + len(frame) > QUEUE_BYTES or len(self.frames) >= QUEUE_FRAMES:
-            return False
-        self.frames.append(frame)
-        self.size += len(frame)
-        return True
-
-
-class Link(asyncio.Protocol):
-    """One connection."""
-
-    def __init__(self, carrier: "Carrier", dialled: Address | None) -> None:
-        self.carrier, self.dialled = carrier, dialled
-        self.hello: Hello | None = None
-        self.used = 0.0
-        self._frames = Frames()
-        self._out: list[bytes] = []
-        self._transport: asyncio.Transport | None = None
-        self._writable = True
-        self._bytes = 0
-        self._bucket = Bucket(carrier.rate_per_s, carrier.rate_per_s, carrier.loop.time())
-
-    # --- asyncio calls these
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = typed(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=256 << 10)
-        self.used = self.carrier.loop.time()
-        if not self.carrier.admit(self):
-            self.abort()
-            return
-        self._transport.write(hello_frame(self.carrier.says()))
-        self.carrier.loop.call_later(HELLO_S, self._hello_late)
-
-    def data_received(self, data: bytes) -> None:
-        self.carrier.counters["bytes_received"] += len(data)
-        try:
-            for flags, cause, body in self._frames.feed(data):
-                if self.hello is None:
-                    self._greet(flags, body)
-                elif flags == HELLO:
-                    raise RemoteError("a second hello")
-                elif self._allowed():
-                    self.carrier.counters["received"] += 1
-                    if flags != MESSAGE:
-                        self.carrier.served(self.hello, body)
-                    elif self.hello.digest:
-                        self.carrier.arrived(self.hello, body, cause)
-                    else:
-                        raise RemoteError("a message of one that has no part in the design")
-        except RemoteError as error:
-            self.carrier.refuse(self, error)
-
-    def _allowed(self) -> bool:
-        allowed = self._bucket.take(self.carrier.loop.time())
-        self.carrier.counters["limited"] += not allowed
-        return allowed
-
-    @property
-    def queued(self) -> int:
-        """Bytes that wait to be written."""
-        return self._bytes + (self._transport.get_write_buffer_size() if self._transport is not None else 0)
-
-    def pause_writing(self) -> None:
-        self._writable = False
-
-    def resume_writing(self) -> None:
-        self._writable = True
-        self._flush()
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self._transport = None
-        self.carrier.lost(self)
-
-    # --- the carrier calls these
-
-    def send(self, frame: bytes) -> bool:
-        """Put a frame on its way; False when too much waits already."""
-        if self._bytes + len(frame) > QUEUE_BYTES or len(self._out) >= QUEUE_FRAMES:
-            return False
-        self.used = self.carrier.loop.time()
-        if not self._out and self._writable:
-            self.carrier.loop.call_soon(self._flush)
-        self._out.append(frame)
-        self._bytes += len(frame)
-        return True
-
-    def close(self) -> None:
-        if self._transport is not None:
-            self._transport.close()
-
-    def abort(self) -> None:
-        if self._transport is not None:
-            self._transport.abort()
-
-    @property
-    def idle(self) -> bool:
-        return not self._out
-
-    def tls(self) -> ssl.SSLObject | None:
-        return None if self._transport is None else self._transport.get_extra_info("ssl_object")
-
-    def _flush(self) -> None:
-        if self._out and self._transport is not None and self._writable and not self._transport.is_closing():
-            data = b"".join(self._out)
-            self._out.clear()
-            self._bytes = 0
-            self.carrier.counters["bytes_sent"] += len(data)
-            self._transport.write(data)
-
-    def _greet(self, flags: int, body: bytes) -> None:
-        if flags != HELLO:
-            raise RemoteError("the first frame is no hello")
-        hello = read_hello(body)
-        self.carrier.check(self, hello)
-        self.hello = hello
-        self.carrier.opened(self, hello)
-
-    def _hello_late(self) -> None:
-        if self.hello is None:
-            self.abort()
 
 
 class Carrier:

@@ -1,5 +1,6 @@
 """How the network of a design is set up at once, and looked at from outside."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,16 +25,16 @@ def enrol_by_verb(plan: Plan, population: Sequence[Peer]) -> None:
         peer.register(description)
 
 
-class Sleepers:
+class Sleepers(ABC):
     """The members of a network that is assembled and enrolled, where none of them has been needed yet.
 
     Each is made when something happens to it, just as `assemble` and `enrol` would have left it; what is known of all
     is kept in columns. Only where nothing is armed or drawn when a peer is made: in a world at rest, without receipts.
     """
 
+    @abstractmethod
     def make(self, address: int) -> Peer:
         """The peer of an address."""
-        raise NotImplementedError
 
     def stored_bytes(self, address: int) -> int:
         """What the peer would store for others."""
