@@ -13,22 +13,15 @@ from implicast.net.authority import REVOKED, CertificateAuthority
 from implicast.net.clock import Clock
 from implicast.net.frames import Frames
 from implicast.net.identity import own_key, pem
-from implicast.net.local import Local, Tasks, everybody
+from implicast.net.local import Local, everybody
 from implicast.net.node import Node, NodeError
 from implicast.net.office import Office
 from implicast.net.revocation import RevocationError, signed_list
+from loopback import running
 
 
-@contextlib.asynccontextmanager
-async def network(directory, count, design="centralised"):
-    local = Local(directory / "net", design, everybody(count), {}, limits=False)
-    local.lay_out()
-    tasks = Tasks(local)
-    try:
-        await tasks.start_all()
-        yield tasks.nodes
-    finally:
-        await tasks.stop()
+def network(directory, count, design="centralised"):
+    return running(Local(directory / "net", design, everybody(count), {}, limits=False))
 
 
 async def began(node):

@@ -1,7 +1,6 @@
 """Nodes over real sockets: casts arrive once, receipts add up, strangers stay out, what was accepted is not lost."""
 
 import asyncio
-import contextlib
 import ssl
 import time
 from pathlib import Path
@@ -17,20 +16,13 @@ from implicast.net.node import Node, NodeError
 from implicast.net.record import replay
 from implicast.peer.bucket import Bucket
 from implicast.peer.errors import LocalError
+from loopback import running
 
 PEOPLE = [Someone("ann", "samba, football"), Someone("bob", "jazz, football"), Someone("cy", "jazz, chess")]
 
 
-@contextlib.asynccontextmanager
-async def network(directory, design="centralised", plain=True, **parameters):
-    local = Local(directory / "net", design, PEOPLE, parameters, plain, limits=False)
-    local.lay_out()
-    tasks = Tasks(local)
-    try:
-        await tasks.start_all()
-        yield tasks.nodes
-    finally:
-        await tasks.stop()
+def network(directory, design="centralised", plain=True, **parameters):
+    return running(Local(directory / "net", design, PEOPLE, parameters, plain, limits=False))
 
 
 async def inbox(node):

@@ -1,0 +1,19 @@
+"""A network of tasks on loopback, for as long as a test needs it."""
+
+import contextlib
+from collections.abc import AsyncIterator
+
+from implicast.net.local import Local, Tasks
+from implicast.net.node import Node
+
+
+@contextlib.asynccontextmanager
+async def running(local: Local) -> AsyncIterator[dict[str, Node]]:
+    """Its nodes by name, joined and registered."""
+    local.lay_out()
+    tasks = Tasks(local)
+    try:
+        await tasks.start_all()
+        yield tasks.nodes
+    finally:
+        await tasks.stop()
