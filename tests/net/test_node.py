@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from implicast.net import control
 from implicast.net.authority import CertificateAuthority
 from implicast.net.config import NodeConfig, address_of, read_config, text_of, write_config
 from implicast.net.identity import own_key, pem
@@ -213,3 +214,21 @@ def test_recorded_inputs_fed_to_a_fresh_peer_give_the_same_bytes(tmp_path, desig
         went = replay(path)
         assert went.inputs > 3
         assert went.differs_at is None, f"{path.parent.name}: {went}"
+
+
+def test_a_folder_whose_path_is_too_long_for_a_socket_is_reached_all_the_same(tmp_path):
+    deep = tmp_path / ("so long a name that no socket's path has room for it " * 3)
+
+    async def story():
+        async with network(deep):
+            return await asyncio.to_thread(lambda: list(control.ask(deep / "net" / "ann", {"do": "status"})))
+
+    deep.mkdir()
+    (status,) = asyncio.run(story())
+    assert status["registered"] is True
+
+
+def test_a_system_without_such_a_way_in_says_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.setattr(control, "OPEN_FILES", Path("/nowhere"))
+    with pytest.raises(LocalError, match="shorter name"), control.socket_name(tmp_path / ("x" * 120)):
+        pass

@@ -19,6 +19,9 @@ from implicast.peer.errors import ImplicastError, LocalError
 
 LINE_MAX = 1 << 20
 SOCKET = "control.sock"
+OPEN_FILES = Path("/proc/self/fd")
+PATH_MAX = 103
+"""What every Unix allows (Linux 107)."""
 Answer = dict[str, Any]
 
 
@@ -33,15 +36,31 @@ async def serve(node: Node) -> asyncio.Server:
         path.unlink()
     before = os.umask(0o177)
     try:
-        return await asyncio.start_unix_server(lambda r, w: _attend(node, r, w), _short(path), limit=LINE_MAX)
+        with socket_name(path) as name:
+            return await asyncio.start_unix_server(lambda r, w: _attend(node, r, w), name, limit=LINE_MAX)
     finally:
         os.umask(before)
 
 
-def _short(path: Path) -> str:
-    """A socket's path may have 107 bytes: a long one is given from here."""
-    whole = str(path.resolve())
-    return whole if len(whole) < 100 else os.path.relpath(whole)
+@contextlib.contextmanager
+def socket_name(path: Path) -> Iterator[str]:
+    """A socket's path may have 107 bytes: a longer one is named by way of its folder, held open meanwhile."""
+    if len(os.fsencode(path)) <= PATH_MAX:
+        yield str(path)
+        return
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield _by_folder(folder, path)
+    finally:
+        os.close(folder)
+
+
+def _by_folder(folder: int, path: Path) -> str:
+    reached = OPEN_FILES / str(folder)
+    if not reached.exists():
+        raise ControlError(f"{path} is longer than the {PATH_MAX} bytes that a socket's path may have on this "
+                           "system: give the node a folder with a shorter name")  # fmt: skip
+    return str(reached / path.name)
 
 
 async def _attend(node: Node, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -209,7 +228,8 @@ def ask(directory: Path, request: Answer, timeout_s: float | None = 60.0) -> Ite
     with socket.socket(socket.AF_UNIX) as line:
         line.settimeout(timeout_s)
         try:
-            line.connect(_short(path))
+            with socket_name(path) as name:
+                line.connect(name)
         except (OSError, ValueError):
             raise ControlError(f"no node is running in {directory}: start one with `implicast local 20`, or with "
                                f"`implicast node {directory}`") from None  # fmt: skip
