@@ -9,7 +9,7 @@ from random import Random
 
 def digest(*parts: object) -> bytes:
     """SHA-1 of the parts' texts, length-prefixed so that ("ab", "c") and ("a", "bc") differ. 20 bytes."""
-    pieces = []
+    pieces: list[bytes] = []
     for part in parts:
         text = part if isinstance(part, bytes) else str(part).encode()
         pieces += (len(text).to_bytes(4, "big"), text)

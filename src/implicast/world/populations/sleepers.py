@@ -133,7 +133,8 @@ class RingSleepers(Sleepers):
         known = min(member.links.settings.lefts, count - 1)
         lefts = sum((np.roll(refs, step) for step in range(1, known + 1)), np.zeros(count, np.int64))
         fingers, entries = _fingers(keys, refs, table.bits)
-        return 2 + np.roll(refs, 1) + np.roll(refs, -1) + 1 + lefts + weights.of_heads(fingers) + entries
+        weighed: Numbers = 3 + np.roll(refs, 1) + np.roll(refs, -1) + lefts + weights.of_heads(fingers) + entries
+        return weighed
 
     def _weigh_lists(self) -> Numbers:
         """Bytes of the lists that each keeps, by rank on the ring."""
