@@ -21,7 +21,7 @@ FAR_US = 1 << 62
 def stations(plan: Plan) -> list[int]:
     """By client, its nearest broker (`nearest`)."""
     network, brokers = plan.network, plan.roles["broker"]
-    near: dict[int, tuple[Sequence[int], npt.NDArray[np.uint64]]] = {}
+    near: dict[int, tuple[list[int], npt.NDArray[np.uint64]]] = {}
     found = []
     for client, router in enumerate(plan.router[: plan.peers]):
         if router not in near:
