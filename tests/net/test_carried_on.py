@@ -1,4 +1,4 @@
-"""A publisher that falls while its cast is under way carries it on: nobody hears it twice, and the receipt counts all."""
+"""A publisher that falls while its cast is under way carries it on: nobody hears it twice, the receipt counts all."""
 
 import asyncio
 import random
