@@ -30,6 +30,8 @@ log = logging.getLogger("implicast")
 
 Safe = Callable[[list[Message]], "asyncio.Future[None] | None"]
 """Told what was delivered; gives what is to be awaited before anything is sent, or None."""
+Watch = Callable[[bool, Address, Message], None]
+"""Shown a message: whether it came or goes, from whom or to whom, and what it says."""
 
 
 class NetHost:
@@ -66,6 +68,7 @@ class Driver:
         self.events: list[Message] = []
         self.recorder: Recorder | None = None
         self.journal: JournalWriter | None = None
+        self._watch: Watch | None = None
         self._codec = self._own = codec
         self._counters, self._safe = counters, safe
         self._loop = asyncio.get_running_loop()
@@ -82,6 +85,10 @@ class Driver:
         understood = set(type(peer).kinds())
         self._own = Codec(kind for kind in self._codec.kinds if kind in understood)
         self._outputs()
+
+    def show(self, watch: Watch | None) -> None:
+        """From now on somebody is shown every message that comes and goes."""
+        self._watch = watch
 
     # --- inputs
 
@@ -100,6 +107,8 @@ class Driver:
             return
         self.tick()
         sender = hello.address
+        if self._watch is not None:
+            self._watch(True, sender, message)
         if self.journal is not None:
             self.journal.write(Came(self._serial + 1, self.host.now_us, hello.name, hello.life, cause))
         self._handle(partial(self.peer.receive, sender, message), ("m", sender, "", body))
@@ -190,6 +199,8 @@ class Driver:
             if message is not last:
                 last, body = message, self._codec.encode(message)
             self._sent += 1
+            if self._watch is not None:
+                self._watch(False, to, message)
             if self.journal is not None:
                 self.journal.sent(self._sent, cause, to, message, len(body))
             if len(body) <= MESSAGE_BYTES_MAX:
