@@ -313,6 +313,25 @@ def test_lists_survive_hurried_changes_in_a_lossy_network(seed: int) -> None:
     assert {row.slot[2] for _, row in ring.rows()} == set(range(100, 900)), f"seed {seed}"
 
 
+@pytest.mark.parametrize("name", RINGS)
+def test_what_is_wanted_again_is_not_taken_out_by_what_was_said_before(name: str) -> None:
+    """The removal, unanswered through all the loss, would be repeated with a stamp above that of the second word."""
+    ring = Ring(name, 12, faults=Faults(loss=0.4), assurance="receipts")
+    ring.do(lambda: ring.members[1].subscribe(parse("price in 1.00..1.19", SCHEMA)))
+    ring.rest(40)
+    for seconds in range(0, 12, 2):
+        for after_s, until in ((0, "1.09"), (1, "1.19")):
+            wanted = parse(f"price in 1.00..{until}", SCHEMA)
+            ring.world.at(
+                ring.world.now_us + (seconds + after_s) * 1_000_000 + 1,
+                REGISTER,
+                lambda wanted=wanted: ring.members[1].update(1, wanted),
+            )
+    ring.rest(120)
+
+    assert {row.slot[2] for _, row in ring.rows()} == set(range(100, 120))
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_all_but_one_may_leave_at_once_and_nothing_is_lost(seed: int) -> None:
     ring = Ring("opchord-pubsub", 8, faults=Faults(jitter=0.5 + seed / 10))

@@ -88,3 +88,50 @@ def test_an_authority_that_falls_and_rises_is_hardly_missed(disk: str) -> None:
     assert not population(scene.design).objections(
         [peer for peer in scene.world.peers.values() if peer.address != office]
     )
+
+
+@pytest.mark.parametrize("seed", [5, 6])
+def test_who_comes_back_does_not_count_again_whom_its_last_life_counted(seed: int) -> None:
+    """Two are away while a cast is made; four who served others fall when they have reported. All come back, and those
+    who were away serve the four once more."""
+    scene = Returning("bft", peers=24, seed=seed)
+    away, served = (1, 2), (3, 4, 5, 6)
+    for address in away:
+        scene.fall(address)
+    scene.cast(0)
+    scene.go(0.5)
+    for address in served:
+        scene.fall(address)
+    scene.go(0.5)
+    for address in (*served, *away):
+        scene.rise(address, "kept")
+    scene.go(60)
+
+    (settled,) = scene.settled.values()
+    assert len(scene.told) == 24, "everybody is told in the end"
+    assert 24 - len(served) <= settled.notified <= 24, "nobody counts twice; those below who fell may not count"
+
+
+@pytest.mark.parametrize("silent", [1, 3, 7, 8])
+def test_a_neighbour_whose_answers_were_lost_gets_the_cast_from_its_publisher_all_the_same(silent: int) -> None:
+    """Nobody else would send it: both are of the ring at which the cast begins."""
+    scene = Returning("bft")
+    scene.member(5).graph._lose(silent)
+    scene.cast(5)
+    scene.go(1)
+
+    (settled,) = scene.settled.values()
+    assert len(scene.told) == settled.notified == 12, "before anybody could have told them by an echo"
+
+
+def test_a_publisher_does_not_wait_long_for_one_that_fell_silent_just_now() -> None:
+    scene = Returning("bft")
+    scene.fall(7)
+    for address in range(12):
+        if address != 7:
+            scene.member(address).graph._lose(7)
+    scene.cast(5)
+    scene.go(7)
+
+    (settled,) = scene.settled.values()
+    assert (settled.notified, settled.unreachable) == (11, 1)

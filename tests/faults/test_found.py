@@ -52,3 +52,12 @@ def test_one_that_returns_under_a_new_name_survives_its_former_life_as_its_only_
     )  # fmt: skip
 
     assert not found.reasons, (found.reasons, found.scenario.command())
+
+
+def test_a_tag_given_up_and_taken_again_during_a_partition_is_kept():
+    """Its removal was still under way, was repeated above the newer word, and took that out."""
+    apart = "1+3+4+8+10+15+21+23+24+26+29+33+38+41"
+    churn = f"guests=7,deed=3.649..17.902:split:{apart},deed=5.053:describe:6,deed=11.515:describe:6"
+    found = check(Scenario("dht", 42, 115, 629335574, {}, "groups", network="national", churn=Churn.parse(churn)))
+
+    assert not found.reasons, (found.reasons, found.scenario.command())

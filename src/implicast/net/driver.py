@@ -32,6 +32,8 @@ Held = tuple[list[tuple[Address, Message]], Cause]
 """What one input sent, and what for."""
 Safe = Callable[[list[Message]], "asyncio.Future[None] | None"]
 """Told what was delivered; gives what is to be awaited before anything is sent, or None."""
+Watch = Callable[[bool, Address, Message], None]
+"""Shown a message: whether it came or goes, from whom or to whom, and what it says."""
 
 
 class NetHost:
@@ -68,6 +70,7 @@ class Driver:
         self.events: list[Message] = []
         self.recorder: Recorder | None = None
         self.journal: JournalWriter | None = None
+        self._watch: Watch | None = None
         self._codec = self._own = codec
         self._counters, self._safe = counters, safe
         self._loop = asyncio.get_running_loop()
@@ -88,6 +91,10 @@ class Driver:
         self._own = Codec(kind for kind in self._codec.kinds if kind in understood)
         self._outputs()
 
+    def show(self, watch: Watch | None) -> None:
+        """From now on somebody is shown every message that comes and goes."""
+        self._watch = watch
+
     # --- inputs
 
     def tick(self) -> int:
@@ -107,6 +114,8 @@ class Driver:
             self._counters["refused_frames"] += 1
             return
         now_us, sender = self.tick(), hello.address
+        if self._watch is not None:
+            self._watch(True, sender, message)
         if self.journal is not None:
             self.journal.write(Came(self._serial + 1, now_us, hello.name, hello.life, cause))
         self._handle(peer.receive, (sender, message), ("m", sender, "", body))
@@ -207,6 +216,8 @@ class Driver:
             if message is not last:
                 last, body = message, self._codec.encode(message)
             self._sent += 1
+            if self._watch is not None:
+                self._watch(False, to, message)
             if self.journal is not None:
                 self.journal.sent(self._sent, cause, to, message, len(body))
             if len(body) <= MESSAGE_BYTES_MAX:

@@ -6,7 +6,8 @@ what the sender's are) it does not confirm, and gets again. Repeats are bounded.
 Of the k senders of a place the first becomes its *parent*: the receiver confirms that step only when all whom it serves
 itself have confirmed theirs, and says with it how many members below took the cast; the other senders are confirmed at
 once. So the steps that came first make a tree whose root, the publisher, learns how its cast ended, without a message
-more. A parent that asks again meanwhile is told that work goes on.
+more. A parent that asks again meanwhile is told that work goes on. Who came back does not know whether its last life
+was a parent and has reported: of casts older than its life it passes on no counts, for some would count twice.
 
 It may be that the publisher's lists are behind: when somebody leaves, a ring may seem to be all there is because few of
 it are in sight. A publisher whose first steps are not taken by somebody who is there casts anew, by its lists as they
@@ -22,11 +23,13 @@ from implicast.peer.contract import Address, CastId, Host, Name, Part, handles
 from implicast.peer.events import Settled
 from implicast.peer.fields import COUNT_MAX
 
-STEP, REPEATED, INSISTED = "step", "repeated step", "insisted step"
+STEP, REPEATED, INSISTED, DOUBTED = "step", "repeated step", "insisted step", "doubted step"
+TOPICS = (STEP, REPEATED, INSISTED, DOUBTED)
 REPEAT_US = 2_000_000
-ONCE, TWICE, LONG = Patience(REPEAT_US, 1), Patience(REPEAT_US, 2), Patience(REPEAT_US, 18)
+ONCE, TWICE, LONG, THRICE = (Patience(REPEAT_US, times) for times in (1, 2, 18, 3))
 """Sent once, then repeated twice, then insisted on: 42 s in all, longer than the freezes and partitions that are to be
-outlived. A first step of our own that was repeated twice in vain, to somebody who is there, is refused."""
+outlived. A first step of our own that was repeated twice in vain, to somebody who is there, is refused. To one who is
+silent towards us it is sent three times in all."""
 THERE_US = 15_000_000
 """Who was heard so lately is there."""
 RECASTS_MAX = 3
@@ -61,6 +64,8 @@ class Duty:
     query: int
     parent: Step | None
     """None: a cast of our own."""
+    counts: bool = True
+    """Whether reports from below are passed on."""
     open: int = 0
     tally: CastReport = field(default_factory=CastReport)
 
@@ -95,22 +100,24 @@ class Ending:
 class Carriage(Part):
     """Unconfirmed steps of one peer. `silent(address)` is told of whoever does not confirm at once, `is_there(address,
     within_us)` asked whether it was heard lately, and `recast(source)` called to make a cast of our own anew. Where
-    steps are not assured, they are sent once and nothing is counted."""
+    steps are not assured, they are sent once and nothing is counted. `back_us` is when the member came back, if it
+    did."""
 
-    __slots__ = ("_asker", "_endings", "_is_there", "_recast", "_silent", "_unconfirmed_by", "assured")
+    __slots__ = ("_asker", "_back_us", "_endings", "_is_there", "_recast", "_silent", "_unconfirmed_by", "assured")
 
     def __init__(
         self, address: Address, host: Host, asker: Asker, assured: bool, silent: Callable[[Address], None],
         is_there: Callable[[Address, int], bool], recast: Callable[[Source], None],
-        unconfirmed: Callable[[Address], None],
+        unconfirmed: Callable[[Address], None], back_us: int | None = None,
     ) -> None:  # fmt: skip
         super().__init__(address, host)
-        self._asker, self.assured = asker, assured
+        self._asker, self.assured, self._back_us = asker, assured, back_us
         self._silent, self._is_there, self._recast, self._unconfirmed_by = silent, is_there, recast, unconfirmed
         self._endings: dict[CastId, Ending] = {}
         asker.topic(STEP, ONCE, self._unconfirmed)
         asker.topic(REPEATED, TWICE, self._refused)
         asker.topic(INSISTED, LONG, self._lost)
+        asker.topic(DOUBTED, THRICE, self._doubtless)
 
     # --- casts of our own
 
@@ -121,7 +128,8 @@ class Carriage(Part):
 
     def duty(self, source: Source, parent: Step | None = None) -> Duty:
         """The service that begins with a step, or with a multicast of our own."""
-        duty = Duty(source.cast, source.query, parent)
+        counts = self._back_us is None or source.sent_us > self._back_us
+        duty = Duty(source.cast, source.query, parent, counts)
         if parent is None and source.cast in self._endings:
             self._endings[source.cast].duties[source.query] = duty
         return duty
@@ -135,19 +143,19 @@ class Carriage(Part):
 
     # --- sending
 
-    def send(self, to: Address, hop: CastHop, duty: Duty, wanted: Name | None) -> None:
+    def send(self, to: Address, hop: CastHop, duty: Duty, wanted: Name | None, topic: str = STEP) -> None:
         """Send a step. `wanted` is the member there, if it is in range: it counts when it is out of reach."""
         if not self.assured:
             self.host.send(to, hop)
             return
         duty.begin_step()
-        if not self._asker.ask(STEP, _step(to, hop), to, hop, (duty, wanted)):
+        if not self._asker.ask(topic, _step(to, hop), to, hop, (duty, wanted)):
             self.host.send(to, hop)  # too much is open: this once, and nobody will know
             self._close(duty, wanted)
 
     def drop(self, address: Address) -> None:
         """It has left: nothing need be confirmed any more."""
-        for topic in (STEP, REPEATED, INSISTED):
+        for topic in TOPICS:
             for step in [each for each in self._asker.topics(topic) if each[0] == address]:
                 question = self._asker.answered(topic, step)
                 if question is not None:
@@ -156,7 +164,7 @@ class Carriage(Part):
     @handles(HopHeld)
     def on_held(self, sender: Address, held: HopHeld) -> None:
         step = (sender, held.query, held.level, held.place)
-        topic = next((each for each in (STEP, REPEATED, INSISTED) if self._asker.open(each, step) is not None), None)
+        topic = next((each for each in TOPICS if self._asker.open(each, step) is not None), None)
         if topic is None:
             return
         if held.open:
@@ -165,7 +173,8 @@ class Carriage(Part):
         question = self._asker.answered(topic, step)
         if question is not None:
             duty = question.about[0]
-            duty.tally.add(held.taken, held.declined, held.missed, held.silent)
+            if duty.counts:
+                duty.tally.add(held.taken, held.declined, held.missed, held.silent)
             self._close(duty, None)
 
     def _unconfirmed(self, step: Step, question: Question) -> None:
@@ -185,12 +194,19 @@ class Carriage(Part):
             self._unconfirmed_by(step[0])
         self._close(*question.about)
 
+    def _doubtless(self, step: Step, question: Question) -> None:
+        """Who was silent towards us still is; or it speaks again, and is sent the step like any other."""
+        if self._is_there(step[0], THERE_US):
+            self._asker.ask(INSISTED, step, question.to, question.message, question.about)
+        else:
+            self._close(*question.about)
+
     def _cast_anew(self, source: Source) -> None:
         """What is still open of a cast of our own is made anew; what the first attempt counted, the next counts too."""
         ending = self._endings.get(source.cast)
         if ending is None or not ending.make_anew(source.query):
             return
-        for topic in (STEP, REPEATED, INSISTED):
+        for topic in TOPICS:
             for step in [each for each in self._asker.topics(topic) if each[1] == source.query]:
                 self._asker.drop(topic, step)
         self._recast(source)

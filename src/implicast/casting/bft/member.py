@@ -75,7 +75,7 @@ class Bft(Member, parts={
         self.lists = RevocationLists(*at, self.graph, trust, office, gate.refuse)
         self.settler = Settler(*at, self.asker, self.graph, self.lists, keys, office, site.life, kept)
         self.multicasts = Multicasts(
-            *at, self.asker, self.graph, gate, keys.signer, settings, self.assured, self._take
+            *at, self.asker, self.graph, gate, keys.signer, settings, self.assured, self._take, self._kept is not None
         )  # fmt: skip
         self.inbox = Inbox(self, self._kept.member.heard if self._kept is not None else ())
         self.description = self._kept.member.description if self._kept is not None else None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from implicast.casting.bft.carriage import Carriage, Duty
+from implicast.casting.bft.carriage import DOUBTED, Carriage, Duty
 from implicast.casting.bft.echoes import Echoes
 from implicast.casting.bft.gate import Gate
 from implicast.casting.bft.keys import handles_of
@@ -27,6 +27,8 @@ from implicast.peer.memory import Recent
 from implicast.peer.signatures import Signer
 
 QUERY_BITS = 63
+DOUBTED_US = 15_000_000
+"""Who fell silent so lately may be there all the same; later it has been called, and would have answered."""
 NOBODY = Target(())
 """Of a cast to a range of keys: it selects nobody by description."""
 COUNTED_MAX = 4_096
@@ -70,7 +72,7 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
 
     def __init__(
         self, address: Address, host: Host, asker: Asker, graph: SkipGraph, gate: Gate, signer: Signer,
-        settings: BftSettings, assured: bool, deliver: Callable[[Source, Arc], Outcome | None],
+        settings: BftSettings, assured: bool, deliver: Callable[[Source, Arc], Outcome | None], is_back: bool,
     ) -> None:  # fmt: skip
         super().__init__(address, host)
         self._graph, self.gate, self.signer, self._settings, self._deliver = graph, gate, signer, settings, deliver
@@ -80,7 +82,7 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
         absentees = graph.absentees
         self.echoes = Echoes(address, host, graph, gate, self._source_flaw, deliver)
         self.carriage = Carriage(address, host, asker, assured, absentees.watch, absentees.is_there, self._recast,
-                                 self._unconfirmed)  # fmt: skip
+                                 self._unconfirmed, host.now_us if is_back else None)  # fmt: skip
 
     # --- casting
 
@@ -128,7 +130,22 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
         if takes_part and key in met.open:
             self.hold(met, key, source.start, duty)
         self._send(met, source.certificate, leg, duty)
+        self._send_to_doubted(source, duty)
         self.echoes.note_widely(source)
+
+    def _send_to_doubted(self, source: Source, duty: Duty) -> None:
+        """Nobody but the source serves its own ring: those of it who fell silent just now get the cast all the same,
+        for it may be that they are there and only their answers were lost."""
+        certificate, common = source.certificate, self.gate.vectors.common
+        level, doubted = self._graph.table(certificate.key).levels[source.start], dict[Address, Name]()
+        for node in self._graph.absentees.lost_within(DOUBTED_US):
+            is_near = common(certificate.vector, node.vector) >= source.start and level.spans(node.key)
+            if is_near and source.arc.holds(node.key):
+                doubted[node.address] = node.name
+        if doubted:
+            hop = self.signed_hop(source, source.start, certificate)
+            for address, name in doubted.items():
+                self.carriage.send(address, hop, duty, name, DOUBTED)
 
     def _unconfirmed(self, address: Address) -> None:
         self.hold_against(address, "unconfirmed")

@@ -144,7 +144,7 @@ class Layings(Part):
 
     def lay(self, group: Hashable, pieces: Iterable[Piece]) -> None:
         """Lay these; `done(group)` follows."""
-        laid, self._laid = list(pieces), None
+        laid, self._laid = self._agreeing(list(pieces)), None
         self._groups[group] = len(laid) + 1
         for piece in laid:
             self._group_of[piece.serial] = group
@@ -152,6 +152,33 @@ class Layings(Part):
                 self.pieces[piece.serial] = self._open[piece.serial] = piece
                 self._send_out(piece)
         self._count_down_group(group)
+
+    def _agreeing(self, pieces: list[Piece]) -> list[Piece]:
+        """What is wanted is not taken out any more: a removal under way that is repeated with a new stamp would undo
+        what was laid after it."""
+        under_way = [piece for piece in self._open.values() if not piece.packed]
+        if not under_way and all(piece.packed for piece in pieces):
+            return pieces
+        wanted: dict[tuple[str, str, int], list[Stretch]] = {}
+        for piece in (*self.pieces.values(), *pieces):
+            if piece.packed:
+                wanted.setdefault((piece.shelf, piece.attribute, piece.number), []).append((piece.low, piece.high))
+        agreed: list[Piece] = []
+        for piece in (*pieces, *under_way):
+            against = () if piece.packed else wanted.get((piece.shelf, piece.attribute, piece.number), ())
+            agreed += [piece] if piece.packed else self._cut(piece, against)
+        return agreed
+
+    def _cut(self, removal: Piece, wanted: Iterable[Stretch]) -> list[Piece]:
+        """What is still to be laid of a removal: nothing, if it concerns nothing wanted and is under way already."""
+        left = [(removal.low, removal.high)]
+        for low, high in wanted:
+            left = [part for each in left for part in without(each, low, high)]
+        if left == [(removal.low, removal.high)]:
+            return [] if removal.serial in self._open else [removal]
+        self.forget(removal)
+        shelf, attribute, number = removal.shelf, removal.attribute, removal.number
+        return [self.piece(shelf, attribute, *part, number, b"", removal.walks) for part in left]
 
     def _count_down(self, piece: Piece) -> None:
         group = self._group_of.pop(piece.serial, None)

@@ -200,7 +200,8 @@ class Paths(SurfacePart):
         hops: list[tuple[Address, Way]] = []
         if rest and not surface.terms.assured:
             waiting = unite(waiting, self._branch(rest, hops))
-        elif rest and way.hops <= self.timers.hops_max:
+        elif rest and (own or way.hops <= self.timers.hops_max):
+            way = replace(way, hops=0) if own else way  # what has found a part of its destination is young again
             waiting = unite(waiting, self._send_on(way, rest, hops))
         return Onward(own, hops, waiting)
 

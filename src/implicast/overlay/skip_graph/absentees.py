@@ -163,6 +163,11 @@ class Absentees(Part, parts={"detector": Detector}):
         """Those who may come back to all their places."""
         return [address for address, lost in self.lost.items() if self.may_return(lost)]
 
+    def lost_within(self, within_us: int) -> list[Certificate]:
+        """Places of those who fell silent so lately that it may have been for us alone, or for a moment."""
+        since_us = self.host.now_us - within_us
+        return [node for lost in self.lost.values() if lost.since_us >= since_us for node in lost.nodes.values()]
+
     def _call(self, address: Address, lost: Lost) -> None:
         now_us = self.host.now_us
         often = self.may_return(lost)
