@@ -12,11 +12,11 @@ from implicast.casting.spice.messages import AskVeto, CastTo, Entry, ReadyAt, St
 from implicast.casting.spice.settings import CAST_US, Settings
 from implicast.casting.spice.spice import Spice
 from implicast.casting.spice.stores import RISING, Stores
-from implicast.peer.contract import CastId
 from implicast.language.parse import parse
 from implicast.language.target import Description
 from implicast.overlay.ice.estate import Way
 from implicast.overlay.ice.settings import Terms
+from implicast.peer.contract import CastId
 from implicast.peer.name import name_of
 from implicast.space.tract import container, contains, intersect, scale_within, subtract
 from implicast.world.application import Application
