@@ -102,18 +102,18 @@ class Casts(SpicePart):
 
     def _open(self, first: CastTo) -> Work:
         work = self.publishing[first.cast] = Work(first, EMPTY, self.host.now_us)
-        self.host.after(PATIENCE_US, CastWatch(first.cast.serial))
+        self.host.after(PATIENCE_US, CastWatch(first.cast))
         return work
 
     @handles(CastWatch)
     def on_cast_watch(self, alarm: CastWatch) -> None:
-        for cast, work in list(self.publishing.items()):
-            if cast.serial != alarm.serial:
-                continue
-            if self.host.now_us - work.begun_us >= CAST_US:
-                self.spice.walks.give_up(work)
-            else:
-                self.host.after(PATIENCE_US, alarm)
+        work = self.publishing.get(alarm.cast)
+        if work is None:
+            return
+        if self.host.now_us - work.begun_us >= CAST_US:
+            self.spice.walks.give_up(work)
+        else:
+            self.host.after(PATIENCE_US, alarm)
 
     @handles(CastAgain)
     def on_cast_again(self, sender: Address, cast: CastAgain) -> None:
