@@ -362,7 +362,7 @@ def test_a_full_disk_is_told_and_the_sweep_is_taken_up_when_there_is_room(
 
         assert full.returncode == 1
         assert "Traceback" not in full.stderr
-        assert "No space left on device" in full.stderr
+        assert "no space" in full.stderr.lower()
         assert 0 < len(before) < 32
         after = finished(small / "out")
         assert {name: after[name] for name in before} == before
