@@ -12,6 +12,7 @@ from implicast.peer.contract import CastId
 from implicast.peer.events import Notice
 from implicast.peer.member import Member
 from implicast.peer.memory import HeardBlock, Seen
+from implicast.peer.policy import FREE
 
 
 class Outcome(IntEnum):
@@ -48,15 +49,16 @@ class Inbox:
 
     def admit(self, cast: CastId, about: object, payload: bytes, fits: bool) -> Outcome:
         """Deliver a notice that fits, once, if its publisher cast it; `about`: the target, or what happened."""
-        host = self._member.host
+        member, seen = self._member, self.seen
         if not fits:
-            return Outcome.REPEAT if self.seen.met(cast) else Outcome.UNFIT
-        opened = self._member.words.opened(cast, about, payload)
+            return Outcome.REPEAT if seen.met(cast) else Outcome.UNFIT
+        opened = member.words.opened(cast, about, payload)
         if opened is None:
             return Outcome.FORGED
-        if not self.seen.met(cast) and not self._member.policy.admits(cast, host.now_us):
+        now_us, policy = member.host.now_us, member.policy
+        if policy is not FREE and not seen.met(cast) and not policy.admits(cast, now_us):
             return Outcome.FULL
-        if not self.seen.first(cast, host.now_us):
-            return Outcome.REPEAT if self.seen.met(cast) else Outcome.FULL
-        host.deliver(Notice(cast, opened))
+        if not seen.first(cast, now_us):
+            return Outcome.REPEAT if seen.met(cast) else Outcome.FULL
+        member.host.deliver(Notice(cast, opened))
         return Outcome.TAKEN

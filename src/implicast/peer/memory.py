@@ -1,6 +1,7 @@
 """Memory that cannot grow without end."""
 
 from collections.abc import Hashable, Iterable, Iterator
+from functools import lru_cache
 from typing import Generic, TypeVar
 
 from implicast.peer.contract import CastId, Life, Message, Name, Serial
@@ -16,6 +17,8 @@ BLOCKS_MAX = 65_536
 Block = tuple[Name, Life, Serial]
 HEARD_BITS = 6
 """Casts are remembered in blocks of 2^6 serials."""
+PLACES_MAX = 1_024
+"""Casts whose blocks are remembered: one cast is told to many, who share one value (72 bytes less for each)."""
 
 
 class HeardBlock(Message):
@@ -123,7 +126,7 @@ class Seen:
         self._old: dict[Block, int] = {}
         self._turned_us = 0
         self._shares: Shares[Name] | None = None
-        """Of the younger generation; made when there is one: most members of a large population hear little."""
+        """Of the younger generation; made when it is half full: most members of a large population hear little."""
 
     def met(self, cast: CastId) -> bool:
         """Was this cast met before?"""
@@ -146,6 +149,8 @@ class Seen:
     def _has_room(self, publisher: Name) -> bool:
         """Whether one more block of a publisher is let in; then it is counted."""
         if self._shares is None:
+            if 2 * len(self._young) < self._bound:
+                return True  # nobody can have as much as is free
             self._shares = Shares(self._bound)
             for known, _, _ in self._young:
                 self._shares.add(known)
@@ -160,6 +165,7 @@ class Seen:
         return tuple(HeardBlock(*block, bits) for block, bits in {**self._old, **both}.items())
 
 
+@lru_cache(PLACES_MAX)
 def _place(cast: CastId) -> tuple[Block, int]:
     serial = cast.serial
     return (cast.publisher, cast.life, serial >> HEARD_BITS), 1 << (serial & (1 << HEARD_BITS) - 1)

@@ -9,12 +9,11 @@ from random import Random
 
 def digest(*parts: object) -> bytes:
     """SHA-1 of the parts' texts, length-prefixed so that ("ab", "c") and ("a", "bc") differ. 20 bytes."""
-    state = sha1(usedforsecurity=False)
+    pieces: list[bytes] = []
     for part in parts:
         text = part if isinstance(part, bytes) else str(part).encode()
-        state.update(len(text).to_bytes(4, "big"))
-        state.update(text)
-    return state.digest()
+        pieces += (len(text).to_bytes(4, "big"), text)
+    return sha1(b"".join(pieces), usedforsecurity=False).digest()
 
 
 def digest_bits(bits: int, *parts: object) -> int:

@@ -43,6 +43,8 @@ class Plan:
     """Nothing will change in this run (`Site.resting`)."""
     credentials: "Callable[[Plan, Name, str], Any] | None" = None
     """Stands for enrolment (`Population.credentials`)."""
+    router: Sequence[int] = ()
+    """By address, the router on which it hangs: to all who hang on one the ways differ by their own access alone."""
 
     @property
     def network(self) -> bytes:

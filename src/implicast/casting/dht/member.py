@@ -104,10 +104,15 @@ def intersected(term: Term, lists: Lists) -> dict[Name, Contact]:
 
 
 def filtered(term: Term, lists: Lists) -> dict[Name, Contact]:
-    """Those in the list of the term's first tag that the whole term selects."""
+    """Those in the list of the term's first tag that the whole term selects.
+
+    Where a tag's letters do not occur the tag is not there: most need not be decoded, which costs ten times as much.
+    """
     wanted, excluded = frozenset(term.has), frozenset(term.lacks)
+    likely = lists[term.has[0]]
+    for tag in term.has[1:]:
+        letters = tag.encode()
+        likely = [entry for entry in likely if letters in entry[2]]
     return {
-        owner.name: owner
-        for owner, _, packed in lists[term.has[0]]
-        if wanted <= (tags := tags_of(packed)) and not excluded & tags
+        owner.name: owner for owner, _, packed in likely if wanted <= (tags := tags_of(packed)) and not excluded & tags
     }

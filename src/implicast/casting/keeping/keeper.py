@@ -21,6 +21,7 @@ from implicast.casting.keeping.messages import (
     EntriesRenewed,
     EntryOutdated,
     EntryOutdatedHere,
+    Found,
     LaidAt,
     LaterEntry,
     Lay,
@@ -44,7 +45,7 @@ LIST_ITEMS = 4_096
 class Keeper(Part):
     """One peer's service to the owners of entries and to askers."""
 
-    __slots__ = ("_chord", "_doubts", "_laid", "_share", "_told", "_waiting")
+    __slots__ = ("_chord", "_doubts", "_laid", "_latest", "_share", "_told", "_waiting")
 
     def __init__(
         self, address: Address, host: Host, share: Share, doubts: Doubts, laid: Callable[[LaidAt], None],
@@ -55,6 +56,8 @@ class Keeper(Part):
         self._share, self._doubts, self._laid, self._told = share, doubts, laid, told
         self._chord = share.chord
         self._waiting: list[tuple[Address, Ask]] = []
+        self._latest: tuple[int, list[Slot], list[Found]] = (-1, [], [])
+        """The answer given last: to which state of the rows it belongs, to which lists, and what was in them."""
 
     @handles(Lay)
     def on_lay(self, sender: Address, lay: Lay) -> None:
@@ -202,11 +205,19 @@ class Keeper(Part):
             count = sum(len(rows.listed(slot)) for slot in slots)
             self._tell(ask.origin, Listed(ask.cast, ask.piece, ask.low, last, 0, 1, (), count))
             return
-        found = [(row.owner, row.number, row.packed) for slot in slots for row in rows.listed(slot)]
+        found = self._found(slots)
         parts = max(1, -(-len(found) // LIST_ITEMS))
         for part in range(parts):
             chunk = tuple(found[part * LIST_ITEMS : (part + 1) * LIST_ITEMS])
             self._tell(ask.origin, Listed(ask.cast, ask.piece, ask.low, last, part, parts, chunk))
+
+    def _found(self, slots: list[Slot]) -> list[Found]:
+        """What is in these lists. Busy ones are asked for again and again: the last answer is kept while it holds."""
+        rows, (changes, asked, found) = self._share.rows, self._latest
+        if changes != rows.changes or asked != slots:
+            found = [(row.owner, row.number, row.packed) for slot in slots for row in rows.listed(slot)]
+            self._latest = rows.changes, slots, found
+        return found
 
     def _tell(self, origin: Address, told: Listed) -> None:
         if origin == self.address:

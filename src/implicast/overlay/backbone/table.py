@@ -61,7 +61,7 @@ class Field:
         self.bits, self.ones = bytearray(np.packbits(spread, bitorder="little").tobytes()), int(spread.sum())
 
     def set_bits(self) -> NDArray[np.intp]:
-        return np.flatnonzero(np.unpackbits(np.frombuffer(self.bits, np.uint8), count=self.size, bitorder="little"))
+        return _places(self.bits, self.size)
 
     def tags(self, hashes: int) -> float:
         """About so many tags: k = -(m / h) ln(1 - fill)."""
@@ -134,8 +134,7 @@ class FilterTable:
 
     def replace(self, neighbour: Address, field: bytes) -> None:
         """Take over a neighbour's whole filter, beside what it has said since it was sent."""
-        spread = np.unpackbits(np.frombuffer(field, np.uint8), count=self.bits, bitorder="little")
-        self._fields[neighbour].take(np.flatnonzero(spread))
+        self._fields[neighbour].take(_places(field, self.bits))
         self.whole.add(neighbour)
 
     def press(self) -> None:
@@ -156,8 +155,9 @@ class FilterTable:
     def lacks(self, source: Address, field: bytes) -> bool:
         """Is there a bit of this filter, of the common size, that the source's filter does not have?"""
         mine = self._fields[source]
-        spread = np.unpackbits(np.frombuffer(field, np.uint8), count=self.bits, bitorder="little")
-        return bool(np.setdiff1d(np.flatnonzero(spread) * mine.size // self.bits, mine.set_bits()).size)
+        wanted = _places(field, self.bits) * mine.size // self.bits
+        has = np.unpackbits(np.frombuffer(mine.bits, np.uint8), count=mine.size, bitorder="little")
+        return not has[wanted].all()
 
     def estimate(self) -> float:
         """About how many distinct tags there are in the whole system."""
@@ -170,6 +170,11 @@ class FilterTable:
 
     def _held(self) -> float:
         return sum(field.tags(self.hashes) for field in self._fields.values())
+
+
+def _places(field: bytes | bytearray, size: int) -> NDArray[np.intp]:
+    """Which bits are set. As booleans: of bytes they are found in five times the time."""
+    return np.flatnonzero(np.unpackbits(np.frombuffer(field, np.uint8), count=size, bitorder="little").view(np.bool_))
 
 
 def _united(fields: Sequence[bytes]) -> bytes:

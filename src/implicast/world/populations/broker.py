@@ -11,17 +11,29 @@ from implicast.peer.site import Site
 from implicast.world.plan import Plan
 from implicast.world.populations.backbone import objections as backbone_objections
 from implicast.world.populations.filters import assemble_filters
-from implicast.world.populations.population import Population
+from implicast.world.populations.population import Population, Sleepers, entries
+from implicast.world.populations.stations import stations, wide_tree
+
+MANY = 256
+"""Brokers from which on their tree is grown in columns: the same tree, of 10,000 in a second and not in minutes."""
 
 
 def assemble(plan: Plan) -> list[Peer]:
     """Clients at their nearest brokers, brokers on their tree; nothing is registered yet."""
+    brokers = _brokers(plan)
+    clients: list[Peer] = [_near(plan, plan.site(address), address) for address in range(plan.peers)]
+    return [*clients, *brokers]
+
+
+def _brokers(plan: Plan) -> list[Broker]:
     brokers = plan.roles["broker"]
     if not brokers:
         raise ParameterError("broker: there are no hosts for brokers")
-    neighbours = spanning_tree(brokers, lambda a, b: plan.latency_us(a, b) + plan.latency_us(b, a))
-    clients: list[Peer] = [_near(plan, plan.site(address), address) for address in range(plan.peers)]
-    return clients + [Broker(plan.site(broker, "broker"), neighbours[broker]) for broker in brokers]
+    if len(brokers) < MANY or len(plan.router) < plan.peers:
+        neighbours = spanning_tree(brokers, lambda a, b: plan.latency_us(a, b) + plan.latency_us(b, a))
+    else:
+        neighbours = wide_tree(brokers, plan.router, plan.latency_us)
+    return [Broker(plan.site(broker, "broker"), neighbours[broker]) for broker in brokers]
 
 
 def enrol(plan: Plan, population: Sequence[Peer]) -> None:
@@ -43,6 +55,30 @@ def _near(plan: Plan, site: Site, client: int) -> BrokerClient:
     return BrokerClient(site, nearest(site.name, plan.roles["broker"], round_trip_us, site.network))
 
 
+class BrokerClients(Sleepers):
+    """Clients of which most have only heard, or nothing at all; all brokers are awake."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._brokers = {broker.address: broker for broker in _brokers(plan)}
+        self._stations = stations(plan)
+        for entry, station in zip(entries(plan), self._stations, strict=True):
+            self._brokers[station].roster.keep(entry)
+        assemble_filters({address: broker.backbone for address, broker in self._brokers.items()})
+        self._client_bytes = super().stored_bytes(0)
+
+    def make(self, address: int) -> Peer:
+        if address >= self._plan.peers:
+            return self._brokers[address]
+        client = BrokerClient(self._plan.site(address), self._stations[address])
+        client.enrol(self._plan.descriptions[address])
+        return client
+
+    def stored_bytes(self, address: int) -> int:
+        """Clients keep nothing for others: each as much as the first."""
+        return super().stored_bytes(address) if address >= self._plan.peers else self._client_bytes
+
+
 def objections(population: Sequence[Peer]) -> list[str]:
     """The backbone is a tree, every filter covers what lies beyond it, and brokers know their clients."""
     brokers = {peer.address: peer for peer in population if isinstance(peer, Broker)}
@@ -60,4 +96,4 @@ def objections(population: Sequence[Peer]) -> list[str]:
 
 
 def population(design: Design) -> Population:
-    return Population(assemble, objections, enrol)
+    return Population(assemble, objections, enrol, BrokerClients)

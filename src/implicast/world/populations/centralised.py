@@ -6,7 +6,7 @@ from implicast.casting.centralised import Client, Server
 from implicast.casting.designs import Design
 from implicast.peer.contract import Peer
 from implicast.world.plan import Plan
-from implicast.world.populations.population import Population, Sleepers
+from implicast.world.populations.population import Population, Sleepers, entries
 
 
 def assemble(plan: Plan) -> list[Peer]:
@@ -28,16 +28,20 @@ class Clients(Sleepers):
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._server = Server(plan.site(plan.peers, "server"))
-        for client in map(self._client, range(plan.peers)):
-            self._server.roster.keep(client.entry())
+        for entry in entries(plan):
+            self._server.roster.keep(entry)
+        self._client_bytes = super().stored_bytes(0)
 
-    def _client(self, address: int) -> Client:
+    def make(self, address: int) -> Peer:
+        if address == self._plan.peers:
+            return self._server
         client = Client(self._plan.site(address))
         client.enrol(self._plan.descriptions[address])
         return client
 
-    def make(self, address: int) -> Peer:
-        return self._server if address == self._plan.peers else self._client(address)
+    def stored_bytes(self, address: int) -> int:
+        """Clients keep nothing for others: each as much as the first."""
+        return super().stored_bytes(address) if address == self._plan.peers else self._client_bytes
 
 
 def objections(population: Sequence[Peer]) -> list[str]:

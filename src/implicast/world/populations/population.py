@@ -1,13 +1,16 @@
 """How the network of a design is set up at once, and looked at from outside."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from implicast.peer.contract import Name, Peer
+from implicast.casting.roster import Enrolled
+from implicast.peer.contract import Contact, Name, Peer
 from implicast.peer.member import Member
+from implicast.peer.name import name_of, next_life, version_of
 from implicast.peer.wire import size
+from implicast.space.digest import stream
 from implicast.world.plan import Plan
 
 Objections = Callable[[Sequence[Peer]], list[str]]
@@ -23,6 +26,14 @@ def enrol_by_verb(plan: Plan, population: Sequence[Peer]) -> None:
     for peer, description in zip(population[: plan.peers], plan.descriptions, strict=False):
         assert isinstance(peer, Member), "members come first"
         peer.register(description)
+
+
+def entries(plan: Plan) -> Iterator[Enrolled]:
+    """What stations know of members that are not made yet, by address: what each would say (`Served.entry`)."""
+    network = plan.network
+    for address, description in enumerate(plan.descriptions):
+        life = next_life(0, stream(plan.seed, "life", address, 0, 0, 0))
+        yield Enrolled(Contact(name_of(network, address), address), version_of(life, 1), description)
 
 
 class Sleepers(ABC):

@@ -19,9 +19,11 @@ from implicast.language.target import Description
 from implicast.overlay.links.refs import Ref
 from implicast.peer.contract import Contact, Peer
 from implicast.peer.name import name_of, next_life
+from implicast.peer.wire import size
 from implicast.space.digest import stream
 from implicast.space.ring import hashed
 from implicast.world.plan import Plan
+from implicast.world.populations import weights
 from implicast.world.populations.chord import true_fingers
 from implicast.world.populations.population import Sleepers
 
@@ -58,6 +60,33 @@ class Holders:
         return self._peer[some].tolist(), self._rank[some].tolist()
 
 
+    def sums(self, by_peer: Numbers) -> Numbers:
+        """By tag, in the order of `tags`: the sum over all who have it."""
+        totals = np.concatenate([[0], np.cumsum(by_peer[self._peer])])
+        return np.diff(totals[self._ends])
+
+    def counts(self) -> Numbers:
+        """By tag, how many have it."""
+        return np.diff(self._ends)
+
+
+def _fingers(keys: Numbers, refs: Numbers, bits: int) -> tuple[Numbers, Numbers]:
+    """By rank: how many distinct fingers it has (`true_fingers`, and its right neighbour), and what they weigh."""
+    count, mask = len(keys), (1 << bits) - 1
+    every = np.arange(count)
+    last = (every + 1) % count
+    right_far = (keys[last] - keys) & mask
+    fingers = (last != every).astype(np.int64)
+    entries = refs[last] * fingers
+    for level in range(bits if count > 1 else 0):
+        found = np.searchsorted(keys, (keys + (1 << level)) & mask) % count
+        new = (1 << level > right_far) & (found != every) & (found != last)
+        fingers += new
+        entries += refs[found] * new
+        last = np.where(new, found, last)
+    return fingers, entries
+
+
 class RingSleepers(Sleepers):
     """The members of a `dht` of which most have only heard, or nothing at all."""
 
@@ -76,6 +105,10 @@ class RingSleepers(Sleepers):
         self._tags: dict[int, list[str]] = {}
         for tag in self._holders.tags:
             self._tags.setdefault(bisect_left(self._keys, hashed(tag)) % plan.peers, []).append(tag)
+        first = self.make(0)
+        assert isinstance(first, Dht), "lists of tags are what is kept here"
+        self._packed = [packed_of(each, first.naive) for each in plan.descriptions]
+        self._stored: list[int] | None = None
 
     def make(self, address: int) -> Peer:
         member = self._plan.begin(self._design, address)
@@ -83,6 +116,37 @@ class RingSleepers(Sleepers):
         member.furnish_later(self._furnish)
         member.stand_listed(self._plan.descriptions[address])
         return member
+
+    def stored_bytes(self, address: int) -> int:
+        if self._stored is None:
+            first = self.make(0)
+            assert isinstance(first, Dht), "lists of tags are what is kept here"
+            by_rank = self._weigh_neighbours(first) + self._weigh_lists()
+            self._stored = by_rank[self._rank].tolist()
+        return self._stored[address]
+
+    def _weigh_neighbours(self, member: Dht) -> Numbers:
+        """Bytes of what each knows of others, by rank on the ring (`RingMember.holdings`)."""
+        keys, count, table = np.array(self._keys, np.int64), len(self._keys), member.chord.table
+        order = np.argsort(self._rank)
+        refs = 2 + weights.of_numbers(keys) + weights.of_numbers(order)
+        known = min(member.links.settings.lefts, count - 1)
+        lefts = sum((np.roll(refs, step) for step in range(1, known + 1)), np.zeros(count, np.int64))
+        fingers, entries = _fingers(keys, refs, table.bits)
+        weighed: Numbers = 3 + np.roll(refs, 1) + np.roll(refs, -1) + lefts + weights.of_heads(fingers) + entries
+        return weighed
+
+    def _weigh_lists(self) -> Numbers:
+        """Bytes of the lists that each keeps, by rank on the ring."""
+        count, tags = len(self._keys), self._holders.tags
+        packed = np.fromiter(map(len, self._packed), np.int64, count)
+        stamps = weights.of_numbers(np.array(self._lives, np.int64) << STAMP_BITS)
+        by_peer = 2 + weights.of_contacts(np.arange(count)) + stamps + weights.of_bytes(packed)
+        slots = np.array([size((TAGS, "", tag)) + size(hashed(tag)) for tag in tags], np.int64)
+        lists = self._holders.sums(by_peer) + self._holders.counts() * slots
+        at = np.array([bisect_left(self._keys, hashed(tag)) % count for tag in tags], np.int64)
+        rows = np.bincount(at, self._holders.counts(), count).astype(np.int64)
+        return weights.of_heads(rows) + np.bincount(at, lists, count).astype(np.int64)
 
     def _furnish(self, member: RingMember) -> None:
         """Neighbours, fingers and lists, as `assemble` and `enrol` put them in."""
@@ -98,11 +162,11 @@ class RingSleepers(Sleepers):
         member.tenure.stand()
         member.layings.skip(len(self._plan.descriptions[member.contact.address].tags))  # type: ignore[index]
         for tag in self._tags.get(at, ()):
-            member.share.take(self._rows(tag, member.naive))
+            member.share.take(self._rows(tag))
 
-    def _rows(self, tag: str, naive: bool) -> Iterator[Row]:
+    def _rows(self, tag: str) -> Iterator[Row]:
         """The list of a tag."""
-        key, slot, descriptions = hashed(tag), (TAGS, "", tag), self._plan.descriptions
+        key, slot = hashed(tag), (TAGS, "", tag)
         for address, rank in zip(*self._holders.of(tag), strict=True):
             stamp = (self._lives[address] << STAMP_BITS) + 1 + rank
-            yield Row(key, slot, self._contacts[address], 0, stamp, packed_of(descriptions[address], naive))
+            yield Row(key, slot, self._contacts[address], 0, stamp, self._packed[address])
