@@ -14,7 +14,7 @@ import logging
 import secrets
 import time
 from collections.abc import AsyncIterator, Mapping
-from functools import partial
+from functools import cache, partial
 from hashlib import blake2b
 from pathlib import Path
 from random import Random
@@ -70,6 +70,14 @@ ON_A_NETWORK: Mapping[str, Setting] = {"signed": True, "signatures": "ed25519"}
 """Parameters of designs that have other defaults here than in the world."""
 JOIN_S = 60.0
 LEAVE_S = 30.0
+
+
+@cache
+def _software() -> str:
+    """The version that hellos name. Looked up once: it is read from a file."""
+    from implicast import __version__
+
+    return __version__
 
 
 class NodeError(LocalError):
@@ -144,10 +152,10 @@ class Node:
                                                         ("node.key", "node.pem", "authority.pem")))  # fmt: skip
         server_tls, client_tls = tls or (None, None)
         self.credentials = None if tls is None else Credentials(self.directory, tls)
-        self.clock = Clock(asyncio.get_running_loop().time)
+        self.clock = Clock(time.monotonic)
         self.carrier = Carrier(
-            self._hello, self._arrive, self.counters, server_tls, client_tls, None if tls is None else name_in,
-            self.config.rate_per_s,
+            self._hello, lambda hello, body, cause: None, self.counters, server_tls, client_tls,
+            None if tls is None else name_in, self.config.rate_per_s,
         )  # fmt: skip
         self._serve(root_key(self.directory / "authority.pem") if tls is not None else None)
         host, port = address_of(self.config.listen)
@@ -158,7 +166,7 @@ class Node:
         self.driver = Driver(self.address, codec, self.counters, secrets.randbits(64), self._safe, careful,
                              self.clock)  # fmt: skip
         self.driver.tick()
-        self.driver.carrier = self.carrier
+        self.driver.carrier, self.carrier.arrived = self.carrier, self.driver.receive
         kept: Any = self._keep.read()
         self.said = kept.member.description if kept is not None and self.config.role == "member" else None
         self.peer = self._made(kept)
@@ -480,13 +488,8 @@ class Node:
         return self.peer
 
     def _hello(self) -> Hello:
-        from implicast import __version__
-
         return Hello(PROTOCOL, self.network, self.digest, self.name, self.address, self.life,
-                     self.clock.now_us(), __version__, self.revocations.number)  # fmt: skip
-
-    def _arrive(self, hello: Hello, body: bytes, cause: int) -> None:
-        self.driver.receive(hello, body, cause)
+                     self.clock.now_us(), _software(), self.revocations.number)  # fmt: skip
 
     async def safe(self) -> None:
         """When what the peer keeps is on disk."""
