@@ -17,6 +17,8 @@ NONE = "there is no Chromium here: apt-get install chromium"
 pytestmark = [pytest.mark.long, pytest.mark.skipif(CHROMIUM is None, reason=NONE)]
 PICTURES = os.environ.get("IMPLICAST_PICTURES")
 """A folder where the pictures of the tutorial are put."""
+PATIENCE_S = 180
+"""For a machine that has other things to do."""
 ANA, BASHIR, TOVA, CHIARA = "ana-duarte", "bashir-haddad", "tova-levi", "chiara-moretti"
 
 
@@ -63,7 +65,7 @@ def town(request, tmp_path_factory):
 @pytest.fixture(scope="module")
 def context():
     with browser(viewport={"width": 1100, "height": 760}) as made:
-        made.set_default_timeout(60_000)
+        made.set_default_timeout(PATIENCE_S * 1000)
         yield made
 
 
@@ -82,7 +84,7 @@ class Person:
     def sees(self, text, path="/inbox", times=1):
         """The page shows this so often, now or soon."""
         self.go(path)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_S
         while self.page.locator("main").get_by_text(text).count() != times:
             assert time.monotonic() < deadline, (text, self.page.locator("main").inner_text())
             time.sleep(0.2)
