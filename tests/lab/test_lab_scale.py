@@ -323,43 +323,51 @@ def _processes(words: str) -> list[psutil.Process]:
     ]  # fmt: skip
 
 
-def test_two_sweeps_at_once_the_second_waits_and_finds_everything_done(quick: Path, tmp_path: Path) -> None:
+def test_of_two_sweeps_at_once_one_waits_and_finds_everything_done(quick: Path, tmp_path: Path) -> None:
     words = [*LAB, "run", str(quick), "--out", str(tmp_path / "out")]
-    first = subprocess.Popen(words, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    both = [subprocess.Popen([*words, "--wait"], stderr=subprocess.PIPE, text=True) for _ in range(2)]
     while not (tmp_path / "out" / "_lock.json").exists():
-        assert first.poll() is None
+        assert both[0].poll() is None
         time.sleep(0.1)
 
     refused = subprocess.run(words, capture_output=True, text=True, timeout=300)
-    waited = subprocess.run([*words, "--wait"], capture_output=True, text=True, timeout=900)
+    said = sorted([each.communicate(timeout=900)[1] for each in both], key=lambda text: "waiting for" in text)
 
-    assert first.wait(60) == 0
     assert refused.returncode == 2
     assert "is being worked on by" in refused.stderr
-    assert "waiting for" in waited.stderr
-    assert "0 runs made, 32 were there before, 0 failed" in waited.stderr
+    assert [each.returncode for each in both] == [0, 0]
+    assert "32 runs made, 0 were there before, 0 failed" in said[0]
+    assert "waiting for" in said[1]
+    assert "0 runs made, 32 were there before, 0 failed" in said[1]
 
 
-def test_a_full_disk_is_told_and_the_sweep_is_taken_up_when_there_is_room(quick: Path, tmp_path: Path) -> None:
-    """A file system of 3 MB, where that can be made."""
+def test_a_full_disk_is_told_and_the_sweep_is_taken_up_when_there_is_room(
+    quick: Path, whole: Path, tmp_path: Path
+) -> None:
+    """A file system of half the size that is needed, where that can be made."""
     small = tmp_path / "small"
     small.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(small)], capture_output=True).returncode:
+    half = sum(path.stat().st_blocks * 512 for path in whole.rglob("*")) // 2
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={half}", "tmpfs", str(small)]
+    if subprocess.run(mount, capture_output=True).returncode:
         pytest.skip("no file system can be mounted here")
     try:
-        full = subprocess.run(
-            [*LAB, "run", str(quick), "--out", str(small / "out")], capture_output=True, text=True, timeout=900
-        )
-        assert full.returncode == 1
-        assert "Traceback" not in full.stderr
+        words = [*LAB, "run", str(quick), "--out", str(small / "out")]
+        full = subprocess.run(words, capture_output=True, text=True, timeout=900)
         before = finished(small / "out")
+        print(f"{half} bytes, {len(before)} runs: {full.stderr}")
         subprocess.run(["mount", "-o", "remount,size=200m", str(small)], check=True)
 
-        subprocess.run([*LAB, "run", str(quick), "--out", str(small / "out")], check=True, timeout=900)
+        subprocess.run(words, check=True, timeout=900)
 
+        assert full.returncode == 1
+        assert "Traceback" not in full.stderr
+        assert "no space" in full.stderr.lower()
+        assert 0 < len(before) < 32
         after = finished(small / "out")
-        assert len(after) == 32
         assert {name: after[name] for name in before} == before
+        assert tables_of(small / "out") == tables_of(whole)
+        assert journals_of(small / "out") == journals_of(whole)
     finally:
         subprocess.run(["umount", str(small)], check=False)
 
