@@ -165,6 +165,7 @@ class Node:
         if self.config.journal:
             self.driver.journal = journal_of(self)
         self.driver.run(self.peer)
+        self._strike_off(self.carrier.banned)
         if careful:
             self.store.before = partial(self.keep.write, self.driver)
         self.background(self._keep_often())
@@ -195,6 +196,13 @@ class Node:
         """These belong to the network no more: their connections are closed, and their words count for nothing."""
         self.carrier.ban(names)
         self._expel(names)
+        self._strike_off(names)
+
+    def _strike_off(self, names: set[Name]) -> None:
+        """The node that plays the authority of an overlay gives them no places any more, and tells its members so."""
+        if self.config.role == "authority" and self.peer is not None:
+            for name in sorted(names):
+                self.driver.ask("expel", name)
 
     def _expel(self, names: set[Name]) -> None:
         if isinstance(self.words, SignedWords):
