@@ -1,6 +1,8 @@
 """Groups by bitmaps, as the laboratory resolves them, against a join on the rarest tag of each term.
 
-    python bench/groups_join.py [PEERS CASTS]
+    python bench/groups_join.py [PEERS CASTS [WAY]]
+
+WAY is bitmaps or join, both when none is named. Another version is measured by PYTHONPATH=OTHER/src.
 
 The join takes the rarest tag of each cast, joins on it, and checks the rest on every candidate pair; it is what one
 would write first. Both are exact; the sizes are compared.
@@ -37,7 +39,7 @@ def processor_s() -> float:
     return sum(sum(each.cpu_times()[:4]) for each in everyone)
 
 
-def main(peers: int = 200_000, casts: int = 2_000) -> None:
+def main(peers: int = 200_000, casts: int = 2_000, only: str = "") -> None:
     spark = session()
     recipe = Recipe("zipf", 1, peers, casts)
     registrations, asked = workloads.registrations(spark, recipe).cache(), workloads.casts(spark, recipe).cache()
@@ -47,12 +49,14 @@ def main(peers: int = 200_000, casts: int = 2_000) -> None:
         "join": lambda: by_join(registrations, asked),
     }
     for name, way in ways.items():
+        if only not in ("", name):
+            continue
         began, begun = processor_s(), time.perf_counter()
         total = way().agg(F.sum("size")).collect()[0][0]
         took, spent = time.perf_counter() - begun, processor_s() - began
-        print(f"{name:8} {took:6.1f} s, {spent:6.1f} s of processor, {total:,} members")
+        print(f"{name:8} {took:6.1f} s, {spent:6.1f} s of processor, {total:,} members", flush=True)
     spark.stop()
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main(*map(int, sys.argv[1:3]), *sys.argv[3:])

@@ -1,8 +1,18 @@
 """Complaints slow a publisher whom many do not want, tell it, and let nobody speak for more than itself."""
 
+import msgspec
 import pytest
 
-from implicast.casting.complaints import ACCOUNTS_MAX, MEMORY_US, PAID_US, Complain, Docket, surely_above
+from implicast.casting.complaints import (
+    ACCOUNTS_MAX,
+    KEPT_NAMES_MAX,
+    MEMORY_US,
+    PAID_US,
+    Complain,
+    Docket,
+    KeptDocket,
+    surely_above,
+)
 from implicast.casting.designs import designs
 from implicast.peer.contract import CastId, Contact
 from implicast.trials.spam import Settings, Trial
@@ -99,6 +109,63 @@ def test_memory_is_bounded():
     for number in range(4 * ACCOUNTS_MAX):
         complain(book, names(3), publisher=number.to_bytes(16, "big"))
     assert len(book._accounts) == ACCOUNTS_MAX
+
+
+def test_a_restart_of_the_keeper_frees_nobody():
+    clock, book = docket()
+    members = names(10)
+    assert book.admits(cast(1), members)
+    complain(book, members[:8])
+    again = Docket(lambda: clock.now_us, from_disk(book.kept()))
+    assert again.kept() == book.kept()
+    assert again.admits(cast(2), members), "what was complained of is counted when they are told again"
+    third = Docket(lambda: clock.now_us, from_disk(again.kept()))
+    assert not third.admits(cast(3), members)
+    assert third.slowing(cast(3)).complaints == 8
+
+
+def from_disk(kept):
+    return msgspec.msgpack.decode(msgspec.msgpack.encode(kept), type=KeptDocket)
+
+
+def test_what_is_written_down_is_bounded_and_the_verdict_stays():
+    clock, book = docket()
+    members = names(3000)
+    for number in range(12):
+        publisher = bytes([number]) * 16
+        complain(book, members, 1, publisher)
+        assert book.admits(cast(2, publisher), members)
+        assert not book.admits(cast(3, publisher), members)
+    kept = book.kept()
+    assert sum(len(each.against) + len(each.reached) + len(each.complained) for each in kept) <= KEPT_NAMES_MAX
+    again = Docket(lambda: clock.now_us, from_disk(kept))
+    assert [each.publisher for each in kept] == [bytes([number]) * 16 for number in range(12)]
+    assert not any(again.admits(cast(4, each.publisher), members[:10]) for each in kept)
+
+
+@pytest.mark.parametrize("name", ["centralised", "broker", "spice-unloaded"])
+def test_every_keeper_writes_its_docket_down(name):
+    trial = Trial(Settings(name, peers=32, minutes=3, complains=1.0))
+    trial.run()
+    kept = {}
+    for address, peer in trial._world.peers.items():
+        role = next((role for role, held in trial._plan.roles.items() if address in held), "member")
+        kind = trial._design.kept[role]
+        said = msgspec.msgpack.decode(msgspec.msgpack.encode(peer.kept()), type=kind)
+        if getattr(said, "docket", ()):
+            kept[address] = said
+    assert kept
+    for address, said in kept.items():
+        trial._world.crash(address)
+        stands = trial._plan.stand if address >= 32 else trial._plan.begin
+        assert stands(trial._design, address, said.life, kept=said).kept().docket == said.docket
+
+
+def test_a_server_that_falls_does_not_free_the_spammer():
+    outcome = Trial(Settings("centralised", peers=64, minutes=8, falls=5, complains=0.6)).run()
+    assert outcome.spam_share[0] == 0.5
+    assert max(outcome.spam_share[3:]) == 0.0
+    assert (outcome.honest_declined, outcome.honest_slowed) == (0, 0)
 
 
 def test_the_bound_is_wilsons():

@@ -4,6 +4,7 @@ import pytest
 
 from implicast.casting.designs import design
 from implicast.casting.spice import stores
+from implicast.casting.spice.alarms import CastWatch
 from implicast.casting.spice.copies import Copies
 from implicast.casting.spice.homes import address_of, home, roots_of, spot_of
 from implicast.casting.spice.items import Header, RootState
@@ -15,6 +16,7 @@ from implicast.language.parse import parse
 from implicast.language.target import Description
 from implicast.overlay.ice.estate import Way
 from implicast.overlay.ice.settings import Terms
+from implicast.peer.contract import CastId
 from implicast.peer.name import name_of
 from implicast.space.tract import container, contains, intersect, scale_within, subtract
 from implicast.world.application import Application
@@ -612,3 +614,17 @@ def test_a_home_lies_in_the_scaled_part_of_the_home_below(dimensions):
             scaled = scale_within((at, at + 1), root, notch, dimensions, above - notch)
             assert contains(scaled, home(root, above, spot, dimensions))
             assert not subtract(scaled, container(root, above, dimensions))
+
+
+def test_casts_of_two_lives_with_one_serial_are_watched_each_by_one_alarm(readable_core):
+    """A publisher that came back carries on with its old casts. One alarm for both of a serial armed itself twice, and
+    doubled every three seconds."""
+    town = Town()
+    publisher = town.peers[0]
+    casts = [CastId(publisher.name, life, 1) for life in (1, 2)]
+    for cast in casts:
+        publisher.casts.publish(cast, parse("jazz"), b"")
+
+    before = town.world.agenda._serial
+    publisher.casts.on_cast_watch(CastWatch(casts[0]))
+    assert town.world.agenda._serial == before + 1

@@ -8,6 +8,7 @@ from implicast.peer.identity import TAIL_BYTES, Revocation, Trust
 from implicast.peer.name import name_of
 from implicast.peer.signatures import scheme
 from implicast.space.vector import Vectors
+from implicast.trials import attacks
 from implicast.trials.attacks import GROUPS, scenario
 from implicast.trials.authority_kills import Kills, kills_row
 from implicast.trials.bft_eclipse import hoarding_row
@@ -192,3 +193,19 @@ def test_an_applicant_that_names_a_list_nobody_made_waits_and_harms_nobody() -> 
 
     assert liar.certificates == {}
     assert HOME in honest.certificates
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "said"),
+    [
+        (["--strategies", "silent", "--least", "0.9"], 0, "silent seed 1: arrival 1.00000"),
+        (["--strategies", "dropping", "--k", "2", "--share", "0.5", "--least", "1"], 1, "dropping seed 1: arrival 0."),
+        (["--strategies", "nonsense"], 2, "there is no strategy 'nonsense'"),
+    ],
+)
+def test_the_trial_says_what_arrived_and_fails_where_less_did_than_was_asked_for(
+    given: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["attacks", "--peers", "40", "--casts", "4", *given])
+    assert attacks.main() == code
+    assert said in "".join(capsys.readouterr())

@@ -3,8 +3,6 @@
 import contextlib
 import os
 import random
-import re
-import signal
 import socket
 import subprocess
 import sys
@@ -71,29 +69,13 @@ def journals_of(out: Path) -> dict[str, bytes]:
     return {str(path.relative_to(out)): path.read_bytes() for name in names for path in (out / name).rglob("*.parquet")}
 
 
-def test_a_driver_killed_in_mid_sweep_is_taken_up_with_the_same_result(quick: Path, tmp_path: Path) -> None:
-    whole, cut = tmp_path / "whole", tmp_path / "cut"
-    subprocess.run([*LAB, "run", str(quick), "--out", str(whole)], check=True, timeout=900)
-
-    driver = subprocess.Popen(
-        [*LAB, "run", str(quick), "--out", str(cut)], start_new_session=True, stderr=subprocess.DEVNULL
-    )
-    while len(finished(cut)) < 5:
-        assert driver.poll() is None, "it was over before it could be killed"
-        time.sleep(0.05)
-    os.killpg(driver.pid, signal.SIGKILL)
-    driver.wait()
-    before = finished(cut)
-    again = subprocess.run(
-        [*LAB, "run", str(quick), "--out", str(cut)], check=True, timeout=900, stderr=subprocess.PIPE, text=True
-    )
-
-    said = re.search(r"(\d+) runs made, (\d+) were there before, 0 failed", again.stderr)
-    assert said is not None, again.stderr
-    assert (int(said[1]), int(said[2])) == (32 - len(before), len(before))
-    after = finished(cut)
-    assert {name: after[name] for name in before} == before, "finished runs are not made again"
-    assert tables_of(cut) == tables_of(whole)
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sweep that nobody disturbed."""
+    folder = tmp_path_factory.mktemp("whole")
+    (folder / "quick.toml").write_text(QUICK)
+    subprocess.run([*LAB, "run", str(folder / "quick.toml"), "--out", str(folder / "out")], check=True, timeout=900)
+    return folder / "out"
 
 
 def test_a_sweep_costs_little_more_than_its_runs(tmp_path: Path) -> None:
@@ -260,17 +242,19 @@ def test_under_spark_submit_master_and_memory_are_the_submitters(tmp_path: Path)
     assert "['local[1]', '777m', 'UTC', '5']" in said.stdout
 
 
-def test_killed_at_random_moments_nothing_is_lost_repeated_or_relabelled(quick: Path, tmp_path: Path) -> None:
-    """Driver, Java process or worker, ten times; each sweep is taken up by the next."""
-    quick.write_text(QUICK.replace("casts = 64", "casts = 128"))
-    whole, cut = tmp_path / "whole", tmp_path / "cut"
-    subprocess.run([*LAB, "run", str(quick), "--out", str(whole)], check=True, timeout=900)
-    rng, seen = random.Random(1), {}
+def test_killed_at_random_moments_nothing_is_lost_repeated_or_relabelled(
+    quick: Path, whole: Path, tmp_path: Path
+) -> None:
+    """Driver, Java process or Python worker, ten times; each sweep is taken up by the next."""
+    cut, rng, seen = tmp_path / "cut", random.Random(1), {}
     for turn in range(10):
         seen = _killed(quick, cut, rng, ("driver", "java", "worker")[turn % 3], seen)
 
-    subprocess.run([*LAB, "run", str(quick), "--out", str(cut)], check=True, timeout=900)
+    again = subprocess.run(
+        [*LAB, "run", str(quick), "--out", str(cut)], check=True, timeout=900, stderr=subprocess.PIPE, text=True
+    )
 
+    assert f"{32 - len(seen)} runs made, {len(seen)} were there before, 0 failed" in again.stderr
     after = finished(cut)
     assert {name: after[name] for name in seen} == seen, "finished runs are not made again"
     assert tables_of(cut) == tables_of(whole)
@@ -279,67 +263,111 @@ def test_killed_at_random_moments_nothing_is_lost_repeated_or_relabelled(quick: 
 
 
 def _killed(quick: Path, out: Path, rng: random.Random, who: str, seen: dict[str, int]) -> dict[str, int]:
-    """Start a sweep, kill one of its processes after a while, wait for the end; what is finished then."""
+    """Start a sweep, kill one of its processes some runs later, wait for the end; what is finished then."""
     driver = subprocess.Popen(
         [*LAB, "run", str(quick), "--out", str(out)], start_new_session=True, stderr=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
     )  # fmt: skip
-    time.sleep(rng.uniform(4, 14))
+    wanted = min(32, len(seen) + rng.randint(0, 5))
+    while driver.poll() is None and len(finished(out)) < wanted:
+        time.sleep(0.02)
+    time.sleep(rng.uniform(0, 2))
     if driver.poll() is None:
         below = psutil.Process(driver.pid).children(recursive=True)
-        java = [each for each in below if "java" in each.name()]
-        workers = [each for each in below if "python" in each.name()]
-        victims = {"driver": [psutil.Process(driver.pid)], "java": java, "worker": workers[-1:]}[who]
-        for victim in victims:
-            victim.kill()
-        if who != "worker":
-            time.sleep(1)
-            for each in [*below, psutil.Process(driver.pid)] if driver.poll() is None else below:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    each.kill()
+        _kill(driver, who, below)
     driver.wait(600)
     found = finished(out)
+    print(f"{who} killed: {len(seen)} runs before, {len(found)} after")
     assert {name: found[name] for name in seen} == seen, f"after killing the {who}"
     return found
 
 
-def test_two_sweeps_at_once_the_second_waits_and_finds_everything_done(quick: Path, tmp_path: Path) -> None:
+def _kill(driver: subprocess.Popen[bytes], who: str, below: list[psutil.Process]) -> None:
+    """Of the driver's death its children learn at their own pace; here they are gone a second later."""
+    java = [each for each in below if "java" in each.name()]
+    workers = [each for each in below if "python" in each.name()]
+    victims = {"driver": [psutil.Process(driver.pid)], "java": java, "worker": workers[-1:]}[who]
+    for victim in victims:
+        victim.kill()
+    if who == "worker":
+        return
+    time.sleep(1)
+    for each in below:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            each.kill()
+    if who == "java":
+        driver.wait(120)  # it says what happened, and ends by itself
+
+
+def test_an_executor_and_a_worker_of_a_cluster_are_killed_and_nothing_is_lost(
+    cluster: str, quick: Path, whole: Path, tmp_path: Path
+) -> None:
+    out, env = tmp_path / "out", {**os.environ, "PYSPARK_PYTHON": sys.executable}
+    sweep = subprocess.Popen([*LAB, "run", str(quick), "--master", cluster, *CONF, "--out", str(out)], env=env)
+    for runs, who in ((3, "CoarseGrainedExecutorBackend"), (8, "deploy.worker.Worker")):
+        while len(finished(out)) < runs:
+            assert sweep.poll() is None, "it was over before anything could be killed"
+            time.sleep(0.05)
+        _processes(who)[-1].kill()
+
+    assert sweep.wait(600) == 0
+    assert tables_of(out) == tables_of(whole)
+    assert journals_of(out) == journals_of(whole)
+
+
+def _processes(words: str) -> list[psutil.Process]:
+    """Java processes below this one that run such a class."""
+    return [
+        each for each in psutil.Process().children(recursive=True)
+        if "java" in each.name() and any(words in word for word in each.cmdline())
+    ]  # fmt: skip
+
+
+def test_of_two_sweeps_at_once_one_waits_and_finds_everything_done(quick: Path, tmp_path: Path) -> None:
     words = [*LAB, "run", str(quick), "--out", str(tmp_path / "out")]
-    first = subprocess.Popen(words, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    both = [subprocess.Popen([*words, "--wait"], stderr=subprocess.PIPE, text=True) for _ in range(2)]
     while not (tmp_path / "out" / "_lock.json").exists():
-        assert first.poll() is None
+        assert both[0].poll() is None
         time.sleep(0.1)
 
     refused = subprocess.run(words, capture_output=True, text=True, timeout=300)
-    waited = subprocess.run([*words, "--wait"], capture_output=True, text=True, timeout=900)
+    said = sorted([each.communicate(timeout=900)[1] for each in both], key=lambda text: "waiting for" in text)
 
-    assert first.wait(60) == 0
     assert refused.returncode == 2
     assert "is being worked on by" in refused.stderr
-    assert "waiting for" in waited.stderr
-    assert "0 runs made, 32 were there before, 0 failed" in waited.stderr
+    assert [each.returncode for each in both] == [0, 0]
+    assert "32 runs made, 0 were there before, 0 failed" in said[0]
+    assert "waiting for" in said[1]
+    assert "0 runs made, 32 were there before, 0 failed" in said[1]
 
 
-def test_a_full_disk_is_told_and_the_sweep_is_taken_up_when_there_is_room(quick: Path, tmp_path: Path) -> None:
-    """A file system of 3 MB, where that can be made."""
+def test_a_full_disk_is_told_and_the_sweep_is_taken_up_when_there_is_room(
+    quick: Path, whole: Path, tmp_path: Path
+) -> None:
+    """A file system of half the size that is needed, where that can be made."""
     small = tmp_path / "small"
     small.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(small)], capture_output=True).returncode:
+    half = sum(path.stat().st_blocks * 512 for path in whole.rglob("*")) // 2
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={half}", "tmpfs", str(small)]
+    if subprocess.run(mount, capture_output=True).returncode:
         pytest.skip("no file system can be mounted here")
     try:
-        full = subprocess.run(
-            [*LAB, "run", str(quick), "--out", str(small / "out")], capture_output=True, text=True, timeout=900
-        )
-        assert full.returncode == 1
-        assert "Traceback" not in full.stderr
+        words = [*LAB, "run", str(quick), "--out", str(small / "out")]
+        full = subprocess.run(words, capture_output=True, text=True, timeout=900)
         before = finished(small / "out")
+        print(f"{half} bytes, {len(before)} runs: {full.stderr}")
         subprocess.run(["mount", "-o", "remount,size=200m", str(small)], check=True)
 
-        subprocess.run([*LAB, "run", str(quick), "--out", str(small / "out")], check=True, timeout=900)
+        subprocess.run(words, check=True, timeout=900)
 
+        assert full.returncode == 1
+        assert "Traceback" not in full.stderr
+        assert "no space" in full.stderr.lower()
+        assert 0 < len(before) < 32
         after = finished(small / "out")
-        assert len(after) == 32
         assert {name: after[name] for name in before} == before
+        assert tables_of(small / "out") == tables_of(whole)
+        assert journals_of(small / "out") == journals_of(whole)
     finally:
         subprocess.run(["umount", str(small)], check=False)
 

@@ -1,9 +1,13 @@
 """A place is a URL: the same on a disk and in an object store (moto, on loopback)."""
 
+import json
 import logging
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, replace
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 from pyspark.sql import SparkSession
@@ -12,7 +16,7 @@ from implicast.lab import dataset, report
 from implicast.lab.errors import LabError
 from implicast.lab.experiment import read
 from implicast.lab.folder import Folder
-from implicast.lab.lock import held, holder
+from implicast.lab.lock import Holder, _take, held, holder
 from implicast.lab.places import Place
 from implicast.lab.run import run
 
@@ -101,6 +105,31 @@ def test_a_dead_holder_has_lost_the_folder(place: Place) -> None:
 
     with held(place) as mine:
         assert holder(place).token == mine.token
+
+
+def test_a_process_that_got_a_dead_holders_number_is_not_taken_for_it(place: Place) -> None:
+    dead = replace(Holder.here(), born="another boot:17")
+    (place / "_lock.json").write(json.dumps(asdict(dead)).encode())
+
+    with held(place) as mine:
+        assert holder(place).token == mine.token
+
+
+def test_of_many_that_bury_the_same_dead_holder_one_holds_the_folder(tmp_path: Path) -> None:
+    place, dead = Place.of(tmp_path), replace(Holder.here(), born="another boot:17")
+    for _ in range(50):
+        (place / "_lock.json").write(json.dumps(asdict(dead)).encode())
+
+        with ThreadPoolExecutor(8) as pool:
+            took = list(pool.map(_come, [place] * 8, [Barrier(8)] * 8))
+
+        assert sum(took) == 1
+
+
+def _come(place: Place, start: Barrier) -> bool:
+    """With all others, at the same moment."""
+    start.wait()
+    return _take(place / "_lock.json", Holder.here())
 
 
 @pytest.mark.spark

@@ -93,3 +93,10 @@ def test_series_that_are_the_same_are_drawn_as_one():
     series["bft"] = [row("bft", "RTH", 40.0)]
 
     assert list(merged(series)) == ["dht-naive (and chord-pubsub)", "bft"]
+
+
+def test_series_of_a_trial_that_knows_no_designs_look_different():
+    looks = palette.looks((name, name) for name in ("k = 2, half", "k = 4, half", "k = 6, half"))
+
+    assert len({look.colour for look in looks.values()}) == 3
+    assert len({look.mark for look in looks.values()}) == 3

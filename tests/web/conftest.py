@@ -1,4 +1,5 @@
 import pytest
+from axe import checker
 from stage import Stage
 
 
@@ -7,3 +8,8 @@ def stage(tmp_path_factory):
     made = Stage(tmp_path_factory.mktemp("page"))
     yield made
     made.stop()
+
+
+@pytest.fixture(scope="session")
+def axe(tmp_path_factory):
+    return checker(tmp_path_factory.mktemp("axe"))

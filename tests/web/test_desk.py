@@ -7,6 +7,9 @@ from urllib.parse import urlsplit
 import pytest
 from stage import Stage
 
+from implicast.casting.inbox import Outcome
+from implicast.casting.service import Stored
+from implicast.casting.telling import Got
 from implicast.language.parse import parse
 from implicast.language.rules import Rule
 from implicast.net.local import Someone
@@ -17,6 +20,7 @@ from implicast.web.drafts import Words, plain_name
 from implicast.web.letter import Letter, packed
 from implicast.web.letters import PLAIN
 from implicast.web.pages import Pages
+from implicast.web.passing import CASTS_MAX, STEPS_MAX, Passing
 from implicast.web.reading import ReadingError, proposal
 from implicast.web.shelf import Shelf, ShelfError
 
@@ -68,6 +72,34 @@ def test_a_letter_is_written_read_and_answered(stage):
     answer = next(each for each in letters(stage, "ann") if each["alone"])
     assert (answer["thread"], answer["body"]) == (uid, "I do")
     assert "1 of 1" in client.get(f"{sent}/receipt").text
+
+
+def test_the_network_page_shows_which_casts_pass_and_between_whom(stage):
+    send(stage, "ann", "football", "A cast that passes", "x")
+    client = stage.client("bob")
+    until(stage, lambda: [each for each in stage.desk("bob").letters.page(None, 0) if "passes" in each["subject"]])
+
+    def looked():
+        return client.get("/network/now", headers={"accept": "application/json"}).json()
+
+    while (shown := looked())["casts"][0]["went"] < 1:  # what confirms it leaves when it is on disk
+        time.sleep(0.02)
+    cast = shown["casts"][0]
+    assert cast["letter"]["subject"] == "A cast that passes"
+    assert (cast["label"], cast["publisher"]) == ("ann", stage.desk("ann").name)
+    assert (cast["came"], cast["went"]) == (1, 1), "told, and confirmed"
+    server = next(each for each in shown["peers"] if each["address"] == shown["peers"][0]["address"])
+    assert {(each["x1"], each["y1"]) for each in shown["flights"] if each["came"]} <= {(server["x"], server["y"])}
+    assert "A cast that passes" in client.get("/network").text
+
+
+def test_passing_forgets_the_oldest_and_leaves_upkeep_and_counting_out():
+    passing = Passing()
+    for serial in range(1000):
+        passing.see(True, 1, Got(CastId(b"a" * 16, 1, serial), b"b" * 16, Outcome.TAKEN))
+        passing.see(False, 2, Stored((1, serial)))
+    assert (passing.came, passing.went, len(passing.steps)) == (1000, 0, STEPS_MAX)
+    assert [each.cast.serial for each in passing.newest()] == [*range(999, 999 - CASTS_MAX, -1)]
 
 
 def test_what_is_taken_back_nobody_sees_and_it_is_a_draft_again(stage):

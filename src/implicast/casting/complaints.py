@@ -7,11 +7,15 @@ for the many: names that are a tenth of an audience never reach it, and in an au
 
 To be slowed is not to be silenced. A slowed publisher pays for every member it reaches with time; its next cast is
 declined as a whole until that is paid, an hour at most. Small groups hardly notice. It is told until when. Accounts
-are opened by the first complaint and forgotten after an hour: without complaints nothing is kept or counted.
+are opened by the first complaint and forgotten after an hour: without complaints nothing is kept or counted. They
+outlive the keeper's restart: a publisher is not freed by a crash of the one that heard of it.
 """
 
 from collections.abc import Callable, Sequence
 from math import sqrt
+from typing import Annotated
+
+from msgspec import Meta
 
 from implicast.peer.contract import Address, CastId, Contact, Message, Name
 from implicast.peer.fields import Count, Micros
@@ -30,6 +34,11 @@ ACCOUNTS_MAX = 256
 """Publishers of whom a keeper remembers complaints; the one opened first is forgotten first."""
 NAMES_MAX = 4_096
 """Members that one account remembers."""
+KEPT_NAMES_MAX = 16_384
+"""Members that are written down in all accounts together; beyond them only the verdict on a publisher is."""
+
+Names = Annotated[tuple[Name, ...], Meta(max_length=NAMES_MAX)]
+Places = Annotated[tuple[Contact, ...], Meta(max_length=NAMES_MAX)]
 
 
 @personal("by")
@@ -56,6 +65,22 @@ class Slowing(Message):
 KINDS: tuple[type[Message], ...] = (Complain, Slowing)
 
 
+class KeptAccount(Message):
+    """What a keeper writes down of one publisher."""
+
+    publisher: Name
+    opened_us: Micros
+    clear_us: Micros
+    audience: Count
+    against: Names = ()
+    beyond: Names = ()
+    reached: Places = ()
+    complained: Places = ()
+
+
+KeptDocket = Annotated[tuple[KeptAccount, ...], Meta(max_length=ACCOUNTS_MAX)]
+
+
 def surely_above(count: int, of: int) -> float:
     """The least share that `count` of `of` stand for, three standard deviations down (Wilson)."""
     if not of:
@@ -71,18 +96,30 @@ class Account:
 
     __slots__ = ("_beyond", "_complained", "_reached", "against", "audience", "clear_us", "opened_us")
 
-    def __init__(self, now_us: int) -> None:
-        self.opened_us = now_us
-        self.clear_us = 0
+    def __init__(self, kept: KeptAccount) -> None:
+        self.opened_us = kept.opened_us
+        self.clear_us = kept.clear_us
         """Until when its casts are declined; 0: it is not slowed."""
-        self.against: set[Name] = set()
+        self.against = set(kept.against)
         """Those who were told, and complained."""
-        self.audience = 0
+        self.audience = kept.audience
         """Members that one cast reached by way of this keeper, those that others told for it included."""
-        self._beyond: set[Name] = set()
+        self._beyond = set(kept.beyond)
         """Those who complained to keepers beyond this one."""
-        self._reached: dict[Name, Address] = {}
-        self._complained: dict[Name, Address] = {}
+        self._reached: dict[Name, Address] = {each.name: each.address for each in kept.reached}
+        self._complained: dict[Name, Address] = {each.name: each.address for each in kept.complained}
+
+    @property
+    def names(self) -> int:
+        """Names that are written down with it."""
+        return len(self.against) + len(self._beyond) + len(self._reached) + len(self._complained)
+
+    def kept(self, publisher: Name, whole: bool) -> KeptAccount:
+        """`whole`: with all names; else the verdict alone, and how many were reached."""
+        if not whole:
+            return KeptAccount(publisher, self.opened_us, self.clear_us, self.reached)
+        return KeptAccount(publisher, self.opened_us, self.clear_us, self.audience, tuple(sorted(self.against)),
+                           tuple(sorted(self._beyond)), _places(self._reached), _places(self._complained))  # fmt: skip
 
     @property
     def reached(self) -> int:
@@ -126,15 +163,30 @@ class Account:
             self.clear_us = min(max(self.clear_us, now_us), now_us + MEMORY_US)
 
 
+def _places(known: dict[Name, Address]) -> tuple[Contact, ...]:
+    return tuple(Contact(name, address) for name, address in known.items())
+
+
 class Docket:
     """The complaints that one keeper has heard. It speaks to nobody: the keeper does."""
 
     __slots__ = ("_accounts", "_decided", "_now")
 
-    def __init__(self, now: Callable[[], int]) -> None:
+    def __init__(self, now: Callable[[], int], kept: KeptDocket = ()) -> None:
         self._now = now
         self._accounts: Recent[Name, Account] = Recent(ACCOUNTS_MAX)
         self._decided: Recent[CastId, bool] = Recent(ACCOUNTS_MAX)
+        for each in kept:
+            self._accounts[each.publisher] = Account(each)
+
+    def kept(self) -> KeptDocket:
+        """What outlives a crash; the accounts opened last have their names first."""
+        room, found = KEPT_NAMES_MAX, []
+        for publisher, account in reversed(self._accounts.items()):
+            whole = account.names <= room
+            room -= account.names if whole else 0
+            found.append(account.kept(publisher, whole))
+        return tuple(reversed(found))
 
     def complain(self, complaint: Complain, sender: Address) -> None:
         account = self._opened(complaint.cast.publisher)
@@ -156,7 +208,7 @@ class Docket:
     def _opened(self, publisher: Name) -> Account:
         account = self._account(publisher)
         if account is None:
-            account = self._accounts[publisher] = Account(self._now())
+            account = self._accounts[publisher] = Account(KeptAccount(publisher, self._now(), 0, 0))
         return account
 
     def _account(self, publisher: Name) -> Account | None:

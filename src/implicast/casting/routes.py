@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from implicast.casting.central_subscriptions import Announce
-from implicast.casting.complaints import Complain, Docket, Slowing
+from implicast.casting.complaints import Complain, Docket, KeptDocket, Slowing
 from implicast.casting.service import DRY, SILENT_MAX, Carried, Publish
 from implicast.casting.telling import Teller, Told, Word
 from implicast.language.target import Target
@@ -116,11 +116,12 @@ class Routes(Part, parts={"teller": Teller}):
     def __init__(
         self, address: Address, host: Host, asker: Asker, assured: bool, way: Trunk,
         select: Callable[[Hop], Selection], words: Words = BELIEVED, policy: Policy = FREE,
+        docket: KeptDocket = (),
     ) -> None:  # fmt: skip
         super().__init__(address, host)
         self._asker, self._assured, self._way, self._select, self._words = asker, assured, way, select, words
         self._policy = policy
-        self._docket = Docket(lambda: host.now_us)
+        self._docket = Docket(lambda: host.now_us, docket)
         self.teller = Teller(address, host, asker, assured, self._own_ended, words, self._docket)
         self._seen = Seen()
         self._routes: dict[CastId, Route] = {}
@@ -133,6 +134,11 @@ class Routes(Part, parts={"teller": Teller}):
 
     def __len__(self) -> int:
         return len(self._routes)
+
+    @property
+    def docket(self) -> KeptDocket:
+        """The complaints that outlive a crash."""
+        return self._docket.kept()
 
     def begin_again(self) -> None:
         """There is a new tree."""

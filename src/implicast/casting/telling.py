@@ -16,7 +16,7 @@ from implicast.casting.complaints import Docket
 from implicast.casting.inbox import Inbox, Outcome
 from implicast.language.target import Target
 from implicast.peer.asking import Asker, Patience, Question
-from implicast.peer.contract import Address, CastId, Contact, Host, Message, Name, Part, handles
+from implicast.peer.contract import Address, CastId, Contact, Host, Life, Message, Name, Part, handles
 from implicast.peer.fields import Payload
 from implicast.peer.member import Member
 from implicast.peer.memory import HeardBlock
@@ -55,6 +55,26 @@ class Got(Message):
     cast: CastId
     by: Name
     outcome: Outcome
+
+
+class NotifyAgain(Word):
+    """A member is told of a cast that its publisher carries on in the life `again`: whoever told it in an earlier life
+    counted for that one, and it counts anew."""
+
+    wire = 0x0105
+
+    target: Target
+    payload: Payload
+    again: Life
+
+
+@personal("by")
+class GotAgain(Got):
+    """The member `by` confirms a notification of the life `again`."""
+
+    wire = 0x0106
+
+    again: Life
 
 
 @dataclass(slots=True)

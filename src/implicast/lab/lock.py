@@ -1,10 +1,12 @@
 """Who works in a folder: one sweep at a time, and whoever comes second is told who was first.
 
 The lock is a file with its holder's name that the holder renews. A holder that is dead (its process is gone, or it
-renewed nothing for a minute) has lost it. On a disk the file is made in one step, and of two that come at once one
-wins. An object store has no such step: there one writes, waits a moment, and reads whose name stayed.
+renewed nothing for a minute) has lost it. On a disk whoever looks and writes keeps out all others meanwhile, so of two
+that come at once, or that bury the same dead one, one wins. An object store has nothing for that: there one writes,
+waits a moment, and reads whose name stayed.
 """
 
+import fcntl
 import getpass
 import json
 import os
@@ -37,17 +39,19 @@ class Holder:
     token: str
     since: str
     renewed: float
+    born: str = ""
+    """When the process began, as its machine counts: a number that is given again is another process."""
 
     @classmethod
     def here(cls) -> "Holder":
         since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
-        return cls(_user(), socket.gethostname(), os.getpid(), os.urandom(8).hex(), since, time.time())
+        return cls(
+            _user(), socket.gethostname(), os.getpid(), os.urandom(8).hex(), since, time.time(), _born(os.getpid())
+        )  # fmt: skip
 
     def alive(self) -> bool:
-        if self.host == socket.gethostname():
-            return (
-                Path(f"/proc/{self.pid}").exists() if Path("/proc").is_dir() else time.time() - self.renewed < STALE_S
-            )
+        if self.host == socket.gethostname() and self.born:
+            return _born(self.pid) == self.born
         return time.time() - self.renewed < STALE_S
 
     def __str__(self) -> str:
@@ -93,33 +97,41 @@ def holder(place: Place) -> Holder | None:
 
 
 def _take(lock: Place, mine: Holder) -> bool:
-    other = holder(_parent(lock))
-    if other is not None and other.alive():
-        return False
     if lock.local is not None:
-        return _take_file(lock.local, mine, other)
-    lock.write(_text(mine))
+        with _guarded(lock.local.with_name("_lock.guard")):
+            return _write_if_free(lock, mine)
+    if not _write_if_free(lock, mine):
+        return False
     time.sleep(SETTLE_S)
     found = holder(_parent(lock))
     return found is not None and found.token == mine.token
 
 
-def _take_file(path: Path, mine: Holder, dead: Holder | None) -> bool:
-    """Made whole aside, then linked: a link fails when somebody was quicker."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if dead is not None:  # of two that bury the dead one only one finds it
-        with suppress(OSError):
-            path.rename(path.with_name(f".{path.name}.{mine.token}"))
-            path.with_name(f".{path.name}.{mine.token}").unlink()
-    aside = path.with_name(f".{path.name}.{mine.token}")
-    aside.write_bytes(_text(mine))
-    try:
-        os.link(aside, path)
-    except FileExistsError:
+def _write_if_free(lock: Place, mine: Holder) -> bool:
+    other = holder(_parent(lock))
+    if other is not None and other.alive():
         return False
-    finally:
-        aside.unlink()
+    lock.write(_text(mine))
     return True
+
+
+@contextmanager
+def _guarded(path: Path) -> Iterator[None]:
+    """One process at a time; the system frees it when that one dies. Where disks have no locks, all may pass."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        with suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _born(pid: int) -> str:
+    """Boot and tick at which the process began; empty when there is none, or no /proc to tell."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}:{Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[19]}"
+    except OSError:
+        return ""
 
 
 def _renew(lock: Place, mine: Holder, stop: threading.Event) -> None:

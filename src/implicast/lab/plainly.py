@@ -41,8 +41,7 @@ def plainly() -> Iterator[None]:
     except (ImplicastError, KeyboardInterrupt, SystemExit, GeneratorExit):
         raise
     except Exception as failed:
-        path = _log(failed)
-        raise SparkFailed(f"{sentence(failed)} (the trace is in {path})") from failed
+        raise SparkFailed(f"{sentence(failed)} ({_log(failed)})") from failed
 
 
 def sentence(failed: BaseException) -> str:
@@ -62,7 +61,11 @@ def _short(line: str) -> str:
     return line if len(line) < 240 else f"{line[:240]}..."
 
 
-def _log(failed: BaseException) -> Path:
+def _log(failed: BaseException) -> str:
+    """Where the trace is, in words: a full disk may have no room for it."""
     path = Path(tempfile.gettempdir()) / LOG.format(time.strftime("%Y%m%d-%H%M%S"))
-    path.write_text("".join(traceback.format_exception(failed)), "utf-8")
-    return path
+    try:
+        path.write_text("".join(traceback.format_exception(failed)), "utf-8")
+    except OSError as full:
+        return f"the trace could not be written to {path}: {full.strerror}"
+    return f"the trace is in {path}"

@@ -30,8 +30,6 @@ from implicast.lab.sweep import Tally, sweep
 from implicast.world.journal import PHASES
 
 Said = Callable[[str], None]
-COSTS = tuple(f"{phase}_{what}" for phase in PHASES for what in ("messages", "bytes"))
-"""Further measures of a run: messages and bytes of each phase, per peer."""
 
 
 def run(
@@ -94,7 +92,7 @@ def _measures(spark: SparkSession, folder: Folder) -> tuple[list[str], DataFrame
         )
     )
     names, measured = (
-        [*tables.MEASURES, *COSTS],
+        [*tables.MEASURES, *tables.COSTS],
         _frame(spark, folder, "measures").join(wide, "run", "left").fillna(0.0),
     )
     if dataset.has(folder, "change"):

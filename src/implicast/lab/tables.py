@@ -19,9 +19,13 @@ from implicast.lab.dictionary import CONTRACT as CONTRACT
 from implicast.lab.dictionary import MEASURES as MEASURES
 from implicast.lab.dictionary import columns_of
 from implicast.lab.errors import TableError
+from implicast.world.journal import PHASES
 
 BROKEN = ("missing", "repeated", "uninvited", "invented", "altered", "misreported")
 """Counts of the contract that are zero in a clean run."""
+
+COSTS = tuple(f"{phase}_{what}" for phase in PHASES for what in ("messages", "bytes"))
+"""Further measures of a run: messages and bytes of each phase, per peer."""
 
 TAGS = pa.list_(pa.string())
 

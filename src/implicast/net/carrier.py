@@ -16,7 +16,7 @@ from collections.abc import Callable
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from implicast.net.counters import Counters
-from implicast.net.frames import MESSAGE, PROTOCOL, Hello, framed
+from implicast.net.frames import HEADER, MESSAGE, PROTOCOL, Hello
 from implicast.net.identity import expires_s, key_in
 from implicast.net.link import Link, Queue
 from implicast.peer.contract import Address, Name
@@ -30,6 +30,8 @@ LINKS_MAX = 256
 """Connections kept; beyond, the one used least recently is closed."""
 HANDSHAKES_MAX = 64
 """Connections of others that have not said hello yet; more are closed at once."""
+READ_BYTES = 64 << 10
+"""Bytes read at a time."""
 BACK_OFF_S = (0.1, 10.0)
 RATE_PER_S = 2_000
 """Messages that one connection may send in a second, over a burst of as many; what exceeds it is dropped."""
@@ -59,6 +61,8 @@ class Carrier:
         self.says, self.arrived, self.counters = says, arrived, counters
         self.rate_per_s = rate_per_s
         self.loop = asyncio.get_running_loop()
+        self.buffer = memoryview(bytearray(READ_BYTES))
+        """Where connections read what came, one after the other."""
         self.served: Served = lambda hello, body: None
         self.greeted: Greeted = lambda hello: None
         self.banned: set[Name] = set()
@@ -74,6 +78,8 @@ class Carrier:
         """Accepted, and have not said hello yet."""
         self._waiting: dict[Address, Queue] = {}
         """By address that is being dialled, what is to be said there."""
+        self._unwritten: list[Link] = []
+        """Those with frames to be written at the end of this turn of the loop."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
         self._failures: dict[Address, int] = {}
@@ -99,11 +105,10 @@ class Carrier:
 
     def send(self, to: Address, body: bytes, cause: int, flags: int = MESSAGE) -> None:
         """Carry a message; silence is the only sign of loss."""
-        frame = framed(body, flags, cause)
+        frame = HEADER.pack(len(body), flags, cause) + body
         link = self._links.get(to)
         if link is not None:
-            carried = link.send(frame)
-            self.counters["sent" if carried else "dropped_queue"] += 1
+            self.counters["sent" if link.send(frame) else "dropped_queue"] += 1
             return
         if self.loop.time() < self._not_before.get(to, 0.0):
             self.counters["dropped_unreachable"] += 1
@@ -159,6 +164,17 @@ class Carrier:
         return key_in(tls) if tls is not None else None
 
     # --- links call these
+
+    def flush_soon(self, link: Link) -> None:
+        """Write what waits for this connection when all that has come is worked off."""
+        if not self._unwritten:
+            self.loop.call_soon(self._flush)
+        self._unwritten.append(link)
+
+    def _flush(self) -> None:
+        links, self._unwritten = self._unwritten, []
+        for link in links:
+            link.flush()
 
     def admit(self, link: Link) -> bool:
         """May this connection begin?"""

@@ -11,6 +11,7 @@ by its id. A client that moves to another proxy takes its file with it.
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Sequence
 from hashlib import blake2b
 from pathlib import Path
@@ -48,7 +49,7 @@ class Client:
         self._key = own_key(directory / "node.key")
         self.name = name_of_key(self._key.public_key())
         self._network = blake2b(network.encode(), person=b"network", digest_size=NAME_BYTES).digest()
-        self.clock = Clock(asyncio.get_running_loop().time)
+        self.clock = Clock(time.monotonic)
         tls = contexts(*(directory / each for each in ("node.key", "node.pem", "authority.pem")))
         self.services = Services(self.counters)
         self.carrier = Carrier(self._hello, lambda *told: None, self.counters, *tls, name_in)

@@ -238,6 +238,8 @@ def ask(directory: Path, request: Answer, timeout_s: float | None = 60.0) -> Ite
             yield from _read(line, directory)
         except TimeoutError:
             raise ControlError(f"the node in {directory} did not answer within {timeout_s:g} s") from None
+        except ConnectionError:
+            raise ControlError(f"the node in {directory} stopped while it was asked") from None
 
 
 def _line(answers: BinaryIO, directory: Path) -> bytes:

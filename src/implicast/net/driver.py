@@ -24,12 +24,17 @@ from implicast.net.journal import Came, Cause, JournalWriter
 from implicast.net.record import LOOKS, VERBS, Input, Recorder, digest_of
 from implicast.peer.contract import Address, Message, Peer
 from implicast.peer.errors import RemoteError
+from implicast.peer.member import Member
 from implicast.peer.wire import MESSAGE_BYTES_MAX, Codec
 
 log = logging.getLogger("implicast")
 
+Held = tuple[list[tuple[Address, Message]], Cause]
+"""What one input sent, and what for."""
 Safe = Callable[[list[Message]], "asyncio.Future[None] | None"]
 """Told what was delivered; gives what is to be awaited before anything is sent, or None."""
+Watch = Callable[[bool, Address, Message], None]
+"""Shown a message: whether it came or goes, from whom or to whom, and what it says."""
 
 
 class NetHost:
@@ -66,13 +71,17 @@ class Driver:
         self.events: list[Message] = []
         self.recorder: Recorder | None = None
         self.journal: JournalWriter | None = None
+        self._watch: Watch | None = None
         self._codec = self._own = codec
         self._counters, self._safe = counters, safe
         self._loop = asyncio.get_running_loop()
         self._clock = clock
         self._serial = self._sent = 0
-        self._cause = Cause(0, False, 0)
+        self._cause: Cause = (0, False, 0)
         """What the present input goes back to: a message, a wish, or the beginning."""
+        self._awaited: asyncio.Future[None] | None = None
+        self._held: list[Held] = []
+        """What waits for `_awaited`."""
         self.seed = seed
         self._stopped = False
 
@@ -83,34 +92,42 @@ class Driver:
         self._own = Codec(kind for kind in self._codec.kinds if kind in understood)
         self._outputs()
 
+    def show(self, watch: Watch | None) -> None:
+        """From now on somebody is shown every message that comes and goes."""
+        self._watch = watch
+
     # --- inputs
 
     def tick(self) -> int:
         """The time of the next input: microseconds since 1970 as of the start, then by the monotonic clock."""
-        self.host.now_us = max(self.host.now_us, self._clock.now_us())
-        return self.host.now_us
+        host, now_us = self.host, self._clock.now_us()
+        if now_us > host.now_us:
+            host.now_us = now_us
+        return host.now_us
 
     def receive(self, hello: Hello, body: bytes, cause: int) -> None:
-        if self._stopped or self.peer is None:
+        peer = self.peer
+        if self._stopped or peer is None:
             return
         try:
             message = self._own.decode(body)
         except RemoteError:
             self._counters["refused_frames"] += 1
             return
-        self.tick()
-        sender = hello.address
+        now_us, sender = self.tick(), hello.address
+        if self._watch is not None:
+            self._watch(True, sender, message)
         if self.journal is not None:
-            self.journal.write(Came(self._serial + 1, self.host.now_us, hello.name, hello.life, cause))
-        self._handle(partial(self.peer.receive, sender, message), ("m", sender, "", body))
+            self.journal.write(Came(self._serial + 1, now_us, hello.name, hello.life, cause))
+        self._handle(peer.receive, (sender, message), ("m", sender, "", body))
 
     def ask(self, verb: str, *arguments: Any) -> Any:
         """Let the application call a verb of the peer; what the verb returns."""
         assert verb in VERBS, f"{verb} is no verb of an application"
         self.tick()
-        if self.journal is not None and self.peer is not None:
+        if self.journal is not None and isinstance(self.peer, Member):
             self.journal.asked(self._serial + 1, self.host.now_us, verb, arguments, self.peer)
-        return self._handle(partial(getattr(self.peer, verb), *arguments), ("v", None, verb, arguments))
+        return self._handle(getattr(self.peer, verb), arguments, ("v", None, verb, arguments))
 
     def look(self, what: str) -> Any:
         """Read something of the peer. A peer may tidy up while it is read, so a record has it like an input."""
@@ -133,20 +150,21 @@ class Driver:
         if not self._stopped and self.peer is not None:
             self.tick()
             told = ("a", None, type(alarm).__name__, alarm)
-            self._handle(partial(self.peer.wake, alarm), told, Cause(origin, upkeep, self.host.now_us))
+            self._handle(self.peer.wake, (alarm,), told, (origin, upkeep, self.host.now_us))
 
     def stop(self) -> None:
         self._stopped = True
 
     def _handle(
-        self, handle: Callable[[], Any], told: tuple[str, Address | None, str, Any], cause: Cause | None = None
-    ) -> Any:
+        self, handle: Callable[..., Any], arguments: tuple[Any, ...], told: tuple[str, Address | None, str, Any],
+        cause: Cause | None = None,
+    ) -> Any:  # fmt: skip
         """One input, from the time it came to what leaves; an alarm goes back to another `cause`."""
-        self._serial += 1
-        self._cause = cause or Cause(self._serial, False, self.host.now_us)
+        self._serial = serial = self._serial + 1
+        self._cause = cause or (serial, False, self.host.now_us)
         result = None
         try:
-            result = handle()
+            result = handle(*arguments)
         except RemoteError:
             self._counters["refused_frames"] += 1
         except Exception:
@@ -156,7 +174,8 @@ class Driver:
             kind, sender, what, value = told
             packed = value if kind == "m" else msgspec.msgpack.encode(value)
             self.recorder.write(Input(kind, self.host.now_us, sender, what, packed, self.sent_digest()))
-        self._outputs()
+        if self.out or self.events:
+            self._outputs()
         return result
 
     def sent_digest(self) -> bytes:
@@ -169,15 +188,23 @@ class Driver:
         if self.journal is not None:
             self.journal.heard(self._cause, events)
         safe = self._safe(events) if events or (self.careful and out) else None
-        if safe is None:
+        if safe is None or safe.done():
             self._send(out, self._cause)
         elif out:
-            safe.add_done_callback(partial(self._release, out, self._cause))
+            self._hold(safe, out)
 
-    def _release(self, out: list[tuple[Address, Message]], cause: Cause, safe: "asyncio.Future[None]") -> None:
+    def _hold(self, safe: "asyncio.Future[None]", out: list[tuple[Address, Message]]) -> None:
+        """Keep back what was sent until what led to it is safe; all that waits for one commit leaves together."""
+        if safe is not self._awaited:
+            self._awaited, self._held = safe, []
+            safe.add_done_callback(partial(self._release, self._held))
+        self._held.append((out, self._cause))
+
+    def _release(self, held: list[Held], safe: "asyncio.Future[None]") -> None:
         """What led to it is safe: it may leave."""
         if not self._stopped and not safe.cancelled():
-            self._send(out, cause)
+            for out, cause in held:
+                self._send(out, cause)
 
     def _send(self, out: list[tuple[Address, Message]], cause: Cause) -> None:
         """Every message bears its number among all that were sent in this life: by it others say what came."""
@@ -190,6 +217,8 @@ class Driver:
             if message is not last:
                 last, body = message, self._codec.encode(message)
             self._sent += 1
+            if self._watch is not None:
+                self._watch(False, to, message)
             if self.journal is not None:
                 self.journal.sent(self._sent, cause, to, message, len(body))
             if len(body) <= MESSAGE_BYTES_MAX:

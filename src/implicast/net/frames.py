@@ -6,7 +6,6 @@ raises `RemoteError`; the connection is closed then.
 """
 
 import struct
-from typing import NamedTuple
 
 import msgspec
 
@@ -39,12 +38,8 @@ class Hello(Message):
     """The number of the newest list of the revoked that the speaker has (`revocation.py`)."""
 
 
-class Frame(NamedTuple):
-    """What came."""
-
-    flags: int
-    cause: int
-    body: bytes
+Frame = tuple[int, int, bytes]
+"""What came: flags, cause, body."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -69,30 +64,35 @@ def read_hello(body: bytes) -> Hello:
 class Frames:
     """Cuts a stream of bytes into frames."""
 
-    __slots__ = ("_buffer", "largest")
+    __slots__ = ("_rest", "largest")
 
     def __init__(self, largest: int = MESSAGE_BYTES_MAX) -> None:
-        self._buffer = bytearray()
+        self._rest = bytearray()
         self.largest = largest
 
     def feed(self, data: bytes) -> list[Frame]:
         """The frames that are whole with these bytes; the rest waits for more."""
-        buffer = self._buffer
-        buffer += data
         found: list[Frame] = []
-        start, have = 0, len(buffer)
-        while have - start >= HEADER.size:
-            length, flags, cause = HEADER.unpack_from(buffer, start)
-            if length > self.largest or flags > SERVICE:
-                raise RemoteError(f"a frame of {length} bytes with flags {flags}; at most {self.largest} are accepted")
-            end = start + HEADER.size + length
-            if end > have:
-                break
-            found.append(Frame(flags, cause, bytes(buffer[start + HEADER.size : end])))
-            start = end
-        if start:
-            del buffer[:start]
+        if self._rest:
+            self._rest += data
+            del self._rest[: self._cut(self._rest, found)]
+        elif (end := self._cut(data, found)) < len(data):
+            self._rest += data[end:]
         return found
 
+    def _cut(self, data: bytes | bytearray, found: list[Frame]) -> int:
+        """Finds the whole frames in these bytes, and where the last one ends."""
+        start, have, head, read = 0, len(data), HEADER.size, HEADER.unpack_from
+        while have - start >= head:
+            length, flags, cause = read(data, start)
+            if length > self.largest or flags > SERVICE:
+                raise RemoteError(f"a frame of {length} bytes with flags {flags}; at most {self.largest} are accepted")
+            end = start + head + length
+            if end > have:
+                break
+            found.append((flags, cause, bytes(data[start + head : end])))
+            start = end
+        return start
+
     def __len__(self) -> int:
-        return len(self._buffer)
+        return len(self._rest)

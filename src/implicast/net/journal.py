@@ -13,7 +13,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -154,12 +154,8 @@ _encode = msgspec.msgpack.Encoder().encode
 _decoder = msgspec.msgpack.Decoder(AnyRow)
 
 
-class Cause(NamedTuple):
-    """What a peer does an input for."""
-
-    origin: int
-    upkeep: bool
-    time_us: int
+Cause = tuple[int, bool, int]
+"""What a peer does an input for: the input it goes back to, whether that is upkeep, and when."""
 
 
 class JournalWriter:
@@ -197,7 +193,7 @@ class JournalWriter:
     def sent(self, serial: int, cause: Cause, to: Address, message: Message, size: int) -> None:
         cast = getattr(message, "cast", None)
         named = cast if isinstance(cast, CastId) else None
-        self.write(Sent(serial, cause.origin, cause.upkeep, cause.time_us, to, type(message).__name__, size, named))
+        self.write(Sent(serial, *cause, to, type(message).__name__, size, named))
 
     def asked(self, number: int, now_us: int, verb: str, arguments: tuple[Any, ...], peer: Peer) -> None:
         """What the application is about to ask for, and what will be named so."""

@@ -1,6 +1,7 @@
 """One connection to another node: frames in and out, within bounds, once both have said hello.
 
-Frames are written once per turn of the loop, not one by one.
+Frames are written once per turn of the loop, not one by one, and what came is read into one buffer that all connections
+of a node share: nothing is left in it when the next one reads.
 """
 
 import asyncio
@@ -8,7 +9,7 @@ import ssl
 from typing import TYPE_CHECKING
 from typing import cast as typed
 
-from implicast.net.frames import HELLO, MESSAGE, Frames, Hello, hello_frame, read_hello
+from implicast.net.frames import HELLO, MESSAGE, Frame, Frames, Hello, hello_frame, read_hello
 from implicast.peer.bucket import Bucket
 from implicast.peer.contract import Address
 from implicast.peer.errors import RemoteError
@@ -41,7 +42,7 @@ class Queue:
         return True
 
 
-class Link(asyncio.Protocol):
+class Link(asyncio.BufferedProtocol):
     """One connection."""
 
     def __init__(self, carrier: "Carrier", dialled: Address | None) -> None:
@@ -67,28 +68,46 @@ class Link(asyncio.Protocol):
         self._transport.write(hello_frame(self.carrier.says()))
         self.carrier.loop.call_later(HELLO_S, self._hello_late)
 
-    def data_received(self, data: bytes) -> None:
-        self.carrier.counters["bytes_received"] += len(data)
-        try:
-            for flags, cause, body in self._frames.feed(data):
-                if self.hello is None:
-                    self._greet(flags, body)
-                elif flags == HELLO:
-                    raise RemoteError("a second hello")
-                elif self._allowed():
-                    self.carrier.counters["received"] += 1
-                    if flags != MESSAGE:
-                        self.carrier.served(self.hello, body)
-                    elif self.hello.digest:
-                        self.carrier.arrived(self.hello, body, cause)
-                    else:
-                        raise RemoteError("a message of one that has no part in the design")
-        except RemoteError as error:
-            self.carrier.refuse(self, error)
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self.carrier.buffer
 
-    def _allowed(self) -> bool:
-        allowed = self._bucket.take(self.carrier.loop.time())
-        self.carrier.counters["limited"] += not allowed
+    def buffer_updated(self, nbytes: int) -> None:
+        self.came(bytes(self.carrier.buffer[:nbytes]))
+
+    def came(self, data: bytes) -> None:
+        """Read what came."""
+        carrier = self.carrier
+        carrier.counters["bytes_received"] += len(data)
+        try:
+            frames = self._frames.feed(data)
+            if self.hello is None and frames:
+                flags, _, body = frames.pop(0)
+                self._greet(flags, body)
+            if frames:
+                self._hear(frames)
+        except RemoteError as error:
+            carrier.refuse(self, error)
+
+    def _hear(self, frames: list[Frame]) -> None:
+        carrier, hello = self.carrier, typed(Hello, self.hello)
+        if carrier.rate_per_s:
+            frames = self._allowed(frames)
+        carrier.counters["received"] += len(frames)
+        for flags, cause, body in frames:
+            if flags == MESSAGE and hello.digest:
+                carrier.arrived(hello, body, cause)
+            elif flags == MESSAGE:
+                raise RemoteError("a message of one that has no part in the design")
+            elif flags == HELLO:
+                raise RemoteError("a second hello")
+            else:
+                carrier.served(hello, body)
+
+    def _allowed(self, frames: list[Frame]) -> list[Frame]:
+        """Those that the connection may send; a quick one loses the last."""
+        now_s, take = self.carrier.loop.time(), self._bucket.take
+        allowed = [each for each in frames if take(now_s)]
+        self.carrier.counters["limited"] += len(frames) - len(allowed)
         return allowed
 
     @property
@@ -101,7 +120,7 @@ class Link(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._writable = True
-        self._flush()
+        self.flush()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
@@ -113,9 +132,8 @@ class Link(asyncio.Protocol):
         """Put a frame on its way; False when too much waits already."""
         if self._bytes + len(frame) > QUEUE_BYTES or len(self._out) >= QUEUE_FRAMES:
             return False
-        self.used = self.carrier.loop.time()
         if not self._out and self._writable:
-            self.carrier.loop.call_soon(self._flush)
+            self.carrier.flush_soon(self)
         self._out.append(frame)
         self._bytes += len(frame)
         return True
@@ -135,9 +153,11 @@ class Link(asyncio.Protocol):
     def tls(self) -> ssl.SSLObject | None:
         return None if self._transport is None else self._transport.get_extra_info("ssl_object")
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Write what waits."""
         if self._out and self._transport is not None and self._writable and not self._transport.is_closing():
-            data = b"".join(self._out)
+            data = b"".join(self._out) if len(self._out) > 1 else self._out[0]
+            self.used = self.carrier.loop.time()
             self._out.clear()
             self._bytes = 0
             self.carrier.counters["bytes_sent"] += len(data)

@@ -5,6 +5,7 @@ It runs no peer and carries no cast; a network goes on without it until certific
 
 import asyncio
 import logging
+import time
 from hashlib import blake2b
 from pathlib import Path
 
@@ -36,7 +37,7 @@ class Office:
 
     def __init__(self, authority: CertificateAuthority, host: str, port: int) -> None:
         self._authority = authority
-        self.clock = Clock(asyncio.get_running_loop().time)
+        self.clock = Clock(time.monotonic)
         self.counters = Counters()
         self._where = (host, port)
         self._network = blake2b(authority.network.encode(), person=b"network", digest_size=NAME_BYTES).digest()

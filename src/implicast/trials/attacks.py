@@ -1,13 +1,19 @@
 """What a design loses to liars: one run for each strategy, seen by the honest. Rows are plain, for the laboratory.
 
+    python -m implicast.trials.attacks --peers 1000 --casts 30 --k 6 --seeds 1 2 3 4 5 --least 0.999
+
 Groups are large (a third of all), so that a share that arrives says something; steps are confirmed and repeated, as
 people run a design. `expected` is how many honest members were to be told, over all casts.
 """
 
+import sys
+from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
 
 from implicast.casting.designs import design
 from implicast.language.parameters import Setting
+from implicast.peer.errors import ImplicastError
+from implicast.world.churn import Churn
 from implicast.world.liars.liars import STRATEGIES, Liars
 from implicast.world.scenario import Scenario
 from implicast.world.simulate import DesignCrash, simulate
@@ -20,23 +26,23 @@ GROUPS = {"share": 0.3, "tags_per_peer": 8}
 
 def scenario(
     name: str, liars: Liars, peers: int = 200, casts: int = 16, seed: int = 1,
-    parameters: Mapping[str, Setting] | None = None, interval_ms: int = 500,
+    parameters: Mapping[str, Setting] | None = None, interval_ms: int = 500, churn: str = "",
 ) -> Scenario:  # fmt: skip
     """The run in which a design meets these liars."""
     settings = {**design(name).trial, **(parameters or {})}
     return Scenario(
         name, peers=peers, casts=casts, seed=seed, parameters=settings, workload="groups",
-        workload_parameters=dict(GROUPS), interval_ms=interval_ms, liars=liars,
+        workload_parameters=dict(GROUPS), interval_ms=interval_ms, liars=liars, churn=Churn.parse(churn),
     )  # fmt: skip
 
 
 def attack_row(
     name: str, strategy: str, fraction: float, peers: int = 200, casts: int = 16, seed: int = 1,
-    parameters: Mapping[str, Setting] | None = None, fixtures: bool = False,
+    parameters: Mapping[str, Setting] | None = None, fixtures: bool = False, churn: str = "",
 ) -> Row:  # fmt: skip
     """A design among liars of one strategy: arrival at the honest, false notices, messages, and who was noticed."""
     liars = Liars(fraction, strategy, fixtures=fixtures)
-    outcome = simulate(scenario(name, liars, peers, casts, seed, parameters))
+    outcome = simulate(scenario(name, liars, peers, casts, seed, parameters, churn=churn))
     trust = outcome.trust
     assert trust is not None, "somebody was to lie"
     victim = trust.victim_arrived / trust.victim_expected if trust.victim_expected else 1.0
@@ -74,3 +80,49 @@ def table_row(name: str, f: float, peers: int = 128, casts: int = 8, seed: int =
         found["expected"] = max(found.get("expected", 0.0), float(row["expected"]))
         found |= {f"{measure}_{strategy}": float(row[measure]) for measure in SHOWN}
     return found
+
+
+def _line(row: Row) -> str:
+    told, victim = f"{row['arrived']} of {row['expected']}", f"{row['victim_arrived']} of {row['victim_expected']}"
+    noticed = f"noticed {row['noticed_share']:.2f}"
+    return f"arrival {row['arrival']:.5f}, {told}, victim {victim}, forged {row['forged']}, {noticed}"
+
+
+def _given() -> Namespace:
+    parser = ArgumentParser(description="What arrives at the honest among liars of each strategy: a line for each run.")
+    parser.add_argument("--design", default="bft")
+    parser.add_argument("--peers", type=int, default=200)
+    parser.add_argument("--casts", type=int, default=16)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1])
+    parser.add_argument("--share", type=float, default=0.2)
+    parser.add_argument("--k", type=int, default=4, help="redundancy, of bft alone")
+    parser.add_argument("--strategies", nargs="+", default=list(TABLE), help="several at once joined by +")
+    parser.add_argument("--churn", default="", help="as `implicast simulate --churn`")
+    parser.add_argument("--least", type=float, default=0.0, help="exit with 1 where less arrives, or a forgery does")
+    return parser.parse_args()
+
+
+def _tried(given: Namespace) -> bool:
+    """A line for each run; whether in all of them as much arrived as was asked for, and nothing forged."""
+    parameters, kept = {"k": given.k} if given.design == "bft" else {}, True
+    for seed in given.seeds:
+        for strategy in given.strategies:
+            row = attack_row(
+                given.design, strategy, given.share, given.peers, given.casts, seed, parameters, churn=given.churn
+            )
+            kept = kept and float(row["arrival"]) >= given.least and not row["forged"]
+            print(f"{strategy} seed {seed}: {_line(row)}", flush=True)
+    return kept
+
+
+def main() -> int:
+    given = _given()
+    try:
+        return 0 if _tried(given) else 1
+    except ImplicastError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -9,6 +9,10 @@ peers a spam reaches, minute by minute, and whether an honest publisher was ever
 
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
+
+from msgspec.msgpack import decode as decoded
+from msgspec.msgpack import encode as encoded
 
 from implicast.casting.designs import design
 from implicast.language.parse import parse
@@ -47,6 +51,8 @@ class Settings:
     groups: int = 16
     """Honest publishers cast to one of so many groups."""
     honest_per_minute: int = 24
+    falls: int = -1
+    """In this minute, before its casts, every station crashes and comes back with its disk; -1: none does."""
     seed: int = 1
 
 
@@ -85,7 +91,7 @@ class Trial:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        own = design(settings.name)
+        own = self._design = design(settings.name)
         parameters = own.settle({})
         count = own.infrastructure(settings.peers, parameters)
         network = build("flat", settings.peers, count, settings.seed)
@@ -120,12 +126,22 @@ class Trial:
         begin_us = 2 * MINUTE_US
         for minute in range(self.settings.minutes):
             minute_us = begin_us + minute * MINUTE_US
+            if minute == self.settings.falls:
+                self._world.at(minute_us - SETTLE_US, 0, self._fall)
             self._world.at(minute_us, 0, partial(self._cast, SPAMMER, CROWD, minute, True))
             for number in range(self.settings.honest_per_minute):
                 at_us = minute_us + (number + 1) * MINUTE_US // (self.settings.honest_per_minute + 2)
                 self._world.at(at_us, 0, partial(self._honest, minute, number))
         self._world.run(begin_us + self.settings.minutes * MINUTE_US)
         return self._concluded()
+
+    def _fall(self) -> None:
+        """Every station begins again with what a file would give it back."""
+        for role, addresses in self._plan.roles.items():
+            for address in addresses:
+                kept: Any = decoded(encoded(self._world.peers[address].kept()), type=self._design.kept[role])
+                self._world.crash(address)
+                self._world.place(address, self._plan.stand(self._design, address, kept.life, kept))
 
     def _honest(self, minute: int, number: int) -> None:
         seed = self.settings.seed

@@ -124,6 +124,11 @@ class Letters:
         row = self._shelf.row("select * from letters where id = ?", (number,))
         return None if row is None else dict(row)
 
+    def by_cast(self, cast: str) -> dict[str, Any] | None:
+        """What a cast brought or took, if one may see it."""
+        row = self._shelf.row("select thread, subject, target from letters where cast_id = ? and hidden = ''", (cast,))
+        return None if row is None else dict(row)
+
     def file(self, letter: int, number: int) -> sqlite3.Row | None:
         return self._shelf.row("select name, content from files where letter = ? and number = ?", (letter, number))
 

@@ -24,7 +24,7 @@ class SelfPages:
 
     def __init__(self, desk: Desk, view: View) -> None:
         self._desk, self._view = desk, view
-        self._around = Neighbourhood(desk.node)
+        self._around = Neighbourhood(desk)
 
     def routes(self) -> list[Route]:
         return [

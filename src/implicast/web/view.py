@@ -30,7 +30,7 @@ class View:
                                   trim_blocks=True, lstrip_blocks=True)  # fmt: skip
         self._jinja.filters |= {"markdown": rendered, "when": when, "iso": iso, "short": short, "size": size,
                                 "url": lambda text: quote(str(text), safe=""), "some": some,
-                                "plain": plain}  # fmt: skip
+                                "plain": plain, "clock": clock}  # fmt: skip
 
     def page(self, request: Request, template: str, place: str, title: str, **values: Any) -> HTMLResponse:
         desk = self._desk
@@ -55,6 +55,10 @@ def when(at_us: int) -> str:
     if then[:3] == now[:3]:
         return time.strftime("%H:%M", then)
     return time.strftime("%-d %b" if then.tm_year == now.tm_year else "%-d %b %Y", then)
+
+
+def clock(at_us: int) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(at_us / 1e6))
 
 
 def iso(at_us: int) -> str:

@@ -163,19 +163,18 @@ class Carriage(Part):
 
     @handles(HopHeld)
     def on_held(self, sender: Address, held: HopHeld) -> None:
-        step = (sender, held.query, held.level, held.place)
-        topic = next((each for each in TOPICS if self._asker.open(each, step) is not None), None)
-        if topic is None:
+        step, asker = (sender, held.query, held.level, held.place), self._asker
+        for topic in TOPICS:  # mostly the first
+            if asker.open(topic, step) is None:
+                continue
+            if held.open:
+                asker.encourage(topic, step)
+            elif (question := asker.answered(topic, step)) is not None:
+                duty = question.about[0]
+                if duty.counts:
+                    duty.tally.add(held.taken, held.declined, held.missed, held.silent)
+                self._close(duty, None)
             return
-        if held.open:
-            self._asker.encourage(topic, step)
-            return
-        question = self._asker.answered(topic, step)
-        if question is not None:
-            duty = question.about[0]
-            if duty.counts:
-                duty.tally.add(held.taken, held.declined, held.missed, held.silent)
-            self._close(duty, None)
 
     def _unconfirmed(self, step: Step, question: Question) -> None:
         self._silent(step[0])
@@ -217,8 +216,11 @@ class Carriage(Part):
     def confirm(self, sender: Address, hop: CastHop, duty: Duty | None) -> None:
         """Tell a sender that we have it. Its duty, if it is our parent: then with what became of it, or that work goes
         on."""
-        duty = duty or Duty(hop.source.cast, hop.source.query, None)
-        self.host.send(sender, self._report(duty, hop.level, hop.forwarder.key))
+        source, level, place = hop.source, hop.level, hop.forwarder.key
+        if duty is None:  # nine in ten
+            self.host.send(sender, HopHeld(source.cast, source.query, level, place))
+        else:
+            self.host.send(sender, self._report(duty, level, place))
 
     def done(self, duty: Duty) -> None:
         """All steps of a duty may have been sent, or have ended."""
@@ -232,7 +234,9 @@ class Carriage(Part):
 
     def _report(self, duty: Duty, level: int, place: bytes) -> HopHeld:
         tally = duty.tally
-        taken, declined, missed = (min(each, COUNT_MAX) for each in (tally.taken, tally.declined, tally.missed))
+        taken, declined, missed = tally.taken, tally.declined, tally.missed
+        if taken + declined + missed > COUNT_MAX:
+            taken, declined, missed = (min(each, COUNT_MAX) for each in (taken, declined, missed))
         return HopHeld(duty.cast, duty.query, level, place, bool(duty.open), taken, declined, missed, tally.silent)
 
     def _close(self, duty: Duty, missed: Name | None) -> None:
@@ -240,7 +244,8 @@ class Carriage(Part):
         duty.end_step()
         if missed is not None:
             duty.tally.add(0, 0, 0, (missed,))
-        self.done(duty)
+        if not duty.open:
+            self.done(duty)
 
     def _maybe_settled(self, cast: CastId) -> None:
         ending = self._endings.get(cast)

@@ -162,12 +162,15 @@ def concerned(table: LevelTable[Node], number: int, arc: Arc, halves: Halves) ->
 
     What `participates` says of the owner, without asking about the others (a tenth of the price; a law in the tests).
     """
-    level = table.levels[number]
-    if arc.holds(table.owner.key):
-        return True
+    return arc.holds(table.owner.key) or is_auxiliary(table, number, arc, halves)
+
+
+def is_auxiliary(table: LevelTable[Node], number: int, arc: Arc, halves: Halves) -> bool:
+    """Whether the owner, which lies outside the arc, takes part at a level as one just beside it."""
     if number == 0:
         return False
-    nodes, own, me = level.nodes, level.own, table.owner.key
+    level, me = table.levels[number], table.owner.key
+    nodes, own = level.nodes, level.own
     if level.full:
         count, enter, leave = len(nodes), level.position(arc.low), level.position(arc.high)
         return (enter - own - 1) % count < halves.right or (own - leave) % count < halves.left

@@ -14,7 +14,7 @@ from implicast.casting.bft.echoes import Echoes
 from implicast.casting.bft.gate import Gate
 from implicast.casting.bft.keys import handles_of
 from implicast.casting.bft.messages import CastHop, Source, hop_body
-from implicast.casting.bft.multicast import Arc, Leg, concerned, first_leg, inside, legs, start_level
+from implicast.casting.bft.multicast import Arc, Leg, first_leg, inside, is_auxiliary, legs, start_level
 from implicast.casting.bft.seen import SeenTable
 from implicast.casting.bft.settings import BftSettings
 from implicast.casting.inbox import Outcome
@@ -160,7 +160,11 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
     def on_hop(self, sender: Address, hop: CastHop) -> None:
         met, door = self._known(hop.source), (sender, hop.level, hop.forwarder.key)
         is_repeat = met is not None and door in met.duties
-        if self._judge(sender, hop, met) and self.carriage.assured:
+        if met is not None and not met.open:  # two in three
+            self.gate.refuse("repeated")
+        elif not self._judge(sender, hop, met):
+            return
+        if self.carriage.assured:
             met = met or self._known(hop.source)
             duty = met.duties.get(door) if met is not None else None
             if is_repeat or duty is None or not duty.open:  # else it is confirmed with what becomes of it
@@ -171,7 +175,7 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
         if met is not None:
             if met.open:
                 met.keep_open(self._graph.places.held)
-            if not met.open:  # two in three
+            if not met.open:
                 self.gate.refuse("repeated")
                 return True
         flaw = self.gate.hop_flaw(hop, self.host.now_us)
@@ -238,19 +242,18 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
         if not {3, 5} <= self.gate.checks:
             return list(held)
         arc, vector, vectors, halves = source.arc, source.certificate.vector, self.gate.vectors, self.gate.halves
-        found = []
-        start, checks_top = source.start, 4 in self.gate.checks
+        found, common = [], vectors.common
+        start, checks_top, holds = source.start, 4 in self.gate.checks, arc.holds
         apart = vectors.limits[1] if start else 0
         for key, place in held.items():
-            mine = place.certificate.vector
-            if vector ^ mine >= apart:  # half of all places: no list need be looked at
-                if arc.holds(key):
-                    found.append(key)
+            if holds(key):
+                found.append(key)
                 continue
-            level, table = min(vectors.common(vector, mine), start), place.table
-            if checks_top and level > table.top:
-                found += [key] if arc.holds(key) else []
-            elif concerned(table, level, arc, halves):
+            mine = place.certificate.vector
+            if vector ^ mine >= apart:  # half of all places: they would get it at level 0, where nobody is auxiliary
+                continue
+            level, table = min(common(vector, mine), start), place.table
+            if (level <= table.top or not checks_top) and is_auxiliary(table, level, arc, halves):
                 found.append(key)
         return found
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from implicast.casting.broker.messages import Probe, Serving
 from implicast.casting.central_subscriptions import Announce
+from implicast.casting.complaints import KeptDocket
 from implicast.casting.roster import Enrolled, Roster
 from implicast.casting.routes import Hop, Pass, Routes, Selection
 from implicast.casting.service import Publish, Stored
@@ -41,10 +42,11 @@ GONE_LEAST = 64
 
 
 class KeptBroker(Message):
-    """What outlives a crash of a broker: no view that it has heard of has a higher number."""
+    """What outlives a crash of a broker: no view that it has heard of has a higher number; what was complained of."""
 
     life: Life
     highest: Token
+    docket: KeptDocket = ()
 
 
 PARTS = {"asker": Asker, "roster": Roster, "routes": Routes, "backbone": Backbone, "views": Views,
@@ -76,7 +78,8 @@ class Broker(Peer, parts=PARTS):
         room, error = int(given["expected_tags"]), float(given["routing_error"])
         self.backbone = Backbone(address, host, self.asker, room, error, self.roster.index.tags, self._covered)
         limits = site.words, policy_of(given)
-        self.routes = Routes(address, host, self.asker, site.assured, self.backbone, self._select, *limits)
+        self.routes = Routes(address, host, self.asker, site.assured, self.backbone, self._select, *limits,
+                             site.kept.docket if site.kept else ())  # fmt: skip
         watch_us, patience = int(float(given["watch_s"]) * 1e6), DetectorSettings(tries=int(given["tries"]))
         self.views = Views(address, host, brokers, watch_us, self._follow, self._room, patience)
         if neighbours is None:
@@ -90,7 +93,7 @@ class Broker(Peer, parts=PARTS):
         self.drop_stray()
 
     def kept(self) -> KeptBroker:
-        return KeptBroker(self.life, self.views.highest)
+        return KeptBroker(self.life, self.views.highest, self.routes.docket)
 
     def holdings(self) -> Any:
         return (self.roster.holdings(), self.backbone.holdings())

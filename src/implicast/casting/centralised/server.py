@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from implicast.casting.central_subscriptions import Announce, Happened, SubscriptionServer, Worded
+from implicast.casting.complaints import KeptDocket
 from implicast.casting.roster import Enrolled, Roster
 from implicast.casting.routes import Hop, Nowhere, Routes, Selection
 from implicast.casting.service import Publish, Stored
@@ -39,6 +40,7 @@ class KeptServer(Message):
     members: tuple[Enrolled, ...]
     subscriptions: tuple[Worded, ...]
     casts: tuple[InHand, ...]
+    docket: KeptDocket = ()
 
 
 PARTS = {"asker": Asker, "roster": Roster, "routes": Routes, "subscriptions": SubscriptionServer,
@@ -61,7 +63,7 @@ class Server(Peer, parts=PARTS):
         self.roster = Roster(address, host, lease_us, swept, self._stored, self._forgotten, self._count, words)
         self.asker = Asker(address, host)
         limits = words, policy_of(site.parameters)
-        self.routes = Routes(address, host, self.asker, site.assured, Nowhere(), self._select, *limits)
+        self.routes = Routes(address, host, self.asker, site.assured, Nowhere(), self._select, *limits, kept.docket)
         self.subscriptions = SubscriptionServer(address, host, self.roster.heard, kept.subscriptions, words)
         for entry in kept.members:
             self.roster.keep(entry)
@@ -77,7 +79,7 @@ class Server(Peer, parts=PARTS):
     def kept(self) -> KeptServer:
         worded = [each for own in self.subscriptions.worded.values() for each in own.values()]
         taken = tuple(_taken(*each) for each in self.routes.taken.values())
-        return KeptServer(self.life, tuple(self.roster.entries.values()), tuple(worded), taken)
+        return KeptServer(self.life, tuple(self.roster.entries.values()), tuple(worded), taken, self.routes.docket)
 
     def holdings(self) -> Any:
         return [*self.roster.holdings(), *self.subscriptions.holdings()]

@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from implicast.peer.contract import Message, Version
+from implicast.peer.contract import CastId, Message, Version
 
 
 class Flush(Message):
@@ -29,7 +29,7 @@ class Renew(Message):
 class CastWatch(Message):
     """Rings now and then until a publisher's cast has ended."""
 
-    serial: int
+    cast: CastId
 
 
 class ByToken(Message):

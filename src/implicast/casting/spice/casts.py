@@ -13,16 +13,16 @@ from msgspec.structs import replace
 from implicast.casting.inbox import Outcome
 from implicast.casting.spice.alarms import CastWatch
 from implicast.casting.spice.homes import address_of, nearest_root
-from implicast.casting.spice.messages import CastTo
+from implicast.casting.spice.messages import CastAgain, CastTo
 from implicast.casting.spice.registry import Held, Registry, fits
 from implicast.casting.spice.settings import CAST_US
 from implicast.casting.spice.share import SpicePart
 from implicast.casting.spice.trips import Walk, Work
-from implicast.casting.telling import Got, Notify
+from implicast.casting.telling import Got, GotAgain, Notify, NotifyAgain, Word
 from implicast.language.target import Target
 from implicast.overlay.ice.estate import Way
 from implicast.peer.asking import Patience, Question
-from implicast.peer.contract import Address, CastId, Contact, Name, handles
+from implicast.peer.contract import Address, CastId, Contact, Life, Name, handles
 from implicast.peer.events import Estimated, Refused, Settled
 from implicast.peer.memory import Recent
 from implicast.space.tract import EMPTY, Tract
@@ -44,6 +44,9 @@ TAGS_MAX = 64
 """Tags of one term that are tried when the rarest is looked for."""
 
 
+ToldOf = tuple[CastId, Name] | tuple[CastId, Name, Life]
+"""Who is told of what; and for which life of the publisher, if that carries it on."""
+
 if TYPE_CHECKING:
     from implicast.casting.spice.complaints import Complaints
     from implicast.casting.spice.spice import Spice
@@ -57,7 +60,7 @@ class Casts(SpicePart):
     def __init__(self, spice: "Spice") -> None:
         super().__init__(spice)
         self._silent: Recent[Name, None] = Recent(SILENT_MAX)
-        self._counted: Recent[tuple[CastId, Name], None] = Recent(COUNTED_MAX)
+        self._counted: Recent[ToldOf, None] = Recent(COUNTED_MAX)
         """Members that have been counted for a cast: one that is met again does not count again."""
         self.publishing: dict[CastId, Work] = {}
         """Our own casts that have not ended."""
@@ -88,6 +91,8 @@ class Casts(SpicePart):
             self.host.deliver(Refused("cast", f"{PUBLISHING_MAX} casts have not ended"))
             return
         first = CastTo(Way(EMPTY), cast, target, 0, "", 0, 0, 0, payload, (), asks)
+        if cast.life != self.spice.life and self.settings.assured:
+            first = CastAgain(Way(EMPTY), cast, target, 0, "", 0, 0, 0, payload, again=self.spice.life)
         work = self._open(first) if self.settings.assured or asks else None
         for term, conjunction in enumerate(target.terms):
             cast_term = replace(first, term=term)
@@ -97,18 +102,22 @@ class Casts(SpicePart):
 
     def _open(self, first: CastTo) -> Work:
         work = self.publishing[first.cast] = Work(first, EMPTY, self.host.now_us)
-        self.host.after(PATIENCE_US, CastWatch(first.cast.serial))
+        self.host.after(PATIENCE_US, CastWatch(first.cast))
         return work
 
     @handles(CastWatch)
     def on_cast_watch(self, alarm: CastWatch) -> None:
-        for cast, work in list(self.publishing.items()):
-            if cast.serial != alarm.serial:
-                continue
-            if self.host.now_us - work.begun_us >= CAST_US:
-                self.spice.walks.give_up(work)
-            else:
-                self.host.after(PATIENCE_US, alarm)
+        work = self.publishing.get(alarm.cast)
+        if work is None:
+            return
+        if self.host.now_us - work.begun_us >= CAST_US:
+            self.spice.walks.give_up(work)
+        else:
+            self.host.after(PATIENCE_US, alarm)
+
+    @handles(CastAgain)
+    def on_cast_again(self, sender: Address, cast: CastAgain) -> None:
+        self.spice.walks.on_cast(sender, cast)
 
     def finished(self, work: Work) -> None:
         if self._complaints is not None:
@@ -211,17 +220,24 @@ class Casts(SpicePart):
         elif self._complaints is not None and self._complaints.declines(walk, member):
             self._count(work, Outcome.BLOCKED)
         elif member.name == self.spice.name:
-            self._count(work, self.spice.ears.inbox.take(walk.cast, walk.target, walk.payload))
+            self._count(work, self._take(walk))
         elif member.address == self.address:
             pass  # a peer that was at this address before: it is gone
         elif work is None:
             self.host.send(member.address, notify)
         else:
-            self._ask(work, walk, member, notify)
+            self._ask(work, walk, member)
 
-    def _ask(self, work: Work, walk: CastTo, member: Contact, notify: Notify) -> None:
+    def _take(self, walk: CastTo) -> Outcome:
+        """We are selected ourselves."""
+        outcome = self.spice.ears.inbox.take(walk.cast, walk.target, walk.payload)
+        if isinstance(walk, CastAgain):
+            return self.spice.ears.heard_again(self.address, walk.cast, walk.again, outcome)
+        return outcome
+
+    def _ask(self, work: Work, walk: CastTo, member: Contact) -> None:
         """Until it confirms. Several works may wait for one answer."""
-        key = (walk.cast, member.name)
+        key, word = _word(walk, member)
         known = self.spice.asker.open(NOTIFY, key) or self.spice.asker.open(NOTIFY_SILENT, key)
         if known is not None:
             if work not in known.about:
@@ -229,7 +245,7 @@ class Casts(SpicePart):
                 work.wait()
             return
         topic = NOTIFY_SILENT if member.name in self._silent else NOTIFY
-        if self.spice.asker.ask(topic, key, member.address, notify, [work]):
+        if self.spice.asker.ask(topic, key, member.address, word, [work]):
             work.wait()
         else:
             work.tally.lose(member.name)
@@ -241,7 +257,13 @@ class Casts(SpicePart):
     @handles(Got)
     def on_got(self, sender: Address, got: Got) -> None:
         """A member that is full is told again; a stranger at the address of a member does not speak for it."""
-        key = (got.cast, got.by)
+        self._hear((got.cast, got.by), sender, got)
+
+    @handles(GotAgain)
+    def on_got_again(self, sender: Address, got: GotAgain) -> None:
+        self._hear((got.cast, got.by, got.again), sender, got)
+
+    def _hear(self, key: ToldOf, sender: Address, got: Got) -> None:
         topic = NOTIFY if self.spice.asker.open(NOTIFY, key) is not None else NOTIFY_SILENT
         question = self.spice.asker.open(topic, key)
         if question is None or question.to != sender or got.outcome == Outcome.FULL:
@@ -256,8 +278,16 @@ class Casts(SpicePart):
             outcome = Outcome.REPEAT  # it counts once, however many works met it
             self.spice.walks.close_one(work)
 
-    def _lost(self, key: tuple[CastId, Name], question: Question) -> None:
+    def _lost(self, key: ToldOf, question: Question) -> None:
         self._silent.put(key[1], None)
         question.about[0].tally.lose(key[1])
         for work in question.about:
             self.spice.walks.close_one(work)
+
+
+def _word(walk: CastTo, member: Contact) -> tuple[ToldOf, Word]:
+    """What a member is told, and how the question is called."""
+    if isinstance(walk, CastAgain):
+        again = NotifyAgain(walk.cast, walk.target, walk.payload, walk.again)
+        return (walk.cast, member.name, walk.again), again
+    return (walk.cast, member.name), Notify(walk.cast, walk.target, walk.payload)

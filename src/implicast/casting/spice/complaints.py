@@ -8,7 +8,7 @@ walk is open.
 
 from typing import TYPE_CHECKING
 
-from implicast.casting.complaints import Complain, Docket, Slowing
+from implicast.casting.complaints import Complain, Docket, KeptDocket, Slowing
 from implicast.casting.spice.messages import CastTo, ComplainedOf, SlowingAt
 from implicast.casting.spice.share import SpicePart
 from implicast.casting.spice.trips import Work
@@ -30,9 +30,9 @@ class Complaints(SpicePart):
 
     __slots__ = ("_told", "_ways", "docket")
 
-    def __init__(self, spice: "Spice") -> None:
+    def __init__(self, spice: "Spice", kept: KeptDocket = ()) -> None:
         super().__init__(spice)
-        self.docket = Docket(lambda: spice.host.now_us)
+        self.docket = Docket(lambda: spice.host.now_us, kept)
         self._told: Recent[CastId, None] = Recent(TOLD_MAX)
         self._ways: Recent[CastId, tuple[Address, ...]] = Recent(WAYS_MAX)
         """By cast: from which keepers of the registry it came here."""

@@ -81,7 +81,8 @@ LIFE = (
     Parameter("lease_s", 600.0, "a registration that is not renewed for so long is forgotten", 10, 1e6, unit="s"),
 )  # fmt: skip
 SURVIVES = frozenset({"joins", "leaves", "crashes", "returns", "loss", "partitions", "freezes"})
-KINDS = (*messages.KINDS, telling.Notify, telling.Got, complaints.Complain, *ice_messages.KINDS)
+KINDS = (*messages.KINDS, telling.Notify, telling.Got, telling.NotifyAgain, telling.GotAgain, complaints.Complain,
+         *ice_messages.KINDS)  # fmt: skip
 QUICK = {"hello_s": 1.2}
 PATIENCE = ({"hello_s": 30.0}, {"hello_s": 6.0}, {"hello_s": 3.0})
 RELIEF = (

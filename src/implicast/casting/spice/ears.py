@@ -5,8 +5,8 @@ them may count it: to the second the member says that it was told before.
 """
 
 from implicast.casting.inbox import Outcome
-from implicast.casting.telling import Got, Hearing, Notify
-from implicast.peer.contract import Address, CastId, handles
+from implicast.casting.telling import Got, GotAgain, Hearing, Notify, NotifyAgain
+from implicast.peer.contract import Address, CastId, Life, handles
 from implicast.peer.member import Member
 from implicast.peer.memory import HeardBlock, Recent
 
@@ -17,11 +17,13 @@ TOLD_MAX = 256
 class Ears(Hearing):
     """Takes what fits, once, and remembers for a while who told it."""
 
-    __slots__ = ("_told",)
+    __slots__ = ("_again", "_told")
 
     def __init__(self, member: Member, heard: tuple[HeardBlock, ...] = ()) -> None:
         super().__init__(member, heard)
         self._told: Recent[CastId, Address] | None = None
+        self._again: Recent[tuple[CastId, Life], Address] | None = None
+        """Casts that were carried on: who told them first in which life of their publishers."""
 
     @handles(Notify)
     def on_notify(self, sender: Address, notify: Notify) -> None:
@@ -29,6 +31,24 @@ class Ears(Hearing):
         if self.member.assured:
             got = Got(notify.cast, self.member.name, self._as_heard(sender, notify.cast, outcome))
             self.host.send(sender, self.member.words.say(got))
+
+    @handles(NotifyAgain)
+    def on_notify_again(self, sender: Address, notify: NotifyAgain) -> None:
+        cast, again, by = notify.cast, notify.again, self.member.name
+        heard = self.inbox.take(cast, notify.target, notify.payload)
+        if heard == Outcome.TAKEN:
+            self._as_heard(sender, cast, heard)
+        got = GotAgain(cast, by, self.heard_again(sender, cast, again, heard), again)
+        self.host.send(sender, self.member.words.say(got))
+
+    def heard_again(self, sender: Address, cast: CastId, again: Life, outcome: Outcome) -> Outcome:
+        """What became of it, for the publisher's life `again`: whoever has it counts there once."""
+        if outcome not in (Outcome.TAKEN, Outcome.REPEAT):
+            return outcome
+        if self._again is None:
+            self._again = Recent(TOLD_MAX)
+        self._again.once((cast, again), sender)
+        return Outcome.TAKEN if self._again[cast, again] == sender else Outcome.REPEAT
 
     def teller(self, cast: CastId) -> Address | None:
         """Who told of this cast; None: that is not known any more."""

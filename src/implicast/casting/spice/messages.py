@@ -11,7 +11,7 @@ from msgspec import Meta
 from implicast.casting.complaints import Slowing
 from implicast.language.target import Description, Target
 from implicast.overlay.ice.estate import Item, Way
-from implicast.peer.contract import Address, CastId, Contact, Message, Name, Version
+from implicast.peer.contract import Address, CastId, Contact, Life, Message, Name, Version
 from implicast.peer.fields import Count, Payload, Token
 from implicast.space.morton import BITS, CODES
 
@@ -112,6 +112,14 @@ class CastTo(Message):
     """Tags whose registries were met and found large, with their sizes (`choose = rarest`)."""
     asks: bool = False
     """Only count whom it would reach."""
+
+
+class CastAgain(CastTo):
+    """A cast that its publisher carries on in the life `again`: its walk is another one, and everybody counts anew."""
+
+    wire = 0x0A1A
+
+    again: Life = 0
 
 
 class GatherTo(Message):
@@ -274,7 +282,7 @@ class StoredLater(Message):
 
 
 KINDS: tuple[type, ...] = (
-    StoreAt, StoredAt, CopyTo, CastTo, GatherTo, CopyFrom, Covered, Working, Offer, Taken, SayAgain, RateAt, ReadyAt,
-    AskVeto, DepthIs, StoredLater, SlowingAt, ComplainedOf,
+    StoreAt, StoredAt, CopyTo, CastTo, CastAgain, GatherTo, CopyFrom, Covered, Working, Offer, Taken, SayAgain, RateAt,
+    ReadyAt, AskVeto, DepthIs, StoredLater, SlowingAt, ComplainedOf,
 )  # fmt: skip
 """What travels; the others are alarms."""

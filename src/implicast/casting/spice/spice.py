@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from implicast.casting.complaints import KeptDocket
 from implicast.casting.spice.calls import Calls
 from implicast.casting.spice.casts import Casts
 from implicast.casting.spice.complaints import Complaints
@@ -58,11 +59,13 @@ TAGS_MAX = 4_096
 
 
 class KeptSpice(Message):
-    """What outlives a crash: who we were, whom we knew on the surface, and the tags under which we are listed."""
+    """What outlives a crash: who we were, whom we knew on the surface, the tags under which we are listed, and the
+    complaints that we have heard."""
 
     member: KeptMember
     surface: KeptSurface
     tags: Annotated[tuple[Tag, ...], Meta(max_length=TAGS_MAX)] = ()
+    docket: KeptDocket = ()
 
     @property
     def life(self) -> int:
@@ -96,6 +99,8 @@ class Spice(Member, parts=PARTS):
         self.shelf, self.levels = Shelf(site.host, settings, self.stock, self.words), Levels(settings, self.stock)
         self.ears = Ears(self, before.heard if before is not None else ())
         self.registrations = Registrations(self, before, tags)
+        if kept is not None and kept.docket:
+            self.complaints = Complaints(self, kept.docket)
 
     def __getattr__(self, name: str) -> Any:
         """A part that has not been needed until now: without receipts many never are."""
@@ -107,8 +112,16 @@ class Spice(Member, parts=PARTS):
         return part
 
     def kept(self) -> KeptSpice:
-        heard = self.ears.inbox.seen.heard()
-        return KeptSpice(self.kept_member(heard), self.surface.kept(), tuple(self.registrations.told)[:TAGS_MAX])
+        heard, tags = self.ears.inbox.seen.heard(), tuple(self.registrations.told)[:TAGS_MAX]
+        return KeptSpice(self.kept_member(heard), self.surface.kept(), tags, self._docket())
+
+    def _docket(self) -> KeptDocket:
+        """What was complained of here; the part is not made for the question."""
+        try:
+            complaints: Complaints = object.__getattribute__(self, "complaints")
+        except AttributeError:
+            return ()
+        return complaints.docket.kept()
 
     # --- the verbs
 

@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Iterator
 
 from implicast.casting.inbox import Outcome
-from implicast.casting.spice.messages import NAMES_MAX, CastTo, CopyFrom, Covered, GatherTo
+from implicast.casting.spice.messages import NAMES_MAX, CastAgain, CastTo, CopyFrom, Covered, GatherTo
 from implicast.casting.spice.settings import HOP_US, WAIT_LONGEST_US
 from implicast.peer.contract import Address, Name
 from implicast.space.tract import EMPTY, Tract
@@ -155,5 +155,6 @@ class Hop:
 def name_of(walk: Walk) -> Hashable:
     """Equal for all messages of one walk at one notch of one registry."""
     if isinstance(walk, CastTo):
-        return walk.cast, walk.term, walk.root, walk.notch, walk.asks
+        name = walk.cast, walk.term, walk.root, walk.notch, walk.asks
+        return (*name, walk.again) if isinstance(walk, CastAgain) else name
     return type(walk).__name__, walk.leader, walk.walk, walk.root, walk.notch

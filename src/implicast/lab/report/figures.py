@@ -24,7 +24,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from implicast.lab.experiment import Axis, Figure
 from implicast.lab.report import palette
-from implicast.lab.tables import CHANGE, MEASURES
+from implicast.lab.tables import CHANGE, COSTS, MEASURES
 
 Row = dict[str, Any]
 SIZE_INCHES = (6.4, 4.0)
@@ -53,6 +53,8 @@ TITLES = {
     "register_messages": "What registering costs",
 }
 """In words, for those who do not know the codes; others have their meanings for a title."""
+BORNE = {"TOUT": "sending for others", "TIN": "receiving for others", "STOR": "storing"}
+"""Loads of Lorenz curves, in words."""
 WORDS_ABREAST = 30
 """Letters of labels that fit side by side below a figure."""
 SAYS = "says: "
@@ -91,14 +93,21 @@ def measure_figure(rows: Sequence[Row], asked: Figure, axis: Axis) -> Drawn | No
         for of_series in by_series([row for row in rows if row["measure"] == asked.formula]).values():
             _formula(axes, of_series, points, numeric)
         _scales(axes, asked, axis, points, numeric, mine)
-        meaning = meaning_of(asked.measure)
+        meaning = asked.title if not is_known(asked.measure) and asked.title else meaning_of(asked.measure)
         entitle(axes, asked.title or TITLES.get(asked.measure, meaning), asked.measure)
         legend(axes, len(series))
         svg = svg_of(canvas)
-    caption = f"{plainly(meaning)} ({asked.measure}). Mean over seeds"
-    caption += ", with its 95 % interval." if len(series) <= BANDS_MAX else "; intervals are in the tables."
-    caption += f" Dotted: {asked.formula}, by formula." if asked.formula else ""
+    caption = f"{plainly(meaning)} ({asked.measure}). {_averaged(mine, len(series))}"
+    caption += " Dotted: by formula." if asked.formula else ""
     return Drawn(asked.measure.lower(), caption, _alternative(asked.measure, series, axis), svg)
+
+
+def _averaged(rows: Sequence[Row], series: int) -> str:
+    """Over how many seeds, and where their spread is to be seen."""
+    seeds = min(row["runs"] for row in rows)
+    if seeds < SEEDS:
+        return "One seed." if seeds == 1 else "Mean over seeds; two give no interval worth seeing."
+    return f"Mean over seeds{', with its 95 % interval' if series <= BANDS_MAX else '; intervals are in the tables'}."
 
 
 def lorenz_figure(curves: Sequence[Row], load: str, label: str) -> Drawn | None:
@@ -118,14 +127,15 @@ def lorenz_figure(curves: Sequence[Row], load: str, label: str) -> Drawn | None:
                 [row["share_of_peers"] for row in ordered], [row["share_of_load"] for row in ordered], label=name,
                 color=look.colour, linestyle=look.dash, linewidth=1.8,
             )  # fmt: skip
-        axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="share of peers, least loaded first", ylabel=f"share of {load}")
-        axes.set_title(fill(f"{load} over peers, {label}", TITLE_LETTERS))
+        axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="share of peers, least loaded first")
+        axes.set_ylabel(f"share of {BORNE[load]}")
+        axes.set_title(fill(f"Who bears {BORNE[load]}, {label}", TITLE_LETTERS))
         legend(axes, len(series))
         svg = svg_of(canvas)
     halves = "; ".join(
         f"{name}: the busiest tenth of peers bears {_busiest(rows):.0%}" for name, rows in series.items()
     )
-    caption = f"Lorenz curves of {load} at {label}: the further below the diagonal, the less fair."
+    caption = f"Lorenz curves of {BORNE[load]} ({load}) at {label}: the further below the diagonal, the less fair."
     return Drawn(f"lorenz_{load.lower()}", caption, f"{caption} {halves}.", svg)
 
 
@@ -292,7 +302,7 @@ def unit_of(measure: str) -> str:
         return f"{measure.rpartition('_')[2]} per peer"
     return next(
         (unit for start, unit in units.items() if measure.startswith(start)),
-        "messages" if measure.isupper() else measure,
+        "messages" if measure.isupper() else measure.replace("_", " "),
     )
 
 
@@ -311,9 +321,14 @@ def meaning_of(measure: str) -> str:
     return known or _cost_meaning(measure)
 
 
+def is_known(measure: str) -> bool:
+    """Has it a meaning here? The measures of trials have their names alone."""
+    return measure in MEASURES or measure in CHANGE or measure in COSTS
+
+
 def _cost_meaning(measure: str) -> str:
     phase, _, what = measure.rpartition("_")
-    return f"{what} that the phase {phase} costs, per peer" if what in ("messages", "bytes") else measure
+    return f"{what} that the phase {phase} costs, per peer" if measure in COSTS else measure.replace("_", " ")
 
 
 def legend(axes: Axes, series: int) -> None:

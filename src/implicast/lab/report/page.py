@@ -48,7 +48,7 @@ def write(out: Path | str | Place, experiment: str | None = None) -> Place:
     _write_figures(folder.place / f"figures{marked}", [*shown, *curves, *seen])
     judged = verdict(folder, runs)
     filled = _template().render(
-        title=made.title, about=made.about, source=made.source, scale=told["scale"], style=_text("style.css"),
+        title=made.title, about=made.about, source=made.source, scale=told["scale"], style=Markup(_text("style.css")),
         figures=[_inline(each) for each in shown], curves=[_inline(each) for each in curves],
         pictures=[_inline(each) for each in seen],
         claims=claims(made, folder, runs, told["scale"]),

@@ -46,13 +46,13 @@ def looks(series: Iterable[tuple[str, str]]) -> dict[str, Look]:
     """By series, given as name and design.
 
     Series of several designs have the colours and marks of their designs, and those of one design differ in their
-    lines; series of one design alone have colours and marks each of its own.
+    lines; series of one design alone, and those of a trial that knows no designs, have colours and marks of their own.
     """
     pairs = sorted(dict.fromkeys(series), key=lambda pair: rank(*pair))
     kin: dict[str, list[str]] = {}
     for name, design in pairs:
         kin.setdefault(design, []).append(name)
-    if len(kin) == 1 and len(pairs) > 1:
+    if len(pairs) > 1 and (len(kin) == 1 or not COLOURS.keys() & kin.keys()):
         return {name: _alone(place) for place, (name, _) in enumerate(pairs)}
     return {name: _of(design, kin[design].index(name)) for name, design in pairs}
 

@@ -69,7 +69,9 @@ class Places:
 
     def contact_addresses(self) -> dict[Address, None]:
         """Where those are whom our places know."""
-        found = dict.fromkeys(node.address for place in self.held.values() for node in place.known.values())
+        found = dict[Address, None]()
+        for place in self.held.values():
+            found.update(dict.fromkeys([node.address for node in place.known.values()]))
         found.pop(self.address, None)
         return found
 

@@ -95,35 +95,60 @@
     mark();
   }
 
-  // --- a draft: "Kept." stands for what is in the fields now; what was typed last is kept when one leaves
+  // --- a draft: "Kept." stands for what is in the fields now. What the node has not confirmed waits in this tab, so that
+  // a reload, or a node that is away for a while, loses nothing.
+  const handed = sessionStorage.getItem("handed"); // a form whose answer is this page: the node has what it said
+  if (handed) { sessionStorage.removeItem(handed); sessionStorage.removeItem("handed"); }
+  const form = document.getElementById("draft");
   const kept = document.getElementById("saved");
-  const typed = document.getElementById("draft");
-  if (kept && typed) {
-    let open = false;
-    typed.addEventListener("input", () => { kept.textContent = ""; open = true; });
-    typed.addEventListener("htmx:afterRequest", () => { open = false; });
-    typed.addEventListener("submit", () => { open = false; });
+  if (form && kept) {
+    const place = "draft " + form.dataset.save;
+    const fields = () => ["target", "subject", "body"].map((name) => form.elements[name]).filter(Boolean);
+    let typed = 0, safe = 0, timer = 0, busy = false;
+    const note = () => sessionStorage.setItem(place, JSON.stringify(fields().map((each) => [each.name, each.value])));
+    const hand = () => { safe = typed; sessionStorage.setItem("handed", place); };
+    const later = (wait) => { clearTimeout(timer); timer = setTimeout(save, wait); };
+    const save = async () => {
+      if (busy || safe === typed) return;
+      busy = true;
+      const now = typed;
+      const answer = await fetch(form.dataset.save, { method: "POST", body: new URLSearchParams(new FormData(form)), headers: { "HX-Request": "true" } }).catch(() => null);
+      busy = false;
+      if (answer && answer.ok) safe = now;
+      if (safe === typed) { sessionStorage.removeItem(place); kept.textContent = "Kept."; }
+      else if (answer && answer.status === 404) kept.textContent = "This draft is not there any more: it was sent or thrown away.";
+      else if (answer) later(answer.ok ? 0 : 5000);
+      else { kept.textContent = "Kept in this tab; the node does not answer."; later(2000); }
+    };
+    const change = () => { typed += 1; kept.textContent = ""; note(); later(400); };
+    form.addEventListener("input", change);
+    form.addEventListener("submit", hand);
     window.addEventListener("pagehide", () => {
-      if (open) fetch(typed.getAttribute("hx-post"), { method: "POST", body: new URLSearchParams(new FormData(typed)), keepalive: true });
+      if (safe !== typed) fetch(form.dataset.save, { method: "POST", body: new URLSearchParams(new FormData(form)), keepalive: true });
+    });
+    document.addEventListener("DOMContentLoaded", () => {
+      const waiting = new Map(JSON.parse(sessionStorage.getItem(place) || "[]"));
+      for (const each of fields()) if (waiting.has(each.name)) each.value = waiting.get(each.name);
+      const early = fields().filter((each) => each.value !== each.defaultValue);
+      for (const each of early) each.dispatchEvent(new Event("input", { bubbles: true }));
     });
   }
 
   // --- what is attached goes at once, with its progress
   const attach = document.getElementById("attach");
-  const draft = document.getElementById("draft");
-  if (attach && draft) {
+  if (attach && form) {
     const progress = document.getElementById("progress");
     attach.querySelector("input[type=file]").addEventListener("change", (event) => {
       if (!event.target.files.length) return;
-      const form = new FormData(attach);
-      for (const name of ["target", "subject", "body"]) if (draft.elements[name]) form.append(name, draft.elements[name].value);
+      const parts = new FormData(attach);
+      for (const name of ["target", "subject", "body"]) if (form.elements[name]) parts.append(name, form.elements[name].value);
       const request = new XMLHttpRequest();
       request.upload.addEventListener("progress", (step) => { progress.hidden = false; progress.value = 100 * step.loaded / step.total; });
       request.addEventListener("load", () => { if (request.status === 200) window.location.reload(); else say("It could not be attached."); });
       request.addEventListener("error", () => say("It could not be attached."));
       request.open("POST", attach.action);
       request.setRequestHeader("Accept", "application/json");
-      request.send(form);
+      request.send(parts);
     });
   }
 })();

@@ -16,6 +16,15 @@ from implicast.space.vector import Vectors
 _by_key = attrgetter("key")
 
 
+class _Ring(Generic[Node]):
+    """The members of a ring in the order of their keys, and these once more: searching plain keys is half the price."""
+
+    __slots__ = ("keys", "nodes")
+
+    def __init__(self, nodes: list[Node]) -> None:
+        self.nodes, self.keys = nodes, [node.key for node in nodes]
+
+
 class Standing(Generic[Node]):
     """All nodes of a graph, and the table of each."""
 
@@ -25,7 +34,7 @@ class Standing(Generic[Node]):
         assert k >= 2, "with k = 1 lists would hold only their owner"
         self.k, self.vectors = k, vectors
         self._nodes: dict[bytes, Node] = {node.key: node for node in nodes}
-        self._rings: dict[tuple[int, int], list[Node]] = {}
+        self._rings: dict[tuple[int, int], _Ring[Node]] = {}
         self._tables: dict[bytes, LevelTable[Node]] = {}
 
     def __len__(self) -> int:
@@ -42,8 +51,8 @@ class Standing(Generic[Node]):
         found: list[tuple[Node, ...]] = []
         full = False
         while not full:
-            listed, _, full = self._listed(self._nodes[key], len(found))
-            found.append(tuple(listed))
+            (nodes, _), _, full = self._listed(self._nodes[key], len(found))
+            found.append(tuple(nodes))
         return found
 
     def contacts(self, key: bytes) -> list[Node]:
@@ -55,78 +64,107 @@ class Standing(Generic[Node]):
         found: dict[bytes, Node] = {}
         number, full = 0, False
         while not full:
-            listed, _, full = self._listed(node, number)
-            found.update((each.key, each) for each in listed)
+            (nodes, keys), _, full = self._listed(node, number)
+            found.update(zip(keys, nodes, strict=True))
             number += 1
         del found[key]
         return [found[each] for each in sorted(found)]
 
     def surroundings(self, key: bytes) -> list[Node]:
-        """All in the every-class lists of a node, for those who go on by messages: a walk along each of its rings."""
-        node, found, number = self._nodes[key], dict[bytes, Node](), 0
-        while True:
-            ring = self._ring(number, self.vectors.prefix(node.vector, number))
-            own = bisect_left(ring, key, key=_by_key)
-            for step in (-1, 1):
-                found.update((each.key, each) for each in self._walk(ring, own, step, number))
-            if self._listed(node, number)[2]:
-                found.pop(key, None)
-                return [found[each] for each in sorted(found)]
+        """All in the every-class lists of a node, for those who go on by messages."""
+        node, found, number, is_top = self._nodes[key], dict[bytes, Node](), 0, False
+        while not is_top:
+            ring, nears = self._parted(node, number)
+            left, right = self._every_class(ring, nears, key)
+            nodes, keys = _slice(ring, left, right)
+            found.update(zip(keys, nodes, strict=True))
+            is_top = self._is_top(self._near(node, number))
             number += 1
+        found.pop(key, None)
+        return [found[each] for each in sorted(found)]
 
-    def _walk(self, ring: list[Node], own: int, step: int, number: int) -> list[Node]:
-        """To one side of a ring until every digit class has k-1 members."""
-        digit_of, missing, classes = self.vectors.digit, [self.k - 1] * self.vectors.alpha, self.vectors.alpha
-        passed: list[Node] = []
-        for places in range(1, len(ring)):
-            node = ring[(own + step * places) % len(ring)]
-            passed.append(node)
-            digit = digit_of(node.vector, number)
-            missing[digit] -= 1
-            classes -= not missing[digit]
-            if not classes:
-                break
-        return passed
+    def _every_class(self, ring: _Ring[Node], nears: list[_Ring[Node]], key: bytes) -> tuple[int, int]:
+        """From where to where in a ring every digit class has k-1 members on either side of a node."""
+        own, size, reach = bisect_left(ring.keys, key), len(ring.keys), self.k - 1
+        left = right = 0
+        for near in nears:
+            keys = near.keys
+            at = bisect_left(keys, key)
+            is_own = at < len(keys) and keys[at] == key
+            if len(keys) - is_own < reach:
+                return 0, size
+            left = max(left, (own - bisect_left(ring.keys, keys[at - reach])) % size)
+            right = max(right, (bisect_left(ring.keys, keys[(at + reach - (not is_own)) % len(keys)]) - own) % size)
+        return (own - left, own + right + 1) if left + right + 1 < size else (0, size)
+
+    def _parted(self, node: Node, number: int) -> tuple[_Ring[Node], list[_Ring[Node]]]:
+        """The ring of a level, and the rings of all classes above it."""
+        vectors = self.vectors
+        prefix = vectors.prefix(node.vector, number)
+        ring = self._ring(number, prefix)
+        if number == vectors.length:  # no more digits: all are of one class
+            return ring, [ring]
+        first = prefix << vectors.width
+        return ring, [self._ring(number + 1, first | digit) for digit in range(vectors.alpha)]
 
     def _cut(self, node: Node) -> LevelTable[Node]:
         levels: list[Level[Node]] = []
-        common, vector = self.vectors.common, node.vector
+        limits, vector = self.vectors.limits, node.vector
         while not levels or not levels[-1].full:
             number = len(levels)
-            listed, own, full = self._listed(node, number)
-            levels.append(Level(listed, own, full, [common(vector, each.vector) == number for each in listed]))
+            (nodes, keys), own, full = self._listed(node, number)
+            limit = limits[number + 1]  # who shares no digit more
+            levels.append(Level(nodes, own, full, [vector ^ each.vector >= limit for each in nodes], tuple(keys)))
         return LevelTable(node, levels)
 
-    def _listed(self, node: Node, number: int) -> tuple[list[Node], int, bool]:
-        """The list of one level, the owner's index in it, and whether it is full.
+    def _listed(self, node: Node, number: int) -> tuple[tuple[list[Node], list[bytes]], int, bool]:
+        """The list of one level with its keys, the owner's index in it, and whether it is full.
 
         Its ends are the (k-1)-th members of the next ring on either side.
         """
-        ring = self._ring(number, self.vectors.prefix(node.vector, number))
-        last = number == self.vectors.length  # no more digits: never in a network, where vectors are drawn
-        near = [] if last else self._ring(number + 1, self.vectors.prefix(node.vector, number + 1))
-        own, reach = bisect_left(ring, node.key, key=_by_key), self.k - 1
-        if len(near) - 1 < 2 * reach:
-            return ring, own, True
-        middle = bisect_left(near, node.key, key=_by_key)
-        left = bisect_left(ring, near[middle - reach].key, key=_by_key)
-        right = bisect_left(ring, near[(middle + reach) % len(near)].key, key=_by_key)
-        listed = ring[left : right + 1] if left <= right else ring[left:] + ring[: right + 1]
-        return listed, (own - left) % len(ring), False
+        ring, near = self._ring(number, self.vectors.prefix(node.vector, number)), self._near(node, number)
+        own, reach = bisect_left(ring.keys, node.key), self.k - 1
+        if self._is_top(near):
+            return (ring.nodes, ring.keys), own, True
+        middle = bisect_left(near.keys, node.key)
+        left = bisect_left(ring.keys, near.keys[middle - reach])
+        right = bisect_left(ring.keys, near.keys[(middle + reach) % len(near.keys)])
+        size = len(ring.keys)
+        return _slice(ring, left, right + 1 if left <= right else right + 1 + size), (own - left) % size, False
 
-    def _ring(self, level: int, prefix: int) -> list[Node]:
+    def _is_top(self, near: _Ring[Node]) -> bool:
+        """Whether the list of a level is the whole ring, because so few are in the next."""
+        return len(near.keys) - 1 < 2 * (self.k - 1)
+
+    def _near(self, node: Node, number: int) -> _Ring[Node]:
+        """A node's ring of the next level."""
+        if number == self.vectors.length:  # no more digits: never in a network, where vectors are drawn
+            return _Ring([])
+        return self._ring(number + 1, self.vectors.prefix(node.vector, number + 1))
+
+    def _ring(self, level: int, prefix: int) -> _Ring[Node]:
         ring = self._rings.get((level, prefix))
         if ring is None:
             if level:
                 self._split(level, prefix >> self.vectors.width)
-                return self._rings.setdefault((level, prefix), [])
-            ring = self._rings[(0, 0)] = sorted(self._nodes.values(), key=_by_key)
+                return self._rings.setdefault((level, prefix), _Ring([]))
+            ring = self._rings[(0, 0)] = _Ring(sorted(self._nodes.values(), key=_by_key))
         return ring
 
     def _split(self, level: int, parent: int) -> None:
         """Part a ring into those of the level above it."""
         shift = (self.vectors.length - level) * self.vectors.width
         parts: dict[int, list[Node]] = {}
-        for node in self._ring(level - 1, parent):
+        for node in self._ring(level - 1, parent).nodes:
             parts.setdefault(node.vector >> shift, []).append(node)
-        self._rings.update(((level, prefix), ring) for prefix, ring in sorted(parts.items()))
+        self._rings.update(((level, prefix), _Ring(nodes)) for prefix, nodes in sorted(parts.items()))
+
+
+def _slice(ring: _Ring[Node], left: int, right: int) -> tuple[list[Node], list[bytes]]:
+    """Of a circle from one position up to another, which may lie before its beginning or beyond its end."""
+    nodes, keys, size = ring.nodes, ring.keys, len(ring.keys)
+    if left < 0:
+        left, right = left + size, right + size
+    if right <= size:
+        return nodes[left:right], keys[left:right]
+    return nodes[left:] + nodes[: right - size], keys[left:] + keys[: right - size]
