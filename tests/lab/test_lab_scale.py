@@ -25,7 +25,7 @@ from implicast.lab.run import claim
 from implicast.world.journal import SCHEMAS
 from implicast.world.simulate import simulate
 
-pytestmark = [pytest.mark.long, pytest.mark.spark]
+pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(1800)]
 
 LAB = [sys.executable, "-m", "implicast.cli", "lab"]
 QUICK = """
