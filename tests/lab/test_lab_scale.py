@@ -268,24 +268,34 @@ def _begun(words: list[str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(words, start_new_session=True, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
 
 
-def _await(sweep: subprocess.Popen[bytes], out: Path, runs: int, name: str) -> list[psutil.Process]:
-    """So many runs are there, and a process of such a name below the sweep: those processes."""
+def _await(sweep: subprocess.Popen[bytes], out: Path, runs: int, words: str) -> list[psutil.Process]:
+    """So many runs are there, and processes below the sweep with these words on their line: those processes."""
     while sweep.poll() is None:
-        there = [each for each in psutil.Process(sweep.pid).children(recursive=True) if name in each.name()]
+        there = _below(psutil.Process(sweep.pid), words)
         if there and len(finished(out)) >= runs:
             return there
         time.sleep(0.02)
     return []
 
 
+def _below(process: psutil.Process, words: str) -> list[psutil.Process]:
+    found = []
+    for each in process.children(recursive=True):
+        with contextlib.suppress(psutil.Error):  # it may end while one looks
+            if words in " ".join(each.cmdline()):
+                found.append(each)
+    return found
+
+
 def _killed(words: list[str], out: Path, rng: random.Random, who: str, seen: dict[str, int]) -> dict[str, int]:
     """Start a sweep, kill its driver or Java process a few runs later; what is finished then."""
     sweep = _begun(words)
-    java = _await(sweep, out, len(seen) + rng.randint(0, 2), "java")
+    java = _await(sweep, out, len(seen) + rng.randint(0, 2), "org.apache.spark.deploy.SparkSubmit")
     time.sleep(rng.uniform(0, 0.3))
     below = psutil.Process(sweep.pid).children(recursive=True)
     for victim in java if who == "java" else [psutil.Process(sweep.pid)]:
-        victim.kill()
+        with contextlib.suppress(psutil.NoSuchProcess):
+            victim.kill()
     if who == "java":
         assert sweep.wait(120) != 0, "it says what happened, and ends by itself"
     time.sleep(1)
@@ -303,7 +313,7 @@ def _workers_killed(words: list[str], out: Path, rng: random.Random, seen: dict[
     """One sweep in which three Python workers die; what is finished at its end."""
     sweep = _begun(words)
     for _ in range(3):
-        workers = _await(sweep, out, len(finished(out)) + rng.randint(0, 1), "python")
+        workers = _await(sweep, out, len(finished(out)) + rng.randint(0, 1), "pyspark.daemon")
         if len(workers) > 1:  # the first is the one that makes the others
             workers[-1].kill()
             print("worker killed")
@@ -322,19 +332,11 @@ def test_an_executor_and_a_worker_of_a_cluster_are_killed_and_nothing_is_lost(
         while len(finished(out)) < runs:
             assert sweep.poll() is None, "it was over before anything could be killed"
             time.sleep(0.05)
-        _processes(who)[-1].kill()
+        _below(psutil.Process(), who)[-1].kill()
 
     assert sweep.wait(600) == 0
     assert tables_of(out) == tables_of(whole)
     assert journals_of(out) == journals_of(whole)
-
-
-def _processes(words: str) -> list[psutil.Process]:
-    """Java processes below this one that run such a class."""
-    return [
-        each for each in psutil.Process().children(recursive=True)
-        if "java" in each.name() and any(words in word for word in each.cmdline())
-    ]  # fmt: skip
 
 
 def test_of_two_sweeps_at_once_one_waits_and_finds_everything_done(quick: Path, tmp_path: Path) -> None:
