@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 import pytest
 from stage import browser, watched
 
+from implicast.casting.telling import Word
 from implicast.language.rules import Rule
 from implicast.peer.contract import CastId
 from implicast.web.drafts import plain_name
@@ -97,6 +98,7 @@ def flooded(stage):
             assert desk.letters.take(CastId(bytes([number % 7]) * 16, 1, number), again, 1 + number)
             desk.thesaurus.hear(CastId(number.to_bytes(16, "big"), 1, 1), [Rule(cut, "RT", f"a{number}")])
             desk.blocks.add("words", f"zz{cut}", 1)
+            desk.node.driver._watch(True, ("127.0.0.1", 9), Word(CastId(bytes([number % 7]) * 16, 1, number)))
 
     stage.do(flood)
     return stage
@@ -126,6 +128,7 @@ def test_no_page_holds_anything_of_theirs_but_text(flooded):
         answer = client.get(path)
         assert answer.status_code == 200, path
         assert not read(answer.text), path
+    assert "/thread/t19" in client.get("/network").text, "what passed last is listed"
 
 
 def test_what_is_typed_or_asked_comes_back_as_text(flooded):
