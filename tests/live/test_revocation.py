@@ -64,6 +64,30 @@ def test_a_list_told_to_one_node_reaches_all_and_the_revoked_one_hears_nothing_m
     assert connections == 0
 
 
+def test_the_authority_of_an_overlay_expels_whom_its_network_has_revoked(tmp_path):
+    """Its places count no more at any member, and it is given none, also when the authority begins again."""
+
+    async def story():
+        async with network(tmp_path, 4, "bft") as nodes:
+            authority, victim = CertificateAuthority.open(tmp_path / "net" / "ca"), nodes["n04"]
+            (office,) = (node for node in nodes.values() if node.config.role == "authority")
+            others = [node for node in nodes.values() if node is not victim and node is not office]
+            authority.revoke("n04")
+            others[0].revocations.take(authority.revoked())
+            authority.close()
+            await until(lambda: office.peer.authority.has_expelled(victim.name), 30)
+            number = office.peer.authority.listed
+            office._strike_off({victim.name})
+            assert office.peer.authority.listed == number, "it is said once"
+            await until(lambda: all(knows(node, victim.name) for node in others), 30)
+
+    def knows(node, name):
+        revocation = node.peer.graph.places.belief.trust.revocation
+        return revocation is not None and name in revocation.names
+
+    asyncio.run(story())
+
+
 @pytest.mark.long
 def test_at_fifty_nodes_all_know_within_thirty_seconds(tmp_path):
     seconds, heard, _, _ = asyncio.run(spread(tmp_path, 50, "dht"))

@@ -98,7 +98,7 @@ def test_bad_words_and_too_much_are_refused_in_a_sentence(tmp_path):
             server = nodes["_server"]
             with pytest.raises(NodeError, match="server"):
                 await server.cast("jazz")
-            ann._bucket = Bucket(0.01, 2.0, time.monotonic())
+            ann.sending._bucket = Bucket(0.01, 2.0, time.monotonic())
             for _ in range(2):
                 await ann.cast("tango")
             with pytest.raises(NodeError, match="casts a second"):

@@ -100,7 +100,7 @@ def authority_revoke(label: str, directory: Path, tell: tuple[Path, ...]) -> Non
     """LABEL (or a name in hexadecimal) belongs to the network no more: a new signed list says so.
 
     The list is told to running nodes (--tell, or those of the local network that this authority belongs to) and
-    spreads from them to all.
+    spreads from them to all. In bft the node that plays the authority expels it too: its places count no more.
     """
     authority = CertificateAuthority.open(directory.expanduser())
     for name in authority.revoke(label):

@@ -9,6 +9,7 @@
 
 import tomllib
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -104,3 +105,11 @@ def text_of(address: Address) -> str:
         return str(address)
     host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+@cache
+def software() -> str:
+    """The version that hellos name. Looked up once: it is read from a file."""
+    from implicast import __version__
+
+    return __version__

@@ -24,6 +24,7 @@ from implicast.net.journal import Came, Cause, JournalWriter
 from implicast.net.record import LOOKS, VERBS, Input, Recorder, digest_of
 from implicast.peer.contract import Address, Message, Peer
 from implicast.peer.errors import RemoteError
+from implicast.peer.member import Member
 from implicast.peer.wire import MESSAGE_BYTES_MAX, Codec
 
 log = logging.getLogger("implicast")
@@ -124,7 +125,7 @@ class Driver:
         """Let the application call a verb of the peer; what the verb returns."""
         assert verb in VERBS, f"{verb} is no verb of an application"
         self.tick()
-        if self.journal is not None and self.peer is not None:
+        if self.journal is not None and isinstance(self.peer, Member):
             self.journal.asked(self._serial + 1, self.host.now_us, verb, arguments, self.peer)
         return self._handle(getattr(self.peer, verb), arguments, ("v", None, verb, arguments))
 

@@ -14,7 +14,7 @@ import logging
 import secrets
 import time
 from collections.abc import AsyncIterator, Mapping
-from functools import cache, partial
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from random import Random
@@ -27,37 +27,38 @@ from implicast.casting.designs import Design, design
 from implicast.casting.signing import OWN_POLICY
 from implicast.language.attributes import Schema
 from implicast.language.parameters import Setting
-from implicast.language.parse import description, parse
+from implicast.language.parse import description
 from implicast.language.target import Description
 from implicast.net.carrier import Carrier
-from implicast.net.clock import REFUSE_S, Clock
-from implicast.net.config import NodeConfig, address_of, read_config, text_of
+from implicast.net.clock import Clock
+from implicast.net.config import NodeConfig, address_of, read_config, software, text_of
 from implicast.net.counters import Counters
 from implicast.net.credentials import Credentials, Renewed
+from implicast.net.deliveries import Deliveries
 from implicast.net.driver import Driver
+from implicast.net.errors import NodeError
 from implicast.net.frames import PROTOCOL, Hello
-from implicast.net.identity import contexts, name_in, name_of_key, own_key, root_key
-from implicast.net.journal import JournalWriter, Opened
+from implicast.net.identity import contexts, name_in, root_key
 from implicast.net.keep import Keep
-from implicast.net.logs import log_event
 from implicast.net.notes import Note, Notes, Payloads
+from implicast.net.origin import journal_of, opening_of, own_name, peer_of
 from implicast.net.proxy import Proxy
 from implicast.net.pulse import Pulses
 from implicast.net.receipt import Awaited, Receipt
-from implicast.net.record import Opening, Recorder
+from implicast.net.record import Recorder
 from implicast.net.revocation import Revocations, RevocationsKnown, RevokedNames
+from implicast.net.sending import Sending
 from implicast.net.services import Services
 from implicast.net.speech import renew, words_of
+from implicast.net.status import status_of
 from implicast.net.store import Store
 from implicast.net.subscriptions import Subscriptions
-from implicast.peer.bucket import Bucket
-from implicast.peer.contract import NAME_BYTES, Address, CastId, Message, Name, Peer
-from implicast.peer.errors import LocalError
-from implicast.peer.events import Estimated, Notice, Outlived, Refused, Settled
+from implicast.net.way_in import WayIn
+from implicast.peer.contract import NAME_BYTES, Address, CastId, Life, Name, Peer
+from implicast.peer.events import Estimated, Refused
 from implicast.peer.member import Member
 from implicast.peer.name import next_life
-from implicast.peer.site import Site
-from implicast.peer.wire import Codec, size
+from implicast.peer.wire import Codec
 from implicast.peer.words import BELIEVED, SignedWords, Words
 
 __all__ = ["Node", "NodeError", "Note", "Receipt"]
@@ -68,20 +69,7 @@ KEEP_S = 2.0
 """How often what the peer keeps is written, when it has changed."""
 ON_A_NETWORK: Mapping[str, Setting] = {"signed": True, "signatures": "ed25519"}
 """Parameters of designs that have other defaults here than in the world."""
-JOIN_S = 60.0
 LEAVE_S = 30.0
-
-
-@cache
-def _software() -> str:
-    """The version that hellos name. Looked up once: it is read from a file."""
-    from implicast import __version__
-
-    return __version__
-
-
-class NodeError(LocalError):
-    """What was asked of the node cannot be done; the text says why."""
 
 
 class Node:
@@ -118,7 +106,7 @@ class Node:
         self._arrived = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._crashed = False
-        self._bucket = Bucket(config.casts_per_s, config.casts_burst, time.monotonic())
+        self.sending, self._way_in = Sending(self), WayIn(self)
 
     # --- beginning and ending
 
@@ -141,10 +129,9 @@ class Node:
     async def start(self) -> None:
         self.store = Store(self.directory / "node.db")
         self.store.after = self.wake_readers
-        self._keep = Keep(self.store, self.design, self.config.role)
-        self.name = self._own_name()
-        self.life = next_life(int.from_bytes(self.store.get("life") or b"", "big"), Random(secrets.randbits(64)))
-        self._write_life()
+        self.keep = Keep(self.store, self.design, self.config.role)
+        self.name = own_name(self)
+        self.live(next_life(int.from_bytes(self.store.get("life") or b"", "big"), Random(secrets.randbits(64))))
         codec = Codec(self.design.kinds)
         agreed = {name: value for name, value in self.parameters.items() if name not in OWN_POLICY}
         self.digest = codec.digest(self.design.name, agreed)
@@ -163,21 +150,24 @@ class Node:
         if not self.config.advertise:
             self.address = (host, port)
         careful = self.config.role != "member"
-        self.driver = Driver(self.address, codec, self.counters, secrets.randbits(64), self._safe, careful,
+        self.driver = Driver(self.address, codec, self.counters, secrets.randbits(64), Deliveries(self).safe, careful,
                              self.clock)  # fmt: skip
         self.driver.tick()
         self.driver.carrier, self.carrier.arrived = self.carrier, self.driver.receive
-        kept: Any = self._keep.read()
+        kept: Any = self.keep.read()
         self.said = kept.member.description if kept is not None and self.config.role == "member" else None
-        self.peer = self._made(kept)
+        self.words = words_of(self.directory, self.parameters, self.driver.host, self.address, self.network)
+        self._expel(self.carrier.banned)
+        self.peer = peer_of(self, kept)
         if self.record is not None:
             self.driver.recorder = Recorder(self.record)
-            self.driver.recorder.write(self._opening(kept))
+            self.driver.recorder.write(opening_of(self, kept))
         if self.config.journal:
-            self.driver.journal = self._journal()
+            self.driver.journal = journal_of(self)
         self.driver.run(self.peer)
+        self._strike_off(self.carrier.banned)
         if careful:
-            self.store.before = partial(self._keep.write, self.driver)
+            self.store.before = partial(self.keep.write, self.driver)
         self.background(self._keep_often())
         self.background(self.pulses.beat(self.carrier))
         self.payloads.resume()
@@ -206,6 +196,13 @@ class Node:
         """These belong to the network no more: their connections are closed, and their words count for nothing."""
         self.carrier.ban(names)
         self._expel(names)
+        self._strike_off(names)
+
+    def _strike_off(self, names: set[Name]) -> None:
+        """The node that plays the authority of an overlay gives them no places any more, and tells its members so."""
+        if self.config.role == "authority" and self.peer is not None:
+            for name in sorted(names):
+                self.driver.ask("expel", name)
 
     def _expel(self, names: set[Name]) -> None:
         if isinstance(self.words, SignedWords):
@@ -219,88 +216,9 @@ class Node:
         self.clock.compare(hello.name, hello.now_us)
         self.revocations.known(hello, hello.revocations)
 
-    def _own_name(self) -> Name:
-        if not self.config.plain or "authority" in self.design.kept or self.parameters.get("signed"):
-            return name_of_key(own_key(self.directory / "node.key").public_key())
-        name = self.store.get("name")
-        if name is None:
-            name = secrets.token_bytes(NAME_BYTES)
-            self.store.put_now("name", name)
-        return name
-
-    def _opening(self, kept: Message | None) -> Opening:
-        host = self.driver.host
-        return Opening(
-            self.design.name, self.config.role, self.name, self.life, self.address, self.network,
-            dict(self.config.roles), dict(self.parameters), msgspec.msgpack.encode(kept) if kept else b"",
-            self.driver.seed, host.now_us, self.driver.sent_digest(),
-        )  # fmt: skip
-
-    def _journal(self) -> JournalWriter:
-        driver, config = self.driver, self.config
-        journal = JournalWriter(self.directory, self.counters, lambda: size(driver.look("holdings")))
-        opening = Opened(driver.host.now_us, self.name, self.life, self.address, config.role, self.design.name,
-                         config.network, dict(self.parameters))  # fmt: skip
-        journal.open(opening, self.said)
-        return journal
-
-    def _made(self, kept: Message | None) -> Peer:
-        credentials = None
-        if "authority" in self.design.kept:
-            from implicast.net.enrolment import credentials_of
-
-            credentials = credentials_of(self.directory, self.config.role, self.parameters)
-        self.words = words_of(self.directory, self.parameters, self.driver.host, self.address, self.network)
-        self._expel(self.carrier.banned)
-        site = Site(self.name, self.life, self.address, self.driver.host, self.parameters, self.network,
-                    self.config.roles, credentials, kept, words=self.words)  # fmt: skip
-        if self.config.role == "member":
-            if self.design.member is None:
-                raise NodeError(f"{self.design.name} cannot be run on a network yet")
-            return self.design.member(site)
-        if self.design.fixture is None or self.config.role not in self.design.kept:
-            roles = ", ".join(role for role in self.design.kept if role != "member") or "none"
-            raise NodeError(f"{self.design.name} has no role {self.config.role!r}; besides members it has: {roles}")
-        return self.design.fixture(site, self.config.role)
-
     async def join(self, introducers: list[str] | None = None) -> None:
         """Become part of the network, through addresses given or known from last time; none: be the first."""
-        given = introducers if introducers is not None else self.config.join
-        addresses = [each for each in map(address_of, [*given, *self._keep.neighbours()]) if each != self.address]
-        self._member()
-        self.driver.ask("join", tuple(dict.fromkeys(addresses)))
-        self.background(self._resume())
-        try:
-            async with asyncio.timeout(JOIN_S):
-                await self._until(self.joined)
-        except TimeoutError:
-            parted = f"; {self.carrier.parted}" if self.carrier.parted else ""
-            raise NodeError(f"nobody let this node in within {JOIN_S:.0f} s: tried "
-                            f"{', '.join(map(text_of, addresses)) or 'nobody'}{parted}") from None  # fmt: skip
-        self._say_again()
-
-    async def _until(self, event: asyncio.Event) -> None:
-        """Wait, as long as the node's clock and the authority allow it to begin; a `NodeError` when they do not."""
-        while not event.is_set():
-            self._allowed()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(0.1):
-                    await event.wait()
-
-        self._allowed()
-
-    def _allowed(self) -> None:
-        if abs(self.clock.offset_s) >= REFUSE_S:
-            raise NodeError(f"{self.clock.said(self.clock.offset_s)}: set the machine's clock, then start again")
-        if self.name in self.revocations.names:
-            raise NodeError("this node was revoked: its authority must admit a new key")
-
-    def _say_again(self) -> None:
-        """What the node had said before it fell is said again under its new life, where its peer has not done so."""
-        member = self._member()
-        if self.said is not None and not member.version:
-            self.awaited.registering(member.upcoming_version())
-            self.driver.ask("register", self.said)
+        await self._way_in.join(introducers)
 
     def crash(self) -> None:
         """For trials: from now on nothing is written, and nothing is said."""
@@ -317,8 +235,8 @@ class Node:
         for task in list(self._tasks):
             task.cancel()
         if not self._crashed:
-            self._keep.note_neighbours(self.carrier)
-            self._keep.write(self.driver)
+            self.keep.note_neighbours(self.carrier)
+            self.keep.write(self.driver)
         self.driver.stop()
         if self.driver.recorder is not None:
             self.driver.recorder.close()
@@ -329,7 +247,7 @@ class Node:
 
     async def leave(self) -> None:
         """Hand over what is kept for others, and go for good."""
-        self._member()
+        self.member()
         self.driver.ask("leave")
         try:
             async with asyncio.timeout(LEAVE_S):
@@ -360,16 +278,16 @@ class Node:
     async def describe(self, text: str, wait: float = 30.0) -> None:
         """Say what this node is, and wait until every later cast that selects it will arrive."""
         said = description(text, self.schema)
-        member = self._member()
+        member = self.member()
         self.said = said
         self.awaited.registering(member.upcoming_version())
         self.driver.ask("register", said)
-        self._keep.write(self.driver)
+        self.keep.write(self.driver)
         try:
             async with asyncio.timeout(wait):
-                await self._until(self.registered)
-            self._keep.write(self.driver)
-            self._keep.note_neighbours(self.carrier)
+                await self._way_in.until(self.registered)
+            self.keep.write(self.driver)
+            self.keep.note_neighbours(self.carrier)
             await self.store.committed()
         except TimeoutError:
             raise NodeError(f"the description was not complete within {wait:.0f} s; it goes on") from None
@@ -382,37 +300,18 @@ class Node:
 
         A payload of more than 32 KiB is kept here, and those who get the cast fetch it; `name` is a name for its file.
         """
-        wanted = parse(target, self.schema)
-        member = self._member()
-        self._spend()
-        payload = self.payloads.carried(payload, name)
-        cast = member.upcoming_cast()
-        before = self.awaited.refusals
-        now_us = self.driver.tick()
-        complete = self.awaited.casting(cast)
-        self.store.cast(cast, wanted, payload, now_us, now_us + int(self.config.ttl_s * 1e6))
-        self.driver.ask("cast_verified" if verified else "cast", wanted, payload)
-        await self.store.committed()
-        if self.awaited.refusals > before:
-            raise NodeError(f"the cast was refused: {self.refused[-1].reason}")
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(wait):
-                await complete.wait()
-        self.awaited.forget(cast)
-        self.payloads.cast(cast, payload)
-        return self.receipt(cast)
+        return await self.sending.cast(target, payload, wait, name, verified)
 
     def upcoming_cast(self) -> CastId:
         """How the next cast will be called: whoever writes it down first can ask the outbox after a crash."""
-        return self._member().upcoming_cast()
+        return self.member().upcoming_cast()
 
     async def complain(self, cast: CastId) -> bool:
         """A cast that came was not for this node's owner: say so, signed, to the peer that told it.
 
         False where nobody can be told: the design has no keeper between publisher and reader, or it is too long ago.
         """
-        self._member()
-        return bool(self.driver.ask("complain", cast))
+        return self.sending.complain(cast)
 
     def slowed_until_us(self) -> int | None:
         """Until when this node's casts to large groups are declined, as too many complained; None: they are not."""
@@ -424,9 +323,7 @@ class Node:
 
     async def estimate(self, target: str, wait: float = 5.0) -> Estimated | None:
         """About how many a target selects; None where the design cannot tell."""
-        self._member()
-        token = self.driver.ask("estimate", parse(target, self.schema))
-        return await self.awaited.estimate(token, wait) if token else None
+        return await self.sending.estimate(target, wait)
 
     async def subscribe(self, target: str, wait: float = 30.0) -> int:
         """Hear of whatever is published with a description that the target selects; the subscription's number."""
@@ -437,7 +334,7 @@ class Node:
 
     async def publish(self, text: str, payload: bytes = b"", wait: float = 5.0) -> Receipt:
         """Tell whoever subscribed to things of this description."""
-        self._spend()
+        self.sending.spend()
         payload = self.payloads.carried(payload, "")
         return await self.subscriptions.publish(text, payload, wait)
 
@@ -452,29 +349,7 @@ class Node:
 
     def status(self) -> dict[str, Any]:
         """What there is to know about this node."""
-        return {
-            "name": self.name.hex(),
-            "address": text_of(self.address),
-            "design": self.design.name,
-            "role": self.config.role,
-            "network": self.config.network,
-            "life": self.life,
-            "joined": self.joined.is_set() or self.config.role != "member",
-            "registered": self.registered.is_set(),
-            "description": str(self.said) if self.said is not None else None,
-            "connections": len(self.carrier.links()),
-            "disk_full": self.store.full,
-            "certificate_until": self.credentials.until.isoformat() if self.credentials is not None else None,
-            "fetching": [f"{done} of {of} chunks" for done, of in self.payloads.transfers.progress.values()],
-            "clients": self.proxy.clients if self.proxy is not None else 0,
-            "revocations": self.revocations.number,
-            "revoked": self.name in self.revocations.names,
-            "clock_offset_s": round(self.clock.offset_s, 3),
-            "clock_jumped_s": round(self.clock.jumped_s, 3),
-            **self.store.counts(),
-            "counters": {**self.counters.shown(), "strays": self.peer.strays if self.peer is not None else 0},
-            "up_s": round(time.monotonic() - self.started, 1),
-        }
+        return status_of(self)
 
     def peers(self) -> list[dict[str, Any]]:
         return [{"name": each.name.hex(), "address": text_of(each.address), "life": each.life,
@@ -482,43 +357,20 @@ class Node:
 
     # --- inside
 
-    def _member(self) -> Member:
+    def member(self) -> Member:
+        """The peer, of a node that takes part."""
         if not isinstance(self.peer, Member):
             raise NodeError(f"this node is a {self.config.role}: it neither describes itself nor casts")
         return self.peer
 
     def _hello(self) -> Hello:
         return Hello(PROTOCOL, self.network, self.digest, self.name, self.address, self.life,
-                     self.clock.now_us(), _software(), self.revocations.number)  # fmt: skip
+                     self.clock.now_us(), software(), self.revocations.number)  # fmt: skip
 
     async def safe(self) -> None:
         """When what the peer keeps is on disk."""
-        self._keep.write(self.driver)
+        self.keep.write(self.driver)
         await self.store.committed()
-
-    def _spend(self) -> None:
-        """A cast from the bucket, or a `NodeError`."""
-        if not self._bucket.take(time.monotonic()):
-            raise NodeError(f"{self._bucket.rate_per_s:g} casts a second are allowed, and a burst of "
-                            f"{self._bucket.burst:g}; try again in a moment")  # fmt: skip
-
-    def _safe(self, events: list[Message]) -> "asyncio.Future[None] | None":
-        """What the peer delivered. Notices are committed before anything leaves that the same input sent."""
-        hold = self.driver.careful
-        for event in events:
-            log_event(event)
-            if isinstance(event, Notice):
-                self.counters["delivered"] += 1
-                self.store.notice(event.cast, "", event.payload, self.driver.host.now_us)
-                self.payloads.noticed(event.payload)
-                hold = True
-            else:
-                self._hear(event)
-        if not hold:
-            return None
-        if self.driver.careful:
-            self.store.touch()
-        return self.store.commit()
 
     def wake_readers(self) -> None:
         """There may be something new in the inbox."""
@@ -528,33 +380,16 @@ class Node:
     async def until_arrived(self) -> None:
         await self._arrived.wait()
 
-    def _hear(self, event: Message) -> None:
-        self.awaited.hear(event)
-        self.subscriptions.hear(event)
-        if isinstance(event, Settled):
-            self.store.settled(event, self.driver.host.now_us)
-        elif isinstance(event, Outlived):
-            self.life = event.life
-            self._write_life()
-
-    def _write_life(self) -> None:
+    def live(self, life: Life) -> None:
+        """Go on in this life."""
+        self.life = life
         self.store.put_now("life", self.life.to_bytes(8, "big"))
-
-    async def _resume(self) -> None:
-        """Casts of an earlier life that nobody has settled are carried on, once this node is in."""
-        await self.joined.wait()
-        self._member()
-        now_us = self.driver.tick()
-        for life, serial, target, payload, until_us in list(self.store.unsettled()):
-            cast = CastId(self.name, life, serial)
-            if life != self.life and now_us < until_us:
-                self.driver.ask("carry_on", cast, target, payload)
 
     async def _keep_often(self) -> None:
         while True:
             await asyncio.sleep(KEEP_S)
-            self._keep.write(self.driver)
-            self._keep.note_neighbours(self.carrier)
+            self.keep.write(self.driver)
+            self.keep.note_neighbours(self.carrier)
             if self.driver.journal is not None:
                 self.driver.journal.note_storage(self.driver.host.now_us)
             if self.store.dirty:

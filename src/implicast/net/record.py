@@ -35,8 +35,9 @@ VERBS: dict[str, tuple[Any, ...]] = {
     "subscribe": (Target,),
     "unsubscribe": (int,),
     "publish": (Description, bytes),
+    "expel": (Name,),
 }
-"""The verbs of an application, with the types of their arguments."""
+"""The verbs of an application, with the types of their arguments; the last is for an authority's ears."""
 LOOKS = ("kept", "holdings")
 """What a node reads of its peer."""
 

@@ -133,6 +133,9 @@ class Authority:
         is_genuine = self._scheme.verify(self.public, enrolment.body(), enrolment.signature)
         return is_genuine and enrolment.name not in self._expelled
 
+    def has_expelled(self, name: Name) -> bool:
+        return name in self._expelled
+
     def expel(self, name: Name) -> None:
         """A name counts no more, for good: neither its certificates nor any that it may still be given."""
         self._expelled[name] = None

@@ -200,7 +200,9 @@ class Office(Peer):
         self._publish()
 
     def expel(self, name: Name) -> None:
-        """A name counts no more, for good; everybody present is told."""
+        """A name counts no more, for good; everybody present is told, once."""
+        if self.authority.has_expelled(name):
+            return
         self.authority.expel(name)
         self._holders = {address: held for address, held in self._holders.items() if held[0] != name}
         self._publish()

@@ -1,0 +1,150 @@
+"""Mutated frames for every node of a small network: no handler breaks down over one, and nothing grows.
+
+    python tests/live/mutants.py 1000000 [DESIGN ...]
+
+feeds so many to each design, one after the other, and says of each what it cost and how memory grew, a line of JSON;
+exit code 1 when a handler broke down.
+"""
+
+import asyncio
+import gc
+import json
+import logging
+import random
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from implicast.casting.designs import design
+from implicast.net.carrier import Carrier
+from implicast.net.frames import PROTOCOL, Frames, Hello, framed
+from implicast.net.local import Local, Someone, Tasks
+from implicast.peer.errors import RemoteError
+
+PEOPLE = [Someone("ann", "samba, football"), Someone("bob", "jazz, football"), Someone("cy", "jazz, chess")]
+DESIGNS = ("centralised", "broker", "dht", "dht-naive", "spice", "spice-unloaded", "condcast", "bft", "chord-pubsub",
+           "opchord-pubsub")  # fmt: skip
+QUARTERS = 4
+
+
+def mutated(chance, frame):
+    """A frame with some of it changed, cut off, doubled or made up."""
+    data = bytearray(frame)
+    for _ in range(chance.randrange(1, 4)):
+        kind, at = chance.randrange(5), chance.randrange(len(data))
+        if kind == 0:
+            data[at] ^= 1 << chance.randrange(8)
+        elif kind == 1:
+            data[at] = chance.randrange(256)
+        elif kind == 2 and len(data) > 2:
+            del data[at : at + chance.randrange(1, 9)]
+        elif kind == 3:
+            data[at:at] = chance.randbytes(chance.randrange(1, 9))
+        else:
+            data[at : at + 4] = chance.choice((b"\xff\xff\xff\xff", b"\x00\x00\x00\x00", b"\xdf\xff\xff\xff"))
+        if not data:
+            return b"\0"
+    return bytes(data)
+
+
+class Heard:
+    """The real messages of a network: what its nodes said to each other."""
+
+    def __init__(self):
+        self.frames = []
+        self._send = Carrier.send
+
+    def __enter__(self):
+        def noted(carrier, to, body, cause, flags=0):
+            if len(self.frames) < 3_000:
+                self.frames.append(framed(body, flags, cause))
+            self._send(carrier, to, body, cause, flags)
+
+        Carrier.send = noted
+        return self
+
+    def __exit__(self, *_):
+        Carrier.send = self._send
+
+
+class Network:
+    """Three nodes that have spoken to each other, and all that they said."""
+
+    def __init__(self, directory, name):
+        self._local = Local(directory / "net", name, PEOPLE, dict(design(name).quick), True, limits=False)
+        self._local.lay_out()
+        self._tasks = Tasks(self._local)
+
+    async def __aenter__(self):
+        with Heard() as heard:
+            await self._tasks.start_all()
+            for number in range(6):
+                await self._tasks.nodes["ann"].cast("jazz | samba", str(number).encode())
+                await self._tasks.nodes["bob"].describe(f"jazz, t{number}", wait=60)
+        self.frames, self.nodes = heard.frames, list(self._tasks.nodes.values())
+        self.hellos = [Hello(PROTOCOL, node.network, node.digest, node.name, node.address, 1, 1) for node in self.nodes]
+        return self
+
+    async def __aexit__(self, *_):
+        await self._tasks.stop()
+
+    def count(self, name):
+        return sum(node.counters[name] for node in self.nodes)
+
+    def feed(self, chance, node):
+        """One mutated frame, as if it had come from one of them."""
+        hello = chance.choice(self.hellos)
+        try:
+            for flags, cause, body in Frames().feed(mutated(chance, chance.choice(self.frames))):
+                if flags == 0:
+                    node.driver.receive(hello, body, cause)
+                elif flags == 2:
+                    node.services.receive(hello, body)
+        except RemoteError:
+            node.counters["refused_frames"] += 1
+
+
+async def attack(directory, name, count, chance, memory):
+    """Feed mutated frames to every node; what was counted, and the memory at the end of every quarter."""
+    async with Network(directory, name) as network:
+        sizes = []
+        for number in range(count):
+            network.feed(chance, network.nodes[number % len(network.nodes)])
+            if number % 200 == 0:
+                await asyncio.sleep(0)
+            if number % (count // QUARTERS) == count // QUARTERS - 1:
+                await asyncio.sleep(0.2)
+                gc.collect()
+                sizes.append(memory())
+        return network.count("broken"), network.count("refused_frames"), sizes
+
+
+def private_bytes():
+    """Memory of this process that it shares with nobody."""
+    text = Path("/proc/self/smaps_rollup").read_text()
+    return sum(int(line.split()[1]) << 10 for line in text.splitlines() if line.startswith("Private_"))
+
+
+def run(name, count):
+    """One design, told as a row."""
+    begun, wall = time.process_time(), time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        broken, refused, sizes = asyncio.run(attack(Path(folder), name, count, random.Random(name), private_bytes))
+    return {"design": name, "frames": count, "broken": broken, "refused": refused,
+            "cpu_s": round(time.process_time() - begun, 1), "seconds": round(time.monotonic() - wall, 1),
+            "mib_after_each_quarter": [round(each / (1 << 20), 1) for each in sizes]}  # fmt: skip
+
+
+def main(words):
+    logging.disable(logging.WARNING)
+    broken = 0
+    for name in words[1:] or DESIGNS:
+        row = run(name, int(words[0]))
+        broken += row["broken"]
+        print(json.dumps(row), flush=True)
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
