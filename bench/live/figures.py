@@ -52,10 +52,12 @@ class Network:
     async def __aenter__(self):
         self.ready_s = await self.tasks.start_all()
         self.members = [self.tasks.nodes[each.name] for each in self.local.members]
+        gc.freeze()  # as `implicast local --in-process` does
         return self
 
     async def __aexit__(self, *_):
         await self.tasks.stop()
+        gc.unfreeze()
         self._folder.cleanup()
 
     def count(self, name):

@@ -9,8 +9,9 @@ from implicast.cli import main
 from implicast.language.parse import description
 from implicast.net.authority import CertificateAuthority
 from implicast.net.identity import IdentityError, node_certificate, own_key, pem, read_key
-from implicast.net.speech import words_of
+from implicast.net.speech import SharedChecks, words_of
 from implicast.peer.ledger import Ledger
+from implicast.peer.signatures import Ed25519
 from implicast.peer.words import SignedWords
 
 SIGNED = {"signed": True, "signatures": "ed25519"}
@@ -95,3 +96,19 @@ def test_a_certificate_of_before_is_refused_with_a_sentence(authority, tmp_path)
     (folder / "node.pem").write_bytes(pem(old))
     with pytest.raises(IdentityError, match="too old for signed words"):
         speaker(folder)
+
+
+def test_nodes_of_one_process_share_what_they_found_sound_and_nothing_else(monkeypatch):
+    shared, worked_out = SharedChecks(), []
+    real = Ed25519.verify
+    monkeypatch.setattr(Ed25519, "verify", lambda *given: worked_out.append(given) or real(*given))
+    ann, bob = Ed25519().signer(b"a" * 32), Ed25519().signer(b"b" * 32)
+    signature = ann.sign(b"hello")
+
+    assert all(shared.verify(ann.public, b"hello", signature) for _ in range(3))
+    assert len(worked_out) == 1
+    assert not shared.verify(bob.public, b"hello", signature)
+    assert not shared.verify(ann.public, b"hallo", signature)
+    assert not shared.verify(ann.public, b"hello", bob.sign(b"hello"))
+    assert not shared.verify(ann.public, b"hallo", signature), "nor when it is asked again"
+    assert len(worked_out) == 5

@@ -1,6 +1,7 @@
 """The command `local`: a network on this machine, judged where casts are asked for."""
 
 import asyncio
+import gc
 import json
 import os
 import resource
@@ -141,6 +142,7 @@ async def _in_process(
         loop.add_signal_handler(number, task.cancel)
     try:
         seconds = await tasks.start_all(_progress(as_json))
+        gc.freeze()  # what is there now stays: looking through it for garbage stops all nodes for a moment
         if not casts:
             _welcome(made, seconds, pages)
             await asyncio.Event().wait()

@@ -10,7 +10,9 @@ name may say of itself. So whatever renews a certificate renews these too.
 """
 
 import tomllib
+from hashlib import blake2b
 from pathlib import Path
+from threading import Lock
 
 import msgspec
 from cryptography import x509
@@ -20,11 +22,15 @@ from implicast.language.parameters import Parameters
 from implicast.language.target import Description
 from implicast.net.identity import IdentityError, own_key, root_key
 from implicast.peer.contract import Address, Host, Message, Name
-from implicast.peer.signatures import Ed25519
+from implicast.peer.memory import Recent
+from implicast.peer.signatures import Ed25519, Signer
 from implicast.peer.wire import UNREADABLE
 from implicast.peer.words import BELIEVED, Charter, Right, SignedWords, Words, admission
 
 COMMISSION = x509.ObjectIdentifier("1.3.6.1.4.1.60000.17.1")
+SOUND_MAX = 8_192
+DIGEST_BYTES = 32
+"""Signatures that the nodes of a process remember to have checked, and the bytes that stand for what was signed."""
 TEMPLATE = """\
 # What members may say of themselves only with this authority's word, given by `implicast authority allow`:
 # names of attributes, and prefixes of tags with a star behind them. Certificates issued from now on say so.
@@ -81,6 +87,33 @@ def commission_in(certificate: x509.Certificate) -> Commission | None:
         return None
 
 
+class SharedChecks:
+    """Ed25519 for all nodes of one process: a signature that one of them found sound is not worked out again by the
+    others. A cast to many who live here is checked once; what is not sound is never remembered."""
+
+    name = "ed25519"
+
+    def __init__(self) -> None:
+        self._scheme, self._lock = Ed25519(), Lock()
+        self._sound: Recent[bytes, None] = Recent(SOUND_MAX)
+
+    def signer(self, seed: bytes) -> Signer:
+        return self._scheme.signer(seed)
+
+    def verify(self, public: bytes, data: bytes, signature: bytes) -> bool:
+        checked = blake2b(data, key=public[:64], digest_size=DIGEST_BYTES).digest() + signature
+        if checked in self._sound:
+            return True
+        if not self._scheme.verify(public, data, signature):
+            return False
+        with self._lock:
+            self._sound[checked] = None
+        return True
+
+
+SHARED = SharedChecks()
+
+
 def words_of(folder: Path, parameters: Parameters, host: Host, address: Address, network: bytes) -> Words:
     """How the node of a folder speaks."""
     if not parameters.get("signed"):
@@ -88,7 +121,7 @@ def words_of(folder: Path, parameters: Parameters, host: Host, address: Address,
     if parameters.get("signatures") != "ed25519":
         raise IdentityError("on a network signatures are real: leave signatures=ed25519")
     signer = Ed25519().signer(own_key(folder / "node.key").private_bytes_raw())
-    words = SignedWords(host, address, network, Ed25519(), signer)
+    words = SignedWords(host, address, network, SHARED, signer)
     renew(words, folder, parameters)
     return words
 
