@@ -7,7 +7,9 @@ from click.testing import CliRunner
 
 from implicast.cli import main
 from implicast.lab import session as sessions
+from implicast.lab.cli import _all
 from implicast.lab.errors import NoSpark
+from implicast.lab.experiment import experiments
 from implicast.lab.session import require_java
 
 
@@ -81,3 +83,27 @@ def test_settings_of_the_session_are_quiet_local_and_in_utc() -> None:
     assert settings["spark.ui.enabled"] == "false"
     assert settings["spark.driver.bindAddress"] == "127.0.0.1"
     assert "spark.jars.packages" not in settings
+
+
+def test_all_leaves_out_what_has_no_data_or_maps_here_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("IMPLICAST_DATA", raising=False)
+
+    chosen = {each.name for each in _all(None)}
+
+    assert {*experiments()} - chosen == {"case-study", "case-study-casts", "maps"}
+    assert "left out, for want of maps in this folder: maps" in capsys.readouterr().err
+
+
+def test_an_experiment_on_maps_that_are_not_here_is_refused_before_any_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    refused = CliRunner().invoke(main, ["lab", "run", "maps", "--out", "x"])
+
+    assert refused.exit_code == 2
+    assert "maps needs the map topology-zoo/Colt.graphml; run it in a folder that holds it" in refused.output
+    assert not (tmp_path / "x").exists()

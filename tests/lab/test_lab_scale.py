@@ -25,7 +25,7 @@ from implicast.lab.run import claim
 from implicast.world.journal import SCHEMAS
 from implicast.world.simulate import simulate
 
-pytestmark = [pytest.mark.long, pytest.mark.spark]
+pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(1800)]
 
 LAB = [sys.executable, "-m", "implicast.cli", "lab"]
 QUICK = """
@@ -245,58 +245,82 @@ def test_under_spark_submit_master_and_memory_are_the_submitters(tmp_path: Path)
 def test_killed_at_random_moments_nothing_is_lost_repeated_or_relabelled(
     quick: Path, whole: Path, tmp_path: Path
 ) -> None:
-    """Driver, Java process or Python worker, ten times; each sweep is taken up by the next."""
-    cut, rng, seen = tmp_path / "cut", random.Random(1), {}
-    for turn in range(10):
-        seen = _killed(quick, cut, rng, ("driver", "java", "worker")[turn % 3], seen)
+    """Driver or Java process seven times, each sweep taken up by the next; then three Python workers of the last."""
+    cut, rng = tmp_path / "cut", random.Random(1)
+    words = [*LAB, "run", str(quick), "--out", str(cut)]
+    seen: dict[str, int] = {}
+    for turn in range(7):
+        seen = _killed(words, cut, rng, ("driver", "java")[turn % 2], seen)
+    assert len(seen) < 32, "there must be runs left for workers to die in"
+    before = _workers_killed(words, cut, rng, seen)
 
-    again = subprocess.run(
-        [*LAB, "run", str(quick), "--out", str(cut)], check=True, timeout=900, stderr=subprocess.PIPE, text=True
-    )
+    again = subprocess.run(words, check=True, timeout=900, stderr=subprocess.PIPE, text=True)
 
-    assert f"{32 - len(seen)} runs made, {len(seen)} were there before, 0 failed" in again.stderr
+    assert f"{32 - len(before)} runs made, {len(before)} were there before, 0 failed" in again.stderr
     after = finished(cut)
-    assert {name: after[name] for name in seen} == seen, "finished runs are not made again"
+    assert {name: after[name] for name in before} == before, "finished runs are not made again"
     assert tables_of(cut) == tables_of(whole)
     assert journals_of(cut) == journals_of(whole)
     assert not list((cut / "_scratch").glob("*"))
 
 
-def _killed(quick: Path, out: Path, rng: random.Random, who: str, seen: dict[str, int]) -> dict[str, int]:
-    """Start a sweep, kill one of its processes some runs later, wait for the end; what is finished then."""
-    driver = subprocess.Popen(
-        [*LAB, "run", str(quick), "--out", str(out)], start_new_session=True, stderr=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-    )  # fmt: skip
-    wanted = min(32, len(seen) + rng.randint(0, 5))
-    while driver.poll() is None and len(finished(out)) < wanted:
+def _begun(words: list[str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(words, start_new_session=True, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+
+
+def _await(sweep: subprocess.Popen[bytes], out: Path, runs: int, words: str) -> list[psutil.Process]:
+    """So many runs are there, and processes below the sweep with these words on their line: those processes."""
+    while sweep.poll() is None:
+        there = _below(psutil.Process(sweep.pid), words)
+        if there and len(finished(out)) >= runs:
+            return there
         time.sleep(0.02)
-    time.sleep(rng.uniform(0, 2))
-    if driver.poll() is None:
-        below = psutil.Process(driver.pid).children(recursive=True)
-        _kill(driver, who, below)
-    driver.wait(600)
+    return []
+
+
+def _below(process: psutil.Process, words: str) -> list[psutil.Process]:
+    found = []
+    for each in process.children(recursive=True):
+        with contextlib.suppress(psutil.Error):  # it may end while one looks
+            if words in " ".join(each.cmdline()):
+                found.append(each)
+    return found
+
+
+def _killed(words: list[str], out: Path, rng: random.Random, who: str, seen: dict[str, int]) -> dict[str, int]:
+    """Start a sweep, kill its driver or Java process a few runs later; what is finished then."""
+    sweep = _begun(words)
+    java = _await(sweep, out, len(seen) + rng.randint(0, 2), "org.apache.spark.deploy.SparkSubmit")
+    time.sleep(rng.uniform(0, 0.3))
+    below = psutil.Process(sweep.pid).children(recursive=True)
+    for victim in java if who == "java" else [psutil.Process(sweep.pid)]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            victim.kill()
+    if who == "java":
+        assert sweep.wait(120) != 0, "it says what happened, and ends by itself"
+    time.sleep(1)
+    for each in below:  # of the driver's death its children learn at their own pace
+        with contextlib.suppress(psutil.NoSuchProcess):
+            each.kill()
+    sweep.wait(120)
     found = finished(out)
     print(f"{who} killed: {len(seen)} runs before, {len(found)} after")
     assert {name: found[name] for name in seen} == seen, f"after killing the {who}"
     return found
 
 
-def _kill(driver: subprocess.Popen[bytes], who: str, below: list[psutil.Process]) -> None:
-    """Of the driver's death its children learn at their own pace; here they are gone a second later."""
-    java = [each for each in below if "java" in each.name()]
-    workers = [each for each in below if "python" in each.name()]
-    victims = {"driver": [psutil.Process(driver.pid)], "java": java, "worker": workers[-1:]}[who]
-    for victim in victims:
-        victim.kill()
-    if who == "worker":
-        return
-    time.sleep(1)
-    for each in below:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            each.kill()
-    if who == "java":
-        driver.wait(120)  # it says what happened, and ends by itself
+def _workers_killed(words: list[str], out: Path, rng: random.Random, seen: dict[str, int]) -> dict[str, int]:
+    """One sweep in which three Python workers die; what is finished at its end."""
+    sweep = _begun(words)
+    for _ in range(3):
+        workers = _await(sweep, out, len(finished(out)) + rng.randint(0, 1), "pyspark.daemon")
+        if len(workers) > 1:  # the first is the one that makes the others
+            workers[-1].kill()
+            print("worker killed")
+    assert sweep.wait(600) in (0, 1)
+    found = finished(out)
+    assert {name: found[name] for name in seen} == seen, "after killing workers"
+    return found
 
 
 def test_an_executor_and_a_worker_of_a_cluster_are_killed_and_nothing_is_lost(
@@ -308,19 +332,11 @@ def test_an_executor_and_a_worker_of_a_cluster_are_killed_and_nothing_is_lost(
         while len(finished(out)) < runs:
             assert sweep.poll() is None, "it was over before anything could be killed"
             time.sleep(0.05)
-        _processes(who)[-1].kill()
+        _below(psutil.Process(), who)[-1].kill()
 
     assert sweep.wait(600) == 0
     assert tables_of(out) == tables_of(whole)
     assert journals_of(out) == journals_of(whole)
-
-
-def _processes(words: str) -> list[psutil.Process]:
-    """Java processes below this one that run such a class."""
-    return [
-        each for each in psutil.Process().children(recursive=True)
-        if "java" in each.name() and any(words in word for word in each.cmdline())
-    ]  # fmt: skip
 
 
 def test_of_two_sweeps_at_once_one_waits_and_finds_everything_done(quick: Path, tmp_path: Path) -> None:

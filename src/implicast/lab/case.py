@@ -38,6 +38,12 @@ def needed(planned: Sequence[Planned]) -> bool:
     return any(_key(each) is not None for each in planned)
 
 
+def maps_lacking(planned: Sequence[Planned]) -> list[str]:
+    """Maps that runs name by their paths and that are not here."""
+    named = {str(json.loads(each.settings).get("network", "")) for each in planned}
+    return sorted(path for path in named if "/" in path and not Path(path).exists())
+
+
 def prepare(spark: SparkSession, planned: Sequence[Planned], out: Place, data: Path) -> Mapping[str, str]:
     """Run -> directory of its workload, all of them made."""
     wanted = {each.run: key for each in planned if (key := _key(each)) is not None}

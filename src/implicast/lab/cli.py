@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from implicast.lab import case, compare, dictionary, journals, report, tables
-from implicast.lab.errors import TableError
+from implicast.lab.errors import ExperimentError, LabError, TableError
 from implicast.lab.experiment import Experiment, experiment, experiments
 from implicast.lab.folder import Folder, opened, sole
 from implicast.lab.live_cli import stream_command
@@ -82,8 +82,11 @@ def run_command(
     chosen = _all(data) if name == "all" else [experiment(name)]
     where = {each.name: Place.of(out or f"lab-{name}-{scale}") for each in chosen}
     for each in chosen:
-        if case.needed(plan(each, scale, runs)):
+        planned = plan(each, scale, runs)
+        if case.needed(planned):
             data = case.data_directory(data)
+        if lacking := case.maps_lacking(planned):
+            raise ExperimentError(f"{each.name} needs the map {lacking[0]}; run it in a folder that holds it")
         opened(where[each.name], make=False)
         refuse(where[each.name], wait)
     for each in chosen[1:] and chosen:  # all are known before the first report is written, and each has its own
@@ -92,18 +95,29 @@ def run_command(
     with started(master, conf, brief=scale == "small") as spark:
         for each in chosen:
             say(f"{each.name}: {each.title}")
-            went = run(spark, each, where[each.name], scale, runs, data, say, wait)
-            well &= _told(each, where[each.name], went, [one.run for one in plan(each, scale, runs)])
+            try:
+                went = run(spark, each, where[each.name], scale, runs, data, say, wait)
+                well &= _told(each, where[each.name], went, [one.run for one in plan(each, scale, runs)])
+            except LabError as wrong:
+                if len(chosen) == 1:
+                    raise
+                say(f"{each.name}: {wrong}")  # the others are made all the same
+                well = False
     sys.exit(0 if well else 1)
 
 
 def _all(data: Path | None) -> list[Experiment]:
-    """Every experiment; those from real bibliographies only where there are any."""
-    found = [each for each in experiments().values() if not case.needed(plan(each, "small"))]
-    if data is None and case.DATA not in os.environ:
-        say(f"left out, for want of --data: {', '.join(sorted({*experiments()} - {each.name for each in found}))}")
-        return found
-    return list(experiments().values())
+    """Every experiment; those from real bibliographies and on real maps only where there are any."""
+    found = {name: plan(each, "small") for name, each in experiments().items()}
+    without = data is None and case.DATA not in os.environ
+    lacking = {
+        "--data": [name for name, planned in found.items() if without and case.needed(planned)],
+        "maps in this folder": [name for name, planned in found.items() if case.maps_lacking(planned)],
+    }
+    for what, names in lacking.items():
+        if names:
+            say(f"left out, for want of {what}: {', '.join(sorted(names))}")
+    return [each for name, each in experiments().items() if not any(name in names for names in lacking.values())]
 
 
 def _told(made: Experiment, place: Place, went: Tally, planned: list[str]) -> bool:

@@ -50,7 +50,8 @@ class Network:
     (`up`), then back (`down`).
     """
 
-    __slots__ = ("_between_us", "_rows", "access_us", "hosts", "latency_us", "links", "router", "routes", "topology")
+    __slots__ = ("_between_us", "_near_us", "_rows", "access_us", "hosts", "latency_us", "links", "router", "routes",
+                 "topology")  # fmt: skip
 
     def __init__(self, topology: Topology, routes: Routes, router: list[int], access_us: list[int]) -> None:
         self.topology, self.routes = topology, routes
@@ -61,7 +62,9 @@ class Network:
         self._rows = [routes.row(each) for each in router]
         few = range(self.hosts if self.hosts <= LAID_OPEN else 0)
         self._between_us = [[self._sum_us(a, b) for b in few] for a in few]
-        self.latency_us: Callable[[int, int], int] = self._known_us if few else self._sum_us
+        self._near_us = [self._rows[host][0] + own_us for host, own_us in enumerate(access_us)]
+        one = self._near_sum_us if routes.routers == 1 else self._sum_us
+        self.latency_us: Callable[[int, int], int] = self._known_us if few else one
         """One way from host a to host b. Called for every message: about 0.2 us (`bench/filters.py`)."""
 
     def _known_us(self, a: int, b: int) -> int:
@@ -69,6 +72,10 @@ class Network:
 
     def _sum_us(self, a: int, b: int) -> int:
         return self._rows[a][self.router[b]] + self.access_us[a] + self.access_us[b]
+
+    def _near_sum_us(self, a: int, b: int) -> int:
+        """`_sum_us` where all hang on one router, in two thirds of the time."""
+        return self._near_us[a] + self.access_us[b]
 
     def path(self, source: int, target: int) -> tuple[int, ...]:
         """The directed links between two routers."""

@@ -25,7 +25,6 @@ from implicast.world.faults import FaultStream
 from implicast.world.invariants import FLIGHT_US
 from implicast.world.journal import REGISTER, Journal
 from implicast.world.liars.gang import Gang, Stage
-from implicast.world.liars.strategies import strategy
 from implicast.world.network import Network, build
 from implicast.world.plan import Plan
 from implicast.world.populations import population
@@ -243,6 +242,8 @@ class Run:
             self.world, self.application, scenario.seed, scenario.peers, infrastructure, self.targets,
             self.descriptions, over_us,
         )  # fmt: skip
+        from implicast.world.liars.strategies import strategy  # only where members lie: it knows all of bft
+
         return Gang(scenario.liars, stage, strategy)
 
     def _let_lie(self, gang: Gang, last_us: int) -> None:

@@ -198,19 +198,22 @@ class Casts(SpicePart):
     def visit(self, work: Work | None, walk: Walk, registry: Registry, part: Tract) -> None:
         assert isinstance(walk, CastTo)
         selected = registry.selected(walk.target, walk.term, part, self.host.now_us)
+        if not selected:
+            return
         if not self.spice.policy.bears(len(selected)) and not walk.asks:
             for _ in selected:
                 self._count(work, Outcome.BLOCKED)
             return
+        notify = Notify(walk.cast, walk.target, walk.payload)
         for member in selected:
-            self._tell(work, walk, member)
+            self._tell(work, walk, member, notify)
 
     def show(self, work: Work, registry: Registry, held: Held) -> None:
         walk = work.walk
         if isinstance(walk, CastTo) and fits(held, walk.target, walk.term, self.host.now_us):
-            self._tell(work, walk, held.entry.member)
+            self._tell(work, walk, held.entry.member, Notify(walk.cast, walk.target, walk.payload))
 
-    def _tell(self, work: Work | None, walk: CastTo, member: Contact) -> None:
+    def _tell(self, work: Work | None, walk: CastTo, member: Contact, notify: Notify) -> None:
         if walk.asks:
             assert work is not None
             work.tally.select()
@@ -221,7 +224,7 @@ class Casts(SpicePart):
         elif member.address == self.address:
             pass  # a peer that was at this address before: it is gone
         elif work is None:
-            self.host.send(member.address, Notify(walk.cast, walk.target, walk.payload))
+            self.host.send(member.address, notify)
         else:
             self._ask(work, walk, member)
 

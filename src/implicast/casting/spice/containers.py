@@ -47,8 +47,7 @@ class Containers(SpicePart):
             if self.settings.rarest and not key[2]:
                 shelf.registry(key).pass_by(len(records))
             return
-        for entry in records:
-            shelf.keep(key, entry, safe=True)
+        shelf.stand(key, records)
         self._sweep_later()
 
     # --- closing

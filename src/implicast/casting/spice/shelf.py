@@ -5,6 +5,7 @@ doubt *closed* is the safe side: it costs a walk, open could miss. Whoever takes
 it has not heard the renewals of its predecessor; so renewals need not be told to heirs.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from implicast.casting.spice.items import CLOSED, RECORD, Key, Label, closed_item, entry_of, no_record_item, tract_of
@@ -51,6 +52,11 @@ class Shelf:
         now_us, settings = self._host.now_us, self._settings
         until_us = now_us + settings.lease_us if settings.assured else NEVER_US
         return self.registry(key).keep(entry, now_us, until_us, safe or not settings.assured)
+
+    def stand(self, key: Key, entries: Sequence[Entry]) -> None:
+        """Have these from the start; the heirs have them too."""
+        now_us, settings = self._host.now_us, self._settings
+        self.registry(key).stand(entries, now_us, now_us + settings.lease_us if settings.assured else NEVER_US)
 
     def all(self) -> list[tuple[Key, Registry]]:
         return list(self.registries.items())

@@ -84,15 +84,15 @@ def measure_figure(rows: Sequence[Row], asked: Figure, axis: Axis) -> Drawn | No
         return None
     series = merged(by_series(mine))
     looks = looks_of(series)
-    points = _points(mine)
+    points, formulas = _points(mine), [row for row in rows if row["measure"] == asked.formula]
     numeric = all(_is_number(point) for point in points)
     with mpl.rc_context(STYLE):
         canvas, axes = canvas_of()
         for name, of_series in series.items():
             _line(axes, name, of_series, points, numeric, looks)
-        for of_series in by_series([row for row in rows if row["measure"] == asked.formula]).values():
+        for of_series in by_series(formulas).values():
             _formula(axes, of_series, points, numeric)
-        _scales(axes, asked, axis, points, numeric, mine)
+        _scales(axes, asked, axis, points, numeric, [*mine, *formulas])
         meaning = asked.title if not is_known(asked.measure) and asked.title else meaning_of(asked.measure)
         entitle(axes, asked.title or TITLES.get(asked.measure, meaning), asked.measure)
         legend(axes, len(series))
@@ -176,9 +176,10 @@ def looks_of(series: dict[str, list[Row]]) -> dict[str, palette.Look]:
 
 
 def entitle(axes: Axes, meaning: str, code: str) -> None:
-    """What is shown, in words; its code beside it, small."""
+    """What is shown, in words; its code below the axis, small."""
     axes.set_title(fill(plainly(meaning), WIDE_TITLE_LETTERS))
-    axes.annotate(code, (0, -0.1), xycoords="axes fraction", ha="left", va="top", fontsize=7.5, color=palette.INK)
+    below: Any = axes.xaxis.label
+    axes.annotate(code, (0.5, -0.1), xycoords=below, ha="center", va="top", fontsize=7.5, color=palette.INK)
 
 
 def plainly(meaning: str) -> str:
@@ -292,6 +293,7 @@ def unit_of(measure: str) -> str:
     if measure in CHANGE:
         return _CHANGE_UNITS.get(measure, "count")
     units = {
+        "latency_us": "microseconds",
         "latency": "milliseconds",
         "STOR": "bytes",
         "PINK": "packets",

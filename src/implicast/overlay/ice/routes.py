@@ -190,20 +190,37 @@ class Paths(SurfacePart):
             found = self._to_code(way)
             if found is not None:
                 return found
-        check_tract(tract)
-        own = intersect(tract, plot.firm)
-        rest = subtract(tract, plot.firm) if own else tract
-        waiting = intersect(rest, plot.unsettled) if rest and plot.unsettled else EMPTY
-        rest = subtract(rest, waiting) if waiting else rest
+        if not surface.terms.assured:
+            return self._plainly(tract)
+        own, rest, waiting = self._divided(tract)
         if own and surface.is_doubtful:
             own, waiting = EMPTY, unite(own, waiting)
         hops: list[tuple[Address, Way]] = []
-        if rest and not surface.terms.assured:
-            waiting = unite(waiting, self._branch(rest, hops))
-        elif rest and (own or way.hops <= self.timers.hops_max):
+        if rest and (own or way.hops <= self.timers.hops_max):
             way = replace(way, hops=0) if own else way  # what has found a part of its destination is young again
             waiting = unite(waiting, self._send_on(way, rest, hops))
         return Onward(own, hops, waiting)
+
+    def _divided(self, tract: Tract) -> tuple[Tract, Tract, Tract]:
+        """What is ours, what is others', what is in transit."""
+        check_tract(tract)
+        plot = self.surface.plot
+        own = intersect(tract, plot.firm)
+        rest = subtract(tract, plot.firm) if own else tract
+        waiting = intersect(rest, plot.unsettled) if rest and plot.unsettled else EMPTY
+        return own, subtract(rest, waiting) if waiting else rest, waiting
+
+    def _plainly(self, tract: Tract) -> Onward:
+        """The listings alone. The casts of one tag come by with the same tracts: nine of ten are known."""
+        table, plot = self._table or self.table, self.surface.plot
+        asked = (tract, plot.firm, plot.unsettled)
+        known: Onward | None = table.known.get(asked)
+        if known is None:
+            own, rest, waiting = self._divided(tract)
+            hops: list[tuple[Address, Way]] = []
+            known = Onward(own, hops, unite(waiting, self._branch(rest, hops)) if rest else waiting)
+            table.known[asked] = known
+        return known
 
     def _to_code(self, way: Way) -> Onward | None:
         """The plain case, a quarter of the cost: one code, nobody in doubt; None if it is not so plain."""

@@ -5,11 +5,13 @@ dimensions only, whatever the number of peers (thesis section 7.2).
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from implicast.peer.contract import Address
+from implicast.peer.memory import Recent
 from implicast.space import kernels
 from implicast.space.tract import Tract
 
@@ -18,6 +20,8 @@ NAMES = 1 << 31
 """Addresses below it can be written on a sheet."""
 HANDFUL = 4
 """So many codes are worth an array."""
+KNOWN_MAX = 32
+"""Destinations whose ways are remembered while a table lasts."""
 UNKNOWN_US = 50_000.0
 """Latency assumed of a neighbour that has not been measured yet."""
 
@@ -25,7 +29,7 @@ UNKNOWN_US = 50_000.0
 class SurfaceTable:
     """One peer's view: `own` and `rows` are boxes, row i belongs to `owners[i]` at `latencies[i]` microseconds."""
 
-    __slots__ = ("centre", "dimensions", "latencies", "named", "own", "owners", "owns", "rows", "sheet")
+    __slots__ = ("centre", "dimensions", "known", "latencies", "named", "own", "owners", "owns", "rows", "sheet")
 
     def __init__(
         self, dimensions: int, own: Rows, rows: Rows, latencies: npt.NDArray[np.float64], owners: list[Address]
@@ -37,6 +41,8 @@ class SurfaceTable:
         self.named = all(type(each) is int and each < NAMES for each in owners)
         """Do the sheet's names say the owners themselves? Else they are rows."""
         self.sheet: npt.NDArray[np.int32] | None = None
+        self.known: Recent[Any, Any] = Recent(KNOWN_MAX)
+        """What was found out by this table for some destinations."""
 
     def next_hop(self, code: int) -> Address | None:
         """The neighbour to which a message for this code goes (Listing 6)."""

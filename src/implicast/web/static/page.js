@@ -105,7 +105,7 @@
     const place = "draft " + form.dataset.save;
     const fields = () => ["target", "subject", "body"].map((name) => form.elements[name]).filter(Boolean);
     let typed = 0, safe = 0, timer = 0, busy = false;
-    const note = () => sessionStorage.setItem(place, JSON.stringify(fields().map((each) => [each.name, each.value])));
+    const note = () => sessionStorage.setItem(place, JSON.stringify({ at: Date.now(), words: fields().map((each) => [each.name, each.value]) }));
     const hand = () => { safe = typed; sessionStorage.setItem("handed", place); };
     const later = (wait) => { clearTimeout(timer); timer = setTimeout(save, wait); };
     const save = async () => {
@@ -127,7 +127,10 @@
       if (safe !== typed) fetch(form.dataset.save, { method: "POST", body: new URLSearchParams(new FormData(form)), keepalive: true });
     });
     document.addEventListener("DOMContentLoaded", () => {
-      const waiting = new Map(JSON.parse(sessionStorage.getItem(place) || "[]"));
+      const noted = JSON.parse(sessionStorage.getItem(place) || "null");
+      const newer = noted && noted.at * 1000 > Number(form.dataset.at); // than what the node has, perhaps from another tab
+      if (!newer) sessionStorage.removeItem(place);
+      const waiting = new Map(newer ? noted.words : []);
       for (const each of fields()) if (waiting.has(each.name)) each.value = waiting.get(each.name);
       const early = fields().filter((each) => each.value !== each.defaultValue);
       for (const each of early) each.dispatchEvent(new Event("input", { bubbles: true }));

@@ -5,6 +5,7 @@ records than the limit would lie in it. Neither depends on the order in which re
 close more. So the state in which registering by messages ends is found notch by notch, from the tag's own address up.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -31,25 +32,31 @@ class Lot(NamedTuple):
 class Owners:
     """Who owns a code on an assembled surface: arrays along the curve."""
 
-    __slots__ = ("lows", "peers")
+    __slots__ = ("_lows", "_peers", "lows", "peers")
 
     def __init__(self, lows: Codes) -> None:
         """By peer, the first code of its tile."""
         self.peers = np.argsort(lows)
         self.lows = lows[self.peers]
+        self._lows, self._peers = self.lows.tolist(), self.peers.tolist()
 
     def of(self, codes: Codes) -> Codes:
         found: Codes = self.peers[np.searchsorted(self.lows, codes, side="right") - 1]
         return found
 
     def of_one(self, code: int) -> int:
-        return int(self.peers[np.searchsorted(self.lows, code, side="right") - 1])
+        found: int = self._peers[bisect_right(self._lows, code) - 1]
+        return found
 
 
 def lots(settings: Settings, owners: Owners, tag: str, root: int, spots: Codes) -> Iterator[Lot]:
     """How the records of a tag with these spots lie around one of its roots."""
     rising = np.arange(len(spots))
-    for notch in settings.notches():
+    full = len(spots) > settings.storage_limit
+    yield Lot(owners.of_one(root), (tag, root, 0), rising, full)  # at notch 0 the root itself is everybody's home
+    if not full:
+        return
+    for notch in settings.notches()[1:]:
         if not len(rising):
             return
         key, last = (tag, root, notch), notch == settings.last_notch
