@@ -61,3 +61,19 @@ def test_a_tag_given_up_and_taken_again_during_a_partition_is_kept():
     found = check(Scenario("dht", 42, 115, 629335574, {}, "groups", network="national", churn=Churn.parse(churn)))
 
     assert not found.reasons, (found.reasons, found.scenario.command())
+
+
+def test_a_newcomer_that_claimed_in_vain_tells_all_that_it_has_nothing():
+    """It came back between two that fell just then: all who had copies were gone, and nobody said so."""
+    churn = (
+        "drift=0.01,guests=9,deed=2.514:join:74,deed=2.787:join:75,deed=5.428:join:76,deed=6.403..18.811:return:0:empty,"
+        "deed=7.832..18.214:return:68:old,deed=9.801:join:77,deed=11.943:join:78,deed=16.235..27.596:return:65:empty,"
+        "deed=18.164:join:80,deed=18.373..23.668:return:15,deed=26.996:crash:13+60"
+    )
+    faults = Faults.parse("loss=0.05,duplicate=0.02,reorder=0.2")
+    found = check(
+        Scenario("opchord-pubsub", 74, 127, 523737734, {}, "groups", network="national", faults=faults,
+                 churn=Churn.parse(churn))
+    )  # fmt: skip
+
+    assert not found.reasons, (found.reasons, found.scenario.command())

@@ -100,3 +100,13 @@ def test_series_of_a_trial_that_knows_no_designs_look_different():
 
     assert len({look.colour for look in looks.values()}) == 3
     assert len({look.mark for look in looks.values()}) == 3
+
+
+def test_what_differs_by_less_than_is_told_is_called_alike():
+    rows = [
+        {"series": name, "measure": "TOUT_G", "position": 0, "axis": "peers", "point": "8", "mean": mean, "runs": 1,
+         "low": mean, "high": mean}
+        for name, mean in (("a", 0.996), ("b", 0.998))
+    ]  # fmt: skip
+
+    assert ("Who bears the load?", "At peers 8, sending is spread alike by all (Gini 1.00).") in conclusions(rows, [])

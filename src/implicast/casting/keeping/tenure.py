@@ -19,7 +19,8 @@ from implicast.peer.contract import Address, Host, Part, handles
 CLAIM_US = 1_500_000
 """Patience with a neighbour that was asked for an estate or given one; jittered by half."""
 CLAIMS_MAX = 8
-"""Attempts to claim or to bequeath; then a newcomer begins with what it has, a leaver goes: comparing does the rest."""
+"""Attempts to claim or to bequeath; then a newcomer begins with what it has, and says so to all, for the neighbour that
+did not answer may have died with all copies; and a leaver goes: comparing does the rest."""
 
 
 TURNS = 256
@@ -72,8 +73,12 @@ class Tenure(Part):
 
     def _claim(self) -> None:
         ring = self._ring
-        if ring.right == ring.me or self._tries >= CLAIMS_MAX:
+        if ring.right == ring.me:
             self._begin_serving()
+            return
+        if self._tries >= CLAIMS_MAX:
+            self._begin_serving()
+            self._rumours.announce_lack(self._share.low(), self._share.own)
             return
         self._try_again_later()
         ring.tell_right(ClaimRows(ring.me, self._share.low(), self._turn))

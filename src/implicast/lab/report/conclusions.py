@@ -14,23 +14,30 @@ NAMED = 3
 """So many series are named at one end; further ones are counted."""
 
 
+QUESTIONS = (
+    ("Who bears the load?", "TOUT_G", ".2f", "sending is spread best by {0} (Gini {1}), least by {2} ({3})",
+     "sending is spread alike by all (Gini {0})"),
+    ("How fast?", "latency_ms_mean", ".0f", "a member hears after {1} ms by {0}, after {3} ms by {2}",
+     "a member hears after {0} ms by all"),
+    ("At what price?", "RTH", ".3g", "for each message of one server there are {1} by {0}, {3} by {2}",
+     "for each message of one server there are {0} by all"),
+)  # fmt: skip
+"""A measure, how many of its digits are told, and what is said of the best and the worst, or of all that are alike."""
+
+
 def conclusions(rows: Sequence[Row], contract: Sequence[Row]) -> list[tuple[str, str]]:
     """Pairs of question and answer; of what was not measured, none."""
     found = [("Who delivers?", _delivers(contract))] if contract else []
     last = max((row["position"] for row in rows), default=0)
     at_end = [row for row in rows if row["position"] == last]
     where = next((f"at {row['axis']} {row['point']}" for row in at_end if row["axis"]), "")
-    questions = (
-        ("Who bears the load?", "TOUT_G", "sending is spread best by {0} (Gini {1:.2f}), least by {2} ({3:.2f})"),
-        ("How fast?", "latency_ms_mean", "a member hears after {1:.0f} ms by {0}, after {3:.0f} ms by {2}"),
-        ("At what price?", "RTH", "for each message of one server there are {1:.3g} by {0}, {3:.3g} by {2}"),
-    )
-    for question, measure, answer in questions:
+    for question, measure, digits, answer, alike in QUESTIONS:
         told = [row for row in at_end if row["measure"] == measure]
         if len(told) > 1:
             best, worst = min(told, key=_mean), max(told, key=_mean)
-            ends = (_like(best, told), best["mean"], _like(worst, told), worst["mean"])
-            found.append((question, _sentence(answer.format(*ends), where)))
+            least, most = (format(each["mean"], digits) for each in (best, worst))
+            said = answer.format(_like(best, told), least, _like(worst, told), most)
+            found.append((question, _sentence(alike.format(least) if least == most else said, where)))
     return found
 
 

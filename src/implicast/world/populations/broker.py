@@ -15,7 +15,7 @@ from implicast.world.populations.population import Population, Sleepers, entries
 from implicast.world.populations.stations import stations, wide_tree
 
 MANY = 256
-"""Brokers from which on their tree is grown in columns: the same tree, of 10,000 in a second and not in minutes."""
+"""Brokers from which on their tree is grown in columns: the same tree (of 300 on one router in 0.02 s, not in 0.35)."""
 
 
 def assemble(plan: Plan) -> list[Peer]:
