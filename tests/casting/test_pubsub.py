@@ -314,6 +314,21 @@ def test_lists_survive_hurried_changes_in_a_lossy_network(seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", RINGS)
+def test_what_was_replaced_while_its_keeper_was_asked_for_it_does_not_come_back(name: str) -> None:
+    """The question about the old entry ended without an answer after the new one was laid."""
+    ring = Ring(name, 12, assurance="receipts")
+    layings = ring.members[1].layings
+    ring.do(lambda: ring.members[1].register(describe("jazz", "chess")))
+    before = [(piece, (piece.low, piece.high)) for piece in layings.pieces.values()]
+    ring.do(lambda: ring.members[1].register(describe("jazz", "football")))
+    ring.do(lambda: layings.lay_again(before))
+
+    kept = {row.slot[2]: row for _, row in ring.rows() if row.slot[2] in ("jazz", "chess", "football")}
+    assert set(kept) == {"jazz", "football"}
+    assert b"football" in kept["jazz"].packed
+
+
+@pytest.mark.parametrize("name", RINGS)
 def test_what_is_wanted_again_is_not_taken_out_by_what_was_said_before(name: str) -> None:
     """The removal, unanswered through all the loss, would be repeated with a stamp above that of the second word."""
     ring = Ring(name, 12, faults=Faults(loss=0.4), assurance="receipts")

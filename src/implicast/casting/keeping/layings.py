@@ -254,9 +254,10 @@ class Layings(Part):
         self.on_outdated(self.address, EntryOutdated(alarm.serial, alarm.stamp))
 
     def lay_again(self, held: Iterable[tuple[Piece, Stretch]]) -> None:
-        """With a new stamp: what became of the old entry, a removal even, must not stand in the way."""
+        """With a new stamp: what became of the old entry, a removal even, must not stand in the way. What the peer has
+        replaced since it was asked for is past, and must not come back above the newer word."""
         self._laid = None
-        for piece, (low, high) in held:
+        for piece, (low, high) in [each for each in held if each[0].serial in self.pieces]:
             piece.lose(low, high, self.stamp(), self.host.now_us)
             self._open[piece.serial] = piece
         self._arm()
