@@ -39,7 +39,7 @@ class Vectors:
 
     def pack_number(self, number: int) -> int:
         """The low digits of a number in base alpha, as a vector; of a uniform number, uniform digits."""
-        if self.alpha == 2:  # a tenth of the price
+        if self.alpha == 2:  # the usual case, much cheaper
             return int(f"{number & (1 << self.length) - 1:0{self.length}b}"[::-1], 2)
         vector = 0
         for _ in range(self.length):

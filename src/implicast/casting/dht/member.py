@@ -106,7 +106,7 @@ def intersected(term: Term, lists: Lists) -> dict[Name, Contact]:
 def filtered(term: Term, lists: Lists) -> dict[Name, Contact]:
     """Those in the list of the term's first tag that the whole term selects.
 
-    Where a tag's letters do not occur the tag is not there: most need not be decoded, which costs ten times as much.
+    Where a tag's letters do not occur the tag is not there: most need not be decoded.
     """
     wanted, excluded = frozenset(term.has), frozenset(term.lacks)
     likely = lists[term.has[0]]

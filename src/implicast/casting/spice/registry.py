@@ -76,7 +76,7 @@ class Stock:
 
 
 class Page:
-    """Tags, homes and members of records, side by side: a term is asked of all at once, at a fifth of the price."""
+    """Tags, homes and members of records, side by side: a term is asked of all at once."""
 
     __slots__ = ("_high", "_homes", "_low", "_members", "_tags")
 
@@ -104,7 +104,7 @@ class Page:
 
 @lru_cache(1 << 16)
 def _gathered(tags: tuple[str, ...]) -> frozenset[str]:
-    """Asked in a tenth of the time, and shared by all registries in which a member is."""
+    """Asked quickly, and shared by all registries in which a member is."""
     return frozenset(tags)
 
 
