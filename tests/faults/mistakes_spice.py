@@ -207,6 +207,7 @@ MISTAKES = (
         churn=CRASHES,
         changes=SMALL,
         parameters={"storage_limit": 4, "frequency_limit": 0.0},
+        seed=3,
     ),
     Mistake(
         "ready before anything was copied",
