@@ -86,6 +86,8 @@ class Scene:
             churn=Churn.parse("joins=2,leaves=1,crashes=1,anew=3,over_s=20"), **few,
         )  # fmt: skip
         self.rng, self.counts = Random(seed), Counter[str]()
+        self._grown = False
+        """Has the message that is being spoilt grown already?"""
         self.harm: dict[str, str] = {}
         """Where something was raised that must not be, with a message after which it was."""
         self.last: tuple[Any, ...] = ()
@@ -168,7 +170,7 @@ class Scene:
             return data  # genuine, but old, or for somebody else
         if way < 0.25:
             return self._spoilt_bytes(data)
-        fields = msgspec.msgpack.decode(pack(message))
+        fields, self._grown = msgspec.msgpack.decode(pack(message)), False
         for _ in range(self.rng.choice((1, 1, 1, 2, 3))):
             fields = self._spoilt_fields(fields)
         try:
@@ -194,7 +196,8 @@ class Scene:
         rng = self.rng
         if isinstance(value, list) and value and (depth == 0 or rng.random() < 0.6):
             at = rng.randrange(len(value))
-            if depth and rng.random() < 0.15:
+            if depth and rng.random() < 0.15 and not self._grown:
+                self._grown = True  # once in a message: five thousand times five thousand fill the machine
                 return value * rng.choice((0, 2, 200, 5_000))
             return [*value[:at], self._spoilt_fields(value[at], depth + 1), *value[at + 1 :]]
         if isinstance(value, int) and not isinstance(value, bool) and rng.random() < 0.7:
