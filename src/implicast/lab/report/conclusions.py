@@ -7,8 +7,6 @@ interval of the best or the worst are named with it, where there are seeds enoug
 from collections.abc import Sequence
 from typing import Any
 
-from implicast.lab.report.figures import SEEDS
-
 Row = dict[str, Any]
 NAMED = 3
 """So many series are named at one end; further ones are counted."""
@@ -36,7 +34,7 @@ def conclusions(rows: Sequence[Row], contract: Sequence[Row]) -> list[tuple[str,
         if len(told) > 1:
             best, worst = min(told, key=_mean), max(told, key=_mean)
             least, most = (format(each["mean"], digits) for each in (best, worst))
-            said = answer.format(_like(best, told), least, _like(worst, told), most)
+            said = answer.format(_like(best, told, digits), least, _like(worst, told, digits), most)
             found.append((question, _sentence(alike.format(least) if least == most else said, where)))
     return found
 
@@ -45,18 +43,14 @@ def _mean(row: Row) -> float:
     return float(row["mean"])
 
 
-def _like(one: Row, told: Sequence[Row]) -> str:
-    """This series, and those that cannot be told from it."""
-    alike = [row["series"] for row in told if row is one or _within(row, one)]
+def _like(one: Row, told: Sequence[Row], digits: str) -> str:
+    """This series, and those of which the same figure is told."""
+    figure = format(one["mean"], digits)
+    alike = [row["series"] for row in told if format(row["mean"], digits) == figure]
     alike.sort(key=lambda name: name != one["series"])
     more = f" and {len(alike) - NAMED} more" if len(alike) > NAMED else ""
     shown = alike[:NAMED]
     return ", ".join(shown) + more if more or len(shown) < 2 else f"{', '.join(shown[:-1])} and {shown[-1]}"
-
-
-def _within(other: Row, one: Row) -> bool:
-    enough = min(one["runs"], other["runs"]) >= SEEDS
-    return bool(one["mean"] == other["mean"] or (enough and one["low"] <= other["mean"] <= one["high"]))
 
 
 def _delivers(contract: Sequence[Row]) -> str:
