@@ -49,7 +49,7 @@ from implicast.net.record import Recorder
 from implicast.net.revocation import Revocations, RevocationsKnown, RevokedNames
 from implicast.net.sending import Sending
 from implicast.net.services import Services
-from implicast.net.speech import renew, words_of
+from implicast.net.speech import expel, renew, words_of
 from implicast.net.status import status_of
 from implicast.net.store import Store
 from implicast.net.subscriptions import Subscriptions
@@ -59,7 +59,7 @@ from implicast.peer.events import Estimated, Refused
 from implicast.peer.member import Member
 from implicast.peer.name import next_life
 from implicast.peer.wire import Codec
-from implicast.peer.words import BELIEVED, SignedWords, Words
+from implicast.peer.words import BELIEVED, Words
 
 __all__ = ["Node", "NodeError", "Note", "Receipt"]
 
@@ -157,7 +157,7 @@ class Node:
         kept: Any = self.keep.read()
         self.said = kept.member.description if kept is not None and self.config.role == "member" else None
         self.words = words_of(self.directory, self.parameters, self.driver.host, self.address, self.network)
-        self._expel(self.carrier.banned)
+        expel(self.words, self.carrier.banned)
         self.peer = peer_of(self, kept)
         if self.record is not None:
             self.driver.recorder = Recorder(self.record)
@@ -195,7 +195,7 @@ class Node:
     def _ban(self, names: set[Name]) -> None:
         """These belong to the network no more: their connections are closed, and their words count for nothing."""
         self.carrier.ban(names)
-        self._expel(names)
+        expel(self.words, names)
         self._strike_off(names)
 
     def _strike_off(self, names: set[Name]) -> None:
@@ -203,10 +203,6 @@ class Node:
         if self.config.role == "authority" and self.peer is not None:
             for name in sorted(names):
                 self.driver.ask("expel", name)
-
-    def _expel(self, names: set[Name]) -> None:
-        if isinstance(self.words, SignedWords):
-            self.words.expel(names)
 
     def speak_anew(self) -> None:
         """There is a new certificate: speak with what it says."""

@@ -126,6 +126,12 @@ def words_of(folder: Path, parameters: Parameters, host: Host, address: Address,
     return words
 
 
+def expel(words: Words, names: set[Name]) -> None:
+    """Where words are signed, those of these names are believed no more."""
+    if isinstance(words, SignedWords):
+        words.expel(names)
+
+
 def renew(words: Words, folder: Path, parameters: Parameters) -> None:
     """Speak with the certificate that is in the folder now; without one everybody belongs to the network."""
     protected = str(parameters.get("protected", "")).split(",")

@@ -162,11 +162,10 @@ class Layings(Part):
         wanted: dict[tuple[str, str, int], list[Stretch]] = {}
         for piece in (*self.pieces.values(), *pieces):
             if piece.packed:
-                wanted.setdefault((piece.shelf, piece.attribute, piece.number), []).append((piece.low, piece.high))
+                wanted.setdefault(piece.entry, []).append((piece.low, piece.high))
         agreed: list[Piece] = []
         for piece in (*pieces, *under_way):
-            against = () if piece.packed else wanted.get((piece.shelf, piece.attribute, piece.number), ())
-            agreed += [piece] if piece.packed else self._cut(piece, against)
+            agreed += [piece] if piece.packed else self._cut(piece, wanted.get(piece.entry, ()))
         return agreed
 
     def _cut(self, removal: Piece, wanted: Iterable[Stretch]) -> list[Piece]:

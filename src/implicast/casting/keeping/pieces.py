@@ -47,6 +47,11 @@ class Piece:
     _wait_us: int = WAIT_US
     _mark: tuple[int, int] = (0, 0)
 
+    @property
+    def entry(self) -> tuple[str, str, int]:
+        """Which of its owner's entries it is a word about, whatever the values."""
+        return self.shelf, self.attribute, self.number
+
     def mark(self, owner: Name) -> int:
         """Of the entry of the lowest value, as its keepers compute it. Remembered, for one looks often from outside."""
         stamp = self.lowest_stamp()
