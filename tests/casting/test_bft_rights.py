@@ -44,7 +44,9 @@ def test_who_was_allowed_gets_the_place() -> None:
     assert isinstance(applied(network, BEA, (tag_realm("staff:nurse"),), rights(network, BEA, NURSE)), Granted)
 
 
-@pytest.mark.parametrize("wanted", [PLACE, tag_realm("staff:nurse"), tag_realm("staff:"), value_realm(Value("role", 7))])
+@pytest.mark.parametrize(
+    "wanted", [PLACE, tag_realm("staff:nurse"), tag_realm("staff:"), value_realm(Value("role", 7))]
+)
 def test_who_was_not_is_denied_and_told_why(wanted: bytes) -> None:
     network = a_network()
 
@@ -56,7 +58,9 @@ def test_who_was_not_is_denied_and_told_why(wanted: bytes) -> None:
 
 
 def test_what_is_not_protected_needs_no_right() -> None:
-    assert isinstance(applied(a_network(), EVE, (tag_realm("staff"), value_realm(Value("roles", "doctor"))), ()), Granted)
+    wanted = (tag_realm("staff"), value_realm(Value("roles", "doctor")))
+
+    assert isinstance(applied(a_network(), EVE, wanted, ()), Granted)
 
 
 def test_a_right_is_of_one_name_and_of_one_value() -> None:
