@@ -109,3 +109,9 @@ def test_an_experiment_that_says_nothing_registers_at_once_and_a_wrong_word_is_r
     assert {each.scenario().registers for each in plan(read("tiny", TINY), "small")} == {"assembled"}
     with pytest.raises(LocalError, match="register='later'; it takes assembled or messages"):
         plan(read("tiny", TINY.replace("casts = 3", 'casts = 3\nregister = "later"')), "small")
+
+
+def test_the_page_of_experiments_names_every_one() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "experiments.md").read_text("utf-8")
+
+    assert [name for name in experiments() if f"`{name}`" not in page] == []
