@@ -1,6 +1,7 @@
 """Experiments as data: what they plan, and what they refuse."""
 
 import json
+from pathlib import Path
 
 import pytest
 
