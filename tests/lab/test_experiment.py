@@ -94,7 +94,7 @@ def test_a_wrong_scenario_is_refused_before_anything_runs(change: tuple[str, str
 
 
 def test_an_unknown_experiment_or_scale_names_what_there_is() -> None:
-    with pytest.raises(ExperimentError, match="choose one of attacks, bft-arrival, "):
+    with pytest.raises(ExperimentError, match="choose one of attacks, backbone, bft-arrival, "):
         experiment("nothing")
     with pytest.raises(ExperimentError, match="small, medium or paper"):
         plan(experiment("peers"), "huge")
