@@ -242,11 +242,11 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
         if not {3, 5} <= self.gate.checks:
             return list(held)
         arc, vector, vectors, halves = source.arc, source.certificate.vector, self.gate.vectors, self.gate.halves
-        found, common = [], vectors.common
-        start, checks_top, holds = source.start, 4 in self.gate.checks, arc.holds
-        apart = vectors.limits[1] if start else 0
+        found, common, start, checks_top = [], vectors.common, source.start, 4 in self.gate.checks
+        (low, high), apart = arc, vectors.limits[1] if start else 0
+        wraps = low >= high
         for key, place in held.items():
-            if holds(key):
+            if (key >= low or key < high or low == high) if wraps else low <= key < high:
                 found.append(key)
                 continue
             mine = place.certificate.vector

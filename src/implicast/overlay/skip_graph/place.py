@@ -28,8 +28,8 @@ class StandingGraph(Protocol):
     def table(self, key: bytes) -> LevelTable[Certificate]:
         """The lists of a place."""
 
-    def contacts(self, key: bytes) -> list[Certificate]:
-        """Everyone in the lists of a place."""
+    def named(self, key: bytes, wide: bool) -> dict[bytes, Certificate]:
+        """A place and all in its lists, or in the every-class ones, by key."""
 
     def surroundings(self, key: bytes) -> list[Certificate]:
         """All in the every-class lists of a place."""
@@ -99,12 +99,12 @@ class Place:
         """Everybody it knows, by key."""
         return self.lists.known
 
-    def contacts(self, wide: bool) -> list[Certificate]:
-        """Everyone in its lists, or in the wider ones, in the order of keys."""
-        standing = self._standing
-        if standing is not None:
-            return standing.surroundings(self.key) if wide else standing.contacts(self.key)
-        return (self.lists.wide if wide else self.lists.table).contacts()
+    def named(self, wide: bool) -> dict[bytes, Certificate]:
+        """Itself and everyone in its lists, or in the wider ones, by key."""
+        if self._standing is not None:
+            return self._standing.named(self.key, wide)
+        table = self.lists.wide if wide else self.lists.table
+        return table.named(0, len(table.levels))
 
     @property
     def is_searching(self) -> bool:

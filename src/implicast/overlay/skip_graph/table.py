@@ -64,18 +64,14 @@ class Level(Generic[Node]):
 
 
 class LevelTable(Generic[Node]):
-    """The lists of one node, from level 0 to its top level."""
+    """The lists of one node, from level 0 to its top level; `levels` may make each when it is first asked for."""
 
-    __slots__ = ("_everyone", "_named", "levels", "owner")
+    __slots__ = ("_everyone", "_named", "levels", "owner", "top")
 
     def __init__(self, owner: Node, levels: Sequence[Level[Node]]) -> None:
-        self.owner, self.levels = owner, tuple(levels)
+        self.owner, self.levels, self.top = owner, levels, len(levels) - 1
         self._everyone: tuple[Node, ...] | None = None
         self._named: dict[tuple[int, int], dict[bytes, Node]] = {}
-
-    @property
-    def top(self) -> int:
-        return len(self.levels) - 1
 
     @property
     def everyone(self) -> tuple[Node, ...]:
