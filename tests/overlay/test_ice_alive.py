@@ -222,6 +222,25 @@ def test_full_tables_refuse_and_nothing_waits_for_ever():
     assert one.ground == (0, HALF)
 
 
+def test_the_more_spare_pieces_the_sooner_the_next_one_goes():
+    """After a partition one peer may have those of half the surface: one every three seconds took a minute."""
+    one, ledger = surface()
+    one.plot.atlas.put(Title(number << (BITS - 5), 5, 0, 1 + number % 2) for number in range(32))
+    one.plot.survey()
+    one.succession.begin_with((2,), 0)
+    one.circle.concern(2)
+    given = 0
+    for _ in range(10):
+        ledger.now_us += S
+        one.succession.echoed_us = ledger.now_us
+        one.tidying.tidy()
+        for to, give in sent(ledger, HandOver):
+            one.giver.on_accepted(to, Accepted(give.number, give.title, (1,), 0))
+            given += 1
+
+    assert given >= 8, "about one at each tick"
+
+
 def test_a_repeated_give_gets_the_same_answer():
     one, ledger = halves()
     give = HandOver(5, 0, 1, Title(HALF, 2, 2, 1), (), ())

@@ -12,6 +12,8 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ from implicast.peer.errors import LocalError
 from implicast.peer.events import Settled
 from implicast.peer.memory import HEARD_BITS, HeardBlock
 
-VERSION = 1
+VERSION = 2
 SCHEMA = """
 create table meta (key text primary key, value blob) without rowid;
 create table notices (
@@ -36,10 +38,14 @@ create table outbox (
 create table receipts (life integer, serial integer, settled blob, at_us integer,
     primary key (life, serial)) without rowid;
 """
-MIGRATIONS: dict[int, str] = {}
+KEPT_ROWS = """
+create table kept_rows (number integer primary key, part text, key blob, value blob, unique (part, key));
+"""
+MIGRATIONS: dict[int, str] = {1: KEPT_ROWS}
 """By the version they start from."""
-GATHER_S = 0.003
-"""How long a node that has something to write all the time lets it gather before the next commit."""
+GATHER_S = (0.003, 0.02)
+"""How long a node that has something to write all the time lets it gather before the next commit: as long as the last
+one took, within these."""
 NOTICES_MAX = 100_000
 """Notices kept; the oldest that are done go first."""
 
@@ -85,7 +91,7 @@ class Store:
         if version > VERSION:
             raise StoreError(f"{self.path} was written by a newer version of Implicast (schema {version}); update it")
         if version == 0:
-            self._db.executescript(f"begin; {SCHEMA} pragma user_version={VERSION}; commit;")
+            self._db.executescript(f"begin; {SCHEMA} {KEPT_ROWS} pragma user_version={VERSION}; commit;")
         while 0 < version < VERSION:
             self._db.executescript(f"begin; {MIGRATIONS[version]} pragma user_version={version + 1}; commit;")
             version += 1
@@ -110,6 +116,11 @@ class Store:
             blocks[block] = blocks.get(block, 0) | 1 << (serial & (1 << HEARD_BITS) - 1)
         return tuple(HeardBlock(*block, bits) for block, bits in blocks.items())
 
+    def rows(self, part: str) -> list[bytes]:
+        """What was kept of one part, as it was put in last."""
+        found = self._db.execute("select value from kept_rows where part = ? order by number", (part,))
+        return [bytes(value) for (value,) in found]
+
     # --- gathered, committed together
 
     def write(self, statement: str, values: tuple[Any, ...]) -> None:
@@ -117,6 +128,16 @@ class Store:
 
     def put(self, key: str, value: bytes) -> None:
         self.write("insert or replace into meta values (?, ?)", (key, value))
+
+    def put_row(self, part: str, key: bytes, value: bytes | None) -> None:
+        """One row of what is kept; None: it is kept no more."""
+        if value is None:
+            self.write("delete from kept_rows where part = ? and key = ?", (part, key))
+        else:
+            self.write("insert or replace into kept_rows (part, key, value) values (?, ?, ?)", (part, key, value))
+
+    def drop_rows(self) -> None:
+        self.write("delete from kept_rows", ())
 
     def notice(self, cast: CastId, target: str, payload: bytes, now_us: int) -> None:
         self.write("insert or ignore into notices values (?, ?, ?, ?, ?, ?, null)",
@@ -160,11 +181,11 @@ class Store:
 
     async def _work_off(self) -> None:
         try:
-            busy = False
+            took_s, (least_s, most_s) = -1.0, GATHER_S
             while (gathering := self._gathering) is not None:
-                if busy:  # they came while the last commit was under way: more will
-                    await asyncio.sleep(GATHER_S)
-                busy = True
+                if took_s >= 0:  # they came while the last commit was under way: more will
+                    await asyncio.sleep(min(max(took_s, least_s), most_s))
+                begun = time.monotonic()
                 self._gathering, self._touched = None, False
                 self.before()
                 writes, self._writes = self._writes, []
@@ -173,6 +194,7 @@ class Store:
                 if not gathering.done():
                     gathering.set_result(None)
                 self.after()
+                took_s = time.monotonic() - begun
         finally:
             self._working = False
 
@@ -189,8 +211,8 @@ class Store:
     def _transact(self, writes: list[tuple[str, tuple[Any, ...]]]) -> None:
         self._db.execute("begin immediate")
         try:
-            for statement, values in writes:
-                self._db.execute(statement, values)
+            for statement, same in groupby(writes, itemgetter(0)):
+                self._db.executemany(statement, map(itemgetter(1), same))
             self._db.execute("commit")
         except BaseException:
             if self._db.in_transaction:
