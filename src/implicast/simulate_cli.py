@@ -1,5 +1,7 @@
 """The commands `simulate` and `designs`."""
 
+import atexit
+import gc
 import json
 import resource
 import sys
@@ -94,6 +96,7 @@ def simulate_command(
     scenario = _scenario(name, path, {"parameters": parameters, "workload_parameters": workload_parameters, **plain})
     scenario.refuse_what_is_in_vain()
     begun = time.perf_counter()
+    atexit.register(gc.freeze)  # looking for cycles in what goes with the process took a tenth of a large run
     outcome = simulate(scenario, journal, _bar() if sys.stderr.isatty() and not as_json else silent)
     cost: dict[str, Any] = {
         "core": core(),

@@ -174,6 +174,10 @@ class Peer(Part):
         """
         return ()
 
+    def packed_holdings(self) -> Any:
+        """A value that is encoded as `holdings` is: some know it without making all of them."""
+        return self.holdings()
+
     def kept(self) -> Message | None:
         """What was written down and outlives a crash of this peer, as one typed value; None: nothing."""
         return None

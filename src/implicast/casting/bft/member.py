@@ -173,6 +173,10 @@ class Bft(Member, parts={
             contacts.pop(place.key, None)
         return [contacts[key] for key in sorted(contacts)]
 
+    def packed_holdings(self) -> Any:
+        packed = self.graph.places.packed(wide=self.assured)
+        return self.holdings() if packed is None else packed
+
     def kept(self) -> KeptBft:
         home = self.graph.places.home
         near = [node.address for node in home.table.levels[0].nodes] if home is not None else []
