@@ -1,4 +1,4 @@
-"""What is compiled where there is a C compiler, the core of the world and the geometry; everything works without it."""
+"""Compiled where there is a C compiler: core, geometry, looking through records. Everything works without it."""
 
 from setuptools import Extension, setup
 
@@ -7,10 +7,13 @@ try:
 except ImportError:
     modules = []
 else:
-    sources = {"implicast.world._core": "world/_core.pyx", "implicast.space._kernels": "space/_kernels.pyx"}
+    names = ("world._core", "space._kernels", "casting.spice._records")
     exact = ["-ffp-contract=off"]  # the same digits as the readable functions, whatever the processor can do at once
     modules = cythonize(
-        [Extension(name, [f"src/implicast/{path}"], extra_compile_args=exact) for name, path in sources.items()],
+        [
+            Extension(f"implicast.{name}", [f"src/implicast/{name.replace('.', '/')}.pyx"], extra_compile_args=exact)
+            for name in names
+        ],
         quiet=True,
     )
     for module in modules:

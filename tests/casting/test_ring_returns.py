@@ -48,6 +48,18 @@ def test_whoever_returns_is_in_again_and_nothing_is_missed_nor_told_falsely(name
     assert change.described()["return_s_max"] <= (15 if quick else 40)
 
 
+@pytest.mark.parametrize("name", RINGS)
+def test_a_made_up_word_from_the_end_of_all_lives_is_dropped(name: str) -> None:
+    village = Village(name)
+    member = village.members[3]
+    before = member.life, member.version
+
+    village.world.at(S, UPKEEP, lambda: member.receive(5, EntryOutdated(7, (1 << 62) - 1)))
+    village.world.run(2 * S)
+
+    assert (member.life, member.version) == before
+
+
 class Village:
     """A ring in which one may fall and rise again."""
 

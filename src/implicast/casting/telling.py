@@ -34,6 +34,7 @@ SILENT_MAX = 64
 class Word(Message):
     """What a member is told of a cast: it confirms with `Got`."""
 
+    promises = False
     cast: CastId
 
 

@@ -17,26 +17,16 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from implicast.space.built import built
 from implicast.space.morton import BITS
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def _built() -> Any:
-    """What was compiled when the package was built; None where it was not, or where the readable core is asked for."""
-    if environ.get("IMPLICAST_CORE") == "python":
-        return None
-    try:
-        from implicast.space import _kernels  # type: ignore[attr-defined, unused-ignore]
-    except ImportError:
-        return None
-    return _kernels
+_BUILT = built("space._kernels")
 
 
 def compiled(function: Function) -> Function:
     """The function's twin where such were built (helpers of others have none); else as Numba compiles it."""
-    built = _built()
-    return by_numba(function) if built is None else cast(Function, getattr(built, function.__name__, function))
+    return by_numba(function) if _BUILT is None else cast(Function, getattr(_BUILT, function.__name__, function))
 
 
 def by_numba(function: Function) -> Function:

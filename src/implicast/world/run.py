@@ -107,7 +107,7 @@ class Run:
         if sleepers is None:
             self.set_up(progress)
             self.register(progress)
-            storage = [size(peer.holdings()) for peer in self.population]
+            storage = [size(peer.packed_holdings()) for peer in self.population]
         else:
             storage = self._put_to_sleep(sleepers)
         self.cast(progress)

@@ -85,8 +85,9 @@ def simulate(scenario: Scenario, journal: Path | None = None, progress: Progress
     """Run a scenario. The journal is kept when a directory is named, and thrown away otherwise."""
     design, parameters = scenario.settled()
     if journal is not None:
-        return _simulate(scenario, design, parameters, journal, progress)
-    with tempfile.TemporaryDirectory(prefix="implicast-") as directory:
+        with _rarely_collecting():
+            return _simulate(scenario, design, parameters, journal, progress)
+    with tempfile.TemporaryDirectory(prefix="implicast-") as directory, _rarely_collecting():
         return _simulate(scenario, design, parameters, Path(directory) / "journal", progress)
 
 
@@ -95,8 +96,7 @@ def _simulate(
 ) -> Outcome:
     run = Run(scenario, design, parameters, directory)
     try:
-        with _rarely_collecting():
-            run.go(progress)
+        run.go(progress)
     except ImplicastError:
         run.journal.discard()
         raise

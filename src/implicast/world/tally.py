@@ -21,16 +21,26 @@ from implicast.world.arrays import numbers
 from implicast.world.journal import batches, read
 
 Ints = npt.NDArray[np.int64]
+Narrow = npt.NDArray[np.int32]
 Measures = dict[str, float]
+NAMES = (
+    "POUT_M", "TOUT_M", "TOUT_G", "PIN_M", "TIN_M", "TIN_G", "STOR_M", "STOR_G", "PINK_M", "TINK_M", "TINK_G",
+    "TINK_used_G", "TINK_router_G", "RTH", "RAH", "RMH", "latency_ms_mean", "latency_ms_median", "latency_ms_p99",
+    "latency_ms_max", "TOUT_capacity_G",
+)  # fmt: skip
+"""What every run is measured by."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The columns of a journal that measures need; one entry per message of a cast, in order of sending."""
+    """The columns of a journal that measures need; one entry per message of a cast, in order of sending.
 
-    cast: Ints
-    sender: Ints
-    receiver: Ints
+    Columns of messages are as narrow as the journal's: there are millions of them while all peers are in memory.
+    """
+
+    cast: Narrow
+    sender: Narrow
+    receiver: Narrow
     lost: npt.NDArray[np.bool_]
     notice_cast: Ints
     notice_peer: Ints
@@ -51,13 +61,14 @@ class Trace:
 
 def load(journal: Path) -> Trace:
     """Read a journal's columns; only messages of casts are kept."""
-    parts: dict[str, list[Ints]] = {name: [] for name in ("cast", "sender", "receiver", "arrived_us")}
-    for batch in batches(journal, "sends", list(parts)):
+    parts: dict[str, list[Narrow]] = {name: [] for name in ("cast", "sender", "receiver")}
+    lost = [np.empty(0, np.bool_)]
+    for batch in batches(journal, "sends", [*parts, "arrived_us"]):
         kept = numbers(batch["cast"], -1) >= 0
         for name, columns in parts.items():
-            columns.append(numbers(batch[name], -1)[kept])
-    sends = {name: np.concatenate(columns or [np.empty(0, np.int64)]) for name, columns in parts.items()}
-    sends["cast"] = sends["cast"].astype(np.int64)
+            columns.append(numbers(batch[name], -1)[kept].astype(np.int32, copy=False))
+        lost.append(numbers(batch["arrived_us"], -1)[kept] < 0)
+    sends = {name: np.concatenate([np.empty(0, np.int32), *parts.pop(name)]) for name in list(parts)}
     notices, casts, peers = read(journal, "notices"), read(journal, "casts"), read(journal, "peers")
     # What nobody cast has neither load nor latency, nor has what was cast to warm up; the contract counts it.
     first = int(np.count_nonzero(numbers(casts["warm_up"])))
@@ -65,10 +76,10 @@ def load(journal: Path) -> Trace:
     measured = (notice_cast >= first) & (notice_cast < len(casts))
     casts = casts.slice(first)
     return Trace(
-        cast=sends["cast"] - first,
+        cast=sends["cast"] - np.int32(first) if first else sends["cast"],
         sender=sends["sender"],
         receiver=sends["receiver"],
-        lost=sends["arrived_us"] < 0,
+        lost=np.concatenate(lost),
         notice_cast=notice_cast[measured] - first,
         notice_peer=_ints(notices["peer"])[measured],
         notice_depth=_ints(notices["depth"])[measured],
@@ -148,12 +159,12 @@ def link_measures(trace: Trace, journal: Path, up: "Loads", down: "Loads") -> Me
     """
     links = len(read(journal, "links"))
     paths = _Paths(read(journal, "paths"))
-    order = np.argsort(trace.cast, kind="stable")
-    source, target = trace.router[trace.sender[order]], trace.router[trace.receiver[order]]
+    order = np.argsort(trace.cast, kind="stable").astype(np.int32)
     total, pink = np.zeros(links, np.int64), 0
-    cuts = np.searchsorted(trace.cast[order], np.arange(len(trace.publisher) + 1))
+    cuts = np.cumsum([0, *np.bincount(trace.cast, minlength=len(trace.publisher))]).tolist()
     for start, end in itertools.pairwise(cuts):
-        loads = paths.loads(source[start:end], target[start:end], links)
+        some = order[start:end]
+        loads = paths.loads(trace.router[trace.sender[some]], trace.router[trace.receiver[some]], links)
         pink = max(pink, _largest(loads))
         total += loads
     every = np.concatenate([total, up.totals(trace.population), down.totals(trace.population)])
@@ -194,11 +205,13 @@ class Loads:
     count: Ints
 
     @classmethod
-    def of(cls, cast: Ints, peer: Ints, population: int) -> "Loads":
+    def of(cls, cast: Ints | Narrow, peer: Ints | Narrow, population: int) -> "Loads":
         # Casts come nearly in order, so sorting the keys is cheap; three times as fast as np.unique with counts.
-        key = np.sort(cast * population + peer, kind="stable")
+        key = cast * np.int64(population)
+        key += peer
+        key.sort(kind="stable")
         starts = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]])) if len(key) else np.empty(0, np.int64)
-        return cls(key[starts], np.diff(np.append(starts, len(key))))
+        return cls(key[starts], np.diff(starts, append=len(key)))
 
     def less(self, keys: Ints) -> "Loads":
         """One less where a key is named, never below zero; `keys` ascending and distinct."""

@@ -73,7 +73,7 @@ class Bft(Member, parts={
         if self._kept is not None and self._kept.revocation is not None:
             trust.learn(self._kept.revocation)
         self.lists = RevocationLists(*at, self.graph, trust, office, gate.refuse)
-        self.settler = Settler(*at, self.asker, self.graph, self.lists, keys, office, site.life, kept)
+        self.settler = Settler(*at, self.asker, self.graph, self.lists, keys, office, site.life, site.words, kept)
         self.multicasts = Multicasts(
             *at, self.asker, self.graph, gate, keys.signer, settings, self.assured, self._take, self._kept is not None
         )  # fmt: skip
@@ -172,6 +172,10 @@ class Bft(Member, parts={
         for place in held:
             contacts.pop(place.key, None)
         return [contacts[key] for key in sorted(contacts)]
+
+    def packed_holdings(self) -> Any:
+        packed = self.graph.places.packed(wide=self.assured)
+        return self.holdings() if packed is None else packed
 
     def kept(self) -> KeptBft:
         home = self.graph.places.home

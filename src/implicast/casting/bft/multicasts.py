@@ -159,12 +159,13 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
     @handles(CastHop)
     def on_hop(self, sender: Address, hop: CastHop) -> None:
         met, door = self._known(hop.source), (sender, hop.level, hop.forwarder.key)
-        is_repeat = met is not None and door in met.duties
-        if met is not None and not met.open:  # two in three
+        if met is not None and not met.open:  # five in six
             self.gate.refuse("repeated")
-        elif not self._judge(sender, hop, met):
+            if self.carriage.assured:
+                self.carriage.confirm(sender, hop, met.duties.get(door))
             return
-        if self.carriage.assured:
+        is_repeat = met is not None and door in met.duties
+        if self._judge(sender, hop, met) and self.carriage.assured:
             met = met or self._known(hop.source)
             duty = met.duties.get(door) if met is not None else None
             if is_repeat or duty is None or not duty.open:  # else it is confirmed with what becomes of it

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from implicast.overlay.ice.estate import Way
 from implicast.overlay.ice.messages import Enter, EnterAgain, Title
 from implicast.overlay.ice.share import SurfacePart
+from implicast.overlay.ice.soundings import Extent
 from implicast.peer.contract import Address, handles
 from implicast.peer.events import Joined
 from implicast.space.morton import BITS
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 INTRODUCERS_MAX = 64
 """Peers by way of whom a newcomer asks; further ones are not used."""
+NEARBY_MAX = 3
+"""Attempts at ground nearby; then a newcomer asks for any."""
 
 
 class Admission(SurfacePart):
@@ -42,16 +45,20 @@ class Admission(SurfacePart):
         self.surface.greetings.hail(known)
         others = dict.fromkeys(each for each in (*introducers, *known) if each != self.address)
         self._introducers = tuple(others)[:INTRODUCERS_MAX]
-        if self._introducers:
-            self._ask_for_place()
+        if self._introducers and self.surface.terms.soundings:
+            self.surface.soundings.begin(self._introducers)
+        elif self._introducers:
+            self.ask_for_place()
         else:
             self.surface.plot.atlas.put([Title(0, 0, 0, self.address)])
             self.surface.announce()
             self.settled_in()
 
-    def _ask_for_place(self) -> None:
+    def ask_for_place(self) -> None:
+        """Anywhere; or, the first few times, inside the extent where those are who are near us."""
         self._attempt += 1
-        code = self.host.rng.getrandbits(BITS)
+        extent = self.surface.soundings.extent if self._attempt <= NEARBY_MAX else Extent()
+        code = extent.low | self.host.rng.getrandbits(BITS - extent.bits)
         enter = Enter(Way((code, code + 1), self.surface.next_number()), self.address, self.surface.born_us)
         self.host.send(self.host.rng.choice(self._introducers), enter)
         self.host.after(self.timers.join_us, EnterAgain(self._attempt))
@@ -64,7 +71,7 @@ class Admission(SurfacePart):
             self.surface.seizures.begin_again()
             self.surface.greetings.hail(self._introducers)
         elif self.surface.taker.receipt is None:
-            self._ask_for_place()
+            self.ask_for_place()
         else:
             self.host.after(self.timers.join_us, EnterAgain(self._attempt))
 

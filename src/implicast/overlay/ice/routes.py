@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from implicast.overlay.ice.estate import Way, check_tract
 from implicast.overlay.ice.geometry import FARTHEST, box_of, rank_of, target_rows
-from implicast.overlay.ice.messages import Enter, Passed, Title, Titles, Who
+from implicast.overlay.ice.messages import Enter, Passed, Sound, Title, Titles, Who
 from implicast.overlay.ice.share import SurfacePart
 from implicast.overlay.ice.table import Rows, SurfaceTable
 from implicast.peer.asking import Question
@@ -167,6 +167,8 @@ class Paths(SurfacePart):
             self.surface.entry.asked(message, part[0])
         elif type(message) is Who:
             self._tell(message.asker, self.surface.plot.firm_pieces())
+        elif type(message) is Sound:
+            self.surface.soundings.answer(message, part[0])
         else:
             self.surface.tenant.arrived(sender, part, message)
 

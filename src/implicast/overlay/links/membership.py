@@ -76,8 +76,12 @@ class Membership(Part):
         self._links.begin(max(first, self._links.me.life + 1))
 
     def _seek(self) -> None:
+        """Through the next of them; where an attempt was in vain, through two at a time: the way through one may lead
+        over dead nodes, or be cut."""
         links = self._links
-        links.seeking.ask(self.introducers[links.seeking.turn % len(self.introducers)])
+        first = links.detector is None or not links.seeking.turn
+        for _ in range(1 if first else min(2, len(self.introducers))):
+            links.seeking.ask(self.introducers[links.seeking.turn % len(self.introducers)])
         links.patience.later(links.settings.seek_us, SeekAgain(links.me.life, links.seeking.turn))
 
     @handles(SeekAgain)

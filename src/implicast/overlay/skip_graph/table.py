@@ -73,6 +73,15 @@ class LevelTable(Generic[Node]):
         self._everyone: tuple[Node, ...] | None = None
         self._named: dict[tuple[int, int], dict[bytes, Node]] = {}
 
+    def listed(self) -> list[tuple[Node, ...]]:
+        """Who is listed at each level."""
+        return [level.nodes for level in self.levels]
+
+    def beside(self, number: int, left: int, right: int) -> tuple[bytes, bytes] | None:
+        """The keys so many places to the left and to the right of the owner in a list; None if it is the whole ring."""
+        level = self.levels[number]
+        return None if level.full else (level.nodes[level.own - left].key, level.nodes[level.own + right].key)
+
     @property
     def everyone(self) -> tuple[Node, ...]:
         """The owner and all its contacts, in the order of keys."""

@@ -11,7 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Generic, TypeVar, overload
 
+import msgspec
+import numpy as np
+
 from implicast.overlay.skip_graph.table import Level, LevelTable, Node
+from implicast.peer.wire import pack, packed_list
 from implicast.space.vector import Vectors
 
 _by_key = attrgetter("key")
@@ -22,16 +26,19 @@ class _Ring(Generic[Node]):
     """The members of a ring in the order of their keys, and these once more; `below`: their positions in the ring of
     the level below."""
 
-    __slots__ = ("_fresh", "below", "digits", "keys", "nodes", "parts", "ranks")
+    __slots__ = ("_fresh", "below", "digits", "keys", "nodes", "parts", "ranks", "spots", "wide")
 
-    def __init__(self, nodes: Iterable[Node], below: list[int]) -> None:
+    def __init__(self, nodes: Iterable[Node], below: Sequence[int], spots: Iterable[int]) -> None:
         self.nodes, self.below = tuple(nodes), below
+        self.spots = tuple(spots)
+        """Their positions in the ring of all."""
         self.keys = tuple([node.key for node in self.nodes])
         self.digits: list[int] = []
         self.ranks: list[int] = []
         """Of each member, its position in the ring of the next level; known once this one is parted."""
         self.parts: list[_Ring[Node]] = []
         self._fresh: dict[int, tuple[bool, ...]] = {}
+        self.wide: list[tuple[int, int]] = []
 
     def part(self, vectors: Vectors, number: int) -> None:
         """Part this ring of a level into those of the next, one for each digit."""
@@ -41,7 +48,25 @@ class _Ring(Generic[Node]):
         for index, digit in enumerate(self.digits):
             self.ranks.append(len(members[digit]))
             members[digit].append(index)
-        self.parts = [_Ring([self.nodes[index] for index in some], some) for some in members]
+        nodes, spots = self.nodes, self.spots
+        self.parts = [_Ring([nodes[each] for each in some], some, [spots[each] for each in some]) for some in members]
+
+    def widen(self, reach: int) -> None:
+        """Work out for each member from where to where every class has so many others on either side of it."""
+        size, own = len(self.keys), np.arange(len(self.keys))
+        left, right, is_full = np.zeros_like(own), np.zeros_like(own), np.zeros(size, bool)
+        for below in [np.array(each.below, own.dtype) for each in self.parts] or [own]:
+            count, at = len(below), np.searchsorted(below, own)
+            if count < reach:
+                is_full[:] = True
+                break
+            is_own = below[np.minimum(at, count - 1)] == own
+            is_full |= count - is_own < reach
+            left = np.maximum(left, (own - below[(at - reach) % count]) % size)
+            right = np.maximum(right, (below[(at + reach - ~is_own) % count] - own) % size)
+        is_full |= left + right + 1 >= size
+        first, last = np.where(is_full, 0, own - left), np.where(is_full, size, own + right + 1)
+        self.wide = list(zip(first.tolist(), last.tolist(), strict=True))
 
     def fresh(self, digit: int) -> tuple[bool, ...]:
         """Which members have another digit than this: to those who have it they are new at this level."""
@@ -82,10 +107,28 @@ class _CutLevels(Sequence[Level[Node]]):
         return found
 
 
+class _CutTable(LevelTable[Node]):
+    """A table of the standing graph. Whether its owner stands beside a range is told without cutting a list: that is
+    asked of every place about every cast, and of most nothing else is."""
+
+    __slots__ = ("_standing", "_where")
+
+    def __init__(self, owner: Node, standing: "Standing[Node]", where: "list[Where[Node]]") -> None:
+        super().__init__(owner, _CutLevels(standing, where))
+        self._standing, self._where = standing, where
+
+    def listed(self) -> list[tuple[Node, ...]]:
+        return self._standing.lists(self.owner.key)
+
+    def beside(self, number: int, left: int, right: int) -> tuple[bytes, bytes] | None:
+        ring, own, near = self._where[number]
+        return None if near is None else (ring.keys[own - left], ring.keys[(own + right) % len(ring.keys)])
+
+
 class Standing(Generic[Node]):
     """All nodes of a graph, and the table of each."""
 
-    __slots__ = ("_all", "_nodes", "_tables", "k", "vectors")
+    __slots__ = ("_all", "_nodes", "_packed", "_tables", "k", "vectors")
 
     def __init__(self, k: int, vectors: Vectors, nodes: Iterable[Node] = ()) -> None:
         assert k >= 2, "with k = 1 lists would hold only their owner"
@@ -93,6 +136,7 @@ class Standing(Generic[Node]):
         self._nodes: dict[bytes, Node] = {node.key: node for node in nodes}
         self._all: _Ring[Node] | None = None
         self._tables: dict[bytes, LevelTable[Node]] = {}
+        self._packed: list[bytes] = []
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -100,7 +144,7 @@ class Standing(Generic[Node]):
     def table(self, key: bytes) -> LevelTable[Node]:
         found = self._tables.get(key)
         if found is None:
-            found = self._tables[key] = LevelTable(self._nodes[key], _CutLevels(self, list(self._rings(key))))
+            found = self._tables[key] = _CutTable(self._nodes[key], self, list(self._rings(key)))
         return found
 
     def lists(self, key: bytes) -> list[tuple[Node, ...]]:
@@ -116,13 +160,26 @@ class Standing(Generic[Node]):
         return _sorted(self.named(key, wide=True), key)
 
     def named(self, key: bytes, wide: bool) -> dict[bytes, Node]:
-        """A node and all in its lists, or in the every-class ones, by key. Nothing is remembered: a million places can
-        be asked for their storage."""
+        """A node and all in its lists, or in the every-class ones, by key. Nothing is remembered."""
         found, ends = dict[bytes, Node](), self._every_class if wide else self._ends
         for ring, own, near in self._rings(key):
             left, right = ends(ring, own, near)
             found.update(zip(_cut(ring.keys, left, right), _cut(ring.nodes, left, right), strict=True))
         return found
+
+    def packed(self, keys: Iterable[bytes], wide: bool) -> msgspec.Raw | tuple[()]:
+        """All in the lists of some nodes but these, in the order of keys, as they would be encoded: each is encoded
+        once, however many list it."""
+        found, mine, ends = set[int](), list[int](), self._every_class if wide else self._ends
+        for key in keys:
+            for ring, own, near in self._rings(key):
+                if ring is self._all:
+                    mine.append(own)
+                found.update(_cut(ring.spots, *ends(ring, own, near)))
+        found.difference_update(mine)
+        if self._all is not None and not self._packed:
+            self._packed = list(map(pack, self._all.nodes))
+        return packed_list([self._packed[spot] for spot in sorted(found)]) if found else ()
 
     def level(self, ring: _Ring[Node], own: int, near: _Ring[Node] | None) -> Level[Node]:
         """The list of one level."""
@@ -137,7 +194,7 @@ class Standing(Generic[Node]):
         """The rings of a node from level 0 to its top: each with its position there, and with the next ring if the list
         of this level ends by it; none at the top, where so few are in it that the list is the whole ring."""
         if self._all is None:
-            self._all = _Ring(sorted(self._nodes.values(), key=_by_key), [])
+            self._all = _Ring(sorted(self._nodes.values(), key=_by_key), (), range(len(self._nodes)))
         ring, number, vectors, few = self._all, 0, self.vectors, 2 * (self.k - 1)
         own = bisect_left(ring.keys, key)
         while number < vectors.length:
@@ -161,16 +218,9 @@ class Standing(Generic[Node]):
 
     def _every_class(self, ring: _Ring[Node], own: int, near: _Ring[Node] | None) -> tuple[int, int]:
         """From where to where in a ring every digit class has k-1 members on either side of a node."""
-        size, reach, left, right = len(ring.keys), self.k - 1, 0, 0
-        classes: Sequence[Sequence[int]] = [each.below for each in ring.parts] or [range(size)]
-        for below in classes:
-            at, count = bisect_left(below, own), len(below)
-            is_own = at < count and below[at] == own
-            if count - is_own < reach:
-                return 0, size
-            left = max(left, (own - below[at - reach]) % size)
-            right = max(right, (below[(at + reach - (not is_own)) % count] - own) % size)
-        return (own - left, own + right + 1) if left + right + 1 < size else (0, size)
+        if not ring.wide:
+            ring.widen(self.k - 1)
+        return ring.wide[own]
 
 
 def _cut(circle: tuple[Item, ...], left: int, right: int) -> tuple[Item, ...]:
