@@ -69,17 +69,22 @@ SHOWN = ("arrival", "victim_arrival", "forged", "noticed_share", "noticed_s")
 def table_row(name: str, f: float, peers: int = 128, casts: int = 8, seed: int = 1) -> dict[str, float]:
     """One design at one share of liars, under every strategy of the table: `arrival_silent`, `forged_forging`, ...
 
-    `expected` is the same under all of them. Where a run breaks down as a whole, nothing arrived.
+    `expected` is the same under all of them. Where a run breaks down as a whole, nothing arrived. Where nobody lies,
+    one run stands for all strategies.
     """
-    found: dict[str, float] = {}
+    found, row = dict[str, float](), Row()
     for strategy in TABLE:
-        try:
-            row = attack_row(name, strategy, f, peers, casts, seed)
-        except DesignCrash:
-            row = {"expected": 0, **dict.fromkeys(SHOWN, 0.0)}
+        row = row if row and not f else _survived(name, strategy, f, peers, casts, seed)
         found["expected"] = max(found.get("expected", 0.0), float(row["expected"]))
         found |= {f"{measure}_{strategy}": float(row[measure]) for measure in SHOWN}
     return found
+
+
+def _survived(name: str, strategy: str, f: float, peers: int, casts: int, seed: int) -> Row:
+    try:
+        return attack_row(name, strategy, f, peers, casts, seed)
+    except DesignCrash:
+        return {"expected": 0, **dict.fromkeys(SHOWN, 0.0)}
 
 
 def _line(row: Row) -> str:
