@@ -36,7 +36,7 @@ BURIED_US = 400_000
 class Membership(Part):
     """One request at a time is under way."""
 
-    __slots__ = ("_leave_by_us", "_life", "_links", "neighbours", "_op", "_wish_to_leave", "introducers", "pend")
+    __slots__ = ("_leave_by_us", "_life", "_links", "_op", "_wish_to_leave", "introducers", "neighbours", "pend")
 
     def __init__(self, links: "Links", life: Life | None, neighbours: tuple[Ref, ...]) -> None:
         super().__init__(links.address, links.host)
