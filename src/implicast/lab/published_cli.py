@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from implicast.lab import case
+from implicast.lab.errors import LabError
 from implicast.lab.evidence import gather, needed, read, unmade, write
 from implicast.lab.experiment import SCALES, experiment, experiments
 from implicast.lab.material import directory, lacking, prepared
@@ -38,6 +39,8 @@ def published_command(
     Without names: the page alone, from what was measured before.
     """
     chosen, data = [experiment(name) for name in names], directory(data)
+    if not where.parent.is_dir():
+        raise LabError(f"--page {where}: there is no directory {where.parent}")
     kept = read(where.with_suffix(".json"))
     for each in chosen:
         wanted = needed(each, scale, runs)

@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from implicast.language.target import Target
+from implicast.net.lock import Lock
 from implicast.peer.contract import CastId, Life
 from implicast.peer.errors import LocalError
 from implicast.peer.events import Settled
@@ -73,14 +74,19 @@ class Store:
         """The disk is full: nothing is confirmed until there is room."""
         self.commits = 0
         self._touched = self._abandoned = False
+        self._last_us = 0
+        """When the last notice arrived; 0: not looked up yet."""
         self.before: Callable[[], None] = lambda: None
         """Called before every commit, to add what changes all the time and is worth writing once per commit only."""
         self.after: Callable[[], None] = lambda: None
         """Called after every commit."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            self._lock = Lock(path)
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             self._prepare()
+        except TimeoutError:
+            raise StoreError(f"{path.parent} is in use by another process: stop the one that runs there") from None
         except (OSError, sqlite3.Error) as error:
             raise StoreError(f"{path} cannot be used: {error}") from None
 
@@ -138,6 +144,15 @@ class Store:
 
     def drop_rows(self) -> None:
         self.write("delete from kept_rows", ())
+
+    def arrival_us(self, now_us: int) -> int:
+        """When a notice arrives: after all that arrived before, though the machine's clock was set back meanwhile.
+        Readers go on from the last one that they have seen."""
+        if not self._last_us:
+            (last_us,) = self._db.execute("select max(arrived_us) from notices").fetchone()
+            self._last_us = last_us or 0
+        self._last_us = max(now_us, self._last_us + 1)
+        return self._last_us
 
     def notice(self, cast: CastId, target: str, payload: bytes, now_us: int) -> None:
         self.write("insert or ignore into notices values (?, ?, ?, ?, ?, ?, null)",
@@ -301,3 +316,4 @@ class Store:
                 time.sleep(0.1)
         self._thread.shutdown(wait=True)
         self._db.close()
+        self._lock.release()

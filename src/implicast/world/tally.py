@@ -23,6 +23,12 @@ from implicast.world.journal import batches, read
 Ints = npt.NDArray[np.int64]
 Narrow = npt.NDArray[np.int32]
 Measures = dict[str, float]
+NAMES = (
+    "POUT_M", "TOUT_M", "TOUT_G", "PIN_M", "TIN_M", "TIN_G", "STOR_M", "STOR_G", "PINK_M", "TINK_M", "TINK_G",
+    "TINK_used_G", "TINK_router_G", "RTH", "RAH", "RMH", "latency_ms_mean", "latency_ms_median", "latency_ms_p99",
+    "latency_ms_max", "TOUT_capacity_G",
+)  # fmt: skip
+"""What every run is measured by."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from implicast.overlay.ice.messages import Firm, Title, Who
 from implicast.overlay.ice.plot import SEIZED
 from implicast.overlay.ice.share import SurfacePart
 from implicast.peer.contract import Address, handles
-from implicast.space.tract import Tract, intersect
+from implicast.space.tract import WHOLE, Tract, intersect
 
 if TYPE_CHECKING:
     from implicast.overlay.ice.surface import Surface
@@ -130,6 +130,17 @@ class Seizures(SurfacePart):
         if plot.atlas.learn(title):
             plot.hold(title.low, SEIZED, self.address, number)
             self.settle(number, Seizure((title.low, title.high), whole=False), set(plot.neighbours()))
+
+    def begin_again(self) -> None:
+        """Take the whole surface, of which nobody whom we hear has any. Where a silent owner is known its title is
+        beaten as at every seizure; elsewhere any real title beats ours, and of two such claims one wins."""
+        plot, number = self.surface.plot, self.surface.next_number()
+        for each in list(plot.others):
+            plot.atlas.learn(Title(each.low, each.bits, each.epoch + 1, self.address))
+        plot.atlas.learn(Title(0, 0, 0, self.address))
+        for each in plot.atlas.of(self.address):
+            plot.hold(each.low, SEIZED, self.address, number)
+        self.settle(number, Seizure(WHOLE, whole=False), set())
 
     # --- settling
 
