@@ -28,6 +28,7 @@ from implicast.overlay.ice.messages import (
     Tick,
     Title,
     Titles,
+    Who,
 )
 from implicast.overlay.ice.settings import Terms, Timers
 from implicast.overlay.ice.surface import Surface
@@ -166,6 +167,18 @@ def test_who_lost_all_to_a_title_that_nobody_has_begins_again(winner, titles, ep
 
     assert [each.epoch for each in one.pieces] == epochs
     assert one.tract == (WHOLE if epochs else ())
+
+
+def test_who_owns_ground_beside_ours_is_asked_of_acquaintances_too():
+    """Two who knew nobody else as a neighbour asked each other, and claimed what others had."""
+    one, ledger = halves()
+    one.greetings.on_hail(2, Hail(1, 0, 7, (Title(HALF, 2, 0, 2),), (), (), (), False, ()))
+    one.greetings.on_hail(9, Hail(1, 0, 7, (), (), (), (), False, ()))
+    ledger.take()
+    assert one.plot.gap is not None
+    one.seizures.mend_gap()
+
+    assert 9 in [to for to, _ in sent(ledger, Who)]
 
 
 def test_hops_are_remembered_for_as_long_as_repeats_come_and_then_forgotten():

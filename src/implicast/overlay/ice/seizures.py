@@ -123,6 +123,17 @@ class Seizures(SurfacePart):
             self.claim(Title(low, bits, 0, self.address))
         else:
             self.surface.send(Who(Way((low, low + 1)), self.address))
+            self._ask_outside(low)
+
+    def _ask_outside(self, code: int) -> None:
+        """Our neighbours may know no more than we do: after a partition a few peers had only each other as neighbours,
+        and all ground around them others'. Whom we hear of those who are no neighbours asks for us too."""
+        circle, near = self.surface.circle, self.surface.plot.neighbours()
+        since_us = self.host.now_us - self.timers.self_us
+        known = [each for each, news in circle.news.items() if news.heard_us > since_us and each not in near]
+        if known and self.surface.terms.assured:
+            way = Way((code, code + 1), self.surface.next_number())
+            self.host.send(self.host.rng.choice(known), Who(way, self.address))
 
     def claim(self, title: Title) -> None:
         """Take ground that nobody has: any real title beats this one."""
