@@ -1,4 +1,8 @@
-"""Places in the realm of what is protected: the office gives them to those alone whom the authority allowed it."""
+"""Places in the realm of what is protected: the office gives them to those alone whom the authority allowed it.
+
+Red where the office asks for no rights (`SignedWords.may`); the last one where a member asks for all it had
+(`Settler._entitled`).
+"""
 
 import msgspec
 import pytest
