@@ -202,7 +202,7 @@ class Loads:
     """The load matrix where it is not empty: `key` is cast * population + peer, ascending."""
 
     key: Ints
-    count: Ints
+    count: Narrow
 
     @classmethod
     def of(cls, cast: Ints | Narrow, peer: Ints | Narrow, population: int) -> "Loads":
@@ -211,7 +211,7 @@ class Loads:
         key += peer
         key.sort(kind="stable")
         starts = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]])) if len(key) else np.empty(0, np.int64)
-        return cls(key[starts], np.diff(starts, append=len(key)))
+        return cls(key[starts], np.diff(starts, append=len(key)).astype(np.int32))
 
     def less(self, keys: Ints) -> "Loads":
         """One less where a key is named, never below zero; `keys` ascending and distinct."""
@@ -258,7 +258,7 @@ def _ints(column: Any) -> Ints:
     return np.asarray(numbers(column), np.int64)
 
 
-def _largest(values: Ints) -> int:
+def _largest(values: Ints | Narrow) -> int:
     return int(values.max(initial=0))
 
 
