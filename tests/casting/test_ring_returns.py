@@ -85,17 +85,30 @@ class Village:
 
         self.world.at(int(time_s * S), UPKEEP, now)
 
-    def rise(self, time_s: float, who: int, disk=None) -> None:
+    def rise(self, time_s: float, who: int, disk=None, through: tuple[int, ...] = (0, 1)) -> None:
         def now() -> None:
             kept = disk or self.disks[who]
             self.members[who] = self.plan.begin(self.design, who, kept.life, 0, kept, int(time_s))
             self.world.place(who, self.members[who])
-            self.members[who].join((0, 1))
+            self.members[who].join(through)
 
         self.world.at(int(time_s * S), JOIN, now)
 
     def heard(self, kind: type) -> list[tuple[float, int]]:
         return [(time_us / S, who) for time_us, who, event in self.world.events if isinstance(event, kind)]
+
+
+@pytest.mark.parametrize("name", [*RINGS, "condcast"])
+def test_whoever_returns_with_its_disk_needs_no_introducer_that_is_still_there(name: str) -> None:
+    """It asks those who were its neighbours."""
+    village = Village(name)
+    village.fall(20, 5)
+    village.world.at(21 * S, UPKEEP, partial(village.world.crash, 0))
+    village.world.at(21 * S, UPKEEP, partial(village.world.crash, 1))
+    village.rise(30, 5, through=(0, 1))
+    village.world.run(until_us=46 * S)
+
+    assert village.members[5].links.state == "in"
 
 
 @pytest.mark.parametrize("name", RINGS[2:])

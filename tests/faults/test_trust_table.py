@@ -17,10 +17,10 @@ from implicast.peer.name import name_of
 from implicast.peer.signatures import scheme
 from implicast.space.vector import Vectors
 from implicast.trials import attacks
-from implicast.trials.attacks import GROUPS, scenario
+from implicast.trials.attacks import scenario, wanted_most
 from implicast.trials.authority_kills import Kills, kills_row
 from implicast.trials.bft_eclipse import hoarding_row
-from implicast.workload.workload import workload
+from implicast.trials.search import Budget, worst
 from implicast.world.liars.liars import Liars
 from implicast.world.liars.trust import Trust as Honest
 from implicast.world.populations.keys import Laboratory
@@ -48,14 +48,6 @@ def test_no_bytes_but_a_tag_or_a_value_name_a_realm() -> None:
     for length in range(1, TAIL_BYTES + 1):
         assert not is_realm(victim.key[: len(victim.realm) + length])
         assert not is_realm(HOME + victim.key[-length:])
-
-
-def wanted_most(peers: int, casts: int, seed: int) -> int:
-    """Whoever is to hear of most casts."""
-    drawn = workload("groups", seed=seed, peers=peers, casts=casts, **GROUPS)
-    targets = drawn.targeted()
-    heard = [sum(target.selects(said) for target in targets) for said in drawn.described()]
-    return heard.index(max(heard))
 
 
 def aimed_and_not(peers: int, casts: int, seed: int) -> list[Honest]:
@@ -245,3 +237,11 @@ def test_the_trial_says_what_arrived_and_fails_where_less_did_than_was_asked_for
     monkeypatch.setattr("sys.argv", ["attacks", "--peers", "40", "--casts", "4", *given])
     assert attacks.main() == code
     assert said in "".join(capsys.readouterr())
+
+
+def test_the_search_aims_at_who_hears_most_and_finds_what_a_trusting_design_loses() -> None:
+    found = worst("dht-naive", 32, 6, 6, seed=1, budget=Budget(0.3))
+
+    assert f"victim={wanted_most(32, 6, 1)}" in found.liars
+    assert found.score < (1.0, 1.0)
+    assert found.liars in found.command, "it can be replayed"

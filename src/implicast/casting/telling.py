@@ -92,7 +92,7 @@ class Told:
         self.open -= 1
         if outcome in (Outcome.TAKEN, Outcome.REPEAT):
             self.notified += 1
-        else:
+        elif outcome != Outcome.ELSEWHERE:  # it counts where it took it
             self.declined += 1
 
     def give_up(self, name: Name) -> None:

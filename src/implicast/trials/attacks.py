@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from implicast.casting.designs import design
 from implicast.language.parameters import Setting
 from implicast.peer.errors import ImplicastError
+from implicast.workload.workload import workload
 from implicast.world.churn import Churn
 from implicast.world.liars.liars import STRATEGIES, Liars
 from implicast.world.scenario import Scenario
@@ -34,6 +35,14 @@ def scenario(
         name, peers=peers, casts=casts, seed=seed, parameters=settings, workload="groups",
         workload_parameters=dict(GROUPS), interval_ms=interval_ms, liars=liars, churn=Churn.parse(churn),
     )  # fmt: skip
+
+
+def wanted_most(peers: int, casts: int, seed: int) -> int:
+    """Whoever is to hear of most casts: the victim from whom most can be kept."""
+    drawn = workload("groups", seed=seed, peers=peers, casts=casts, **GROUPS)
+    targets = drawn.targeted()
+    heard = [sum(target.selects(said) for target in targets) for said in drawn.described()]
+    return heard.index(max(heard))
 
 
 def attack_row(

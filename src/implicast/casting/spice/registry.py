@@ -76,7 +76,7 @@ class Stock:
 class Registry:
     """Records by consumer, and the parts that are closed and being gathered."""
 
-    __slots__ = ("_due_us", "_packed", "closed", "dimensions", "gathering", "notch", "passed", "records",
+    __slots__ = ("_due_us", "_packed", "_rows", "closed", "dimensions", "gathering", "notch", "passed", "records",
                  "root", "stock")  # fmt: skip
 
     def __init__(self, root: int, notch: int, dimensions: int, stock: Stock) -> None:
@@ -88,6 +88,8 @@ class Registry:
         """Registrations that went up through here: how many there are above, about."""
         self._packed: list[Item] | None = None
         """All records as they travel, while none comes or goes."""
+        self._rows: bytes | None = None
+        """What the compiled `selected` looks at first, while none comes or goes."""
         self._due_us = NEVER_US
         """Before this time no record runs out."""
 
@@ -100,7 +102,7 @@ class Registry:
             return held
         at = home(self.root, self.notch, entry.spot, self.dimensions)
         held = self.records[entry.member.name] = Held(entry, at, now_us, until_us, safe)
-        self._packed = None
+        self._packed = self._rows = None
         self.stock.changed()
         if until_us < self._due_us:
             self._due_us = until_us
@@ -112,14 +114,14 @@ class Registry:
         spots = [each.spot for each in entries]
         for entry, at in zip(entries, homes(self.root, self.notch, spots, self.dimensions), strict=True):
             self.records[entry.member.name] = Held(entry, at, now_us, until_us, True)
-        self._packed = None
+        self._packed = self._rows = None
         self._due_us = min(self._due_us, until_us)
         self.stock.changed()
 
     def remove(self, held: Held) -> None:
         """This record is not kept here any more."""
         del self.records[held.entry.member.name]
-        self._packed = None
+        self._packed = self._rows = None
         self.stock.changed(lost=True)
 
     def shut(self, closed: Tract) -> None:
@@ -182,7 +184,8 @@ class Registry:
         everywhere = not self.notch  # all are at home at the root itself
         if everywhere and not contains(part, self.root):
             return []
-        members: list[Contact] = _BUILT.selected(self.records, least, part, everywhere, now_us)
+        rows = self._rows = self._rows or _BUILT.rows_of(self.records)
+        members: list[Contact] = _BUILT.selected(self.records, rows, least, part, everywhere, now_us)
         return members
 
     @property

@@ -29,6 +29,9 @@ from implicast.peer.contract import Address, Host, Life, Message, Part, decision
 
 __all__ = ["Above", "Links"]
 
+NEIGHBOURS_KEPT = 8
+"""Nodes nearby that are written down for the next life."""
+
 
 class Links(
     Part, parts={"holder": Holder, "walks": Looks, "seeking": Seeking, "membership": Membership}
@@ -126,6 +129,13 @@ class Links(
     def missed(self) -> Mapping[Ref, None]:
         """Nodes that fell silent and may only be cut off."""
         return self.company.missed
+
+    def near(self) -> tuple[Ref, ...]:
+        """Who stands next to this node, its right neighbour first, for its next life to ask; off the ring, who stood
+        next to its last one."""
+        near = dict.fromkeys((self.right, *self.above.acquaintances()[:2], self.left, *self.lefts))
+        near.pop(self.me, None)
+        return tuple(near)[:NEIGHBOURS_KEPT] or self.membership.neighbours
 
     def heard(self, ref: Ref) -> None:
         """Any word from a node."""

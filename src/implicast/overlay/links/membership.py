@@ -36,11 +36,11 @@ BURIED_US = 400_000
 class Membership(Part):
     """One request at a time is under way."""
 
-    __slots__ = ("_leave_by_us", "_life", "_links", "_neighbours", "_op", "_wish_to_leave", "introducers", "pend")
+    __slots__ = ("_leave_by_us", "_life", "_links", "_op", "_wish_to_leave", "introducers", "neighbours", "pend")
 
     def __init__(self, links: "Links", life: Life | None, neighbours: tuple[Ref, ...]) -> None:
         super().__init__(links.address, links.host)
-        self._links, self._life, self._neighbours = links, life, neighbours
+        self._links, self._life, self.neighbours = links, life, neighbours
         self.introducers: tuple[Address, ...] = ()
         self.pend: Operation | None = None
         self._op = self._leave_by_us = 0
@@ -57,11 +57,13 @@ class Membership(Part):
         self._enter()
 
     def join(self, introducers: tuple[Address, ...]) -> None:
+        """Also through those who were neighbours in an earlier life: the introducers may all have gone."""
         assert self._links.state == OUT, f"{self.address} is {self._links.state} and cannot join"
         if not introducers:
             self.found_ring()
             return
-        self.seek_through(introducers)
+        before = [ref.address for ref in self.neighbours if ref.address not in (self.address, *introducers)]
+        self.seek_through((*introducers, *before))
         self._new_life()
         self._links.seeking.restart()
         self._seek()
@@ -111,7 +113,7 @@ class Membership(Part):
         """An earlier life of this peer is still linked where it wants to stand. Its right neighbour has to close the
         gap, and would notice in a while; the peer says so at once to those who were its neighbours then."""
         links = self._links
-        for ref in self._neighbours:
+        for ref in self.neighbours:
             if ref.address != self.address:
                 self.host.send(ref.address, Gone(ref, former, 0))
         links.patience.later(BURIED_US, SeekAgain(links.me.life, links.seeking.turn))
