@@ -107,7 +107,7 @@ def _simulate(
         raise DesignCrash(f"{place}: {error!r}{advice}\nreplay: {scenario.command()} --debug") from error
     finally:
         run.world.close()
-    counted = messages(directory)
+    counted, measures = messages(directory), tally(directory)
     application, upheaval = run.application, run.upheaval
     told, lives = notices(directory), () if upheaval is None else upheaval.lives.all()
     away, forgotten = _away(lives, _in_peace(run)), _forgotten(lives)
@@ -115,7 +115,7 @@ def _simulate(
     return Outcome(
         scenario,
         dict(parameters),  # a plain value, so that an outcome can be sent to another process
-        tally(directory),
+        measures,
         judge.verdict(),
         counted["messages"],
         counted["bytes"],
