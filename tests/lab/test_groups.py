@@ -73,7 +73,7 @@ def test_attributes_and_ranges_are_matched_as_the_language_matches_them() -> Non
     described = [description(text) for text in texts]
     values = [[{"attribute": v.attribute, "value": _text(v.value)} for v in each.values] for each in described]
     kind = pa.list_(pa.struct([("attribute", pa.string()), ("value", pa.string())]))
-    block = Block(pa.array([list(each.tags) for each in described], pa.list_(pa.string())), pa.array(values, kind))
+    block = Block.of(pa.array([list(each.tags) for each in described], pa.list_(pa.string())), pa.array(values, kind))
 
     for target in (
         "price in @830..@869",
