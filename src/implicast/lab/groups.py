@@ -13,7 +13,6 @@ from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyroaring import BitMap
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -49,8 +48,10 @@ def groups(registrations: DataFrame, casts: DataFrame) -> DataFrame:
 
 def _turn_over(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for table in _gathered(batches):
-        table = table.sort_by("peer")
         peers = matching.ints(table, "peer")
+        if (peers[1:] < peers[:-1]).any():
+            table = table.sort_by("peer")
+            peers = matching.ints(table, "peer")
         blocks, starts = np.unique(peers >> BLOCK_BITS, return_index=True)
         for block, start, end in zip(blocks.tolist(), starts, [*starts[1:], len(peers)], strict=True):
             packed = _packed(matching.column(table.slice(start, end - start), "tags"), peers[start:end] % BLOCK)
@@ -71,14 +72,15 @@ def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 def _packed(tags: pa.ListArray, peers: matching.Ints) -> bytes:
     numbers = peers.astype(np.uint16)
-    held, lists = matching.postings(tags, numbers)
-    ends = np.cumsum([0, len(numbers), *map(len, lists)], dtype=np.int32)
-    made = pa.ListArray.from_arrays(ends, np.concatenate([numbers, *lists]))
-    batch = pa.record_batch([pa.concat_arrays([pa.nulls(1, pa.string()), held]), made], schema=_LISTS)
+    held, holders, ends = matching.postings(tags, numbers)
+    offsets = np.concatenate([[0, len(numbers)], len(numbers) + ends]).astype(np.int32)
+    lists = pa.ListArray.from_arrays(offsets, np.concatenate([numbers, holders]))
+    batch = pa.record_batch([pa.concat_arrays([pa.nulls(1, pa.string()), held]), lists], schema=_LISTS)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, _LISTS) as stream:
         stream.write_batch(batch)
-    return sink.getvalue().to_pybytes()
+    packed: bytes = sink.getvalue().to_pybytes()
+    return packed
 
 
 def _resolve(key: tuple[pa.Scalar, ...], rows: pa.Table) -> pa.Table:
@@ -88,7 +90,7 @@ def _resolve(key: tuple[pa.Scalar, ...], rows: pa.Table) -> pa.Table:
     sizes: list[int] = []
     members: list[bytes] = []
     for row in range(len(rows)):
-        for target, casts in _asked(rows["targets"][row], rows["casts"][row]).items():
+        for target, casts in _shared(rows["targets"][row], rows["casts"][row]).items():
             selected = block.selected(matching.parsed(target))
             if selected:
                 # Numbers within a block fill one container: shifting it is a copy, cheaper than building it anew.
@@ -102,18 +104,17 @@ def _resolve(key: tuple[pa.Scalar, ...], rows: pa.Table) -> pa.Table:
 
 
 def _unpacked(parts: pa.ListScalar) -> matching.Block:
-    lists = pa.concat_tables(pa.ipc.open_stream(part.as_buffer()).read_all() for part in parts)
-    # Where a block came in several parts, the same tag comes several times.
-    tags, ends = lists["tag"].to_pylist(), np.cumsum(pc.list_value_length(lists["peers"]).to_numpy())
-    peers = np.split(pc.list_flatten(lists["peers"]).to_numpy(), ends[:-1])
-    holders: dict[str | None, object] = {}
-    for tag, some in zip(tags, peers, strict=True):
-        holders[tag] = np.concatenate([holders[tag], some]) if tag in holders else some
-    everyone = BitMap(holders.pop(None).astype(np.uint32))
+    """A block from its parts; there are several where its registrations did not lie together."""
+    everyone, holders = BitMap(), matching.Holders()
+    for part in parts:
+        lists = pa.ipc.open_stream(part.as_buffer()).read_next_batch()
+        peers, ends = lists["peers"].values.to_numpy(), lists["peers"].offsets.to_numpy()
+        everyone |= BitMap(peers[: ends[1]].astype(np.uint32))
+        holders.add(lists["tag"].to_pylist()[1:], peers[ends[1] :], (ends[2:] - ends[1]).tolist())
     return matching.Block(everyone, holders)
 
 
-def _asked(targets: pa.ListScalar, casts: pa.ListScalar) -> dict[str, list[int]]:
+def _shared(targets: pa.ListScalar, casts: pa.ListScalar) -> dict[str, list[int]]:
     """The casts of each target: one that several have in common is resolved once for all of them."""
     found: dict[str, list[int]] = {}
     for target, cast in zip(targets.as_py(), casts.as_py(), strict=True):

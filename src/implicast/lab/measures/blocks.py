@@ -22,7 +22,7 @@ DENSE = 8
 """Keys for each row up to which they are counted in one array."""
 ROWS_MIN = 1 << 16
 SENDS = ["cast", "sender", "receiver", "arrived_us"]
-NOTICES = ["cast", "peer", "depth"]
+NOTICES = ["cast", "peer", "depth", "time_us"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +44,14 @@ class Block:
     """By physical link between routers."""
     casts: Mapping[str, Ints]
     """`cast`, `messages`, `members`, `hops`, `deepest`, one entry for every cast of the block."""
+    waits: tuple[Ints, Ints]
+    """Microseconds from cast to notification, ascending, and how often each came."""
 
 
 def block(sends: pa.Table, notices: pa.Table, casts: pa.Table, peers: pa.Table, ways: "Ways") -> Block:
     """Sum up these messages and notifications, which are all that there are of these casts."""
     order = np.argsort(ints(casts, "cast"), kind="stable")
-    numbers, publisher = ints(casts, "cast")[order], ints(casts, "publisher")[order]
+    numbers, publisher, made_us = (ints(casts, name)[order] for name in ("cast", "publisher", "time_us"))
     width = _width(sends, notices, casts, peers)
     sends = _of_known(sends, numbers)
     cast, sender, receiver = (ints(sends, name) for name in SENDS[:3])
@@ -67,6 +69,7 @@ def block(sends: pa.Table, notices: pa.Table, casts: pa.Table, peers: pa.Table, 
         {kind: _by_peer(*loads[kind], width) for kind in KINDS},
         ways.crossed(place, sender, receiver, peers),
         _by_cast(numbers, place, told_place[known], ints(notices, "depth")[known]),
+        _waits(ints(notices, "time_us")[known] - made_us[told_place[known]]),
     )
 
 
@@ -143,6 +146,12 @@ def _by_cast(numbers: Ints, place: Ints, told: Ints, depth: Ints) -> dict[str, I
     return {"cast": numbers, "messages": messages, "members": members, "hops": hops, "deepest": deepest}
 
 
+def _waits(wait_us: Ints) -> tuple[Ints, Ints]:
+    low = int(wait_us.min(initial=0))
+    wait, times = _counted(wait_us - low, int(wait_us.max(initial=0)) - low + 1)
+    return wait + low, times
+
+
 class Ways:
     """The links between any two routers, in one array with a place for every pair."""
 
@@ -184,5 +193,7 @@ def gini(loads: npt.NDArray[Any]) -> float:
     if not total > 0:
         return 0.0
     ordered = np.sort(loads)
+    if float(total) * len(ordered) > 2**62:  # whole numbers would run over
+        ordered = ordered.astype(np.float64)
     weights = 2 * np.arange(1, len(ordered) + 1, dtype=np.int64) - len(ordered) - 1
-    return float((weights * ordered).sum() / (len(ordered) * total))
+    return float((weights * ordered).sum() / (len(ordered) * float(total)))
