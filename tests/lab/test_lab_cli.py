@@ -20,6 +20,8 @@ from implicast.lab.session import require_java
         (["run", "peers", "--scale", "huge"], "there is no scale 'huge'"),
         (["run", "missing.toml"], "there is no experiment file missing.toml"),
         (["run", "peers", "--conf", "nonsense"], "--conf nonsense: expected NAME=VALUE"),
+        (["run", "peers", "--out", " "], "--out is empty"),
+        (["run", "peers", "--out", "/proc/nowhere"], "nothing can be written in /proc/nowhere"),
         (["measure", "nowhere"], "is not a journal and holds none"),
         (["report", "nowhere"], "is not a laboratory folder"),
         (["groups", "nowhere"], "is not a workload"),

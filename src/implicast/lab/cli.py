@@ -14,7 +14,7 @@ import click
 from implicast.lab import case, compare, dictionary, journals, report, tables
 from implicast.lab.errors import ExperimentError, LabError, TableError
 from implicast.lab.experiment import Experiment, experiment, experiments
-from implicast.lab.folder import Folder, opened, sole
+from implicast.lab.folder import Folder, opened, refuse_unwritable, sole
 from implicast.lab.live_cli import stream_command
 from implicast.lab.lock import refuse
 from implicast.lab.measure import measure
@@ -79,6 +79,8 @@ def run_command(
     The folder grows: more seeds, more points, changed captions and further experiments are taken up, and what is
     finished is neither made nor measured again.
     """
+    if out is not None and not out.strip():
+        raise ExperimentError("--out is empty; name a folder or a URL, or leave it out")
     chosen = _all(data) if name == "all" else [experiment(name)]
     where = {each.name: Place.of(out or f"lab-{name}-{scale}") for each in chosen}
     for each in chosen:
@@ -89,6 +91,7 @@ def run_command(
             raise ExperimentError(f"{each.name} needs the map {lacking[0]}; run it in a folder that holds it")
         opened(where[each.name], make=False)
         refuse(where[each.name], wait)
+        refuse_unwritable(where[each.name])
     for each in chosen[1:] and chosen:  # all are known before the first report is written, and each has its own
         claim(where[each.name], each, scale, runs)
     well = True
