@@ -86,7 +86,7 @@ def plan(made: Experiment, scale: str, runs: int | None = None, first_seed: int 
                 for seed in range(first_seed, first_seed + (runs or size.runs)):
                     planned.append(_planned(made, scale, design, label, variant, position, value, point, seed))
     if not planned:
-        raise ExperimentError(f"experiment {made.name}: it has no runs at scale {scale}; give values and at least 1 run")
+        raise ExperimentError(f"experiment {made.name}: no runs at scale {scale}; give values and at least 1 run")
     named = Counter(each.run for each in planned)
     if len(named) < len(planned):
         raise ExperimentError(f"experiment {made.name}: the run {named.most_common(1)[0][0]} is asked for twice")
