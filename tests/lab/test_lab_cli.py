@@ -95,7 +95,7 @@ def test_all_leaves_out_what_has_no_data_or_maps_here_and_says_so(
 
     chosen = {each.name for each in _all(None)}
 
-    assert {*experiments()} - chosen == {"case-study", "case-study-casts", "maps"}
+    assert {*experiments()} - chosen == {"case-study", "case-study-casts", "corpus", "maps"}
     assert "left out, for want of maps in this folder: maps" in capsys.readouterr().err
 
 
