@@ -18,7 +18,7 @@ from implicast.peer.wire import Codec, size
 from implicast.space.digest import stream
 from implicast.workload.workload import Workload, workload
 from implicast.world.application import Application
-from implicast.world.arrays import numbers
+from implicast.world.arrays import numbers, runs
 from implicast.world.change import Course, course_tables
 from implicast.world.core import new_world
 from implicast.world.faults import FaultStream
@@ -321,7 +321,8 @@ class Run:
         found = np.empty(0, np.int64)
         for batch in self.journal.sent(["sender", "receiver"]):
             keys = router[numbers(batch["sender"])] * width + router[numbers(batch["receiver"])]
-            found = np.union1d(found, keys)
+            found = np.sort(np.concatenate([found, keys]))
+            found = found[runs(found)[0]]
         return zip((found // width).tolist(), (found % width).tolist(), strict=True)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from implicast.world.arrays import numbers
+from implicast.world.arrays import numbers, runs
 from implicast.world.journal import batches, read
 
 Ints = npt.NDArray[np.int64]
@@ -191,8 +191,8 @@ def cast_measures(trace: Trace) -> Measures:
         "RAH": _mean(hops[some] / group[some] / 2),
         "RMH": _mean(deepest[some] / 2),
         "latency_ms_mean": _mean(latency_ms),
-        "latency_ms_median": float(np.median(latency_ms)) if len(latency_ms) else 0.0,
-        "latency_ms_p99": float(np.percentile(latency_ms, 99)) if len(latency_ms) else 0.0,
+        "latency_ms_median": _median(latency_ms),
+        "latency_ms_p99": _quantile(latency_ms, 0.99),
         "latency_ms_max": float(latency_ms.max()) if len(latency_ms) else 0.0,
     }
 
@@ -210,8 +210,8 @@ class Loads:
         key = cast * np.int64(population)
         key += peer
         key.sort(kind="stable")
-        starts = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]])) if len(key) else np.empty(0, np.int64)
-        return cls(key[starts], np.diff(starts, append=len(key)).astype(np.int32))
+        starts, counts = runs(key)
+        return cls(key[starts], counts.astype(np.int32))
 
     def less(self, keys: Ints) -> "Loads":
         """One less where a key is named, never below zero; `keys` ascending and distinct."""
@@ -241,13 +241,15 @@ class _Paths:
         key = source * self.routers + target
         order = np.lexsort((_ints(table["position"]), key))
         self.link = _ints(table["link"])[order]
-        self.pairs, self.start, self.length = np.unique(key[order], return_index=True, return_counts=True)
+        self.start, self.length = runs(key[order])
+        self.pairs = key[order][self.start]
 
     def loads(self, source: Ints, target: Ints, links: int) -> Ints:
         """Packets on each link when one message goes from each source to its target."""
         away = source != target
-        pairs, counts = np.unique(source[away] * self.routers + target[away], return_counts=True)
-        where = np.searchsorted(self.pairs, pairs)
+        pairs = np.sort(source[away] * self.routers + target[away])
+        starts, counts = runs(pairs)
+        where = np.searchsorted(self.pairs, pairs[starts])
         length = self.length[where]
         offsets = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
         crossed = self.link[np.repeat(self.start[where], length) + offsets]
@@ -260,6 +262,23 @@ def _ints(column: Any) -> Ints:
 
 def _largest(values: Ints | Narrow) -> int:
     return int(values.max(initial=0))
+
+
+def _median(values: npt.NDArray[np.float64]) -> float:
+    """The middle one, or the mean of the two in the middle."""
+    middle = len(values) // 2
+    return _mean(np.sort(values)[middle - 1 + len(values) % 2 : middle + 1])
+
+
+def _quantile(values: npt.NDArray[np.float64], share: float) -> float:
+    """So large a share of the values is at most this; between two, in proportion, to the last bit as NumPy's own, which
+    would load masked arrays."""
+    if not len(values):
+        return 0.0
+    ordered, place = np.sort(values), (len(values) - 1) * share
+    below = int(place)
+    low, high, part = float(ordered[below]), float(ordered[min(below + 1, len(values) - 1)]), place - below
+    return high - (high - low) * (1 - part) if part >= 0.5 else low + (high - low) * part
 
 
 def _mean(values: npt.NDArray[Any]) -> float:
