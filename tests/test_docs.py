@@ -3,6 +3,7 @@
 import doctest
 import re
 import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ def blocks(page: Path, language: str) -> list[str]:
 
 def commands(page: Path) -> list[str]:
     lines = [line for block in blocks(page, "console") for line in block.splitlines()]
-    return [line[2:] for line in lines if line.startswith("$ implicast ")]
+    return [line[2:] for line in lines if line.startswith(("$ implicast ", "$ printf "))]
 
 
 def name(page: Path) -> str:
@@ -51,6 +52,9 @@ def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
 def test_the_commands_of_a_page_succeed(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for command in commands(page):
+        if command.startswith("printf "):
+            subprocess.run(["sh", "-c", command], check=True)
+            continue
         words = shlex.split(command, comments=True)[1:]
         if not " ".join(words).startswith(HEAVY):
             ran = CliRunner().invoke(main, words)

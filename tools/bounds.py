@@ -27,7 +27,7 @@ Peers take messages from strangers, so whatever a stranger can fill has a consta
 have none, because they hold what their owner asked for itself:
 
 - *Descriptions that a server, a broker or a registry keeps*: one for each peer that registered with it, until it
-  withdraws or, with `alive=true`, its lease is over. How large one may be is bounded by `tags_per_description`.
+  withdraws or its lease is over. How large one may be is bounded by `tags_per_description`.
 - *Places of an overlay*: a ring's list, a finger table, a surface's neighbours. Their number follows from the
   overlay's own rules.
 - *The world's own books* (`Application`, `World.casts`): one entry for each verb of the scenario, bounded by

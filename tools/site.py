@@ -35,8 +35,9 @@ html_theme_options = {
 '''
 STYLE = """
 .toc-tree li > a { display: block; min-height: 1.6rem; padding-block: .25rem; line-height: 1.4; }
+.highlight .nn { text-decoration: none !important; }
 """
-"""Links beside a page are far enough apart for a finger."""
+"""Links beside a page are far enough apart for a finger; in code nothing looks like a link that is none."""
 
 
 def staged(folder: Path) -> list[str]:
@@ -51,10 +52,10 @@ def staged(folder: Path) -> list[str]:
         out.parent.mkdir(parents=True, exist_ok=True)
         text = LINK.sub(lambda found, page=page, where=where: _relinked(found, page, where, pages), _text(page))
         out.write_text(text, "utf-8")
-    for picture in [each for each in DOCS.rglob("*") if each.suffix in (".svg", ".png")]:
-        out = folder / picture.relative_to(DOCS)
+    for beside in [each for each in DOCS.rglob("*") if each.suffix in (".svg", ".png", ".json")]:
+        out = folder / beside.relative_to(DOCS)
         out.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(picture, out)
+        shutil.copy(beside, out)
     (folder / "index.md").write_text(_text(folder / "index.md") + _contents(list(pages.values())), "utf-8")
     (folder / "conf.py").write_text(SETTINGS, "utf-8")
     (folder / "_static").mkdir()
@@ -73,6 +74,8 @@ def _relinked(found: re.Match[str], page: Path, where: str, pages: dict[Path, st
     path, up = (page.parent / target).resolve(), "../" * where.count("/")
     if picture and path.is_relative_to(DOCS):
         return f"![{text}]({up}{path.relative_to(DOCS).as_posix()})"
+    if path.suffix == ".json" and path.is_relative_to(DOCS) and path.exists():
+        return f"[{text}]({up}{path.relative_to(DOCS).as_posix()})"
     if path in pages:
         return f"[{text}]({up}{pages[path]}{anchor or ''})"
     return text

@@ -1,11 +1,13 @@
 """The commands `simulate` and `designs`."""
 
+import atexit
+import gc
 import json
 import resource
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import click
 
 from implicast.casting.designs import SURVIVABLE, Design, design, designs
 from implicast.front.pairs import pairs
-from implicast.front.require import Requirement, broken
+from implicast.front.require import broken, read
 from implicast.language.parameters import Setting
 from implicast.peer.errors import ParameterError
 from implicast.world.change import Change
@@ -21,11 +23,13 @@ from implicast.world.churn import Churn
 from implicast.world.core import core
 from implicast.world.faults import Faults
 from implicast.world.invariants import Verdict
+from implicast.world.journal import PHASES
 from implicast.world.liars.liars import Liars
 from implicast.world.liars.trust import Trust
 from implicast.world.scenario import MESSAGES, Scenario
 from implicast.world.scenario_file import read_scenario
 from implicast.world.simulate import Outcome, Progress, silent, simulate
+from implicast.world.tally import NAMES
 
 
 @click.command("designs")
@@ -88,10 +92,11 @@ def simulate_command(
     given: dict[str, Setting | None] = {"skew": skew, "tags_per_peer": tags_per_peer}
     workload_parameters = {key: value for key, value in given.items() if value is not None} | pairs(knobs, "--with")
     parameters = pairs(settings)
-    wanted = [Requirement.read(each) for each in requirements]
+    wanted = read(requirements, () if plain["liars"] else KNOWN)
     scenario = _scenario(name, path, {"parameters": parameters, "workload_parameters": workload_parameters, **plain})
     scenario.refuse_what_is_in_vain()
     begun = time.perf_counter()
+    atexit.register(gc.freeze)  # looking for cycles in what goes with the process took a tenth of a large run
     outcome = simulate(scenario, journal, _bar() if sys.stderr.isatty() and not as_json else silent)
     cost: dict[str, Any] = {
         "core": core(),
@@ -126,6 +131,10 @@ def _all_figures(outcome: Outcome) -> dict[str, float]:
     counted = {f"messages.{phase}": float(count) for phase, count in outcome.messages.items()}
     honest = outcome.trust.described() if outcome.trust is not None else {}
     return {**outcome.measures, **asdict(outcome.contract), **counted, **honest}
+
+
+KNOWN = (*NAMES, *(each.name for each in fields(Verdict)), *(f"messages.{phase}" for phase in PHASES))
+"""The same before the run; among liars there are more."""
 
 
 def _refuse_options(name: str, parameters: Mapping[str, Setting]) -> None:

@@ -6,12 +6,13 @@ from typing import Any
 
 import msgspec
 
-from implicast.casting.bft import DESIGNS, roles
+from implicast.casting.bft import roles
 from implicast.casting.bft.gate import ALL_CHECKS
 from implicast.casting.bft.keys import tag_realm
 from implicast.casting.bft.member import Bft
 from implicast.casting.bft.messages import CastHop, Source
 from implicast.casting.bft.office import Office
+from implicast.casting.designs import design
 from implicast.language.target import Description, Target, Term
 from implicast.peer.contract import CastId, Message
 from implicast.peer.events import Notice
@@ -41,7 +42,7 @@ class Network:
         self.plain = plain
         self.carried = 0
         self.ledgers = [Ledger(seed=address, now_us=NOW_US) for address in range(n + 1)]
-        settled = DESIGNS[0].settle({"signatures": "stand-in", "assurance": "none", **parameters})
+        settled = design("bft").settle({"signatures": "stand-in", "assurance": "none", **parameters})
         usual = [("jazz", "opera"), ("jazz",)]
         said = said or [Description(() if plain else usual[each % 2]) for each in range(n)]
         plan = Plan(

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from implicast.casting.bft.keys import HOME, handles_of, realms, tag_realm, value_realm
+from implicast.casting.bft.keys import HOME, handles_of, realms, said_in, tag_realm, value_realm
 from implicast.language.target import Description, Predicate, Term, Value
 
 tags = st.text(max_size=6)
@@ -56,3 +56,16 @@ def test_a_term_has_a_handle_per_tag_and_range_and_one_without_either_is_for_eve
     (everyone,) = handles_of(Term(lacks=("a",)))
     assert everyone.holds(HOME + bytes(8))
     assert not everyone.holds(tag_realm("a") + bytes(8))
+
+
+@given(st.lists(tags, max_size=3), st.lists(st.tuples(tags, tags | numbers), max_size=3))
+def test_realms_say_what_was_said(names: list[str], values: list[tuple[str, str | int]]) -> None:
+    described = Description(tuple(names), tuple(Value(*each) for each in values))
+
+    assert said_in(realms(described)) == described
+
+
+def test_what_is_no_text_is_held_against_protected_prefixes_all_the_same() -> None:
+    said = said_in([b"tstaff:\xff\x00"])
+
+    assert said.tags[0].startswith("staff:")

@@ -61,7 +61,8 @@ def test_one_publisher_cannot_fill_the_table_from_however_many_places() -> None:
 
 
 def test_a_full_table_hurts_those_who_fill_it_and_nobody_else() -> None:
-    """A gang that dates its casts ahead once moved everybody's horizon there: all others were stale for as long."""
+    """A gang that dates its casts ahead once moved everybody's horizon there: all others were stale for as long. Red
+    when all publishers share one horizon."""
     table: SeenTable[str] = SeenTable(WINDOW_US, entries_max=100, per_publisher_max=20)
     assert meet(table, 0, sent_us=0, now_us=0, source=b"honest") is None
     for each in range(16 * 20):

@@ -22,7 +22,7 @@ from implicast.casting.service import (
     Register,
     Stored,
 )
-from implicast.casting.telling import Got, Notify
+from implicast.casting.telling import Got, Notify, Told
 from implicast.language.target import Description, Predicate, Target, Term, Value
 from implicast.overlay.backbone.messages import EPOCH_SHIFT, Routed, Speak, Tell, View
 from implicast.overlay.backbone.views import FIRST
@@ -171,6 +171,29 @@ def test_a_client_counts_where_it_took_a_cast():
     assert [event for verb, _, event in entries if verb == "deliver"] == [Notice(CAST, b"")]
     answers = [(to, message.outcome) for verb, to, message in entries if verb == "send"]
     assert answers == [(B, Outcome.TAKEN), (A, Outcome.ELSEWHERE), (B, Outcome.REPEAT)]
+
+
+def test_a_client_that_has_crashed_still_counts_where_it_took_a_cast():
+    """Else a receipt would say that it declined what it had taken."""
+    before, first = a_client()
+    before.register(FAN)
+    before.receive(B, Notify(CAST, JAZZ, b""))
+    first.take()
+    client, ledger = a_client(kept=before.kept(), life=2)
+    ledger.take()
+    for broker in (B, A):
+        client.receive(broker, Notify(CAST, JAZZ, b""))
+
+    answers = [(to, message.outcome) for verb, to, message in ledger.take() if verb == "send"]
+    assert answers == [(B, Outcome.REPEAT), (A, Outcome.ELSEWHERE)]
+
+
+def test_one_who_took_a_cast_elsewhere_has_not_declined_it():
+    told = Told(2)
+    told.count(Outcome.TAKEN)
+    told.count(Outcome.ELSEWHERE)
+
+    assert (told.open, told.notified, told.declined, told.unreachable) == (0, 1, 0, 0)
 
 
 def silence(client: BrokerClient, ledger: Ledger) -> None:

@@ -6,6 +6,7 @@ import pytest
 from implicast.casting.complaints import (
     ACCOUNTS_MAX,
     KEPT_NAMES_MAX,
+    LONE_MAX,
     MEMORY_US,
     PAID_US,
     Complain,
@@ -203,3 +204,17 @@ def test_designs_without_a_keeper_say_so():
     outcome = Trial(Settings("condcast", peers=32, minutes=4)).run()
     assert outcome.complaints == 0
     assert set(outcome.spam_share) == {0.5}
+
+
+def test_one_who_complains_of_everybody_pushes_out_only_what_it_said_itself():
+    _, book = docket()
+    few = names(10)
+    complain(book, few)
+    others = [each.name for each in names(1_000, start=5_000)]
+
+    for publisher in others:
+        complain(book, [Contact(b"l" * 16, 77)], publisher=publisher)
+
+    kept = {each.publisher: each for each in book.kept()}
+    assert len(kept[SPAMMER].complained) == 10
+    assert set(kept) == {SPAMMER, *others[-LONE_MAX:]}

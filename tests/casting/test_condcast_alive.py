@@ -177,6 +177,61 @@ def test_a_peer_that_was_passed_over_begins_to_wait_anew() -> None:
     assert len(_events(world, Registered)) == 9
 
 
+def _late(settle_s: float = 5) -> tuple[Net, list[Condcast], int, int, int]:
+    """A ring with a newcomer that registers at 4 s; it, its left and its right neighbour."""
+    world, peers = _population([A] * 20, newcomers=1)
+    late = peers[20]
+    _at(world, 3, lambda: late.join((0,)), JOIN)
+    _at(world, 4, lambda: late.register(B), REGISTER)
+    _run(world, settle_s)
+    return world, peers, 20, int(str(late.links.left.address)), int(str(late.links.right.address))
+
+
+def _promised_s(world: World) -> float:
+    [time_us] = [time_us for time_us, address, _ in _events(world, Registered) if address == 20]
+    return time_us / SECOND_US
+
+
+def test_the_death_of_a_left_neighbour_does_not_make_a_peer_wait_anew() -> None:
+    """Nobody had spoken for its place meanwhile."""
+    world, _, _, left, _ = _late()
+    _at(world, 25, lambda: world.crash(left))
+    _run(world, 80)
+
+    assert 35 <= _promised_s(world) <= 37
+
+
+def _passed_over(world: Net, peers: list[Condcast], late: int, left: int, right: int) -> float:
+    """The right neighbour hears nothing of the newcomer until it has closed the ring over it. When that was."""
+    world.lets = lambda sender, to, message: {sender, to} != {late, right}
+    now_s = 12.0
+    while peers[left].links.right.address != right:
+        now_s += 0.1
+        assert now_s < 60, "it is passed over in the end"
+        _run(world, now_s)
+    world.lets = lambda sender, to, message: True
+    return now_s
+
+
+def test_a_peer_that_its_right_neighbour_passed_over_waits_anew() -> None:
+    world, peers, late, left, right = _late()
+    passed_s = _passed_over(world, peers, late, left, right)
+    _run(world, 120)
+
+    assert _promised_s(world) >= passed_s + 31
+    assert ring_objections([peer.links for peer in peers]) == []
+
+
+def test_it_does_so_too_when_its_left_neighbour_dies_before_it_could_say_so() -> None:
+    world, peers, late, left, right = _late()
+    passed_s = _passed_over(world, peers, late, left, right)
+    world.crash(left)
+    _run(world, 120)
+
+    assert _promised_s(world) >= passed_s + 31
+    assert ring_objections([peer.links for at, peer in enumerate(peers) if at != left]) == []
+
+
 # --- coverage
 
 

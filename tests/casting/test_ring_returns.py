@@ -48,6 +48,18 @@ def test_whoever_returns_is_in_again_and_nothing_is_missed_nor_told_falsely(name
     assert change.described()["return_s_max"] <= (15 if quick else 40)
 
 
+@pytest.mark.parametrize("name", RINGS)
+def test_a_made_up_word_from_the_end_of_all_lives_is_dropped(name: str) -> None:
+    village = Village(name)
+    member = village.members[3]
+    before = member.life, member.version
+
+    village.world.at(S, UPKEEP, lambda: member.receive(5, EntryOutdated(7, (1 << 62) - 1)))
+    village.world.run(2 * S)
+
+    assert (member.life, member.version) == before
+
+
 class Village:
     """A ring in which one may fall and rise again."""
 
@@ -73,17 +85,30 @@ class Village:
 
         self.world.at(int(time_s * S), UPKEEP, now)
 
-    def rise(self, time_s: float, who: int, disk=None) -> None:
+    def rise(self, time_s: float, who: int, disk=None, through: tuple[int, ...] = (0, 1)) -> None:
         def now() -> None:
             kept = disk or self.disks[who]
             self.members[who] = self.plan.begin(self.design, who, kept.life, 0, kept, int(time_s))
             self.world.place(who, self.members[who])
-            self.members[who].join((0, 1))
+            self.members[who].join(through)
 
         self.world.at(int(time_s * S), JOIN, now)
 
     def heard(self, kind: type) -> list[tuple[float, int]]:
         return [(time_us / S, who) for time_us, who, event in self.world.events if isinstance(event, kind)]
+
+
+@pytest.mark.parametrize("name", [*RINGS, "condcast"])
+def test_whoever_returns_with_its_disk_needs_no_introducer_that_is_still_there(name: str) -> None:
+    """It asks those who were its neighbours."""
+    village = Village(name)
+    village.fall(20, 5)
+    village.world.at(21 * S, UPKEEP, partial(village.world.crash, 0))
+    village.world.at(21 * S, UPKEEP, partial(village.world.crash, 1))
+    village.rise(30, 5, through=(0, 1))
+    village.world.run(until_us=46 * S)
+
+    assert village.members[5].links.state == "in"
 
 
 @pytest.mark.parametrize("name", RINGS[2:])

@@ -7,8 +7,8 @@ from implicast.casting.spice import stores
 from implicast.casting.spice.alarms import CastWatch
 from implicast.casting.spice.copies import Copies
 from implicast.casting.spice.homes import address_of, home, roots_of, spot_of
-from implicast.casting.spice.items import Header, RootState
-from implicast.casting.spice.messages import AskVeto, CastTo, Entry, ReadyAt, StoreAt, StoredAt, Taken
+from implicast.casting.spice.items import Header, RootState, header_item, record_item
+from implicast.casting.spice.messages import AskVeto, CastTo, Entry, Offer, ReadyAt, StoreAt, StoredAt, Taken
 from implicast.casting.spice.settings import CAST_US, Settings
 from implicast.casting.spice.spice import Spice
 from implicast.casting.spice.stores import RISING, Stores
@@ -514,6 +514,72 @@ def test_whoever_takes_over_from_an_original_root_ends_what_it_began():
     assert heir.levels.header("jazz")[1:] == (1, 1, True)
     alive = [awake(each) for each in town.world.peers.values()]
     assert not list(record_objections(alive))
+
+
+def ready_on_the_other_side(town, tag):
+    """Replicas as the other side of a partition had them: their roots are ready, and have none of our records."""
+    address = address_of(tag)
+    for root in roots_of(address, 1, 3):
+        if root != address:
+            town.owner(root).levels.learn_root(tag, root, RootState(5, 1, True))
+
+
+@pytest.mark.parametrize("offered", ["header", "record"])
+def test_after_a_partition_the_replicas_of_one_side_get_the_records_of_the_other(offered):
+    town = Town(frequency_limit=0.01, rate_s=1000.0, deepest_level=1, storage_limit=32)
+    for address in range(6):
+        town.register(address, "jazz")
+    town.run(3)
+    leader, address = town.owner(address_of("jazz")), address_of("jazz")
+    assert not leader.levels.header("jazz").goal
+    ready_on_the_other_side(town, "jazz")
+    assert list(record_objections(town.peers))
+
+    item = header_item("jazz", Header(5, 1, 1, True))
+    if offered == "record":
+        leader.levels.set_header("jazz", Header(5, 1, 1, True))
+        item = record_item(("jazz", address, 0), entry_of(town.peers[0], "jazz"), address)
+    other = next(each for each in town.peers if each is not leader).address
+    leader.arrived(other, (address, address + 1), Offer(Way((address, address + 1)), (item,), other, 1))
+    town.run(6)
+
+    assert leader.levels.header("jazz").level == 1
+    assert not list(record_objections(town.peers))
+
+
+def test_all_levels_of_replicas_are_copied_to_again():
+    town = Town(peers=24, frequency_limit=0.01, rate_s=1000.0, deepest_level=2, storage_limit=32)
+    for address in range(6):
+        town.register(address, "jazz")
+    town.run(3)
+    leader, address = town.owner(address_of("jazz")), address_of("jazz")
+    leader.levels.set_header("jazz", Header(5, 2, 2, True))
+    for root in roots_of(address, 2, 3):
+        if root != address:
+            town.owner(root).levels.learn_root("jazz", root, RootState(5, 2, True))
+    assert list(record_objections(town.peers))
+    leader.register_again(())
+    town.run(6)
+
+    assert not list(record_objections(town.peers))
+
+
+def test_what_is_said_again_after_a_partition_is_said_until_it_is_confirmed():
+    """The first word goes to the peer that confirmed it last, which may be gone; or it is lost on the way."""
+    town = Town(peers=16, storage_limit=32, frequency_limit=0.0)
+    member = town.peers[2]
+    town.register(2, "jazz")
+    town.run(3)
+    owner, gone = town.owner(address_of("jazz")), 15
+    assert gone not in (owner.address, 2)
+    owner.shelf.registries.pop(("jazz", address_of("jazz"), 0))
+    member.registrations._doors["jazz"] = gone
+    town.world.crash(gone)
+    town.run(40)
+    member.reunited()
+    town.run(10)
+
+    assert held(town.owner(address_of("jazz")), "jazz", member)
 
 
 # --- change

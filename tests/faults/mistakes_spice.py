@@ -114,8 +114,8 @@ def open_at_once(patch):
 def ready_at_once(patch):
     """The roots of a new level answer before anything was copied to them."""
 
-    def hasty(self, tag, header):
-        self._aim(tag, Header(header.number + 1, header.target, header.target, False))
+    def hasty(self, tag, level):
+        self._aim(tag, Header(self.spice.levels.header(tag).number + 1, level, level, False))
 
     patch.setattr(Replicas, "_copy", hasty)
 

@@ -96,6 +96,13 @@ def test_compare_shows_one_row_a_design_and_holds_them_to_requirements():
         (("compare", "dht", "--require", "fast"), "a measure, a sign and a number"),
         (("compare", "dht", "--peers", "16", "--casts", "2", "--require", "RHT < 5"), "did you mean RTH?"),
         (("compare", "dht", "--set", "copies=2", "--set", "copies=3"), "is given already"),
+        (("compare", "dht", "broker", "dht"), "dht is named twice"),
+        (("compare", "--workload", "zipff"), "no workload 'zipff'"),
+        (("explain", "jazz", "--peers-from", "x.csv", "--draw", "x.pdf"), "should end in .svg"),
+        (("simulate", "dht", "--peers", "200000", "--require", "RHT < 5"), "did you mean RTH?"),
+        (("lab", "run", "peer"), "did you mean peers?"),
+        (("lab", "run", "peers", "--require", "RHT < 5"), "did you mean RTH?"),
+        (("lab", "published", "peers", "--page", "nowhere/x.md"), "no directory nowhere"),
     ],
 )
 def test_a_wrong_call_gets_one_sentence_and_exit_code_2(words, said):

@@ -26,14 +26,18 @@ PEOPLE = 'name,description\nana,"samba, football"\nbo,"jazz, chess"\ncleo,"jazz,
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built where there is no compiler."""
-    made = tmp_path_factory.mktemp("wheel")
+    return built(tmp_path_factory.mktemp("wheel"), sys.executable, "--no-build-isolation")
+
+
+def built(made: Path, python: str | Path, *how: str) -> Path:
+    """A wheel is of the Python that builds it."""
     source = made / "source"
     made_here = shutil.ignore_patterns("*.so", "*.c", "__pycache__", "*.egg-info")
     shutil.copytree(ROOT / "src", source / "src", ignore=made_here)
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     done = subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", made, source],
+        [python, "-m", "pip", "wheel", "-q", "--no-deps", *how, "-w", made, source],
         env={**os.environ, "CC": "/bin/false"}, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -105,21 +109,26 @@ def test_what_needs_an_extra_says_which(run, words, extra):
     assert f"implicast[{extra}]" in said
 
 
-VERSIONS = [found for name in ("3.11", "3.12", "3.13") if (found := shutil.which(f"python{name}"))] + [
-    str(each) for each in sorted(Path(sys.base_prefix).parent.glob("3.1[123].*/bin/python"))
+VERSIONS = [str(each) for each in sorted(Path(sys.base_prefix).parent.glob("3.1[123].*/bin/python"))] or [
+    found for name in ("3.11", "3.12", "3.13") if (found := shutil.which(f"python{name}"))
 ]
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("python", VERSIONS or [sys.executable])
-def test_a_clean_environment_of_each_python(wheel, tmp_path, python):
+def test_a_clean_environment_of_each_python(tmp_path, python):
     made = subprocess.run([python, "-m", "venv", tmp_path / "venv"], capture_output=True)
     if made.returncode:
         pytest.skip(f"{python} cannot make environments here")
     inside = tmp_path / "venv" / "bin" / "python"
+    wheel = built(tmp_path / "made", inside)
     subprocess.run([inside, "-m", "pip", "install", "-q", "-c", ROOT / "constraints.txt", wheel], check=True)
     (tmp_path / "people.csv").write_text(PEOPLE)
-    run = Installed(inside, "", tmp_path, tmp_path)
+    (tmp_path / "scratch").mkdir()
+    for each in [*(tmp_path / "venv").rglob("*"), tmp_path]:
+        if not each.is_symlink():
+            each.chmod(each.stat().st_mode & ~0o222)
+    run = Installed(inside, "", tmp_path / "scratch", tmp_path)
 
     test_help_and_version(run)
     test_a_design_is_simulated(run, "spice-unloaded")

@@ -1,6 +1,7 @@
 """Experiments as data: what they plan, and what they refuse."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -93,7 +94,7 @@ def test_a_wrong_scenario_is_refused_before_anything_runs(change: tuple[str, str
 
 
 def test_an_unknown_experiment_or_scale_names_what_there_is() -> None:
-    with pytest.raises(ExperimentError, match="choose one of attacks, bft-arrival, "):
+    with pytest.raises(ExperimentError, match="choose one of attacks, backbone, bft-arrival, "):
         experiment("nothing")
     with pytest.raises(ExperimentError, match="small, medium or paper"):
         plan(experiment("peers"), "huge")
@@ -109,3 +110,9 @@ def test_an_experiment_that_says_nothing_registers_at_once_and_a_wrong_word_is_r
     assert {each.scenario().registers for each in plan(read("tiny", TINY), "small")} == {"assembled"}
     with pytest.raises(LocalError, match="register='later'; it takes assembled or messages"):
         plan(read("tiny", TINY.replace("casts = 3", 'casts = 3\nregister = "later"')), "small")
+
+
+def test_the_page_of_experiments_names_every_one() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "experiments.md").read_text("utf-8")
+
+    assert [name for name in experiments() if f"`{name}`" not in page] == []

@@ -149,6 +149,8 @@ def test_a_description_reads_back() -> None:
         ("a,,b", 3, "expected a tag"),
         ("price = 5", 9, "needs a schema"),
         ("price =", 8, "expected a value"),
+        ("price = 5th", 9, "needs a schema"),
+        ('"a name" = word', 12, "needs a schema"),
         ('x = "a" x = "b"', None, "given two values"),
     ],
 )
@@ -158,6 +160,11 @@ def test_a_malformed_description_is_refused(text: str, column: int | None, words
 
     assert words in str(caught.value)
     assert caught.value.column == column
+
+
+def test_a_value_of_one_word_needs_neither_schema_nor_quotes() -> None:
+    assert description("jazz, role = doctor") == description('jazz, role = "doctor"')
+    assert parse("jazz & role = head-nurse") == parse('jazz & role = "head-nurse"')
 
 
 def test_language_errors_are_the_callers_fault() -> None:

@@ -1,9 +1,11 @@
 """Mutated frames for every node of a small network: no handler breaks down over one, and nothing grows.
 
     python tests/live/mutants.py 1000000 [DESIGN ...]
+    python tests/live/mutants.py 10000000 --read [DESIGN ...]
 
 feeds so many to each design, one after the other, and says of each what it cost and how memory grew, a line of JSON;
-exit code 1 when a handler broke down.
+exit code 1 when a handler broke down. `--read`: frames are cut and decoded, as they are before any handler, and so many
+in all.
 """
 
 import asyncio
@@ -18,7 +20,7 @@ from pathlib import Path
 
 from implicast.casting.designs import design
 from implicast.net.carrier import Carrier
-from implicast.net.frames import PROTOCOL, Frames, Hello, framed
+from implicast.net.frames import PROTOCOL, Frames, Hello, framed, hello_frame, read_hello
 from implicast.net.local import Local, Someone, Tasks
 from implicast.peer.errors import RemoteError
 
@@ -105,12 +107,33 @@ class Network:
             node.counters["refused_frames"] += 1
 
 
-async def attack(directory, name, count, chance, memory):
+    def read(self, chance, node):
+        """One mutated frame, read as far as its message."""
+        try:
+            for flags, _, body in Frames().feed(mutated(chance, chance.choice(self.frames))):
+                (node.driver._own if flags == 0 else node.services._codec if flags == 2 else HELLOS).decode(body)
+        except RemoteError:
+            node.counters["refused_frames"] += 1
+
+
+class Hellos:
+    """Reads hellos as a connection does."""
+
+    def decode(self, body):
+        return read_hello(body)
+
+
+HELLOS = Hellos()
+
+
+async def attack(directory, name, count, chance, memory, reading=False):
     """Feed mutated frames to every node; what was counted, and the memory at the end of every quarter."""
     async with Network(directory, name) as network:
-        sizes = []
+        sizes, feed = [], network.read if reading else network.feed
+        if reading:
+            network.frames += [hello_frame(each) for each in network.hellos]
         for number in range(count):
-            network.feed(chance, network.nodes[number % len(network.nodes)])
+            feed(chance, network.nodes[number % len(network.nodes)])
             if number % 200 == 0:
                 await asyncio.sleep(0)
             if number % (count // QUARTERS) == count // QUARTERS - 1:
@@ -126,21 +149,23 @@ def private_bytes():
     return sum(int(line.split()[1]) << 10 for line in text.splitlines() if line.startswith("Private_"))
 
 
-def run(name, count):
+def run(name, count, reading=False):
     """One design, told as a row."""
     begun, wall = time.process_time(), time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        broken, refused, sizes = asyncio.run(attack(Path(folder), name, count, random.Random(name), private_bytes))
-    return {"design": name, "frames": count, "broken": broken, "refused": refused,
+        chance = random.Random(name)
+        broken, refused, sizes = asyncio.run(attack(Path(folder), name, count, chance, private_bytes, reading))
+    return {"design": name, "read" if reading else "frames": count, "broken": broken, "refused": refused,
             "cpu_s": round(time.process_time() - begun, 1), "seconds": round(time.monotonic() - wall, 1),
             "mib_after_each_quarter": [round(each / (1 << 20), 1) for each in sizes]}  # fmt: skip
 
 
 def main(words):
     logging.disable(logging.WARNING)
-    broken = 0
-    for name in words[1:] or DESIGNS:
-        row = run(name, int(words[0]))
+    broken, reading = 0, "--read" in words
+    names = [each for each in words[1:] if each != "--read"] or DESIGNS
+    for name in names:
+        row = run(name, int(words[0]) // (len(names) if reading else 1), reading)
         broken += row["broken"]
         print(json.dumps(row), flush=True)
     return 1 if broken else 0

@@ -136,3 +136,82 @@ def test_a_node_that_is_no_proxy_serves_nobody(tmp_path, monkeypatch):
             return isinstance(tasks.nodes["p1"].proxy, Proxy)
 
     assert asyncio.run(story())
+
+
+def heard(node):
+    return [bytes(row[3]) for row in node.store.inbox()]
+
+
+def test_a_client_casts_through_its_proxy_and_asks_again_without_a_second_cast(tmp_path, monkeypatch):
+    async def story():
+        async with network(tmp_path) as tasks:
+            async with awake(tmp_path, tasks, "p1", "p2") as client:
+                await client.describe("jazz")
+                await stood_in(tasks, "p1", "p2")
+                first = await client.cast("chess", b"hello")
+                with pytest.raises(ClientError, match="did not cast"):
+                    await client.cast("chess & ", b"nonsense")
+                monkeypatch.setattr("implicast.net.client.CAST_S", 0.0)  # the answer is lost
+                with pytest.raises(ClientError, match="asked again"):
+                    await client.cast("chess", b"again")
+                monkeypatch.setattr("implicast.net.client.CAST_S", 20.0)
+            async with asyncio.timeout(10):
+                while len(heard(tasks.nodes["ann"])) < 2:
+                    await asyncio.sleep(0.05)
+            tasks.crash("p1")  # it remembers what it has cast
+            await tasks.start("p1", None)
+            await stood_in(tasks, "p1")
+            async with awake(tmp_path, tasks, "p1", "p2") as client:
+                (second,) = await client.errands()
+                third = await client.errands()
+            return first.notified, second.notified, third, heard(tasks.nodes["ann"])
+
+    assert asyncio.run(story()) == (1, 1, [], [b"hello", b"again"])
+
+
+def test_files_go_both_ways_between_a_client_and_the_network(tmp_path):
+    theirs, own = bytes(range(256)) * 2_000, b"from the phone" * 40_000
+
+    async def story():
+        async with network(tmp_path) as tasks:
+            ann = tasks.nodes["ann"]
+            async with awake(tmp_path, tasks, "p1", "p2") as client:
+                await client.describe("jazz")
+                await stood_in(tasks, "p1", "p2")
+                receipt = await client.cast("chess", own, "song.mp3")
+            async with asyncio.timeout(20):
+                async for note in ann.inbox():
+                    got = note.name, note.payload == own
+                    break
+            await ann.cast("jazz", theirs, name="map.png")
+            await until_whole(tasks, "p1", "p2")
+            tasks.crash("ann")  # who cast it is away when the client wakes
+            async with awake(tmp_path, tasks, "p1", "p2") as client:
+                found = await client.fetch()
+                return receipt.notified, got, [payload == theirs for _, payload in found], await client.fetch()
+
+    assert asyncio.run(story()) == (1, ("song.mp3", True), [True], [])
+
+
+async def until_whole(tasks, *names):
+    """Until the stand-ins have fetched what they were told of."""
+    async with asyncio.timeout(20):
+        for name in names:
+            (standing,) = tasks.nodes[name].proxy._standing.values()
+            while not (rows := standing.store.inbox()) or not all(standing.payloads.ready(row[3]) for row in rows):
+                await asyncio.sleep(0.05)
+
+
+def test_what_was_fetched_and_not_worked_off_is_handed_out_again_after_a_crash(tmp_path):
+    async def story():
+        async with network(tmp_path) as tasks:
+            async with awake(tmp_path, tasks, "p1", "p2") as client:
+                await client.describe("jazz")
+                await stood_in(tasks, "p1", "p2")
+                await tasks.nodes["ann"].cast("jazz", b"one")
+                first = await texts(client)
+                client._given.clear()  # as if it had been killed before it came back for more
+            async with awake(tmp_path, tasks, "p2", "p1") as client:
+                return first, await texts(client), await texts(client)
+
+    assert asyncio.run(story()) == (["one"], ["one"], [])

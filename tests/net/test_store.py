@@ -2,6 +2,8 @@
 
 import asyncio
 import sqlite3
+import subprocess
+import sys
 
 import pytest
 
@@ -102,3 +104,34 @@ def test_what_is_done_goes_first_when_the_inbox_is_full(tmp_path):
         return left
 
     assert asyncio.run(fill()) == [2, 4, 6, 7, 8, 9, 10]
+
+
+def test_a_file_that_another_process_has_is_refused_in_a_sentence(tmp_path, monkeypatch):
+    code = ("import time; from pathlib import Path; from implicast.net.store import Store\n"
+            f"store = Store(Path({str(tmp_path)!r}) / 'node.db'); print('up', flush=True); time.sleep(60)")  # fmt: skip
+    monkeypatch.setattr("implicast.net.lock.PATIENCE_S", 0.2)
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as other:
+        assert other.stdout.readline() == b"up\n"
+        with pytest.raises(StoreError, match="in use by another process"):
+            Store(tmp_path / "node.db")
+        other.kill()
+
+    Store(tmp_path / "node.db").close()
+
+
+def test_what_arrives_after_the_clock_was_set_back_comes_after_what_arrived_before(tmp_path):
+    async def fill(nows_us):
+        store = Store(tmp_path / "node.db")
+        for now_us in nows_us:
+            store.notice(CastId(ANN, 1, now_us), "", b"x", store.arrival_us(now_us))
+        await store.committed()
+        store.close()
+
+    asyncio.run(fill([5_000, 5_001]))
+    asyncio.run(fill([300, 400, 9_000]))
+
+    store = Store(tmp_path / "node.db")
+    seen = store.inbox()
+    assert [row[2] for row in seen] == [5_000, 5_001, 300, 400, 9_000]
+    assert len({row[5] for row in seen}) == 5, "a reader that goes on after the last one misses none"
+    store.close()

@@ -186,6 +186,16 @@ def test_a_suspicion_expires():
     assert not watch.detector.is_suspect(HER)
 
 
+def test_suspicions_that_have_expired_are_not_kept():
+    watch = Watch()
+    for number in range(100):
+        watch.ledger.now_us = number * 1_000_000
+        watch.detector.suspect(number)
+
+    assert [number for number in range(100) if watch.detector.is_suspect(number)] == list(range(80, 100))
+    assert len(watch.detector._suspects) == 20
+
+
 def test_what_a_peer_said_of_itself_is_final():
     watch = Watch()
     watch.detector.say_gone(HER)

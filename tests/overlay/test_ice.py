@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from implicast.casting.spice.design import landmark_digits
 from implicast.overlay.ice.estate import Item, Way
 from implicast.overlay.ice.messages import Accepted, Done, Echo, Enter, Hail, HandOver, Taking, Title
 from implicast.overlay.ice.settings import Terms
@@ -19,7 +20,7 @@ from implicast.space.morton import BITS, CODES, box
 from implicast.space.surface import Surface as Space
 from implicast.space.tract import Tract, intersect, union, volume
 from implicast.trials.ice import Ground, random_tract, spread, uniform_ground
-from implicast.world.populations.landmarks import landmark_bits, landmark_order, landmark_points
+from implicast.world.populations.landmarks import landmark_order, landmark_points
 from implicast.world.populations.surface import adjacency, settle, tiling, uniform_points
 from implicast.world.populations.surface_objections import surface_objections, tables_of
 
@@ -303,7 +304,7 @@ def test_a_merged_branch_never_costs_more_messages() -> None:
 
 
 def test_landmarks_come_in_powers_that_tile_the_surface() -> None:
-    assert [1 << landmark_bits(given, 3) for given in (1, 7, 8, 63, 64, 100, 512)] == [1, 1, 8, 8, 64, 64, 512]
+    assert [8 ** landmark_digits(given, 3) for given in (1, 7, 8, 63, 64, 100, 512)] == [1, 1, 8, 8, 64, 64, 512]
 
 
 def test_close_landmarks_follow_each_other() -> None:

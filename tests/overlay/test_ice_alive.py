@@ -19,6 +19,7 @@ from implicast.overlay.ice.messages import (
     Done,
     Echo,
     Enter,
+    EnterAgain,
     Hail,
     HandOver,
     Inquire,
@@ -27,6 +28,7 @@ from implicast.overlay.ice.messages import (
     Tick,
     Title,
     Titles,
+    Who,
 )
 from implicast.overlay.ice.settings import Terms, Timers
 from implicast.overlay.ice.surface import Surface
@@ -112,6 +114,84 @@ def test_greetings_of_an_older_mark_are_not_news():
 
     assert one.plot.title_at(HALF) == Title(HALF, 1, 3, 2)
     assert one.circle.news[2].heirs == (1,)
+
+
+@pytest.mark.parametrize(("born_us", "mark"), [(0, 1 << 61), (1 << 50, 9)], ids=["mark", "life"])
+def test_a_greeting_ahead_of_all_others_is_believed_only_until_its_sender_has_denied_it_for_long(born_us, mark):
+    """A mark or a life that its sender never comes to: all its true greetings after that were taken for older ones."""
+    one, ledger = halves()
+    true = Hail(1, 0, 5, (Title(HALF, 1, 0, 2),), (), (1,), (), False, ())
+    one.greetings.on_hail(2, true)
+    one.greetings.on_hail(2, Hail(1, born_us, mark, (Title(HALF, 1, 99, 2), Title(0, 2, 7, 2)), (), (), (), False, ()))
+    one.greetings.on_hail(2, true)
+    assert one.plot.title_at(HALF).epoch == 99, "it may have been on its way for a moment"
+    ledger.now_us += one.terms.timers.self_us + 1
+    ledger.take()
+    one.greetings.check_mark(2, 5)
+    assert sent(ledger, More) == [(2, More())], "it is not what we know: it is asked"
+    one.greetings.on_hail(2, true)
+
+    assert one.plot.title_at(HALF) == Title(HALF, 1, 0, 2)
+    assert one.plot.title_at(0) is None
+
+
+def test_a_greeting_confirmed_again_and_again_is_not_denied_by_an_older_one():
+    one, ledger = halves()
+    one.greetings.on_hail(2, Hail(1, 0, 9, (Title(HALF, 1, 3, 2),), (), (1,), (), False, ()))
+    for _ in range(9):
+        ledger.now_us += one.terms.timers.hello_us
+        one.greetings.on_echo(2, Echo(0, 9, 0, False))
+    one.greetings.on_hail(2, Hail(2, 0, 6, (Title(HALF, 1, 1, 2),), (), (1,), (), False, ()))
+
+    assert one.plot.title_at(HALF) == Title(HALF, 1, 3, 2)
+
+
+@pytest.mark.parametrize(
+    ("winner", "titles", "epochs"),
+    [(2, (), [0]), (2, (Title(0, 0, 77, 2),), []), (9, (), [78])],
+    ids=["denied by its owner", "true", "of one who never was"],
+)
+def test_who_lost_all_to_a_title_that_nobody_has_begins_again(winner, titles, epochs):
+    """False titles once took all ground from everybody: each asked the others for a place, for ever."""
+    one, ledger = halves()
+    one.greetings.on_titles(2, Titles((Title(0, 0, 77, winner),)))
+    assert not one.pieces
+    for second in range(60):
+        ledger.now_us += S
+        one.greetings.on_hail(2, Hail(ledger.now_us, 0, 9, titles, (), (), (), False, ()))
+        again = [each for verb, _, each in ledger.take() if verb == "after" and type(each) is EnterAgain]
+        if again and second % 3 == 0:
+            one.entry.on_enter_again(again[-1])
+        elif again:
+            ledger.after(0, again[-1])
+
+    assert [each.epoch for each in one.pieces] == epochs
+    assert one.tract == (WHOLE if epochs else ())
+
+
+def test_who_owns_ground_beside_ours_is_asked_of_acquaintances_too():
+    """Two who knew nobody else as a neighbour asked each other, and claimed what others had."""
+    one, ledger = halves()
+    one.greetings.on_hail(2, Hail(1, 0, 7, (Title(HALF, 2, 0, 2),), (), (), (), False, ()))
+    one.greetings.on_hail(9, Hail(1, 0, 7, (), (), (), (), False, ()))
+    ledger.take()
+    assert one.plot.gap is not None
+    one.seizures.mend_gap()
+
+    assert 9 in [to for to, _ in sent(ledger, Who)]
+
+
+def test_hops_are_remembered_for_as_long_as_repeats_come_and_then_forgotten():
+    one, _ = halves()
+    for number in range(1_000):
+        assert not one.routes._is_repeat(2, number)
+    assert one.routes._is_repeat(2, 999)
+    assert sum(map(len, one.routes.seen.values())) <= one.terms.timers.seen_max
+    one.routes.forget_hops()
+    assert one.routes._is_repeat(2, 999), "its repeats may be on their way"
+    one.routes.forget_hops()
+
+    assert not one.routes._is_repeat(2, 999)
 
 
 def test_what_a_greeting_does_not_list_its_sender_does_not_have():
@@ -222,6 +302,25 @@ def test_full_tables_refuse_and_nothing_waits_for_ever():
     assert one.ground == (0, HALF)
 
 
+def test_the_more_spare_pieces_the_sooner_the_next_one_goes():
+    """After a partition one peer may have those of half the surface: one every three seconds took a minute."""
+    one, ledger = surface()
+    one.plot.atlas.put(Title(number << (BITS - 5), 5, 0, 1 + number % 2) for number in range(32))
+    one.plot.survey()
+    one.succession.begin_with((2,), 0)
+    one.circle.concern(2)
+    given = 0
+    for _ in range(10):
+        ledger.now_us += S
+        one.succession.echoed_us = ledger.now_us
+        one.tidying.tidy()
+        for to, give in sent(ledger, HandOver):
+            one.giver.on_accepted(to, Accepted(give.number, give.title, (1,), 0))
+            given += 1
+
+    assert given >= 8, "about one at each tick"
+
+
 def test_a_repeated_give_gets_the_same_answer():
     one, ledger = halves()
     give = HandOver(5, 0, 1, Title(HALF, 2, 2, 1), (), ())
@@ -254,7 +353,7 @@ def test_items_are_divided_into_parts_of_bounded_length():
 
 
 def test_the_later_word_of_an_owner_counts_in_whatever_order_it_comes():
-    estate = Legacy(1, (), (), (), 0)
+    estate = Legacy(1, (Title(0, 1, 0, 2),), (), (), 0)
     new, old = Item(3, 4, b"k", b"new"), Item(3, 4, b"k", b"old")
     estate.put(5, [new])
     estate.put(4, [old])
@@ -295,6 +394,27 @@ def test_a_late_repeat_of_a_copy_does_not_bring_back_an_estate_that_has_ended():
     one.estates.on_copy(2, copy)
 
     assert not one.estates.holds(2)
+
+
+def test_an_end_that_lies_in_the_future_does_not_keep_copies_out_for_ever():
+    one, ledger = halves()
+    piece = Title(HALF, 1, 0, 2)
+    one.greetings.on_hail(2, Hail(1 << 50, 0, 9, (piece,), (), (), (), False, ()))
+    one.estates.on_copy(2, CopyEstate(4, 0, 1, 1, 100, 9, (piece,), (1,), (), ()))
+    assert not one.estates.holds(2)
+    ledger.now_us += one.terms.timers.self_us + 1
+    one.estates.on_copy(2, CopyEstate(5, 0, 1, 1, 200, 9, (piece,), (1,), (), ()))
+
+    assert one.estates.holds(2)
+
+
+def test_what_lies_elsewhere_than_on_an_owners_ground_is_not_kept_for_it():
+    one, _ = halves()
+    there, elsewhere = Item(HALF, HALF + 1, b"there", b"x"), Item(5, 6, b"elsewhere", b"y")
+    one.estates.on_copy(2, CopyEstate(4, 0, 1, 1, 100, 1, (Title(HALF, 1, 0, 2),), (1,), (), (there, elsewhere)))
+    one.estates.on_backup(2, Backup(6, 9, 300, 1, (Title(HALF, 1, 0, 2),), (elsewhere,)))
+
+    assert set(one.estates.held[2].items) == {b"there"}
 
 
 @pytest.mark.parametrize(("winner", "offered"), [(9, True), (7, False)], ids=["a stranger", "another heir"])

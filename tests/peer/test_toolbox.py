@@ -5,11 +5,13 @@ from random import Random
 import pytest
 
 from implicast.language.target import Description
+from implicast.peer.contract import LIFE_BITS
+from implicast.peer.errors import RemoteError
 from implicast.peer.events import Outlived
 from implicast.peer.lease import Leases, renewal_us
 from implicast.peer.ledger import Ledger
 from implicast.peer.member import Member
-from implicast.peer.memory import Recent
+from implicast.peer.memory import Recent, Repeats
 from implicast.peer.name import NUMBERS, life_of, name_of, network_of, next_life, version_of
 from sites import lone_site
 
@@ -54,6 +56,27 @@ def test_a_member_that_is_told_of_a_later_life_goes_on_above_it():
     assert again == member.version > version_of(5 << 16, NUMBERS - 1)
     assert member.upcoming_cast().life == member.life == life_of(again)
     assert ledger.take() == [("deliver", None, Outlived(member.life, asked, again))]
+
+
+def test_a_member_that_is_told_of_a_life_after_which_none_can_come_calls_it_nonsense():
+    ledger = Ledger()
+    member = Plain(lone_site(1, ledger))
+    before = member.next_version()
+
+    with pytest.raises(RemoteError, match="no member has lived"):
+        member.outlive(version_of((1 << LIFE_BITS) - 1, 9))
+
+    assert member.version == before
+    assert ledger.take() == []
+
+
+def test_what_came_by_longer_ago_than_repeats_are_looked_for_is_not_kept():
+    repeats: Repeats[int] = Repeats(256)
+
+    seen = [repeats.came_by(number // 2, number * 1_000, 10_000) for number in range(400)]
+
+    assert seen == [False, True] * 200
+    assert len(repeats) <= 6
 
 
 def test_a_life_that_has_used_up_its_numbers_leads_to_the_next():

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from implicast.peer.contract import CastId, Message
 from implicast.peer.errors import ParameterError, RemoteError
-from implicast.peer.wire import MESSAGE_BYTES_MAX, Codec, size
+from implicast.peer.wire import MESSAGE_BYTES_MAX, Codec, pack, packed_list, size
 
 NAME = b"n" * 16
 
@@ -97,3 +97,8 @@ def test_a_kind_without_a_number_is_refused_by_name():
 
     with pytest.raises(ParameterError, match="Nameless has no number"):
         Codec([Carry, Nameless])
+
+
+@pytest.mark.parametrize("count", [0, 1, 15, 16, 65_535, 65_536])
+def test_a_list_of_what_is_encoded_already_is_written_as_the_encoder_writes_it(count):
+    assert bytes(packed_list([pack(7)] * count)) == pack([7] * count)

@@ -114,7 +114,7 @@ def test_kernels_are_compiled_where_nothing_may_be_written(monkeypatch):
     monkeypatch.delenv("IMPLICAST_NUMBA", raising=False)
     monkeypatch.setattr(caching.CacheImpl, "_locator_classes", [])
 
-    twice = kernels.compiled(lambda number: 2 * number)
+    twice = kernels.by_numba(lambda number: 2 * number)
 
     assert twice(21) == 42
     assert hasattr(twice, "py_func"), "it is compiled all the same"

@@ -15,7 +15,7 @@ from implicast.language.parse import parse
 from implicast.world import tally as tallying
 from implicast.world.application import Cast, _cast_columns
 from implicast.world.journal import UPKEEP, Journal
-from implicast.world.tally import Loads, messages, tally
+from implicast.world.tally import Loads, _median, _quantile, messages, tally
 
 WARM, FIRST, SECOND = 0, 1, 2
 SENDS = [
@@ -138,3 +138,14 @@ def test_casts_to_warm_up_that_are_measured_are_noticed(tmp_path):
 
     assert len(found.publisher) == 2
     assert found.notice_cast.min() == 0
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 17, 100, 101, 202])
+def test_median_and_quantile_are_numpys_to_the_last_bit(count: int) -> None:
+    chance = np.random.default_rng(count)
+    for _ in range(20):
+        values = chance.integers(0, 10**6, count) / 1000
+
+        assert _median(values) == float(np.median(values))
+        assert _quantile(values, 0.99) == float(np.percentile(values, 99))
+    assert (_median(values[:0]), _quantile(values[:0], 0.99)) == (0.0, 0.0)

@@ -14,6 +14,7 @@ from implicast.casting.telling import Got, Word
 from implicast.language.standing import StandingTargets
 from implicast.language.target import Description, Target
 from implicast.peer.asking import Asker, Patience
+from implicast.peer.changes import Changed
 from implicast.peer.contract import Address, CastId, Contact, Host, Life, Message, Name, Part, handles
 from implicast.peer.fields import Count, Payload
 from implicast.peer.member import Member
@@ -168,7 +169,7 @@ class Desk(Part):
 class SubscriptionServer(Part):
     """Everybody's subscriptions, at the server; `heard` is told of every member that says something."""
 
-    __slots__ = ("_heard", "_standing", "_words", "worded")
+    __slots__ = ("_heard", "_standing", "_words", "changed", "worded")
 
     def __init__(
         self, address: Address, host: Host, heard: Callable[[Name], None], kept: Iterable[Worded],
@@ -178,12 +179,14 @@ class SubscriptionServer(Part):
         self._heard, self._words = heard, words
         self._standing: StandingTargets[tuple[Name, int]] = StandingTargets()
         self.worded: dict[Name, dict[int, Worded]] = {}
+        self.changed: Changed[Name] = Changed()
         for each in kept:
             self._keep(each)
 
     def _keep(self, worded: Worded) -> None:
         name = worded.contact.name
         self._heard(name)
+        self.changed.note(name)
         self.worded.setdefault(name, {})[worded.subscription] = worded
         key = (name, worded.subscription)
         if worded.target is None:
@@ -212,6 +215,7 @@ class SubscriptionServer(Part):
 
     def forget(self, name: Name) -> None:
         """The member's lease is over."""
+        self.changed.note(name)
         for number in self.worded.pop(name, {}):
             self._standing.remove((name, number))
 

@@ -32,6 +32,9 @@ MEMORY_US = 3_600_000_000
 """How long complaints are remembered, and the most that a publisher pays for one cast."""
 ACCOUNTS_MAX = 256
 """Publishers of whom a keeper remembers complaints; the one opened first is forgotten first."""
+LONE_MAX = 3
+"""Publishers of whom nobody but the members at one address complains; the one opened first is forgotten first. So one
+who complains of everybody pushes out only what it said itself."""
 NAMES_MAX = 4_096
 """Members that one account remembers."""
 KEPT_NAMES_MAX = 16_384
@@ -100,11 +103,11 @@ class Account:
         self.opened_us = kept.opened_us
         self.clear_us = kept.clear_us
         """Until when its casts are declined; 0: it is not slowed."""
-        self.against = set(kept.against)
+        self.against = dict.fromkeys(kept.against)
         """Those who were told, and complained."""
         self.audience = kept.audience
         """Members that one cast reached by way of this keeper, those that others told for it included."""
-        self._beyond = set(kept.beyond)
+        self._beyond = dict.fromkeys(kept.beyond)
         """Those who complained to keepers beyond this one."""
         self._reached: dict[Name, Address] = {each.name: each.address for each in kept.reached}
         self._complained: dict[Name, Address] = {each.name: each.address for each in kept.complained}
@@ -121,6 +124,10 @@ class Account:
         return KeptAccount(publisher, self.opened_us, self.clear_us, self.audience, tuple(sorted(self.against)),
                            tuple(sorted(self._beyond)), _places(self._reached), _places(self._complained))  # fmt: skip
 
+    def is_lone(self, address: Address) -> bool:
+        """Whether nobody has complained but from this address, and nothing came of it."""
+        return not self.clear_us and not self._beyond and set(self._complained.values()) == {address}
+
     @property
     def reached(self) -> int:
         return max(len(self._reached), self.audience)
@@ -132,7 +139,7 @@ class Account:
     def pass_on(self, name: Name) -> None:
         """Somebody has complained to a keeper beyond this one."""
         if len(self._beyond) < NAMES_MAX:
-            self._beyond.add(name)
+            self._beyond[name] = None
 
     def count(self, notified: int) -> None:
         self.audience = max(self.audience, notified)
@@ -152,7 +159,7 @@ class Account:
     def _compare(self, name: Name) -> None:
         complained = self._complained.get(name)
         if complained is not None and self._reached.get(name) == complained:
-            self.against.add(name)
+            self.against[name] = None
 
     def judge(self, now_us: int) -> None:
         """Slow it, if it is to be; what it reached so far is to be paid."""
@@ -189,9 +196,17 @@ class Docket:
         return tuple(reversed(found))
 
     def complain(self, complaint: Complain, sender: Address) -> None:
+        if self._account(complaint.cast.publisher) is None:
+            self._make_room(sender)
         account = self._opened(complaint.cast.publisher)
         account.complain(complaint.by, sender)
         account.judge(self._now())
+
+    def _make_room(self, sender: Address) -> None:
+        """One that complains alone of so many gives up the first of them."""
+        lone = [publisher for publisher, account in self._accounts.items() if account.is_lone(sender)]
+        if len(lone) >= LONE_MAX:
+            del self._accounts[lone[0]]
 
     def pass_on(self, cast: CastId, by: Name) -> None:
         """Somebody has complained of a cast to a keeper beyond this one."""

@@ -10,6 +10,7 @@ from typing import Any
 from implicast.casting.service import Check, Known, LeaseSweep, Outdated, Register
 from implicast.language.index import Index
 from implicast.language.target import Description, Target
+from implicast.peer.changes import Changed
 from implicast.peer.contract import Address, Contact, Host, Message, Name, Part, Version, handles
 from implicast.peer.lease import Leases
 from implicast.peer.words import BELIEVED, Said, Words
@@ -40,7 +41,7 @@ OnForgotten = Callable[[Name, Description | None], None]
 class Roster(Part):
     """Entries by name, an index over what they say, and when each member was last heard."""
 
-    __slots__ = ("_at", "_forgotten", "_stored", "_subscriptions", "_words", "entries", "index", "leases")
+    __slots__ = ("_at", "_forgotten", "_stored", "_subscriptions", "_words", "changed", "entries", "index", "leases")
 
     def __init__(
         self, address: Address, host: Host, lease_us: int, swept: bool, stored: OnStored, forgotten: OnForgotten,
@@ -51,6 +52,7 @@ class Roster(Part):
         self._stored, self._forgotten, self._subscriptions = stored, forgotten, subscriptions
         self._words = words
         self.entries: dict[Name, Enrolled] = {}
+        self.changed: Changed[Name] = Changed()
         self.index: Index[Name] = Index()
         self.leases: Leases[Name] = Leases(lease_us)
         self._at: dict[Address, tuple[Name, ...]] = {}
@@ -77,6 +79,7 @@ class Roster(Part):
         name, address = entry.contact.name, entry.contact.address
         before = self.forget(name)
         self.entries[name] = entry
+        self.changed.note(name)
         self.heard(name)
         if entry.description is not None:
             self.index.add(name, entry.description)
@@ -90,6 +93,7 @@ class Roster(Part):
         entry = self.entries.pop(name, None)
         if entry is None:
             return None
+        self.changed.note(name)
         address = entry.contact.address
         self._at[address] = tuple(each for each in self._at[address] if each != name)
         if not self._at[address]:

@@ -23,6 +23,7 @@ from implicast.casting.service import DRY, SILENT_MAX, Carried, Publish
 from implicast.casting.telling import Teller, Told, Word
 from implicast.language.target import Target
 from implicast.peer.asking import Asker, Patience, Question
+from implicast.peer.changes import Changed
 from implicast.peer.contract import Address, CastId, Contact, Host, Message, Name, Part, handles
 from implicast.peer.fields import Payload, Token
 from implicast.peer.memory import Recent, Seen, Shares
@@ -111,7 +112,7 @@ class Routes(Part, parts={"teller": Teller}):
     """The casts that one station carries in its present view. `select` says which own members a cast is for."""
 
     __slots__ = ("_asker", "_assured", "_docket", "_ended", "_policy", "_routes", "_seen", "_select", "_shares", "_way",
-                 "_words", "taken", "teller")  # fmt: skip
+                 "_words", "changed", "taken", "teller")  # fmt: skip
 
     def __init__(
         self, address: Address, host: Host, asker: Asker, assured: bool, way: Trunk,
@@ -130,6 +131,8 @@ class Routes(Part, parts={"teller": Teller}):
         """What became of own members, of casts that have ended here; it outlives views."""
         self.taken: dict[CastId, Selection] = {}
         """What is being said to own members."""
+        self.changed: Changed[CastId] = Changed()
+        """Of `taken`."""
         asker.topic(PASS, PATIENCE, self._lost)
 
     def __len__(self) -> int:
@@ -216,6 +219,7 @@ class Routes(Part, parts={"teller": Teller}):
         """Tell own members, at first or after a crash in the midst of it."""
         self._seen.first(word.cast, self.host.now_us)
         self.taken[word.cast] = word, members
+        self.changed.note(word.cast)
         self.teller.tell(word, members)
 
     def _pass_on(self, asker: Address, client: bool, hop: Hop, route: Route) -> None:
@@ -285,6 +289,7 @@ class Routes(Part, parts={"teller": Teller}):
     def _own_ended(self, cast: CastId, told: Told) -> None:
         self._ended[cast] = told
         self.taken.pop(cast, None)
+        self.changed.note(cast)
         route = self._routes.get(cast)
         if route is not None:
             self._settle(cast, route)

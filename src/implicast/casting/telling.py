@@ -34,6 +34,7 @@ SILENT_MAX = 64
 class Word(Message):
     """What a member is told of a cast: it confirms with `Got`."""
 
+    promises = False
     cast: CastId
 
 
@@ -91,7 +92,7 @@ class Told:
         self.open -= 1
         if outcome in (Outcome.TAKEN, Outcome.REPEAT):
             self.notified += 1
-        else:
+        elif outcome != Outcome.ELSEWHERE:  # it counts where it took it
             self.declined += 1
 
     def give_up(self, name: Name) -> None:

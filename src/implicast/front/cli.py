@@ -9,12 +9,12 @@ from typing import Any
 import click
 
 from implicast.casting.designs import designs
-from implicast.front.compare import Row, compare, table, unknown_parameters
+from implicast.front.compare import FIGURES, Row, compare, refuse_repeats, table, unknown_parameters
 from implicast.front.explain import Explanation, among, followed, measured, network_of, understood
 from implicast.front.pairs import pairs
 from implicast.front.people import People, read_people
 from implicast.front.picture import drawn
-from implicast.front.require import Requirement, broken
+from implicast.front.require import broken, read
 from implicast.language.attributes import Schema
 from implicast.language.parameters import Setting
 from implicast.peer.errors import ParameterError
@@ -93,6 +93,8 @@ def explain_command(
         raise ParameterError("--peers-from and --workload are two answers to one question: leave one out")
     if draw is not None and people is None:
         raise ParameterError("--draw needs peers with names: --peers-from people.csv")
+    if draw is not None and draw.suffix != ".svg":
+        raise ParameterError(f"--draw {draw}: the way is drawn as SVG, so the name should end in .svg")
     there = read_people(people, _read_schema(schema)) if people is not None else None
     target, found = understood(expression, there.schema if there is not None else _read_schema(schema))
     if there is not None:
@@ -131,10 +133,12 @@ def compare_command(
     requirement is not met.
     """
     chosen = list(names) or list(designs())
-    wanted = [Requirement.read(each) for each in requirements]
+    refuse_repeats(chosen)
+    wanted = read(requirements, FIGURES)
     knobs: dict[str, Setting] = {"tags_per_peer": tags_per_peer} if plain["workload"] == "zipf" else {}
     scenario = Scenario(design=chosen[0], parameters=pairs(settings), workload_parameters=knobs, **plain)
     unknown_parameters(chosen, scenario)
+    workload(scenario.workload, scenario.seed, scenario.peers, scenario.casts, **knobs)
     rows: list[Row] = []
     failed: list[str] = []
     for each in compare(chosen, scenario, time.process_time):

@@ -1,7 +1,7 @@
 """All designs on one workload, in one table, without Spark."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from implicast.casting.designs import design
@@ -35,6 +35,8 @@ class Row:
         return asdict(self)
 
 
+FIGURES = tuple(each.name for each in fields(Row) if each.type in (int, float))
+"""What may be required of a row."""
 COLUMNS = (
     ("design", "design", "{}"),
     ("contract", "contract", "{}"),
@@ -62,6 +64,13 @@ def compare(names: Sequence[str], scenario: Scenario, clock: Any) -> Iterator[Ro
             yield name, str(error)
         else:
             yield row(outcome, clock() - begun)
+
+
+def refuse_repeats(names: Sequence[str]) -> None:
+    """Each design has one row."""
+    for number, name in enumerate(names):
+        if name in names[:number]:
+            raise ScenarioError(f"{name} is named twice; name each design once")
 
 
 def unknown_parameters(names: Sequence[str], scenario: Scenario) -> None:

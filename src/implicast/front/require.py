@@ -2,7 +2,7 @@
 
 import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -30,16 +30,28 @@ class Requirement:
             form = 'expected a measure, a sign and a number, like "RTH < 5"'
             raise ParameterError(f"--require {text!r}: {form}") from None
 
+    def check(self, names: Collection[str]) -> None:
+        """`ParameterError` if there is no such figure."""
+        if self.name not in names:
+            near = get_close_matches(self.name, names, 1)
+            meant = f"did you mean {near[0]}?" if near else f"there are: {', '.join(names)}"
+            raise ParameterError(f"--require: there is no figure {self.name!r}; {meant}")
+
     def broken_by(self, figures: Mapping[str, float]) -> str | None:
         """A sentence if these figures do not meet it; `ParameterError` if there is no such figure."""
-        if self.name not in figures:
-            near = get_close_matches(self.name, figures, 1)
-            meant = f"did you mean {near[0]}?" if near else f"there are: {', '.join(figures)}"
-            raise ParameterError(f"--require: there is no figure {self.name!r}; {meant}")
+        self.check(figures)
         value = figures[self.name]
         if _OPERATORS[self.sign](value, self.value):
             return None
         return f"required {self.name} {self.sign} {self.value:g}, but it is {value:g}"
+
+
+def read(texts: Sequence[str], names: Collection[str] = ()) -> list[Requirement]:
+    """The thresholds, each of a figure that there is; where names are given, so that no run is made in vain."""
+    found = [Requirement.read(each) for each in texts]
+    for each in found if names else ():
+        each.check(names)
+    return found
 
 
 def broken(requirements: Sequence[Requirement], figures: Mapping[str, float]) -> list[str]:

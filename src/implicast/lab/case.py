@@ -44,6 +44,13 @@ def maps_lacking(planned: Sequence[Planned]) -> list[str]:
     return sorted(path for path in named if "/" in path and not Path(path).exists())
 
 
+def made(planned: Sequence[Planned], out: Path) -> Mapping[str, str] | None:
+    """Run -> directory of its workload, where all of them were made before; else None."""
+    found = {each.run: out / "workloads" / _name(key) for each in planned if (key := _key(each)) is not None}
+    whole = all((each / "workload.json").exists() for each in found.values())
+    return {run: str(each) for run, each in found.items()} if whole else None
+
+
 def prepare(spark: SparkSession, planned: Sequence[Planned], out: Place, data: Path) -> Mapping[str, str]:
     """Run -> directory of its workload, all of them made."""
     wanted = {each.run: key for each in planned if (key := _key(each)) is not None}

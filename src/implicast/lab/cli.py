@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from implicast.front.require import Requirement
 from implicast.lab import case, compare, dictionary, journals, report, tables
 from implicast.lab.errors import ExperimentError, LabError, TableError
 from implicast.lab.experiment import Experiment, experiment, experiments
@@ -22,6 +23,7 @@ from implicast.lab.options import DIRECTORY, on_spark, say, started
 from implicast.lab.places import Place
 from implicast.lab.plan import plan
 from implicast.lab.published_cli import published_command
+from implicast.lab.required import requirements, unmet
 from implicast.lab.run import broken_runs, claim, run
 from implicast.lab.sweep import Tally
 from implicast.lab.workload_cli import describe_command, groups_command, workload_command
@@ -69,17 +71,21 @@ def list_command(as_json: bool) -> None:
 )
 @click.option("--data", type=DIRECTORY, help=f"Directory of bibliographies and keywords; also by {case.DATA}.")
 @click.option("--wait", is_flag=True, help="Wait while somebody else works in the folder.")
+@click.option("--require", "texts", multiple=True, metavar="TEXT",
+              help='A threshold that every run must meet, like "missing == 0" or "RTH < 5".')  # fmt: skip
 @on_spark
 def run_command(
-    name: str, out: str | None, scale: str, runs: int | None, data: Path | None, wait: bool, master: str | None,
-    conf: tuple[str, ...],
+    name: str, out: str | None, scale: str, runs: int | None, data: Path | None, wait: bool, texts: tuple[str, ...],
+    master: str | None, conf: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Run EXPERIMENT (a name, a .toml file, or `all`), or what is left of it, and write its report.
 
     The folder grows: more seeds, more points, changed captions and further experiments are taken up, and what is
-    finished is neither made nor measured again.
+    finished is neither made nor measured again. Exit code 1 when a run failed, broke its contract or does not meet a
+    requirement.
     """
     chosen = _all(data) if name == "all" else [experiment(name)]
+    wanted = requirements(texts, chosen)
     where = {each.name: Place.of(out or f"lab-{name}-{scale}") for each in chosen}
     for each in chosen:
         planned = plan(each, scale, runs)
@@ -97,7 +103,7 @@ def run_command(
             say(f"{each.name}: {each.title}")
             try:
                 went = run(spark, each, where[each.name], scale, runs, data, say, wait)
-                well &= _told(each, where[each.name], went, [one.run for one in plan(each, scale, runs)])
+                well &= _told(each, where[each.name], went, [one.run for one in plan(each, scale, runs)], wanted)
             except LabError as wrong:
                 if len(chosen) == 1:
                     raise
@@ -120,14 +126,17 @@ def _all(data: Path | None) -> list[Experiment]:
     return [each for name, each in experiments().items() if not any(name in names for names in lacking.values())]
 
 
-def _told(made: Experiment, place: Place, went: Tally, planned: list[str]) -> bool:
+def _told(made: Experiment, place: Place, went: Tally, planned: list[str], wanted: list[Requirement]) -> bool:
     """Say how it went and write the report; was everything well?"""
     say(f"{went.finished} runs made, {went.before} were there before, {len(went.failed)} failed")
     folder = Folder(place, made.name)
     for failed in went.failed:
         say(f"  failed: {failed} (see {folder.failures / f'{failed}.json'})")
     click.echo(f"report: {report.write(place, made.name)}")
-    return not went.failed and not broken_runs(folder, planned)
+    missed = unmet(folder, planned, wanted)
+    for sentence in missed:
+        say(f"implicast: {sentence}")
+    return not went.failed and not missed and not broken_runs(folder, planned)
 
 
 @lab.command("measure")

@@ -7,13 +7,13 @@ asked for.
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from implicast.lab.case import CORPUS
 from implicast.lab.errors import ExperimentError
 from implicast.lab.experiment import SCALES, Experiment, point_label
+from implicast.lab.material import Material
 from implicast.lab.plan import Planned, plan
 from implicast.lab.published import Evidence, Published
 from implicast.lab.task import trial
@@ -58,34 +58,45 @@ def _flat(values: Kept) -> dict[tuple[str, str, str], dict[int, float]]:
     }
 
 
-def gather(made: Experiment, scale: str, runs: int | None, kept: Kept, again: bool, said: Said) -> Iterator[None]:
-    """Make the runs that claims need and put them in `kept`, run by run."""
-    needed = [each for each in plan(made, scale, runs) if _speaks_of(made, scale, each)]
+def needed(made: Experiment, scale: str, runs: int | None = None) -> list[Planned]:
+    """The runs that claims speak of."""
+    return [each for each in plan(made, scale, runs) if _speaks_of(made, scale, each)]
+
+
+def unmade(made: Experiment, scale: str, wanted: Sequence[Planned], kept: Kept) -> list[Planned]:
+    """Of these runs, those of which something is asked that is not kept yet."""
+    values = kept.get(made.name, {}).get(scale, {}).get("values", {})
+    return [each for each in wanted if not _known(made, each, values.get(each.series, {}).get(each.point, {}))]
+
+
+def gather(
+    made: Experiment, scale: str, wanted: Sequence[Planned], kept: Kept, material: Material, said: Said
+) -> Iterator[None]:
+    """Make these runs and put what claims ask of them in `kept`, run by run."""
     found = kept.setdefault(made.name, {}).setdefault(scale, {"commit": "", "values": {}})
-    if again:
-        found["values"] = {}
-    for number, each in enumerate(needed, 1):
-        measures = {claim.measure for claim in made.published if each.series in (claim.design, claim.against)}
+    for number, each in enumerate(wanted, 1):
+        said(f"{number}/{len(wanted)} {each.run}")
+        values = _values(each, material)
         place = found["values"].setdefault(each.series, {}).setdefault(each.point, {})
-        if all(str(each.seed) in place.get(measure, {}) for measure in measures):
-            continue
-        said(f"{number}/{len(needed)} {each.run}")
-        values = _values(each)
-        for measure in sorted(measures & values.keys()):
+        for measure in sorted(_asked(made, each) & values.keys()):
             place.setdefault(measure, {})[str(each.seed)] = float(f"{values[measure]:.6g}")
         found["commit"] = _commit()
         yield
 
 
-def _values(planned: Planned) -> Mapping[str, float]:
+def _asked(made: Experiment, planned: Planned) -> set[str]:
+    return {claim.measure for claim in made.published if planned.series in (claim.design, claim.against)}
+
+
+def _known(made: Experiment, planned: Planned, place: Mapping[str, Mapping[str, float]]) -> bool:
+    return all(str(planned.seed) in place.get(measure, {}) for measure in _asked(made, planned))
+
+
+def _values(planned: Planned, material: Material) -> Mapping[str, float]:
     if planned.trial:
-        told: dict[str, float] = trial(planned)["measures"]
+        told: dict[str, float] = trial(planned, material.workloads.get(planned.run))["measures"]
         return told
-    scenario = planned.scenario()
-    if scenario.workload == CORPUS:
-        raise ExperimentError(
-            f"experiment {planned.experiment} needs a corpus: run `implicast lab run {planned.experiment}`"
-        )
+    scenario = material.scenario(planned)
     outcome = simulate(scenario)
     if not outcome.kept:
         raise ExperimentError(f"{planned.run} broke its contract; what it measured is worth nothing")

@@ -17,6 +17,7 @@ Designs that are added later join by their language, without new code here. `doc
 
 import tomllib
 from collections.abc import Mapping
+from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -161,9 +162,9 @@ def experiment(name: str) -> Experiment:
             raise ExperimentError(f"experiment {path.stem}: not a text in UTF-8: {wrong.reason}") from None
     known = experiments()
     if name not in known:
-        raise ExperimentError(
-            f"there is no experiment {name!r}; choose one of {', '.join(known)}, or give a .toml file"
-        )
+        near = get_close_matches(name, known, 1)
+        meant = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(known)}, or give a .toml file"
+        raise ExperimentError(f"there is no experiment {name!r}; {meant}")
     return known[name]
 
 

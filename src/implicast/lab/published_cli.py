@@ -4,12 +4,16 @@ from pathlib import Path
 
 import click
 
-from implicast.lab.evidence import gather, read, write
+from implicast.lab import case
+from implicast.lab.errors import LabError
+from implicast.lab.evidence import gather, needed, read, unmade, write
 from implicast.lab.experiment import SCALES, experiment, experiments
-from implicast.lab.options import say
+from implicast.lab.material import directory, lacking, prepared
+from implicast.lab.options import DIRECTORY, say
 from implicast.lab.published_page import page
 
 PAGE = Path("docs/reference/published.md")
+KEPT = Path("lab-published")
 
 
 @click.command("published")
@@ -21,16 +25,32 @@ PAGE = Path("docs/reference/published.md")
     "--page", "where", type=click.Path(dir_okay=False, path_type=Path), default=PAGE, show_default=True,
     help="The page; what was measured is kept beside it as .json.",
 )  # fmt: skip
-def published_command(names: tuple[str, ...], scale: str, runs: int | None, again: bool, where: Path) -> None:
+@click.option("--data", type=DIRECTORY, help=f"Directory of bibliographies, keywords and maps; also by {case.DATA}.")
+@click.option(
+    "--workloads", type=DIRECTORY, default=KEPT, show_default=True, help="Where workloads of a corpus are kept."
+)
+def published_command(
+    names: tuple[str, ...], scale: str, runs: int | None, again: bool, where: Path, data: Path | None, workloads: Path
+) -> None:
     """What the papers published beside what is measured here, as one page.
 
-    With names of experiments: first the runs that their claims need, one after the other, without Spark. Without: the
-    page alone, from what was measured before.
+    With names of experiments: first the runs that their claims need, one after the other; Spark is started only where
+    the workloads of a corpus have to be made. Experiments whose bibliographies or maps are not here are left out.
+    Without names: the page alone, from what was measured before.
     """
-    chosen = [experiment(name) for name in names]
+    chosen, data = [experiment(name) for name in names], directory(data)
+    if not where.parent.is_dir():
+        raise LabError(f"--page {where}: there is no directory {where.parent}")
     kept = read(where.with_suffix(".json"))
     for each in chosen:
-        for _ in gather(each, scale, runs, kept, again, say):
+        wanted = needed(each, scale, runs)
+        wanted = wanted if again else unmade(each, scale, wanted, kept)
+        if why := lacking(wanted, data):
+            say(f"left out: {each.name} {why}")
+            continue
+        if again:
+            kept.get(each.name, {}).pop(scale, None)
+        for _ in gather(each, scale, wanted, kept, prepared(wanted, data, workloads), say):
             write(where.with_suffix(".json"), kept)
     where.write_text(page(experiments().values(), kept), "utf-8")
     click.echo(f"page: {where}")

@@ -13,7 +13,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from importlib import import_module
 from inspect import signature
@@ -87,10 +87,12 @@ def _run(planned: Planned, folder: Folder, scratch: Path, workload: str | None, 
     begun, used = time.perf_counter(), time.process_time()
     journal = scratch / "journal"
     if planned.trial:
-        outcome = trial(planned)
+        with _fetched(workload) as stated:
+            outcome = trial(planned, stated)
     else:
         scratch.mkdir(parents=True)
-        outcome = _simulated(planned, journal, workload)
+        with _fetched(workload) as stated:
+            outcome = _simulated(planned, journal, stated)
         outcome["measured"] = _measured(journal, outcome["rows"])
         for table in sorted(journal.glob("*.parquet")):
             folder.journal(table.stem, planned.run).take(table)
@@ -102,11 +104,16 @@ def _run(planned: Planned, folder: Folder, scratch: Path, workload: str | None, 
     folder.note(planned.run, outcome)
 
 
-def _simulated(planned: Planned, journal: Path, workload: str | None) -> Noted:
+@contextmanager
+def _fetched(workload: str | None) -> Iterator[str | None]:
+    """A run's workload on this machine's disk, where it has one of its own."""
     with tempfile.TemporaryDirectory(prefix="implicast-workload-") as copied:
-        stated = None if workload is None else str(Place.of(workload).fetch(Path(copied)))
-        scenario = planned.scenario(stated)
-        outcome = simulate(scenario, journal)
+        yield None if workload is None else str(Place.of(workload).fetch(Path(copied)))
+
+
+def _simulated(planned: Planned, journal: Path, stated: str | None) -> Noted:
+    scenario = planned.scenario(stated)
+    outcome = simulate(scenario, journal)
     rows = sum(pq.read_metadata(journal / f"{name}.parquet").num_rows for name in ("sends", "notices"))
     ran = json.loads((journal / "scenario.json").read_text())
     return {**outcome.described(), "command": scenario.command(), "scenario": ran, "rows": rows}
@@ -118,11 +125,14 @@ def _measured(journal: Path, rows: int) -> Noted | None:
     return small.measured(small.reader(journal)) if small.is_small(rows, changed) else None
 
 
-def trial(planned: Planned) -> Noted:
-    """A trial of another kind: a function of settings by name, with its seed, that returns a row of numbers by name."""
+def trial(planned: Planned, stated: str | None = None) -> Noted:
+    """A trial of another kind: a function of settings by name, with its seed, that returns a row of numbers by name.
+
+    `stated`: the directory of its workload, where that had to be made first.
+    """
     module, _, name = planned.trial.partition(":")
     function = getattr(import_module(module), name)
-    settings = json.loads(planned.settings)
+    settings = json.loads(planned.settings) | ({} if stated is None else {"workload": stated})
     taken = {key: value for key, value in settings.items() if key in signature(function).parameters}
     row: Mapping[str, Any] = function(**taken)
     command = f"{name}({', '.join(f'{key}={value!r}' for key, value in taken.items())}) of {module}"

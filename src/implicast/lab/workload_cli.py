@@ -58,6 +58,7 @@ def workload_command(
     else:
         recipe = workloads.Recipe(name, seed, peers, count, dict(pair("--with", word) for word in knobs))
         recipe.make()
+    out.mkdir(parents=True, exist_ok=True)  # where nothing can be written, that is said before Spark is started
     with started(master, conf) as spark:
         if name == "corpus":
             _corpus(spark, out, bibs, queries, column, back_off, peers, count, seed)

@@ -1,9 +1,11 @@
 """Comparisons as written, turned into ranges of grid steps or strings, with the place of whatever is wrong.
 
 With a schema values are decimal and strings; every range has two ends. Without one only what needs no schema can be
-read: grid steps (`price <= @870`) and quoted strings (`exchange = "NYSE"`), as `str` of a target writes them.
+read: grid steps (`price <= @870`) and strings (`exchange = "NYSE"`), as `str` of a target writes them; a string that is
+one word, begins with a letter and stands behind a plain name needs no quotes (`role = doctor`).
 """
 
+import re
 from collections.abc import Callable
 from typing import TypeVar
 from unicodedata import normalize
@@ -20,6 +22,7 @@ MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 """The same comparison with its sides exchanged."""
 
 Result = TypeVar("Result")
+_PLAIN = re.compile(r"[^\W\d][\w-]*")
 
 
 class PredicateReader:
@@ -118,11 +121,11 @@ def _step(attribute: Number | Text, step: int) -> int:
 def _bare(name: Token, token: Token) -> Scalar:
     if token.kind == STEP:
         return int(token.text)
-    if token.kind == QUOTED:
+    if token.kind == QUOTED or (name.kind == WORD and _PLAIN.fullmatch(token.text)):
         return normalize("NFC", token.text)
     raise _misfit(
         f"the attribute {fold(name.text)} needs a schema to read the value {token.text!r}: pass one,"
-        ' or write a grid step (@17) or a quoted string ("NYSE")',
+        ' or write a grid step (@17), a word (NYSE) or a quoted string ("New York")',
         token.column,
     )
 

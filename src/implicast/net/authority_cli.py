@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-import re
 from pathlib import Path
 
 import click
@@ -21,8 +20,6 @@ from implicast.net.logs import log_to_stderr
 from implicast.net.office import serve_office
 from implicast.net.options import authority_option, json_option
 
-BARE = re.compile(r"([^\s,=]+)\s*=\s*([^\W\d][\w-]*)(?=\s*(?:,|$))")
-"""A value without quotes: the authority has no schema to read it by, and takes it as a word."""
 STAND_INS = 2
 """Of a light client: one for each of two proxies."""
 TOLD_MAX = 3
@@ -81,7 +78,7 @@ def authority_allow(label: str, text: str, directory: Path, folder: Path | None)
 
     What needs to be allowed is in authority.toml, in the authority's folder, under [protected].
     """
-    said = description(BARE.sub(r'\1 = "\2"', text))
+    said = description(text)
     authority = CertificateAuthority.open(directory.expanduser())
     names = authority.allow(label, said)
     if folder is not None:

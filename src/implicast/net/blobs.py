@@ -11,7 +11,7 @@ are right need not be fetched again.
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 from pathlib import Path
 from typing import Annotated
@@ -94,9 +94,17 @@ class Blobs:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory / "blobs"
+        self.beside: Callable[[], Iterable[Blobs]] = lambda: ()
+        """Others whose whole payloads can be had here too: those of the stand-ins of a proxy."""
 
     def path(self, root: bytes) -> Path:
         return self._directory / root.hex()
+
+    def _found(self, root: bytes) -> Path:
+        """Where a whole payload lies."""
+        own = self.path(root)
+        beside = (each.path(root) for each in self.beside())
+        return own if own.exists() else next((each for each in beside if each.exists()), own)
 
     def add(self, data: bytes, most: int = BLOB_MAX) -> tuple[bytes, int]:
         """Keep a payload; its root and size. Safe on the disk when this returns."""
@@ -110,18 +118,18 @@ class Blobs:
         return root, len(data)
 
     def whole(self, root: bytes) -> bool:
-        return self.path(root).exists()
+        return self._found(root).exists()
 
     def read(self, root: bytes) -> bytes:
         """A whole payload."""
         try:
-            return self.path(root).read_bytes()
+            return self._found(root).read_bytes()
         except OSError:
             raise BlobError(f"{root.hex()} is not here whole") from None
 
     def leaves(self, root: bytes) -> Leaves | None:
         try:
-            packed = self.path(root).with_suffix(".leaves").read_bytes()
+            packed = self._found(root).with_suffix(".leaves").read_bytes()
         except OSError:
             return None
         return tuple(packed[at : at + DIGEST_BYTES] for at in range(0, len(packed), DIGEST_BYTES))
@@ -129,7 +137,7 @@ class Blobs:
     def chunk(self, root: bytes, number: int) -> bytes | None:
         """A chunk of a whole payload, to be given away."""
         try:
-            with self.path(root).open("rb") as file:
+            with self._found(root).open("rb") as file:
                 file.seek(number * CHUNK_BYTES)
                 return file.read(CHUNK_BYTES) or None
         except OSError:

@@ -8,6 +8,7 @@ that was revoked is closed before anything is read, and one whose certificate ex
 """
 
 import asyncio
+import errno
 import ssl
 import time
 from asyncio import sslproto
@@ -16,6 +17,7 @@ from collections.abc import Callable
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from implicast.net.counters import Counters
+from implicast.net.errors import NodeError
 from implicast.net.frames import HEADER, MESSAGE, PROTOCOL, Hello
 from implicast.net.identity import expires_s, key_in
 from implicast.net.link import Link, Queue
@@ -48,6 +50,11 @@ Greeted = Callable[[Hello], None]
 """Told who has said hello."""
 Says = Callable[[], Hello]
 Peerless = Callable[[ssl.SSLObject | ssl.SSLSocket | None], Name | None]
+
+
+def _reason(error: OSError) -> str:
+    taken = "another program has this port; stop it, or name another with --listen"
+    return taken if error.errno == errno.EADDRINUSE else error.strerror or str(error)
 
 
 class Carrier:
@@ -95,9 +102,9 @@ class Carrier:
                     lambda: Link(self, None), host, port, ssl=self._server_tls, backlog=256
                 )
                 break
-            except OSError:
-                if attempt == 39 or not port:
-                    raise
+            except OSError as error:
+                if attempt == 39 or not port or error.errno not in (errno.EADDRINUSE, None):
+                    raise NodeError(f"{host}:{port} cannot be listened at: {_reason(error)}") from None
                 await asyncio.sleep(0.25)
         assert self._server is not None
         self._tasks.add(asyncio.create_task(self._tidy()))

@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ def cast_command(
             receipt = answer
         else:
             receipt = {**receipt, **answer}
-    click.echo(json.dumps(receipt, indent=2) if as_json else _receipt_text(receipt))
+    click.echo(json.dumps(receipt, indent=2) if as_json else receipt_text(receipt))
     if receipt["unreachable"] or not receipt["complete"]:
         raise SystemExit(1)
 
@@ -68,7 +68,7 @@ def _payload(message: str | None, path: Path | None) -> dict[str, str]:
     return {"payload": payload.hex()}
 
 
-def _receipt_text(receipt: dict[str, Any]) -> str:
+def receipt_text(receipt: dict[str, Any]) -> str:
     if receipt["complete"] and not receipt["expected"]:
         return "nobody matched"
     parts = [f"{receipt['notified']} of {receipt['expected']} notified"]
@@ -89,13 +89,30 @@ def _receipt_text(receipt: dict[str, Any]) -> str:
 @debug_option
 def inbox_command(follow: bool, keep: bool, name: str | None, directory: Path | None, as_json: bool,
                   debug: bool) -> None:  # fmt: skip
-    """Show what has arrived at a node and is not done yet."""
+    """Show what has arrived at a node and is not done yet. With --follow it goes on when the node starts again."""
     request = {"do": "inbox", "follow": follow, "keep": keep}
     try:
-        for note in control.ask(places.node(name, directory), request, None if follow else 60.0):
+        for note in _notes(places.node(name, directory), request):
             click.echo(json.dumps(note) if as_json else _note_text(note))
     except KeyboardInterrupt:
         raise SystemExit(130) from None
+
+
+def _notes(folder: Path, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """What the node hands out, each once, though a node that begins again hands out anew what is not done."""
+    shown: set[str] = set()
+    while True:
+        try:
+            for note in control.ask(folder, request, None if request["follow"] else 60.0):
+                if note["cast"] not in shown:
+                    shown.add(note["cast"])
+                    yield note
+            return
+        except control.StoppedError as stopped:
+            if not request["follow"]:
+                raise
+            click.echo(f"{stopped}: waiting until it is back", err=True)
+            control.wait_until_up(folder)
 
 
 def _note_text(note: dict[str, Any]) -> str:

@@ -6,9 +6,13 @@ from pathlib import Path
 
 import click
 
+from implicast.net.blobs import BLOB_MAX
+from implicast.net.cli import receipt_text
 from implicast.net.client import Client
 from implicast.net.options import debug_option, json_option
 from implicast.net.proxy import Held
+from implicast.net.receipt import Receipt
+from implicast.peer.errors import ParameterError
 
 LOOK_S = 2.0
 
@@ -18,27 +22,37 @@ LOOK_S = 2.0
 @click.option("--network", required=True, help="The network's name.")
 @click.option("--proxy", "proxies", multiple=True, required=True, metavar="HOST:PORT", help="A proxy; give two.")
 @click.option("--describe", "said", help="What the client is from now on.")
+@click.option("--cast", "target", help="Let a proxy cast to whoever this describes, and print the receipt.")
+@click.option("-m", "--message", help="What is cast.")
+@click.option("--file", "path", type=click.Path(path_type=Path), help="A file that is cast.")
 @click.option("--follow", is_flag=True, help="Go on as messages arrive.")
 @json_option
 @debug_option
 def client_command(
-    directory: Path, network: str, proxies: tuple[str, ...], said: str | None, follow: bool, as_json: bool, debug: bool
-) -> None:
+    directory: Path, network: str, proxies: tuple[str, ...], said: str | None, target: str | None, message: str | None,
+    path: Path | None, follow: bool, as_json: bool, debug: bool,
+) -> None:  # fmt: skip
     """Fetch what has arrived for a light client while it slept: each message once, whichever proxy has it.
 
     \b
     implicast authority issue ann --client --authority lab-authority --node ann
     implicast client ann --network lab --proxy a:7070 --proxy b:7070 --describe "gpu, eu"
+    implicast client ann --network lab --proxy a:7070 --proxy b:7070 --cast "gpu & eu" -m "hello"
     """
+    words = _said(target, message, path)
 
     async def awake() -> None:
         async with Client.open(directory, proxies, network) as client:
             if said is not None:
                 count = await client.describe(said)
                 click.echo(f"{count} of {len(proxies)} proxies stand in", err=True)
+            for receipt in await client.errands():
+                click.echo(f"cast earlier: {_receipt(receipt, as_json)}", err=True)
+            if target is not None:
+                click.echo(_receipt(await client.cast(target, words, path.name if path is not None else ""), as_json))
             while True:
                 for held, payload in await client.fetch():
-                    click.echo(_shown(held, payload, as_json))
+                    click.echo(_shown(held, payload, as_json, client.file(held)))
                 if not follow:
                     return
                 await asyncio.sleep(LOOK_S)
@@ -49,10 +63,30 @@ def client_command(
         raise SystemExit(130) from None
 
 
-def _shown(held: Held, payload: bytes, as_json: bool) -> str:
-    text = payload.decode(errors="replace")
+def _said(target: str | None, message: str | None, path: Path | None) -> bytes:
+    if target is None and (message is not None or path is not None):
+        raise ParameterError("-m and --file say what is cast: name a target with --cast")
+    if message is not None and path is not None:
+        raise ParameterError("-m and --file are two messages: give one")
+    if path is None:
+        return (message or "").encode()
+    try:
+        if path.stat().st_size > BLOB_MAX:
+            raise ParameterError(f"{path} has more than the {BLOB_MAX:,} bytes that are carried")
+        return path.read_bytes()
+    except OSError as error:
+        raise ParameterError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def _receipt(receipt: Receipt, as_json: bool) -> str:
+    return json.dumps(receipt.described()) if as_json else receipt_text(receipt.described())
+
+
+def _shown(held: Held, payload: bytes, as_json: bool, file: Path | None) -> str:
+    text = payload.decode(errors="replace") if file is None else f"a file of {len(payload):,} bytes: {file}"
     if as_json:
         cast = f"{held.cast.publisher.hex()}.{held.cast.life}.{held.cast.serial}"
-        return json.dumps({"cast": cast, "text": text, "payload": payload.hex(), "arrived_us": held.arrived_us})
+        small = {"text": text, "payload": payload.hex()} if file is None else {"file": str(file)}
+        return json.dumps({"cast": cast, **small, "arrived_us": held.arrived_us})
     shown = "".join(each if each.isprintable() else "�" for each in text)
     return f"from {held.cast.publisher.hex()[:8]}  {shown}"

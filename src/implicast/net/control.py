@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import socket
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -27,6 +28,10 @@ Answer = dict[str, Any]
 
 class ControlError(LocalError):
     """Nobody answers, or the node refused; the text says why."""
+
+
+class StoppedError(ControlError):
+    """The node stopped while it was asked; it may come back."""
 
 
 async def serve(node: Node) -> asyncio.Server:
@@ -69,7 +74,7 @@ async def _attend(node: Node, reader: asyncio.StreamReader, writer: asyncio.Stre
         async for answer in _answers(node, line):
             writer.write(json.dumps(answer).encode() + b"\n")
             await writer.drain()
-    except (ConnectionError, asyncio.LimitOverrunError, ValueError):
+    except (ConnectionError, asyncio.LimitOverrunError, ValueError, asyncio.CancelledError):  # or the node stops
         pass
     finally:
         writer.close()
@@ -239,7 +244,7 @@ def ask(directory: Path, request: Answer, timeout_s: float | None = 60.0) -> Ite
         except TimeoutError:
             raise ControlError(f"the node in {directory} did not answer within {timeout_s:g} s") from None
         except ConnectionError:
-            raise ControlError(f"the node in {directory} stopped while it was asked") from None
+            raise StoppedError(f"the node in {directory} stopped while it was asked") from None
 
 
 def _line(answers: BinaryIO, directory: Path) -> bytes:
@@ -258,4 +263,13 @@ def _read(line: socket.socket, directory: Path) -> Iterator[Answer]:
             if answer.get("end"):
                 return
             yield answer
-    raise ControlError(f"the node in {directory} stopped in the middle of its answer")
+    raise StoppedError(f"the node in {directory} stopped in the middle of its answer")
+
+
+def wait_until_up(directory: Path) -> None:
+    """Until a node that stopped answers again."""
+    while True:
+        with contextlib.suppress(ControlError):
+            next(ask(directory, {"do": "status"}, 5.0))
+            return
+        time.sleep(0.5)

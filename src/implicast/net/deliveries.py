@@ -24,7 +24,8 @@ class Deliveries:
             log_event(event)
             if isinstance(event, Notice):
                 self._node.counters["delivered"] += 1
-                self._node.store.notice(event.cast, "", event.payload, self._node.driver.host.now_us)
+                arrived_us = self._node.store.arrival_us(self._node.driver.host.now_us)
+                self._node.store.notice(event.cast, "", event.payload, arrived_us)
                 self._node.payloads.noticed(event.payload)
                 hold = True
             else:

@@ -1,7 +1,8 @@
 """The host of one peer on a network: real time, real alarms, real sends; one input at a time.
 
-What one input delivers to the application is committed before anything that it sent leaves: so a notification is
-confirmed only when it is safe. Inputs that deliver nothing are not held up.
+What one input delivers to the application is committed before anything leaves by which the peer stands: so a
+notification is confirmed only when it is safe. Inputs that deliver nothing are not held up, nor are messages that
+promise nothing (`Message.promises`).
 
 Whatever comes from outside and cannot be read, or is not for this role, is counted and dropped; a handler that breaks
 down over a message is a bug, is counted and logged, and does not stop the node.
@@ -22,6 +23,7 @@ from implicast.net.counters import Counters
 from implicast.net.frames import Hello
 from implicast.net.journal import Came, Cause, JournalWriter
 from implicast.net.record import LOOKS, VERBS, Input, Recorder, digest_of
+from implicast.peer.changes import Changes
 from implicast.peer.contract import Address, Message, Peer
 from implicast.peer.errors import RemoteError
 from implicast.peer.member import Member
@@ -142,6 +144,11 @@ class Driver:
         found: Message | None = self.look("kept")
         return found
 
+    def changes(self) -> Changes | None:
+        """What has changed of it since it was last asked."""
+        found: Changes | None = self.look("changes")
+        return found
+
     def arm(self, delay_us: int, alarm: Message) -> None:
         origin, upkeep, _ = self._cause
         self._loop.call_later(max(0, delay_us) / 1e6, self._wake, alarm, origin, upkeep or alarm.upkeep)
@@ -191,7 +198,8 @@ class Driver:
         if safe is None or safe.done():
             self._send(out, self._cause)
         elif out:
-            self._hold(safe, out)
+            self._send([each for each in out if not each[1].promises], self._cause)
+            self._hold(safe, [each for each in out if each[1].promises])
 
     def _hold(self, safe: "asyncio.Future[None]", out: list[tuple[Address, Message]]) -> None:
         """Keep back what was sent until what led to it is safe; all that waits for one commit leaves together."""

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from implicast.language.parameters import Parameters
 from implicast.net.identity import IdentityError, name_of_key, own_key
+from implicast.net.speech import SHARED
 from implicast.peer.authority import Authority
 from implicast.peer.identity import Enrolment
 from implicast.peer.signatures import Ed25519
@@ -54,10 +55,10 @@ def credentials_of(folder: Path, role: str, parameters: Parameters) -> Any:
         raise IdentityError("on a network signatures are real: leave signatures=ed25519")
     try:
         if role == "authority":
-            return AuthorityKeys(Ed25519(), (folder / SECRET).read_bytes())
+            return AuthorityKeys(SHARED, (folder / SECRET).read_bytes())
         public, word = msgspec.msgpack.decode((folder / ENROLMENT).read_bytes(), type=tuple[bytes, Enrolment])
     except (OSError, msgspec.MsgspecError):
         how = "the authority does that with `implicast authority issue`"
         raise IdentityError(f"{folder} is not enrolled: {how}") from None
     key: Ed25519PrivateKey = own_key(folder / "node.key")
-    return MemberKeys(Ed25519(), Ed25519().signer(key.private_bytes_raw()), public, word)
+    return MemberKeys(SHARED, SHARED.signer(key.private_bytes_raw()), public, word)

@@ -10,10 +10,12 @@ from implicast.casting.designs import Design
 from implicast.net.carrier import Carrier
 from implicast.net.config import text_of
 from implicast.net.store import Store
+from implicast.peer.changes import Changes
 from implicast.peer.contract import Message
 from implicast.peer.memory import HORIZON_US
 
 log = logging.getLogger("implicast")
+_pack = msgspec.msgpack.Encoder().encode
 
 NEIGHBOURS_MAX = 16
 
@@ -22,6 +24,8 @@ class Keeping(Protocol):
     """One that can say what a peer keeps."""
 
     def kept(self) -> Message | None: ...
+
+    def changes(self) -> Changes | None: ...
 
 
 class Keep:
@@ -44,17 +48,42 @@ class Keep:
         if self._role == "member":
             heard = self._store.heard(time.time_ns() // 1000 - HORIZON_US)
             kept = msgspec.structs.replace(kept, member=msgspec.structs.replace(kept.member, heard=heard))
-        found: Message = kept
+        found: Message = self._with_rows(kept)
         return found
 
+    def _with_rows(self, kept: Any) -> Any:
+        """What was kept, with what was written row by row; a field that was written whole has no rows."""
+        for each in msgspec.structs.fields(kept):
+            rows = self._store.rows(each.name)
+            if rows:
+                one_by_one = [values for row in rows for values in msgspec.msgpack.decode(row, type=list[msgspec.Raw])]
+                values = msgspec.msgpack.decode(msgspec.msgpack.encode(one_by_one), type=each.type)
+                kept = msgspec.structs.replace(kept, **{each.name: values})
+        return kept
+
     def write(self, peer: Keeping) -> None:
-        """What the peer keeps, if it has changed since the last time. What was heard is in the inbox already."""
+        """What has changed of what the peer keeps since the last time. What was heard is in the inbox already."""
+        changes = peer.changes()
+        if changes is not None:
+            self._write_rows(changes)
+            self._put(changes.head)
+            return
         kept: Any = peer.kept()
         if kept is None:
             return
         if self._role == "member":
             kept = msgspec.structs.replace(kept, member=msgspec.structs.replace(kept.member, heard=()))
-        packed = msgspec.msgpack.encode(kept)
+        self._put(kept)
+
+    def _write_rows(self, changes: Changes) -> None:
+        if changes.whole:
+            self._store.drop_rows()
+        for part, rows in changes.rows.items():
+            for key, values in rows.items():
+                self._store.put_row(part, _pack(key), _pack(values) if values else None)
+
+    def _put(self, kept: Message) -> None:
+        packed = _pack(kept)
         if packed != self._written:
             self._written = packed
             self._store.put("kept", packed)

@@ -31,6 +31,8 @@ MARK = "local.json"
 CA = "ca"
 """The folder of the network's authority."""
 READY_S = 120.0
+ORPHANED_S = 1.0
+"""How often a node looks whether the process that started it is still there."""
 TOGETHER = 7
 """Nodes of one process that join at the same time."""
 
@@ -183,14 +185,23 @@ async def _measured(node: Node) -> list[asyncio.Server]:
         raise StartError(f"metrics cannot be served at {where}: {error.strerror or error}") from None
 
 
-def run_node(folder: Path, said: str | None = None, page: Page = no_page) -> None:
-    """One node as a process of its own, until it is told to stop."""
+async def _until_orphaned(parent: int) -> None:
+    """Until the process that started this one is no more, however it ended."""
+    while os.getppid() == parent:
+        await asyncio.sleep(ORPHANED_S)
+
+
+def run_node(folder: Path, said: str | None = None, page: Page = no_page, parent: int | None = None) -> None:
+    """One node as a process of its own, until it is told to stop, or `parent` is gone."""
 
     async def main() -> None:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, task.cancel)
+        watching = asyncio.ensure_future(_until_orphaned(parent)) if parent is not None else None
+        if watching is not None:
+            watching.add_done_callback(lambda _: task.cancel())
         with contextlib.suppress(asyncio.CancelledError):
             await attend(folder, said, page=page)
 
@@ -206,7 +217,8 @@ class Processes:
         self.running: dict[str, multiprocessing.process.BaseProcess] = {}
 
     def start(self, folder: Path, said: str | None = None) -> None:
-        process = self._context.Process(target=run_node, args=(folder, said, self._local.page), daemon=True)
+        wanted = (folder, said, self._local.page, os.getpid())
+        process = self._context.Process(target=run_node, args=wanted, daemon=True)
         process.start()
         self.running[folder.name] = process
 

@@ -3,7 +3,8 @@
 A light client has its own key and no peer. It hands each of its proxies a stand-in: a key that the authority admitted
 for this purpose, and a description signed by the client. The proxy runs a node for it, in its own process and with its
 own file; so a proxy is nothing new to a design, and whatever the stand-in took is safe as in any inbox. The client
-fetches what has arrived with a cursor, from any of its proxies, and drops by its id what it has already.
+fetches what has arrived with a cursor, from any of its proxies, and drops by its id what it has already; large payloads
+it fetches from the proxy as nodes do from each other. What it casts is an errand (`errands.py`).
 
     DIR/clients/NAME/       the stand-in's folder, a node's like any other
 """
@@ -21,6 +22,7 @@ from msgspec import Meta
 from implicast.language.parse import description
 from implicast.net.config import NodeConfig, address_of, text_of, write_config
 from implicast.net.credentials import put
+from implicast.net.errands import CastFor, Errands
 from implicast.net.frames import Hello
 from implicast.net.identity import IdentityError
 from implicast.peer.contract import CastId, Message, Name
@@ -100,6 +102,9 @@ class Proxy:
         self._tasks: dict[Name, asyncio.Task[None]] = {}
         node.services.offer(Enlist, self._on_enlist)
         node.services.offer(Fetch, self._on_fetch)
+        node.services.offer(CastFor, self._on_cast_for)
+        self._errands = Errands(node)
+        node.payloads.blobs.beside = lambda: [each.payloads.blobs for each in self._standing.values()]
 
     def resume(self) -> None:
         """Stand in again for those who were served before this node fell."""
@@ -190,10 +195,18 @@ class Proxy:
                 self._standing.pop(name, None)
             await asyncio.sleep(5.0)
 
-    def _on_fetch(self, hello: Hello, fetch: Fetch) -> None:
+    def _of(self, hello: Hello) -> "Node":
+        """The stand-in of a client."""
         standing = self._standing.get(hello.name)
         if standing is None:
             raise RemoteError(f"{hello.name.hex()} is not served here")
+        return standing
+
+    def _on_cast_for(self, hello: Hello, errand: CastFor) -> None:
+        self._errands.begin(hello, errand, self._of(hello))
+
+    def _on_fetch(self, hello: Hello, fetch: Fetch) -> None:
+        standing = self._of(hello)
         store, now_us = standing.store, standing.driver.tick()
         store.write("update notices set done_us = ? where done_us is null and arrived_us <= ?", (now_us, fetch.cursor))
         store.write("delete from notices where arrived_us < ?", (now_us - KEPT_US,))

@@ -38,7 +38,7 @@ VERBS: dict[str, tuple[Any, ...]] = {
     "expel": (Name,),
 }
 """The verbs of an application, with the types of their arguments; the last is for an authority's ears."""
-LOOKS = ("kept", "holdings")
+LOOKS = ("kept", "changes", "holdings")
 """What a node reads of its peer."""
 
 Sent = list[tuple[Address, bytes]]

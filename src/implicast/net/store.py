@@ -12,18 +12,21 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from implicast.language.target import Target
+from implicast.net.lock import Lock
 from implicast.peer.contract import CastId, Life
 from implicast.peer.errors import LocalError
 from implicast.peer.events import Settled
 from implicast.peer.memory import HEARD_BITS, HeardBlock
 
-VERSION = 1
+VERSION = 2
 SCHEMA = """
 create table meta (key text primary key, value blob) without rowid;
 create table notices (
@@ -36,10 +39,14 @@ create table outbox (
 create table receipts (life integer, serial integer, settled blob, at_us integer,
     primary key (life, serial)) without rowid;
 """
-MIGRATIONS: dict[int, str] = {}
+KEPT_ROWS = """
+create table kept_rows (number integer primary key, part text, key blob, value blob, unique (part, key));
+"""
+MIGRATIONS: dict[int, str] = {1: KEPT_ROWS}
 """By the version they start from."""
-GATHER_S = 0.003
-"""How long a node that has something to write all the time lets it gather before the next commit."""
+GATHER_S = (0.003, 0.02)
+"""How long a node that has something to write all the time lets it gather before the next commit: as long as the last
+one took, within these."""
 NOTICES_MAX = 100_000
 """Notices kept; the oldest that are done go first."""
 
@@ -67,14 +74,19 @@ class Store:
         """The disk is full: nothing is confirmed until there is room."""
         self.commits = 0
         self._touched = self._abandoned = False
+        self._last_us = 0
+        """When the last notice arrived; 0: not looked up yet."""
         self.before: Callable[[], None] = lambda: None
         """Called before every commit, to add what changes all the time and is worth writing once per commit only."""
         self.after: Callable[[], None] = lambda: None
         """Called after every commit."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            self._lock = Lock(path)
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             self._prepare()
+        except TimeoutError:
+            raise StoreError(f"{path.parent} is in use by another process: stop the one that runs there") from None
         except (OSError, sqlite3.Error) as error:
             raise StoreError(f"{path} cannot be used: {error}") from None
 
@@ -85,7 +97,7 @@ class Store:
         if version > VERSION:
             raise StoreError(f"{self.path} was written by a newer version of Implicast (schema {version}); update it")
         if version == 0:
-            self._db.executescript(f"begin; {SCHEMA} pragma user_version={VERSION}; commit;")
+            self._db.executescript(f"begin; {SCHEMA} {KEPT_ROWS} pragma user_version={VERSION}; commit;")
         while 0 < version < VERSION:
             self._db.executescript(f"begin; {MIGRATIONS[version]} pragma user_version={version + 1}; commit;")
             version += 1
@@ -110,6 +122,11 @@ class Store:
             blocks[block] = blocks.get(block, 0) | 1 << (serial & (1 << HEARD_BITS) - 1)
         return tuple(HeardBlock(*block, bits) for block, bits in blocks.items())
 
+    def rows(self, part: str) -> list[bytes]:
+        """What was kept of one part, as it was put in last."""
+        found = self._db.execute("select value from kept_rows where part = ? order by number", (part,))
+        return [bytes(value) for (value,) in found]
+
     # --- gathered, committed together
 
     def write(self, statement: str, values: tuple[Any, ...]) -> None:
@@ -117,6 +134,25 @@ class Store:
 
     def put(self, key: str, value: bytes) -> None:
         self.write("insert or replace into meta values (?, ?)", (key, value))
+
+    def put_row(self, part: str, key: bytes, value: bytes | None) -> None:
+        """One row of what is kept; None: it is kept no more."""
+        if value is None:
+            self.write("delete from kept_rows where part = ? and key = ?", (part, key))
+        else:
+            self.write("insert or replace into kept_rows (part, key, value) values (?, ?, ?)", (part, key, value))
+
+    def drop_rows(self) -> None:
+        self.write("delete from kept_rows", ())
+
+    def arrival_us(self, now_us: int) -> int:
+        """When a notice arrives: after all that arrived before, though the machine's clock was set back meanwhile.
+        Readers go on from the last one that they have seen."""
+        if not self._last_us:
+            (last_us,) = self._db.execute("select max(arrived_us) from notices").fetchone()
+            self._last_us = last_us or 0
+        self._last_us = max(now_us, self._last_us + 1)
+        return self._last_us
 
     def notice(self, cast: CastId, target: str, payload: bytes, now_us: int) -> None:
         self.write("insert or ignore into notices values (?, ?, ?, ?, ?, ?, null)",
@@ -160,11 +196,11 @@ class Store:
 
     async def _work_off(self) -> None:
         try:
-            busy = False
+            took_s, (least_s, most_s) = -1.0, GATHER_S
             while (gathering := self._gathering) is not None:
-                if busy:  # they came while the last commit was under way: more will
-                    await asyncio.sleep(GATHER_S)
-                busy = True
+                if took_s >= 0:  # they came while the last commit was under way: more will
+                    await asyncio.sleep(min(max(took_s, least_s), most_s))
+                begun = time.monotonic()
                 self._gathering, self._touched = None, False
                 self.before()
                 writes, self._writes = self._writes, []
@@ -173,6 +209,7 @@ class Store:
                 if not gathering.done():
                     gathering.set_result(None)
                 self.after()
+                took_s = time.monotonic() - begun
         finally:
             self._working = False
 
@@ -189,8 +226,8 @@ class Store:
     def _transact(self, writes: list[tuple[str, tuple[Any, ...]]]) -> None:
         self._db.execute("begin immediate")
         try:
-            for statement, values in writes:
-                self._db.execute(statement, values)
+            for statement, same in groupby(writes, itemgetter(0)):
+                self._db.executemany(statement, map(itemgetter(1), same))
             self._db.execute("commit")
         except BaseException:
             if self._db.in_transaction:
@@ -279,3 +316,4 @@ class Store:
                 time.sleep(0.1)
         self._thread.shutdown(wait=True)
         self._db.close()
+        self._lock.release()

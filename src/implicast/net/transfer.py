@@ -204,10 +204,10 @@ class Transfers:
     def _tell_publisher(self, reference: Reference) -> None:
         """That it is here whole; the publisher may be this node itself."""
         own = self._contact()
-        if reference.root in self.served:
-            self.served[reference.root][own.name] = own
-        elif reference.holders and reference.holders[0].name != own.name:
+        if reference.holders and reference.holders[0].name != own.name:
             self._services.send(reference.holders[0].address, HasIt(reference.root))
+        elif reference.root in self.served:
+            self.served[reference.root][own.name] = own
 
     async def _try(self, reference: Reference) -> None:
         given, holder = await self._leaves(reference)

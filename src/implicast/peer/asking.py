@@ -169,7 +169,8 @@ class Asking(Part):
     def _note(self, due_us: int, asked: Asked) -> None:
         self._serial += 1
         heappush(self._due, (due_us, self._serial, asked))
-        self._arm()
+        if not 0 <= self._alarm_us <= due_us:  # else it rings in time as it is
+            self._arm()
 
     def _arm(self) -> None:
         due = self._due

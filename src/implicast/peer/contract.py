@@ -14,10 +14,13 @@ truly frozen, and encode without further code.
 from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter
 from random import Random
-from typing import Annotated, Any, ClassVar, Protocol, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, TypeVar, dataclass_transform
 
 import msgspec
 from msgspec import Meta
+
+if TYPE_CHECKING:
+    from implicast.peer.changes import Changes
 
 NAME_BYTES = 16
 Name = Annotated[bytes, Meta(min_length=NAME_BYTES, max_length=NAME_BYTES)]
@@ -55,6 +58,9 @@ class Message(msgspec.Struct, metaclass=_Frozen, frozen=True, array_like=True, g
     """How this kind is called on a wire, for ever (`wire.py`); alarms have none and cannot travel."""
     upkeep: ClassVar[bool] = False
     """True for alarms of standing upkeep: what they cause counts as upkeep, not as part of the verb that armed them."""
+    promises: ClassVar[bool] = True
+    """False for messages that tell something and promise nothing: they may leave before what led to them is written
+    down, for whoever asked asks again when their sender has forgotten it."""
 
 
 class CastId(Message, order=True):
@@ -168,8 +174,16 @@ class Peer(Part):
         """
         return ()
 
+    def packed_holdings(self) -> Any:
+        """A value that is encoded as `holdings` is: some know it without making all of them."""
+        return self.holdings()
+
     def kept(self) -> Message | None:
         """What was written down and outlives a crash of this peer, as one typed value; None: nothing."""
+        return None
+
+    def changes(self) -> "Changes | None":
+        """What has changed of it since this was last asked; None: this peer keeps little, and `kept` is all of it."""
         return None
 
     def receive(self, sender: Address, message: Message) -> None:

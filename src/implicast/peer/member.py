@@ -4,7 +4,6 @@ from abc import abstractmethod
 
 from implicast.language.target import Description, Target
 from implicast.peer.contract import (
-    NUMBER_BITS,
     Address,
     CastId,
     Contact,
@@ -14,9 +13,10 @@ from implicast.peer.contract import (
     Serial,
     Version,
 )
+from implicast.peer.errors import RemoteError
 from implicast.peer.events import Outlived, Refused
 from implicast.peer.memory import HeardBlock
-from implicast.peer.name import NUMBERS, life_of, next_life, version_of
+from implicast.peer.name import NUMBERS, has_next, life_of, next_life, version_of
 from implicast.peer.policy import policy_of
 from implicast.peer.site import Site
 from implicast.peer.words import Envelopes, opener
@@ -130,8 +130,10 @@ class Member(Peer, parts={"envelopes": Envelopes}):
 
         Returns the version under which the present description has to be said again.
         """
-        before = self.version
-        self.life = next_life(max(self.life, told >> NUMBER_BITS), self.host.rng)
+        before, later = self.version, max(self.life, life_of(told))
+        if not has_next(later):
+            raise RemoteError(f"no member has lived for as long as life {later} says")
+        self.life = next_life(later, self.host.rng)
         self.version = version_of(self.life, 1)
         self.serial = 0
         self.host.deliver(Outlived(self.life, before, self.version))

@@ -73,8 +73,14 @@ class Repeats(Recent[Key, int]):
         before_us = self.get(key)
         if before_us is not None and before_us + within_us > now_us:
             return True
+        self._drop_until(now_us - within_us)
         self.put(key, now_us)
         return False
+
+    def _drop_until(self, time_us: int) -> None:
+        """What came by longer ago means nothing any more: it would only fill the table."""
+        while self and self[oldest := next(iter(self))] <= time_us:
+            del self[oldest]
 
 
 class Shares(Generic[Key]):

@@ -35,10 +35,15 @@ def network_of(seed: int) -> bytes:
     return blake2b(b"%d" % seed, person=b"network", digest_size=NAME_BYTES).digest()
 
 
+def has_next(life: Life) -> bool:
+    """Whether a life can follow this one: sixteen million can follow each other."""
+    return (life >> CHANCE_BITS) + 1 < 1 << LIFE_BITS - CHANCE_BITS
+
+
 def next_life(previous: Life, chance: Random) -> Life:
     """The life after this one; 0 is before the first."""
+    assert has_next(previous), "no peer starts sixteen million times"
     starts = (previous >> CHANCE_BITS) + 1
-    assert starts < 1 << LIFE_BITS - CHANCE_BITS, "no peer starts sixteen million times"
     return starts << CHANCE_BITS | chance.getrandbits(CHANCE_BITS)
 
 

@@ -5,7 +5,7 @@ not rename the others. Two nodes that meet compare a digest of all that must agr
 and the parameters that both ends reckon with. Nonsense from outside raises `RemoteError` and nothing else.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 
 import msgspec
@@ -16,6 +16,8 @@ from implicast.peer.errors import ParameterError, RemoteError
 MESSAGE_BYTES_MAX = 1 << 20
 """The longest message anybody needs to accept; a guard against memory attacks, not a design limit."""
 KIND_BYTES = 2
+FEW, MANY = 1 << 4, 1 << 16
+"""MessagePack writes the length of a list in the first byte below this, in two more below that, else in four."""
 DIGEST_BYTES = 16
 
 UNREADABLE = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
@@ -24,6 +26,16 @@ nested too deep is neither."""
 
 pack = msgspec.msgpack.Encoder().encode
 """A value as it would be encoded."""
+
+
+def packed_list(items: Sequence[bytes]) -> msgspec.Raw:
+    """A list of values that are encoded already, as the encoder would write it."""
+    count = len(items)
+    if count < FEW:
+        head = bytes([0x90 | count])
+    else:
+        head = b"\xdc" + count.to_bytes(2, "big") if count < MANY else b"\xdd" + count.to_bytes(4, "big")
+    return msgspec.Raw(head + b"".join(items))
 
 
 def size(value: object) -> int:

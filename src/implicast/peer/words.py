@@ -149,6 +149,18 @@ class Words:
         """Whether this name says this, and may."""
         return True
 
+    def rights_to(self, said: Description) -> tuple[Right, ...]:
+        """What the authority has allowed this peer of what it says of itself."""
+        return ()
+
+    def is_entitled(self, said: Description) -> bool:
+        """Whether that is all that needs to be allowed."""
+        return True
+
+    def may(self, name: Name, said: Description, rights: Iterable[Right]) -> bool:
+        """Whether the authority lets a name say this of itself, by the rights that it shows."""
+        return True
+
     def say(self, message: Message) -> Message:
         """A message that speaks for this peer, as it is sent."""
         return message
@@ -214,23 +226,31 @@ class SignedWords(Words):
 
     def prove(self, about: tuple[object, ...], said: Description | None = None) -> bytes:
         proof = self._sign(("word", self._network, *about))
-        wanted = self._charter.protected(said) if said is not None else []
-        rights = [each for each in self._rights if (each.attribute, each.value) in wanted]
+        rights = self.rights_to(said) if said is not None else ()
         return proof + _encode(rights) if rights else proof
 
     def proved(self, name: Name, about: tuple[object, ...], proof: bytes, said: Description | None = None) -> bool:
         if not self._is_signed(name, ("word", self._network, *about), proof):
             return False
-        wanted = self._charter.protected(said) if said is not None else []
-        return not wanted or self._may(name, wanted, proof[PROOF_BYTES:])
-
-    def _may(self, name: Name, wanted: list[tuple[str, Scalar]], packed: bytes) -> bool:
-        """Whether the authority lets this name say all of it."""
+        if said is None or not self._charter.protected(said):
+            return True
         try:
-            rights = _rights(packed)
+            return self.may(name, said, _rights(proof[PROOF_BYTES:]))
         except UNREADABLE:
-            rights = ()
-        given = {(each.attribute, each.value) for each in rights if self._holds(name, each)}
+            return self.may(name, said, ())
+
+    def rights_to(self, said: Description) -> tuple[Right, ...]:
+        wanted = self._charter.protected(said)
+        return tuple([each for each in self._rights if (each.attribute, each.value) in wanted])
+
+    def is_entitled(self, said: Description) -> bool:
+        now_us = self._host.now_us
+        given = {(each.attribute, each.value) for each in self.rights_to(said) if now_us < each.until_us}
+        return given.issuperset(self._charter.protected(said))
+
+    def may(self, name: Name, said: Description, rights: Iterable[Right]) -> bool:
+        wanted = self._charter.protected(said)
+        given = {(each.attribute, each.value) for each in rights if wanted and self._holds(name, each)}
         self.refused += not given.issuperset(wanted)
         return given.issuperset(wanted)
 

@@ -1,9 +1,11 @@
 """Compiled geometry: who is nearest, and how a destination falls into clusters.
 
 These few functions run once per hop, millions of times per run. Plain Python takes 8 to 15 us for one next hop among
-ten neighbours; compiled by Numba it is 0.5 us (`bench/surface.py`). Without Numba they run as they stand, slowly and
-with the same results: distances are whole numbers, and roots and products are plain IEEE operations in a fixed order.
-The readable definitions are `surface.Surface.rank` and `angle.clusters`; tests hold both to the same answers.
+ten neighbours; compiled it is 0.5 us (`bench/surface.py`). Where the package was built with a C compiler their twins in
+`_kernels.pyx` take their place; elsewhere Numba compiles them, at the price of 135 MB and two thirds of a second for
+each process; without both they run as they stand. The results are the same: distances are whole numbers, and roots and
+products are plain IEEE operations in a fixed order. The readable definitions are `surface.Surface.rank` and
+`angle.clusters`; tests hold all to the same answers.
 
 Boxes are rows of 2d integers: d lower corners, then d upper ones.
 """
@@ -15,12 +17,19 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from implicast.space.built import built
 from implicast.space.morton import BITS
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+_BUILT = built("space._kernels")
 
 
 def compiled(function: Function) -> Function:
+    """The function's twin where such were built (helpers of others have none); else as Numba compiles it."""
+    return by_numba(function) if _BUILT is None else cast(Function, getattr(_BUILT, function.__name__, function))
+
+
+def by_numba(function: Function) -> Function:
     if environ.get("IMPLICAST_NUMBA") == "0":  # a single node routes little, and Numba takes 60 MB and a second
         return function
     try:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from implicast.casting.designs import design
 from implicast.language.parameters import Setting
 from implicast.peer.errors import ImplicastError
+from implicast.workload.workload import workload
 from implicast.world.churn import Churn
 from implicast.world.liars.liars import STRATEGIES, Liars
 from implicast.world.scenario import Scenario
@@ -34,6 +35,14 @@ def scenario(
         name, peers=peers, casts=casts, seed=seed, parameters=settings, workload="groups",
         workload_parameters=dict(GROUPS), interval_ms=interval_ms, liars=liars, churn=Churn.parse(churn),
     )  # fmt: skip
+
+
+def wanted_most(peers: int, casts: int, seed: int) -> int:
+    """Whoever is to hear of most casts: the victim from whom most can be kept."""
+    drawn = workload("groups", seed=seed, peers=peers, casts=casts, **GROUPS)
+    targets = drawn.targeted()
+    heard = [sum(target.selects(said) for target in targets) for said in drawn.described()]
+    return heard.index(max(heard))
 
 
 def attack_row(
@@ -69,17 +78,22 @@ SHOWN = ("arrival", "victim_arrival", "forged", "noticed_share", "noticed_s")
 def table_row(name: str, f: float, peers: int = 128, casts: int = 8, seed: int = 1) -> dict[str, float]:
     """One design at one share of liars, under every strategy of the table: `arrival_silent`, `forged_forging`, ...
 
-    `expected` is the same under all of them. Where a run breaks down as a whole, nothing arrived.
+    `expected` is the same under all of them. Where a run breaks down as a whole, nothing arrived. Where nobody lies,
+    one run stands for all strategies.
     """
-    found: dict[str, float] = {}
+    found, row = dict[str, float](), Row()
     for strategy in TABLE:
-        try:
-            row = attack_row(name, strategy, f, peers, casts, seed)
-        except DesignCrash:
-            row = {"expected": 0, **dict.fromkeys(SHOWN, 0.0)}
+        row = row if row and not f else _survived(name, strategy, f, peers, casts, seed)
         found["expected"] = max(found.get("expected", 0.0), float(row["expected"]))
         found |= {f"{measure}_{strategy}": float(row[measure]) for measure in SHOWN}
     return found
+
+
+def _survived(name: str, strategy: str, f: float, peers: int, casts: int, seed: int) -> Row:
+    try:
+        return attack_row(name, strategy, f, peers, casts, seed)
+    except DesignCrash:
+        return {"expected": 0, **dict.fromkeys(SHOWN, 0.0)}
 
 
 def _line(row: Row) -> str:

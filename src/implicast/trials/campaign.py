@@ -43,11 +43,13 @@ FREEZE_S, CUT_S, SPLIT_S = (14.0, 150.0), (20.0, 150.0), (20.0, 420.0)
 WORKLOADS = {"tags": "groups", "attributes": "attributes"}
 """What is cast, in each language."""
 RETURN_S = 40.0
-"""Within this time after it came back a member is registered again, and that much later as the network was parted.
+"""Within this time after it came back a member is registered again.
 
-Where another falls meanwhile, registering may begin anew, once: a promise that all know of a member is not given while
-its neighbour's death is being mended.
+Where another falls meanwhile, or the network is parted, or somebody stands still, it may begin anew when that is over:
+a promise that all know of a member is not given while some cannot be told.
 """
+DISTURBING = ("crash", "return", "fail", "restart", "split", "cut", "flap", "freeze")
+"""Deeds after which it may."""
 PAYLOADS = (0, 16, 300)
 """Bytes that casts carry."""
 MIXED = "mixed"
@@ -197,21 +199,26 @@ def _reasons(outcome: Outcome) -> Iterator[str]:
         yield f"invariants broken until the end after {change.unrepaired} deeds"
     elif change.calm_s > change.allowed_s:
         yield f"invariants held only {change.calm_s:.0f} s after the last deed; {change.allowed_s:.0f} s are allowed"
-    allowed_s = RETURN_S * (1 + _disturbed(outcome.scenario)) + _trouble_s(outcome.scenario)
+    allowed_s = return_s(outcome.scenario)
     if change.return_s_max > allowed_s:
         yield f"back, and registered only after {change.return_s_max:.0f} s; {allowed_s:.0f} s are allowed"
     yield from change.complaints
     yield from outcome.objections
 
 
-def _disturbed(scenario: Scenario) -> bool:
-    """Does anybody fall while another, just back, is about to register?"""
+def return_s(scenario: Scenario) -> float:
+    """Within this time everybody who comes back is registered again."""
     found = by_name(scenario.design)
     infrastructure = found.infrastructure(scenario.peers, found.settle(scenario.parameters))
     script = scenario.churn.script(scenario.seed, scenario.peers, infrastructure)
-    back_s = [deed.to_s for deed in script if deed.kind == "return"]
-    falls_s = [deed.from_s for deed in script if deed.kind in ("crash", "return", "fail", "restart")]
-    return any(0 <= fall_s - each_s <= RETURN_S for each_s in back_s for fall_s in falls_s)
+    falls = [(deed.from_s, deed.to_s) for deed in script if deed.kind in DISTURBING]
+    waits_s = [_over_s(deed.to_s, falls) - deed.to_s for deed in script if deed.kind == "return"]
+    return RETURN_S + max(waits_s, default=0.0)
+
+
+def _over_s(back_s: float, falls: list[tuple[float, float]]) -> float:
+    """When a member that is back then can begin for the last time: after all that befell others meanwhile."""
+    return max([back_s, *(to_s for from_s, to_s in falls if from_s <= back_s + RETURN_S and to_s > back_s)])
 
 
 def _deceptions(trust: Trust, is_promised: bool) -> Iterator[str]:
@@ -219,14 +226,6 @@ def _deceptions(trust: Trust, is_promised: bool) -> Iterator[str]:
     for wrong in ("forged", "repeated", "uninvited", "breakdowns") if is_promised else ():
         if getattr(trust, wrong):
             yield f"{wrong} {getattr(trust, wrong)} at honest members"
-
-
-def _trouble_s(scenario: Scenario) -> float:
-    """How long the network is parted, or somebody stands still, at most."""
-    churn = scenario.churn
-    drawn = ((churn.splits, churn.split_s), (churn.cuts + churn.flaps, churn.cut_s), (churn.freezes, churn.freeze_s))
-    lasting = [deed.to_s - deed.from_s for deed in churn.deeds if deed.kind in ("split", "cut", "flap", "freeze")]
-    return max([*lasting, *(longest_s for count, (_, longest_s) in drawn if count)], default=0.0)
 
 
 class Mapper(Protocol):

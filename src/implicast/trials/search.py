@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from random import Random
 
 from implicast.space.digest import stream
-from implicast.trials.attacks import scenario
+from implicast.trials.attacks import scenario, wanted_most
 from implicast.world.liars.liars import STRATEGIES, Liars
 from implicast.world.simulate import simulate
 
@@ -48,8 +48,8 @@ class Try:
         return self.victim_arrival, self.arrival
 
 
-def drawn(rng: Random, budget: Budget) -> Liars:
-    """A combination within the budget."""
+def drawn(rng: Random, budget: Budget, victim: int | None = None) -> Liars:
+    """A combination within the budget, against a victim."""
     chosen = rng.sample(sorted(STRATEGIES), rng.randint(1, 3))
     return Liars(
         budget.share,
@@ -58,20 +58,21 @@ def drawn(rng: Random, budget: Budget) -> Liars:
         drop=rng.choice((1.0, 1.0, 0.9, 0.5)),
         extras=rng.randint(0, budget.extras),
         places=rng.randint(1, budget.places),
+        victim=victim,
     )
 
 
 def tries(name: str, peers: int, casts: int, count: int, seed: int, budget: Budget, k: int = 4) -> Iterator[Try]:
-    """So many random strategies against a design, all in the same network."""
+    """So many random strategies against a design, all in the same network and against who hears most there."""
     rng = stream(seed, "search", name, peers)
-    parameters = {"k": k} if name == "bft" else {}
+    parameters, victim = {"k": k} if name == "bft" else {}, wanted_most(peers, casts, seed)
     for _ in range(count):
-        run = scenario(name, drawn(rng, budget), peers, casts, seed, parameters)
+        run = scenario(name, drawn(rng, budget, victim), peers, casts, seed, parameters)
         trust = simulate(run).trust
         assert trust is not None, "somebody lies"
         assert run.liars is not None, "somebody lies"
-        victim = trust.victim_arrived / trust.victim_expected if trust.victim_expected else 1.0
-        yield Try(run.liars.text(), trust.arrival, victim, trust.forged, run.command())
+        arrived = trust.victim_arrived / trust.victim_expected if trust.victim_expected else 1.0
+        yield Try(run.liars.text(), trust.arrival, arrived, trust.forged, run.command())
 
 
 def worst(name: str, peers: int, casts: int, count: int, seed: int, budget: Budget, k: int = 4) -> Try:

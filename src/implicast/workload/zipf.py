@@ -10,6 +10,7 @@ be handed the most common one each time.
 
 from dataclasses import dataclass
 from functools import lru_cache
+from sys import intern
 from typing import ClassVar
 
 import numpy as np
@@ -131,9 +132,9 @@ def named_by_rank(seed: int, tags: int) -> Numbers:
 
 @lru_cache(maxsize=4)
 def _names(tags: int) -> NDArray[np.object_]:
-    """One string for each tag, shared by all who hold it."""
+    """One string for each tag, shared by all who hold it; interned, so that two are compared at a glance."""
     width = len(str(tags - 1))
-    return np.array([f"tag{number:0{width}}" for number in range(tags)], dtype=object)
+    return np.array([intern(f"tag{number:0{width}}") for number in range(tags)], dtype=object)
 
 
 def numbered_names(numbers: Numbers, tags: int) -> list[str]:

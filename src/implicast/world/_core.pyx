@@ -85,6 +85,8 @@ cdef class World:
     cdef object _cast, _payload
     cdef int _number
     cdef bint _bulk
+    cdef object _halved
+    cdef list _from_us, _to_us
 
     def __cinit__(self):
         self._room = 1024
@@ -96,7 +98,9 @@ cdef class World:
             raise MemoryError()
 
     def __init__(self, network, seed=0, journal=None, faults=None, codec=None):
-        self.latency_us = network.latency_us
+        self.latency_us = self._halved = network.latency_us
+        halves_us = getattr(network, "halves_us", None)
+        self._from_us, self._to_us = ([], []) if halves_us is None else halves_us
         self.journal, self.faults, self.codec = journal, faults, codec
         self.rng = stream(seed, "protocol")
         self.peers, self.hosts, self.rates, self.casts, self.numbers = {}, {}, {}, {}, {}
@@ -253,7 +257,10 @@ cdef class World:
             self._look_at(message)
         purpose = self._facts_purpose
         what = message if self.codec is None else self._packed(sender, to, message)
-        delay_us = self.latency_us(sender, to)
+        if self.latency_us is self._halved and 0 <= sender < len(self._from_us) and 0 <= to < len(self._to_us):
+            delay_us = self._from_us[sender] + self._to_us[to]  # what it would say, without a call of it
+        else:
+            delay_us = self.latency_us(sender, to)
         if self.faults is None:
             arrived_us = self.now_us + <int64_t>delay_us
             if purpose != UPKEEP:

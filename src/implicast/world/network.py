@@ -77,6 +77,11 @@ class Network:
         """`_sum_us` where all hang on one router, in two thirds of the time."""
         return self._near_us[a] + self.access_us[b]
 
+    @property
+    def halves_us(self) -> tuple[list[int], list[int]] | None:
+        """Where all hang on one router: what each sender, and each receiver, adds to a latency (`latency_us`)."""
+        return (self._near_us, self.access_us) if self.latency_us == self._near_sum_us else None
+
     def path(self, source: int, target: int) -> tuple[int, ...]:
         """The directed links between two routers."""
         return self.routes.path(source, target)

@@ -18,7 +18,7 @@ from implicast.peer.wire import Codec, size
 from implicast.space.digest import stream
 from implicast.workload.workload import Workload, workload
 from implicast.world.application import Application
-from implicast.world.arrays import numbers
+from implicast.world.arrays import numbers, runs
 from implicast.world.change import Course, course_tables
 from implicast.world.core import new_world
 from implicast.world.faults import FaultStream
@@ -107,7 +107,7 @@ class Run:
         if sleepers is None:
             self.set_up(progress)
             self.register(progress)
-            storage = [size(peer.holdings()) for peer in self.population]
+            storage = [size(peer.packed_holdings()) for peer in self.population]
         else:
             storage = self._put_to_sleep(sleepers)
         self.cast(progress)
@@ -321,7 +321,8 @@ class Run:
         found = np.empty(0, np.int64)
         for batch in self.journal.sent(["sender", "receiver"]):
             keys = router[numbers(batch["sender"])] * width + router[numbers(batch["receiver"])]
-            found = np.union1d(found, keys)
+            found = np.sort(np.concatenate([found, keys]))
+            found = found[runs(found)[0]]
         return zip((found // width).tolist(), (found % width).tolist(), strict=True)
 
 

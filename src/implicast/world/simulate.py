@@ -85,8 +85,9 @@ def simulate(scenario: Scenario, journal: Path | None = None, progress: Progress
     """Run a scenario. The journal is kept when a directory is named, and thrown away otherwise."""
     design, parameters = scenario.settled()
     if journal is not None:
-        return _simulate(scenario, design, parameters, journal, progress)
-    with tempfile.TemporaryDirectory(prefix="implicast-") as directory:
+        with _rarely_collecting():
+            return _simulate(scenario, design, parameters, journal, progress)
+    with tempfile.TemporaryDirectory(prefix="implicast-") as directory, _rarely_collecting():
         return _simulate(scenario, design, parameters, Path(directory) / "journal", progress)
 
 
@@ -95,8 +96,7 @@ def _simulate(
 ) -> Outcome:
     run = Run(scenario, design, parameters, directory)
     try:
-        with _rarely_collecting():
-            run.go(progress)
+        run.go(progress)
     except ImplicastError:
         run.journal.discard()
         raise
@@ -107,7 +107,7 @@ def _simulate(
         raise DesignCrash(f"{place}: {error!r}{advice}\nreplay: {scenario.command()} --debug") from error
     finally:
         run.world.close()
-    counted = messages(directory)
+    counted, measures = messages(directory), tally(directory)
     application, upheaval = run.application, run.upheaval
     told, lives = notices(directory), () if upheaval is None else upheaval.lives.all()
     away, forgotten = _away(lives, _in_peace(run)), _forgotten(lives)
@@ -115,7 +115,7 @@ def _simulate(
     return Outcome(
         scenario,
         dict(parameters),  # a plain value, so that an outcome can be sent to another process
-        tally(directory),
+        measures,
         judge.verdict(),
         counted["messages"],
         counted["bytes"],

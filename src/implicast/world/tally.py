@@ -17,20 +17,30 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from implicast.world.arrays import numbers
+from implicast.world.arrays import numbers, runs
 from implicast.world.journal import batches, read
 
 Ints = npt.NDArray[np.int64]
+Narrow = npt.NDArray[np.int32]
 Measures = dict[str, float]
+NAMES = (
+    "POUT_M", "TOUT_M", "TOUT_G", "PIN_M", "TIN_M", "TIN_G", "STOR_M", "STOR_G", "PINK_M", "TINK_M", "TINK_G",
+    "TINK_used_G", "TINK_router_G", "RTH", "RAH", "RMH", "latency_ms_mean", "latency_ms_median", "latency_ms_p99",
+    "latency_ms_max", "TOUT_capacity_G",
+)  # fmt: skip
+"""What every run is measured by."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The columns of a journal that measures need; one entry per message of a cast, in order of sending."""
+    """The columns of a journal that measures need; one entry per message of a cast, in order of sending.
 
-    cast: Ints
-    sender: Ints
-    receiver: Ints
+    Columns of messages are as narrow as the journal's: there are millions of them while all peers are in memory.
+    """
+
+    cast: Narrow
+    sender: Narrow
+    receiver: Narrow
     lost: npt.NDArray[np.bool_]
     notice_cast: Ints
     notice_peer: Ints
@@ -51,13 +61,14 @@ class Trace:
 
 def load(journal: Path) -> Trace:
     """Read a journal's columns; only messages of casts are kept."""
-    parts: dict[str, list[Ints]] = {name: [] for name in ("cast", "sender", "receiver", "arrived_us")}
-    for batch in batches(journal, "sends", list(parts)):
+    parts: dict[str, list[Narrow]] = {name: [] for name in ("cast", "sender", "receiver")}
+    lost = [np.empty(0, np.bool_)]
+    for batch in batches(journal, "sends", [*parts, "arrived_us"]):
         kept = numbers(batch["cast"], -1) >= 0
         for name, columns in parts.items():
-            columns.append(numbers(batch[name], -1)[kept])
-    sends = {name: np.concatenate(columns or [np.empty(0, np.int64)]) for name, columns in parts.items()}
-    sends["cast"] = sends["cast"].astype(np.int64)
+            columns.append(numbers(batch[name], -1)[kept].astype(np.int32, copy=False))
+        lost.append(numbers(batch["arrived_us"], -1)[kept] < 0)
+    sends = {name: np.concatenate([np.empty(0, np.int32), *parts.pop(name)]) for name in list(parts)}
     notices, casts, peers = read(journal, "notices"), read(journal, "casts"), read(journal, "peers")
     # What nobody cast has neither load nor latency, nor has what was cast to warm up; the contract counts it.
     first = int(np.count_nonzero(numbers(casts["warm_up"])))
@@ -65,10 +76,10 @@ def load(journal: Path) -> Trace:
     measured = (notice_cast >= first) & (notice_cast < len(casts))
     casts = casts.slice(first)
     return Trace(
-        cast=sends["cast"] - first,
+        cast=sends["cast"] - np.int32(first) if first else sends["cast"],
         sender=sends["sender"],
         receiver=sends["receiver"],
-        lost=sends["arrived_us"] < 0,
+        lost=np.concatenate(lost),
         notice_cast=notice_cast[measured] - first,
         notice_peer=_ints(notices["peer"])[measured],
         notice_depth=_ints(notices["depth"])[measured],
@@ -148,12 +159,12 @@ def link_measures(trace: Trace, journal: Path, up: "Loads", down: "Loads") -> Me
     """
     links = len(read(journal, "links"))
     paths = _Paths(read(journal, "paths"))
-    order = np.argsort(trace.cast, kind="stable")
-    source, target = trace.router[trace.sender[order]], trace.router[trace.receiver[order]]
+    order = np.argsort(trace.cast, kind="stable").astype(np.int32)
     total, pink = np.zeros(links, np.int64), 0
-    cuts = np.searchsorted(trace.cast[order], np.arange(len(trace.publisher) + 1))
+    cuts = np.cumsum([0, *np.bincount(trace.cast, minlength=len(trace.publisher))]).tolist()
     for start, end in itertools.pairwise(cuts):
-        loads = paths.loads(source[start:end], target[start:end], links)
+        some = order[start:end]
+        loads = paths.loads(trace.router[trace.sender[some]], trace.router[trace.receiver[some]], links)
         pink = max(pink, _largest(loads))
         total += loads
     every = np.concatenate([total, up.totals(trace.population), down.totals(trace.population)])
@@ -180,8 +191,8 @@ def cast_measures(trace: Trace) -> Measures:
         "RAH": _mean(hops[some] / group[some] / 2),
         "RMH": _mean(deepest[some] / 2),
         "latency_ms_mean": _mean(latency_ms),
-        "latency_ms_median": float(np.median(latency_ms)) if len(latency_ms) else 0.0,
-        "latency_ms_p99": float(np.percentile(latency_ms, 99)) if len(latency_ms) else 0.0,
+        "latency_ms_median": _median(latency_ms),
+        "latency_ms_p99": _quantile(latency_ms, 0.99),
         "latency_ms_max": float(latency_ms.max()) if len(latency_ms) else 0.0,
     }
 
@@ -191,14 +202,16 @@ class Loads:
     """The load matrix where it is not empty: `key` is cast * population + peer, ascending."""
 
     key: Ints
-    count: Ints
+    count: Narrow
 
     @classmethod
-    def of(cls, cast: Ints, peer: Ints, population: int) -> "Loads":
+    def of(cls, cast: Ints | Narrow, peer: Ints | Narrow, population: int) -> "Loads":
         # Casts come nearly in order, so sorting the keys is cheap; three times as fast as np.unique with counts.
-        key = np.sort(cast * population + peer, kind="stable")
-        starts = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]])) if len(key) else np.empty(0, np.int64)
-        return cls(key[starts], np.diff(np.append(starts, len(key))))
+        key = cast * np.int64(population)
+        key += peer
+        key.sort(kind="stable")
+        starts, counts = runs(key)
+        return cls(key[starts], counts.astype(np.int32))
 
     def less(self, keys: Ints) -> "Loads":
         """One less where a key is named, never below zero; `keys` ascending and distinct."""
@@ -228,13 +241,15 @@ class _Paths:
         key = source * self.routers + target
         order = np.lexsort((_ints(table["position"]), key))
         self.link = _ints(table["link"])[order]
-        self.pairs, self.start, self.length = np.unique(key[order], return_index=True, return_counts=True)
+        self.start, self.length = runs(key[order])
+        self.pairs = key[order][self.start]
 
     def loads(self, source: Ints, target: Ints, links: int) -> Ints:
         """Packets on each link when one message goes from each source to its target."""
         away = source != target
-        pairs, counts = np.unique(source[away] * self.routers + target[away], return_counts=True)
-        where = np.searchsorted(self.pairs, pairs)
+        pairs = np.sort(source[away] * self.routers + target[away])
+        starts, counts = runs(pairs)
+        where = np.searchsorted(self.pairs, pairs[starts])
         length = self.length[where]
         offsets = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
         crossed = self.link[np.repeat(self.start[where], length) + offsets]
@@ -245,8 +260,25 @@ def _ints(column: Any) -> Ints:
     return np.asarray(numbers(column), np.int64)
 
 
-def _largest(values: Ints) -> int:
+def _largest(values: Ints | Narrow) -> int:
     return int(values.max(initial=0))
+
+
+def _median(values: npt.NDArray[np.float64]) -> float:
+    """The middle one, or the mean of the two in the middle."""
+    middle = len(values) // 2
+    return _mean(np.sort(values)[middle - 1 + len(values) % 2 : middle + 1])
+
+
+def _quantile(values: npt.NDArray[np.float64], share: float) -> float:
+    """So large a share of the values is at most this; between two, in proportion, to the last bit as NumPy's own, which
+    would load masked arrays."""
+    if not len(values):
+        return 0.0
+    ordered, place = np.sort(values), (len(values) - 1) * share
+    below = int(place)
+    low, high, part = float(ordered[below]), float(ordered[min(below + 1, len(values) - 1)]), place - below
+    return high - (high - low) * (1 - part) if part >= 0.5 else low + (high - low) * part
 
 
 def _mean(values: npt.NDArray[Any]) -> float:

@@ -165,16 +165,21 @@ class Carriage(Part):
     def on_held(self, sender: Address, held: HopHeld) -> None:
         step, asker = (sender, held.query, held.level, held.place), self._asker
         for topic in TOPICS:  # mostly the first
-            if asker.open(topic, step) is None:
-                continue
-            if held.open:
-                asker.encourage(topic, step)
-            elif (question := asker.answered(topic, step)) is not None:
-                duty = question.about[0]
-                if duty.counts:
-                    duty.tally.add(held.taken, held.declined, held.missed, held.silent)
-                self._close(duty, None)
+            question = asker.open(topic, step) if held.open else asker.answered(topic, step)
+            if question is not None:
+                break
+        else:
             return
+        if held.open:
+            asker.encourage(topic, step)
+        else:
+            self._ended(question.about[0], held)
+
+    def _ended(self, duty: Duty, held: HopHeld) -> None:
+        """A step was confirmed, with what became of the cast there and below."""
+        if duty.counts and (held.taken or held.declined or held.missed or held.silent):  # one in six
+            duty.tally.add(held.taken, held.declined, held.missed, held.silent)
+        self._close(duty, None)
 
     def _unconfirmed(self, step: Step, question: Question) -> None:
         self._silent(step[0])

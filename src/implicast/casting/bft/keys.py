@@ -7,6 +7,7 @@ one is the publisher's choice, and every peer reached checks the whole target.
 """
 
 import re
+from collections.abc import Collection
 
 from implicast.casting.bft.multicast import Arc
 from implicast.language.target import Description, Predicate, Term, Value
@@ -41,6 +42,20 @@ def value_realm(value: Value) -> bytes:
     return b"v" + _word(value.attribute) + b"n" + _number(value.value)
 
 
+def said_in(places: Collection[bytes]) -> Description:
+    """What a peer says of itself by having places in these realms: `realms` the other way round."""
+    tags = [_text(realm[1:-1]) for realm in places if realm[:1] == b"t"]
+    values = [_value(realm) for realm in places if realm[:1] == b"v"]
+    return Description(tuple(tags), tuple(values))
+
+
+def _value(realm: bytes) -> Value:
+    attribute, _, rest = realm[1:].partition(b"\x00")
+    if rest[:1] == b"s":
+        return Value(_text(attribute), _text(rest[1:-1]))
+    return Value(_text(attribute), int.from_bytes(rest[1:], "big") - _MIDDLE)
+
+
 def handles_of(term: Term) -> list[Arc]:
     """The arcs any of which reaches all whom a term can select: one per tag, then one per range, or else everyone."""
     tags = [within(tag_realm(tag)) for tag in term.has]
@@ -65,6 +80,11 @@ def within(realm: bytes) -> Arc:
 def _word(word: str) -> bytes:
     """A word with its end marked, so that no realm is the beginning of another."""
     return word.encode().replace(b"\x01", b"\x01\x02").replace(b"\x00", b"\x01\x01") + b"\x00"
+
+
+def _text(word: bytes) -> str:
+    """Of `_word`, without its end. What is no text stands for itself: no target can name it."""
+    return word.replace(b"\x01\x01", b"\x00").replace(b"\x01\x02", b"\x01").decode(errors="replace")
 
 
 def _number(number: int) -> bytes:

@@ -73,7 +73,7 @@ class Bft(Member, parts={
         if self._kept is not None and self._kept.revocation is not None:
             trust.learn(self._kept.revocation)
         self.lists = RevocationLists(*at, self.graph, trust, office, gate.refuse)
-        self.settler = Settler(*at, self.asker, self.graph, self.lists, keys, office, site.life, kept)
+        self.settler = Settler(*at, self.asker, self.graph, self.lists, keys, office, site.life, site.words, kept)
         self.multicasts = Multicasts(
             *at, self.asker, self.graph, gate, keys.signer, settings, self.assured, self._take, self._kept is not None
         )  # fmt: skip
@@ -166,11 +166,16 @@ class Bft(Member, parts={
 
     def holdings(self) -> Any:
         """Every other's place once, however many lists it is in; the wider lists where they are kept up."""
-        held = self.graph.places.held.values()
-        contacts = {node.key: node for place in held for node in place.contacts(wide=self.assured)}
+        held, contacts = self.graph.places.held.values(), dict[bytes, Certificate]()
+        for place in held:
+            contacts.update(place.named(wide=self.assured))
         for place in held:
             contacts.pop(place.key, None)
         return [contacts[key] for key in sorted(contacts)]
+
+    def packed_holdings(self) -> Any:
+        packed = self.graph.places.packed(wide=self.assured)
+        return self.holdings() if packed is None else packed
 
     def kept(self) -> KeptBft:
         home = self.graph.places.home
@@ -186,7 +191,7 @@ class Bft(Member, parts={
         if self.assured or kind is not CastHop:
             self.graph.heard(sender)
         if kind is not Ping or not self.graph.has_left(sender):
-            super().receive(sender, message)
+            Member.receive(self, sender, message)
 
     def _lacks(self, cast: CastId) -> bool:
         return self.description is not None and not self.inbox.seen.met(cast)

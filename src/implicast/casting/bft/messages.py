@@ -10,6 +10,7 @@ from implicast.language.target import Target
 from implicast.peer.contract import Address, CastId, Message, Name, Version
 from implicast.peer.fields import Count, Flag, Micros, Payload, Text, Token
 from implicast.peer.identity import Certificate, Enrolment, Key, Revocation, Signature
+from implicast.peer.words import RIGHTS_MAX, Right
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -111,11 +112,13 @@ class Apply(Message):
     listed: Token
     """The number of the newest list of revoked certificates that the peer knows."""
     signature: Signature
+    rights: Annotated[tuple[Right, ...], Meta(max_length=RIGHTS_MAX)] = ()
+    """To what is protected of what it says of itself by its places."""
 
     def body(self, address: Address) -> bytes:
         serial = self.newest.serial if self.newest is not None else 0
         fields = (self.errand, self.stamp, self.enrolment, self.wanted, self.given_up)
-        return b"apply" + _encode((fields, serial, address))
+        return b"apply" + _encode((fields, serial, address, self.rights))
 
 
 class Granted(Message):

@@ -169,13 +169,13 @@ def is_auxiliary(table: LevelTable[Node], number: int, arc: Arc, halves: Halves)
     """Whether the owner, which lies outside the arc, takes part at a level as one just beside it."""
     if number == 0:
         return False
-    level, me = table.levels[number], table.owner.key
-    nodes, own = level.nodes, level.own
-    if level.full:
-        count, enter, leave = len(nodes), level.position(arc.low), level.position(arc.high)
-        return (enter - own - 1) % count < halves.right or (own - leave) % count < halves.left
-    # Fewer than kR between us and where the arc begins, or than kL between where it ends and us.
-    return _next_to(me, arc.low, nodes[own + halves.right].key) or _next_to(nodes[own - halves.left].key, arc.high, me)
+    ends = table.beside(number, *halves)
+    if ends is not None:  # fewer than kR between us and where the arc begins, or than kL between where it ends and us
+        me, (first, last) = table.owner.key, ends
+        return _next_to(me, arc.low, last) or _next_to(first, arc.high, me)
+    level = table.levels[number]
+    count, own, enter, leave = len(level.nodes), level.own, level.position(arc.low), level.position(arc.high)
+    return (enter - own - 1) % count < halves.right or (own - leave) % count < halves.left
 
 
 def _next_to(low: bytes, key: bytes, high: bytes) -> bool:

@@ -159,12 +159,13 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
     @handles(CastHop)
     def on_hop(self, sender: Address, hop: CastHop) -> None:
         met, door = self._known(hop.source), (sender, hop.level, hop.forwarder.key)
-        is_repeat = met is not None and door in met.duties
-        if met is not None and not met.open:  # two in three
+        if met is not None and not met.open:  # five in six
             self.gate.refuse("repeated")
-        elif not self._judge(sender, hop, met):
+            if self.carriage.assured:
+                self.carriage.confirm(sender, hop, met.duties.get(door))
             return
-        if self.carriage.assured:
+        is_repeat = met is not None and door in met.duties
+        if self._judge(sender, hop, met) and self.carriage.assured:
             met = met or self._known(hop.source)
             duty = met.duties.get(door) if met is not None else None
             if is_repeat or duty is None or not duty.open:  # else it is confirmed with what becomes of it
@@ -242,11 +243,11 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
         if not {3, 5} <= self.gate.checks:
             return list(held)
         arc, vector, vectors, halves = source.arc, source.certificate.vector, self.gate.vectors, self.gate.halves
-        found, common = [], vectors.common
-        start, checks_top, holds = source.start, 4 in self.gate.checks, arc.holds
-        apart = vectors.limits[1] if start else 0
+        found, common, start, checks_top = [], vectors.common, source.start, 4 in self.gate.checks
+        (low, high), apart = arc, vectors.limits[1] if start else 0
+        wraps = low >= high
         for key, place in held.items():
-            if holds(key):
+            if (key >= low or key < high or low == high) if wraps else low <= key < high:
                 found.append(key)
                 continue
             mine = place.certificate.vector

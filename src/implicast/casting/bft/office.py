@@ -2,7 +2,8 @@
 
 An applicant is a name that was enrolled with its key (`peer/identity.py`), so nobody applies for another, and a liar
 with one enrolment has the places of one applicant. A certificate binds the address from which it was applied for; an
-address has one holder, and when another name applies from it, what the former held there is void at once.
+address has one holder, and when another name applies from it, what the former held there is void at once. Where words
+are signed, a place in the realm of a protected value or tag is given to those alone who show the right to it.
 """
 
 from collections import Counter
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from implicast.casting.bft.credentials import AuthorityKeys
-from implicast.casting.bft.keys import HOME, is_realm
+from implicast.casting.bft.keys import HOME, is_realm, said_in
 from implicast.casting.bft.messages import (
     Apply,
     AskList,
@@ -42,6 +43,8 @@ RECALLED_BY = 5
 """Members that an authority asks for their list when it begins again: an old copy is noticed unless all of them lie."""
 RECALL_US = 2_000_000
 """For so long it waits for them; applicants ask again."""
+REASONS = {"not_allowed": "some of this is protected, and the authority has not allowed this name to say it"}
+"""What an applicant is told, where the name of the flaw does not say it."""
 STAMPS_MAX = 1 << 20
 """Places of which it is remembered when they were last spoken of."""
 
@@ -60,7 +63,7 @@ class Office(Peer):
 
     __slots__ = (
         "_assured", "_awaited", "_holders", "_lease_us", "_life", "_published", "_published_us", "_publishing",
-        "_scheme", "_stamps", "authority", "refusals",
+        "_scheme", "_stamps", "_words", "authority", "refusals",
     )  # fmt: skip
     role = "authority"
 
@@ -69,7 +72,7 @@ class Office(Peer):
         keys, parameters = site.credentials, site.parameters
         assert isinstance(keys, AuthorityKeys), "the authority has its own secret"
         kept = site.kept if isinstance(site.kept, KeptOffice) else None
-        self._scheme, self._life = keys.scheme, site.life
+        self._scheme, self._life, self._words = keys.scheme, site.life, site.words
         self.authority = Authority(
             keys.scheme, keys.secret, Vectors(int(parameters["alpha"])), int(parameters["places_max"]),
             int(float(parameters["validity_s"]) * 1e6), site.life, kept.roll if kept is not None else None,
@@ -99,7 +102,7 @@ class Office(Peer):
             return  # it asks again in a while
         flaw = self._flaw(sender, application)
         if flaw is not None:
-            self._deny(sender, application, flaw, flaw)
+            self._deny(sender, application, flaw, REASONS.get(flaw, flaw))
             return
         name, now_us = application.enrolment.name, self.host.now_us
         if application.newest is not None:
@@ -149,7 +152,10 @@ class Office(Peer):
             return "not_enrolled"
         if not self._scheme.verify(enrolment.public, application.body(sender), application.signature):
             return "forged_application"
-        return None if all(map(is_realm, application.wanted)) else "no_realm"
+        if not all(map(is_realm, application.wanted)):
+            return "no_realm"
+        is_allowed = self._words.may(enrolment.name, said_in(application.wanted), application.rights)
+        return None if is_allowed else "not_allowed"
 
     def _deny(self, sender: Address, application: Apply, flaw: str, reason: str) -> None:
         self.refusals[flaw] += 1

@@ -37,15 +37,16 @@ class SeenTable(Generic[Entry]):
     """What was met, by (q, key of s), with an entry of the owner's."""
 
     __slots__ = (
-        "_entries", "_horizons", "_order", "_theirs", "_weight", "_weights", "entries_max", "per_publisher_max",
-        "window_us",
+        "_entries", "_heavy", "_horizons", "_order", "_theirs", "_weight", "_weights", "entries_max",
+        "per_publisher_max", "window_us",
     )  # fmt: skip
 
     def __init__(
         self, window_us: int = WINDOW_US, entries_max: int = ENTRIES_MAX, per_publisher_max: int = PER_PUBLISHER_MAX
     ) -> None:
         self.window_us, self.entries_max, self.per_publisher_max = window_us, entries_max, per_publisher_max
-        self._entries: dict[Query, tuple[Entry, int]] = {}  # what the owner keeps, and its weight
+        self._entries: dict[Query, Entry] = {}
+        self._heavy: dict[Query, int] = {}  # those that weigh more than 1
         self._order: deque[tuple[int, Query, Name]] = deque()  # kept until, query, publisher
         self._theirs: dict[Name, deque[tuple[int, Query]]] = {}  # by publisher: its time, query; the first come first
         self._weights: dict[Name, int] = {}
@@ -56,8 +57,7 @@ class SeenTable(Generic[Entry]):
         return len(self._entries)
 
     def get(self, query: Query) -> Entry | None:
-        found = self._entries.get(query)
-        return None if found is None else found[0]
+        return self._entries.get(query)
 
     def flaw(self, publisher: Name, sent_us: int, now_us: int) -> str | None:
         """Why a message that was not met before must be refused, or None."""
@@ -76,7 +76,9 @@ class SeenTable(Generic[Entry]):
         """Note a multicast that was met; `size` is how many bytes are kept with it."""
         self._forget(now_us)
         weight = 1 + size // WEIGHT_BYTES
-        self._entries[query] = (entry, weight)
+        self._entries[query] = entry
+        if weight > 1:
+            self._heavy[query] = weight
         self._theirs.setdefault(publisher, deque()).append((sent_us, query))
         self._weights[publisher] = self._weights.get(publisher, 0) + weight
         self._weight += weight
@@ -105,7 +107,8 @@ class SeenTable(Generic[Entry]):
         """Forget the oldest of a publisher."""
         theirs = self._theirs[publisher]
         theirs.popleft()
-        _, weight = self._entries.pop(query)
+        del self._entries[query]
+        weight = self._heavy.pop(query, 1)
         self._weight -= weight
         self._weights[publisher] -= weight
         if not theirs:

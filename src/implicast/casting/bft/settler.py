@@ -9,12 +9,12 @@ may list it knows. One that comes back with its certificates applies for the sam
 are if the authority does not answer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from implicast.casting.bft.credentials import MemberKeys
-from implicast.casting.bft.keys import HOME, realms
+from implicast.casting.bft.keys import HOME, realms, said_in
 from implicast.casting.bft.lists import RevocationLists
 from implicast.casting.bft.messages import Alone, Apply, Denied, Granted, Present, Vacate
 from implicast.language.target import Description
@@ -24,6 +24,7 @@ from implicast.peer.contract import Address, Host, Life, Part, Version, handles
 from implicast.peer.events import Joined, Left, Refused, Registered, Withdrawn
 from implicast.peer.identity import Certificate
 from implicast.peer.name import version_of
+from implicast.peer.words import RIGHTS_MAX, Words
 
 ERRAND, RETURNING = "errand", "returning"
 FOR_EVER = 1 << 30
@@ -46,13 +47,15 @@ class Settler(Part):
     __slots__ = (
         "_arriving", "_asker", "_clearings", "_departed", "_described", "_errands", "_given", "_graph", "_held",
         "_introducers", "_joining", "_kept", "_keys", "_lists", "_office", "_stamp", "_superfluous", "_wish",
+        "_words",
     )  # fmt: skip
 
     def __init__(
         self, address: Address, host: Host, asker: Asker, graph: SkipGraph, lists: RevocationLists, keys: MemberKeys,
-        office: Address, life: Life, kept: Sequence[Certificate] = (),
+        office: Address, life: Life, words: Words, kept: Sequence[Certificate] = (),
     ) -> None:  # fmt: skip
         super().__init__(address, host)
+        self._words = words
         self._asker, self._graph, self._lists, self._keys, self._office = asker, graph, lists, keys, office
         self._kept = {each.realm: each for each in kept}  # the certificates of our last life
         self._held: dict[bytes, bytes] = {}  # realm -> key of our place there
@@ -86,7 +89,7 @@ class Settler(Part):
         """Take the home place, or all places of the last life."""
         self._given = self._introducers = introducers
         self._departed, self._joining = False, True
-        wanted = list(self._kept) or [HOME]
+        wanted = self._entitled(self._kept) or [HOME]
         self._send(RETURNING if self._kept else ERRAND, JOINING, wanted, [])
 
     def stand(self, certificate: Certificate) -> None:
@@ -130,12 +133,19 @@ class Settler(Part):
         held, listed = self._graph.places.held, self._lists.number
         certificates = [*self._kept.values(), *(place.certificate for place in held.values())]
         newest = max(certificates, key=_serial, default=None)
+        rights = self._words.rights_to(said_in(wanted))[:RIGHTS_MAX]
         self._stamp += 1
-        bare = Apply(errand, self._stamp, self._keys.enrolment, tuple(wanted), tuple(given_up), newest, listed, b"")
+        bare = Apply(
+            errand, self._stamp, self._keys.enrolment, tuple(wanted), tuple(given_up), newest, listed, b"", rights
+        )
         signature = self._keys.signer.sign(bare.body(self.address))
         if errand != STAYING:
             self._errands.add(errand)
         self._asker.ask(topic, errand, self._office, msgspec.structs.replace(bare, signature=signature))
+
+    def _entitled(self, realms: Iterable[bytes]) -> list[bytes]:
+        """Those that we may still be in: rights end, and one place that is declined must not cost us the others."""
+        return [realm for realm in realms if self._words.is_entitled(said_in([realm]))]
 
     def _clear(self, given_up: Sequence[bytes]) -> None:
         """Give places up."""
@@ -202,14 +212,14 @@ class Settler(Part):
     @handles(Alone)
     def on_alone(self, alarm: Alone) -> None:
         if not self._departed:
-            self._send(ERRAND, JOINING, list(self._held) or [HOME], [])
+            self._send(ERRAND, JOINING, self._entitled(self._held) or [HOME], [])
 
     @handles(Present)
     def on_present(self, alarm: Present) -> None:
         self.host.after(PRESENT_US, alarm)
         if not self._departed and HOME in self._held:
             expiring = [realm for realm, key in self._held.items() if self._graph.expires_soon(key)]
-            self._send(ERRAND, STAYING, expiring, [])
+            self._send(ERRAND, STAYING, self._entitled(expiring), [])
 
     # --- moving in and out
 

@@ -9,11 +9,10 @@ from math import ceil
 
 from implicast.casting import complaints
 from implicast.casting.broker.broker import Broker, KeptBroker
-from implicast.casting.broker.client import BrokerClient
+from implicast.casting.broker.client import BrokerClient, KeptBrokered
 from implicast.casting.broker.messages import Probe, Serving
 from implicast.casting.designs import ASSURANCE, Design
 from implicast.casting.routes import Pass
-from implicast.casting.served import KeptServed
 from implicast.casting.service import KINDS as SERVICE_KINDS
 from implicast.casting.telling import Got, Notify
 from implicast.language.parameters import Parameter, Parameters
@@ -49,7 +48,7 @@ DESIGNS = (
         member=BrokerClient,
         fixture=fixture,
         roles=roles,
-        kept={"member": KeptServed, "broker": KeptBroker},
+        kept={"member": KeptBrokered, "broker": KeptBroker},
         kinds=(*SERVICE_KINDS, Probe, Serving, Pass, Notify, Got, *KINDS, *DETECTOR_KINDS,
                *complaints.KINDS),
         parameters=(

@@ -17,6 +17,21 @@ from implicast.peer.site import Site
 PROBE_AGAIN_US = 2_000_000
 TOLD_MAX = 4_096
 """Casts of which is remembered who told them: more than come while a broker repeats one."""
+TOLD_KEPT_MAX = 64
+"""Of these, the latest that are written down: what a broker may still ask about after a crash."""
+
+
+class ToldBy(Message):
+    """From which broker a cast was taken."""
+
+    cast: CastId
+    broker: Address
+
+
+class KeptBrokered(KeptServed):
+    """What outlives a crash of a client: also where it counts."""
+
+    told: tuple[ToldBy, ...] = ()
 
 
 class ProbeAgain(Message):
@@ -36,6 +51,8 @@ class BrokerClient(Served):
         self._joined, self._probing = broker is not None, False
         self._told_by: Recent[CastId, Address] = Recent(TOLD_MAX)
         """From which broker it took a cast."""
+        for each in site.kept.told if site.kept is not None else ():
+            self._told_by[each.cast] = each.broker
 
     def join(self, introducers: tuple[Address, ...]) -> None:
         if self.station is not None:
@@ -43,8 +60,9 @@ class BrokerClient(Served):
         else:
             self._probe()
 
-    def kept(self) -> KeptServed:
-        return KeptServed(self.kept_member(self.hearing.inbox.seen.heard()))
+    def kept(self) -> KeptBrokered:
+        told = [ToldBy(cast, broker) for cast, broker in [*self._told_by.items()][-TOLD_KEPT_MAX:]]
+        return KeptBrokered(self.kept_member(self.hearing.inbox.seen.heard()), tuple(told))
 
     def _probe(self) -> None:
         """Equally near brokers answer in the order in which they were asked: that of the client's preference."""

@@ -19,6 +19,7 @@ from implicast.casting.service import Publish, Stored
 from implicast.casting.telling import Notify, Word
 from implicast.language.target import Description
 from implicast.peer.asking import Asker
+from implicast.peer.changes import Changes, Rows
 from implicast.peer.contract import Address, Contact, Life, Message, Name, Peer, handles
 from implicast.peer.policy import policy_of
 from implicast.peer.site import Site
@@ -80,6 +81,18 @@ class Server(Peer, parts=PARTS):
         worded = [each for own in self.subscriptions.worded.values() for each in own.values()]
         taken = tuple(_taken(*each) for each in self.routes.taken.values())
         return KeptServer(self.life, tuple(self.roster.entries.values()), tuple(worded), taken, self.routes.docket)
+
+    def changes(self) -> Changes:
+        """One row for each member, for each member's subscriptions, and for each cast in hand."""
+        roster, worded, routes = self.roster, self.subscriptions, self.routes
+        whole, entries, taken = not roster.changed.asked, roster.entries, routes.taken
+        rows: dict[str, Rows] = {
+            "members": {name: (entries[name],) if name in entries else () for name in roster.changed.take(entries)},
+            "subscriptions": {name: tuple(worded.worded.get(name, {}).values())
+                              for name in worded.changed.take(worded.worded)},
+            "casts": {cast: (_taken(*taken[cast]),) if cast in taken else () for cast in routes.changed.take(taken)},
+        }  # fmt: skip
+        return Changes(KeptServer(self.life, (), (), (), routes.docket), rows, whole)
 
     def holdings(self) -> Any:
         return [*self.roster.holdings(), *self.subscriptions.holdings()]

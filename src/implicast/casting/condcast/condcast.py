@@ -30,8 +30,6 @@ from implicast.peer.memory import Seen
 from implicast.peer.site import Site
 from implicast.space.ring import Arc
 
-NEIGHBOURS_KEPT = 8
-
 
 class KeptCondcast(Message):
     """What outlives a crash: the member, and who stood next to it, its right neighbour first."""
@@ -53,8 +51,8 @@ class Condcast(
 ):  # fmt: skip
     """One peer, a value of its own, and casts to arcs."""
 
-    __slots__ = ("_flows", "_landmarks", "_network", "carrier", "joined", "links", "neighbours", "own", "promises",
-                 "ring", "seen", "settings")  # fmt: skip
+    __slots__ = ("_flows", "_landmarks", "_network", "carrier", "joined", "links", "own", "promises", "ring", "seen",
+                 "settings")  # fmt: skip
 
     def __init__(self, site: Site, key: int | None = None, settings: CondcastSettings | None = None) -> None:
         super().__init__(site)
@@ -62,11 +60,10 @@ class Condcast(
         self.settings = settings = settings or settings_of(site.parameters, site.resting)
         self._landmarks: tuple[str, ...] = site.credentials or ()
         self.description = kept.member.description if kept else None
-        self.neighbours = kept.neighbours if kept else ()
         self.own: Freight | None = self._portrait(self.description) if self.description else None
         self._network = site.network
         key = self._key() if key is None else key
-        self.links = Links(site.address, site.host, key, settings.links, site.life, self.neighbours)
+        self.links = Links(site.address, site.host, key, settings.links, site.life, kept.neighbours if kept else ())
         self.ring = ChordSharp(site.address, site.host, self.links, settings.sharp, self)
         self.seen = Seen(kept.member.heard if kept else ())
         self.carrier = Carrier(self.ring, settings, site.life, self.tell, self._settle, self.words)
@@ -93,12 +90,11 @@ class Condcast(
     # --- verbs of the application
 
     def join(self, introducers: tuple[Address, ...]) -> None:
-        """A peer that comes back tries those who were its neighbours, too; what it was it is again. Where there are
-        landmarks a peer that has said what it is stands by its tags."""
+        """What a peer was that comes back it is again. Where there are landmarks a peer that has said what it is stands
+        by its tags."""
         if self._landmarks:
             self.links.move(self._key())
-        before = [ref.address for ref in self.neighbours if ref.address not in (self.address, *introducers)]
-        self.links.join((*introducers, *before) if introducers else ())
+        self.links.join(introducers)
         if self.description is not None and not self.version:
             self.register(self.description)
 
@@ -143,11 +139,7 @@ class Condcast(
         return table.nodes, table.ends, table.values, self.links.left, self.links.lefts
 
     def kept(self) -> KeptCondcast:
-        links = self.links
-        near = dict.fromkeys((links.right, *self.ring.table.nodes[:2], links.left, *links.lefts))
-        near.pop(links.me, None)
-        neighbours = tuple(near)[:NEIGHBOURS_KEPT] or self.neighbours
-        return KeptCondcast(self.kept_member(self.seen.heard()), neighbours)
+        return KeptCondcast(self.kept_member(self.seen.heard()), self.links.near())
 
     # --- values and casts
 

@@ -7,7 +7,8 @@ value. How long that is depends on how tables are kept.
   what speaks for a key is said by the node that holds that key on the ring. So a peer that has been on the ring with
   its present value for `stale_us` is in every aggregate in use, or the aggregate is unknown and hides nobody. The peer
   waits that long, by its own clock and a little more. It begins anew when it finds that it had been passed over:
-  meanwhile a neighbour may have spoken for its key. No table is asked and no message sent for it.
+  meanwhile a neighbour may have spoken for its key. Where only its left neighbour died nobody has. No table is asked
+  and no message sent for it.
 - *By update flows.* The peer waits until an update has passed it with the new value, and then for P + G per level of
   its table, in which time every level of every table has been refreshed in turn.
 - *At rest.* Where tables settled before the run and nothing refreshes them, a value that rises is told to all by plain

@@ -26,6 +26,7 @@ from implicast.casting.keeping.share import Share
 from implicast.language.target import Scalar
 from implicast.overlay.links.state import IN
 from implicast.peer.contract import Address, Contact, Host, Life, Part, handles
+from implicast.peer.name import has_next
 from implicast.space.ring import up_to
 
 LOOK_US = 500_000
@@ -236,7 +237,7 @@ class Layings(Part):
         """A keeper has a newer word. Of a later life than this one: this peer began from an old copy of its disk, and
         must go on above what is known of it. Else the entry lapsed, or a repeat came late."""
         if outdated.stamp > self._stamp:
-            if not self._share.deeds.signed:
+            if not self._share.deeds.signed and has_next(outdated.stamp >> STAMP_BITS):
                 self._outlived(outdated.stamp >> STAMP_BITS)
         elif (piece := self._open.get(outdated.serial)) is not None and piece.stamp <= outdated.stamp:
             self.lay_again([(piece, stretch) for stretch in piece.missing])

@@ -30,7 +30,7 @@ from implicast.casting.telling import Hearing, Notify, Teller, Told
 from implicast.language.parameters import Parameters
 from implicast.language.target import Description, Scalar, Target
 from implicast.overlay.chord import Chord
-from implicast.overlay.links import Links, LinkSettings
+from implicast.overlay.links import Links, LinkSettings, Ref
 from implicast.peer.asking import Asker, UpkeepAsker
 from implicast.peer.contract import Address, CastId, Contact, Life, Message, Name, handles
 from implicast.peer.events import Estimated, Joined, Left, Refused, Registered, Settled, Withdrawn
@@ -55,10 +55,11 @@ RENEWALS = 2
 
 
 class KeptRing(Message):
-    """What outlives a crash of a member: also what it has in lists, so that it can take it out again."""
+    """What outlives a crash: also what the member has in lists, so that it can take it out again, and who was near."""
 
     member: KeptMember
     laid: tuple[KeptPiece, ...] = ()
+    neighbours: tuple[Ref, ...] = ()
 
     @property
     def life(self) -> Life:
@@ -122,7 +123,8 @@ class RingMember(
         address, host, contact = self.address, self.host, self.contact
         keeping = _keeping_settings(site)
         refresh_us = int(site.parameters["refresh_ms"]) * 1000 or (REFRESH_US if keeping.repeats else 0)
-        self.links = Links(address, host, hashed("peer", site.network, site.name), _ring_settings(site))
+        key, near = hashed("peer", site.network, site.name), site.kept.neighbours if site.kept is not None else ()
+        self.links = Links(address, host, key, _ring_settings(site), neighbours=near)
         self.detector = self.links.detector
         self.chord = Chord(address, host, self.links, ID_BITS, refresh_us)
         self.asker, self.upkeep_asker = Asker(address, host), UpkeepAsker(address, host)
@@ -237,12 +239,10 @@ class RingMember(
         self._go()
 
     def register(self, description: Description) -> None:
-        self.description = description
-        self._restate(self.next_version())
+        self._restate(self.describe(description))
 
     def withdraw(self) -> None:
-        self.description = None
-        self._restate(self.next_version())
+        self._restate(self.describe(None))
 
     def stand_listed(self, description: Description) -> None:
         """Be this, and listed as this by others."""
@@ -297,7 +297,7 @@ class RingMember(
         removals = [piece for piece in self.layings.pieces.values() if not piece.packed]
         laid = tuple(piece.kept() for piece in (*self.all_laid(), *removals, *self._owed))
         kept = self.kept_member(self.hearing.inbox.seen.heard())
-        return KeptRing(replace_fields(kept, version=kept.version or self._owed_version), laid)
+        return KeptRing(replace_fields(kept, version=kept.version or self._owed_version), laid, self.links.near())
 
     # Casting
 

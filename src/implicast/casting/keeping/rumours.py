@@ -31,6 +31,8 @@ SAYINGS = 3
 SAYING_US = 6_000_000
 KNOWN_MAX = 1024
 """Words remembered as heard."""
+KNOWN_US = 180_000_000
+"""And for how long: a word is told by six peers in a row, each after half a minute of silence."""
 SAYINGS_MAX = 64
 """Lacks that are still to be said again; further ones are said once."""
 UNHEARD_MAX = 1024
@@ -49,8 +51,8 @@ class Rumours(Part):
         """`heed(low, high)`: lay again what this peer has there. `mourn(who)`: it may be dead."""
         super().__init__(address, host)
         self._chord, self._heed, self._mourn = chord, heed, mourn
-        self._known: Recent[tuple[int, object, int], int] = Recent(KNOWN_MAX)
-        """Words that were heard, and how far to the right they have been told."""
+        self._known: Recent[tuple[int, object, int], tuple[int, int]] = Recent(KNOWN_MAX)
+        """Words that were heard, how far to the right they have been told, and when they were last heard."""
         self._unheard: dict[tuple[int, int, int], tuple[Lack | Death, int]] = {}
         self._sayings: list[tuple[int, int, int, int]] = []
         self._serial = 0
@@ -77,8 +79,9 @@ class Rumours(Part):
 
     def _hear(self, word: Lack | Death) -> None:
         about = (word.serial, word.low, word.high) if isinstance(word, Lack) else (word.serial, word.who, 0)
-        known, reach = self._known.pop(about, None), self._reach(word)
-        self._known[about] = max(reach, known or 0)
+        known, reach = self._known.pop(about, (None, 0))[0], self._reach(word)
+        self._forget_until(self.host.now_us - KNOWN_US)
+        self._known[about] = max(reach, known or 0), self.host.now_us
         if known is None and isinstance(word, Lack):
             self._heed(word.low, word.high)
         elif known is None and isinstance(word, Death):
@@ -86,6 +89,11 @@ class Rumours(Part):
             self._mourn(word.who)
         if known is None or reach > known:
             self._tell_others(word, reach, known or 0)
+
+    def _forget_until(self, time_us: int) -> None:
+        known = self._known
+        while known and known[oldest := next(iter(known))][1] <= time_us:
+            del known[oldest]
 
     def _reach(self, word: Lack | Death) -> int:
         """How far from here a word is to be told: not at all where its arc ends before this node."""

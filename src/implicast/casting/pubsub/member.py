@@ -221,7 +221,7 @@ class PubSub(RingMember, Subscriber):
 
     def kept(self) -> KeptRing:
         ring = super().kept()
-        return KeptPubSub(ring.member, ring.laid, *self.subscriptions.kept())
+        return KeptPubSub(ring.member, ring.laid, ring.neighbours, *self.subscriptions.kept())
 
     def came(self) -> None:
         """What an earlier life asked for is laid again: it may have lapsed meanwhile."""

@@ -36,7 +36,14 @@ def settings_of(given: Parameters, levels: Mapping[str, int] | None = None) -> S
     rate_s = float(given.get("rate_s", 0.0)) or WINDOW_CASTS / (limit or 1.0)
     timers = Timers.of(float(given["hello_s"]))
     return Settings(
-        terms=Terms(dimensions, cosine_of(float(given["branch_factor"])), bool(given["merge"]), timers, assured),
+        terms=Terms(
+            dimensions,
+            cosine_of(float(given["branch_factor"])),
+            bool(given["merge"]),
+            timers,
+            assured,
+            landmark_digits(int(given["landmarks"]), dimensions) if given["sounding"] else 0,
+        ),
         storage_limit=int(given.get("storage_limit", NO_LIMIT)),
         deepest=deepest,
         frequency_limit=limit,
@@ -46,6 +53,11 @@ def settings_of(given: Parameters, levels: Mapping[str, int] | None = None) -> S
         collect_us=COLLECT_US if assured else int(float(given.get("collect_ms", 0)) * 1000),
         lease_us=int(float(given["lease_s"]) * 1e6),
     )
+
+
+def landmark_digits(landmarks: int, dimensions: int) -> int:
+    """The digits of an extent's address when there are so many equal ones, or the largest number below that."""
+    return max(0, landmarks.bit_length() - 1) // dimensions
 
 
 @lru_cache(8)
@@ -72,6 +84,7 @@ SURFACE = (
     Parameter(
         "landmarks", 64, "landmarks that map an assembled surface to the network; 0 places peers at random", 0, 4096
     ),
+    Parameter("sounding", False, "newcomers look for those near them on the network, among as many landmarks"),
     Parameter("merge", True, "clusters with the same next hop share one message; the thesis sends one each"),
 )
 LIFE = (

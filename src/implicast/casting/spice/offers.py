@@ -8,7 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from implicast.casting.spice.alarms import CallAgain, OfferAgain
-from implicast.casting.spice.items import cut, places
+from implicast.casting.spice.homes import address_of
+from implicast.casting.spice.items import cut, label_of, places
 from implicast.casting.spice.messages import Offer, SayAgain, Taken
 from implicast.casting.spice.repeats import Repeated
 from implicast.casting.spice.share import SpicePart
@@ -76,16 +77,19 @@ class Offers(SpicePart):
         mine = tuple(each for each in offer.items if intersect(part, (each.low, each.high)))
         for item in mine:
             self.spice.unite(item, part, False)
-        self.surface.batch(self._named(mine), partial(self._taken, offer, part))
+        named = self._named(mine)
+        self.surface.batch(named, partial(self._taken, offer, part, named))
 
     def _named(self, items: tuple[Item, ...]) -> tuple[Item, ...]:
         """What we keep now under the names of these items."""
         names = {each.key for each in items}
         return tuple(each for each in self.spice.pack(self.surface.tract) if each.key in names)
 
-    def _taken(self, offer: Offer, part: Tract) -> None:
+    def _taken(self, offer: Offer, part: Tract, items: tuple[Item, ...]) -> None:
         taken = Taken(offer.token, intersect(part, self.surface.ground))
         self.spice.settled()
+        if self.settings.live:
+            self.spice.replicas.came_otherwise(_original_tags(items))
         if offer.reply == self.address:
             self.taken(taken)
         else:
@@ -117,3 +121,9 @@ class Offers(SpicePart):
 
     def called(self, call: SayAgain) -> None:
         self.spice.register_again(call.lost)
+
+
+def _original_tags(items: tuple[Item, ...]) -> dict[str, None]:
+    """Tags of items that belong to original roots."""
+    labels = [label_of(each.key) for each in items]
+    return dict.fromkeys(tag for _, tag, root, _, _ in labels if root == address_of(tag))

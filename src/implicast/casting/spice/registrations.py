@@ -221,7 +221,9 @@ class Registrations(SpicePart):
     def on_say_once(self, alarm: SayOnce) -> None:
         tag, version = alarm.tag, alarm.version
         if tag in self.told and version == self.spice.version and tag not in self.awaited:
+            self._unsaid[tag] = None
             self._store(tag, self._doors.pop(tag, None))
+            self.spice.later.put(WAIT_LONGEST_US // 2, Unsaid(tag, version, SAY_AGAIN_TRIES))
 
     def register_again(self, lost: Tract) -> None:
         for tag, entry in list(self.told.items()):

@@ -5,21 +5,19 @@ in the closed part are on their way up and answered from meanwhile. In `gatherin
 kept here although casts still go up: it is being drawn together (`gatherings.py`).
 """
 
-from bisect import bisect_right
-from collections.abc import Collection, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
 
 from implicast.casting.spice.homes import home, homes
 from implicast.casting.spice.items import Key, record_item
 from implicast.casting.spice.messages import Entry
-from implicast.language.target import Description, Target, Term
+from implicast.language.target import Description, Target
 from implicast.overlay.ice.estate import Item
 from implicast.peer.contract import Contact, Name
+from implicast.space.built import built
 from implicast.space.tract import EMPTY, Tract, contains, subtract
 
 NEVER_US = 1 << 62
-GATHERED_MAX = 256
-"""Records up to which tags are gathered in sets: larger registries are asked for less memory."""
+_BUILT = built("casting.spice._records")
 BEFORE_US = 60_000_000
 """How long the description before the newest is still answered from: longer than a cast is under way."""
 
@@ -75,43 +73,10 @@ class Stock:
         self.losses += lost
 
 
-class Page:
-    """Tags, homes and members of records, side by side: a term is asked of all at once."""
-
-    __slots__ = ("_high", "_homes", "_low", "_members", "_tags")
-
-    def __init__(self, held: Sequence[Held]) -> None:
-        self._homes = [each.home for each in held]
-        self._low, self._high = (min(self._homes), max(self._homes)) if held else (0, 0)
-        tags = [each.entry.description.tags for each in held]  # type: ignore[union-attr]
-        self._tags: list[Collection[str]] = [*map(_gathered, tags)] if len(held) <= GATHERED_MAX else [*tags]
-        self._members = [each.entry.member for each in held]
-
-    def selected(self, term: Term, part: Tract) -> list[Contact]:
-        """Those at home in the part whom a term without predicates selects, in the order of the records."""
-        index = bisect_right(part, self._low)
-        if index & 1 and self._high < part[index]:  # nearly always all are
-            found = list(zip(self._tags, self._members, strict=True))
-        else:
-            every = zip(self._tags, self._members, self._homes, strict=True)
-            found = [(tags, member) for tags, member, home in every if contains(part, home)]
-        for tag in reversed(term.has):  # by its first tag it was found
-            found = [each for each in found if tag in each[0]]
-        for tag in term.lacks:
-            found = [each for each in found if tag not in each[0]]
-        return [member for _, member in found]
-
-
-@lru_cache(1 << 16)
-def _gathered(tags: tuple[str, ...]) -> frozenset[str]:
-    """Asked quickly, and shared by all registries in which a member is."""
-    return frozenset(tags)
-
-
 class Registry:
     """Records by consumer, and the parts that are closed and being gathered."""
 
-    __slots__ = ("_due_us", "_packed", "_page", "closed", "dimensions", "gathering", "notch", "passed", "records",
+    __slots__ = ("_due_us", "_packed", "_rows", "closed", "dimensions", "gathering", "notch", "passed", "records",
                  "root", "stock")  # fmt: skip
 
     def __init__(self, root: int, notch: int, dimensions: int, stock: Stock) -> None:
@@ -123,7 +88,8 @@ class Registry:
         """Registrations that went up through here: how many there are above, about."""
         self._packed: list[Item] | None = None
         """All records as they travel, while none comes or goes."""
-        self._page: Page | None = None
+        self._rows: bytes | None = None
+        """What the compiled `selected` looks at first, while none comes or goes."""
         self._due_us = NEVER_US
         """Before this time no record runs out."""
 
@@ -136,7 +102,7 @@ class Registry:
             return held
         at = home(self.root, self.notch, entry.spot, self.dimensions)
         held = self.records[entry.member.name] = Held(entry, at, now_us, until_us, safe)
-        self._packed = self._page = None
+        self._packed = self._rows = None
         self.stock.changed()
         if until_us < self._due_us:
             self._due_us = until_us
@@ -148,14 +114,14 @@ class Registry:
         spots = [each.spot for each in entries]
         for entry, at in zip(entries, homes(self.root, self.notch, spots, self.dimensions), strict=True):
             self.records[entry.member.name] = Held(entry, at, now_us, until_us, True)
-        self._packed = self._page = None
+        self._packed = self._rows = None
         self._due_us = min(self._due_us, until_us)
         self.stock.changed()
 
     def remove(self, held: Held) -> None:
         """This record is not kept here any more."""
         del self.records[held.entry.member.name]
-        self._packed = self._page = None
+        self._packed = self._rows = None
         self.stock.changed(lost=True)
 
     def shut(self, closed: Tract) -> None:
@@ -213,18 +179,14 @@ class Registry:
         The least-term rule (Listing 8): every term's peer decides alone.
         """
         least = target.terms[term]
-        page = None if term or least.where else self._page or self._open_page(now_us)
-        if page is None:
+        if _BUILT is None or term or least.where:
             return [each.entry.member for each in self.within(part) if fits(each, target, term, now_us)]
-        return page.selected(least, part)
-
-    def _open_page(self, now_us: int) -> "Page | None":
-        """What the records say, while none comes or goes; None while some still say what they were before."""
-        held = self.records.values()
-        if any(each.before_us > now_us for each in held):
-            return None
-        self._page = Page([each for each in held if each.entry.description is not None])
-        return self._page
+        everywhere = not self.notch  # all are at home at the root itself
+        if everywhere and not contains(part, self.root):
+            return []
+        rows = self._rows = self._rows or _BUILT.rows_of(self.records)
+        members: list[Contact] = _BUILT.selected(self.records, rows, least, part, everywhere, now_us)
+        return members
 
     @property
     def idle(self) -> bool:

@@ -11,6 +11,7 @@ root leads and keeps a header (level, target, ready) at its heirs; whoever takes
 Ready is granted after updates have begun and withdrawn before they cease: a ready root has every complete registration.
 """
 
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -42,7 +43,7 @@ RATES_MAX = 4_096
 class Replicas(SpicePart):
     """A peer's part in raising and lowering levels."""
 
-    __slots__ = ("_hold_us", "_rates", "_reports", "_resting", "_ticking", "raising")
+    __slots__ = ("_doubted", "_hold_us", "_rates", "_reports", "_resting", "_ticking", "raising")
 
     def __init__(self, spice: "Spice") -> None:
         super().__init__(spice)
@@ -53,6 +54,8 @@ class Replicas(SpicePart):
         self._hold_us: dict[str, int] = {}
         """Tags whose level is not to be lowered before that time."""
         self.raising: dict[str, Work] = {}
+        self._doubted: dict[str, None] = {}
+        """Tags whose replicas may lack some of what their original root has: they are copied to again."""
         self._resting: dict[tuple[str, int], int] = {}
         """Roots that are not ready, and for how many sweeps."""
 
@@ -159,10 +162,21 @@ class Replicas(SpicePart):
 
     def copy_again(self) -> None:
         """Replicas may have been lost with that ground: copy to them again."""
-        for tag, header in list(self.spice.levels.headers.items()):
-            settled = header.level == header.target and header.ready and tag not in self.raising
-            if settled and header.goal and self.surface.answers(address_of(tag)):
-                self._copy(tag, header)
+        for tag in list(self.spice.levels.headers):
+            self._doubt(tag)
+            self._go_on(tag)
+
+    def came_otherwise(self, tags: Iterable[str]) -> None:
+        """Records or headers of these tags came to their original root by an offer: one side of a partition may have
+        had replicas that the other side knew nothing of. What comes within a moment is copied together."""
+        for tag in tags:
+            if tag not in self._doubted:
+                self._doubt(tag)
+                self.spice.later.put(STORE_US, GoOn(tag))
+
+    def _doubt(self, tag: str) -> None:
+        if self.spice.levels.header(tag).goal and self.surface.answers(address_of(tag)):
+            self._doubted[tag] = None
 
     def swept(self) -> None:
         """A root that has not been ready for a whole lease has nothing to remember."""
@@ -178,17 +192,22 @@ class Replicas(SpicePart):
         if not self.surface.answers(address) or tag in self.raising or self.spice.calls.is_calling(tag):
             return
         if header.target > header.level:
-            self._copy(tag, header)
+            self._copy(tag, header.target)
         elif header.target < header.level:
             self._call_roots(tag, header, header.level, False)
         elif not header.ready:
             self._call_roots(tag, header, header.level, True)
+        elif tag in self._doubted:
+            del self._doubted[tag]
+            if header.level:
+                self._copy(tag, 1)
 
     # --- raising
 
-    def _copy(self, tag: str, header: Header) -> None:
+    def _copy(self, tag: str, level: int) -> None:
+        """To the roots that this level adds."""
         root = address_of(tag)
-        walk = CopyFrom(Way((root, root + 1)), tag, root, 0, header.target, self.address, self.spice.stores.token())
+        walk = CopyFrom(Way((root, root + 1)), tag, root, 0, level, self.address, self.spice.stores.token())
         work = self.raising[tag] = Work(walk, EMPTY, self.host.now_us)
         self.spice.walks.send_up(work, walk)
         self.spice.walks.close_one(work)
@@ -212,12 +231,16 @@ class Replicas(SpicePart):
             del self.raising[tag]
             self.spice.copies.raised(tag, work.walk.level)
             header = self.spice.levels.header(tag)
-            if header.target == work.walk.level:
+            if work.walk.level < header.level:  # all levels are copied to again, one after the other
+                self._copy(tag, work.walk.level + 1)
+            elif header.target == work.walk.level:
                 self._aim(tag, Header(header.number + 1, header.target, header.target, False))
 
     def abandoned(self, work: Work) -> None:
         if isinstance(work.walk, CopyFrom) and self.raising.get(work.walk.tag) is work:
             del self.raising[work.walk.tag]
+            if work.walk.level <= self.spice.levels.header(work.walk.tag).level:
+                self._doubt(work.walk.tag)
             self.spice.later.put(STORE_US, GoOn(work.walk.tag))
 
     @handles(GoOn)

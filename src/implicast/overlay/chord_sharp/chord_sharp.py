@@ -20,7 +20,7 @@ from implicast.peer.contract import Address, Host, Part, handles
 class ChordSharp(Part, Above, parts={"rounds": Rounds, "tidings": Tidings, "pull": Pull}):
     """The table and its upkeep. `links.above` is this; `passenger` is what stands on it."""
 
-    __slots__ = ("_entering", "_gen", "_wary", "links", "passenger", "pull", "rounds", "settings", "table", "tidings")
+    __slots__ = ("_entering", "_wary", "links", "passenger", "pull", "rounds", "settings", "table", "tidings")
 
     def __init__(
         self, address: Address, host: Host, links: Links, settings: SharpSettings, passenger: Passenger | None = None
@@ -33,8 +33,6 @@ class ChordSharp(Part, Above, parts={"rounds": Rounds, "tidings": Tidings, "pull
         self.rounds, self.tidings, self.pull = Rounds(self), Tidings(self), Pull(self)
         self._wary = self._entering = False
         """`_wary`: whether some finger may be lost; saves asking of each at every cast that passes."""
-        self._gen = 0
-        """Repairs of the own place seen."""
 
     def settle(self, table: Table) -> None:
         """Stand in a settled ring, and let rounds begin, nearly together."""
@@ -92,7 +90,6 @@ class ChordSharp(Part, Above, parts={"rounds": Rounds, "tidings": Tidings, "pull
     def linked(self) -> None:
         """A newcomer has its neighbours."""
         self.table = Table(self.links.me, self.passenger.value(), self.settings.age_us)
-        self._gen = self.links.lnum[0]
         if self.settings.rounds:
             self.tidings.stop()
             self.rounds.enter()
@@ -129,10 +126,16 @@ class ChordSharp(Part, Above, parts={"rounds": Rounds, "tidings": Tidings, "pull
             self.tidings.changed(0)
             self.tidings.tell(0)
             self.rounds.stand_by(0)
-        if links.lnum[0] != self._gen:
-            self._gen = links.lnum[0]
-            self.passenger.returned()
         self.passenger.moved()
+
+    def mended(self) -> None:
+        """Nobody has spoken for this node's place while its left neighbour was dead, unless the right one had passed
+        it over: it is asked."""
+        if self.links.right != self.links.me:
+            self.links.holder.tell_right()
+
+    def overlooked(self) -> None:
+        self.passenger.returned()
 
     def acquaintances(self) -> list[Ref]:
         return self.table.nodes

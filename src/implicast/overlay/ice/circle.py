@@ -30,6 +30,8 @@ class News:
     heard_us: int = -1
     """Its last word; -1: none yet."""
     mark: int = -1
+    marked_us: int = -1
+    """When a word with this mark last came from it."""
     heirs: tuple[Address, ...] = ()
     leaving: bool = False
     suspect_us: int = -1
@@ -40,6 +42,8 @@ class News:
     """The newest stamp of ours that it has echoed as an heir."""
     ended_us: int = -1
     """By its own clock: when it last said that we are no heir of it."""
+    end_heard_us: int = -1
+    """By ours: when we heard that."""
     mute_us: int = -1
     """Until when we do not vouch for it, because we have testified that it is silent."""
     unsure: bool = False
@@ -68,15 +72,19 @@ class News:
 
     def acquaint(self, mark: int, heirs: tuple[Address, ...], now_us: int, greet_us: int, echo_us: int) -> None:
         """Known from the beginning, as if it had just been heard."""
-        self.mark, self.heirs, self.heard_us, self.born_us = mark, heirs, now_us, now_us
+        self.mark, self.heirs, self.heard_us, self.born_us, self.marked_us = mark, heirs, now_us, now_us, now_us
         self.next_us, self.echo_us = greet_us, echo_us
 
     def greet_at(self, next_us: int) -> None:
         self.next_us = next_us
 
-    def take_hail(self, hail: Hail) -> None:
+    def confirm(self, now_us: int) -> None:
+        """It says that it is still what we know."""
+        self.marked_us = now_us
+
+    def take_hail(self, hail: Hail, now_us: int) -> None:
         """It has said what it is now."""
-        self.unsure, self.born_us = False, hail.born_us
+        self.unsure, self.born_us, self.marked_us = False, hail.born_us, now_us
         self.mark, self.heirs, self.leaving = hail.mark, hail.heirs, hail.leaving
 
     def take_heirs(self, heirs: tuple[Address, ...]) -> None:
@@ -101,10 +109,14 @@ class News:
     def become_heir(self, stamp_us: int) -> None:
         self.echo_us = stamp_us
 
-    def end(self, stamp_us: int) -> None:
+    def end(self, stamp_us: int, now_us: int, late_us: int) -> None:
         """It has said at this time that we are no heir of it."""
-        if stamp_us > self.ended_us:
-            self.ended_us = stamp_us
+        if stamp_us > self.ended_us or now_us - self.end_heard_us > late_us:
+            self.ended_us, self.end_heard_us = stamp_us, now_us
+
+    def is_over(self, stamp_us: int, now_us: int, late_us: int) -> bool:
+        """Was a copy of this time on its way when it said so? No word is late for longer."""
+        return stamp_us < self.ended_us and now_us - self.end_heard_us <= late_us
 
     def mute(self, until_us: int) -> None:
         self.mute_us = until_us
@@ -144,7 +156,9 @@ class Circle(SurfacePart):
     def begin_anew(self, peer: Address, born_us: int) -> None:
         """Of the one that was at this address nothing matters any more but how far it is."""
         before, now_us = self.news[peer], self.host.now_us
-        self.news[peer] = News(now_us, born_us, now_us, ended_us=born_us, trip_us=before.trip_us)
+        self.news[peer] = News(
+            now_us, born_us, now_us, marked_us=now_us, ended_us=born_us, end_heard_us=now_us, trip_us=before.trip_us
+        )
         self.missed.pop(peer, None)
         self.surface.routes.redraw()
 

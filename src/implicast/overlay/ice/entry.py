@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from implicast.overlay.ice.estate import Way
 from implicast.overlay.ice.messages import Enter, EnterAgain, Title
 from implicast.overlay.ice.share import SurfacePart
+from implicast.overlay.ice.soundings import Extent
 from implicast.peer.contract import Address, handles
 from implicast.peer.events import Joined
 from implicast.space.morton import BITS
@@ -18,17 +19,21 @@ if TYPE_CHECKING:
 
 INTRODUCERS_MAX = 64
 """Peers by way of whom a newcomer asks; further ones are not used."""
+NEARBY_MAX = 3
+"""Attempts at ground nearby; then a newcomer asks for any."""
 
 
 class Admission(SurfacePart):
     """Joins, and lets others join."""
 
-    __slots__ = ("_attempt", "_introducers", "joined")
+    __slots__ = ("_attempt", "_homeless_us", "_introducers", "joined")
 
     def __init__(self, surface: "Surface") -> None:
         super().__init__(surface)
         self._attempt = 0
         self._introducers: tuple[Address, ...] = ()
+        self._homeless_us = -1
+        """Since when we have had no ground, after we had some; -1: we have."""
         self.joined = False
 
     def join(self, introducers: tuple[Address, ...], known: tuple[Address, ...] = ()) -> None:
@@ -40,16 +45,20 @@ class Admission(SurfacePart):
         self.surface.greetings.hail(known)
         others = dict.fromkeys(each for each in (*introducers, *known) if each != self.address)
         self._introducers = tuple(others)[:INTRODUCERS_MAX]
-        if self._introducers:
-            self._ask_for_place()
+        if self._introducers and self.surface.terms.soundings:
+            self.surface.soundings.begin(self._introducers)
+        elif self._introducers:
+            self.ask_for_place()
         else:
             self.surface.plot.atlas.put([Title(0, 0, 0, self.address)])
             self.surface.announce()
             self.settled_in()
 
-    def _ask_for_place(self) -> None:
+    def ask_for_place(self) -> None:
+        """Anywhere; or, the first few times, inside the extent where those are who are near us."""
         self._attempt += 1
-        code = self.host.rng.getrandbits(BITS)
+        extent = self.surface.soundings.extent if self._attempt <= NEARBY_MAX else Extent()
+        code = extent.low | self.host.rng.getrandbits(BITS - extent.bits)
         enter = Enter(Way((code, code + 1), self.surface.next_number()), self.address, self.surface.born_us)
         self.host.send(self.host.rng.choice(self._introducers), enter)
         self.host.after(self.timers.join_us, EnterAgain(self._attempt))
@@ -58,13 +67,27 @@ class Admission(SurfacePart):
     def on_enter_again(self, alarm: EnterAgain) -> None:
         if alarm.attempt != self._attempt or self.surface.pieces or self.surface.leaving:
             return
-        if self.surface.taker.receipt is None:
-            self._ask_for_place()
+        if self._nobody_has_any():
+            self.surface.seizures.begin_again()
+            self.surface.greetings.hail(self._introducers)
+        elif self.surface.taker.receipt is None:
+            self.ask_for_place()
         else:
             self.host.after(self.timers.join_us, EnterAgain(self._attempt))
 
+    def _nobody_has_any(self) -> bool:
+        """Have we been without ground for long, and all whom we hear too? Then titles that their owners deny, or whose
+        owners never were, took it from all of us."""
+        now_us, timers, circle = self.host.now_us, self.timers, self.surface.circle
+        if not self.joined or now_us - self._homeless_us <= timers.gap_us:
+            return False
+        if any(circle.silence_us(each) <= timers.dead_us for each in self.surface.plot.neighbours()):
+            return False
+        return any(now_us - news.marked_us <= timers.self_us for news in circle.news.values())
+
     def come_again(self, known: list[Address]) -> None:
         """All is lost to others: come again as a newcomer, by way of these or those of before."""
+        self._homeless_us = self.host.now_us
         known = [each for each in (*known, *self._introducers) if each != self.address]
         self._introducers = tuple(dict.fromkeys(known))[:INTRODUCERS_MAX]
         if self._introducers and not self.surface.leaving:

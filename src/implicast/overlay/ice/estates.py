@@ -44,11 +44,11 @@ class Legacy:
 
     def take_backup(self, backup: Backup) -> None:
         """The owner has changed something."""
-        self.put(backup.serial, backup.items)
         if backup.stamp_us > self.stamp_us:
             self.stamp_us = backup.stamp_us  # a greeting of before, that we are no heir, was followed by a copy
         if backup.mark >= self.mark:
             self.mark, self.titles = backup.mark, backup.titles
+        self.put(backup.serial, backup.items)
 
     def take_hail(self, hail: Hail, heir: bool) -> None:
         """The owner still names us."""
@@ -60,11 +60,14 @@ class Legacy:
             self.restrict(tract_of(self.titles))
 
     def put(self, serial: int, items: Iterable[Item]) -> None:
+        """The owner's word on these items; what lies elsewhere than its ground is not kept for it."""
         self.changes += 1
         self.serial = max(self.serial, serial)
+        spans = [(each.low, each.high) for each in self.titles]
         for item in items:
             held = self.items.get(item.key)
-            if held is None or held[0] <= serial:
+            later = held is None or held[0] <= serial
+            if later and any(item.low < high and low < item.high for low, high in spans):
                 self.items[item.key] = (serial, item)
 
     def join(self, title: Title, items: Iterable[Item]) -> None:
@@ -111,8 +114,8 @@ class Estates(SurfacePart):
         estate = self.held.get(sender)
         if estate is None or estate.number < copy.number:
             full = estate is None and len(self.held) >= self.timers.estates_max
-            if full or copy.stamp_us < news.ended_us:  # a late repeat must not bring back what has ended
-                return
+            if full or news.is_over(copy.stamp_us, self.host.now_us, self.timers.self_us):
+                return  # a late repeat must not bring back what has ended
             newer = estate.since(copy.serial) if estate is not None else {}
             awaited = set(range(copy.parts))
             estate = self.held[sender] = Legacy(
@@ -158,7 +161,7 @@ class Estates(SurfacePart):
         estate = self.held.get(owner)
         named = self.address in hail.heirs or self.address in hail.copying
         if not named:
-            self.surface.circle.concern(owner).end(hail.stamp_us)
+            self.surface.circle.concern(owner).end(hail.stamp_us, self.host.now_us, self.timers.self_us)
         if estate is None or hail.mark < estate.mark:
             return
         if named:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from implicast.overlay.ice.asking import patience
 from implicast.overlay.ice.atlas import overlap
-from implicast.overlay.ice.circle import NOTHING
+from implicast.overlay.ice.circle import NOTHING, News
 from implicast.overlay.ice.messages import Echo, Hail, More, Neighbour, Title, Titles
 from implicast.overlay.ice.plot import PROVISIONAL
 from implicast.overlay.ice.share import SurfacePart
@@ -106,15 +106,16 @@ class Hails(SurfacePart):
         surface, now_us = self.surface, self.host.now_us
         surface.met(sender, hail.born_us)
         news = surface.circle.concern(sender)
-        if hail.born_us < news.born_us:
+        denied = self._is_denied(sender, news, hail)
+        if hail.born_us < news.born_us and not denied:
             return  # said in a life that is over
         surface.circle.heard(sender)
         news.greet_at(now_us + self.timers.turn_us)
         own_us, mark = now_us if sender in surface.succession.heirs else 0, hail.mark
-        if mark >= news.mark:
+        if mark >= news.mark or denied:
             if hail.heirs != news.heirs:
                 self._around = None
-            news.take_hail(hail)
+            news.take_hail(hail, now_us)
             surface.estates.hailed(sender, hail)
             learnt = (mark, len(hail.gifts), surface.plot.version)
             if news.applied != learnt:
@@ -123,6 +124,16 @@ class Hails(SurfacePart):
                 news.apply(NOTHING if corrected else (*learnt[:2], surface.plot.version))
         stamp_us = surface.estates.vouched(sender, hail.stamp_us, mark)
         self.host.send(sender, Echo(stamp_us, self.mark, own_us, surface.estates.holds(sender)))
+
+    def _is_denied(self, sender: Address, news: News, hail: Hail) -> bool:
+        """Does a peer say of itself less than we know of it, while no word of it has confirmed that for long? Marks and
+        lives only rise, and a word is not late for so long: what we know was never so, and what rests on it goes."""
+        older = hail.mark < news.mark or hail.born_us < news.born_us
+        if not older or self.host.now_us - news.marked_us <= self.timers.self_us:
+            return False
+        self.surface.estates.held.pop(sender, None)
+        self.surface.plot.atlas.drop(self.surface.plot.atlas.of(sender))
+        return True
 
     def _learn_from(self, sender: Address, hail: Hail) -> bool:
         """A greeting lists all that its sender has: what we thought it had besides is gone. True: we know better."""
@@ -178,7 +189,11 @@ class Hails(SurfacePart):
     def check_mark(self, peer: Address, mark: int) -> None:
         """Ask for a greeting if the peer says that it is not what we know; not more often than answers can come."""
         news = self.surface.circle.news.get(peer)
-        if news is not None and news.mark < mark:
+        if news is None:
+            return
+        if news.mark == mark:
+            news.confirm(self.host.now_us)
+        elif news.mark < mark or self.host.now_us - news.marked_us > self.timers.self_us:
             self.ask_more(peer)
 
     def ask_more(self, peer: Address) -> None:

@@ -11,7 +11,7 @@ from msgspec import Meta
 from implicast.overlay.ice.estate import MARK_MAX, Code, Item, Mark, Number, Way
 from implicast.peer.contract import Address, Message
 from implicast.peer.fields import Micros
-from implicast.space.morton import BITS, CODES
+from implicast.space.morton import BITS, CODES, DIMENSIONS
 
 TITLES_MAX = 1_024
 """Titles in one field: a peer has a few, and some dozens around it."""
@@ -21,6 +21,8 @@ PARTS_MAX = 4_096
 """Parts of a give or a copy: 256 MB at 64 KB each."""
 
 Bits = Annotated[int, Meta(ge=0, le=BITS)]
+Digit = Annotated[int, Meta(ge=0, lt=1 << DIMENSIONS[-1])]
+"""One digit of an address on the surface."""
 PartNumber = Annotated[int, Meta(ge=0, le=PARTS_MAX)]
 Heirs = Annotated[tuple[Address, ...], Meta(max_length=HEIRS_MAX)]
 Items = Annotated[tuple[Item, ...], Meta(max_length=ITEMS_MAX)]
@@ -268,9 +270,31 @@ class Mover(Message):
     spare: Title
 
 
+class Sound(Message):
+    """A newcomer asks the owner of a place how near it is: by way of others, then directly."""
+
+    wire = 0x0916
+    way: Way
+    newcomer: Address
+    round: Number
+    digit: Digit
+    direct: bool
+
+
+class Sounded(Message):
+    """The owner's answer: which place, and the bits of the ground that it is in."""
+
+    wire = 0x0917
+    round: Number
+    digit: Digit
+    direct: bool
+    low: Code
+    bits: Bits
+
+
 KINDS: tuple[type, ...] = (
     Hail, Echo, More, Titles, Passed, Enter, Who, HandOver, Taking, Accepted, Done, Declined, CopyEstate, Copied,
-    Backup, BackedUp, NoEstate, Inquire, Witness, FindMover, Mover,
+    Backup, BackedUp, NoEstate, Inquire, Witness, FindMover, Mover, Sound, Sounded,
 )  # fmt: skip
 """What travels; the others are alarms."""
 
@@ -298,6 +322,12 @@ class EnterAgain(Message):
     """Rings when a newcomer may have been left without an answer."""
 
     attempt: int
+
+
+class SoundedOut(Message):
+    """Rings when owners have had their time to say how near they are."""
+
+    round: int
 
 
 class MayGo(Message):

@@ -9,7 +9,6 @@ Dropping is safe: whoever asked asks again.
 Where nothing is assured only the two listings are left: what goes on is sent once and carries nothing but its tract.
 """
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -18,11 +17,12 @@ from msgspec.structs import replace
 
 from implicast.overlay.ice.estate import Way, check_tract
 from implicast.overlay.ice.geometry import FARTHEST, box_of, rank_of, target_rows
-from implicast.overlay.ice.messages import Enter, Passed, Title, Titles, Who
+from implicast.overlay.ice.messages import Enter, Passed, Sound, Title, Titles, Who
 from implicast.overlay.ice.share import SurfacePart
 from implicast.overlay.ice.table import Rows, SurfaceTable
 from implicast.peer.asking import Question
 from implicast.peer.contract import Address, handles
+from implicast.peer.memory import Recent
 from implicast.space.tract import EMPTY, Tract, contains, intersect, subtract, unite
 
 if TYPE_CHECKING:
@@ -57,13 +57,15 @@ class Onward(NamedTuple):
 class Paths(SurfacePart):
     """Finds next hops, confirms what came, and keeps what has to wait."""
 
-    __slots__ = ("_table", "parked", "seen")
+    __slots__ = ("_seen_before", "_table", "parked", "seen")
 
     def __init__(self, surface: "Surface") -> None:
         super().__init__(surface)
         self.parked: list[tuple[int, Routed]] = []
-        self.seen: dict[Address, OrderedDict[int, None]] = {}
-        """Hops that each peer sent us lately, to know repeats."""
+        self.seen: dict[Address, Recent[int, None]] = {}
+        """Hops that each peer sent us lately, to know repeats; repeats come within seconds."""
+        self._seen_before: dict[Address, Recent[int, None]] = {}
+        """Those of the time before: what is older is forgotten."""
         self._table: SurfaceTable | None = None
         if surface.terms.assured:
             surface.asker.declare("hop", self.timers.tries_hop, self._undelivered)
@@ -123,23 +125,15 @@ class Paths(SurfacePart):
     def _is_repeat(self, sender: Address, number: int) -> bool:
         seen = self.seen.get(sender)
         if seen is None:
-            seen = self.seen[sender] = OrderedDict()
-        if number in seen:
+            seen = self.seen[sender] = Recent(self.timers.seen_max)
+        if number in seen or number in self._seen_before.get(sender, ()):
             return True
         seen[number] = None
-        if len(seen) > self.timers.seen_max:
-            seen.popitem(last=False)
         return False
 
-    def forget_hops(self, since_us: int) -> None:
-        """Of those silent for so long no repeat is on its way any more."""
-        known = self.surface.circle.news
-        for each in [each for each in self.seen if each in known and known[each].heard_us < since_us]:
-            del self.seen[each]
-
-    def forget_strangers(self) -> None:
-        known = self.surface.circle.news
-        self.seen = {each: numbers for each, numbers in self.seen.items() if each in known}
+    def forget_hops(self) -> None:
+        """Another time begins."""
+        self._seen_before, self.seen = self.seen, {}
 
     @handles(Enter)
     def on_enter(self, sender: Address, enter: Enter) -> None:
@@ -173,6 +167,8 @@ class Paths(SurfacePart):
             self.surface.entry.asked(message, part[0])
         elif type(message) is Who:
             self._tell(message.asker, self.surface.plot.firm_pieces())
+        elif type(message) is Sound:
+            self.surface.soundings.answer(message, part[0])
         else:
             self.surface.tenant.arrived(sender, part, message)
 

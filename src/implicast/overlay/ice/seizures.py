@@ -19,7 +19,7 @@ from implicast.overlay.ice.messages import Firm, Title, Who
 from implicast.overlay.ice.plot import SEIZED
 from implicast.overlay.ice.share import SurfacePart
 from implicast.peer.contract import Address, handles
-from implicast.space.tract import Tract, intersect
+from implicast.space.tract import WHOLE, Tract, intersect
 
 if TYPE_CHECKING:
     from implicast.overlay.ice.surface import Surface
@@ -123,6 +123,17 @@ class Seizures(SurfacePart):
             self.claim(Title(low, bits, 0, self.address))
         else:
             self.surface.send(Who(Way((low, low + 1)), self.address))
+            self._ask_outside(low)
+
+    def _ask_outside(self, code: int) -> None:
+        """Our neighbours may know no more than we do: after a partition a few peers had only each other as neighbours,
+        and all ground around them others'. Whom we hear of those who are no neighbours asks for us too."""
+        circle, near = self.surface.circle, self.surface.plot.neighbours()
+        since_us = self.host.now_us - self.timers.self_us
+        known = [each for each, news in circle.news.items() if news.heard_us > since_us and each not in near]
+        if known and self.surface.terms.assured:
+            way = Way((code, code + 1), self.surface.next_number())
+            self.host.send(self.host.rng.choice(known), Who(way, self.address))
 
     def claim(self, title: Title) -> None:
         """Take ground that nobody has: any real title beats this one."""
@@ -130,6 +141,17 @@ class Seizures(SurfacePart):
         if plot.atlas.learn(title):
             plot.hold(title.low, SEIZED, self.address, number)
             self.settle(number, Seizure((title.low, title.high), whole=False), set(plot.neighbours()))
+
+    def begin_again(self) -> None:
+        """Take the whole surface, of which nobody whom we hear has any. Where a silent owner is known its title is
+        beaten as at every seizure; elsewhere any real title beats ours, and of two such claims one wins."""
+        plot, number = self.surface.plot, self.surface.next_number()
+        for each in list(plot.others):
+            plot.atlas.learn(Title(each.low, each.bits, each.epoch + 1, self.address))
+        plot.atlas.learn(Title(0, 0, 0, self.address))
+        for each in plot.atlas.of(self.address):
+            plot.hold(each.low, SEIZED, self.address, number)
+        self.settle(number, Seizure(WHOLE, whole=False), set())
 
     # --- settling
 

@@ -23,6 +23,7 @@ from implicast.overlay.ice.plot import Plot
 from implicast.overlay.ice.routes import Onward, Paths, Routed
 from implicast.overlay.ice.seizures import Seizures
 from implicast.overlay.ice.settings import Terms
+from implicast.overlay.ice.soundings import Soundings
 from implicast.overlay.ice.succession import Succession
 from implicast.overlay.ice.table import SurfaceTable
 from implicast.overlay.ice.taker import Taker
@@ -37,6 +38,7 @@ PARTS: dict[str, type[Part]] = {
     "asker": Correspondence, "greeter": Greeter, "plot": Plot, "circle": Circle, "greetings": Hails,
     "routes": Paths, "estates": Estates, "succession": Succession, "giver": Giver, "taker": Taker, "entry": Admission,
     "departure": Departure, "tidying": Tidying, "inquest": Inquest, "seizures": Seizures, "upkeep": Ticks,
+    "soundings": Soundings,
 }  # fmt: skip
 
 
@@ -60,6 +62,7 @@ class Surface(Part, parts=PARTS):
     inquest: Inquest
     seizures: Seizures
     upkeep: Ticks
+    soundings: Soundings
 
     def __init__(
         self, address: Address, host: Host, tenant: Tenant, terms: Terms, kept: KeptSurface | None = None

@@ -44,7 +44,9 @@ class Tidying(SurfacePart):
             self._find_mover(pieces)
 
     def _later(self) -> None:
-        self._next_us = self.host.now_us + int(self.timers.tidy_us * (0.5 + self.host.rng.random()))
+        """The more spare pieces there are the sooner: after a partition one peer may have those of half the surface."""
+        pause_us = self.timers.tidy_us * (0.5 + self.host.rng.random())
+        self._next_us = self.host.now_us + int(pause_us / max(1, len(self.surface.pieces) - 1))
 
     def _find_mover(self, pieces: list[Title]) -> None:
         """Any spare will do; chance picks, so that one that nobody can take does not stand in the way for ever."""

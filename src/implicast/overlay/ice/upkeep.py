@@ -88,11 +88,10 @@ class Ticks(SurfacePart):
         surface.taker.expire()
         surface.greetings.forget_gifts()
         surface.inquest.forget()
-        surface.routes.forget_hops(now_us - self.timers.estate_us)
+        surface.routes.forget_hops()
         surface.estates.forget()
-        if len(surface.circle.news) > most or len(surface.routes.seen) > most:
+        if len(surface.circle.news) > most:
             surface.circle.forget_strangers()
-            surface.routes.forget_strangers()
         surface.giver.forgive(now_us)
 
     # --- greeting

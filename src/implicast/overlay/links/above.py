@@ -24,6 +24,14 @@ class Above:
         """The left or the right neighbour has changed."""
         return None
 
+    def mended(self) -> None:
+        """This node has closed a gap on its left; its neighbours there had fallen."""
+        return None
+
+    def overlooked(self) -> None:
+        """Others had passed this node over, and it is linked again: what they said of its place leaves it out."""
+        return None
+
     def surrounded(self) -> None:
         """Those beyond the left neighbour have changed."""
         return None

@@ -36,7 +36,7 @@ class Company:
         settings = self._settings
         patience = DetectorSettings(
             rto_us=settings.rto_us, rto_cap_us=settings.rto_cap_us, tries=settings.tries,
-            health_max=settings.health_max, forget_us=settings.forget_us,
+            health_max=settings.health_max, forget_us=settings.forget_us, gone_max=settings.gone_max,
         )  # fmt: skip
         return Detector(self._address, host, patience, self._fell_silent, lambda ref: ref.address)
 

@@ -123,7 +123,7 @@ class Holder(Part):
             links.take_left(links.me, num, ())
         else:
             links.take_right(new, request.new_num, confirmed=False)
-            self._tell_right()
+            self.tell_right()
             self.host.after(links.settings.rto_us, Confirm(new, request.new_num, 1))
         return ack
 
@@ -135,7 +135,8 @@ class Holder(Part):
 
     # --- the left pointer
 
-    def _tell_right(self) -> None:
+    def tell_right(self) -> None:
+        """Who its left neighbour is; it answers who it thinks it is."""
         links = self._links
         assert links.rnum is not None, "only a member owes its right neighbour the news"
         links.say(links.right, SetL(links.right, links.me, links.rnum, links.list_for(links.right)))
@@ -162,6 +163,7 @@ class Holder(Part):
         elif links.rnum is not None and answer.left == links.me and answer.num >= links.rnum:
             links.confirm(answer.num)
         elif links.rnum is not None and answer.left != links.me and answer.num > links.rnum:
+            links.above.overlooked()
             links.walks.check()
 
     @handles(Confirm)
@@ -169,7 +171,7 @@ class Holder(Part):
         links = self._links
         if links.conf or links.state not in (IN, DEL) or (links.right, links.rnum) != (alarm.right, alarm.num):
             return
-        self._tell_right()
+        self.tell_right()
         patience = links.patience
         patience.later(patience.backoff_us(alarm.tried), Confirm(alarm.right, alarm.num, alarm.tried + 1))
 

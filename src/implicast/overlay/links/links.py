@@ -23,11 +23,14 @@ from implicast.overlay.links.patience import RingPatience
 from implicast.overlay.links.refs import FIRST, Number, Ref, cut_list
 from implicast.overlay.links.seeking import Seeking
 from implicast.overlay.links.settings import LinkSettings
-from implicast.overlay.links.state import IN, OUT, Operation
+from implicast.overlay.links.state import IN, INS, OUT, Operation
 from implicast.overlay.links.walks import Looks
 from implicast.peer.contract import Address, Host, Life, Message, Part, decisions
 
 __all__ = ["Above", "Links"]
+
+NEIGHBOURS_KEPT = 8
+"""Nodes nearby that are written down for the next life."""
 
 
 class Links(
@@ -36,7 +39,8 @@ class Links(
     """One peer's share of the ring. `above` is told of changes and asked for shortcuts (`Above`)."""
 
     __slots__ = ("above", "company", "conf", "detector", "gen", "holder", "key", "left", "lefts", "lnum", "me",
-                 "membership", "patience", "right", "rnum", "seeking", "settings", "state", "walks")  # fmt: skip
+                 "membership", "overlooked", "patience", "right", "rnum", "seeking", "settings", "state",
+                 "walks")  # fmt: skip
 
     def __init__(
         self, address: Address, host: Host, key: int, settings: LinkSettings, life: Life | None = None,
@@ -65,6 +69,8 @@ class Links(
         """Whether the right neighbour is known to have this very link."""
         self.gen = 0
         """The last repair of the own place."""
+        self.overlooked = False
+        """Whether others have passed this node over since it was last linked in."""
         self.lefts: tuple[Ref, ...] = ()
         self.holder.begin()
         self.walks.stop()
@@ -124,6 +130,13 @@ class Links(
         """Nodes that fell silent and may only be cut off."""
         return self.company.missed
 
+    def near(self) -> tuple[Ref, ...]:
+        """Who stands next to this node, its right neighbour first, for its next life to ask; off the ring, who stood
+        next to its last one."""
+        near = dict.fromkeys((self.right, *self.above.acquaintances()[:2], self.left, *self.lefts))
+        near.pop(self.me, None)
+        return tuple(near)[:NEIGHBOURS_KEPT] or self.membership.neighbours
+
     def heard(self, ref: Ref) -> None:
         """Any word from a node."""
         self.company.heard(ref)
@@ -166,11 +179,25 @@ class Links(
 
     def take_left(self, left: Ref, num: Number, lefts: tuple[Ref, ...]) -> None:
         self.company.note_met(*reversed(self.lefts), self.left)
-        former = self.left
+        former, is_repair = self.left, num[0] != self.lnum[0]
         self.left, self.lnum, self.lefts = left, num, lefts
         self.above.moved()
+        if is_repair and self.state != INS:
+            self._repaired()
         if self.detector is not None and self.state == IN:
             self.seeking.introduce(former, left)
+
+    def _repaired(self) -> None:
+        """The own place is mended: others are told of it from here on."""
+        was_overlooked, self.overlooked = self.overlooked, False
+        if was_overlooked:
+            self.above.overlooked()
+        else:
+            self.above.mended()
+
+    def note_overlooked(self) -> None:
+        """Another stands where this node should: it has been passed over."""
+        self.overlooked = True
 
     def take_lefts(self, lefts: tuple[Ref, ...]) -> None:
         """The same neighbour, with those to its left as they are now."""

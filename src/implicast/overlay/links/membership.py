@@ -36,11 +36,11 @@ BURIED_US = 400_000
 class Membership(Part):
     """One request at a time is under way."""
 
-    __slots__ = ("_leave_by_us", "_life", "_links", "_neighbours", "_op", "_wish_to_leave", "introducers", "pend")
+    __slots__ = ("_leave_by_us", "_life", "_links", "_op", "_wish_to_leave", "introducers", "neighbours", "pend")
 
     def __init__(self, links: "Links", life: Life | None, neighbours: tuple[Ref, ...]) -> None:
         super().__init__(links.address, links.host)
-        self._links, self._life, self._neighbours = links, life, neighbours
+        self._links, self._life, self.neighbours = links, life, neighbours
         self.introducers: tuple[Address, ...] = ()
         self.pend: Operation | None = None
         self._op = self._leave_by_us = 0
@@ -57,11 +57,13 @@ class Membership(Part):
         self._enter()
 
     def join(self, introducers: tuple[Address, ...]) -> None:
+        """Also through those who were neighbours in an earlier life: the introducers may all have gone."""
         assert self._links.state == OUT, f"{self.address} is {self._links.state} and cannot join"
         if not introducers:
             self.found_ring()
             return
-        self.seek_through(introducers)
+        before = [ref.address for ref in self.neighbours if ref.address not in (self.address, *introducers)]
+        self.seek_through((*introducers, *before))
         self._new_life()
         self._links.seeking.restart()
         self._seek()
@@ -76,8 +78,12 @@ class Membership(Part):
         self._links.begin(max(first, self._links.me.life + 1))
 
     def _seek(self) -> None:
+        """Through the next of them; where an attempt was in vain, through two at a time: the way through one may lead
+        over dead nodes, or be cut."""
         links = self._links
-        links.seeking.ask(self.introducers[links.seeking.turn % len(self.introducers)])
+        first = links.detector is None or not links.seeking.turn
+        for _ in range(1 if first else min(2, len(self.introducers))):
+            links.seeking.ask(self.introducers[links.seeking.turn % len(self.introducers)])
         links.patience.later(links.settings.seek_us, SeekAgain(links.me.life, links.seeking.turn))
 
     @handles(SeekAgain)
@@ -107,7 +113,7 @@ class Membership(Part):
         """An earlier life of this peer is still linked where it wants to stand. Its right neighbour has to close the
         gap, and would notice in a while; the peer says so at once to those who were its neighbours then."""
         links = self._links
-        for ref in self._neighbours:
+        for ref in self.neighbours:
             if ref.address != self.address:
                 self.host.send(ref.address, Gone(ref, former, 0))
         links.patience.later(BURIED_US, SeekAgain(links.me.life, links.seeking.turn))

@@ -191,6 +191,8 @@ class Looks(Part):
         links = self._links
         number = links.next_repair()
         beyond = cur != links.me and not lies_between(holder, cur, links.me)
+        if beyond or cur not in (links.me, links.left, *links.lefts):  # a stranger may have passed it over, too
+            links.note_overlooked()
         kind = INSERT if beyond and not lies_between(links.me, links.right, cur) else REPLACE
         links.membership.request(kind, holder, links.me, cur, cur_num, number)
 

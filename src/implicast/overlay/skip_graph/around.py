@@ -135,7 +135,7 @@ class Around(Generic[Node]):
             wide.append(lists[1])
         self._note_loose(before, wide)
         self._moved = {}
-        self._tables = LevelTable(self._owner, narrow), LevelTable(self._owner, wide)
+        self._tables = LevelTable(self._owner, tuple(narrow)), LevelTable(self._owner, tuple(wide))
         return self._tables
 
     def _concerns(self, level: Level[Node], number: int) -> bool:

@@ -28,22 +28,25 @@ class StandingGraph(Protocol):
     def table(self, key: bytes) -> LevelTable[Certificate]:
         """The lists of a place."""
 
-    def contacts(self, key: bytes) -> list[Certificate]:
-        """Everyone in the lists of a place."""
+    def named(self, key: bytes, wide: bool) -> dict[bytes, Certificate]:
+        """A place and all in its lists, or in the every-class ones, by key."""
 
     def surroundings(self, key: bytes) -> list[Certificate]:
         """All in the every-class lists of a place."""
+
+    def packed(self, keys: Iterable[bytes], wide: bool) -> object:
+        """All in the lists of some places but these, as they would be encoded."""
 
 
 class Place:
     """A node of the graph that is ours."""
 
-    __slots__ = ("_accord", "_askers", "_lists", "_quest", "_standing", "certificate", "k", "key", "passers", "vectors")
+    __slots__ = ("_accord", "_askers", "_lists", "_quest", "certificate", "k", "key", "passers", "standing", "vectors")
 
     def __init__(
         self, certificate: Certificate, k: int, vectors: Vectors, standing: StandingGraph | None = None
     ) -> None:
-        self.certificate, self.k, self.vectors, self._standing = certificate, k, vectors, standing
+        self.certificate, self.k, self.vectors, self.standing = certificate, k, vectors, standing
         self.key = certificate.key  # that of a newer certificate of the place too
         self._lists: Lists | None = None
         self._quest: Quest | None = None
@@ -57,16 +60,16 @@ class Place:
     @property
     def is_at_rest(self) -> bool:
         """Whether it has not been touched since it was assembled."""
-        return self._standing is not None
+        return self.standing is not None
 
     @property
     def lists(self) -> Lists:
         """Its own lists; it is not at rest any more."""
         if self._lists is None:
             self._lists = Lists(self.certificate, self.k, self.vectors)
-            if self._standing is not None:
-                self._lists.surround(self._standing.surroundings(self.key))
-                self._standing = None
+            if self.standing is not None:
+                self._lists.surround(self.standing.surroundings(self.key))
+                self.standing = None
                 self.accord.agree_with_all(self._lists.wide)
         return self._lists
 
@@ -87,7 +90,7 @@ class Place:
     @property
     def table(self) -> LevelTable[Certificate]:
         """Its lists by the rule."""
-        return self._standing.table(self.key) if self._standing is not None else self.lists.table
+        return self.standing.table(self.key) if self.standing is not None else self.lists.table
 
     @property
     def wide(self) -> LevelTable[Certificate]:
@@ -99,12 +102,12 @@ class Place:
         """Everybody it knows, by key."""
         return self.lists.known
 
-    def contacts(self, wide: bool) -> list[Certificate]:
-        """Everyone in its lists, or in the wider ones, in the order of keys."""
-        standing = self._standing
-        if standing is not None:
-            return standing.surroundings(self.key) if wide else standing.contacts(self.key)
-        return (self.lists.wide if wide else self.lists.table).contacts()
+    def named(self, wide: bool) -> dict[bytes, Certificate]:
+        """Itself and everyone in its lists, or in the wider ones, by key."""
+        if self.standing is not None:
+            return self.standing.named(self.key, wide)
+        table = self.lists.wide if wide else self.lists.table
+        return table.named(0, len(table.levels))
 
     @property
     def is_searching(self) -> bool:

@@ -41,6 +41,13 @@ class Places:
         place = self.held[certificate.key] = Place(certificate, self.k, self.vectors, standing)
         return place
 
+    def packed(self, wide: bool) -> object:
+        """All whom our places list but these, as they would be encoded; None if some place is not at rest."""
+        standing = [place.standing for place in self.held.values()]
+        if not standing or standing[0] is None or any(each is not standing[0] for each in standing):
+            return None
+        return standing[0].packed(self.held, wide)
+
     @property
     def home(self) -> Place | None:
         return next(iter(self.held.values()), None)

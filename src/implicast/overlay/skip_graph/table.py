@@ -64,18 +64,23 @@ class Level(Generic[Node]):
 
 
 class LevelTable(Generic[Node]):
-    """The lists of one node, from level 0 to its top level."""
+    """The lists of one node, from level 0 to its top level; `levels` may make each when it is first asked for."""
 
-    __slots__ = ("_everyone", "_named", "levels", "owner")
+    __slots__ = ("_everyone", "_named", "levels", "owner", "top")
 
     def __init__(self, owner: Node, levels: Sequence[Level[Node]]) -> None:
-        self.owner, self.levels = owner, tuple(levels)
+        self.owner, self.levels, self.top = owner, levels, len(levels) - 1
         self._everyone: tuple[Node, ...] | None = None
         self._named: dict[tuple[int, int], dict[bytes, Node]] = {}
 
-    @property
-    def top(self) -> int:
-        return len(self.levels) - 1
+    def listed(self) -> list[tuple[Node, ...]]:
+        """Who is listed at each level."""
+        return [level.nodes for level in self.levels]
+
+    def beside(self, number: int, left: int, right: int) -> tuple[bytes, bytes] | None:
+        """The keys so many places to the left and to the right of the owner in a list; None if it is the whole ring."""
+        level = self.levels[number]
+        return None if level.full else (level.nodes[level.own - left].key, level.nodes[level.own + right].key)
 
     @property
     def everyone(self) -> tuple[Node, ...]:

@@ -11,16 +11,11 @@ from math import ceil
 import numpy as np
 import numpy.typing as npt
 
+from implicast.casting.spice.design import landmark_digits
 from implicast.space.morton import BITS
 from implicast.world.populations.surface import LatencyUs
 
 Lengths = npt.NDArray[np.float64]
-
-
-def landmark_bits(landmarks: int, dimensions: int) -> int:
-    """The bits of an extent's address when there are so many equal ones: the largest allowed number not above it."""
-    digits = max(0, landmarks.bit_length() - 1) // dimensions
-    return digits * dimensions
 
 
 def landmark_order(landmarks: Sequence[int], latency_us: LatencyUs) -> list[int]:
@@ -78,7 +73,7 @@ def landmark_points(
     peers: int, landmarks: int, dimensions: int, latency_us: LatencyUs, draw: Callable[[int], int]
 ) -> list[int]:
     """A place for each peer; the landmarks are peers drawn at random. `draw` gives so many random bits."""
-    bits = landmark_bits(min(landmarks, peers), dimensions)
+    bits = landmark_digits(min(landmarks, peers), dimensions) * dimensions
     if not bits:
         return [draw(BITS) for _ in range(peers)]
     chosen = landmark_order(_drawn(peers, 1 << bits, draw), latency_us)

@@ -79,5 +79,7 @@ def homes_of(root: int, notch: int, spots: Codes, dimensions: int) -> Codes:
 
 def _by_owner(peers: Codes, records: Chosen) -> list[tuple[int, Chosen]]:
     order = np.argsort(peers, kind="stable")
-    found, starts = np.unique(peers[order], return_index=True)
-    return list(zip(found.tolist(), np.split(records[order], starts[1:]), strict=True))
+    found, sorted_records = peers[order], records[order]
+    starts = [0, *(np.flatnonzero(found[1:] != found[:-1]) + 1).tolist()]
+    ends = [*starts[1:], len(found)]
+    return [(int(found[start]), sorted_records[start:end]) for start, end in zip(starts, ends, strict=True)]

@@ -63,7 +63,7 @@ def objections(
                 continue
             if len(found) >= OBJECTIONS_MAX:  # no more are told; but looking on must not depend on what was found
                 continue
-            should, does = lists_of(key), [level.nodes for level in held.levels]
+            should, does = lists_of(key), held.listed()
             if should == does:  # as a rule they are the very same objects
                 assembled.right[key] = held
             else:

@@ -1,41 +1,142 @@
 """The converged graph at once: every node's table by the rule, from the full set, for large experiments.
 
 Rings are split level by level and kept sorted; a table is cut when it is first asked for, so a graph of a million
-places costs only what is used of it: about 60 us a table at k = 4, whatever n. Joining by messages must lead to the
-same tables.
+places costs only what is used of it: about 20 us a table at k = 4, whatever n. A node is looked for once, in the ring
+of all; from there each ring knows where its members stand in the next. Joining by messages must lead to the same
+tables.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
-from typing import Generic
+from typing import Generic, TypeVar, overload
+
+import msgspec
+import numpy as np
 
 from implicast.overlay.skip_graph.table import Level, LevelTable, Node
+from implicast.peer.wire import pack, packed_list
 from implicast.space.vector import Vectors
 
 _by_key = attrgetter("key")
+Item = TypeVar("Item")
 
 
 class _Ring(Generic[Node]):
-    """The members of a ring in the order of their keys, and these once more: searching plain keys is half the price."""
+    """The members of a ring in the order of their keys, and these once more; `below`: their positions in the ring of
+    the level below."""
 
-    __slots__ = ("keys", "nodes")
+    __slots__ = ("_fresh", "below", "digits", "keys", "nodes", "parts", "ranks", "spots", "wide")
 
-    def __init__(self, nodes: list[Node]) -> None:
-        self.nodes, self.keys = nodes, [node.key for node in nodes]
+    def __init__(self, nodes: Iterable[Node], below: Sequence[int], spots: Iterable[int]) -> None:
+        self.nodes, self.below = tuple(nodes), below
+        self.spots = tuple(spots)
+        """Their positions in the ring of all."""
+        self.keys = tuple([node.key for node in self.nodes])
+        self.digits: list[int] = []
+        self.ranks: list[int] = []
+        """Of each member, its position in the ring of the next level; known once this one is parted."""
+        self.parts: list[_Ring[Node]] = []
+        self._fresh: dict[int, tuple[bool, ...]] = {}
+        self.wide: list[tuple[int, int]] = []
+
+    def part(self, vectors: Vectors, number: int) -> None:
+        """Part this ring of a level into those of the next, one for each digit."""
+        members: list[list[int]] = [[] for _ in range(vectors.alpha)]
+        shift, mask = (vectors.length - 1 - number) * vectors.width, (1 << vectors.width) - 1
+        self.digits = [node.vector >> shift & mask for node in self.nodes]
+        for index, digit in enumerate(self.digits):
+            self.ranks.append(len(members[digit]))
+            members[digit].append(index)
+        nodes, spots = self.nodes, self.spots
+        self.parts = [_Ring([nodes[each] for each in some], some, [spots[each] for each in some]) for some in members]
+
+    def widen(self, reach: int) -> None:
+        """Work out for each member from where to where every class has so many others on either side of it."""
+        size, own = len(self.keys), np.arange(len(self.keys))
+        left, right, is_full = np.zeros_like(own), np.zeros_like(own), np.zeros(size, bool)
+        for below in [np.array(each.below, own.dtype) for each in self.parts] or [own]:
+            count, at = len(below), np.searchsorted(below, own)
+            if count < reach:
+                is_full[:] = True
+                break
+            is_own = below[np.minimum(at, count - 1)] == own
+            is_full |= count - is_own < reach
+            left = np.maximum(left, (own - below[(at - reach) % count]) % size)
+            right = np.maximum(right, (below[(at + reach - ~is_own) % count] - own) % size)
+        is_full |= left + right + 1 >= size
+        first, last = np.where(is_full, 0, own - left), np.where(is_full, size, own + right + 1)
+        self.wide = list(zip(first.tolist(), last.tolist(), strict=True))
+
+    def fresh(self, digit: int) -> tuple[bool, ...]:
+        """Which members have another digit than this: to those who have it they are new at this level."""
+        found = self._fresh.get(digit)
+        if found is None:
+            found = self._fresh[digit] = tuple([each != digit for each in self.digits])
+        return found
+
+
+Where = tuple[_Ring[Node], int, _Ring[Node] | None]
+"""A ring, a node's position there, and the next ring of the node where the node's list ends by it."""
+
+
+class _CutLevels(Sequence[Level[Node]]):
+    """The lists of a node, each cut when it is first asked for: of most tables one or two are ever looked at."""
+
+    __slots__ = ("_levels", "_standing", "_where")
+
+    def __init__(self, standing: "Standing[Node]", where: "list[Where[Node]]") -> None:
+        self._standing, self._where = standing, where
+        self._levels: list[Level[Node] | None] = [None] * len(where)
+
+    def __len__(self) -> int:
+        return len(self._levels)
+
+    @overload
+    def __getitem__(self, index: int) -> Level[Node]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Level[Node]]: ...
+
+    def __getitem__(self, index: int | slice) -> Level[Node] | list[Level[Node]]:
+        if isinstance(index, slice):
+            return [self[each] for each in range(*index.indices(len(self._levels)))]
+        found = self._levels[index]
+        if found is None:
+            found = self._levels[index] = self._standing.level(*self._where[index])
+        return found
+
+
+class _CutTable(LevelTable[Node]):
+    """A table of the standing graph. Whether its owner stands beside a range is told without cutting a list: that is
+    asked of every place about every cast, and of most nothing else is."""
+
+    __slots__ = ("_standing", "_where")
+
+    def __init__(self, owner: Node, standing: "Standing[Node]", where: "list[Where[Node]]") -> None:
+        super().__init__(owner, _CutLevels(standing, where))
+        self._standing, self._where = standing, where
+
+    def listed(self) -> list[tuple[Node, ...]]:
+        return self._standing.lists(self.owner.key)
+
+    def beside(self, number: int, left: int, right: int) -> tuple[bytes, bytes] | None:
+        ring, own, near = self._where[number]
+        return None if near is None else (ring.keys[own - left], ring.keys[(own + right) % len(ring.keys)])
 
 
 class Standing(Generic[Node]):
     """All nodes of a graph, and the table of each."""
 
-    __slots__ = ("_nodes", "_rings", "_tables", "k", "vectors")
+    __slots__ = ("_all", "_nodes", "_packed", "_tables", "k", "vectors")
 
     def __init__(self, k: int, vectors: Vectors, nodes: Iterable[Node] = ()) -> None:
         assert k >= 2, "with k = 1 lists would hold only their owner"
         self.k, self.vectors = k, vectors
         self._nodes: dict[bytes, Node] = {node.key: node for node in nodes}
-        self._rings: dict[tuple[int, int], _Ring[Node]] = {}
+        self._all: _Ring[Node] | None = None
         self._tables: dict[bytes, LevelTable[Node]] = {}
+        self._packed: list[bytes] = []
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -43,128 +144,94 @@ class Standing(Generic[Node]):
     def table(self, key: bytes) -> LevelTable[Node]:
         found = self._tables.get(key)
         if found is None:
-            found = self._tables[key] = self._cut(self._nodes[key])
+            found = self._tables[key] = _CutTable(self._nodes[key], self, list(self._rings(key)))
         return found
 
     def lists(self, key: bytes) -> list[tuple[Node, ...]]:
-        """Who is listed at each level, as in `table(key)`: a third of the price, for those who only compare."""
-        found: list[tuple[Node, ...]] = []
-        full = False
-        while not full:
-            (nodes, _), _, full = self._listed(self._nodes[key], len(found))
-            found.append(tuple(nodes))
-        return found
+        """Who is listed at each level, as in `table(key)`, for those who only compare."""
+        return [_cut(ring.nodes, *self._ends(ring, own, near)) for ring, own, near in self._rings(key)]
 
     def contacts(self, key: bytes) -> list[Node]:
-        """Everyone in a node's lists, as `table(key).contacts()`, without cutting and keeping the table.
-
-        A third of the price, and nothing is remembered: a million places can be asked for their storage.
-        """
-        node = self._nodes[key]
-        found: dict[bytes, Node] = {}
-        number, full = 0, False
-        while not full:
-            (nodes, keys), _, full = self._listed(node, number)
-            found.update(zip(keys, nodes, strict=True))
-            number += 1
-        del found[key]
-        return [found[each] for each in sorted(found)]
+        """Everyone in a node's lists, as `table(key).contacts()`, without cutting and keeping the table."""
+        return _sorted(self.named(key, wide=False), key)
 
     def surroundings(self, key: bytes) -> list[Node]:
         """All in the every-class lists of a node, for those who go on by messages."""
-        node, found, number, is_top = self._nodes[key], dict[bytes, Node](), 0, False
-        while not is_top:
-            ring, nears = self._parted(node, number)
-            left, right = self._every_class(ring, nears, key)
-            nodes, keys = _slice(ring, left, right)
-            found.update(zip(keys, nodes, strict=True))
-            is_top = self._is_top(self._near(node, number))
-            number += 1
-        found.pop(key, None)
-        return [found[each] for each in sorted(found)]
+        return _sorted(self.named(key, wide=True), key)
 
-    def _every_class(self, ring: _Ring[Node], nears: list[_Ring[Node]], key: bytes) -> tuple[int, int]:
+    def named(self, key: bytes, wide: bool) -> dict[bytes, Node]:
+        """A node and all in its lists, or in the every-class ones, by key. Nothing is remembered."""
+        found, ends = dict[bytes, Node](), self._every_class if wide else self._ends
+        for ring, own, near in self._rings(key):
+            left, right = ends(ring, own, near)
+            found.update(zip(_cut(ring.keys, left, right), _cut(ring.nodes, left, right), strict=True))
+        return found
+
+    def packed(self, keys: Iterable[bytes], wide: bool) -> msgspec.Raw | tuple[()]:
+        """All in the lists of some nodes but these, in the order of keys, as they would be encoded: each is encoded
+        once, however many list it."""
+        found, mine, ends = set[int](), list[int](), self._every_class if wide else self._ends
+        for key in keys:
+            for ring, own, near in self._rings(key):
+                if ring is self._all:
+                    mine.append(own)
+                found.update(_cut(ring.spots, *ends(ring, own, near)))
+        found.difference_update(mine)
+        if self._all is not None and not self._packed:
+            self._packed = list(map(pack, self._all.nodes))
+        return packed_list([self._packed[spot] for spot in sorted(found)]) if found else ()
+
+    def level(self, ring: _Ring[Node], own: int, near: _Ring[Node] | None) -> Level[Node]:
+        """The list of one level."""
+        left, right = self._ends(ring, own, near)
+        fresh = ring.fresh(ring.digits[own]) if ring.parts else (True,) * len(ring.keys)
+        return Level(
+            _cut(ring.nodes, left, right), (own - left) % len(ring.keys), near is None, _cut(fresh, left, right),
+            _cut(ring.keys, left, right),
+        )  # fmt: skip
+
+    def _rings(self, key: bytes) -> "Iterator[Where[Node]]":
+        """The rings of a node from level 0 to its top: each with its position there, and with the next ring if the list
+        of this level ends by it; none at the top, where so few are in it that the list is the whole ring."""
+        if self._all is None:
+            self._all = _Ring(sorted(self._nodes.values(), key=_by_key), (), range(len(self._nodes)))
+        ring, number, vectors, few = self._all, 0, self.vectors, 2 * (self.k - 1)
+        own = bisect_left(ring.keys, key)
+        while number < vectors.length:
+            if not ring.parts:
+                ring.part(vectors, number)
+            near = ring.parts[ring.digits[own]]
+            if len(near.below) - 1 < few:
+                break
+            yield ring, own, near
+            ring, own, number = near, ring.ranks[own], number + 1
+        yield ring, own, None  # or there are no more digits: never in a network, where vectors are drawn
+
+    def _ends(self, ring: _Ring[Node], own: int, near: _Ring[Node] | None) -> tuple[int, int]:
+        """From where to where in a ring the list of a node goes: its ends are the (k-1)-th members of the next ring on
+        either side."""
+        if near is None:
+            return 0, len(ring.keys)
+        below, middle, reach = near.below, ring.ranks[own], self.k - 1
+        left, right = below[middle - reach], below[(middle + reach) % len(below)]
+        return left, right + 1 if left <= right else right + 1 + len(ring.keys)
+
+    def _every_class(self, ring: _Ring[Node], own: int, near: _Ring[Node] | None) -> tuple[int, int]:
         """From where to where in a ring every digit class has k-1 members on either side of a node."""
-        own, size, reach = bisect_left(ring.keys, key), len(ring.keys), self.k - 1
-        left = right = 0
-        for near in nears:
-            keys = near.keys
-            at = bisect_left(keys, key)
-            is_own = at < len(keys) and keys[at] == key
-            if len(keys) - is_own < reach:
-                return 0, size
-            left = max(left, (own - bisect_left(ring.keys, keys[at - reach])) % size)
-            right = max(right, (bisect_left(ring.keys, keys[(at + reach - (not is_own)) % len(keys)]) - own) % size)
-        return (own - left, own + right + 1) if left + right + 1 < size else (0, size)
-
-    def _parted(self, node: Node, number: int) -> tuple[_Ring[Node], list[_Ring[Node]]]:
-        """The ring of a level, and the rings of all classes above it."""
-        vectors = self.vectors
-        prefix = vectors.prefix(node.vector, number)
-        ring = self._ring(number, prefix)
-        if number == vectors.length:  # no more digits: all are of one class
-            return ring, [ring]
-        first = prefix << vectors.width
-        return ring, [self._ring(number + 1, first | digit) for digit in range(vectors.alpha)]
-
-    def _cut(self, node: Node) -> LevelTable[Node]:
-        levels: list[Level[Node]] = []
-        limits, vector = self.vectors.limits, node.vector
-        while not levels or not levels[-1].full:
-            number = len(levels)
-            (nodes, keys), own, full = self._listed(node, number)
-            limit = limits[number + 1]  # who shares no digit more
-            levels.append(Level(nodes, own, full, [vector ^ each.vector >= limit for each in nodes], tuple(keys)))
-        return LevelTable(node, levels)
-
-    def _listed(self, node: Node, number: int) -> tuple[tuple[list[Node], list[bytes]], int, bool]:
-        """The list of one level with its keys, the owner's index in it, and whether it is full.
-
-        Its ends are the (k-1)-th members of the next ring on either side.
-        """
-        ring, near = self._ring(number, self.vectors.prefix(node.vector, number)), self._near(node, number)
-        own, reach = bisect_left(ring.keys, node.key), self.k - 1
-        if self._is_top(near):
-            return (ring.nodes, ring.keys), own, True
-        middle = bisect_left(near.keys, node.key)
-        left = bisect_left(ring.keys, near.keys[middle - reach])
-        right = bisect_left(ring.keys, near.keys[(middle + reach) % len(near.keys)])
-        size = len(ring.keys)
-        return _slice(ring, left, right + 1 if left <= right else right + 1 + size), (own - left) % size, False
-
-    def _is_top(self, near: _Ring[Node]) -> bool:
-        """Whether the list of a level is the whole ring, because so few are in the next."""
-        return len(near.keys) - 1 < 2 * (self.k - 1)
-
-    def _near(self, node: Node, number: int) -> _Ring[Node]:
-        """A node's ring of the next level."""
-        if number == self.vectors.length:  # no more digits: never in a network, where vectors are drawn
-            return _Ring([])
-        return self._ring(number + 1, self.vectors.prefix(node.vector, number + 1))
-
-    def _ring(self, level: int, prefix: int) -> _Ring[Node]:
-        ring = self._rings.get((level, prefix))
-        if ring is None:
-            if level:
-                self._split(level, prefix >> self.vectors.width)
-                return self._rings.setdefault((level, prefix), _Ring([]))
-            ring = self._rings[(0, 0)] = _Ring(sorted(self._nodes.values(), key=_by_key))
-        return ring
-
-    def _split(self, level: int, parent: int) -> None:
-        """Part a ring into those of the level above it."""
-        shift = (self.vectors.length - level) * self.vectors.width
-        parts: dict[int, list[Node]] = {}
-        for node in self._ring(level - 1, parent).nodes:
-            parts.setdefault(node.vector >> shift, []).append(node)
-        self._rings.update(((level, prefix), _Ring(nodes)) for prefix, nodes in sorted(parts.items()))
+        if not ring.wide:
+            ring.widen(self.k - 1)
+        return ring.wide[own]
 
 
-def _slice(ring: _Ring[Node], left: int, right: int) -> tuple[list[Node], list[bytes]]:
+def _cut(circle: tuple[Item, ...], left: int, right: int) -> tuple[Item, ...]:
     """Of a circle from one position up to another, which may lie before its beginning or beyond its end."""
-    nodes, keys, size = ring.nodes, ring.keys, len(ring.keys)
+    size = len(circle)
     if left < 0:
         left, right = left + size, right + size
-    if right <= size:
-        return nodes[left:right], keys[left:right]
-    return nodes[left:] + nodes[: right - size], keys[left:] + keys[: right - size]
+    return circle[left:right] if right <= size else circle[left:] + circle[: right - size]
+
+
+def _sorted(found: dict[bytes, Node], owner: bytes) -> list[Node]:
+    """All but the owner, in the order of keys."""
+    found.pop(owner, None)
+    return [found[each] for each in sorted(found)]

@@ -1,0 +1,117 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=False
+"""Whom a term selects among the records of a registry, compiled: `Registry.selected` is the law for it.
+
+A cast looks through some records at each of thousands of peers, and finds one in ten. What costs is not looking but
+fetching them from memory. So a registry has, beside its records, a row of 16 bytes for each: where it is at home, and
+two bits out of 64 for each of its tags. Records without all the bits that a term asks for are not fetched.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.dict cimport PyDict_Next
+from cpython.object cimport PyObject
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
+from cpython.unicode cimport PyUnicode_CheckExact
+from libc.stdint cimport int64_t, uint64_t
+
+from bisect import bisect_right
+
+cdef extern from "Python.h":
+    bint PyUnicode_CHECK_INTERNED(object word)
+    void *PyUnicode_DATA(PyObject *word)
+    Py_ssize_t PyUnicode_GET_LENGTH(PyObject *word)
+    int PyUnicode_KIND(PyObject *word)
+
+cdef struct Row:
+    int64_t home
+    uint64_t marks
+
+cdef uint64_t ALL = ~<uint64_t>0
+cdef uint64_t BASIS = <uint64_t>0xCBF29CE4 << 32 | <uint64_t>0x84222325
+cdef uint64_t PRIME = <uint64_t>0x100 << 32 | <uint64_t>0x1B3
+
+
+cdef uint64_t _marks(tuple tags) noexcept:
+    """Two bits for each tag, drawn by its letters (FNV-1a)."""
+    cdef uint64_t found = 0, drawn
+    cdef const unsigned char *letters
+    cdef Py_ssize_t index, letter
+    cdef PyObject *tag
+    for index in range(PyTuple_GET_SIZE(tags)):
+        tag = PyTuple_GET_ITEM(tags, index)
+        letters = <const unsigned char *>PyUnicode_DATA(tag)
+        drawn = BASIS
+        for letter in range(PyUnicode_GET_LENGTH(tag) * PyUnicode_KIND(tag)):
+            drawn = (drawn ^ letters[letter]) * PRIME
+        found |= <uint64_t>1 << (drawn >> 58) | <uint64_t>1 << (drawn >> 52 & 63)
+    return found
+
+
+def rows_of(dict records):
+    """A row for each record, in their order. One that says two things, or nothing any more, has all bits."""
+    cdef bytes made = PyBytes_FromStringAndSize(NULL, len(records) * sizeof(Row))
+    cdef Row *row = <Row *>PyBytes_AS_STRING(made)
+    for held in records.values():
+        entry = held.entry
+        row.home = held.home
+        row.marks = ALL if entry.before is not None or entry.description is None else _marks(entry.description.tags)
+        row += 1
+    return made
+
+
+cdef bint _holds(tuple tags, object tag) except -1:
+    """`tag in tags`. Of two interned words that are not one and the same none is equal to the other."""
+    cdef Py_ssize_t index, count = PyTuple_GET_SIZE(tags)
+    for index in range(count):
+        if PyTuple_GET_ITEM(tags, index) == <PyObject *>tag:
+            return True
+    if not PyUnicode_CheckExact(tag) or not PyUnicode_CHECK_INTERNED(tag):
+        return tag in tags
+    for index in range(count):
+        word = <object>PyTuple_GET_ITEM(tags, index)
+        if not PyUnicode_CheckExact(word) or not PyUnicode_CHECK_INTERNED(word):
+            return tag in tags
+    return False
+
+
+cdef bint _selects(tuple has, tuple lacks, tuple tags) except -1:
+    cdef Py_ssize_t index
+    for index in range(PyTuple_GET_SIZE(has) - 1, -1, -1):  # by its first tag it was found
+        if not _holds(tags, <object>PyTuple_GET_ITEM(has, index)):
+            return False
+    for index in range(PyTuple_GET_SIZE(lacks)):
+        if _holds(tags, <object>PyTuple_GET_ITEM(lacks, index)):
+            return False
+    return True
+
+
+cdef bint _tells(object held, tuple has, tuple lacks, object now_us) except -1:
+    """Does what a record says, or said until lately, fit?"""
+    entry = held.entry
+    description, before = entry.description, entry.before
+    if description is not None and _selects(has, lacks, description.tags):
+        return True
+    return before is not None and now_us < held.before_us and _selects(has, lacks, before.tags)
+
+
+def selected(dict records, bytes rows, term, tuple part, bint everywhere, now_us):
+    """Members of the records that are at home in the part (`everywhere`: all are) whom a term of tags selects.
+
+    `rows`: as `rows_of` made them of these records.
+    """
+    cdef list found = []
+    cdef tuple has = term.has, lacks = term.lacks
+    cdef Row *row = <Row *>PyBytes_AS_STRING(rows) - 1
+    cdef uint64_t wanted = _marks(has)
+    cdef bint single = len(part) == 2
+    cdef int64_t low = part[0] if single else 0, high = part[1] if single else 0
+    cdef Py_ssize_t position = 0
+    cdef PyObject *held
+    assert len(rows) == len(records) * sizeof(Row), "rows of other records"
+    while PyDict_Next(records, &position, NULL, &held):
+        row += 1
+        if row.marks & wanted != wanted:
+            continue
+        if everywhere or (low <= row.home < high if single else bisect_right(part, row.home) & 1):
+            if _tells(<object>held, has, lacks, now_us):
+                found.append((<object>held).entry.member)
+    return found

@@ -1,0 +1,339 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, freethreading_compatible=False
+"""The geometry of `kernels.py`, compiled when the package is built: the functions there are the law, name by name.
+
+Distances are whole numbers, and roots and products are plain IEEE operations in the same order, so the answers are the
+same to the last bit (`tests/laws/test_kernels_law.py`). Nothing is compiled or loaded when a program begins: Numba
+takes 135 MB and two thirds of a second for that.
+"""
+
+from libc.math cimport sqrt
+from libc.stdint cimport int32_t, int64_t
+from libc.stdlib cimport free, malloc
+
+import numpy as np
+
+from implicast.space.morton import BITS as _BITS
+
+cdef int BITS = _BITS
+cdef int64_t FAR = <int64_t>1 << 62
+cdef enum:
+    DIMENSIONS_MAX = 64
+
+ctypedef fused Corner:
+    int32_t
+    int64_t
+
+
+cdef inline void _locate(int64_t code, int shift, int dimensions, int64_t *row) noexcept nogil:
+    cdef int dimension, position
+    for dimension in range(dimensions):
+        row[dimension] = 0
+    dimension = 0
+    for position in range(BITS - 1, -1, -1):
+        row[dimension] = (row[dimension] << 1) | ((code >> position) & 1)
+        dimension += 1
+        if dimension == dimensions:
+            dimension = 0
+    for dimension in range(dimensions):
+        row[dimensions + dimension] = row[dimension] + (<int64_t>1 << (shift // dimensions))
+
+
+cdef inline int64_t _rank(const Corner *one, const int64_t *other, int dimensions, int *touches) noexcept nogil:
+    cdef int64_t mask = (<int64_t>1 << (BITS // dimensions)) - 1
+    cdef int64_t squared = 0, gap, back
+    cdef int low, touching = 0
+    for low in range(dimensions):
+        if one[low] >= other[low + dimensions] or other[low] >= one[low + dimensions]:
+            gap = (other[low] - one[low + dimensions]) & mask
+            back = (one[low] - other[low + dimensions]) & mask
+            if back < gap:
+                gap = back
+            squared += gap * gap
+            if gap == 0:
+                touching += 1
+    touches[0] = touching
+    return squared
+
+
+cdef int64_t _nearest(const int64_t *boxes, int64_t count, const int64_t *targets, int64_t aims, int64_t first,
+                      const int64_t *chosen, int dimensions, int *touches) noexcept nogil:
+    cdef int64_t best = FAR, squared, target, each
+    cdef int touching = 0, best_touching = 0, width = 2 * dimensions
+    for target in range(aims):
+        if chosen[target] != first:
+            continue
+        for each in range(count):
+            squared = _rank[int64_t](boxes + each * width, targets + target * width, dimensions, &touching)
+            if squared < best or (squared == best and touching < best_touching):
+                best, best_touching = squared, touching
+    touches[0] = best_touching
+    return best
+
+
+cdef int64_t _best_hop(const int64_t *own, int64_t owns, const int64_t *rows, int64_t count, const double *latencies,
+                       const int64_t *targets, int64_t aims, int64_t cluster, const int64_t *chosen,
+                       int dimensions) noexcept nogil:
+    cdef int own_touching = 0, touching = 0, best_touching = 0
+    cdef int64_t own_squared, squared, row, hop = -1
+    cdef double here, progress, best = -1.0
+    own_squared = _nearest(own, owns, targets, aims, cluster, chosen, dimensions, &own_touching)
+    here = sqrt(<double>own_squared)
+    for row in range(count):
+        squared = _nearest(
+            rows + row * 2 * dimensions, 1, targets, aims, cluster, chosen, dimensions, &touching
+        )
+        if squared > own_squared or (squared == own_squared and touching >= own_touching):
+            continue
+        progress = (here - sqrt(<double>squared)) / latencies[row]
+        if progress < best:
+            continue
+        if progress == best and (
+            touching > best_touching or (touching == best_touching and latencies[row] >= latencies[hop])
+        ):
+            continue
+        hop, best, best_touching = row, progress, touching
+    return hop
+
+
+cdef int64_t _hop_by_sheet(const int32_t *sheet, int64_t count, int width, int64_t owns, int64_t code) noexcept nogil:
+    cdef int dimensions = (width - 4) // 2
+    cdef int64_t target[2 * DIMENSIONS_MAX]
+    cdef int64_t own_squared = FAR, squared, row, name = -1
+    cdef int own_touching = 0, touching = 0, best_touching = 0
+    cdef double here, latency, progress, best = -1.0, best_latency = 0.0
+    _locate(code, 0, dimensions, target)
+    for row in range(owns):
+        squared = _rank[int32_t](sheet + row * width, target, dimensions, &touching)
+        if not row or squared < own_squared or (squared == own_squared and touching < own_touching):
+            own_squared, own_touching = squared, touching
+    here = sqrt(<double>own_squared)
+    for row in range(owns, count):
+        squared = _rank[int32_t](sheet + row * width, target, dimensions, &touching)
+        if squared > own_squared or (squared == own_squared and touching >= own_touching):
+            continue
+        latency = (<const double *>(sheet + row * width))[dimensions + 1]
+        progress = (here - sqrt(<double>squared)) / latency
+        if progress < best:
+            continue
+        if progress == best and (touching > best_touching or (touching == best_touching and latency >= best_latency)):
+            continue
+        name, best, best_touching, best_latency = sheet[row * width + 2 * dimensions], progress, touching, latency
+    return name
+
+
+def locate(int64_t code, int shift, int dimensions, int64_t[::1] row):
+    """Write the box of an extent (`shift` bits long, a multiple of the dimensions) into a row."""
+    _locate(code, shift, dimensions, &row[0])
+
+
+def rank(const int64_t[::1] one, const int64_t[::1] other, int dimensions):
+    """`Surface.rank` of two rows."""
+    cdef int touching = 0
+    squared = _rank[int64_t](&one[0], &other[0], dimensions, &touching)
+    return squared, touching
+
+
+def nearest(const int64_t[:, ::1] boxes, const int64_t[:, ::1] targets, int64_t first, const int64_t[::1] chosen,
+            int dimensions):
+    """The best rank of any of the boxes towards any target row i with chosen[i] == first."""
+    cdef int touching = 0
+    if not boxes.shape[0] or not targets.shape[0]:
+        return FAR, 0
+    squared = _nearest(&boxes[0, 0], boxes.shape[0], &targets[0, 0], targets.shape[0], first, &chosen[0], dimensions,
+                       &touching)
+    return squared, touching
+
+
+def best_hop(const int64_t[:, ::1] own, const int64_t[:, ::1] rows, const double[::1] latencies,
+             const int64_t[:, ::1] targets, int64_t cluster, const int64_t[::1] chosen, int dimensions):
+    """The neighbour with the largest progress per latency among those that are nearer than we are, or -1."""
+    if not rows.shape[0] or not targets.shape[0]:
+        return -1
+    return _best_hop(&own[0, 0] if own.shape[0] else NULL, own.shape[0], &rows[0, 0], rows.shape[0], &latencies[0],
+                     &targets[0, 0], targets.shape[0], cluster, &chosen[0], dimensions)
+
+
+def hop_to_code(const int64_t[:, ::1] own, const int64_t[:, ::1] rows, const double[::1] latencies, int64_t code,
+                int dimensions):
+    """`best_hop` towards a single code."""
+    cdef int64_t target[2 * DIMENSIONS_MAX]
+    cdef int64_t chosen = 0
+    if not rows.shape[0]:
+        return -1
+    _locate(code, 0, dimensions, target)
+    return _best_hop(&own[0, 0] if own.shape[0] else NULL, own.shape[0], &rows[0, 0], rows.shape[0], &latencies[0],
+                     target, 1, 0, &chosen, dimensions)
+
+
+def hop_by_sheet(const int32_t[:, ::1] sheet, int64_t owns, int64_t code):
+    """The name of the neighbour that `hop_to_code` finds, or -1; the first `owns` rows are our own."""
+    if not sheet.shape[0]:
+        return -1
+    return _hop_by_sheet(&sheet[0, 0], sheet.shape[0], sheet.shape[1], owns, code)
+
+
+def hops_by_sheet(const int32_t[:, ::1] sheet, int64_t owns, const int64_t[::1] codes):
+    """`hop_by_sheet` for many codes."""
+    found = np.full(codes.shape[0], -1, np.int64)
+    cdef int64_t[::1] names = found
+    cdef Py_ssize_t each
+    if sheet.shape[0]:
+        for each in range(codes.shape[0]):
+            names[each] = _hop_by_sheet(&sheet[0, 0], sheet.shape[0], sheet.shape[1], owns, codes[each])
+    return found
+
+
+cdef int64_t _cut(const int64_t *tract, int64_t ends, int dimensions, int64_t *found, int64_t width) noexcept nogil:
+    """How many extents there are; written, first code and bits of length, into rows of a width if there are any."""
+    cdef int64_t index, low, high, length, count = 0
+    cdef int shift
+    for index in range(0, ends, 2):
+        low, high = tract[index], tract[index + 1]
+        while low < high:
+            shift = 0
+            while shift + dimensions <= BITS:
+                length = <int64_t>1 << (shift + dimensions)
+                if low & (length - 1) != 0 or low + length > high:
+                    break
+                shift += dimensions
+            if found != NULL:
+                found[count * width] = low
+                found[count * width + 1] = shift
+            count += 1
+            low += <int64_t>1 << shift
+    return count
+
+
+def cut(const int64_t[::1] tract, int dimensions):
+    """The extents of a tract, as `tract.extents`: rows (first code, bits of length)."""
+    cdef int64_t ends = tract.shape[0]
+    cdef const int64_t *start = &tract[0] if ends else NULL
+    found = np.empty((_cut(start, ends, dimensions, NULL, 2), 2), np.int64)
+    cdef int64_t[:, ::1] rows = found
+    if rows.shape[0]:
+        _cut(start, ends, dimensions, &rows[0, 0], 2)
+    return found
+
+
+cdef void _directions(const int64_t *centre, const int64_t *boxes, int64_t count, int dimensions,
+                      double *found) noexcept nogil:
+    cdef int64_t turn = <int64_t>2 << (BITS // dimensions), each, away
+    cdef int dimension
+    cdef double total
+    for each in range(count):
+        total = 0.0
+        for dimension in range(dimensions):
+            away = (
+                boxes[each * 2 * dimensions + dimension] + boxes[each * 2 * dimensions + dimensions + dimension]
+                - centre[dimension]
+            ) & (turn - 1)
+            if away > turn // 2:
+                away -= turn
+            found[each * dimensions + dimension] = away
+            total += <double>away * <double>away
+        if total > 0.0:
+            for dimension in range(dimensions):
+                found[each * dimensions + dimension] /= sqrt(total)
+
+
+def directions(const int64_t[::1] centre, const int64_t[:, ::1] boxes, int dimensions):
+    """Unit vectors from a centre (in half units) to the centres of boxes, the short way round."""
+    found = np.empty((boxes.shape[0], dimensions))
+    cdef double[:, ::1] rows = found
+    if boxes.shape[0]:
+        _directions(&centre[0], &boxes[0, 0], boxes.shape[0], dimensions, &rows[0, 0])
+    return found
+
+
+cdef inline double _product(const double *vectors, int width, int64_t one, int64_t other) noexcept nogil:
+    cdef double total = 0.0
+    cdef int dimension
+    for dimension in range(width):
+        total += vectors[one * width + dimension] * vectors[other * width + dimension]
+    return total
+
+
+cdef double _widest_pair(const double *vectors, int64_t count, int width, const int64_t *cluster, int64_t current,
+                         int64_t *one, int64_t *other) noexcept nogil:
+    cdef double widest = 2.0, cosine
+    cdef int64_t a, b
+    one[0] = other[0] = -1
+    for a in range(count):
+        if cluster[a] != current:
+            continue
+        for b in range(a + 1, count):
+            if cluster[b] == current:
+                cosine = _product(vectors, width, a, b)
+                if cosine < widest:
+                    widest, one[0], other[0] = cosine, a, b
+    return widest
+
+
+cdef void _divide(const double *vectors, int64_t count, int width, double cosine, int64_t *cluster) noexcept nogil:
+    cdef int64_t clusters = 1, current = 0, each, one = -1, other = -1
+    cdef double widest
+    for each in range(count):
+        cluster[each] = each if cosine > 1.0 else 0
+    if cosine > 1.0:
+        return
+    while cosine >= -1.0 and current < clusters:
+        widest = _widest_pair(vectors, count, width, cluster, current, &one, &other)
+        if one < 0 or widest >= cosine:
+            current += 1
+            continue
+        for each in range(count):
+            if cluster[each] != current or each == one:
+                continue
+            if each == other or (
+                _product(vectors, width, each, other) > _product(vectors, width, each, one)
+            ):
+                cluster[each] = clusters
+        clusters += 1
+
+
+def divide(const double[:, ::1] vectors, double cosine):
+    """Which cluster each unit vector falls into: split around the widest pair while it is wider than the angle."""
+    found = np.zeros(vectors.shape[0], np.int64)
+    cdef int64_t[::1] cluster = found
+    if vectors.shape[0]:
+        _divide(&vectors[0, 0], vectors.shape[0], vectors.shape[1], cosine, &cluster[0])
+    return found
+
+
+def branch(const int64_t[::1] tract, const int64_t[:, ::1] own, const int64_t[::1] centre,
+           const int64_t[:, ::1] rows, const double[::1] latencies, double cosine, int dimensions):
+    """Cut a destination into extents, cluster them, and find each cluster's next hop (Listing 7, lines 14 to 25)."""
+    cdef int64_t ends = tract.shape[0], each, count
+    cdef int width = 2 * dimensions
+    count = _cut(&tract[0] if ends else NULL, ends, dimensions, NULL, 4)
+    found = np.empty((count, 4), np.int64)
+    cdef int64_t[:, ::1] pieces = found
+    if not count:
+        return found
+    cdef int64_t *boxes = <int64_t *>malloc(count * (width + 2) * sizeof(int64_t))
+    cdef double *vectors = <double *>malloc(count * dimensions * sizeof(double))
+    if boxes == NULL or vectors == NULL:
+        free(boxes)
+        free(vectors)
+        raise MemoryError()
+    cdef int64_t *cluster = boxes + count * width
+    cdef int64_t *hops = cluster + count
+    cdef const int64_t *mine = &own[0, 0] if own.shape[0] else NULL
+    cdef const int64_t *others = &rows[0, 0] if rows.shape[0] else NULL
+    cdef const double *paces = &latencies[0] if rows.shape[0] else NULL
+    _cut(&tract[0], ends, dimensions, &pieces[0, 0], 4)
+    for each in range(count):
+        _locate(pieces[each, 0], pieces[each, 1], dimensions, boxes + each * width)
+        hops[each] = -2
+    _directions(&centre[0], boxes, count, dimensions, vectors)
+    _divide(vectors, count, dimensions, cosine, cluster)
+    for each in range(count):
+        if hops[cluster[each]] == -2:
+            hops[cluster[each]] = _best_hop(
+                mine, own.shape[0], others, rows.shape[0], paces, boxes, count, cluster[each], cluster, dimensions
+            )
+        pieces[each, 2] = cluster[each]
+        pieces[each, 3] = hops[cluster[each]]
+    free(boxes)
+    free(vectors)
+    return found

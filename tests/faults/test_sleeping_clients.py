@@ -1,0 +1,62 @@
+"""Light clients that sleep, with proxies that are killed: each cast once; and a client that is wrong is caught."""
+
+from dataclasses import replace
+
+import pytest
+
+from implicast.trials.proxies import Settings, Sleeper, Trial
+
+SETTINGS = Settings("centralised", casts=100)
+
+
+@pytest.mark.parametrize(("design", "seed"), [("centralised", 1), ("broker", 2), ("dht", 3), ("condcast", 4)])
+def test_each_client_has_every_cast_that_describes_it_once(design, seed):
+    outcome = Trial(replace(SETTINGS, name=design, seed=seed)).run()
+
+    assert outcome.clean
+    assert (outcome.due > 200, outcome.killed) == (True, 3)
+    assert outcome.alone, "a proxy that was killed missed something that the other heard"
+    assert outcome.on_shelves <= outcome.fetched, "what one client has from both is fetched from both"
+    assert outcome.fetched < 1.6 * outcome.on_shelves, "the cursor keeps from fetching all again"
+
+
+class Forgetful(Sleeper):
+    """Does not drop by its id what it has."""
+
+    def take(self, batch):
+        self.shown += batch
+
+
+class Hasty(Sleeper):
+    """Moves the cursor before what came is safe."""
+
+    def wake(self, proxies, is_killed=None, cut=0.0):
+        for number in self.proxies:
+            if proxies[number].up:
+                while batch := proxies[number].fetch(self.number, self.cursors.get(number, 0)):
+                    self.cursors[number] = self.cursors.get(number, 0) + len(batch)
+                    if is_killed is not None and is_killed.random() < cut:
+                        return
+                    self.take(batch)
+
+
+class Lone(Sleeper):
+    """Asks one proxy alone."""
+
+    def wake(self, proxies, is_killed=None, cut=0.0):
+        self.proxies = self.proxies[:1] * 2
+        super().wake(proxies, is_killed, cut)
+
+
+@pytest.mark.parametrize(("sleeper", "what"), [(Forgetful, "twice"), (Hasty, "missing"), (Lone, "missing")])
+def test_a_client_that_is_wrong_is_caught(sleeper, what):
+    outcome = Trial(replace(SETTINGS, cut=0.5), sleeper).run()
+
+    assert getattr(outcome, what) > 0
+    assert not outcome.clean
+
+
+def test_the_same_seed_gives_the_same_story():
+    first, second = (Trial(SETTINGS).run() for _ in range(2))
+
+    assert first == second

@@ -1,0 +1,124 @@
+"""A server writes down what has changed, not what there is; and what it reads again is what it kept."""
+
+import asyncio
+import sqlite3
+from random import Random
+
+import msgspec
+import pytest
+
+from implicast.casting.central_subscriptions import Announce, Subscribe
+from implicast.casting.centralised.server import Server
+from implicast.casting.designs import design
+from implicast.casting.service import Publish, Register
+from implicast.casting.telling import Got
+from implicast.language.parse import description, parse
+from implicast.net.keep import Keep
+from implicast.net.store import SCHEMA, Store
+from implicast.peer.contract import CastId
+from implicast.peer.ledger import Ledger
+from implicast.peer.name import name_of, version_of
+from implicast.peer.site import Site
+
+DESIGN = design("centralised")
+
+
+def server(kept=None):
+    parameters = DESIGN.settle({"assurance": "receipts"})
+    site = Site(name_of(b"", 0), 1, 0, Ledger(seed=1, now_us=10**15), parameters, b"", {"server": (0,)}, None, kept)
+    return Server(site)
+
+
+def registered(peer, number, words="jazz", again=1):
+    peer.receive(number, Register(name_of(b"", number), version_of(1, again), description(words)))
+
+
+def written(store, keep, peer):
+    """Bytes and rows of one commit."""
+    store._writes.clear()
+    keep.write(peer)
+    return sum(len(msgspec.msgpack.encode(values)) for _, values in store._writes), len(store._writes)
+
+
+@pytest.mark.parametrize("count", [10, 10_000])
+def test_one_more_registration_costs_the_same_however_many_there_are(tmp_path, count):
+    store, peer = Store(tmp_path / "node.db"), server()
+    keep = Keep(store, DESIGN, "server")
+    for number in range(1, count + 1):
+        registered(peer, number)
+    whole, _ = written(store, keep, peer)
+
+    registered(peer, count + 1)
+    size, rows = written(store, keep, peer)
+    idle = written(store, keep, peer)
+
+    assert whole > 30 * count
+    assert (size < 150, rows, idle) == (True, 1, (0, 0))
+    store._writes.clear()
+    store.close()
+
+
+def muddle(peer, rng, serials):
+    """One input of a server, at random."""
+    number = rng.randrange(1, 30)
+    name, cast = name_of(b"", number), CastId(name_of(b"", number), 1, next(serials))
+    kind = rng.randrange(6)
+    if kind < 2:
+        said = None if rng.random() < 0.2 else description(rng.choice(("jazz", "jazz, samba", "samba")))
+        peer.receive(number, Register(name, version_of(1, next(serials)), said))
+    elif kind == 2:
+        target = None if rng.random() < 0.3 else parse("jazz")
+        peer.receive(number, Subscribe(name, 1, rng.randrange(3), next(serials), target))
+    elif kind == 3:
+        peer.receive(number, Publish(cast, parse("jazz"), b"x", False))
+    elif kind == 4:
+        peer.receive(number, Announce(cast, description("jazz"), b"x"))
+    elif peer.routes.taken:
+        told = rng.choice(list(peer.routes.taken))
+        for contact in peer.routes.taken[told][1]:
+            peer.receive(contact.address, Got(told, contact.name, 0))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_was_written_row_by_row_is_what_was_kept(tmp_path, seed):
+    async def story():
+        rng, peer, serials = Random(seed), server(), iter(range(1, 10_000))
+        store = Store(tmp_path / "node.db")
+        keep = Keep(store, DESIGN, "server")
+        for _ in range(40):
+            for _ in range(rng.randrange(12)):
+                muddle(peer, rng, serials)
+            if rng.random() < 0.1:
+                peer.roster._forgotten(name := name_of(b"", rng.randrange(1, 30)), peer.roster.forget(name))
+            keep.write(peer)
+            await store.committed()
+            found = Keep(store, DESIGN, "server").read()
+            assert in_order(found) == in_order(peer.kept())
+        again = server(found)
+        Keep(store, DESIGN, "server").write(again)  # as after a restart: all of it, once
+        await store.committed()
+        assert in_order(Keep(store, DESIGN, "server").read()) == in_order(again.kept())
+        store.close()
+        return len(found.members), len(found.subscriptions), len(found.casts)
+
+    assert all(asyncio.run(story())), "the muddle is empty"
+
+
+def in_order(kept):
+    return kept.life, kept.members, sorted(kept.subscriptions, key=repr), kept.casts, kept.docket
+
+
+def test_a_file_of_the_first_version_is_migrated_with_what_was_kept(tmp_path):
+    peer = server()
+    for number in range(1, 4):
+        registered(peer, number)
+    db = sqlite3.connect(tmp_path / "node.db", isolation_level=None)
+    db.executescript(f"begin; {SCHEMA} pragma user_version=1; commit;")
+    db.execute("insert into meta values ('kept', ?)", (msgspec.msgpack.encode(peer.kept()),))
+    db.close()
+
+    store = Store(tmp_path / "node.db")
+    found = Keep(store, DESIGN, "server").read()
+    store.close()
+
+    assert found == peer.kept()
