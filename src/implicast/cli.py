@@ -22,8 +22,12 @@ class Later(NamedTuple):
     about: str
 
 
-EXTRAS = {**dict.fromkeys(("pyspark", "pandas", "matplotlib", "jinja2", "bibtexparser"), "lab"),
-          **dict.fromkeys(("prometheus_client", "textual"), "net")}  # fmt: skip
+EXTRAS = {
+    **dict.fromkeys(("markdown_it", "python_multipart", "multipart", "starlette", "uvicorn"), "web"),
+    **dict.fromkeys(("prometheus_client", "rich", "textual"), "net"),
+    **dict.fromkeys(("pyspark", "pandas", "matplotlib", "jinja2", "bibtexparser", "packaging", "psutil", "pyroaring"),
+                    "lab"),
+}  # fmt: skip
 """By library, what brings it."""
 _NET = "implicast.net.cli"
 _SUBSCRIBE = "implicast.net.subscribe_cli"

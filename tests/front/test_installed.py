@@ -2,16 +2,20 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from implicast.cli import EXTRAS as LIBRARIES
+
 ROOT = Path(__file__).resolve().parents[2]
 EXTRAS = ("pyspark", "pandas", "matplotlib", "jinja2", "bibtexparser", "pyroaring", "psutil", "starlette", "uvicorn",
-          "markdown_it", "textual", "prometheus_client")  # fmt: skip
+          "markdown_it", "textual", "prometheus_client", "rich")  # fmt: skip
 HIDE = f"""
 import sys
 class Hidden:
@@ -102,11 +106,21 @@ def test_the_front_door_opens(run):
     run("compare", "dht", "centralised", "--peers", "32", "--casts", "8", "--json")
 
 
-@pytest.mark.parametrize(("words", "extra"), [(("lab", "run", "peers"), "lab"), (("lab", "list"), "lab")])
+@pytest.mark.parametrize(("words", "extra"), [
+    (("lab", "run", "peers"), "lab"), (("lab", "list"), "lab"), (("watch",), "net"),
+])
 def test_what_needs_an_extra_says_which(run, words, extra):
     said = run(*words, code=1)
 
     assert f"implicast[{extra}]" in said
+
+
+def test_every_library_of_an_extra_is_known_by_its_extra():
+    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    listed = {re.split(r"[\[<>=]", each)[0] for name in ("lab", "net", "web") for each in wanted[name]}
+    modules = {"markdown-it-py": "markdown_it"}
+
+    assert {modules.get(each, each.replace("-", "_")) for each in listed} - set(LIBRARIES) == set()
 
 
 VERSIONS = [str(each) for each in sorted(Path(sys.base_prefix).parent.glob("3.1[123].*/bin/python"))] or [

@@ -112,6 +112,14 @@ def test_an_experiment_that_says_nothing_registers_at_once_and_a_wrong_word_is_r
         plan(read("tiny", TINY.replace("casts = 3", 'casts = 3\nregister = "later"')), "small")
 
 
+@pytest.mark.parametrize(
+    ("change", "says"), [(("[8, 16]", "[]"), "no runs at scale small"), (("[8, 16]", "[8, 8]"), "asked for twice")]
+)
+def test_a_plan_of_nothing_or_of_the_same_run_twice_is_refused(change: tuple[str, str], says: str) -> None:
+    with pytest.raises(ExperimentError, match=says):
+        plan(read("tiny", TINY.replace(*change)), "small")
+
+
 def test_the_page_of_experiments_names_every_one() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "experiments.md").read_text("utf-8")
 

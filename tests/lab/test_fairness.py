@@ -1,57 +1,55 @@
 """The seed's worked examples (thesis, Tables 4.4, 4.5, 4.6) and laws of the Gini coefficient and the Lorenz curve."""
 
 import numpy as np
-import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
-from implicast.lab.measures import peer
-from implicast.lab.measures.blocks import summed
-from implicast.lab.measures.fairness import histogram, lorenz, unevenness
+from implicast.lab.measures import facets
+from implicast.lab.measures.blocks import Sums, summed
+from implicast.lab.measures.blocks import gini as measured
+from implicast.lab.measures.facets import lorenz
+from implicast.lab.measures.fairness import histogram, unevenness
 from implicast.world.tally import gini
-
-pytestmark = pytest.mark.spark
 
 MATRIX = [[12, 2, 15], [1, 0, 9], [35, 1, 21]]
 """Table 4.4 for peers and Table 4.6 for links: casts down, bearers across."""
 
 
-def borne(spark: SparkSession, bearer: str) -> DataFrame:
-    """What the three bore in all casts, and in the worst: (run, bearer, load, peak)."""
-    key, load = np.tile(np.arange(3), 3), np.array(MATRIX).ravel()
-    sums = summed(key, load, load)
-    columns = {"run": ["a run"] * 3, bearer: sums.key, "load": sums.load, "peak": sums.peak}
-    return spark.createDataFrame(pa.table(columns))
+def borne() -> Sums:
+    """What the three bore in all casts, and in the worst."""
+    load = np.array(MATRIX).ravel()
+    return summed(np.tile(np.arange(3), 3), load, load)
 
 
-def population(spark: SparkSession, count: int) -> DataFrame:
-    return spark.range(1).select(F.lit("a run").alias("run"), F.lit(count).alias("population"))
+@pytest.mark.parametrize("name", ["OUT", "INK"])
+def test_tables_4_4_and_4_6_loads_of_three_peers_or_links_in_three_casts(name: str) -> None:
+    found = facets.unevenness(name, borne().peak, borne().load)
+
+    assert (found[f"P{name}_M"], found[f"T{name}_M"]) == (35, 48)
+    assert found[f"T{name}_G"] == pytest.approx(0.3125, abs=1e-12)
 
 
-def test_table_4_4_outgoing_load_of_three_peers_in_three_casts(spark: SparkSession) -> None:
-    found = peer.facet(borne(spark, "peer"), population(spark, 3), "OUT").collect()[0]
-
-    assert (found["POUT_M"], found["TOUT_M"]) == (35, 48)
-    assert found["TOUT_G"] == pytest.approx(0.3125, abs=1e-12)
+def test_table_4_5_storage_of_three_peers() -> None:
+    assert measured(np.array([2600, 4800, 3100])) == pytest.approx(0.1397, abs=5e-5)
 
 
-def test_table_4_5_storage_of_three_peers(spark: SparkSession) -> None:
-    table = pa.table({"run": ["a run"] * 3, "peer": [0, 1, 2], "storage_bytes": [2600, 4800, 3100]})
+def test_loads_that_no_whole_number_can_weigh_are_as_uneven_as_smaller_ones() -> None:
+    small = np.arange(1, 1001)
 
-    found = peer.storage(spark.createDataFrame(table)).collect()[0]
-
-    assert found["STOR_M"] == 4800
-    assert found["STOR_G"] == pytest.approx(0.1397, abs=5e-5)
+    assert measured(small * 10**13) == pytest.approx(measured(small), rel=1e-12)
 
 
-def test_table_4_6_packets_on_three_links_in_three_casts(spark: SparkSession) -> None:
-    found = peer.facet(borne(spark, "link"), population(spark, 3), "INK").collect()[0]
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.99, 1.0])
+def test_percentiles_of_counted_latencies_are_those_of_all_latencies(share: float) -> None:
+    rng = np.random.default_rng(3)
+    wait, times = np.unique(rng.integers(-5, 300, 1001), return_counts=True)
 
-    assert (found["PINK_M"], found["TINK_M"]) == (35, 48)
-    assert found["TINK_G"] == pytest.approx(0.3125, abs=1e-12)
+    found = facets._percentile(wait, np.cumsum(times), share)
+
+    assert found == pytest.approx(np.quantile(np.repeat(wait, times), share), rel=1e-12)
 
 
+@pytest.mark.spark
 def test_the_gini_coefficient_counts_the_idle_and_agrees_with_its_definition(spark: SparkSession) -> None:
     rng = np.random.default_rng(7)
     cases = {
@@ -75,21 +73,16 @@ def test_the_gini_coefficient_counts_the_idle_and_agrees_with_its_definition(spa
         assert found[name]["largest"] == max(values), name
 
 
-def test_the_area_under_the_lorenz_curve_is_what_the_gini_coefficient_leaves(spark: SparkSession) -> None:
-    values = [1, 1, 2, 5, 9, 30]
+def test_the_area_under_the_lorenz_curve_is_what_the_gini_coefficient_leaves() -> None:
+    values = np.array([0, 0, 1, 1, 2, 5, 9, 30])
 
-    counted = histogram(
-        spark.createDataFrame([("a run", value) for value in values], "run string, load long"), population(spark, 8)
-    )
-    curve = sorted((row["share_of_peers"], row["share_of_load"]) for row in lorenz(counted, "TOUT").collect())
+    curve = sorted((row["share_of_peers"], row["share_of_load"]) for row in lorenz(values, "TOUT"))
 
     x, y = zip(*curve, strict=True)
-    assert 1 - 2 * np.trapezoid(y, x) == pytest.approx(gini(np.array([0, 0, *values])), abs=1e-12)
+    assert 1 - 2 * np.trapezoid(y, x) == pytest.approx(gini(values), abs=1e-12)
 
 
-def test_where_one_bears_all_the_lorenz_curve_goes_through_the_corner(spark: SparkSession) -> None:
-    counted = histogram(spark.createDataFrame([("a run", 700)], "run string, load long"), population(spark, 500))
-
-    curve = {(row["share_of_peers"], row["share_of_load"]) for row in lorenz(counted, "TOUT").collect()}
+def test_where_one_bears_all_the_lorenz_curve_goes_through_the_corner() -> None:
+    curve = {(row["share_of_peers"], row["share_of_load"]) for row in lorenz(np.array([0] * 499 + [700]), "TOUT")}
 
     assert curve == {(0.0, 0.0), (499 / 500, 0.0), (1.0, 1.0)}

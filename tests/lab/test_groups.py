@@ -55,6 +55,28 @@ def test_groups_equal_brute_force_on_random_expressions(spark: SparkSession) -> 
     assert len({row["block"] for row in resolved}) > 1
 
 
+def test_a_block_that_comes_in_parts_and_out_of_order_is_the_block() -> None:
+    rng = stream(2, "peers")
+    numbers = [number * 3 for number in range(30_000)]  # two blocks
+    rng.shuffle(numbers)
+    held = [sorted(rng.sample(TAGS, rng.randrange(9))) for _ in numbers]
+    table = pa.table({"peer": pa.array(numbers, pa.int32()), "tags": pa.array(held, pa.list_(pa.string()))})
+    texts = [random_expression(seed) for seed in range(40)]
+    cut = [each for part in (table[:9_000], table[9_000:]) for each in groups._turn_over(iter(part.to_batches(1_000)))]
+
+    for block in (0, 1):
+        parts = [each["packed"][0].as_py() for each in cut if each["block"][0].as_py() == block]
+        rows = pa.table({"packed": [parts], "casts": [list(range(40))], "targets": [texts]})
+        resolved = groups._resolve((pa.scalar(block),), rows)
+
+        assert len(parts) == 2
+        found = {row["cast"]: set(BitMap.deserialize(row["members"])) for row in resolved.to_pylist()}
+        for cast, text in enumerate(texts):
+            selects = parse(text).selects
+            asked = {number for number, tags in zip(numbers, held, strict=True) if selects(Description(tuple(tags)))}
+            assert found.get(cast, set()) == {n for n in asked if n >> groups.BLOCK_BITS == block}, text
+
+
 @pytest.mark.spark
 def test_sizes_count_casts_that_select_nobody_and_pairs_spell_members_out(spark: SparkSession) -> None:
     registrations = spark.createDataFrame(
@@ -73,7 +95,7 @@ def test_attributes_and_ranges_are_matched_as_the_language_matches_them() -> Non
     described = [description(text) for text in texts]
     values = [[{"attribute": v.attribute, "value": _text(v.value)} for v in each.values] for each in described]
     kind = pa.list_(pa.struct([("attribute", pa.string()), ("value", pa.string())]))
-    block = Block(pa.array([list(each.tags) for each in described], pa.list_(pa.string())), pa.array(values, kind))
+    block = Block.of(pa.array([list(each.tags) for each in described], pa.list_(pa.string())), pa.array(values, kind))
 
     for target in (
         "price in @830..@869",

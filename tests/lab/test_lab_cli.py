@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from implicast.cli import main
 from implicast.lab import session as sessions
-from implicast.lab.cli import _all
+from implicast.lab.cli import _all, _closing
 from implicast.lab.errors import NoSpark
 from implicast.lab.experiment import experiments
 from implicast.lab.session import require_java
@@ -20,6 +20,8 @@ from implicast.lab.session import require_java
         (["run", "peers", "--scale", "huge"], "there is no scale 'huge'"),
         (["run", "missing.toml"], "there is no experiment file missing.toml"),
         (["run", "peers", "--conf", "nonsense"], "--conf nonsense: expected NAME=VALUE"),
+        (["run", "peers", "--out", " "], "--out is empty"),
+        (["run", "peers", "--out", "/proc/nowhere"], "nothing can be written in /proc/nowhere"),
         (["measure", "nowhere"], "is not a journal and holds none"),
         (["report", "nowhere"], "is not a laboratory folder"),
         (["groups", "nowhere"], "is not a workload"),
@@ -93,8 +95,17 @@ def test_all_leaves_out_what_has_no_data_or_maps_here_and_says_so(
 
     chosen = {each.name for each in _all(None)}
 
-    assert {*experiments()} - chosen == {"case-study", "case-study-casts", "maps"}
+    assert {*experiments()} - chosen == {"case-study", "case-study-casts", "corpus", "maps"}
     assert "left out, for want of maps in this folder: maps" in capsys.readouterr().err
+
+
+def test_the_last_line_of_all_says_what_went_well_what_did_not_and_what_was_left_out() -> None:
+    there = sorted(experiments())
+
+    assert _closing(there, []) == f"{len(there)} of {len(there)} experiments went well"
+    assert _closing(there[1:], [there[2]]) == (
+        f"{len(there) - 2} of {len(there)} experiments went well; not well: {there[2]}; left out: {there[0]}"
+    )
 
 
 def test_an_experiment_on_maps_that_are_not_here_is_refused_before_any_work(

@@ -1,6 +1,7 @@
 """The laboratory at work: interrupted and taken up, on a cluster, at the sizes it is made for. Minutes, not seconds."""
 
 import contextlib
+import itertools
 import os
 import random
 import socket
@@ -428,23 +429,38 @@ def test_ten_million_rows_are_measured(tmp_path: Path) -> None:
     assert contract["notified"] == 5_000_000
 
 
+CHUNK = 5_000_000
+"""Messages that are written at once."""
+
+
 def write_large_journal(directory: Path, peers: int, casts: int, messages: int) -> None:
     """One server, a hundred routers in a row of six links between any two, casts to everybody, receivers at random."""
     directory.mkdir(parents=True)
     rng = np.random.default_rng(1)
-    cast = np.sort(rng.integers(0, casts, messages))
-    receiver = rng.integers(0, peers, messages)
-    serial, two = np.arange(messages), np.full(messages, 2)
-    everyone, times_us = np.arange(peers + 1), np.arange(casts) * 1_000_000 + 10_000_000
+    times_us = np.arange(casts) * 1_000_000 + 10_000_000
+    cuts = np.linspace(0, casts, -(-messages // CHUNK) + 1).round().astype(int)
+    with (
+        pq.ParquetWriter(directory / "sends.parquet", SCHEMAS["sends"]) as sends,
+        pq.ParquetWriter(directory / "notices.parquet", SCHEMAS["notices"]) as notices,
+    ):
+        for turn, (first, last) in enumerate(itertools.pairwise(cuts.tolist())):
+            serial = np.arange(turn * CHUNK, min(messages, (turn + 1) * CHUNK))
+            count = len(serial)
+            cast, receiver = np.sort(rng.integers(first, last, count)), rng.integers(0, peers, count)
+            kind, phase = (pa.DictionaryArray.from_arrays(np.zeros(count, np.int16), [of]) for of in ("Notify", "cast"))
+            two = np.full(count, 2)
+            sends.write_table(
+                columns(
+                    "sends", serial, serial, serial, serial + 5000, np.full(count, peers), receiver, kind, phase, cast,
+                    two, np.full(count, 90),
+                )
+            )  # fmt: skip
+            told_us = times_us[cast] + receiver
+            notices.write_table(columns("notices", serial, told_us, receiver, cast, two, np.zeros(count, bool)))
+    everyone = np.arange(peers + 1)
     write(
-        directory, "sends", serial, serial, serial, serial + 5000, np.full(messages, peers), receiver,
-        pa.array(["Notify"] * messages).dictionary_encode(), pa.array(["cast"] * messages).dictionary_encode(), cast,
-        two, np.full(messages, 90),
-    )  # fmt: skip
-    write(directory, "notices", serial, times_us[cast] + receiver, receiver, cast, two, np.zeros(messages, bool))
-    write(
-        directory, "casts", np.arange(casts), np.zeros(casts), times_us, ["jazz"] * casts, pa.nulls(casts, pa.int64()),
-        np.zeros(casts, bool), *[pa.nulls(casts, pa.int64())] * 3,
+        directory, "casts", np.arange(casts), np.zeros(casts), times_us, ["jazz"] * casts,
+        *[pa.nulls(casts, pa.int64())] * 2, np.zeros(casts, bool), *[pa.nulls(casts, pa.int64())] * 3,
     )  # fmt: skip
     begun = np.zeros(peers)
     tags, values = [["jazz", "go"]] * peers, [[]] * peers
@@ -456,14 +472,18 @@ def write_large_journal(directory: Path, peers: int, casts: int, messages: int) 
     write(directory, "paths", pair // 100, pair % 100, position, np.arange(60_000) % 100)
 
 
-def write(directory: Path, name: str, *columns: Any) -> None:
+def write(directory: Path, name: str, *given: Any) -> None:
     """One table of a journal, its columns in order."""
+    pq.write_table(columns(name, *given), directory / f"{name}.parquet")
+
+
+def columns(name: str, *given: Any) -> pa.Table:
     kinds = [field.type for field in SCHEMAS[name]]
     arrays = [
         pa.array(each, kind) if isinstance(each, list) else pa.array(each).cast(kind)
-        for each, kind in zip(columns, kinds, strict=True)
+        for each, kind in zip(given, kinds, strict=True)
     ]
-    pq.write_table(pa.table(arrays, schema=SCHEMAS[name]), directory / f"{name}.parquet")
+    return pa.table(arrays, schema=SCHEMAS[name])
 
 
 def test_the_peers_experiment_runs_clean_at_small_scale(tmp_path: Path) -> None:

@@ -2,11 +2,15 @@
 
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from random_journal import Made, random_journal
 
 from implicast.lab import tables
-from implicast.lab.measures import small
+from implicast.lab.journals import Source
+from implicast.lab.measures import large, small
+from implicast.lab.places import Place
 from implicast.world.invariants import Judge
 from implicast.world.simulate import notices
 from implicast.world.tally import messages, tally
@@ -62,3 +66,45 @@ def test_what_changed_or_is_large_is_left_to_spark() -> None:
     assert small.is_small(small.ROWS_MAX, changed=False)
     assert not small.is_small(small.ROWS_MAX, changed=True)
     assert not small.is_small(small.ROWS_MAX + 1, changed=False)
+
+
+def added_up(parts: list[pa.Table]) -> dict[str, pa.Table]:
+    """What Spark makes of the pieces of a journal."""
+    sums = [("load", "sum"), ("peak", "max"), ("hops", "sum"), ("deepest", "max")]
+    whole = pa.concat_tables(parts).group_by(["of", "key"]).aggregate(sums)
+    whole = whole.rename_columns(["of", "key", *(name for name, _ in sums)]).to_pylist()
+    kinds = {row["of"] for row in whole}
+    ordered = sorted(whole, key=lambda row: row["key"])
+    return {of: pa.Table.from_pylist([row for row in ordered if row["of"] == of]) for of in kinds}
+
+
+def test_a_journal_in_pieces_has_the_measures_and_the_contract_of_the_whole(
+    made: list[Made], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for each in made:
+        source, whole = Source("r", Place.of(each.directory)), small.measured(small.reader(each.directory))
+        monkeypatch.setattr(large, "BLOCK_ROWS", source.opened("sends").metadata.num_rows // 5)
+
+        pieces = large.pieces(source)
+        found = large._finish(source, added_up([large._tried(large._load, piece) for piece in pieces]))
+        judged = large._verdict(source, added_up([large._tried(large._laws, piece) for piece in pieces]))
+
+        assert len(pieces) > 3
+        assert found["measures"][0] == pytest.approx(whole["measures"][0], rel=1e-12)
+        assert (found["costs"], found["lorenz"]) == (whole["costs"], whole["lorenz"])
+        assert judged["contract"] == whole["contract"]
+
+
+def test_a_piece_that_makes_no_sense_says_so_and_raises_nothing(tmp_path: Path) -> None:
+    journal = random_journal(tmp_path / "run=bad", 3).directory
+    sends = pq.read_table(journal / "sends.parquet")
+    place = sends.schema.get_field_index("sender")
+    pq.write_table(
+        sends.set_column(place, sends.schema.field(place), pa.array([-4] * len(sends), pa.int32())),
+        journal / "sends.parquet",
+    )
+    source = Source("bad", Place.of(journal))
+
+    found = large._tried(large._load, large.pieces(source)[0])
+
+    assert found["of"].to_pylist() == ["wrong it does not hang together: ValueError: peers have numbers from 0 on"]

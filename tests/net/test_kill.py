@@ -1,6 +1,10 @@
 """Real processes, really killed: what was accepted is there afterwards, once."""
 
 import json
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -56,3 +60,28 @@ def test_a_server_killed_without_warning_knows_everybody_when_it_is_back(tmp_pat
         assert (receipt["expected"], receipt["notified"]) == (2, 2)
     finally:
         processes.stop()
+
+
+def test_nodes_of_a_local_network_do_not_outlive_the_process_that_started_them(tmp_path):
+    code = ("import sys, time; from pathlib import Path; from implicast.net.local import Local, Processes, everybody\n"
+            "local = Local(Path(sys.argv[1]), 'centralised', everybody(2), {}, True, limits=False)\n"
+            "local.lay_out(); processes = Processes(local); processes.start_all()\n"
+            "print(*(each.pid for each in processes.running.values()), flush=True); time.sleep(60)")  # fmt: skip
+    with subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "net")], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        pids = [int(each) for each in parent.stdout.readline().split()]
+        assert len(pids) == 3
+        parent.kill()
+
+    deadline = time.monotonic() + 20
+    while any(alive(pid) for pid in pids):
+        assert time.monotonic() < deadline, "orphans"
+        time.sleep(0.2)
+
+
+def alive(pid):
+    """Runs this process, and is not only waiting to be buried?"""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

@@ -11,22 +11,22 @@ from pathlib import Path
 
 import click
 
-from implicast.front.require import Requirement
 from implicast.lab import case, compare, dictionary, journals, report, tables
 from implicast.lab.errors import ExperimentError, LabError, TableError
 from implicast.lab.experiment import Experiment, experiment, experiments
-from implicast.lab.folder import Folder, opened, sole
+from implicast.lab.folder import Folder, opened, refuse_unwritable, sole
 from implicast.lab.live_cli import stream_command
 from implicast.lab.lock import refuse
 from implicast.lab.measure import measure
 from implicast.lab.options import DIRECTORY, on_spark, say, started
 from implicast.lab.places import Place
-from implicast.lab.plan import plan
+from implicast.lab.plan import Planned, plan
 from implicast.lab.published_cli import published_command
 from implicast.lab.required import requirements, unmet
 from implicast.lab.run import broken_runs, claim, run
 from implicast.lab.sweep import Tally
 from implicast.lab.workload_cli import describe_command, groups_command, workload_command
+from implicast.world.requirement import Requirement
 
 
 @click.group()
@@ -84,32 +84,54 @@ def run_command(
     finished is neither made nor measured again. Exit code 1 when a run failed, broke its contract or does not meet a
     requirement.
     """
+    if out is not None and not out.strip():
+        raise ExperimentError("--out is empty; name a folder or a URL, or leave it out")
     chosen = _all(data) if name == "all" else [experiment(name)]
     wanted = requirements(texts, chosen)
-    where = {each.name: Place.of(out or f"lab-{name}-{scale}") for each in chosen}
-    for each in chosen:
-        planned = plan(each, scale, runs)
-        if case.needed(planned):
-            data = case.data_directory(data)
-        if lacking := case.maps_lacking(planned):
-            raise ExperimentError(f"{each.name} needs the map {lacking[0]}; run it in a folder that holds it")
-        opened(where[each.name], make=False)
-        refuse(where[each.name], wait)
+    place = Place.of(out or f"lab-{'all' if name == 'all' else chosen[0].name}-{scale}")
+    data = _possible([plan(each, scale, runs) for each in chosen], place, data, wait)
     for each in chosen[1:] and chosen:  # all are known before the first report is written, and each has its own
-        claim(where[each.name], each, scale, runs)
-    well = True
+        claim(place, each, scale, runs)
+    unwell = []
     with started(master, conf, brief=scale == "small") as spark:
         for each in chosen:
             say(f"{each.name}: {each.title}")
             try:
-                went = run(spark, each, where[each.name], scale, runs, data, say, wait)
-                well &= _told(each, where[each.name], went, [one.run for one in plan(each, scale, runs)], wanted)
+                went = run(spark, each, place, scale, runs, data, say, wait)
+                if not _told(each, place, went, [one.run for one in plan(each, scale, runs)], wanted):
+                    unwell.append(each.name)
             except LabError as wrong:
                 if len(chosen) == 1:
                     raise
                 say(f"{each.name}: {wrong}")  # the others are made all the same
-                well = False
-    sys.exit(0 if well else 1)
+                unwell.append(each.name)
+    if name == "all":
+        say(_closing([each.name for each in chosen], unwell))
+    sys.exit(1 if unwell else 0)
+
+
+def _possible(plans: list[list[Planned]], place: Place, data: Path | None, wait: bool) -> Path | None:
+    """Refuse what cannot be done before anything is started; the directory of data, where any is needed."""
+    for planned in plans:
+        if case.needed(planned):
+            data = case.data_directory(data)
+        if lacking := case.maps_lacking(planned):
+            raise ExperimentError(
+                f"{planned[0].experiment} needs the map {lacking[0]}; run it in a folder that holds it"
+            )
+    opened(place, make=False)
+    refuse(place, wait)
+    refuse_unwritable(place)
+    return data
+
+
+def _closing(made: list[str], unwell: list[str]) -> str:
+    """How it went with all of them, where nobody remembers the first lines any more."""
+    left_out = sorted(set(experiments()) - set(made))
+    parts = [f"{len(made) - len(unwell)} of {len(experiments())} experiments went well"]
+    parts += [f"not well: {', '.join(unwell)}"] * bool(unwell)
+    parts += [f"left out: {', '.join(left_out)}"] * bool(left_out)
+    return "; ".join(parts)
 
 
 def _all(data: Path | None) -> list[Experiment]:

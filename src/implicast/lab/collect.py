@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from implicast.lab import dataset, tables
+from implicast.lab.errors import TableError
 from implicast.lab.folder import Folder, Noted
 from implicast.lab.journals import Journals, Source
 from implicast.lab.measures.all import measured
@@ -34,9 +35,10 @@ def collect(spark: SparkSession, planned: Sequence[Planned], folder: Folder, sai
     left = [run for run, each in fresh.items() if not each["planned"]["trial"] and each["measured"] is None]
     if left:
         said(f"measuring {len(left)} runs on Spark")
-        found = _together(
-            found, measured(Journals(spark, [Source(run, folder.place, folder.experiment) for run in left]), said)
-        )
+        more = measured(Journals(spark, [Source(run, folder.place, folder.experiment) for run in left]), said)
+        for row in more["rejected"].to_pylist():
+            raise TableError(f"the journal of {row['run']} cannot be measured: {row['reason']}")
+        found = _together(found, more)
     for name, table in found.items():
         if len(table):
             dataset.extend(folder, name, table)

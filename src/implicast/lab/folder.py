@@ -16,6 +16,7 @@ one, with the same bytes. Whatever starts with an underscore is hidden from Spar
 import json
 import os
 import socket
+import tempfile
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -58,8 +59,6 @@ class Folder:
         base = self.place.local
         name = f"{run}.{socket.gethostname()}.{os.getpid()}.{os.urandom(4).hex()}"
         if base is None:
-            import tempfile
-
             return Path(tempfile.gettempdir()) / f"implicast-{name}"
         return base / "_scratch" / name
 
@@ -127,6 +126,21 @@ def opened(place: Place, make: bool = True) -> None:
         raise ExperimentError(f"{place} exists and is not a laboratory folder; name another one with --out")
     if make:
         marker.write((json.dumps({"layout": LAYOUT}) + "\n").encode())
+
+
+def refuse_unwritable(place: Place) -> None:
+    """A sentence when nothing can be written here: on a disk that is said before Spark is started."""
+    local = place.local
+    if local is None:
+        return
+    try:
+        local.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=local):
+            pass
+    except OSError as wrong:
+        raise ExperimentError(
+            f"nothing can be written in {place} ({wrong.strerror}); name another place with --out"
+        ) from None
 
 
 def _layout(marker: Place) -> object:

@@ -86,6 +86,10 @@ class Journals:
             )
         return reduce(DataFrame.unionByName, parts)
 
+    def among(self, sources: Sequence[Source]) -> "Journals":
+        """Only these."""
+        return type(self)(self.spark, sources)
+
     def has(self, name: str) -> bool:
         """Whether any run has this table."""
         return any(name in there for there in self._there.values())

@@ -5,6 +5,7 @@ whenever it is planned, which is what makes a sweep resumable.
 """
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -84,6 +85,11 @@ def plan(made: Experiment, scale: str, runs: int | None = None, first_seed: int 
                     continue
                 for seed in range(first_seed, first_seed + (runs or size.runs)):
                     planned.append(_planned(made, scale, design, label, variant, position, value, point, seed))
+    if not planned:
+        raise ExperimentError(f"experiment {made.name}: no runs at scale {scale}; give values and at least 1 run")
+    named = Counter(each.run for each in planned)
+    if len(named) < len(planned):
+        raise ExperimentError(f"experiment {made.name}: the run {named.most_common(1)[0][0]} is asked for twice")
     if len(planned) > RUNS_MAX:
         raise ExperimentError(f"experiment {made.name}: {len(planned)} runs are more than {RUNS_MAX}")
     return planned

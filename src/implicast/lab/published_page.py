@@ -20,8 +20,8 @@ so here, with the reason as far as it is known. **not run**: not run at the scal
 and is no verdict. Designs are run as the papers measure them (`assurance=none`). A series is called *told* where its
 replication was told the casts to come, as in the thesis (`replication=beforehand`); by default it measures them.
 
-One command remakes the rows of an experiment: `implicast lab published NAME --scale paper`. What was measured, seed by
-seed, is in [published.json](published.json).
+One command remakes the rows of an experiment: `implicast lab published NAME --scale paper`; with `--data DIRECTORY`
+where it needs bibliographies or maps. What was measured, seed by seed, is in [published.json](published.json).
 """
 
 

@@ -33,8 +33,8 @@ CA = "ca"
 READY_S = 120.0
 ORPHANED_S = 1.0
 """How often a node looks whether the process that started it is still there."""
-TOGETHER = 7
-"""Nodes of one process that join at the same time."""
+TOGETHER = 4
+"""Nodes that join at the same time: those who meet while a neighbourhood changes ask again, and that takes longer."""
 
 
 Page = Callable[[Node], AbstractAsyncContextManager[object]]
@@ -223,16 +223,17 @@ class Processes:
         self.running[folder.name] = process
 
     def start_all(self, progress: Callable[[int, int], None] = lambda done, of: None) -> float:
-        """Fixtures first, then the first member, then all others; seconds until all are in and registered."""
+        """Fixtures first, then the first member, then the others, some at a time; seconds until all are registered."""
         begun = time.monotonic()
         for folder in self._local.fixtures():
             self.start(folder)
-        wait_for(self._local.fixtures(), lambda status: bool(status["joined"]))
+        wait_for(self._local.fixtures(), _joined)
         pairs = list(zip(self._local.folders(), self._local.members, strict=True))
+        joining: list[Path] = []
         for number, (folder, someone) in enumerate(pairs):
             self.start(folder, someone.text)
-            if not number:
-                wait_for([folder], lambda status: bool(status["joined"]))
+            joining.append(folder)
+            wait_for(joining, _joined, TOGETHER - 1 if number else 0)
         for done, _ in enumerate(wait_each([folder for folder, _ in pairs], _registered), 1):
             progress(done, len(pairs))
         return time.monotonic() - begun
@@ -258,9 +259,17 @@ def _registered(status: dict[str, Any]) -> bool:
     return bool(status["registered"])
 
 
-def wait_for(folders: Sequence[Path], is_ready: Callable[[dict[str, Any]], bool]) -> None:
-    for _ in wait_each(folders, is_ready):
-        pass
+def _joined(status: dict[str, Any]) -> bool:
+    return bool(status["joined"])
+
+
+def wait_for(folders: list[Path], is_ready: Callable[[dict[str, Any]], bool], but: int = 0) -> None:
+    """Until all but so many are ready; those that are leave the list."""
+    if len(folders) > but:
+        for folder in wait_each(folders, is_ready):
+            folders.remove(folder)
+            if len(folders) <= but:
+                return
 
 
 def wait_each(folders: Sequence[Path], is_ready: Callable[[dict[str, Any]], bool]) -> Iterator[Path]:
@@ -292,10 +301,15 @@ class Tasks:
         begun = time.monotonic()
         for folder in self._local.fixtures():
             await self.start(folder.name, None)
-        members = self._local.members
-        for at in (0, *range(1, len(members), TOGETHER)):  # the first alone: the others join through it
-            some = members[at : at + TOGETHER] if at else members[:1]
-            await asyncio.gather(*(self.start(each.name, each.text) for each in some))
+        first, *others = self._local.members
+        await self.start(first.name, first.text)  # alone: the others join through it
+        places = asyncio.Semaphore(TOGETHER)
+
+        async def in_turn(someone: Someone) -> None:
+            async with places:
+                await self.start(someone.name, someone.text)
+
+        await asyncio.gather(*map(in_turn, others))
         for done, someone in enumerate(self._local.members, 1):
             await asyncio.wait_for(self.nodes[someone.name].registered.wait(), READY_S)
             progress(done, len(self._local.members))

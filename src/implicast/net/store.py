@@ -16,6 +16,7 @@ from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -47,12 +48,25 @@ MIGRATIONS: dict[int, str] = {1: KEPT_ROWS}
 GATHER_S = (0.003, 0.02)
 """How long a node that has something to write all the time lets it gather before the next commit: as long as the last
 one took, within these."""
+AT_ONCE = 4
+"""Nodes of one process that commit at a time. They share a disk: more would wait for each other there."""
 NOTICES_MAX = 100_000
 """Notices kept; the oldest that are done go first."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _settled = msgspec.msgpack.Decoder(Settled)
 _target = msgspec.msgpack.Decoder(Target)
+
+
+_waiting: "WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]" = WeakKeyDictionary()
+
+
+def _turns() -> asyncio.Semaphore:
+    """Those who commit in this process, a few at a time: what waits for its turn gathers more."""
+    loop = asyncio.get_running_loop()
+    if loop not in _waiting:
+        _waiting[loop] = asyncio.Semaphore(AT_ONCE)
+    return _waiting[loop]
 
 
 class StoreError(LocalError):
@@ -201,11 +215,14 @@ class Store:
                 if took_s >= 0:  # they came while the last commit was under way: more will
                     await asyncio.sleep(min(max(took_s, least_s), most_s))
                 begun = time.monotonic()
-                self._gathering, self._touched = None, False
-                self.before()
-                writes, self._writes = self._writes, []
-                while writes and not await self._attempt(writes):
+                async with _turns():
+                    self._gathering, self._touched = None, False
+                    self.before()
+                    writes, self._writes = self._writes, []
+                    done = not writes or await self._attempt(writes)
+                while not done:
                     await asyncio.sleep(0.5)
+                    done = await self._attempt(writes)
                 if not gathering.done():
                     gathering.set_result(None)
                 self.after()

@@ -61,6 +61,19 @@ class Question:
     due_us: int
     begun_us: int
 
+    def again(self, due_us: int) -> None:
+        """It is put once more, and should be answered by then."""
+        self.asked += 1
+        self.due_us = due_us
+
+    def rest(self, until_us: int) -> None:
+        """It is not put before this time."""
+        self.asked, self.due_us = 0, until_us
+
+    def begin_anew(self) -> None:
+        """As if it had been put for the first time."""
+        self.asked = 1
+
 
 Lost = Callable[[Any, Question], None]
 """Told of a key and a question that nobody answered."""
@@ -130,14 +143,14 @@ class Asking(Part):
         """The one who is asked works on it: ask no more until then, and then as patiently as in the beginning."""
         question = self._open.get((topic, key))
         if question is not None:
-            question.asked, question.due_us = 0, self.host.now_us + wait_us
+            question.rest(self.host.now_us + wait_us)
             self._note(question.due_us, (topic, key))
 
     def encourage(self, topic: str, key: Hashable) -> None:
         """The other says that it works on the answer: it is asked on as if for the first time."""
         question = self._open.get((topic, key))
         if question is not None:
-            question.asked = 1
+            question.begin_anew()
 
     def drop(self, topic: str, key: Hashable) -> None:
         """It need not be answered any more."""
@@ -161,8 +174,7 @@ class Asking(Part):
             del self._open[asked]
             lost(asked[1], question)
             return
-        question.asked += 1
-        question.due_us = self.host.now_us + patience.wait_us(question.asked)
+        question.again(self.host.now_us + patience.wait_us(question.asked + 1))
         self._note(question.due_us, asked)
         self.host.send(question.to, question.message)
 

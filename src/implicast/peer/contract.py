@@ -140,15 +140,24 @@ class Part:
 
 
 class Peer(Part):
-    """One participant. Its life is a function of its seed and its inputs."""
+    """One participant. Its life is a function of its seed and its inputs.
+
+    One that wants to hear of every message before it is decided on names a method for it in its class line,
+    `class Bft(Member, first="hears")`; where that says False the message is dropped.
+    """
 
     __slots__ = ("strays",)
     _messages: ClassVar[dict[type, Callable[..., None]]] = {}
     _alarms: ClassVar[dict[type, Callable[..., None]]] = {}
+    _hears_first: ClassVar[str] = ""
 
-    def __init_subclass__(cls, parts: Mapping[str, type[Part]] | None = None) -> None:
+    def __init_subclass__(cls, parts: Mapping[str, type[Part]] | None = None, first: str = "") -> None:
         super().__init_subclass__(parts)
+        cls._hears_first = first or cls._hears_first
         cls._messages, cls._alarms = decisions(cls)
+        if cls._hears_first:
+            hears = getattr(cls, cls._hears_first)
+            cls._messages = {kind: _after(hears, handler) for kind, handler in cls._messages.items()}
 
     def __init__(self, address: Address, host: Host) -> None:
         super().__init__(address, host)
@@ -203,6 +212,14 @@ class Peer(Part):
 Decisions = dict[type, Callable[..., None]]
 
 
+def _after(hears: Callable[..., bool], handler: Callable[..., None]) -> Callable[..., None]:
+    def decide(self: Peer, sender: Address, message: Message) -> None:
+        if hears(self, sender, message):
+            handler(self, sender, message)
+
+    return decide
+
+
 def decisions(owner: type[Part]) -> tuple[Decisions, Decisions]:
     """By kind of message, and by kind of alarm, the function of the owner that decides on it.
 
@@ -243,4 +260,5 @@ def _through(path: str, method: Callable[..., None], takes_message: bool) -> Cal
     def wake(peer: Any, alarm: Message) -> None:
         method(part(peer), alarm)
 
+    vars(receive)["leads_to"] = (path, method)  # for a core that goes there without this call
     return receive if takes_message else wake

@@ -103,6 +103,10 @@ class Member(Peer, parts={"envelopes": Envelopes}):
         self.life = max(self.life, life_of(self.version))
         return self.version
 
+    def become(self, description: Description | None) -> None:
+        """Be this, and say nothing of it."""
+        self.description = description
+
     def describe(self, description: Description | None) -> Version:
         """Be this from now on; `None`: nothing. Returns the version under which it is to be said."""
         self.description = description

@@ -235,11 +235,16 @@ cdef class World:
             decisions = self._decisions.get(type(peer))
             if decisions is None:
                 decisions = self._learn_role(type(peer))
-            handler = (<dict>decisions).get(type(thing))
-            if handler is not None:  # what `Peer.receive` does, without a call of it
-                handler(peer, entry.sender, thing)
-            else:
+            decision = (<dict>decisions).get(type(thing))
+            if decision is None:
                 peer.receive(entry.sender, thing)
+                return
+            path, handler = <tuple>decision  # what `Peer.receive` does, without a call of it
+            part = peer if path is None else getattr(peer, path)
+            if part is None:
+                peer.drop_stray()
+            else:
+                handler(part, entry.sender, thing)
             return
         self._last = None
         if entry.to == NOBODY:
@@ -411,7 +416,8 @@ cdef class World:
     cdef _learn_role(self, role):
         """By kind of message, who decides on it at a peer of this role; nothing where it receives in its own way."""
         plain = getattr(role, "receive", None) is _Peer.receive
-        found = self._decisions[role] = role._messages if plain else {}
+        known = role._messages if plain else {}
+        found = self._decisions[role] = {kind: _led(handler) for kind, handler in known.items()}
         return found
 
     cdef _learn(self, kind):
@@ -435,6 +441,12 @@ cdef class World:
 
 def _nothing(number):
     return b""
+
+
+cdef tuple _led(handler):
+    """The name of the part that decides, None for the peer itself, and the method that does."""
+    path, method = getattr(handler, "leads_to", (None, handler))
+    return (None, handler) if path is None or "." in path else (path, method)
 
 
 cdef class WorldHost:

@@ -83,7 +83,7 @@ class Returns:
 
     def __init__(
         self, script: tuple[Deed, ...], world: World, application: Application, design: Design, plan: Plan,
-        lives: Lives, hosts: int, knock: Callable[[int], None],
+        lives: Lives, hosts: int, knock: Callable[[int], object],
     ) -> None:  # fmt: skip
         self.world, self.application, self.design, self.plan, self.lives = world, application, design, plan, lives
         self.knock = knock

@@ -73,6 +73,10 @@ class Trouble:
             copies = tuple(taken_us + more_us for taken_us in copies)
         return copies
 
+    def meet(self, now_us: int, one: int, other: int) -> bool:
+        """Whether messages pass between these two, both ways."""
+        return not (self._severed(now_us, one, other) or self._severed(now_us, other, one))
+
     def _severed(self, now_us: int, sender: int, receiver: int) -> bool:
         for turn_us in self._cut.get((sender, receiver), ()):
             if not turn_us or now_us // turn_us % 2 == 0:

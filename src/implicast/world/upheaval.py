@@ -70,6 +70,8 @@ class Upheaval:
         self._still: dict[int, list[Deed]] = {}
         """By address, the deeds that keep somebody down, or standing still."""
         self._failed: set[int] = set()
+        self._strangers: dict[int, tuple[int, ...]] = {}
+        """Newcomers that could not speak with anybody they know, by address, and whom they know."""
         self._chance = stream(plan.seed, "introducers of newcomers")
         application.welcome, application.farewell = self._welcome, self._farewell
         application.publisher, application.registered = self._publisher, self.returns.registered
@@ -100,6 +102,7 @@ class Upheaval:
             self._look_later(now_us + self._pause_us)
 
     def look(self) -> list[str]:
+        self._find_strangers()
         wrong = self._objections(self.present())
         self.samples.append((self.world.now_us, wrong))
         return wrong
@@ -143,7 +146,9 @@ class Upheaval:
         """Newcomers that never joined, leavers that never left, registrations never complete; for those that live."""
         application = self.application
         here = {application.number(address) for address in self.world.peers}
-        found = [f"{who} never joined" for who in self.lives.joining() if who in here]
+        strangers = self._strangers.items()  # nobody can join through those who went before it could speak with them
+        lost = {application.number(each) for each, known in strangers if not self.world.peers.keys() & set(known)}
+        found = [f"{who} never joined" for who in self.lives.joining() if who in here and who not in lost]
         found += [f"{who} never left" for who in application.leaving if who in here and who not in application.left]
         found += [
             f"version {last.version} of {who}'s description was never complete"
@@ -151,6 +156,16 @@ class Upheaval:
             if last.completed_us is None and who in here and who not in application.leaving
         ]
         return found
+
+    def _find_strangers(self) -> None:
+        """Whoever could speak with one that it knows is a stranger no more, whatever it makes of that."""
+        met = [address for address, known in self._strangers.items() if any(self._meets(address, one) for one in known)]
+        for address in met:
+            del self._strangers[address]
+
+    def _meets(self, newcomer: int, other: int) -> bool:
+        there = other in self.world.peers and other not in self._still
+        return there and self.trouble.meet(self.world.now_us, newcomer, other)
 
     # --- deeds
 
@@ -161,12 +176,15 @@ class Upheaval:
         for address in deed.who:
             self.world.place(address, self.plan.begin(self.design, address))
             self.lives.begin(address, self.world.now_us)
-            self._introduce(address)
+            known = self._introduce(address)
+            if not self.plan.infrastructure:  # else it needs no member to let it in
+                self._strangers[address] = known
 
-    def _introduce(self, address: int) -> None:
+    def _introduce(self, address: int) -> tuple[int, ...]:
         able = [each for each in self.able() or self._sleepers() if each != address]
         known = tuple(self._chance.sample(able, min(INTRODUCERS, len(able))))
         self.world.at(self.world.now_us, JOIN, partial(self._knock, address, known))
+        return known
 
     def _knock(self, address: int, introducers: tuple[int, ...]) -> None:
         if self.application.awake(address):

@@ -51,7 +51,7 @@ class KeptBft(Message):
 
 class Bft(Member, parts={
     "asker": Asker, "graph": SkipGraph, "lists": RevocationLists, "settler": Settler, "multicasts": Multicasts,
-}):  # fmt: skip
+}, first="hears"):  # fmt: skip
     """One participant that trusts nobody but the authority."""
 
     __slots__ = ("_estimates", "_kept", "_keys", "asker", "graph", "inbox", "lists", "multicasts", "settler")
@@ -78,7 +78,6 @@ class Bft(Member, parts={
             *at, self.asker, self.graph, gate, keys.signer, settings, self.assured, self._take, self._kept is not None
         )  # fmt: skip
         self.inbox = Inbox(self, self._kept.member.heard if self._kept is not None else ())
-        self.description = self._kept.member.description if self._kept is not None else None
         self._estimates = 0
         if self.assured and not site.resting:
             self.lists.begin()
@@ -113,16 +112,14 @@ class Bft(Member, parts={
             self.register(self.description)
 
     def leave(self) -> None:
-        self.description = None
+        self.become(None)
         self.settler.depart()
 
     def register(self, description: Description) -> None:
-        self.description = description
-        self.settler.settle(self.next_version(), description)
+        self.settler.settle(self.describe(description), description)
 
     def withdraw(self) -> None:
-        self.description = None
-        self.settler.settle(self.next_version(), None)
+        self.settler.settle(self.describe(None), None)
 
     def cast(self, target: Target, payload: bytes) -> CastId:
         cast = self.next_cast()
@@ -186,12 +183,12 @@ class Bft(Member, parts={
 
     # --- what comes in
 
-    def receive(self, sender: Address, message: Message) -> None:
+    def hears(self, sender: Address, message: Message) -> bool:
+        """Whoever speaks is there. One that has left is not answered."""
         kind = type(message)
         if self.assured or kind is not CastHop:
             self.graph.heard(sender)
-        if kind is not Ping or not self.graph.has_left(sender):
-            Member.receive(self, sender, message)
+        return kind is not Ping or not self.graph.has_left(sender)
 
     def _lacks(self, cast: CastId) -> bool:
         return self.description is not None and not self.inbox.seen.met(cast)

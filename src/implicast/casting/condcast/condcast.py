@@ -59,7 +59,6 @@ class Condcast(
         kept: KeptCondcast | None = site.kept
         self.settings = settings = settings or settings_of(site.parameters, site.resting)
         self._landmarks: tuple[str, ...] = site.credentials or ()
-        self.description = kept.member.description if kept else None
         self.own: Freight | None = self._portrait(self.description) if self.description else None
         self._network = site.network
         key = self._key() if key is None else key
@@ -102,7 +101,7 @@ class Condcast(
         self.links.leave()
 
     def register(self, description: Description) -> None:
-        self.description = description
+        self.become(description)
         self.set_value(self._portrait(description))
 
     def set_value(self, value: Freight) -> None:
@@ -113,7 +112,7 @@ class Condcast(
 
     def withdraw(self) -> None:
         version = self.next_version()
-        self.description = None
+        self.become(None)
         if self.own is not None:
             self.own = self._portrait(None)
         self.promises.withdraw(version)
@@ -197,7 +196,8 @@ class Condcast(
         """Off the ring; the table stays, so that casts already under way to this peer find their way on."""
         if self._flows is not None:
             self._flows.stop()
-        self.description = self.own = None
+        self.become(None)
+        self.own = None
         self.joined = False
         self.carrier.hand_back()
         self.host.deliver(Left())

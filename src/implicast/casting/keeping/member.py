@@ -98,7 +98,7 @@ class RingMember(
         if site.assured or not site.resting:
             self._make_parts()
         if site.kept is not None:
-            self.description = self._said = site.kept.member.description
+            self._said = self.description
             self._owed = self.layings.restore(site.kept.laid)
             self._owed_version = site.kept.member.version
 
@@ -222,7 +222,7 @@ class RingMember(
 
     def leave(self) -> None:
         """First nobody's audience any more; then see the own casts off, then hand over, then go."""
-        self.description = None
+        self.become(None)
         self._leave_by_us = self.host.now_us + OWN_CASTS_US
         laid, self._said = self.all_laid(), None
         self.layings.lay("leave", [self.layings.removal(piece) for piece in laid])
@@ -246,8 +246,8 @@ class RingMember(
 
     def stand_listed(self, description: Description) -> None:
         """Be this, and listed as this by others."""
-        self.description = self._said = description
-        self.next_version()
+        self._said = description
+        self.describe(description)
 
     def enrol(self, description: Description) -> list[Piece]:
         """The same; those others are to keep the answer."""

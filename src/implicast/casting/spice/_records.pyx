@@ -10,7 +10,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.dict cimport PyDict_Next
 from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
-from cpython.unicode cimport PyUnicode_CheckExact
+from cpython.unicode cimport PyUnicode_Check, PyUnicode_CheckExact
 from libc.stdint cimport int64_t, uint64_t
 
 from bisect import bisect_right
@@ -38,6 +38,8 @@ cdef uint64_t _marks(tuple tags) noexcept:
     cdef PyObject *tag
     for index in range(PyTuple_GET_SIZE(tags)):
         tag = PyTuple_GET_ITEM(tags, index)
+        if not PyUnicode_Check(<object>tag):
+            continue  # no bits, neither here nor where it is asked for
         letters = <const unsigned char *>PyUnicode_DATA(tag)
         drawn = BASIS
         for letter in range(PyUnicode_GET_LENGTH(tag) * PyUnicode_KIND(tag)):

@@ -1,4 +1,5 @@
-"""Measures, one file per facet: functions from DataFrame to DataFrame over journal tables with a column `run`.
+"""Measures of journals: what a piece of one bore (`blocks.py`), what that comes to (`facets.py`), whether the contract
+was kept (`contract.py`), what change did (`change.py`).
 
 Definitions follow chapter 4 of the thesis; `docs/reference/measures.md` lists them. `all.py` puts them together.
 

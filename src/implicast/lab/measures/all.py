@@ -1,46 +1,75 @@
 """All measures of some journals: measures, contract, costs, Lorenz curves, and change.
 
-Small journals were measured where they were made (`small.py`); this is for large ones and for those in which things
-changed. The messages are read once, in blocks (`large.py`); what comes of them is kept in Spark's memory until the
-measures are done.
+Small journals were measured where they were made (`small.py`); this is for large ones, which are measured in pieces
+(`large.py`), and for those in which things changed, whose contract is judged on Spark (`contract.py`, `change.py`).
 """
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import reduce
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from implicast.lab import tables
 from implicast.lab.journals import Journals
-from implicast.lab.measures import cast, change, contract, large, network, peer
-from implicast.lab.measures.fairness import histogram, lorenz
+from implicast.lab.measures import change, contract, large
 from implicast.lab.session import described
 
 Said = Callable[[str], None]
 Measured = dict[str, pa.Table]
 
 
+LARGE = {
+    "measures": tables.RUN_MEASURES, "contract": tables.RUN_CONTRACT, "costs": tables.RUN_COSTS,
+    "lorenz": tables.RUN_LORENZ, "rejected": tables.REJECTED,
+}  # fmt: skip
+
+
 def measured(journals: Journals, said: Said = lambda stage: None) -> Measured:
-    """The tables `measures`, `contract`, `costs` and `lorenz` of these journals, and `change` when anything changed."""
-    found: Measured = {}
-    with _stage(journals.spark, "contract", said):
-        gone = _gone(journals)
+    """The tables `measures`, `contract`, `costs` and `lorenz` of these journals, and `change` when anything changed;
+    and, as `rejected`, the journals that make no sense, with the reason."""
+    changed = set(journals.changed())
+    still = [each for each in journals.sources if each.run not in changed]
+    found = {name: declared.empty_table() for name, declared in LARGE.items()}
+    with _stage(journals.spark, "load of peers and links, hops, latency", said):
+        _take(found, large.finished(journals.spark, journals.sources))
+    wrong = set(found["rejected"]["run"].to_pylist())
+    still = [each for each in still if each.run not in wrong]
+    if still:
+        with _stage(journals.spark, "contract", said):
+            _take(found, large.judged(journals.spark, still))
+    moving = [each for each in journals.sources if each.run in changed - wrong]
+    if moving:
+        found |= _changed(journals.among(moving), found["contract"], said)
+    return {name: table if name == "rejected" else _without(table, found["rejected"]) for name, table in found.items()}
+
+
+def _without(table: pa.Table, rejected: pa.Table) -> pa.Table:
+    return table.filter(pc.invert(pc.is_in(table["run"], rejected["run"].combine_chunks())))
+
+
+def _take(found: Measured, finished: DataFrame) -> None:
+    rows: dict[str, list[dict[str, object]]] = {name: [] for name in found}
+    for one in finished.toArrow().to_pylist():
+        if one["reason"] is not None:
+            rows["rejected"].append({"run": one["run"], "reason": one["reason"]})
+        for name, mine in json.loads(one["rows"] or "{}").items():
+            rows[name] += [{"run": one["run"], **row} for row in mine]
+    for name, mine in rows.items():
+        found[name] = pa.concat_tables([found[name], pa.Table.from_pylist(mine, LARGE[name])])
+
+
+def _changed(journals: Journals, judged: pa.Table, said: Said) -> Measured:
+    """The contract, with those that were judged before, and the measures of change."""
+    with _stage(journals.spark, "contract where things changed", said):
+        gone = contract.departures(journals.table("lives"), journals.table("deeds"), journals.undisturbed())
         verdicts = contract.verdicts(*_told(journals), gone, journals.changed())
-        found["contract"] = arrow(verdicts, tables.RUN_CONTRACT)
-    if gone is not None and journals.has("course"):
+        found = {"contract": pa.concat_tables([judged, arrow(verdicts, tables.RUN_CONTRACT)])}
+    if journals.has("course"):
         with _stage(journals.spark, "change", said):
             found["change"] = arrow(_change(journals, gone), tables.RUN_CHANGE)
-    with _kept(large.parts(journals.spark, journals.sources)) as parts:
-        everybody = peer.population(journals.table("peers"))
-        with _stage(journals.spark, "load of peers and links", said):
-            found["costs"] = arrow(large.by_phase(parts, everybody), tables.RUN_COSTS)
-        with _stage(journals.spark, "measures", said):
-            found["measures"] = arrow(_facets(journals, parts, everybody), tables.RUN_MEASURES)
-        with _stage(journals.spark, "Lorenz curves", said):
-            found["lorenz"] = arrow(_curves(parts, everybody, journals.table("peers")), tables.RUN_LORENZ)
     return found
 
 
@@ -53,30 +82,6 @@ def arrow(rows: DataFrame, declared: pa.Schema) -> pa.Table:
 
 def _told(journals: Journals) -> tuple[DataFrame, DataFrame, DataFrame]:
     return journals.table("registrations"), journals.table("casts"), journals.table("notices")
-
-
-def _gone(journals: Journals) -> DataFrame | None:
-    if not journals.has("lives"):
-        return None
-    return contract.departures(journals.table("lives"), journals.table("deeds"), journals.undisturbed())
-
-
-def _facets(journals: Journals, parts: DataFrame, everybody: DataFrame) -> DataFrame:
-    table, out = journals.table, large.borne(parts, "out")
-    made, carried = table("casts").where("not warm_up"), large.carried(parts)
-    facets = [
-        peer.facet(out, everybody, "OUT"),
-        peer.facet(large.borne(parts, "in"), everybody, "IN"),
-        peer.storage(table("peers")),
-        peer.facet(carried, network.link_population(table("links"), everybody), "INK"),
-        network.used(carried),
-        network.between_routers(large.between(parts), table("links"), everybody),
-        cast.hops(large.per_cast(parts)),
-        cast.latency(table("notices"), made),
-        peer.by_capacity(out, table("peers")),
-    ]
-    joined = reduce(lambda left, right: left.join(right, "run", "left"), facets, everybody.select("run"))
-    return joined.fillna(0.0)
 
 
 def _change(journals: Journals, gone: DataFrame) -> DataFrame:
@@ -93,24 +98,9 @@ def _change(journals: Journals, gone: DataFrame) -> DataFrame:
     )
 
 
-def _curves(parts: DataFrame, everybody: DataFrame, peers: DataFrame) -> DataFrame:
-    stored = peers.select("run", F.col("storage_bytes").alias("load"))
-    curves = [("TOUT", large.borne(parts, "out")), ("TIN", large.borne(parts, "in")), ("STOR", stored)]
-    return reduce(DataFrame.unionByName, [lorenz(histogram(loads, everybody), name) for name, loads in curves])
-
-
 @contextmanager
 def _stage(spark: SparkSession, name: str, said: Said) -> Iterator[None]:
     """One step, told to people and to Spark's own pages."""
     said(name)
     with described(spark, f"implicast: {name}"):
         yield
-
-
-@contextmanager
-def _kept(rows: DataFrame) -> Iterator[DataFrame]:
-    kept = rows.persist()
-    try:
-        yield kept
-    finally:
-        kept.unpersist()

@@ -22,7 +22,7 @@ DENSE = 8
 """Keys for each row up to which they are counted in one array."""
 ROWS_MIN = 1 << 16
 SENDS = ["cast", "sender", "receiver", "arrived_us"]
-NOTICES = ["cast", "peer", "depth"]
+NOTICES = ["cast", "peer", "depth", "time_us"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +44,18 @@ class Block:
     """By physical link between routers."""
     casts: Mapping[str, Ints]
     """`cast`, `messages`, `members`, `hops`, `deepest`, one entry for every cast of the block."""
+    waits: tuple[Ints, Ints]
+    """Microseconds from cast to notification, ascending, and how often each came."""
 
 
 def block(sends: pa.Table, notices: pa.Table, casts: pa.Table, peers: pa.Table, ways: "Ways") -> Block:
     """Sum up these messages and notifications, which are all that there are of these casts."""
     order = np.argsort(ints(casts, "cast"), kind="stable")
-    numbers, publisher = ints(casts, "cast")[order], ints(casts, "publisher")[order]
+    numbers, publisher, made_us = (ints(casts, name)[order] for name in ("cast", "publisher", "time_us"))
     width = _width(sends, notices, casts, peers)
     sends = _of_known(sends, numbers)
     cast, sender, receiver = (ints(sends, name) for name in SENDS[:3])
-    place = np.searchsorted(numbers, cast)
+    place = _places(numbers, cast)[0]
     told_cast, told = ints(notices, "cast"), ints(notices, "peer")
     told_place, known = _places(numbers, told_cast)
     size = len(numbers) * width
@@ -67,6 +69,7 @@ def block(sends: pa.Table, notices: pa.Table, casts: pa.Table, peers: pa.Table, 
         {kind: _by_peer(*loads[kind], width) for kind in KINDS},
         ways.crossed(place, sender, receiver, peers),
         _by_cast(numbers, place, told_place[known], ints(notices, "depth")[known]),
+        _waits(ints(notices, "time_us")[known] - made_us[told_place[known]]),
     )
 
 
@@ -78,6 +81,9 @@ def _of_known(sends: pa.Table, numbers: Ints) -> pa.Table:
 
 def _places(numbers: Ints, asked: Ints) -> tuple[Ints, npt.NDArray[np.bool_]]:
     """Where each number stands, and whether it is there at all: nobody made the casts of some notifications."""
+    if len(numbers) and int(numbers[-1] - numbers[0]) + 1 == len(numbers):  # one after the other: nothing to look for
+        place = asked - numbers[0]
+        return place, (place >= 0) & (place < len(numbers))
     place = np.searchsorted(numbers, asked)
     known = place < len(numbers)
     known[known] = numbers[place[known]] == asked[known]
@@ -143,6 +149,12 @@ def _by_cast(numbers: Ints, place: Ints, told: Ints, depth: Ints) -> dict[str, I
     return {"cast": numbers, "messages": messages, "members": members, "hops": hops, "deepest": deepest}
 
 
+def _waits(wait_us: Ints) -> tuple[Ints, Ints]:
+    low = int(wait_us.min(initial=0))
+    wait, times = _counted(wait_us - low, int(wait_us.max(initial=0)) - low + 1)
+    return wait + low, times
+
+
 class Ways:
     """The links between any two routers, in one array with a place for every pair."""
 
@@ -184,5 +196,7 @@ def gini(loads: npt.NDArray[Any]) -> float:
     if not total > 0:
         return 0.0
     ordered = np.sort(loads)
+    if float(total) * len(ordered) > 2**62:  # whole numbers would run over
+        ordered = ordered.astype(np.float64)
     weights = 2 * np.arange(1, len(ordered) + 1, dtype=np.int64) - len(ordered) - 1
-    return float((weights * ordered).sum() / (len(ordered) * total))
+    return float((weights * ordered).sum() / (len(ordered) * float(total)))

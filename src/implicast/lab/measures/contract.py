@@ -214,7 +214,7 @@ class _Versions:
     """All versions of the peers of one block, in order of peer and version."""
 
     def __init__(self, table: pa.Table) -> None:
-        self.block = matching.Block(matching.column(table, "tags"), matching.column(table, "values"))
+        self.block = matching.Block.of(matching.column(table, "tags"), matching.column(table, "values"))
         self.peer = matching.ints(table, "peer")
         self.begun_us = matching.ints(table, "begun_us")
         completed = matching.column(table, "completed_us")

@@ -1,16 +1,13 @@
-"""How unevenly a load is borne (thesis, section 4.1.1): Gini coefficients and Lorenz curves over all who could bear it.
+"""How unevenly a load is borne (thesis, section 4.1.1), on Spark: Gini coefficients over all who could bear it.
 
-Both start from a histogram - how many bear each load, the idle included - so that a run of a million peers is a
+They start from a histogram - how many bear each load, the idle included - so that a run of a million peers is a
 handful of rows, and are folded in ascending order of load, so that the result is the same for any partitioning.
 """
 
 from collections.abc import Callable
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-
-LORENZ_POINTS = 100
-"""Points kept of a curve, besides its ends; enough for a smooth line on any page."""
 
 
 def histogram(totals: DataFrame, population: DataFrame, load: str = "load") -> DataFrame:
@@ -53,40 +50,6 @@ def _add(population: Column) -> Callable[[Column, Column], Column]:
         )
 
     return step
-
-
-def lorenz(counted: DataFrame, name: str) -> DataFrame:
-    """(run, load, position, share_of_peers, share_of_load): the curve of a histogram of whole numbers, thinned.
-
-    Kept are the origin and, of every hundredth of the peers, the first and the last point: where one bears all, the
-    corner is what matters. The end is always (1, 1).
-    """
-    upwards = Window.partitionBy("run").orderBy("load").rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    everyone = Window.partitionBy("run")
-    curve = counted.select(
-        "run", F.sum("bearers").over(upwards).alias("peers"),
-        F.sum(F.col("load") * F.col("bearers")).over(upwards).alias("borne"),
-        F.sum("bearers").over(everyone).alias("population"),
-        F.sum(F.col("load") * F.col("bearers")).over(everyone).alias("total"),
-    )  # fmt: skip
-    bucket = F.ceil(F.col("peers") * LORENZ_POINTS / F.col("population")).cast("int")
-    ends = [F.struct(F.lit(at).alias("at"), each("peers").alias("peers"), each("borne").alias("borne"))
-            for at, each in enumerate((F.min, F.max))]  # fmt: skip
-    kept = curve.groupBy("run", "population", "total", bucket.alias("bucket")).agg(F.array(*ends).alias("ends"))
-    points = kept.select("run", "population", "total", "bucket", F.inline("ends"))
-    last = points.select(
-        "run", "population", "total", (2 * F.col("bucket") + F.col("at")).alias("position"), "peers", "borne"
-    )
-    origin = last.groupBy("run", "population", "total").agg(
-        F.lit(0).alias("position"), F.lit(0).cast("bigint").alias("peers"), F.lit(0).cast("bigint").alias("borne")
-    )
-    points = last.unionByName(origin)
-    share_of_peers = F.col("peers") / F.col("population")
-    share_of_load = F.when(F.col("total") > 0, F.col("borne") / F.col("total")).otherwise(share_of_peers)
-    return points.select(
-        "run", F.lit(name).alias("load"), "position",
-        share_of_peers.alias("share_of_peers"), share_of_load.alias("share_of_load"),
-    )  # fmt: skip
 
 
 def sorted_mean(values: str | Column) -> Column:

@@ -1,8 +1,12 @@
-"""The load of a large journal, block of casts by block, each in a task of its own: one pass over its messages.
+"""A large journal, cut into pieces by its casts, each in a task of its own: one pass over its messages.
 
 A task reads the row groups that may hold its casts straight from Parquet into Arrow columns; casts come nearly in
-order, so that each row group is read about once. It returns a few rows for each peer, link and cast, and none for a
-message: rows of messages never pass through the JVM.
+order, so that each row group is read about once. It returns a few rows for each peer, link, cast and latency, and none
+for a message: rows of messages never pass through the JVM. What the pieces of a journal come to is added up by Spark
+and becomes its measures in one task more. Where nothing changed, the contract is judged by pieces too: whom a cast
+selects and reaches has nothing to do with other casts.
+
+What makes no sense in a journal becomes the reason why it was not measured; the others are measured all the same.
 """
 
 import json
@@ -19,20 +23,27 @@ from pyspark.sql import functions as F
 
 from implicast.lab import tables
 from implicast.lab.journals import Source
-from implicast.lab.measures import blocks
-from implicast.lab.measures.blocks import KINDS, Block, Ways
+from implicast.lab.measures import blocks, small
+from implicast.lab.measures.blocks import KINDS, Block, Sums, Ways, ints
+from implicast.lab.measures.facets import Phases, facets
 from implicast.lab.places import Place
 
 BLOCK_ROWS = 2_000_000
 """Messages of a block, about."""
-LINK, CAST, PHASE = "link", "cast", "phase "
+EVERY = 1 << 40
+"""Beyond any number of a cast."""
+LINK, CAST, WAIT, PHASE, LAW, WRONG, PIECE = "link", "cast", "wait", "phase ", "law ", "wrong ", "piece"
 
 PARTS = pa.schema(
     [("run", pa.string()), ("of", pa.string()), ("key", pa.int64()), ("load", pa.int64()), ("peak", pa.int64()),
      ("hops", pa.int64()), ("deepest", pa.int64())]
 )  # fmt: skip
-"""What a block comes to. `of`: a kind of load by peer, `link`, `cast` (load: messages, peak: members), or `phase NAME`
-(load: messages, peak: bytes)."""
+"""What a piece comes to. `of`: a kind of load by peer, `link`, `cast` (load: messages, peak: members), `wait` (load:
+how often), `phase NAME` (load: messages, hops: bytes), `law NAME` (load: count), `wrong REASON`, or `piece`, once."""
+FINISHED = pa.schema([("run", pa.string()), ("rows", pa.string()), ("reason", pa.string())])
+"""The rows of a journal's tables, by table, as JSON; or why there are none."""
+NONSENSE = (ValueError, LookupError, TypeError, AssertionError)
+"""What comes of columns that do not hang together. Anything else is the cluster's fault, and Spark tries again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +63,61 @@ class Piece:
         return Source(self.run, Place(self.place), self.experiment)
 
 
-def parts(spark: SparkSession, sources: Sequence[Source]) -> DataFrame:
-    """The rows of `PARTS` of all these journals, a task for each block of casts."""
+def finished(spark: SparkSession, sources: Sequence[Source]) -> DataFrame:
+    """(run, rows, reason): the tables `measures`, `costs` and `lorenz` of these journals."""
+    return _added_up(_in_pieces(spark, sources, _load), sources, _finish)
+
+
+def judged(spark: SparkSession, sources: Sequence[Source]) -> DataFrame:
+    """(run, rows, reason): the table `contract` of these journals, in which nothing changed."""
+    return _added_up(_in_pieces(spark, sources, _laws), sources, _verdict)
+
+
+def _in_pieces(spark: SparkSession, sources: Sequence[Source], found: Callable[[Piece], pa.Table]) -> DataFrame:
+    """The rows of `PARTS` of all these journals, a task for each piece."""
     asked = [json.dumps(asdict(piece)) for source in sources for piece in pieces(source)]
-    return spark.range(0, len(asked), 1, len(asked)).mapInArrow(_carry_out(asked), tables.schema(PARTS))
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch["id"].to_pylist():
+                yield from _tried(found, Piece(**json.loads(asked[number]))).to_batches(max_chunksize=50_000)
+
+    return spark.range(0, len(asked), 1, len(asked)).mapInArrow(work, tables.schema(PARTS))
+
+
+def _tried(found: Callable[[Piece], pa.Table], piece: Piece) -> pa.Table:
+    try:
+        return pa.concat_tables([_part(piece.run, PIECE, [piece.turn]), found(piece)])
+    except NONSENSE as wrong:
+        return _part(piece.run, f"{WRONG}{_told(wrong)}", [0])
+
+
+def _told(wrong: BaseException) -> str:
+    return f"it does not hang together: {type(wrong).__name__}: {' '.join(str(wrong).split())[:200]}"
+
+
+Finish = Callable[[Source, dict[str, pa.Table]], dict[str, list[dict[str, Any]]]]
+
+
+def _added_up(parts: DataFrame, sources: Sequence[Source], finish: Finish) -> DataFrame:
+    """Loads of the same key in all pieces together, and a task for each journal that makes rows of them."""
+    asked = {each.run: (each.place.url, each.experiment) for each in sources}
+
+    def work(key: tuple[pa.Scalar, ...], rows: pa.Table) -> pa.Table:
+        run, kinds = key[0].as_py(), pc.unique(rows["of"]).to_pylist()
+        by_kind = {of: rows.filter(pc.equal(rows["of"], of)).sort_by("key") for of in kinds}
+        place, experiment = asked[run]
+        reason = min((of.removeprefix(WRONG) for of in kinds if of.startswith(WRONG)), default=None)
+        made = None
+        try:
+            made = json.dumps(finish(Source(run, Place(place), experiment), by_kind)) if reason is None else None
+        except NONSENSE as wrong:
+            reason = _told(wrong)
+        return pa.table([[run], [made], [reason]], schema=FINISHED)
+
+    sums = [F.sum("load").alias("load"), F.max("peak").alias("peak"), F.sum("hops").alias("hops")]
+    whole = parts.groupBy("run", "of", "key").agg(*sums, F.max("deepest").alias("deepest"))
+    return whole.groupBy("run").applyInArrow(work, tables.schema(FINISHED))
 
 
 def pieces(source: Source) -> list[Piece]:
@@ -65,20 +127,11 @@ def pieces(source: Source) -> list[Piece]:
     turns = max(1, -(-rows // BLOCK_ROWS))
     low, high = int(numbers.min(initial=0)), int(numbers.max(initial=-1)) + 1
     cuts = np.linspace(low, high, turns + 1).round().astype(int).tolist()
+    cuts[0], cuts[-1] = min(low, -EVERY), max(high, EVERY)  # notifications of casts that nobody made belong somewhere
     return [
         Piece(source.run, source.place.url, source.experiment, cuts[turn], cuts[turn + 1], turn, turns)
         for turn in range(turns)
     ]
-
-
-def _carry_out(asked: Sequence[str]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch["id"].to_pylist():
-                piece = Piece(**json.loads(asked[number]))
-                yield from _rows(piece.run, summed_up(piece), costs(piece)).to_batches(max_chunksize=50_000)
-
-    return work
 
 
 def summed_up(piece: Piece) -> Block:
@@ -86,9 +139,9 @@ def summed_up(piece: Piece) -> Block:
     source = piece.source
     sends = _within(source, "sends", blocks.SENDS, piece)
     notices = _within(source, "notices", blocks.NOTICES, piece)
-    casts, peers, paths = (source.read(name) for name in ("casts", "peers", "paths"))
-    mine = pc.and_(pc.greater_equal(casts["cast"], piece.first), pc.less(casts["cast"], piece.last))
-    return blocks.block(sends, notices, casts.filter(pc.and_(mine, pc.invert(casts["warm_up"]))), peers, Ways(paths))
+    casts = _casts(piece)
+    measured = casts.filter(pc.invert(casts["warm_up"]))
+    return blocks.block(sends, notices, measured, source.read("peers"), Ways(source.read("paths")))
 
 
 def _within(source: Source, name: str, columns: list[str], piece: Piece) -> pa.Table:
@@ -108,76 +161,54 @@ def _may_hold(group: Any, piece: Piece) -> bool:
     return bool(told.max >= piece.first and told.min < piece.last)
 
 
-def costs(piece: Piece) -> list[dict[str, Any]]:
-    """Messages and bytes by phase, of every so-manieth row group."""
-    with piece.source.opened("sends") as file:
-        groups = list(range(piece.turn, file.num_row_groups, piece.turns))
-        if not groups:
-            return []
-        table = file.read_row_groups(groups, ["phase", "bytes"])
-    counted: list[dict[str, Any]] = (
-        table.group_by("phase").aggregate([("bytes", "count"), ("bytes", "sum")]).to_pylist()
-    )
-    return counted
-
-
-def _rows(run: str, found: Block, by_phase: list[dict[str, Any]]) -> pa.Table:
-    made = [_part(run, kind, found.peers[kind].key, found.peers[kind].load, found.peers[kind].peak) for kind in KINDS]
+def _load(piece: Piece) -> pa.Table:
+    found, run = summed_up(piece), piece.run
+    made = [_part(run, kind, sums.key, sums.load, sums.peak) for kind, sums in found.peers.items()]
     made.append(_part(run, LINK, found.links.key, found.links.load, found.links.peak))
-    casts = found.casts
-    made.append(_part(run, CAST, casts["cast"], casts["messages"], casts["members"], casts["hops"], casts["deepest"]))
-    for row in by_phase:
-        sums = (np.array([0]), np.array([row["bytes_count"]]), np.array([row["bytes_sum"]]))
-        made.append(_part(run, f"{PHASE}{row['phase']}", *sums))
+    made.append(_part(run, CAST, *(found.casts[name] for name in ("cast", "messages", "members", "hops", "deepest"))))
+    made.append(_part(run, WAIT, *found.waits))
+    made += [_part(run, f"{PHASE}{phase}", [0], [count], [0], [volume]) for phase, count, volume in _phases(piece)]
     return pa.concat_tables(made)
 
 
-def _part(run: str, of: str, key: Any, load: Any, peak: Any, hops: Any = None, deepest: Any = None) -> pa.Table:
-    none = np.zeros(len(key), np.int64)
-    columns = [
-        [run] * len(key),
-        [of] * len(key),
-        key,
-        load,
-        peak,
-        *(none if each is None else each for each in (hops, deepest)),
-    ]
-    return pa.table([pa.array(each, kind.type) for each, kind in zip(columns, PARTS, strict=True)], schema=PARTS)
+def _phases(piece: Piece) -> Phases:
+    """Messages and bytes by phase, of every so-manieth row group."""
+    with piece.source.opened("sends") as file:
+        groups = list(range(piece.turn, file.num_row_groups, piece.turns))
+        return small.phases(file.read_row_groups(groups, ["phase", "bytes"])) if groups else []
 
 
-def borne(found: DataFrame, kind: str) -> DataFrame:
-    """(run, peer, load, peak): what each peer bore in all casts, and in its worst."""
-    mine = found.where(F.col("of") == kind).groupBy("run", F.col("key").cast("int").alias("peer"))
-    return mine.agg(F.sum("load").alias("load"), F.max("peak").alias("peak"))
+def _laws(piece: Piece) -> pa.Table:
+    source = piece.source
+    notices = _within(source, "notices", ["cast", "peer", "time_us", "altered"], piece)
+    count = small.laws(source.read("registrations"), _casts(piece), notices)
+    return pa.concat_tables(_part(piece.run, f"{LAW}{name}", [0], [number]) for name, number in count.items())
 
 
-def carried(found: DataFrame) -> DataFrame:
-    """(run, link, load, peak): what each link carried; access links have numbers below zero."""
-    named = F.when(F.col("of") == "up", -1 - 2 * F.col("key")).when(F.col("of") == "down", -2 - 2 * F.col("key"))
-    link = F.coalesce(named, F.col("key")).alias("link")
-    mine = found.where(F.col("of").isin("up", "down", LINK)).groupBy("run", link)
-    return mine.agg(F.sum("load").alias("load"), F.max("peak").alias("peak")).where("load > 0")
+def _casts(piece: Piece) -> pa.Table:
+    casts = piece.source.read("casts")
+    return casts.filter(pc.and_(pc.greater_equal(casts["cast"], piece.first), pc.less(casts["cast"], piece.last)))
 
 
-def between(found: DataFrame) -> DataFrame:
-    """(run, link, load): what each link between routers carried."""
-    mine = found.where(F.col("of") == LINK).groupBy("run", F.col("key").alias("link"))
-    return mine.agg(F.sum("load").alias("load")).where("load > 0")
+def _part(run: str, of: str, *numbers: Any) -> pa.Table:
+    columns = [pa.array(each, pa.int64()) for each in numbers]
+    nothing = pa.array(np.zeros(len(columns[0]), np.int64))
+    columns += [nothing] * (len(PARTS) - 2 - len(columns))
+    return pa.table([pa.repeat(name, len(nothing)) for name in (run, of)] + columns, schema=PARTS)
 
 
-def per_cast(found: DataFrame) -> DataFrame:
-    """(run, cast, messages, members, hops, deepest)."""
-    return found.where(F.col("of") == CAST).select(
-        "run", F.col("key").alias("cast"), F.col("load").alias("messages"), F.col("peak").alias("members"), "hops",
-        "deepest",
-    )  # fmt: skip
+def _finish(source: Source, parts: dict[str, pa.Table]) -> dict[str, list[dict[str, Any]]]:
+    none = PARTS.empty_table()
+    loads = {of: parts.get(of, none) for of in (*KINDS, LINK, CAST, WAIT)}
+    sums = {of: Sums(*(ints(rows, name) for name in ("key", "load", "peak"))) for of, rows in loads.items()}
+    casts = {name: ints(loads[CAST], name) for name in ("hops", "deepest")}
+    casts |= {"cast": sums[CAST].key, "messages": sums[CAST].load, "members": sums[CAST].peak}
+    whole = Block({kind: sums[kind] for kind in KINDS}, sums[LINK], casts, (sums[WAIT].key, sums[WAIT].load))
+    costs = [(of.removeprefix(PHASE), rows["load"][0].as_py(), rows["hops"][0].as_py())
+             for of, rows in parts.items() if of.startswith(PHASE)]  # fmt: skip
+    return facets(whole, costs, source.read("peers"), source.read("links"))
 
 
-def by_phase(found: DataFrame, everybody: DataFrame) -> DataFrame:
-    """(run, phase, messages, bytes, messages_per_peer, bytes_per_peer)."""
-    named = found.where(F.col("of").startswith(PHASE)).withColumn("phase", F.substring("of", len(PHASE) + 1, 99))
-    counted = named.groupBy("run", "phase").agg(F.sum("load").alias("messages"), F.sum("peak").alias("bytes"))
-    return counted.join(everybody, "run").select(
-        "run", "phase", "messages", "bytes", (F.col("messages") / F.col("population")).alias("messages_per_peer"),
-        (F.col("bytes") / F.col("population")).alias("bytes_per_peer"),
-    )  # fmt: skip
+def _verdict(source: Source, parts: dict[str, pa.Table]) -> dict[str, list[dict[str, Any]]]:
+    count = {of.removeprefix(LAW): rows["load"][0].as_py() for of, rows in parts.items() if of.startswith(LAW)}
+    return {"contract": [count]}
