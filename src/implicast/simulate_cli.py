@@ -15,7 +15,6 @@ import click
 
 from implicast.casting.designs import SURVIVABLE, Design, design, designs
 from implicast.front.pairs import pairs
-from implicast.front.require import broken, read
 from implicast.language.parameters import Setting
 from implicast.peer.errors import ParameterError
 from implicast.world.change import Change
@@ -26,6 +25,7 @@ from implicast.world.invariants import Verdict
 from implicast.world.journal import PHASES
 from implicast.world.liars.liars import Liars
 from implicast.world.liars.trust import Trust
+from implicast.world.requirement import broken, read
 from implicast.world.scenario import MESSAGES, Scenario
 from implicast.world.scenario_file import read_scenario
 from implicast.world.simulate import Outcome, Progress, silent, simulate

@@ -14,11 +14,11 @@ from implicast.front.explain import Explanation, among, followed, measured, netw
 from implicast.front.pairs import pairs
 from implicast.front.people import People, read_people
 from implicast.front.picture import drawn
-from implicast.front.require import broken, read
 from implicast.language.attributes import Schema
 from implicast.language.parameters import Setting
 from implicast.peer.errors import ParameterError
 from implicast.workload.workload import workload
+from implicast.world.requirement import broken, read
 from implicast.world.scenario import Scenario
 
 WAY_SHOWN = 24

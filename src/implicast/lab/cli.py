@@ -11,7 +11,6 @@ from pathlib import Path
 
 import click
 
-from implicast.front.require import Requirement
 from implicast.lab import case, compare, dictionary, journals, report, tables
 from implicast.lab.errors import ExperimentError, LabError, TableError
 from implicast.lab.experiment import Experiment, experiment, experiments
@@ -27,6 +26,7 @@ from implicast.lab.required import requirements, unmet
 from implicast.lab.run import broken_runs, claim, run
 from implicast.lab.sweep import Tally
 from implicast.lab.workload_cli import describe_command, groups_command, workload_command
+from implicast.world.requirement import Requirement
 
 
 @click.group()

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from implicast.front.require import Requirement, broken, read
 from implicast.lab import dataset
 from implicast.lab.experiment import Experiment
 from implicast.lab.folder import Folder
 from implicast.lab.tables import CHANGE, CONTRACT, MEASURES
+from implicast.world.requirement import Requirement, broken, read
 
 
 def requirements(texts: Sequence[str], chosen: Sequence[Experiment]) -> list[Requirement]:
