@@ -6,6 +6,7 @@ import pytest
 
 from implicast.overlay.chord import CHORD_KINDS, Chord
 from implicast.overlay.links import LINK_KINDS, Links, LinkSettings, Ref
+from implicast.overlay.links.messages import Find
 from implicast.overlay.links.state import IN, OUT
 from implicast.peer.contract import Address, Host, Message, Peer, handles
 from implicast.peer.ledger import Ledger
@@ -170,6 +171,18 @@ def newcomer_behind_a_dead_finger() -> tuple[Node, Node]:
     world.at(2 * S, UPKEEP, partial(newcomer.links.join, tuple(node.address for node in introducers[:3])))
     world.run(until_us=30 * S)
     return newcomer, order[at + 1]
+
+
+def test_a_finger_that_is_known_to_have_gone_swallows_no_seeker() -> None:
+    ledger, node, _, right = lone_node()
+    gone, seeker = Ref(1 << 30, 7), Ref(1 << 35, 20)
+    node.chord.table.set_finger(29, gone)
+    node.links.company.note_gone(gone)
+    ledger.sent()
+    node.receive(20, Find(seeker, 20))
+
+    assert gone not in node.chord.table.fingers()
+    assert (right.address, Find(seeker, 19)) in ledger.sent()
 
 
 def test_a_newcomer_gets_in_though_every_way_leads_over_a_dead_finger(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,10 +106,23 @@ class Seeking(Part):
             assert links.rnum is not None, "a member knows the number of its link"
             links.say(seeker, Found(seeker, links.me, links.right, links.rnum))
         elif find.hops_left > 0:
-            step = links.above.nearest_before(seeker.place) or links.right
-            is_gone = links.detector is not None and step in links.company.gone
-            if not is_gone and step.address != self.address:  # one that returned may still be told of its former life
+            step = self._towards(seeker)
+            if step is not None:
                 links.say(step, Find(seeker, find.hops_left - 1))
+
+    def _towards(self, seeker: Ref) -> Ref | None:
+        """The next step to a seeker's place. A pointer to one that has gone, or to an earlier life of this node, is
+        taken away: else it would swallow all that a newcomer asks."""
+        links = self._links
+        step = links.above.nearest_before(seeker.place) or links.right
+        if self._is_stale(step):
+            links.above.lost(step)
+            step = links.above.nearest_before(seeker.place) or links.right
+        return None if self._is_stale(step) else step
+
+    def _is_stale(self, step: Ref) -> bool:
+        links = self._links
+        return step.address == self.address or (links.detector is not None and step in links.company.gone)
 
     def _pass_on_from_outside(self, sender: Address, find: Find) -> None:
         """A node that has left sends a seeker back to the left, where its place can still lie ahead, and says that it
