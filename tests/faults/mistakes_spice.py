@@ -46,7 +46,8 @@ def last_word_wins(patch):
     def keep(self, entry, now_us, until_us, safe=False):
         at = registry.home(self.root, self.notch, entry.spot, self.dimensions)
         held = self.records[entry.member.name] = registry.Held(entry, at, now_us, until_us, safe)
-        self._packed = None
+        self._packed = self._rows = None
+        self._due_us = min(self._due_us, until_us)
         self.stock.changed()
         return held
 

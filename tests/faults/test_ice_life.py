@@ -264,7 +264,7 @@ def test_two_last_resorts_that_both_answer_settle_it_by_epoch_and_address_when_t
     scene.world.run(scene.world.now_us + S // 4)  # before the loser comes again, and may be given half of it
 
     assert [each.address for each in both if each.answers(place)] == [best.owner]
-    scene.world.run(scene.world.now_us + 15 * S)
+    scene.world.run(scene.world.now_us + 30 * S)  # most of those whom the loser may ask have died
     assert not scene.objections()
 
 

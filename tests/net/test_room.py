@@ -36,6 +36,7 @@ used = resource.getrusage(resource.RUSAGE_SELF)
 status = dict(line.split(":", 1) for line in open("/proc/self/status") if ":" in line)
 memory_mb = int(status["VmHWM"].split()[0]) / 1024  # ru_maxrss would count the parent before the fork
 loaded = set(name.split(".")[0] for name in sys.modules) - set(sys.stdlib_module_names)
+loaded = {{name for name in loaded if "cython" not in name}}  # what compiled modules of ours share, made in memory
 heavy = sorted(loaded - {MAY_LOAD!r} - set(("__main__", "__mp_main__", "_distutils_hack")))
 print(json.dumps([memory_mb, used.ru_utime + used.ru_stime, heavy]))
 """

@@ -4,7 +4,7 @@ from collections.abc import Hashable, Iterator
 
 from implicast.casting.inbox import Outcome
 from implicast.casting.spice.messages import NAMES_MAX, CastAgain, CastTo, CopyFrom, Covered, GatherTo
-from implicast.casting.spice.settings import HOP_US, WAIT_LONGEST_US
+from implicast.casting.spice.settings import HOP_TRIES, HOP_US, WAIT_LONGEST_US
 from implicast.peer.contract import Address, Name
 from implicast.space.tract import EMPTY, Tract
 
@@ -138,18 +138,24 @@ class Trip(Open):
 class Hop:
     """What a trip has sent on."""
 
-    __slots__ = ("to", "tries", "trip", "wait_us", "walk")
+    __slots__ = ("is_at_work", "to", "tries", "trip", "wait_us", "walk")
 
     def __init__(self, trip: Trip, to: Address | None, walk: Walk) -> None:
         self.trip, self.to, self.walk = trip, to, walk
         self.tries, self.wait_us = 1, HOP_US
+        self.is_at_work = False
+        """Whether the other has said that it works on it."""
+
+    def may_try(self, is_heard: bool) -> bool:
+        """A few times; and for as long as one that has taken it on is heard: then questions or answers get lost."""
+        return self.tries < HOP_TRIES or (self.is_at_work and is_heard)
 
     def try_again(self) -> None:
         self.tries += 1
         self.wait_us = min(2 * self.wait_us, WAIT_LONGEST_US)
 
     def be_patient(self) -> None:
-        self.tries, self.wait_us = 0, WAIT_LONGEST_US
+        self.tries, self.wait_us, self.is_at_work = 0, WAIT_LONGEST_US, True
 
 
 def name_of(walk: Walk) -> Hashable:

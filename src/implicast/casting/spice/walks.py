@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from implicast.casting.spice.alarms import HopDue, Slow, Tidy
 from implicast.casting.spice.messages import ASKED, CastTo, CopyFrom, Covered, GatherTo, Working
 from implicast.casting.spice.registry import Held, Registry
-from implicast.casting.spice.settings import CAST_US, HOP_TRIES, SLOW_US
+from implicast.casting.spice.settings import CAST_US, SLOW_US, WAIT_LONGEST_US
 from implicast.casting.spice.share import SpicePart
 from implicast.casting.spice.trips import Hop, Seen, Trip, Walk, Work, name_of
 from implicast.overlay.ice.estate import Way
@@ -159,7 +159,7 @@ class Walks(SpicePart):
             return
         if self.host.now_us - hop.trip.begun_us > CAST_US:
             self._abandon(hop.trip)
-        elif hop.to is not None and hop.tries < HOP_TRIES:
+        elif hop.to is not None and hop.may_try(self.surface.circle.is_heard(hop.to, WAIT_LONGEST_US)):
             hop.try_again()
             self.spice.later.put(hop.wait_us, alarm)
             self.host.send(hop.to, hop.walk)

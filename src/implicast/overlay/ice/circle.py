@@ -206,6 +206,10 @@ class Circle(SurfacePart):
         news = self.concern(peer)
         return self.host.now_us - max(news.heard_us, news.since_us)
 
+    def is_heard(self, peer: Address, within_us: int) -> bool:
+        news = self.news.get(peer)
+        return news is not None and self.host.now_us - news.heard_us <= within_us
+
     def is_suspect(self, peer: Address) -> bool:
         news = self.news.get(peer)
         return news is not None and news.suspect_us >= 0

@@ -72,8 +72,8 @@ class Admission(SurfacePart):
             self.surface.greetings.hail(self._introducers)
         elif self.surface.taker.receipt is None:
             self.ask_for_place()
-        else:
-            self.host.after(self.timers.join_us, EnterAgain(self._attempt))
+            return
+        self.host.after(self.timers.join_us, EnterAgain(self._attempt))
 
     def _nobody_has_any(self) -> bool:
         """Have we been without ground for long, and all whom we hear too? Then titles that their owners deny, or whose
