@@ -12,14 +12,16 @@ from implicast.casting.designs import design
 from implicast.casting.keeping import rumours
 from implicast.casting.keeping.copies import Comparisons
 from implicast.casting.keeping.layings import Layings
-from implicast.casting.keeping.messages import Lack, Listed, Returned, Row
+from implicast.casting.keeping.messages import Ask, Lack, Listed, Returned, Row
 from implicast.casting.keeping.pieces import Piece, without
 from implicast.casting.keeping.questions import Fetch
 from implicast.casting.keeping.renewals import Renewals
 from implicast.casting.keeping.rows import REMEMBERED_US, KeptRows
 from implicast.casting.keeping.strays import in_rows
 from implicast.language.target import Description, Predicate, Target, Term, Value
-from implicast.peer.contract import CastId, Contact
+from implicast.overlay.chord import Chord
+from implicast.overlay.links import Links
+from implicast.peer.contract import CastId, Contact, Message
 from implicast.peer.events import Left, Notice, Registered
 from implicast.peer.subscriber import Subscribed, Unsubscribed
 from implicast.space.ring import hashed
@@ -229,6 +231,26 @@ def who_hears_of_a_lack() -> tuple[set[int], set[int]]:
     town.at(2, partial(town.members[ring[0]].rumours.announce_lack, 1, 2))
     town.run(40)
     return told, set(town.world.peers)
+
+
+def test_a_walk_to_a_value_that_nobody_answers_for_does_not_go_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As while a ring has fallen apart: what is asked is asked again by its origin, and need not be for ever."""
+    town, steps = Town(), []
+    first = town.members[0]
+    key = first.links.right.key
+    ask = Ask(key, 1, "all", "price", 5, 9, CastId(b"publisher", 1, 1), 3, True, True)
+    tell = Links.tell_right
+
+    def told(links: Links, message: Message) -> None:
+        if isinstance(message, Ask):
+            steps.append(links.address)
+        tell(links, message)
+
+    monkeypatch.setattr(Links, "tell_right", told)
+    monkeypatch.setattr(Chord, "owns", lambda chord, key: False)
+    town.at(1, lambda: first.receive(3, ask))
+    town.run(20)
+    assert 0 < len(steps) < 16
 
 
 def test_a_lack_is_told_to_those_behind_dead_fingers_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,7 +91,8 @@ class Keeper(Part):
         right = chord.ring.right
         if chord.ring.state != IN or chord.owns(request.key) or right == chord.ring.me:
             return chord.pass_on(request.key, request)
-        chord.ring.tell_right(request)
+        if not chord.has_gone_by(request.key, request):
+            chord.ring.tell_right(request)
         return True
 
     def _own_values(self, attribute: str, low: Scalar, high: Scalar) -> list[tuple[int, Scalar]]:

@@ -240,6 +240,13 @@ class Chord(Part, Above, parts={"fingers": Fingers}):
         before = [ref for ref in self.table.fingers() if self.table.far(ref) < (key - self.table.own) & self.table.mask]
         return before[-1 - self._detour % len(before)] if before else step
 
+    def has_gone_by(self, key: int, message: Message) -> bool:
+        """Whether a message that goes from neighbour to neighbour is past its key, or was here a moment ago: while
+        neighbours do not agree nobody may own the key, and it would go round for ever."""
+        if self.ring.detector is None:
+            return False
+        return self._is_past(key) or self._passed.came_by(message, self.host.now_us, PASSED_US)
+
     def _is_past(self, key: int) -> bool:
         """Whether a key lies a little to the left: among the left neighbours that this node knows."""
         lefts = self.ring.lefts
