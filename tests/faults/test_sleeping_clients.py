@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from implicast.trials.proxies import Settings, Sleeper, Trial
+from implicast.trials.proxies import ProxyTrial, Sleeper, Trial
 
-SETTINGS = Settings("centralised", casts=100)
+SETTINGS = ProxyTrial("centralised", casts=100)
 
 
 @pytest.mark.parametrize(("design", "seed"), [("centralised", 1), ("broker", 2), ("dht", 3), ("condcast", 4)])
@@ -30,12 +30,12 @@ class Forgetful(Sleeper):
 class Hasty(Sleeper):
     """Moves the cursor before what came is safe."""
 
-    def wake(self, proxies, is_killed=None, cut=0.0):
+    def wake(self, proxies, chance=None, cut=0.0):
         for number in self.proxies:
             if proxies[number].up:
                 while batch := proxies[number].fetch(self.number, self.cursors.get(number, 0)):
                     self.cursors[number] = self.cursors.get(number, 0) + len(batch)
-                    if is_killed is not None and is_killed.random() < cut:
+                    if chance is not None and chance.random() < cut:
                         return
                     self.take(batch)
 
@@ -43,9 +43,9 @@ class Hasty(Sleeper):
 class Lone(Sleeper):
     """Asks one proxy alone."""
 
-    def wake(self, proxies, is_killed=None, cut=0.0):
+    def wake(self, proxies, chance=None, cut=0.0):
         self.proxies = self.proxies[:1] * 2
-        super().wake(proxies, is_killed, cut)
+        super().wake(proxies, chance, cut)
 
 
 @pytest.mark.parametrize(("sleeper", "what"), [(Forgetful, "twice"), (Hasty, "missing"), (Lone, "missing")])

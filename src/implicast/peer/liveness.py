@@ -181,18 +181,11 @@ class Detector(Part, Generic[Who]):
         """On other evidence than a probe: a request that was repeated in vain."""
         self._close(self._open.get(who))
         new = not self.is_suspect(who)
-        self._forgive(self.host.now_us - self.settings.forget_us)
+        over_us = self.host.now_us - self.settings.forget_us
+        self._suspects.drop_while(lambda since_us: since_us <= over_us)
         self._suspects.put(who, self.host.now_us)
         if new:
             self._suspected(who)
-
-    def _forgive(self, until_us: int) -> None:
-        """Suspicions of so long ago count no more."""
-        suspects = self._suspects
-        while suspects and suspects[oldest := next(iter(suspects))] <= until_us:
-            del suspects[oldest]
-
-    # --- what the overlay asks
 
     def is_suspect(self, who: Who) -> bool:
         """Silent for longer than patience, not heard since, and not so long ago that it is forgiven."""

@@ -1,6 +1,6 @@
 """Memory that cannot grow without end."""
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import lru_cache
 from typing import Generic, TypeVar
 
@@ -62,6 +62,11 @@ class Recent(dict[Key, Kept], Generic[Key, Kept]):
     def oldest(self) -> Iterator[Key]:
         return iter(self)
 
+    def drop_while(self, is_over: Callable[[Kept], bool]) -> None:
+        """Forget the oldest entries, up to the first that still means something."""
+        while self and is_over(self[oldest := next(iter(self))]):
+            del self[oldest]
+
 
 class Repeats(Recent[Key, int]):
     """What came by lately, and when: a network that repeats messages would multiply those that go in a circle."""
@@ -73,14 +78,9 @@ class Repeats(Recent[Key, int]):
         before_us = self.get(key)
         if before_us is not None and before_us + within_us > now_us:
             return True
-        self._drop_until(now_us - within_us)
+        self.drop_while(lambda at_us: at_us + within_us <= now_us)
         self.put(key, now_us)
         return False
-
-    def _drop_until(self, time_us: int) -> None:
-        """What came by longer ago means nothing any more: it would only fill the table."""
-        while self and self[oldest := next(iter(self))] <= time_us:
-            del self[oldest]
 
 
 class Shares(Generic[Key]):

@@ -42,7 +42,7 @@ BATCH = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ProxyTrial:
     """One trial."""
 
     name: str
@@ -87,14 +87,14 @@ class Sleeper:
     shown: list[CastId] = field(default_factory=list)
     fetched: int = 0
 
-    def wake(self, proxies: Sequence[ProxyDisk], is_killed: "Random | None" = None, cut: float = 0.0) -> None:
-        """Fetch all that is new; `is_killed` decides where it is killed."""
+    def wake(self, proxies: Sequence[ProxyDisk], chance: Random | None = None, cut: float = 0.0) -> None:
+        """Fetch all that is new; `chance` decides whether it is killed, and where."""
         for number in self.proxies:
             if proxies[number].up:
                 while batch := proxies[number].fetch(self.number, self.cursors.get(number, 0)):
                     self.fetched += len(batch)
                     self.take(batch)
-                    if is_killed is not None and is_killed.random() < cut:
+                    if chance is not None and chance.random() < cut:
                         return
                     self.cursors[number] = self.cursors.get(number, 0) + len(batch)
 
@@ -105,7 +105,7 @@ class Sleeper:
 
 
 @dataclass(slots=True)
-class Outcome:
+class Shown:
     """Of one trial. Clean: nothing missing, twice or wrong."""
 
     design: str
@@ -129,7 +129,7 @@ class Outcome:
 class Trial:
     """One world with members, proxies and clients that sleep."""
 
-    def __init__(self, settings: Settings, sleeper: type[Sleeper] = Sleeper) -> None:
+    def __init__(self, settings: ProxyTrial, sleeper: type[Sleeper] = Sleeper) -> None:
         self.settings = settings
         self._chance, self._drawn = stream(settings.seed, "proxies"), stream(settings.seed, "casts")
         self._proxies = [ProxyDisk() for _ in range(settings.proxies)]
@@ -142,7 +142,7 @@ class Trial:
         self._world, self._plan = self._made()
         self._casts: dict[CastId, Target] = {}
         self._starts = 0
-        self.outcome = Outcome(settings.name)
+        self.outcome = Shown(settings.name)
 
     def _client(self, number: int, sleeper: type[Sleeper]) -> Sleeper:
         first, second = self._chance.sample(range(self.settings.proxies), 2)
@@ -169,7 +169,7 @@ class Trial:
             world.place(address, peer)
         return world, plan
 
-    def run(self) -> Outcome:
+    def run(self) -> Shown:
         settings, world = self.settings, self._world
         for address in range(self._peers):
             world.at(address * 1000, 0, partial(self._register, address))
@@ -240,7 +240,7 @@ class Trial:
 
     # --- the judge looks at what clients were shown, and at who was described
 
-    def _judged(self) -> Outcome:
+    def _judged(self) -> Shown:
         outcome = self.outcome
         for client in self._clients:
             due = {cast for cast, target in self._casts.items() if target.selects(client.said)}
@@ -260,11 +260,11 @@ class Trial:
 def main(words: list[str]) -> int:
     asked = ArgumentParser(prog="python -m implicast.trials.proxies", description="Clients that sleep, in the world.")
     asked.add_argument("design")
-    for name, given in asdict(Settings("")).items():
+    for name, given in asdict(ProxyTrial("")).items():
         if name != "name":
             asked.add_argument(f"--{name.replace('_', '-')}", type=type(given), default=given)
     found = vars(asked.parse_args(words))
-    outcome = Trial(Settings(found.pop("design"), **found)).run()
+    outcome = Trial(ProxyTrial(found.pop("design"), **found)).run()
     print(json.dumps(asdict(outcome)))
     return 0 if outcome.clean else 1
 

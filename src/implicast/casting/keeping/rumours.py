@@ -80,7 +80,8 @@ class Rumours(Part):
     def _hear(self, word: Lack | Death) -> None:
         about = (word.serial, word.low, word.high) if isinstance(word, Lack) else (word.serial, word.who, 0)
         known, reach = self._known.pop(about, (None, 0))[0], self._reach(word)
-        self._forget_until(self.host.now_us - KNOWN_US)
+        over_us = self.host.now_us - KNOWN_US
+        self._known.drop_while(lambda told: told[1] <= over_us)
         self._known[about] = max(reach, known or 0), self.host.now_us
         if known is None and isinstance(word, Lack):
             self._heed(word.low, word.high)
@@ -89,11 +90,6 @@ class Rumours(Part):
             self._mourn(word.who)
         if known is None or reach > known:
             self._tell_others(word, reach, known or 0)
-
-    def _forget_until(self, time_us: int) -> None:
-        known = self._known
-        while known and known[oldest := next(iter(known))][1] <= time_us:
-            del known[oldest]
 
     def _reach(self, word: Lack | Death) -> int:
         """How far from here a word is to be told: not at all where its arc ends before this node."""
