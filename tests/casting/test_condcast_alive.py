@@ -9,10 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from implicast.casting.condcast import errands
+from implicast.casting.condcast import DESIGNS, errands
 from implicast.casting.condcast.carrier import Carrier
 from implicast.casting.condcast.condcast import Condcast
-from implicast.casting.condcast.design import DESIGNS
 from implicast.casting.condcast.messages import ArcsCovered, Carry
 from implicast.casting.condcast.promises import Promises
 from implicast.language.portrait import Sought, portrait
