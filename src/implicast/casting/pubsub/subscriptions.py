@@ -86,9 +86,9 @@ class Subscriptions:
             self._unlaid += [piece for entry in entries for piece in entry.pieces]
 
     def lay_again(self) -> None:
-        """This peer is back on the ring."""
+        """This peer is back on the ring: all is laid, whether or not anybody had confirmed it."""
         unlaid, self._unlaid = self._unlaid, []
-        self._layings.lay_whole([piece for piece in unlaid if piece.serial in self._layings.pieces])
+        self._layings.lay_again([(piece, (piece.low, piece.high)) for piece in unlaid])
 
     def next_number(self) -> int:
         self._last_number += 1
