@@ -183,9 +183,9 @@ class Peer(Part):
         """
         return ()
 
-    def packed_holdings(self) -> Any:
-        """A value that is encoded as `holdings` is: some know it without making all of them."""
-        return self.holdings()
+    def stored_bytes(self) -> int | None:
+        """Bytes of `holdings` as they would be encoded, where they are known without making all of them."""
+        return None
 
     def kept(self) -> Message | None:
         """What was written down and outlives a crash of this peer, as one typed value; None: nothing."""
@@ -213,9 +213,12 @@ Decisions = dict[type, Callable[..., None]]
 
 
 def _after(hears: Callable[..., bool], handler: Callable[..., None]) -> Callable[..., None]:
+    path, method = getattr(handler, "leads_to", (None, handler))
+    part = attrgetter(path) if path else None
+
     def decide(self: Peer, sender: Address, message: Message) -> None:
         if hears(self, sender, message):
-            handler(self, sender, message)
+            method(self if part is None else part(self), sender, message)
 
     return decide
 

@@ -169,15 +169,7 @@ def is_auxiliary(table: LevelTable[Node], number: int, arc: Arc, halves: Halves)
     """Whether the owner, which lies outside the arc, takes part at a level as one just beside it."""
     if number == 0:
         return False
-    ends = table.beside(number, *halves)
-    if ends is not None:  # fewer than kR between us and where the arc begins, or than kL between where it ends and us
-        me, (first, last) = table.owner.key, ends
-        return _next_to(me, arc.low, last) or _next_to(first, arc.high, me)
-    level = table.levels[number]
-    count, own, enter, leave = len(level.nodes), level.own, level.position(arc.low), level.position(arc.high)
-    return (enter - own - 1) % count < halves.right or (own - leave) % count < halves.left
-
-
-def _next_to(low: bytes, key: bytes, high: bytes) -> bool:
-    """Whether a key lies in `(low, high]`, clockwise."""
-    return low < key <= high if low < high else key > low or key <= high
+    me, (first, last), (low, high) = table.owner.key, table.borders(halves)[number], arc
+    if me < low <= last if me < last else low > me or low <= last:  # fewer than kR between us and where it begins
+        return True
+    return first < high <= me if first < me else high > first or high <= me  # or than kL between where it ends and us
