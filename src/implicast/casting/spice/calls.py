@@ -1,20 +1,15 @@
 """Calls to all roots of a tag: said again until every one has answered, or one has objected."""
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from implicast.casting.spice.alarms import EndCall, RepeatCall
 from implicast.casting.spice.homes import address_of
 from implicast.casting.spice.messages import AskVeto, ReadyAt, Taken
 from implicast.casting.spice.repeats import Repeated
-from implicast.casting.spice.share import SpicePart
+from implicast.casting.spice.share import Spice, SpicePart
 from implicast.overlay.ice.estate import Way
 from implicast.peer.contract import Address, handles
 from implicast.space.tract import Tract, intersect
-
-if TYPE_CHECKING:
-    from implicast.casting.spice.spice import Spice
 
 CALLS_MAX = 1_024
 """Calls to roots that have not been answered; further ones are put off until the next window."""
@@ -35,7 +30,7 @@ class Calls(SpicePart):
 
     __slots__ = ("_calls",)
 
-    def __init__(self, spice: "Spice") -> None:
+    def __init__(self, spice: Spice) -> None:
         super().__init__(spice)
         self._calls: dict[int, Call] = {}
 
@@ -49,21 +44,16 @@ class Calls(SpicePart):
     def call(self, message: ReadyAt | AskVeto) -> None:
         if len(self._calls) < CALLS_MAX:
             self._calls[message.token] = Call(message)
-            self._repeat_call(message.token)
+            self.on_repeat_call(RepeatCall(message.token))
 
     @handles(RepeatCall)
     def on_repeat_call(self, alarm: RepeatCall) -> None:
-        self._repeat_call(alarm.token)
-
-    def _repeat_call(self, token: int) -> None:
-        call = self._calls.get(token)
-        if call is None:
-            return
-        if not self.surface.answers(address_of(call.message.tag)):
-            del self._calls[token]  # whoever owns the place now goes on
-            return
-        self.spice.later.put(call.wait_longer(), RepeatCall(token))
-        self.surface.send(msgspec.structs.replace(call.message, way=Way(call.outstanding)))
+        call = self._calls.get(alarm.token)
+        if call is not None and not self.surface.answers(address_of(call.message.tag)):
+            del self._calls[alarm.token]  # whoever owns the place now goes on
+        elif call is not None:
+            self.spice.later.put(call.wait_longer(), alarm)
+            self.surface.send(msgspec.structs.replace(call.message, way=Way(call.outstanding)))
 
     def heard(self, reply: Address, token: int, part: Tract, veto: bool = False) -> None:
         """Answer a call to roots of ours."""

@@ -5,20 +5,16 @@ offer is confirmed. Also the call to everybody when what was kept on some ground
 """
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from implicast.casting.spice.alarms import CallAgain, OfferAgain
 from implicast.casting.spice.homes import address_of
 from implicast.casting.spice.items import cut, label_of, places
 from implicast.casting.spice.messages import Offer, SayAgain, Taken
 from implicast.casting.spice.repeats import Repeated
-from implicast.casting.spice.share import SpicePart
+from implicast.casting.spice.share import Spice, SpicePart
 from implicast.overlay.ice.estate import Item, Way
-from implicast.peer.contract import Address, handles
+from implicast.peer.contract import handles
 from implicast.space.tract import WHOLE, Tract, intersect
-
-if TYPE_CHECKING:
-    from implicast.casting.spice.spice import Spice
 
 OFFERS_MAX = 1_024
 """Messages of offered items that are not confirmed; further ones are not offered: renewals bring those back."""
@@ -44,7 +40,7 @@ class Offers(SpicePart):
 
     __slots__ = ("_offers",)
 
-    def __init__(self, spice: "Spice") -> None:
+    def __init__(self, spice: Spice) -> None:
         super().__init__(spice)
         self._offers: dict[int, Offered] = {}
 
@@ -55,22 +51,14 @@ class Offers(SpicePart):
             if len(self._offers) < OFFERS_MAX:
                 token = self.spice.stores.token()
                 self._offers[token] = Offered(items[start : start + OFFER_ITEMS])
-                self._offer(token)
+                self.on_offer_again(OfferAgain(token))
 
     @handles(OfferAgain)
     def on_offer_again(self, alarm: OfferAgain) -> None:
-        self._offer(alarm.token)
-
-    def _offer(self, token: int) -> None:
-        offered = self._offers.get(token)
-        if offered is None:
-            return
-        self.spice.later.put(offered.wait_longer(), OfferAgain(token))
-        self.surface.send(Offer(Way(offered.outstanding), offered.items, self.address, token))
-
-    @handles(Offer)
-    def on_offer(self, sender: Address, offer: Offer) -> None:
-        self.surface.carry(sender, offer)
+        offered = self._offers.get(alarm.token)
+        if offered is not None:
+            self.spice.later.put(offered.wait_longer(), alarm)
+            self.surface.send(Offer(Way(offered.outstanding), offered.items, self.address, alarm.token))
 
     def arrived(self, part: Tract, offer: Offer) -> None:
         """Unite it with what is here; heirs first, then the offerer may forget it."""
@@ -114,13 +102,6 @@ class Offers(SpicePart):
 
     def _call(self, tract: Tract) -> None:
         self.surface.send(SayAgain(Way(WHOLE), tract))
-
-    @handles(SayAgain)
-    def on_say_again(self, sender: Address, call: SayAgain) -> None:
-        self.surface.carry(sender, call)
-
-    def called(self, call: SayAgain) -> None:
-        self.spice.register_again(call.lost)
 
 
 def _original_tags(items: tuple[Item, ...]) -> dict[str, None]:

@@ -172,6 +172,10 @@ class Spice(Member, parts=PARTS):
         if not self.calls.taken(taken):
             self.offers.taken(taken)
 
+    @handles(CopyTo, Offer, SayAgain, RateAt, AskRate, ReadyAt, DepthIs, AskVeto)
+    def on_routed(self, sender: Address, message: Message) -> None:
+        self.surface.carry(sender, message)
+
     # --- as keeper of a surface
 
     def pack(self, tract: Tract) -> tuple[Item, ...]:
@@ -240,7 +244,7 @@ class Spice(Member, parts=PARTS):
             case Offer():
                 self.offers.arrived(part, message)
             case SayAgain():
-                self.offers.called(message)
+                self.register_again(message.lost)
             case RateAt():
                 self.replicas.hinted(message)
             case AskRate():

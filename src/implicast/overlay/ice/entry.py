@@ -4,19 +4,14 @@ An owner with several pieces gives its smallest whole; any other halves the piec
 answer, and the newcomer draws another place. A peer that lost all its ground to better titles comes again like this.
 """
 
-from typing import TYPE_CHECKING
-
 from implicast.overlay.ice.estate import Way
 from implicast.overlay.ice.messages import Enter, EnterAgain, Title
-from implicast.overlay.ice.share import SurfacePart
+from implicast.overlay.ice.share import Surface, SurfacePart
 from implicast.overlay.ice.soundings import Extent
 from implicast.peer.contract import Address, handles
 from implicast.peer.events import Joined
 from implicast.peer.memory import Recent
 from implicast.space.morton import BITS
-
-if TYPE_CHECKING:
-    from implicast.overlay.ice.surface import Surface
 
 INTRODUCERS_MAX = 64
 """Peers by way of whom a newcomer asks; further ones are not used."""
@@ -30,7 +25,7 @@ class Admission(SurfacePart):
 
     __slots__ = ("_attempt", "_homeless_us", "_introducers", "_unproved", "joined")
 
-    def __init__(self, surface: "Surface") -> None:
+    def __init__(self, surface: Surface) -> None:
         super().__init__(surface)
         self._attempt = 0
         self._introducers: tuple[Address, ...] = ()
