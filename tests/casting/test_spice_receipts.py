@@ -766,7 +766,6 @@ def test_nothing_is_left_of_casts_that_are_over():
             peer.gatherings._moves,
             peer.copies._fans,
             peer.calls._calls,
-            peer.offers._offers,
         )
         assert not any((*walks, *errands)), peer.address
 

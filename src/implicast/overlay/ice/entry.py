@@ -16,6 +16,7 @@ from implicast.space.morton import BITS
 INTRODUCERS_MAX = 64
 """Peers by way of whom a newcomer asks; further ones are not used."""
 UNPROVED_MAX = 64
+"""Peers said to be in a new life that are asked themselves; the one named first is forgotten, and asks again."""
 NEARBY_MAX = 3
 """Attempts at ground nearby; then a newcomer asks for any."""
 
