@@ -10,11 +10,10 @@ from typing import NamedTuple
 import msgspec
 
 from implicast.casting.spice.homes import address_of
-from implicast.casting.spice.messages import Code, Entry, Level, Notch, Tag
+from implicast.casting.spice.messages import Code, Entry, Level, NewsNumber, Notch, Tag
 from implicast.casting.spice.messages import Tract as Field
 from implicast.overlay.ice.estate import Item
 from implicast.peer.contract import Name
-from implicast.peer.fields import Token
 from implicast.space.tract import Tract, intersect, union, unite
 
 RECORD, CLOSED, HEADER, ROOT = range(4)
@@ -55,8 +54,8 @@ class RootState(NamedTuple):
     ready: bool
 
 
-_header_fields = msgspec.msgpack.Decoder(tuple[Token, Level, Level, bool]).decode
-_state_fields = msgspec.msgpack.Decoder(tuple[Token, Level, bool]).decode
+_header_fields = msgspec.msgpack.Decoder(tuple[NewsNumber, Level, Level, bool]).decode
+_state_fields = msgspec.msgpack.Decoder(tuple[NewsNumber, Level, bool]).decode
 
 
 def header_of(body: bytes) -> Header:

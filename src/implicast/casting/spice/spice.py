@@ -16,6 +16,7 @@ from implicast.casting.spice.items import label_of
 from implicast.casting.spice.levels import Levels
 from implicast.casting.spice.messages import (
     ASKED,
+    AskRate,
     AskVeto,
     CopyTo,
     DepthIs,
@@ -241,7 +242,9 @@ class Spice(Member, parts=PARTS):
             case SayAgain():
                 self.offers.called(message)
             case RateAt():
-                self.replicas.rate_arrived(message)
+                self.replicas.hinted(message)
+            case AskRate():
+                self.replicas.asked(part, message)
             case ReadyAt():
                 self.replicas.ready_arrived(part, message)
             case DepthIs():

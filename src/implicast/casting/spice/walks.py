@@ -42,6 +42,7 @@ PARKED_MAX = 4_096
 """Casts without receipts that wait at one peer; further ones are lost."""
 TIDY_US = 10_000_000
 
+
 class Walks(SpicePart):
     """A peer's part in the walks of others, and the bookkeeping of its own."""
 
@@ -140,8 +141,9 @@ class Walks(SpicePart):
         self.host.send(to, hop.walk)
 
     def _wait(self, trip: Trip | None, walk: Walk, waiting: Tract) -> None:
-        """Ground that does not answer now: we look again."""
-        walk = replace(walk, way=replace(walk.way, tract=waiting))
+        """Ground that does not answer now: we look again. What has waited is young again: it may have run out of hops
+        between peers that took each other for the owner, and would wait here for the rest of its life."""
+        walk = replace(walk, way=Way(waiting))
         if trip is not None:
             self._open_hop(trip, self.spice.stores.token(), Hop(trip, None, walk))
         elif len(self._parked) < PARKED_MAX:
@@ -301,10 +303,9 @@ class Walks(SpicePart):
     def _cover(self, trip: Trip) -> None:
         assert trip.seen is not None
         (to, number), told = trip.seen, trip.tally
-        covered = Covered(
-            number, told.notified, told.declined, told.unreachable, told.silent, told.size, told.hops
-        )  # fmt: skip
-        self.host.send(to, covered)
+        self.host.send(
+            to, Covered(number, told.notified, told.declined, told.unreachable, told.silent, told.size, told.hops)
+        )
 
     def close_one(self, work: Work) -> None:
         """One thing less to wait for."""
@@ -329,16 +330,12 @@ class Walks(SpicePart):
         else:
             self._drop_trip(trip)
 
-    def _forget(self, seen: Seen) -> None:
-        if self._trips.pop(seen, None) is not None:
-            self._shares.drop(seen[0])
-
     def _drop_trip(self, trip: Trip) -> None:
         for number in trip.hops:
             self._hops.pop(number, None)
         trip.hops.clear()
-        if trip.seen is not None:
-            self._forget(trip.seen)
+        if trip.seen is not None and self._trips.pop(trip.seen, None) is not None:
+            self._shares.drop(trip.seen[0])
         if trip.work is not None:
             trip.work.up.pop(trip, None)
 

@@ -257,6 +257,7 @@ class Surface(Part, parts=PARTS):
         self.plot.survey()
         self.succession.bury(peer)
         self.inquest.bury(peer, estate)
+        self.entry.met(peer)
 
     def lost(self, tract: Tract, neighbours: list[Address], winners: list[Title]) -> None:
         """Better titles took ground from us. What we kept there is offered by the tenant to whoever has it now."""
