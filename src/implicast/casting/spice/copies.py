@@ -9,7 +9,6 @@ walk (`replicas.py`) sends holders' records to the roots of a new level in the s
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from implicast.casting.spice.alarms import CopyAgain, Refresh, Replicate
 from implicast.casting.spice.homes import address_of
@@ -17,16 +16,13 @@ from implicast.casting.spice.messages import TOGETHER_MAX, CopyFrom, CopyTo, Ent
 from implicast.casting.spice.proofs import all_proved
 from implicast.casting.spice.repeats import Repeated
 from implicast.casting.spice.settings import CAST_US, Settings
-from implicast.casting.spice.share import SpicePart
+from implicast.casting.spice.share import Spice, SpicePart
 from implicast.casting.spice.stores import Answer
 from implicast.casting.spice.trips import Work
 from implicast.overlay.ice.estate import Way
-from implicast.peer.contract import Address, Name, handles
+from implicast.peer.contract import Name, handles
 from implicast.peer.memory import Recent
 from implicast.space.tract import Tract, intervals, union
-
-if TYPE_CHECKING:
-    from implicast.casting.spice.spice import Spice
 
 REFRESHES = 6
 """Renewals are collected for such a part of a lease: with the time between two of them that is half a lease."""
@@ -87,7 +83,7 @@ class Copies(SpicePart):
 
     __slots__ = ("_collecting", "_copied", "_fans", "_renewed")
 
-    def __init__(self, spice: "Spice") -> None:
+    def __init__(self, spice: Spice) -> None:
         super().__init__(spice)
         self._fans: Recent[int, Fan] = Recent(FANS_MAX)
         self._collecting: dict[str, int] = {}
@@ -155,14 +151,12 @@ class Copies(SpicePart):
         renewed = self._renewed[tag]
         renewed.update({each.member.name: each for each in entries})
         if len(renewed) >= TOGETHER_MAX:
-            self._refresh(tag)
+            self.on_refresh(Refresh(tag))
 
     @handles(Refresh)
     def on_refresh(self, alarm: Refresh) -> None:
-        self._refresh(alarm.tag)
-
-    def _refresh(self, tag: str) -> None:
         """Tell the other roots that these registrations go on."""
+        tag = alarm.tag
         renewed, address, goal = self._renewed.pop(tag, {}), address_of(tag), self.spice.levels.goal(tag)
         if not renewed or not goal or not self.surface.answers(address):
             return
@@ -202,10 +196,6 @@ class Copies(SpicePart):
         if others:
             entries = tuple(fan.entries.values())
             self.surface.send(CopyTo(Way(others), fan.tag, entries, self.address, token))
-
-    @handles(CopyTo)
-    def on_copy(self, sender: Address, copy: CopyTo) -> None:
-        self.surface.carry(sender, copy)
 
     def arrived(self, part: Tract, copy: CopyTo) -> None:
         entries = all_proved(self.spice.words, copy.tag, copy.entries)
