@@ -120,7 +120,7 @@ class Town:
     def leave(self, people: Sequence[Inhabitant]) -> None:
         for person in people:
             for key in list(person.graph.places.held):
-                self.do(partial(person.graph.quit, key))
+                self.do(partial(person.graph.farewells.quit, key))
 
     def objections(self) -> list[str]:
         graphs = [(person.graph, key) for person in self.people for key in person.graph.places.held]
