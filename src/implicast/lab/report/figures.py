@@ -51,6 +51,8 @@ TITLES = {
     "latency_ms_mean": "From cast to member, mean",
     "latency_ms_p99": "From cast to member, all but the slowest hundredth",
     "register_messages": "What registering costs",
+    "repair_s_median": "From a failure until all is well again, median",
+    "repair_s_max": "From a failure until all is well again, longest",
 }
 """In words, for those who do not know the codes; others have their meanings for a title."""
 BORNE = {"TOUT": "sending for others", "TIN": "receiving for others", "STOR": "storing"}
@@ -204,8 +206,8 @@ def _is_number(text: str) -> bool:
 
 
 def canvas_of(square: bool = False) -> tuple[Canvas, Axes]:
-    canvas = Canvas(figsize=(4.6, 4.6) if square else SIZE_INCHES, layout="constrained")
-    return canvas, canvas.add_subplot()
+    canvas = Canvas(figsize=SIZE_INCHES, layout="constrained")
+    return canvas, canvas.add_subplot(box_aspect=1 if square else None)
 
 
 def _line(
@@ -270,8 +272,9 @@ def _scales(axes: Axes, asked: Figure, axis: Axis, points: Sequence[str], numeri
     if axis.log and numeric and all(float(point) > 0 for point in points):
         axes.set_xscale("log")
     places = [float(point) for point in points] if numeric else list(range(len(points)))
-    crowded = not numeric and sum(map(len, points)) > WORDS_ABREAST
-    axes.set_xticks(places, points, rotation=25 if crowded else 0, ha="right" if crowded else "center")
+    told = [point.replace(",", ",\n") for point in points]  # what consists of several words stands in several lines
+    crowded = not numeric and sum(max(map(len, point.split("\n"))) for point in told) > WORDS_ABREAST
+    axes.set_xticks(places, told, rotation=25 if crowded else 0, ha="right" if crowded else "center")
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.minorticks_off()
     axes.set_xlabel(axis.title)
