@@ -8,10 +8,24 @@ from implicast.casting.spice.alarms import CastWatch
 from implicast.casting.spice.copies import Copies
 from implicast.casting.spice.homes import address_of, home, roots_of, spot_of
 from implicast.casting.spice.items import Header, RootState, header_item, record_item
-from implicast.casting.spice.messages import AskVeto, CastTo, Entry, Offer, ReadyAt, StoreAt, StoredAt, Taken
+from implicast.casting.spice.messages import (
+    AskVeto,
+    CastTo,
+    CopyFrom,
+    Entry,
+    Offer,
+    RateAt,
+    RateIs,
+    ReadyAt,
+    StoreAt,
+    StoredAt,
+    Taken,
+)
+from implicast.casting.spice.replicas import Replicas
 from implicast.casting.spice.settings import CAST_US, Settings
 from implicast.casting.spice.spice import Spice
 from implicast.casting.spice.stores import RISING, Stores
+from implicast.casting.spice.trips import Work
 from implicast.language.parse import parse
 from implicast.language.target import Description
 from implicast.overlay.ice.estate import Way
@@ -498,6 +512,63 @@ def test_a_root_in_use_objects_to_a_lower_level(monkeypatch):
     assert [each.veto for each in answers] == [True]
 
 
+def a_replicated_tag():
+    """A town where jazz is registered, the peer at its original root, and another root with that root's peer."""
+    town = Town(frequency_limit=0.5, rate_s=4.0, deepest_level=3)
+    town.register(3, "jazz")
+    town.run(3)
+    leader, address = town.owner(address_of("jazz")), address_of("jazz")
+    root = next(each for each in roots_of(address, 1, 3) if town.owner(each) is not leader)
+    return town, leader, root, town.owner(root)
+
+
+def hint(town, leader, root):
+    """Anybody says that this root of jazz is busy or idle, or knows later news than the original root."""
+    address = address_of("jazz")
+    leader.on_routed(0, RateAt(Way((address, address + 1), 7), "jazz", root))
+    town.run(1)
+
+
+def test_a_stranger_raises_no_level_in_the_name_of_a_root():
+    town, leader, root, _ = a_replicated_tag()
+    for _ in range(20):
+        hint(town, leader, root)
+        hint(town, leader, address_of("jazz"))
+
+    assert leader.levels.header("jazz") == Header()
+
+
+def test_an_answer_to_no_question_raises_no_level():
+    town, leader, _, _ = a_replicated_tag()
+    leader.replicas.on_rate_is(0, RateIs(1, True, 1 << 40, 3))
+    town.run(1)
+
+    assert leader.levels.header("jazz") == Header()
+
+
+def test_a_root_that_remembers_what_the_original_root_has_lost_is_believed():
+    town, leader, root, owner = a_replicated_tag()
+    owner.levels.learn_root("jazz", root, RootState(5, 1, True))
+    hint(town, leader, root)
+
+    assert leader.levels.header("jazz") == Header(5, 1, 1, True)
+
+
+def test_busy_replicas_have_the_level_raised_further(monkeypatch):
+    town, leader, *_ = a_replicated_tag()
+    monkeypatch.setattr(Replicas, "_relieves", lambda self, level: True)
+    leader.levels.set_header("jazz", Header(5, 1, 1, True))
+    for each in roots_of(address_of("jazz"), 1, 3):
+        owner = town.owner(each)
+        owner.levels.learn_root("jazz", each, RootState(5, 1, True))
+        if each != address_of("jazz"):
+            for _ in range(40):
+                owner.replicas.counted("jazz", each)
+    town.run(10)
+
+    assert leader.levels.header("jazz").level == 2
+
+
 def test_whoever_takes_over_from_an_original_root_ends_what_it_began():
     town = Town(peers=16, frequency_limit=0.5, rate_s=1000.0, deepest_level=1, storage_limit=32)
     for address in range(6):
@@ -562,6 +633,40 @@ def test_all_levels_of_replicas_are_copied_to_again():
     town.run(6)
 
     assert not list(record_objections(town.peers))
+
+
+def test_what_ran_out_of_hops_and_waited_goes_on():
+    """Two peers that took each other for the owner passed it to and fro until it had no hops left."""
+    town = Town(frequency_limit=0.0)
+    town.register(3, "jazz")
+    town.run(3)
+    address = address_of("jazz")
+    peer = next(each for each in town.peers if not each.surface.answers(address) and each.address != 3)
+    worn = Way((address, address + 1), 7, hops=peer.surface.terms.timers.hops_max + 1)
+    cast, target = CastId(peer.name, 1, 1), parse("jazz")
+    payload = peer.words.seal(cast, target, b"")
+    peer.walks.on_cast(3, CastTo(worn, cast, target, 0, "jazz", 0, address, 0, payload))
+    town.run(3)
+
+    assert town.told(cast) == [3]
+
+
+def test_replicas_that_answer_are_mended_before_a_level_is_raised():
+    """The raise had met the dead and did not end before its walk was given up."""
+    town = Town(peers=24, frequency_limit=0.01, rate_s=1000.0, deepest_level=2, storage_limit=32)
+    for address in range(6):
+        town.register(address, "jazz")
+    town.run(3)
+    leader, address = town.owner(address_of("jazz")), address_of("jazz")
+    ready_on_the_other_side(town, "jazz")
+    leader.levels.set_header("jazz", Header(5, 1, 2, False))
+    endless = CopyFrom(Way((address, address + 1)), "jazz", address, 0, 2, leader.address, 1)
+    leader.replicas.raising["jazz"] = Work(endless, (), leader.host.now_us)
+    leader.register_again(())
+    town.run(8)
+
+    assert not list(record_objections(town.peers))
+    assert leader.levels.header("jazz")[1:] == (2, 2, True), "and then it is raised"
 
 
 def test_what_is_said_again_after_a_partition_is_said_until_it_is_confirmed():
@@ -661,7 +766,6 @@ def test_nothing_is_left_of_casts_that_are_over():
             peer.gatherings._moves,
             peer.copies._fans,
             peer.calls._calls,
-            peer.offers._offers,
         )
         assert not any((*walks, *errands)), peer.address
 

@@ -88,6 +88,8 @@ class Outcome:
     accepted: int = 0
     due: int = 0
     delivered: int = 0
+    started_s: float = 0.0
+    hurt_s: float = 0.0
     repaired_s: float = 0.0
     seconds: float = 0.0
 
@@ -121,7 +123,7 @@ class Run:
     def go(self):
         begun = time.monotonic()
         try:
-            self.processes.start_all()
+            started_s = self.processes.start_all()
             memory = {name: self.processes.memory_kb(name) for name in self.processes.running}
             caster = multiprocessing.get_context("fork").Process(target=self.cast_on, daemon=True)
             caster.start()
@@ -131,8 +133,10 @@ class Run:
             time.sleep(0.5)
             caster.terminate()
             caster.join()
+            hurt_s = time.monotonic() - begun - started_s
             repaired_s = self.repair()
             outcome = self.judge(memory)
+            outcome.started_s, outcome.hurt_s = round(started_s, 1), round(hurt_s, 1)
             outcome.repaired_s = round(repaired_s, 1)
         finally:
             self.processes.stop()

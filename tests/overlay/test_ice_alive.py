@@ -107,6 +107,36 @@ def test_a_better_title_makes_an_owner_yield_and_a_worse_one_is_answered_with_th
     assert one.tract == (0, HALF)
 
 
+def test_who_names_a_neighbour_as_a_newcomer_does_not_get_its_ground_seized():
+    one, ledger = halves()
+    one.circle.concern(2).take_hail(Hail(5, 5, 6, (Title(HALF, 1, 0, 2),), (), (), (), False, ()), ledger.now_us)
+    ledger.now_us = S
+    one.routes.carry(3, Enter(Way((0, 1), 1), 2, 1 << 61))
+
+    assert one.plot.others == [Title(HALF, 1, 0, 2)]
+    assert one.heirs == (2,)
+    assert [to for to, _ in sent(ledger, More)] == [2], "the one that is named is asked"
+
+
+def test_a_neighbour_that_comes_again_in_a_new_life_gets_a_place_when_it_says_so_itself():
+    one, ledger = halves()
+    one.circle.concern(2).take_hail(Hail(5, 5, 6, (Title(HALF, 1, 0, 2),), (), (), (), False, ()), ledger.now_us)
+    one.routes.carry(3, Enter(Way((0, 1), 1), 2, 90))
+    one.greetings.on_hail(2, Hail(91, 90, 91, (), (), (), (), False, ()))
+
+    assert [to for to, _ in sent(ledger, HandOver)] == [2]
+
+
+def test_a_newcomer_asks_its_introducers_in_turn():
+    """At random it may miss the only living one of several again and again."""
+    newcomer, ledger = surface()
+    newcomer.join((2, 3, 4, 5, 6))
+    for attempt in range(1, 5):
+        newcomer.entry.on_enter_again(EnterAgain(attempt))
+
+    assert sorted(to for to, _ in sent(ledger, Enter)) == [2, 3, 4, 5, 6]
+
+
 def test_greetings_of_an_older_mark_are_not_news():
     one, _ = halves()
     one.greetings.on_hail(2, Hail(1, 0, 7, (Title(HALF, 1, 3, 2),), (), (1,), (), False, ()))

@@ -13,12 +13,14 @@ from implicast.overlay.links.messages import (
     MOVED,
     CheckLink,
     Find,
+    Found,
     Gone,
     SetL,
     SetLAck,
     SetR,
     SetRAck,
     SetRNak,
+    Stat,
 )
 from implicast.overlay.links.refs import cut_list
 from implicast.peer.contract import Address, Host, Message, Peer
@@ -287,6 +289,23 @@ def test_the_right_neighbours_word_proves_an_insertion_whose_answer_was_lost() -
     node.hear(60, SetLAck(node.me, right, node.me, (0, 1)))
 
     assert (node.state, node.rnum, node.pend) == ("in", (0, 1), None)
+
+
+def test_who_is_in_by_its_right_neighbours_word_asks_at_once_who_stands_further_left() -> None:
+    """The answer that was lost, or comes too late, would have told: else the node knows nobody beyond its left
+    neighbour until its first look, and if that one dies before, it has to look for its place half round the ring."""
+    ledger = Ledger()
+    node = Links(50, ledger, 50, LinkSettings.living())
+    node.join((10,))
+    left, further, right = Ref(40, 40), (Ref(40, 40), Ref(30, 30), Ref(20, 20)), Ref(60, 60)
+    node.hear(40, Found(node.me, left, right, (0, 0)))
+    ledger.take()
+
+    node.hear(60, SetLAck(node.me, right, node.me, (0, 1)))
+    check = only(ledger, CheckLink)
+    node.hear(40, Stat(node.me, left, check.token, node.me, (0, 0), further))
+
+    assert (check.to, node.state, node.lefts) == (left, "in", further)
 
 
 def test_a_list_ends_where_it_meets_its_owner() -> None:

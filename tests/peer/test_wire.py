@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from implicast.peer.contract import CastId, Message
 from implicast.peer.errors import ParameterError, RemoteError
-from implicast.peer.wire import MESSAGE_BYTES_MAX, Codec, pack, packed_list, size
+from implicast.peer.wire import MESSAGE_BYTES_MAX, Codec, list_size, size
 
 NAME = b"n" * 16
 
@@ -100,5 +100,5 @@ def test_a_kind_without_a_number_is_refused_by_name():
 
 
 @pytest.mark.parametrize("count", [0, 1, 15, 16, 65_535, 65_536])
-def test_a_list_of_what_is_encoded_already_is_written_as_the_encoder_writes_it(count):
-    assert bytes(packed_list([pack(7)] * count)) == pack([7] * count)
+def test_the_size_of_a_list_follows_from_those_of_its_items(count):
+    assert list_size(count, count * size(777)) == size([777] * count)

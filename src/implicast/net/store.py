@@ -1,7 +1,8 @@
 """What a node writes down: its life, what its peer keeps, the inbox, the outbox, receipts. One SQLite file.
 
-Writes gather and are committed together, in a thread of their own, with `synchronous=FULL`: what was committed outlives
-a killed process and a lost power supply. Whoever needs to know that something is safe awaits `committed()`.
+Writes gather and are committed together, with `synchronous=FULL`: what was committed outlives a killed process and a
+lost power supply. Rows are put in by the loop, which takes less than handing Python's lock over for them; a thread
+waits for the disk. Whoever needs to know that something is safe awaits `committed()`.
 
 The primary key of `notices` is the memory of repeats: a cast is taken once, whatever happens. The schema has a version;
 a file of an older one is migrated when it is opened, one of a newer one is refused in a sentence.
@@ -11,9 +12,7 @@ import asyncio
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from itertools import groupby
-from operator import itemgetter
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -21,6 +20,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from implicast.language.target import Target
+from implicast.net.bulk import CAST, NOTICE, RECEIPT, SETTLED, Write, carry_out
 from implicast.net.lock import Lock
 from implicast.peer.contract import CastId, Life
 from implicast.peer.errors import LocalError
@@ -79,7 +79,7 @@ class Store:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
-        self._writes: list[tuple[str, tuple[Any, ...]]] = []
+        self._writes: list[Write] = []
         self._gathering: asyncio.Future[None] | None = None
         """Done with the next commit; None while nobody waits for one."""
         self._working = False
@@ -87,6 +87,8 @@ class Store:
         self.full = False
         """The disk is full: nothing is confirmed until there is room."""
         self.commits = 0
+        self._sealing: Future[None] | None = None
+        """The last commit that the thread was given; between its end and the next no transaction is open."""
         self._touched = self._abandoned = False
         self._last_us = 0
         """When the last notice arrived; 0: not looked up yet."""
@@ -119,26 +121,25 @@ class Store:
     # --- at once, when a node begins
 
     def get(self, key: str) -> bytes | None:
-        row = self._db.execute("select value from meta where key = ?", (key,)).fetchone()
+        row = self._at_once("select value from meta where key = ?", key).fetchone()
         return None if row is None else bytes(row[0])
 
     def put_now(self, key: str, value: bytes) -> None:
         """Write and commit before returning: for what must be safe before the node speaks."""
-        self._db.execute("insert or replace into meta values (?, ?)", (key, value))
+        self._at_once("insert or replace into meta values (?, ?)", key, value)
 
     def heard(self, since_us: int) -> tuple[HeardBlock, ...]:
         """Which casts were taken since a moment, as the inbox of a peer remembers them."""
         blocks: dict[tuple[bytes, int, int], int] = {}
-        for publisher, life, serial in self._db.execute(
-            "select publisher, life, serial from notices where arrived_us >= ?", (since_us,)
-        ):
+        rows = self._at_once("select publisher, life, serial from notices where arrived_us >= ?", since_us)
+        for publisher, life, serial in rows:
             block = (bytes(publisher), life, serial >> HEARD_BITS)
             blocks[block] = blocks.get(block, 0) | 1 << (serial & (1 << HEARD_BITS) - 1)
         return tuple(HeardBlock(*block, bits) for block, bits in blocks.items())
 
     def rows(self, part: str) -> list[bytes]:
         """What was kept of one part, as it was put in last."""
-        found = self._db.execute("select value from kept_rows where part = ? order by number", (part,))
+        found = self._at_once("select value from kept_rows where part = ? order by number", part)
         return [bytes(value) for (value,) in found]
 
     # --- gathered, committed together
@@ -163,28 +164,26 @@ class Store:
         """When a notice arrives: after all that arrived before, though the machine's clock was set back meanwhile.
         Readers go on from the last one that they have seen."""
         if not self._last_us:
-            (last_us,) = self._db.execute("select max(arrived_us) from notices").fetchone()
+            (last_us,) = self._at_once("select max(arrived_us) from notices").fetchone()
             self._last_us = last_us or 0
         self._last_us = max(now_us, self._last_us + 1)
         return self._last_us
 
     def notice(self, cast: CastId, target: str, payload: bytes, now_us: int) -> None:
-        self.write("insert or ignore into notices values (?, ?, ?, ?, ?, ?, null)",
-                   (cast.publisher, cast.life, cast.serial, payload, target, now_us))  # fmt: skip
+        self.write(NOTICE, (cast.publisher, cast.life, cast.serial, payload, target, now_us))
 
     def done(self, cast: CastId, now_us: int) -> None:
         self.write("update notices set done_us = ? where publisher = ? and life = ? and serial = ?",
                    (now_us, cast.publisher, cast.life, cast.serial))  # fmt: skip
 
     def cast(self, cast: CastId, target: Target, payload: bytes, now_us: int, until_us: int) -> None:
-        self.write("insert into outbox values (?, ?, ?, ?, ?, ?, null)",
-                   (cast.life, cast.serial, _encode(target), payload, now_us, until_us))  # fmt: skip
+        self.write(CAST, (cast.life, cast.serial, _encode(target), payload, now_us, until_us))
 
     def settled(self, settled: Settled, now_us: int) -> None:
         key = (settled.cast.life, settled.cast.serial)
-        self.write("insert or replace into receipts values (?, ?, ?, ?)", (*key, _encode(settled), now_us))
+        self.write(RECEIPT, (*key, _encode(settled), now_us))
         if not settled.open:
-            self.write("update outbox set settled_us = ? where life = ? and serial = ?", (now_us, *key))
+            self.write(SETTLED, (now_us, *key))
 
     @property
     def dirty(self) -> bool:
@@ -230,9 +229,11 @@ class Store:
         finally:
             self._working = False
 
-    async def _attempt(self, writes: list[tuple[str, tuple[Any, ...]]]) -> bool:
+    async def _attempt(self, writes: list[Write]) -> bool:
         try:
-            await asyncio.get_running_loop().run_in_executor(self._thread, self._transact, writes)
+            self._lay(writes)
+            self._sealing = self._thread.submit(self._seal)
+            await asyncio.shield(asyncio.wrap_future(self._sealing))
         except sqlite3.OperationalError as error:
             self.full = "full" in str(error) or "disk" in str(error)
             return False
@@ -240,29 +241,45 @@ class Store:
         self.commits += 1
         return True
 
-    def _transact(self, writes: list[tuple[str, tuple[Any, ...]]]) -> None:
+    def _lay(self, writes: list[Write]) -> None:
+        """Put rows in, in a transaction that stays open."""
         self._db.execute("begin immediate")
         try:
-            for statement, same in groupby(writes, itemgetter(0)):
-                self._db.executemany(statement, map(itemgetter(1), same))
+            carry_out(self._db, writes)
+        except BaseException:
+            self._undo()
+            raise
+
+    def _seal(self) -> None:
+        """Commit what was put in."""
+        try:
             self._db.execute("commit")
         except BaseException:
-            if self._db.in_transaction:
-                self._db.execute("rollback")
+            self._undo()
             raise
+
+    def _undo(self) -> None:
+        if self._db.in_transaction:
+            self._db.execute("rollback")
+
+    def _at_once(self, statement: str, *values: Any) -> sqlite3.Cursor:
+        """Ask the file, or tell it. A commit that is under way ends first, so nothing is read before it is safe."""
+        if self._sealing is not None:
+            self._sealing.exception()
+        return self._db.execute(statement, values)
 
     # --- reading
 
     def inbox(self, open_only: bool = True, after_us: int = 0, most: int = 1_000) -> list[tuple[Any, ...]]:
         """publisher, life, serial, payload, target, arrived_us, done_us; oldest first."""
         clause = "and done_us is null" if open_only else ""
-        return self._db.execute(
-            f"select * from notices where arrived_us > ? {clause} order by arrived_us limit ?", (after_us, most)
+        return self._at_once(
+            f"select * from notices where arrived_us > ? {clause} order by arrived_us limit ?", after_us, most
         ).fetchall()
 
     def unsettled(self) -> Iterator[tuple[Life, int, Target, bytes, int]]:
         """Casts that are not settled yet: life, serial, target, payload, until when."""
-        rows = self._db.execute(
+        rows = self._at_once(
             "select life, serial, target, payload, until_us from outbox where settled_us is null order by life, serial"
         ).fetchall()
         for life, serial, target, payload, until_us in rows:
@@ -271,25 +288,25 @@ class Store:
     def has(self, cast: CastId) -> bool:
         """Is this cast in the inbox, or about to be?"""
         key = (cast.publisher, cast.life, cast.serial)
-        if any("into notices" in statement and values[:3] == key for statement, values in self._writes):
+        if any(statement is NOTICE and values[:3] == key for statement, values in self._writes):
             return True
-        found = self._db.execute("select 1 from notices where publisher = ? and life = ? and serial = ?", key)
+        found = self._at_once("select 1 from notices where publisher = ? and life = ? and serial = ?", *key)
         return found.fetchone() is not None
 
     def carried(self, life: Life, serial: int) -> bytes | None:
         """What a cast of this node carries as its payload."""
-        row = self._db.execute("select payload from outbox where life = ? and serial = ?", (life, serial)).fetchone()
+        row = self._at_once("select payload from outbox where life = ? and serial = ?", life, serial).fetchone()
         return None if row is None else bytes(row[0])
 
     def receipt(self, life: Life, serial: int) -> Settled | None:
-        row = self._db.execute("select settled from receipts where life = ? and serial = ?", (life, serial)).fetchone()
+        row = self._at_once("select settled from receipts where life = ? and serial = ?", life, serial).fetchone()
         return None if row is None else _settled.decode(row[0])
 
     def receipts(self, most: int = 100) -> list[tuple[Any, ...]]:
         """life, serial, target, made_us, settled or None; newest first."""
-        rows = self._db.execute(
+        rows = self._at_once(
             "select o.life, o.serial, o.target, o.made_us, r.settled from outbox o left join receipts r "
-            "on o.life = r.life and o.serial = r.serial order by o.made_us desc limit ?", (most,),
+            "on o.life = r.life and o.serial = r.serial order by o.made_us desc limit ?", most,
         ).fetchall()  # fmt: skip
         return [
             (life, serial, _target.decode(target), made_us, None if settled is None else _settled.decode(settled))
@@ -304,7 +321,7 @@ class Store:
         }
 
     def _count(self, what: str) -> int:
-        return int(self._db.execute(f"select count(*) from {what}").fetchone()[0])
+        return int(self._at_once(f"select count(*) from {what}").fetchone()[0])
 
     def prune(self, keep: int = NOTICES_MAX) -> None:
         """Oldest that are done go first; what is not done stays."""
@@ -322,10 +339,13 @@ class Store:
     def close(self) -> None:
         """What is not committed yet is, unless there is no room."""
         writes, self._writes = [] if self._abandoned else self._writes, []
+        if self._sealing is not None:
+            self._sealing.exception()
         deadline = time.monotonic() + 5
         while writes:
             try:
-                self._transact(writes)
+                self._lay(writes)
+                self._seal()
                 break
             except sqlite3.OperationalError:
                 if time.monotonic() > deadline:

@@ -111,11 +111,11 @@ MESSAGE_ARGUMENTS = 3
 """What a method that handles messages takes: self, sender, message. One that handles alarms: self, alarm."""
 
 
-def handles(kind: type) -> Callable[[Handler], Handler]:
-    """Mark a method as the one place where this kind of message or alarm is decided."""
+def handles(*kinds: type) -> Callable[[Handler], Handler]:
+    """Mark a method as the one place where these kinds of messages or alarms are decided."""
 
     def mark(method: Handler) -> Handler:
-        method.handles = kind  # type: ignore[attr-defined]
+        method.handles = kinds  # type: ignore[attr-defined]
         return method
 
     return mark
@@ -183,9 +183,9 @@ class Peer(Part):
         """
         return ()
 
-    def packed_holdings(self) -> Any:
-        """A value that is encoded as `holdings` is: some know it without making all of them."""
-        return self.holdings()
+    def stored_bytes(self) -> int | None:
+        """Bytes of `holdings` as they would be encoded, where they are known without making all of them."""
+        return None
 
     def kept(self) -> Message | None:
         """What was written down and outlives a crash of this peer, as one typed value; None: nothing."""
@@ -213,9 +213,12 @@ Decisions = dict[type, Callable[..., None]]
 
 
 def _after(hears: Callable[..., bool], handler: Callable[..., None]) -> Callable[..., None]:
+    path, method = getattr(handler, "leads_to", (None, handler))
+    part = attrgetter(path) if path else None
+
     def decide(self: Peer, sender: Address, message: Message) -> None:
         if hears(self, sender, message):
-            handler(self, sender, message)
+            method(self if part is None else part(self), sender, message)
 
     return decide
 
@@ -229,7 +232,8 @@ def decisions(owner: type[Part]) -> tuple[Decisions, Decisions]:
     alarms: Decisions = {}
     for path, method in _marked(owner):
         takes_message = method.__code__.co_argcount == MESSAGE_ARGUMENTS
-        (messages if takes_message else alarms)[method.handles] = _through(path, method, takes_message)  # type: ignore[attr-defined]
+        kinds = messages if takes_message else alarms
+        kinds.update(dict.fromkeys(method.handles, _through(path, method, takes_message)))  # type: ignore[attr-defined]
     return messages, alarms
 
 

@@ -16,7 +16,6 @@ points where they keep and deliver, and do not ask which it is.
 """
 
 from base64 import b64decode, b64encode
-from binascii import Error as NotBase64
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -388,5 +387,5 @@ def reveal(said: Description | None) -> tuple[Description | None, bytes]:
     bare = Description(said.tags, values) if said.tags or values else None
     try:
         return bare, b64decode("".join(str(each.value) for each in hidden), validate=True)
-    except NotBase64:
+    except ValueError:  # no base64, or no ASCII
         return bare, b""

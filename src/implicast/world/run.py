@@ -107,7 +107,7 @@ class Run:
         if sleepers is None:
             self.set_up(progress)
             self.register(progress)
-            storage = [size(peer.packed_holdings()) for peer in self.population]
+            storage = [_stored(peer) for peer in self.population]
         else:
             storage = self._put_to_sleep(sleepers)
         self.cast(progress)
@@ -324,6 +324,11 @@ class Run:
             found = np.sort(np.concatenate([found, keys]))
             found = found[runs(found)[0]]
         return zip((found // width).tolist(), (found % width).tolist(), strict=True)
+
+
+def _stored(peer: Peer) -> int:
+    known = peer.stored_bytes()
+    return size(peer.holdings()) if known is None else known
 
 
 def _links_columns(source: Ints, target: Ints, latency_us: Ints) -> dict[str, Any]:

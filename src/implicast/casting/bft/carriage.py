@@ -14,7 +14,7 @@ it are in sight. A publisher whose first steps are not taken by somebody who is 
 are then; whoever was reached by the first attempt recognises the cast.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from implicast.casting.bft.messages import SILENT_MAX, CastHop, HopHeld, Source
@@ -143,15 +143,19 @@ class Carriage(Part):
 
     # --- sending
 
-    def send(self, to: Address, hop: CastHop, duty: Duty, wanted: Name | None, topic: str = STEP) -> None:
-        """Send a step. `wanted` is the member there, if it is in range: it counts when it is out of reach."""
+    def send(self, wanted: Mapping[Address, Name | None], hop: CastHop, duty: Duty, topic: str = STEP) -> None:
+        """Send a step to some addresses. The member there is named if it is in range: it counts when it is out of
+        reach."""
         if not self.assured:
-            self.host.send(to, hop)
+            for to in wanted:
+                self.host.send(to, hop)
             return
-        duty.begin_step()
-        if not self._asker.ask(topic, _step(to, hop), to, hop, (duty, wanted)):
-            self.host.send(to, hop)  # too much is open: this once, and nobody will know
-            self._close(duty, wanted)
+        for to, name in wanted.items():
+            duty.begin_step()
+            step = (to, hop.source.query, hop.level, hop.forwarder.key)
+            if not self._asker.ask(topic, step, to, hop, (duty, name)):
+                self.host.send(to, hop)  # too much is open: this once, and nobody will know
+                self._close(duty, name)
 
     def drop(self, address: Address) -> None:
         """It has left: nothing need be confirmed any more."""
@@ -263,7 +267,3 @@ class Carriage(Part):
             total.add(tally.taken, tally.declined, tally.missed, tally.silent)
         unreachable = total.missed + len(total.silent)
         self.host.deliver(Settled(cast, total.taken, unreachable, total.declined, 0, total.silent))
-
-
-def _step(to: Address, hop: CastHop) -> Step:
-    return to, hop.source.query, hop.level, hop.forwarder.key

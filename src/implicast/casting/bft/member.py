@@ -170,9 +170,8 @@ class Bft(Member, parts={
             contacts.pop(place.key, None)
         return [contacts[key] for key in sorted(contacts)]
 
-    def packed_holdings(self) -> Any:
-        packed = self.graph.places.packed(wide=self.assured)
-        return self.holdings() if packed is None else packed
+    def stored_bytes(self) -> int | None:
+        return self.graph.places.stored_bytes(wide=self.assured)
 
     def kept(self) -> KeptBft:
         home = self.graph.places.home

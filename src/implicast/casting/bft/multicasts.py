@@ -20,6 +20,7 @@ from implicast.casting.bft.settings import BftSettings
 from implicast.casting.inbox import Outcome
 from implicast.language.target import Target
 from implicast.overlay.skip_graph.graph import SkipGraph
+from implicast.overlay.skip_graph.place import Place
 from implicast.peer.asking import Asker
 from implicast.peer.contract import Address, CastId, Host, Name, Part, handles
 from implicast.peer.identity import Certificate
@@ -33,6 +34,8 @@ NOBODY = Target(())
 """Of a cast to a range of keys: it selects nobody by description."""
 COUNTED_MAX = 4_096
 """Casts of which this member remembers under which multicast it was counted."""
+NEAR_MAX = 256
+"""Ranges of which a member at rest remembers which of its places are in them or beside them."""
 
 GRIEVANCES_MAX = 1_024
 """Addresses that something is held against; the first are forgotten first."""
@@ -66,7 +69,7 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
     and says what became of it; None if the cast is not for this member, or not under this arc."""
 
     __slots__ = (
-        "_counted", "_deliver", "_graph", "_settings", "carriage", "echoes", "gate", "grievances", "seen",
+        "_counted", "_deliver", "_graph", "_near", "_settings", "carriage", "echoes", "gate", "grievances", "seen",
         "signer",
     )  # fmt: skip
 
@@ -79,6 +82,7 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
         self.seen: SeenTable[Met] = SeenTable(settings.window_us)
         self.grievances: Recent[Address, int] = Recent(GRIEVANCES_MAX)  # against whom, since when
         self._counted: Recent[CastId, tuple[Arc, int]] = Recent(COUNTED_MAX)
+        self._near: Recent[tuple[Arc, int], list[tuple[Place, bool]]] = Recent(NEAR_MAX)
         absentees = graph.absentees
         self.echoes = Echoes(address, host, graph, gate, self._source_flaw, deliver)
         self.carriage = Carriage(address, host, asker, assured, absentees.watch, absentees.is_there, self._recast,
@@ -143,9 +147,7 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
             if is_near and source.arc.holds(node.key):
                 doubted[node.address] = node.name
         if doubted:
-            hop = self.signed_hop(source, source.start, certificate)
-            for address, name in doubted.items():
-                self.carriage.send(address, hop, duty, name, DOUBTED)
+            self.carriage.send(doubted, self.signed_hop(source, source.start, certificate), duty, DOUBTED)
 
     def _unconfirmed(self, address: Address) -> None:
         self.hold_against(address, "unconfirmed")
@@ -158,15 +160,17 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
 
     @handles(CastHop)
     def on_hop(self, sender: Address, hop: CastHop) -> None:
-        met, door = self._known(hop.source), (sender, hop.level, hop.forwarder.key)
+        source = hop.source
+        met = self.seen.get((source.query, source.certificate.key))
         if met is not None and not met.open:  # five in six
             self.gate.refuse("repeated")
             if self.carriage.assured:
-                self.carriage.confirm(sender, hop, met.duties.get(door))
+                self.carriage.confirm(sender, hop, met.duties.get((sender, hop.level, hop.forwarder.key)))
             return
+        door = (sender, hop.level, hop.forwarder.key)
         is_repeat = met is not None and door in met.duties
         if self._judge(sender, hop, met) and self.carriage.assured:
-            met = met or self._known(hop.source)
+            met = met or self.seen.get(source.name)
             duty = met.duties.get(door) if met is not None else None
             if is_repeat or duty is None or not duty.open:  # else it is confirmed with what becomes of it
                 self.carriage.confirm(sender, hop, duty)
@@ -194,9 +198,6 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
         """Note what no honest member ever sends, for whoever watches over the network."""
         if flaw in PROOFS:
             self.grievances.once(address, self.host.now_us)
-
-    def _known(self, source: Source) -> Met | None:
-        return self.seen.get((source.query, source.certificate.key)) if 6 in self.gate.checks else None
 
     def _source_flaw(self, source: Source) -> str | None:
         now_us = self.host.now_us
@@ -239,24 +240,37 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
     def concerned(self, source: Source) -> list[bytes]:
         """Our places that must get it, each at the level that follows from its vector and the source's. One in range
         whose lists do not reach that level yet waits for another copy."""
-        held = self._graph.places.held
+        places = self._graph.places
         if not {3, 5} <= self.gate.checks:
-            return list(held)
-        arc, vector, vectors, halves = source.arc, source.certificate.vector, self.gate.vectors, self.gate.halves
-        found, common, start, checks_top = [], vectors.common, source.start, 4 in self.gate.checks
-        (low, high), apart = arc, vectors.limits[1] if start else 0
-        wraps = low >= high
-        for key, place in held.items():
-            if (key >= low or key < high or low == high) if wraps else low <= key < high:
-                found.append(key)
-                continue
-            mine = place.certificate.vector
-            if vector ^ mine >= apart:  # half of all places: they would get it at level 0, where nobody is auxiliary
-                continue
-            level, table = min(common(vector, mine), start), place.table
-            if (level <= table.top or not checks_top) and is_auxiliary(table, level, arc, halves):
-                found.append(key)
+            return list(places.held)
+        if not places.are_at_rest:
+            return [place.key for place, is_in in self._around(source) if is_in or self._is_beside(place, source)]
+        near = self._near.get((source.arc, source.start))  # casts to the same range come again and again
+        if near is None:
+            near = self._near[source.arc, source.start] = self._around(source)
+        return [place.key for place, is_in in near if is_in or self._is_beside(place, source)]
+
+    def _around(self, source: Source) -> list[tuple[Place, bool]]:
+        """Our places in the range of a cast, and those that may be beside it: at the level where it starts, for who is
+        not beside it there is so at none below."""
+        found, arc, start, halves = list[tuple[Place, bool]](), source.arc, source.start, self.gate.halves
+        (low, high), is_turned = arc, source.low >= source.high
+        for key, place in self._graph.places.held.items():
+            if (key >= low or key < high or low == high) if is_turned else low <= key < high:
+                found.append((place, True))
+            elif place.standing is None or is_auxiliary(table := place.table, min(start, table.top), arc, halves):
+                found.append((place, False))  # of one that is not at rest the vector is looked at first: cutting costs
         return found
+
+    def _is_beside(self, place: Place, source: Source) -> bool:
+        """Whether one of our places outside the range takes part in a cast at its level."""
+        vectors, theirs, mine = self.gate.vectors, source.certificate.vector, place.certificate.vector
+        if theirs ^ mine >= vectors.limits[1]:  # half of them: at level 0 nobody is auxiliary
+            return False
+        level = min(vectors.common(theirs, mine), source.start)
+        if not level or (level > place.table.top and 4 in self.gate.checks):
+            return False
+        return is_auxiliary(place.table, level, source.arc, self.gate.halves)
 
     # --- holding and serving
 
@@ -290,18 +304,13 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
 
     def _send(self, met: Met, place: Certificate, leg: Leg[Certificate], duty: Duty) -> None:
         """One signed message for the whole leg; our own places are served by a plain call."""
-        hop: CastHop | None = None
-        wanted: dict[Address, Name | None] = {}
-        for node in leg.receivers:
-            if met.arc.holds(node.key):
-                wanted[node.address] = node.name
-            else:
-                wanted.setdefault(node.address, None)
-        for address, name in wanted.items():
-            if address != self.address:
-                hop = hop or self.signed_hop(met.source, leg.level, place)
-                self.carriage.send(address, hop, duty, name)
-        for node in leg.receivers:
+        wanted: dict[Address, Name | None] = dict.fromkeys([node.address for node in leg.receivers])
+        if self.carriage.assured:
+            wanted |= {node.address: node.name for node in leg.receivers if met.arc.holds(node.key)}
+        is_ours = wanted.pop(self.address, self) is not self
+        if wanted:
+            self.carriage.send(wanted, self.signed_hop(met.source, leg.level, place), duty)
+        for node in leg.receivers if is_ours else ():
             if node.address == self.address and node.key in met.open:
                 self.hold(met, node.key, leg.level, duty)
 

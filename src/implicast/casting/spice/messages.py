@@ -29,6 +29,8 @@ Code = Annotated[int, Meta(ge=0, le=CODES)]
 Tract = Annotated[tuple[Code, ...], Meta(max_length=4_096)]
 Notch = Annotated[int, Meta(ge=0, le=BITS)]
 Level = Annotated[int, Meta(ge=0, le=BITS)]
+NewsNumber = Annotated[int, Meta(ge=0, le=1 << 48)]
+"""Of news about a level: larger ones are newer, and there is always room for more."""
 
 
 class Entry(Message):
@@ -206,15 +208,35 @@ class SayAgain(Message):
 
 
 class RateAt(Message):
-    """A root of a tag tells the original root that it is too busy, or that it is hardly needed."""
+    """A root of a tag hints to the original root that it is too busy, or hardly needed. Anybody could say so: the
+    original root asks it."""
 
     wire = 0x0A0C
 
     way: Way
     tag: Tag
     root: Code
-    busy: bool
-    number: Token
+
+
+class AskRate(Message):
+    """The original root of a tag asks another root how it is; only the root's owner gets to know the token."""
+
+    wire = 0x0A11
+
+    way: Way
+    tag: Tag
+    reply: Address
+    token: Token
+
+
+class RateIs(Message):
+    """A root's answer: is it too busy (True), hardly needed (False), or neither?"""
+
+    wire = 0x0A12
+
+    token: Token
+    busy: bool | None
+    number: NewsNumber
     level: Level
     """What the root knows of the tag's level and the number of that news: an original root that lost its own learns."""
 
@@ -226,8 +248,7 @@ class ReadyAt(Message):
 
     way: Way
     tag: Tag
-    number: Token
-    """Larger numbers are newer news."""
+    number: NewsNumber
     level: Level
     ready: bool
     reply: Address
@@ -281,8 +302,10 @@ class StoredLater(Message):
     entry: Entry
 
 
+ROUTED: tuple[type, ...] = (CopyTo, Offer, SayAgain, RateAt, AskRate, ReadyAt, AskVeto, DepthIs)
+"""What is decided where its way ends, and nowhere before."""
 KINDS: tuple[type, ...] = (
-    StoreAt, StoredAt, CopyTo, CastTo, CastAgain, GatherTo, CopyFrom, Covered, Working, Offer, Taken, SayAgain, RateAt,
-    ReadyAt, AskVeto, DepthIs, StoredLater, SlowingAt, ComplainedOf,
+    *ROUTED, StoreAt, StoredAt, CastTo, CastAgain, GatherTo, CopyFrom, Covered, Working, Taken, RateIs, StoredLater,
+    SlowingAt, ComplainedOf,
 )  # fmt: skip
 """What travels; the others are alarms."""

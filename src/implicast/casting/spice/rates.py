@@ -14,7 +14,7 @@ IDLE_WINDOWS = 4
 class Rate:
     """Casts at one root."""
 
-    __slots__ = ("_count", "_idle", "_times_us", "per_s")
+    __slots__ = ("_count", "_idle", "_times_us", "per_s", "word")
 
     def __init__(self) -> None:
         self._count = self._idle = 0
@@ -23,6 +23,8 @@ class Rate:
         more than all else here."""
         self.per_s = 0.0
         """Averaged over windows, the last one counting as much as all before it."""
+        self.word: bool | None = None
+        """What was last found out: busy (True), idle (False), or nothing since another root was told so."""
 
     def is_busy(self, now_us: int, window_us: int, most: int) -> bool:
         """Count a cast: are these more than there may be in one window? If so, counting begins anew."""
@@ -35,7 +37,7 @@ class Rate:
             return False
         if now_us - times_us.popleft() > window_us:
             return False
-        self._times_us = None
+        self._times_us, self.word = None, True
         return True
 
     def is_idle(self, window_us: int, limit: float) -> bool:
@@ -47,5 +49,10 @@ class Rate:
         self._idle = self._idle + 1 if self.per_s < limit else 0
         if self._idle < IDLE_WINDOWS:
             return False
-        self._idle = 0
+        self._idle, self.word = 0, False
         return True
+
+    def take_word(self) -> bool | None:
+        """What is to be said of it, once."""
+        word, self.word = self.word, None
+        return word

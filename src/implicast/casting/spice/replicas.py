@@ -13,44 +13,43 @@ Ready is granted after updates have begun and withdrawn before they cease: a rea
 
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from implicast.casting.spice.alarms import EndCall, GoOn, Overrun, Window
 from implicast.casting.spice.containers import SWEEPS
 from implicast.casting.spice.copies import roots_in
 from implicast.casting.spice.homes import address_of
 from implicast.casting.spice.items import Header, RootState, root_item
-from implicast.casting.spice.messages import AskVeto, CopyFrom, DepthIs, RateAt, ReadyAt
+from implicast.casting.spice.messages import AskRate, AskVeto, CopyFrom, DepthIs, RateAt, RateIs, ReadyAt
 from implicast.casting.spice.rates import Rate
 from implicast.casting.spice.registry import Held, Registry
 from implicast.casting.spice.settings import HOLD_WINDOWS, STORE_US, VETO_US
-from implicast.casting.spice.share import SpicePart
+from implicast.casting.spice.share import Spice, SpicePart
 from implicast.casting.spice.trips import Walk, Work
 from implicast.overlay.ice.estate import Way
 from implicast.peer.contract import Address, handles
 from implicast.peer.memory import Recent
 from implicast.space.tract import EMPTY, WHOLE, Tract, union
 
-if TYPE_CHECKING:
-    from implicast.casting.spice.spice import Spice
-
 REPORTS = 4
 """A level is raised when one in so many of its roots is busy within a window: some are nearer to publishers."""
 RATES_MAX = 4_096
 """Roots whose casts are counted; further ones are not."""
+TOKEN_BITS = 62
 
 
 class Replicas(SpicePart):
     """A peer's part in raising and lowering levels."""
 
-    __slots__ = ("_doubted", "_hold_us", "_rates", "_reports", "_resting", "_ticking", "raising")
+    __slots__ = ("_asked", "_doubted", "_hold_us", "_rates", "_reports", "_resting", "_ticking", "raising")
 
-    def __init__(self, spice: "Spice") -> None:
+    def __init__(self, spice: Spice) -> None:
         super().__init__(spice)
         self._rates: dict[tuple[str, int], Rate] = {}
         self._ticking = False
         self._reports: Recent[str, dict[int, int]] = Recent(RATES_MAX)
         """By tag, the roots that were busy lately, and when they said so."""
+        self._asked: Recent[int, tuple[str, int]] = Recent(RATES_MAX)
+        """Roots that were asked how they are: tag and root, by token."""
         self._hold_us: dict[str, int] = {}
         """Tags whose level is not to be lowered before that time."""
         self.raising: dict[str, Work] = {}
@@ -102,27 +101,47 @@ class Replicas(SpicePart):
             self._tick_later()
 
     def _report(self, tag: str, root: int, busy: bool) -> None:
-        """To the original root."""
-        state, address = self.spice.levels.state(tag, root), address_of(tag)
-        self.surface.send(RateAt(Way((address, address + 1)), tag, root, busy, state.number, state.level))
+        """To the original root, which may be ours too."""
+        address = address_of(tag)
+        if self.surface.answers(address):
+            self._weigh(tag, root, busy)
+        else:
+            self.surface.send(RateAt(Way((address, address + 1)), tag, root))
 
-    @handles(RateAt)
-    def on_rate(self, sender: Address, rate: RateAt) -> None:
-        self.surface.carry(sender, rate)
+    def hinted(self, rate: RateAt) -> None:
+        """A root of a tag of ours may be busy or idle: what it says itself counts."""
+        if rate.root != address_of(rate.tag) and self.settings.is_root(rate.tag, rate.root):
+            token = self.host.rng.getrandbits(TOKEN_BITS)
+            self._asked.put(token, (rate.tag, rate.root))
+            self.surface.send(AskRate(Way((rate.root, rate.root + 1)), rate.tag, self.address, token))
 
-    def rate_arrived(self, rate: RateAt) -> None:
-        header = self.spice.levels.header(rate.tag)
-        if rate.number > header.number:  # ours was lost with its heirs: the roots remember
-            header = Header(rate.number, rate.level, rate.level, True)
-            self.spice.levels.set_header(rate.tag, header)
+    def asked(self, part: Tract, ask: AskRate) -> None:
+        """The original root of a tag asks how one of our roots is."""
+        for root in roots_in(self.settings, ask.tag, part) if ask.reply != self.address else ():
+            rate, state = self._rates.get((ask.tag, root)), self.spice.levels.state(ask.tag, root)
+            busy = rate.take_word() if rate is not None else None
+            self.host.send(ask.reply, RateIs(ask.token, busy, state.number, state.level))
+
+    @handles(RateIs)
+    def on_rate_is(self, sender: Address, rate: RateIs) -> None:
+        tag, root = self._asked.pop(rate.token, (None, 0))
+        if tag is None or not self.surface.answers(address_of(tag)):
+            return
+        if rate.number > self.spice.levels.header(tag).number:  # ours was lost with its heirs: the roots remember
+            level = min(rate.level, self.settings.deepest)
+            self.spice.levels.set_header(tag, Header(rate.number, level, level, True))
+        self._weigh(tag, root, rate.busy)
+
+    def _weigh(self, tag: str, root: int, busy: bool | None) -> None:
+        """Decide what a root's load means for the level of its tag."""
+        header = self.spice.levels.header(tag)
         if not header.ready or header.level != header.target:
-            self._go_on(rate.tag)
-        elif rate.busy and header.level < self.settings.deepest:
-            if not self._are_many(rate.tag, rate.root, header.level) or not self._relieves(header.level):
-                return
-            self._aim(rate.tag, header._replace(number=header.number + 1, target=header.level + 1, ready=False))
-        elif not rate.busy and header.level and self._hold_us.get(rate.tag, 0) <= self.host.now_us:
-            self._ask_veto(rate.tag, header.level)
+            self._go_on(tag)
+        elif busy and header.level < self.settings.deepest:
+            if self._are_many(tag, root, header.level) and self._relieves(header.level):
+                self._aim(tag, header._replace(number=header.number + 1, target=header.level + 1, ready=False))
+        elif busy is False and header.level and self._hold_us.get(tag, 0) <= self.host.now_us:
+            self._ask_veto(tag, header.level)
 
     def _are_many(self, tag: str, root: int, level: int) -> bool:
         """Have enough roots of this level said lately that they are busy? One is, if there are no others."""
@@ -175,8 +194,12 @@ class Replicas(SpicePart):
                 self.spice.later.put(STORE_US, GoOn(tag))
 
     def _doubt(self, tag: str) -> None:
-        if self.spice.levels.header(tag).goal and self.surface.answers(address_of(tag)):
+        """A raise under way is put off: roots that answer casts come before roots that do not yet."""
+        header, raising = self.spice.levels.header(tag), self.raising.get(tag)
+        if header.goal and self.surface.answers(address_of(tag)):
             self._doubted[tag] = None
+            if raising is not None and isinstance(raising.walk, CopyFrom) and raising.walk.level > header.level:
+                self.spice.walks.give_up(raising)
 
     def swept(self) -> None:
         """A root that has not been ready for a whole lease has nothing to remember."""
@@ -191,16 +214,15 @@ class Replicas(SpicePart):
         header, address = self.spice.levels.header(tag), address_of(tag)
         if not self.surface.answers(address) or tag in self.raising or self.spice.calls.is_calling(tag):
             return
-        if header.target > header.level:
-            self._copy(tag, header.target)
-        elif header.target < header.level:
+        if header.target < header.level:
             self._call_roots(tag, header, header.level, False)
+        elif tag in self._doubted and header.level:
+            del self._doubted[tag]
+            self._copy(tag, 1)
+        elif header.target > header.level:
+            self._copy(tag, header.target)
         elif not header.ready:
             self._call_roots(tag, header, header.level, True)
-        elif tag in self._doubted:
-            del self._doubted[tag]
-            if header.level:
-                self._copy(tag, 1)
 
     # --- raising
 
@@ -235,6 +257,8 @@ class Replicas(SpicePart):
                 self._copy(tag, work.walk.level + 1)
             elif header.target == work.walk.level:
                 self._aim(tag, Header(header.number + 1, header.target, header.target, False))
+            else:
+                self._go_on(tag)
 
     def abandoned(self, work: Work) -> None:
         if isinstance(work.walk, CopyFrom) and self.raising.get(work.walk.tag) is work:
@@ -263,15 +287,6 @@ class Replicas(SpicePart):
         self.spice.calls.call(AskVeto(Way(roots), tag, self.address, token))
         self.spice.later.put(VETO_US, EndCall(token))
 
-    @handles(DepthIs)
-    def on_depth(self, sender: Address, depth: DepthIs) -> None:
-        """Casts of all publishers look from this level on."""
-        self.surface.carry(sender, depth)
-
-    @handles(ReadyAt)
-    def on_ready(self, sender: Address, call: ReadyAt) -> None:
-        self.surface.carry(sender, call)
-
     def ready_arrived(self, part: Tract, call: ReadyAt) -> None:
         roots = roots_in(self.settings, call.tag, part)
         for root in roots:
@@ -281,10 +296,6 @@ class Replicas(SpicePart):
         self._tick_later()
         items = tuple(root_item(call.tag, root, self.spice.levels.roots[call.tag, root]) for root in roots)
         self.surface.batch(items, partial(self.spice.calls.heard, call.reply, call.token, part))
-
-    @handles(AskVeto)
-    def on_ask_veto(self, sender: Address, call: AskVeto) -> None:
-        self.surface.carry(sender, call)
 
     def veto_arrived(self, part: Tract, call: AskVeto) -> None:
         """We object if the load of all roots that a lowered level would put on one exceeds half the limit."""

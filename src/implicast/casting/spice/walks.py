@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from implicast.casting.spice.alarms import HopDue, Slow, Tidy
-from implicast.casting.spice.messages import ASKED, CastTo, CopyFrom, Covered, GatherTo, Working
+from implicast.casting.spice.messages import ASKED, CastAgain, CastTo, CopyFrom, Covered, GatherTo, Working
 from implicast.casting.spice.registry import Held, Registry
 from implicast.casting.spice.settings import CAST_US, SLOW_US, WAIT_LONGEST_US
-from implicast.casting.spice.share import SpicePart
+from implicast.casting.spice.share import Spice, SpicePart
 from implicast.casting.spice.trips import Hop, Seen, Trip, Walk, Work, name_of
 from implicast.overlay.ice.estate import Way
 from implicast.peer.contract import Address, CastId, handles
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from implicast.casting.spice.casts import Casts
     from implicast.casting.spice.gatherings import Gatherings
     from implicast.casting.spice.replicas import Replicas
-    from implicast.casting.spice.spice import Spice
 
 TRIPS_MAX = 32_768
 """Trips that are open or lately finished at one peer, those of a peer with many refused first; they are sent again."""
@@ -42,12 +41,13 @@ PARKED_MAX = 4_096
 """Casts without receipts that wait at one peer; further ones are lost."""
 TIDY_US = 10_000_000
 
+
 class Walks(SpicePart):
     """A peer's part in the walks of others, and the bookkeeping of its own."""
 
     __slots__ = ("_active", "_hops", "_parked", "_shares", "_slow", "_tidying", "_trips", "_works")
 
-    def __init__(self, spice: "Spice") -> None:
+    def __init__(self, spice: Spice) -> None:
         super().__init__(spice)
         self._works: dict[Hashable, list[Work]] = {}
         self._trips: dict[Seen, Trip] = {}
@@ -68,7 +68,7 @@ class Walks(SpicePart):
 
     # --- coming by
 
-    @handles(CastTo)
+    @handles(CastTo, CastAgain)
     def on_cast(self, sender: Address, cast: CastTo) -> None:
         if cast.term >= len(cast.target.terms) or not cast.target.terms[cast.term].has:
             return
@@ -121,7 +121,7 @@ class Walks(SpicePart):
             if found:
                 self._be_here(trip, walk, walk.way.tract)
                 return
-        onward = self.surface.onward(walk.way)
+        onward = self.surface.routes.onward(walk.way)
         for to, way in onward.hops:
             self._send(trip, to, walk, way)
         waiting = onward.waiting if trip is None else onward.rest_of(walk.way.tract)
@@ -140,8 +140,9 @@ class Walks(SpicePart):
         self.host.send(to, hop.walk)
 
     def _wait(self, trip: Trip | None, walk: Walk, waiting: Tract) -> None:
-        """Ground that does not answer now: we look again."""
-        walk = replace(walk, way=replace(walk.way, tract=waiting))
+        """Ground that does not answer now: we look again. What has waited is young again: it may have run out of hops
+        between peers that took each other for the owner, and would wait here for the rest of its life."""
+        walk = replace(walk, way=Way(waiting))
         if trip is not None:
             self._open_hop(trip, self.spice.stores.token(), Hop(trip, None, walk))
         elif len(self._parked) < PARKED_MAX:
@@ -165,7 +166,7 @@ class Walks(SpicePart):
             self.host.send(hop.to, hop.walk)
         else:
             if hop.to is not None:
-                self.surface.suspect(hop.to)
+                self.surface.circle.suspect(hop.to)
             self._another_way(alarm.number, hop)
 
     def _another_way(self, number: int, hop: Hop) -> None:
@@ -301,10 +302,9 @@ class Walks(SpicePart):
     def _cover(self, trip: Trip) -> None:
         assert trip.seen is not None
         (to, number), told = trip.seen, trip.tally
-        covered = Covered(
-            number, told.notified, told.declined, told.unreachable, told.silent, told.size, told.hops
-        )  # fmt: skip
-        self.host.send(to, covered)
+        self.host.send(
+            to, Covered(number, told.notified, told.declined, told.unreachable, told.silent, told.size, told.hops)
+        )
 
     def close_one(self, work: Work) -> None:
         """One thing less to wait for."""
@@ -329,16 +329,12 @@ class Walks(SpicePart):
         else:
             self._drop_trip(trip)
 
-    def _forget(self, seen: Seen) -> None:
-        if self._trips.pop(seen, None) is not None:
-            self._shares.drop(seen[0])
-
     def _drop_trip(self, trip: Trip) -> None:
         for number in trip.hops:
             self._hops.pop(number, None)
         trip.hops.clear()
-        if trip.seen is not None:
-            self._forget(trip.seen)
+        if trip.seen is not None and self._trips.pop(trip.seen, None) is not None:
+            self._shares.drop(trip.seen[0])
         if trip.work is not None:
             trip.work.up.pop(trip, None)
 

@@ -37,6 +37,8 @@ BANDS_MAX = 8
 WIDE_TITLE_LETTERS = 58
 LABEL_LETTERS = 24
 """Letters in one line of a legend."""
+LEGEND_POINTS, LINE = 9.0, 1.25
+"""The size of a legend's letters where there is room, and the height of a line in such sizes."""
 TITLES = {
     "POUT_M": "The busiest peer of a cast: messages it sent for others",
     "TOUT_M": "The busiest peer: messages it sent for others in all",
@@ -97,7 +99,7 @@ def measure_figure(rows: Sequence[Row], asked: Figure, axis: Axis) -> Drawn | No
         _scales(axes, asked, axis, points, numeric, [*mine, *formulas])
         meaning = asked.title if not is_known(asked.measure) and asked.title else meaning_of(asked.measure)
         entitle(axes, asked.title or TITLES.get(asked.measure, meaning), asked.measure)
-        legend(axes, len(series))
+        legend(axes)
         svg = svg_of(canvas)
     caption = f"{plainly(meaning)} ({asked.measure}). {_averaged(mine, len(series))}"
     caption += " Dotted: by formula." if asked.formula else ""
@@ -132,7 +134,7 @@ def lorenz_figure(curves: Sequence[Row], load: str, label: str) -> Drawn | None:
         axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="share of peers, least loaded first")
         axes.set_ylabel(f"share of {BORNE[load]}")
         axes.set_title(fill(f"Who bears {BORNE[load]}, {label}", TITLE_LETTERS))
-        legend(axes, len(series))
+        legend(axes)
         svg = svg_of(canvas)
     halves = "; ".join(
         f"{name}: the busiest tenth of peers bears {_busiest(rows):.0%}" for name, rows in series.items()
@@ -336,10 +338,11 @@ def _cost_meaning(measure: str) -> str:
     return f"{what} that the phase {phase} costs, per peer" if measure in COSTS else measure.replace("_", " ")
 
 
-def legend(axes: Axes, series: int) -> None:
+def legend(axes: Axes) -> None:
     handles, labels = axes.get_legend_handles_labels()
     told = [fill(label, LABEL_LETTERS) for label in labels]
-    size = 9 if series <= 12 else 7
+    lines = sum(1 + label.count("\n") for label in told)
+    size = min(LEGEND_POINTS, (72 * SIZE_INCHES[1] - LEGEND_POINTS) / (LINE * lines + 0.35 * len(told)))
     axes.legend(handles, told, loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize=size, labelspacing=0.35)
 
 

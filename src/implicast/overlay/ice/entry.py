@@ -4,21 +4,19 @@ An owner with several pieces gives its smallest whole; any other halves the piec
 answer, and the newcomer draws another place. A peer that lost all its ground to better titles comes again like this.
 """
 
-from typing import TYPE_CHECKING
-
 from implicast.overlay.ice.estate import Way
 from implicast.overlay.ice.messages import Enter, EnterAgain, Title
-from implicast.overlay.ice.share import SurfacePart
+from implicast.overlay.ice.share import Surface, SurfacePart
 from implicast.overlay.ice.soundings import Extent
 from implicast.peer.contract import Address, handles
 from implicast.peer.events import Joined
+from implicast.peer.memory import Recent
 from implicast.space.morton import BITS
-
-if TYPE_CHECKING:
-    from implicast.overlay.ice.surface import Surface
 
 INTRODUCERS_MAX = 64
 """Peers by way of whom a newcomer asks; further ones are not used."""
+UNPROVED_MAX = 64
+"""Peers said to be in a new life that are asked themselves; the one named first is forgotten, and asks again."""
 NEARBY_MAX = 3
 """Attempts at ground nearby; then a newcomer asks for any."""
 
@@ -26,14 +24,17 @@ NEARBY_MAX = 3
 class Admission(SurfacePart):
     """Joins, and lets others join."""
 
-    __slots__ = ("_attempt", "_homeless_us", "_introducers", "joined")
+    __slots__ = ("_attempt", "_homeless_us", "_introducers", "_unproved", "joined")
 
-    def __init__(self, surface: "Surface") -> None:
+    def __init__(self, surface: Surface) -> None:
         super().__init__(surface)
         self._attempt = 0
         self._introducers: tuple[Address, ...] = ()
         self._homeless_us = -1
         """Since when we have had no ground, after we had some; -1: we have."""
+        self._unproved: Recent[Address, tuple[Enter, int]] = Recent(UNPROVED_MAX)
+        """Peers that we knew and that others say to have begun another life. Anybody could say so of a neighbour and
+        have its ground seized: they are asked, and their own greeting counts."""
         self.joined = False
 
     def join(self, introducers: tuple[Address, ...], known: tuple[Address, ...] = ()) -> None:
@@ -43,8 +44,8 @@ class Admission(SurfacePart):
         """
         self.surface.upkeep.start()
         self.surface.greetings.hail(known)
-        others = dict.fromkeys(each for each in (*introducers, *known) if each != self.address)
-        self._introducers = tuple(others)[:INTRODUCERS_MAX]
+        others = list(dict.fromkeys(each for each in (*introducers, *known) if each != self.address))
+        self._introducers = tuple(self.host.rng.sample(others, min(len(others), INTRODUCERS_MAX)))
         if self._introducers and self.surface.terms.soundings:
             self.surface.soundings.begin(self._introducers)
         elif self._introducers:
@@ -55,12 +56,13 @@ class Admission(SurfacePart):
             self.settled_in()
 
     def ask_for_place(self) -> None:
-        """Anywhere; or, the first few times, inside the extent where those are who are near us."""
+        """Anywhere; or, the first few times, inside the extent where those are who are near us. Introducers are asked
+        in turn: some may be gone."""
         self._attempt += 1
         extent = self.surface.soundings.extent if self._attempt <= NEARBY_MAX else Extent()
         code = extent.low | self.host.rng.getrandbits(BITS - extent.bits)
         enter = Enter(Way((code, code + 1), self.surface.next_number()), self.address, self.surface.born_us)
-        self.host.send(self.host.rng.choice(self._introducers), enter)
+        self.host.send(self._introducers[self._attempt % len(self._introducers)], enter)
         self.host.after(self.timers.join_us, EnterAgain(self._attempt))
 
     @handles(EnterAgain)
@@ -97,7 +99,10 @@ class Admission(SurfacePart):
     def asked(self, enter: Enter, code: int) -> None:
         """A newcomer asks for a place that is ours."""
         surface, plot, newcomer = self.surface, self.surface.plot, enter.newcomer
-        surface.met(newcomer, enter.born_us)
+        if surface.circle.is_new_life(newcomer, enter.born_us):
+            self._unproved.put(newcomer, (enter, code))
+            surface.greetings.ask_more(newcomer)
+            return
         busy = surface.giver.gift is not None or surface.leaving
         if busy or newcomer == self.address or newcomer in plot.neighbours() or surface.giver.has_declined(newcomer):
             return
@@ -106,6 +111,12 @@ class Admission(SurfacePart):
             surface.giver.give(pieces[0], newcomer)
         elif pieces and pieces[0].bits < BITS:
             surface.giver.give(plot.split(pieces[0], code), newcomer)
+
+    def met(self, newcomer: Address) -> None:
+        """It has greeted us in its new life: if it asked for a place before, it gets one now."""
+        asked = self._unproved.pop(newcomer, None)
+        if asked is not None:
+            self.asked(*asked)
 
     def settle(self) -> None:
         """We have a place from the beginning."""

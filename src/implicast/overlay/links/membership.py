@@ -128,10 +128,12 @@ class Membership(Part):
         self.request(INSERT, left, links.me, right, num, links.lnum)
 
     def proven(self, num: Number) -> None:
-        """The Ack was lost, the insertion was not: the right neighbour knows of it."""
+        """The Ack was lost or overtaken, the insertion was not: the right neighbour knows of it. Who stands further to
+        the left the Ack would have told; it is asked at once, for the left neighbour may die before the first look."""
         self.pend = None
         self._links.take_right(self._links.right, num, confirmed=True)
         self._enter()
+        self._links.walks.check()
 
     def _enter(self) -> None:
         self._links.become(IN)

@@ -34,20 +34,24 @@ class StandingGraph(Protocol):
     def surroundings(self, key: bytes) -> list[Certificate]:
         """All in the every-class lists of a place."""
 
-    def packed(self, keys: Iterable[bytes], wide: bool) -> object:
-        """All in the lists of some places but these, as they would be encoded."""
+    def stored_bytes(self, keys: Iterable[bytes], wide: bool) -> int:
+        """Bytes of all in the lists of some places but these, as they would be encoded."""
 
 
 class Place:
     """A node of the graph that is ours."""
 
-    __slots__ = ("_accord", "_askers", "_lists", "_quest", "certificate", "k", "key", "passers", "standing", "vectors")
+    __slots__ = (
+        "_accord", "_askers", "_lists", "_quest", "_resting", "certificate", "k", "key", "passers", "standing",
+        "vectors",
+    )  # fmt: skip
 
     def __init__(
         self, certificate: Certificate, k: int, vectors: Vectors, standing: StandingGraph | None = None
     ) -> None:
         self.certificate, self.k, self.vectors, self.standing = certificate, k, vectors, standing
         self.key = certificate.key  # that of a newer certificate of the place too
+        self._resting: LevelTable[Certificate] | None = None  # its table in the standing graph, once asked for
         self._lists: Lists | None = None
         self._quest: Quest | None = None
         self._accord: Accord | None = None
@@ -69,7 +73,7 @@ class Place:
             self._lists = Lists(self.certificate, self.k, self.vectors)
             if self.standing is not None:
                 self._lists.surround(self.standing.surroundings(self.key))
-                self.standing = None
+                self.standing = self._resting = None
                 self.accord.agree_with_all(self._lists.wide)
         return self._lists
 
@@ -90,7 +94,12 @@ class Place:
     @property
     def table(self) -> LevelTable[Certificate]:
         """Its lists by the rule."""
-        return self.standing.table(self.key) if self.standing is not None else self.lists.table
+        if self._resting is not None:
+            return self._resting
+        if self.standing is None:
+            return self.lists.table
+        self._resting = self.standing.table(self.key)
+        return self._resting
 
     @property
     def wide(self) -> LevelTable[Certificate]:

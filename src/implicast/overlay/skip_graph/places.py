@@ -41,12 +41,18 @@ class Places:
         place = self.held[certificate.key] = Place(certificate, self.k, self.vectors, standing)
         return place
 
-    def packed(self, wide: bool) -> object:
-        """All whom our places list but these, as they would be encoded; None if some place is not at rest."""
-        standing = [place.standing for place in self.held.values()]
-        if not standing or standing[0] is None or any(each is not standing[0] for each in standing):
-            return None
-        return standing[0].packed(self.held, wide)
+    def stored_bytes(self, wide: bool) -> int | None:
+        """Bytes of all whom our places list but these, as they would be encoded; None if one is not at rest."""
+        standing = self.home.standing if self.home is not None and self.are_at_rest else None
+        return standing.stored_bytes(self.held, wide) if standing is not None else None
+
+    @property
+    def are_at_rest(self) -> bool:
+        """Whether none has been touched since the world was assembled."""
+        for place in self.held.values():  # noqa: SIM110 - no generator at each cast
+            if place.standing is None:
+                return False
+        return True
 
     @property
     def home(self) -> Place | None:

@@ -6,7 +6,7 @@ Whatever has a key and a vector can be listed: certificates in the network, bare
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Generic, Protocol, TypeVar
 
 
@@ -66,10 +66,11 @@ class Level(Generic[Node]):
 class LevelTable(Generic[Node]):
     """The lists of one node, from level 0 to its top level; `levels` may make each when it is first asked for."""
 
-    __slots__ = ("_everyone", "_named", "levels", "owner", "top")
+    __slots__ = ("_borders", "_everyone", "_named", "levels", "owner", "top")
 
     def __init__(self, owner: Node, levels: Sequence[Level[Node]]) -> None:
         self.owner, self.levels, self.top = owner, levels, len(levels) - 1
+        self._borders: tuple[tuple[int, int], list[tuple[bytes, bytes]]] | None = None
         self._everyone: tuple[Node, ...] | None = None
         self._named: dict[tuple[int, int], dict[bytes, Node]] = {}
 
@@ -77,10 +78,21 @@ class LevelTable(Generic[Node]):
         """Who is listed at each level."""
         return [level.nodes for level in self.levels]
 
-    def beside(self, number: int, left: int, right: int) -> tuple[bytes, bytes] | None:
-        """The keys so many places to the left and to the right of the owner in a list; None if it is the whole ring."""
-        level = self.levels[number]
-        return None if level.full else (level.nodes[level.own - left].key, level.nodes[level.own + right].key)
+    def borders(self, sides: tuple[int, int]) -> list[tuple[bytes, bytes]]:
+        """By level, the keys so many places to the left and to the right of the owner; where the ring is not larger
+        than that, the owner's own. Asked of every place about every cast: worked out once."""
+        if self._borders is None or self._borders[0] is not sides:
+            self._borders = sides, [_either_side(*where, sides) for where in self._standings()]
+        return self._borders[1]
+
+    def ends(self, number: int) -> tuple[Sequence[bytes], int, int]:
+        """From where to where a list goes in a circle of keys; the second beyond its end if it goes round."""
+        keys = self.levels[number].keys
+        return keys, 0, len(keys)
+
+    def _standings(self) -> Iterable[tuple[Sequence[bytes], int]]:
+        """The keys of each list, or of its whole ring, and where among them the owner stands."""
+        return [(level.keys, level.own) for level in self.levels]
 
     @property
     def everyone(self) -> tuple[Node, ...]:
@@ -103,3 +115,8 @@ class LevelTable(Generic[Node]):
     def contacts(self) -> list[Node]:
         """Everyone listed at any level, once, the owner left out, in the order of keys."""
         return [node for node in self.everyone if node.key != self.owner.key]
+
+
+def _either_side(keys: Sequence[bytes], own: int, sides: tuple[int, int]) -> tuple[bytes, bytes]:
+    (left, right), count = sides, len(keys)
+    return keys[own - left if left < count else own], keys[(own + right) % count if right < count else own]

@@ -7,14 +7,16 @@ at each notch to the owner of the record's home there. A ready replica must have
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
-from implicast.casting.spice.homes import address_of, home
+from implicast.casting.spice.homes import address_of, home, homes
 from implicast.casting.spice.messages import Entry
 from implicast.casting.spice.registry import Held
 from implicast.casting.spice.spice import Spice
 from implicast.peer.contract import Name, Peer
-from implicast.space.tract import container, contains, intervals, within
+from implicast.space.tract import Tract, container, contains, intervals, within
 from implicast.world.populations.surface_objections import surface_objections
 
+Kept = tuple[Tract, int, dict[Name, Held]]
+"""The ground of an owner, a notch, and the records that it has there."""
 OBJECTIONS_MAX = 20
 """More than enough to see what is wrong."""
 
@@ -37,6 +39,7 @@ class Owners:
         spans.sort()
         self.lows = [low for low, _, _ in spans]
         self.spans, self.peers = spans, peers
+        self.dimensions = peers[0].settings.dimensions if peers else 0
         self._landings: dict[tuple[str, int], int] = {}
 
     def at(self, code: int) -> Spice | None:
@@ -69,34 +72,47 @@ class Owners:
 def record_objections(peers: Sequence[Spice]) -> Iterator[str]:
     """Complete registrations that a cast would not find.
 
-    Most records lie at a root itself. Those are laid open once for all consumers, by walking through what owners keep:
-    half the cost of looking for the owner of every tag.
+    Most lie with the owner of their home where the ways of all records part, and are met by walking through what owners
+    keep there; only others are looked for one by one, at ten times the cost.
     """
-    owners, doors = Owners(peers), _doors(peers)
-    replicas = replicas_of(peers)
-    for peer in peers:
-        if peer.description is None or peer.registrations.awaited:
-            continue
-        for tag, entry in peer.registrations.told.items():
-            records = doors.get(tag)
-            held = records.get(entry.member.name) if records is not None else None
-            here = held is not None and (held.entry is entry or held.entry.version >= entry.version)
-            if not here and not found(owners, tag, address_of(tag), entry):
-                yield f"a cast for {tag} at root {address_of(tag)} would not find {peer.address}"
-            for root in replicas.get(tag, ()) if replicas else ():
-                if not found(owners, tag, root, entry):
-                    yield f"a cast for {tag} at root {root} would not find {peer.address}"
+    owners, told, replicas = Owners(peers), _told(peers), replicas_of(peers)
+    kept = _kept(owners, told)
+    for tag, entries in told.items():
+        for root in (address_of(tag), *replicas.get(tag, ())):
+            met: set[Name] = set()
+            for ground, notch, records in kept.get((tag, root), ()):
+                met.update(_met(ground, root, notch, records, entries, owners.dimensions))
+            for name in entries.keys() - met if len(met) < len(entries) else ():
+                if not found(owners, tag, root, entries[name]):
+                    yield f"a cast for {tag} at root {root} would not find {entries[name].member.address}"
 
 
-def _doors(peers: Sequence[Spice]) -> dict[str, dict[Name, Held]]:
-    """What lies at the original roots of tags, as far as their owners answer for them."""
-    doors: dict[str, dict[Name, Held]] = {}
+def _told(peers: Sequence[Spice]) -> dict[str, dict[Name, Entry]]:
+    """By tag, what consumers whose registration is complete have said."""
+    told: dict[str, dict[Name, Entry]] = {}
     for peer in peers:
-        ground = peer.surface.ground
+        if peer.description is not None and not peer.registrations.awaited:
+            for tag, entry in peer.registrations.told.items():
+                told.setdefault(tag, {})[entry.member.name] = entry
+    return told
+
+
+def _kept(owners: Owners, told: dict[str, dict[Name, Entry]]) -> dict[tuple[str, int], list[Kept]]:
+    """By tag and root, what is kept where the ways of all records part."""
+    kept: dict[tuple[str, int], list[Kept]] = {}
+    for peer in owners.peers:
         for (tag, root, notch), registry in peer.shelf.registries.items():
-            if not notch and contains(ground, root) and root == address_of(tag):
-                doors[tag] = registry.records
-    return doors
+            if registry.records and tag in told and notch == owners.landing(tag, root):
+                kept.setdefault((tag, root), []).append((peer.surface.ground, notch, registry.records))
+    return kept
+
+
+def _met(ground: Tract, root: int, notch: int, records: dict[Name, Held], entries: dict[Name, Entry],
+         dimensions: int) -> Iterator[Name]:  # fmt: skip
+    """Consumers whose word, as they told it, lies with the owner of its home."""
+    here = [each.entry for name, each in records.items() if entries.get(name) is each.entry]
+    places = homes(root, notch, [each.spot for each in here], dimensions)
+    return (each.member.name for each, code in zip(here, places, strict=True) if contains(ground, code))
 
 
 def replicas_of(peers: Sequence[Spice]) -> dict[str, list[int]]:
