@@ -117,11 +117,11 @@ MESSAGE_ARGUMENTS = 3
 """What a method that handles messages takes: self, sender, message. One that handles alarms: self, alarm."""
 
 
-def handles(kind: type) -> Callable[[Handler], Handler]:
-    """Mark a method as the one place where this kind of message or alarm is decided."""
+def handles(*kinds: type) -> Callable[[Handler], Handler]:
+    """Mark a method as the one place where these kinds of messages or alarms are decided."""
 
     def mark(method: Handler) -> Handler:
-        method.handles = kind  # type: ignore[attr-defined]
+        method.handles = kinds  # type: ignore[attr-defined]
         return method
 
     return mark
@@ -238,7 +238,8 @@ def decisions(owner: type[Part]) -> tuple[Decisions, Decisions]:
     alarms: Decisions = {}
     for path, method in _marked(owner):
         takes_message = method.__code__.co_argcount == MESSAGE_ARGUMENTS
-        (messages if takes_message else alarms)[method.handles] = _through(path, method, takes_message)  # type: ignore[attr-defined]
+        kinds = messages if takes_message else alarms
+        kinds.update(dict.fromkeys(method.handles, _through(path, method, takes_message)))  # type: ignore[attr-defined]
     return messages, alarms
 
 
