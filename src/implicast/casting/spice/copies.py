@@ -111,13 +111,7 @@ class Copies(SpicePart):
 
     def _are_renewals(self, store: StoreAt, entries: Sequence[Entry]) -> bool:
         registry = self.spice.shelf.registries.get((store.tag, store.root, 0))
-        if registry is None or registry.closed:
-            return not entries
-        for entry in entries:
-            held = registry.records.get(entry.member.name)
-            if held is None or not held.safe or held.entry.version < entry.version:
-                return False
-        return True
+        return all(registry is not None and registry.has(each) is not None for each in entries)
 
     def _fan_out(self, store: StoreAt, entries: Sequence[Entry], goal: int) -> None:
         """Keep registrations here and at every other root, and confirm when all have them."""
@@ -212,12 +206,9 @@ class Copies(SpicePart):
                 self._fanned(fan, kept)
         if not fan.left and stored.token not in self._collecting.values() and stored.token in self._fans:
             del self._fans[stored.token]
-            self._end(fan)
+            if fan.work is not None:
+                self.spice.walks.close_one(fan.work)
         return True
-
-    def _end(self, fan: Fan) -> None:
-        if fan.work is not None:
-            self.spice.walks.close_one(fan.work)
 
     def _fanned(self, fan: Fan, kept: Kept) -> None:
         """All roots have this one; those of a level that was aimed at meanwhile must have it too."""

@@ -179,12 +179,11 @@ class Gatherings(SpicePart):
         move = self._moves.get(stored.token)
         if move is None:
             return False
-        registry = self.spice.shelf.registries.get(move.key)
         for consumer, version, at in stored.kept:
             entry = move.entries.get(consumer)
             if entry is None or version < entry.version:
                 continue
-            held = registry.records.get(consumer) if registry is not None else None
+            held = self.spice.shelf.held(move.key, consumer)
             if at == move.key[2]:  # it came back: the gathering has lapsed, and this move with it
                 self._moves.pop(stored.token, None)
                 return True

@@ -148,10 +148,8 @@ class Stores(SpicePart):
         """What is kept at an open root, and by heirs, is confirmed at once: two stores of three, at half the cost."""
         key = (store.tag, store.root, 0)
         registry = self.spice.shelf.registries.get(key)
-        held = registry.records.get(entry.member.name) if registry is not None else None
-        if registry is None or held is None or registry.closed or not held.safe or held.entry.version < entry.version:
-            return False
-        if not self.surface.answers(store.root):
+        held = registry.has(entry) if registry is not None else None
+        if registry is None or held is None or not self.surface.answers(store.root):
             return False
         self.spice.shelf.keep(key, entry)
         if self.spice.words.signed:

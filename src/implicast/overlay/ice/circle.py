@@ -69,11 +69,6 @@ class News:
         """Silence is not counted from before."""
         self.since_us = now_us
 
-    def acquaint(self, mark: int, heirs: tuple[Address, ...], now_us: int, greet_us: int, echo_us: int) -> None:
-        """Known from the beginning, as if it had just been heard."""
-        self.mark, self.heirs, self.heard_us, self.born_us, self.marked_us = mark, heirs, now_us, now_us, now_us
-        self.next_us, self.echo_us = greet_us, echo_us
-
     def greet_at(self, next_us: int) -> None:
         self.next_us = next_us
 
@@ -143,9 +138,10 @@ class Circle(SurfacePart):
 
     def acquaint(self, peer: Address, mark: int, heirs: tuple[Address, ...], trip_us: int, greet_us: int) -> None:
         """Know a neighbour from the beginning, as if it had just been heard."""
-        news, now_us = self.concern(peer), self.host.now_us
-        news.acquaint(mark, heirs, now_us, greet_us, now_us if peer in self.surface.heirs else -1)
+        now_us, echo_us = self.host.now_us, self.host.now_us if peer in self.surface.heirs else -1
+        news = News(now_us, now_us, now_us, mark, now_us, heirs, next_us=greet_us, echo_us=echo_us)
         news.take_trip(trip_us)
+        self.news[peer] = news
 
     def is_new_life(self, peer: Address, born_us: int) -> bool:
         """Is the peer that we knew at this address dead, since another life has begun there?"""
