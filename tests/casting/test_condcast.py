@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from implicast.casting.condcast import DESIGNS
 from implicast.casting.condcast.condcast import Condcast
-from implicast.casting.condcast.design import DESIGNS
 from implicast.casting.condcast.messages import KINDS, Carry, Update
 from implicast.casting.condcast.place import rank
 from implicast.language.parameters import Parameters

@@ -9,10 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from implicast.casting.condcast import errands
+from implicast.casting.condcast import DESIGNS, errands
 from implicast.casting.condcast.carrier import Carrier
 from implicast.casting.condcast.condcast import Condcast
-from implicast.casting.condcast.design import DESIGNS
 from implicast.casting.condcast.messages import ArcsCovered, Carry
 from implicast.casting.condcast.promises import Promises
 from implicast.language.portrait import Sought, portrait
@@ -270,14 +269,14 @@ def test_a_crash_in_the_middle_of_the_tree_loses_nobody_else() -> None:
 
 
 def test_covered_said_too_early_loses_all_behind_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    begin = Carrier._begin
+    spread = Carrier._spread
 
     def hasty(self: Carrier, arcs: tuple[Arc, ...], task: errands.Task) -> None:
         if task.asker is not None:
             self.host.send(task.asker[0], ArcsCovered(task.cast, task.asker[1], 0, 0))
-        begin(self, arcs, task)
+        spread(self, arcs, task)
 
-    monkeypatch.setattr(Carrier, "_begin", hasty)
+    monkeypatch.setattr(Carrier, "_spread", hasty)
     world, _, _, middle = _dead_in_the_middle()
     world.lets = lambda sender, to, message: not (isinstance(message, Carry) and sender == middle)  # type: ignore[assignment]
     _run(world, 46)

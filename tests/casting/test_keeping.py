@@ -10,14 +10,13 @@ from hypothesis import strategies as st
 
 from implicast.casting.designs import design
 from implicast.casting.keeping import rumours
-from implicast.casting.keeping.copies import Comparisons
+from implicast.casting.keeping.copies import Comparisons, in_rows
 from implicast.casting.keeping.layings import Layings
 from implicast.casting.keeping.messages import Ask, Lack, Listed, Returned, Row
 from implicast.casting.keeping.pieces import Piece, without
 from implicast.casting.keeping.questions import Fetch
 from implicast.casting.keeping.renewals import Renewals
 from implicast.casting.keeping.rows import REMEMBERED_US, KeptRows
-from implicast.casting.keeping.strays import in_rows
 from implicast.language.target import Description, Predicate, Target, Term, Value
 from implicast.overlay.chord import Chord
 from implicast.overlay.links import Links
@@ -285,7 +284,7 @@ def test_what_is_given_back_is_not_had_any_more_whoever_vouched_for_it() -> None
     member = Town("dht").members[0]
     share, lefts = member.share, member.links.lefts
     share.has_from(lefts[3].key)
-    member.stray_rows.on_returned(1, Returned(lefts[3].key, lefts[2].key))
+    member.copies.on_returned(1, Returned(lefts[3].key, lefts[2].key))
     assert share.floor_key == lefts[share.settings.copies].key
 
 

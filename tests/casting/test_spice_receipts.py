@@ -525,7 +525,7 @@ def a_replicated_tag():
 def hint(town, leader, root):
     """Anybody says that this root of jazz is busy or idle, or knows later news than the original root."""
     address = address_of("jazz")
-    leader.replicas.on_rate(0, RateAt(Way((address, address + 1), 7), "jazz", root))
+    leader.on_routed(0, RateAt(Way((address, address + 1), 7), "jazz", root))
     town.run(1)
 
 
@@ -766,7 +766,6 @@ def test_nothing_is_left_of_casts_that_are_over():
             peer.gatherings._moves,
             peer.copies._fans,
             peer.calls._calls,
-            peer.offers._offers,
         )
         assert not any((*walks, *errands)), peer.address
 

@@ -149,7 +149,7 @@ def draws(scene: Scene) -> None:
         closed = [(peer, key) for peer, key, each in registries if each.closed and key[2] == 0]
         if closed:
             peer, key = scene.rng.choice(closed)
-            peer.gatherings.rest()
+            peer.gatherings._tried_us.clear()
             peer.gatherings.gather(key)
         if scene.run.world.now_us < scene.start_us + OVER_S * _S:
             scene.soon(0.1, strike)

@@ -62,7 +62,7 @@ def _world(count: int, seed: int, period_s: float = 0, faults: Fate | None = Non
 def _in_turn(node: Node) -> None:
     """A private timer, Chord#'s way: a member refreshes its table once in a period."""
     if node.links.state == "in" and not node.ring.pull.refreshing:
-        node.ring.refresh()
+        node.ring.pull.refresh()
 
 
 def _join(world: World, nodes: list[Node], spacing_us: int, rng: Random, after_us: int = 0) -> None:
@@ -143,7 +143,7 @@ def test_a_leaver_tells_those_who_name_it_and_they_name_its_right_neighbour() ->
     world, nodes = _world(32, seed=6, period_s=10)
     sharp_rings.assemble(_rings(nodes))
     for node in nodes:
-        world.at(0, JOIN, node.ring.refresh)
+        world.at(0, JOIN, node.ring.pull.refresh)
     world.run(5 * SECOND_US)
     leaver = nodes[7]
     heir = leaver.links.right
@@ -196,7 +196,7 @@ def test_a_silent_finger_is_dropped_with_those_above_it() -> None:
     ring = sharp_rings.assemble(_rings(nodes))
     silent = ring[0].table.nodes[2]
     world.crash(silent.address)  # type: ignore[arg-type]
-    world.at(0, JOIN, ring[0].refresh)
+    world.at(0, JOIN, ring[0].pull.refresh)
     world.run(10 * SECOND_US)
 
     assert len(ring[0].table) == 2
@@ -230,7 +230,7 @@ def test_an_answer_that_comes_late_or_from_another_is_ignored() -> None:
     _, nodes = _world(8, seed=10)
     ring = sharp_rings.assemble(_rings(nodes))[0]
     asked = ring.table.nodes[0]
-    ring.refresh()
+    ring.pull.refresh()
     before = list(ring.table.nodes)
 
     false = Ent(None, None, None)

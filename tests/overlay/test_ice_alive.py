@@ -111,7 +111,7 @@ def test_who_names_a_neighbour_as_a_newcomer_does_not_get_its_ground_seized():
     one, ledger = halves()
     one.circle.concern(2).take_hail(Hail(5, 5, 6, (Title(HALF, 1, 0, 2),), (), (), (), False, ()), ledger.now_us)
     ledger.now_us = S
-    one.routes.on_enter(3, Enter(Way((0, 1), 1), 2, 1 << 61))
+    one.routes.carry(3, Enter(Way((0, 1), 1), 2, 1 << 61))
 
     assert one.plot.others == [Title(HALF, 1, 0, 2)]
     assert one.heirs == (2,)
@@ -121,7 +121,7 @@ def test_who_names_a_neighbour_as_a_newcomer_does_not_get_its_ground_seized():
 def test_a_neighbour_that_comes_again_in_a_new_life_gets_a_place_when_it_says_so_itself():
     one, ledger = halves()
     one.circle.concern(2).take_hail(Hail(5, 5, 6, (Title(HALF, 1, 0, 2),), (), (), (), False, ()), ledger.now_us)
-    one.routes.on_enter(3, Enter(Way((0, 1), 1), 2, 90))
+    one.routes.carry(3, Enter(Way((0, 1), 1), 2, 90))
     one.greetings.on_hail(2, Hail(91, 90, 91, (), (), (), (), False, ()))
 
     assert [to for to, _ in sent(ledger, HandOver)] == [2]

@@ -113,7 +113,7 @@ def test_the_owner_of_a_place_tells_how_much_ground_there_is() -> None:
     one.settle_into(Title(0, 1, 0, 1), [Title(2 * QUARTER, 1, 0, 2)], (2,))
     ledger.take()
 
-    one.soundings.on_sound(2, Sound(Way((5, 6), 4), 77, 3, 2, True))
+    one.routes.carry(2, Sound(Way((5, 6), 4), 77, 3, 2, True))
 
     assert (77, Sounded(3, 2, True, 5, 1)) in ledger.sent()
 

@@ -3,9 +3,8 @@
 import pytest
 
 from implicast.casting.pubsub import PubSub
-from implicast.casting.pubsub.arrangement import matching
+from implicast.casting.pubsub.arrangement import SubIdLayout, matching
 from implicast.casting.pubsub.placing import Hashing, spans_of
-from implicast.casting.pubsub.subid import SubIdLayout
 from implicast.language.attributes import Schema
 from implicast.language.parse import describe, parse
 from implicast.trials.pubsub import PubSubRing, event_trial, storage_trial

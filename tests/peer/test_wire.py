@@ -101,4 +101,4 @@ def test_a_kind_without_a_number_is_refused_by_name():
 
 @pytest.mark.parametrize("count", [0, 1, 15, 16, 65_535, 65_536])
 def test_the_size_of_a_list_follows_from_those_of_its_items(count):
-    assert list_size([size(777)] * count) == size([777] * count)
+    assert list_size(count, count * size(777)) == size([777] * count)

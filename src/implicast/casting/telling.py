@@ -42,7 +42,6 @@ class Notify(Word):
     """A member is told of a cast that selects it."""
 
     wire = 0x0101
-
     target: Target
     payload: Payload
 
@@ -52,7 +51,6 @@ class Got(Message):
     """The member `by` confirms a notification, with what became of it."""
 
     wire = 0x0102
-
     cast: CastId
     by: Name
     outcome: Outcome
@@ -63,7 +61,6 @@ class NotifyAgain(Word):
     counted for that one, and it counts anew."""
 
     wire = 0x0105
-
     target: Target
     payload: Payload
     again: Life
@@ -74,7 +71,6 @@ class GotAgain(Got):
     """The member `by` confirms a notification of the life `again`."""
 
     wire = 0x0106
-
     again: Life
 
 

@@ -42,7 +42,7 @@ CHANGE = {
     "late_share": "the same as a share of the notifications",
     "repair_s_median": "seconds from the end of a deed without a word (a crash, a broker's fail or restart, a sleeper, "
     "a cut) to the first look that finds all invariants in force, median; one looks every second, so 1 is the least",
-    "repair_s_max": "the same, longest",
+    "repair_s_max": "the longest such repair",
     "settle_s_max": "seconds from a join or leave to the first such look, longest",
     "unrepaired": "deeds after which something was wrong until the end",
     "upkeep_per_peer_minute": "messages of standing upkeep per peer and minute that it was there",

@@ -63,6 +63,12 @@ class Message(msgspec.Struct, metaclass=_Frozen, frozen=True, array_like=True, g
     down, for whoever asked asks again when their sender has forgotten it."""
 
 
+class StandingAlarm(Message):
+    """An alarm of standing upkeep."""
+
+    upkeep: ClassVar[bool] = True
+
+
 class CastId(Message, order=True):
     """Names one cast for ever: who published it, in which of its lives, and which of that life's casts it was."""
 
@@ -111,11 +117,11 @@ MESSAGE_ARGUMENTS = 3
 """What a method that handles messages takes: self, sender, message. One that handles alarms: self, alarm."""
 
 
-def handles(kind: type) -> Callable[[Handler], Handler]:
-    """Mark a method as the one place where this kind of message or alarm is decided."""
+def handles(*kinds: type) -> Callable[[Handler], Handler]:
+    """Mark a method as the one place where these kinds of messages or alarms are decided."""
 
     def mark(method: Handler) -> Handler:
-        method.handles = kind  # type: ignore[attr-defined]
+        method.handles = kinds  # type: ignore[attr-defined]
         return method
 
     return mark
@@ -232,7 +238,8 @@ def decisions(owner: type[Part]) -> tuple[Decisions, Decisions]:
     alarms: Decisions = {}
     for path, method in _marked(owner):
         takes_message = method.__code__.co_argcount == MESSAGE_ARGUMENTS
-        (messages if takes_message else alarms)[method.handles] = _through(path, method, takes_message)  # type: ignore[attr-defined]
+        kinds = messages if takes_message else alarms
+        kinds.update(dict.fromkeys(method.handles, _through(path, method, takes_message)))  # type: ignore[attr-defined]
     return messages, alarms
 
 

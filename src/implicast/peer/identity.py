@@ -132,7 +132,7 @@ class Trust:
     def is_known(self, certificate: Certificate, now_us: int) -> bool:
         """Whether this very certificate was found sound before, and still is. False says nothing."""
         return (
-            self._checked.get(certificate.signature) is certificate
+            self._is_remembered(certificate)
             and certificate.since_us - EARLY_US <= now_us < certificate.until_us
             and certificate.serial not in self._revoked
             and certificate.name not in self._expelled
@@ -144,7 +144,7 @@ class Trust:
         return [
             each
             for each in certificates
-            if checked.get(each.signature) is not each
+            if ((known := checked.get(each.signature)) is not each and known != each)
             or each.serial in revoked
             or each.name in expelled
             or not each.since_us - EARLY_US <= now_us < each.until_us
@@ -163,9 +163,13 @@ class Trust:
         """Whether the authority gave this certificate and took it back."""
         return certificate.serial in self._revoked and self._is_genuine(certificate)
 
-    def _is_genuine(self, certificate: Certificate) -> bool:
+    def _is_remembered(self, certificate: Certificate) -> bool:
+        """The same object in a world, another of the same value on a network."""
         known = self._checked.get(certificate.signature)
-        if known is certificate or (known is not None and known == certificate):
+        return known is certificate or known == certificate
+
+    def _is_genuine(self, certificate: Certificate) -> bool:
+        if self._is_remembered(certificate):
             return True
         if not self._vectors.valid(certificate.vector):
             return False

@@ -5,7 +5,7 @@ not rename the others. Two nodes that meet compare a digest of all that must agr
 and the parameters that both ends reckon with. Nonsense from outside raises `RemoteError` and nothing else.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 
 import msgspec
@@ -28,11 +28,10 @@ pack = msgspec.msgpack.Encoder().encode
 """A value as it would be encoded."""
 
 
-def list_size(sizes: Sequence[int]) -> int:
-    """Bytes of a list as it would be encoded, none of nothing, of values of these sizes."""
-    count = len(sizes)
+def list_size(count: int, total: int) -> int:
+    """Bytes of a list as it would be encoded, none of nothing, of so many values that take so much in all."""
     head = 1 if count < FEW else 3 if count < MANY else 5
-    return head + sum(sizes) if sizes else 0
+    return head + total if count else 0
 
 
 def size(value: object) -> int:

@@ -9,6 +9,7 @@ Positions in a list stand in for keys wherever they can: comparing small integer
 range, so that auxiliary nodes too always have k senders, at +0.5 % messages).
 """
 
+from collections.abc import Sequence
 from typing import Generic, NamedTuple
 
 from implicast.overlay.skip_graph.table import Level, LevelTable, Node
@@ -88,15 +89,14 @@ def participates(level: Level[Node], arc: Arc, number: int, halves: Halves) -> l
 
 def start_level(table: LevelTable[Node], arc: Arc, halves: Halves) -> int:
     """The lowest level whose list covers the arc with its auxiliary nodes; at worst the top."""
-    for number, level in enumerate(table.levels):
-        if level.full or _covers(level, arc, halves):
+    for number in range(table.top):
+        if _covers(*table.ends(number), arc, halves):
             return number
-    raise AssertionError("the list of the top level is full")
+    return table.top  # its list is full
 
 
-def _covers(level: Level[Node], arc: Arc, halves: Halves) -> bool:
-    left = level.nodes[halves.right - 1].key
-    right = level.nodes[len(level.nodes) - halves.left].key
+def _covers(keys: Sequence[bytes], first: int, beyond: int, arc: Arc, halves: Halves) -> bool:
+    left, right = keys[(first + halves.right - 1) % len(keys)], keys[(beyond - halves.left) % len(keys)]
     if arc.is_circle or arc.low == left:
         return False
     low, high, end = ((key < left, key) for key in (arc.low, arc.high, right))

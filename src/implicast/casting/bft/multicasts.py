@@ -85,8 +85,10 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
         self._near: Recent[tuple[Arc, int], list[tuple[Place, bool]]] = Recent(NEAR_MAX)
         absentees = graph.absentees
         self.echoes = Echoes(address, host, graph, gate, self._source_flaw, deliver)
-        self.carriage = Carriage(address, host, asker, assured, absentees.watch, absentees.is_there, self._recast,
-                                 self._unconfirmed, host.now_us if is_back else None)  # fmt: skip
+        self.carriage = Carriage(
+            address, host, asker, assured, absentees.watch, absentees.is_there, self._recast,
+            lambda address: self.hold_against(address, "unconfirmed"), host.now_us if is_back else None,
+        )  # fmt: skip
 
     # --- casting
 
@@ -149,9 +151,6 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
         if doubted:
             self.carriage.send(doubted, self.signed_hop(source, source.start, certificate), duty, DOUBTED)
 
-    def _unconfirmed(self, address: Address) -> None:
-        self.hold_against(address, "unconfirmed")
-
     def _recast(self, source: Source) -> None:
         if self._graph.places.held:
             self._multicast(self.source(source.cast, source.target, source.handles, source.payload, source.arc))
@@ -160,7 +159,8 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
 
     @handles(CastHop)
     def on_hop(self, sender: Address, hop: CastHop) -> None:
-        met = self._known(hop.source)
+        source = hop.source
+        met = self.seen.get((source.query, source.certificate.key))
         if met is not None and not met.open:  # five in six
             self.gate.refuse("repeated")
             if self.carriage.assured:
@@ -169,7 +169,7 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
         door = (sender, hop.level, hop.forwarder.key)
         is_repeat = met is not None and door in met.duties
         if self._judge(sender, hop, met) and self.carriage.assured:
-            met = met or self._known(hop.source)
+            met = met or self.seen.get(source.name)
             duty = met.duties.get(door) if met is not None else None
             if is_repeat or duty is None or not duty.open:  # else it is confirmed with what becomes of it
                 self.carriage.confirm(sender, hop, duty)
@@ -197,9 +197,6 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
         """Note what no honest member ever sends, for whoever watches over the network."""
         if flaw in PROOFS:
             self.grievances.once(address, self.host.now_us)
-
-    def _known(self, source: Source) -> Met | None:
-        return self.seen.get((source.query, source.certificate.key)) if 6 in self.gate.checks else None
 
     def _source_flaw(self, source: Source) -> str | None:
         now_us = self.host.now_us
@@ -256,10 +253,11 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
         """Our places in the range of a cast, and those that may be beside it: at the level where it starts, for who is
         not beside it there is so at none below."""
         found, arc, start, halves = list[tuple[Place, bool]](), source.arc, source.start, self.gate.halves
+        (low, high), is_turned = arc, source.low >= source.high
         for key, place in self._graph.places.held.items():
-            if arc.holds(key):
+            if (key >= low or key < high or low == high) if is_turned else low <= key < high:
                 found.append((place, True))
-            elif not place.is_at_rest or is_auxiliary(place.table, min(start, place.table.top), arc, halves):
+            elif place.standing is None or is_auxiliary(table := place.table, min(start, table.top), arc, halves):
                 found.append((place, False))  # of one that is not at rest the vector is looked at first: cutting costs
         return found
 

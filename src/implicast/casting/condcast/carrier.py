@@ -29,6 +29,7 @@ from implicast.overlay.links import Ref
 from implicast.overlay.links.state import INS, OUT
 from implicast.peer.asking import Asker, Patience, Question
 from implicast.peer.contract import Address, CastId, Life, Part, handles
+from implicast.peer.events import Settled
 from implicast.peer.words import BELIEVED, Words
 from implicast.space.ring import Arc
 
@@ -41,9 +42,6 @@ LIFE_MASK, LIFE_SHIFT = 0xFFFF, 16
 
 Tell = Callable[[CastId, Query, bytes], Outcome]
 """Notify this peer if the query selects it; what became of it."""
-Ended = Callable[[CastId, int, int], None]
-"""Told how an own cast ended: members told, and what was given up."""
-
 
 _NO_TASKS = Tasks()
 _NO_ERRANDS: dict[int, Errand] = {}
@@ -54,15 +52,13 @@ _NO_STUCK: dict[int, Task] = {}
 class Carrier(Part, parts={"asker": Asker}):
     """One peer's share in the casts under way."""
 
-    __slots__ = ("_asker", "_settings", "_settled", "_stuck", "_tell", "_token", "_words", "errands", "ring",
-                 "tasks")  # fmt: skip
+    __slots__ = ("_asker", "_settings", "_stuck", "_tell", "_token", "_words", "errands", "ring", "tasks")
 
     def __init__(
-        self, ring: ChordSharp, settings: CondcastSettings, life: Life, tell: Tell, settled: Ended,
-        words: Words = BELIEVED,
-    ) -> None:  # fmt: skip
+        self, ring: ChordSharp, settings: CondcastSettings, life: Life, tell: Tell, words: Words = BELIEVED
+    ) -> None:
         super().__init__(ring.address, ring.host)
-        self.ring, self._tell, self._settled, self._settings, self._words = ring, tell, settled, settings, words
+        self.ring, self._tell, self._settings, self._words = ring, tell, settings, words
         self.tasks = _NO_TASKS
         self.errands: dict[int, Errand] = _NO_ERRANDS
         self._stuck: dict[int, Task] = _NO_STUCK
@@ -90,7 +86,7 @@ class Carrier(Part, parts={"asker": Asker}):
         if not self._settings.assured:
             self._pass_on(Carry(cast, 0, (arc,), query, payload))
         else:
-            self._begin((arc,), Task(cast, query, payload, None, self.host.now_us))
+            self._spread((arc,), Task(cast, query, payload, None, self.host.now_us))
 
     @handles(Carry)
     def on_carry(self, sender: Address, carry: Carry) -> None:
@@ -113,7 +109,7 @@ class Carrier(Part, parts={"asker": Asker}):
         else:
             task = Task(carry.cast, carry.query, carry.payload, (sender, carry.token), self.host.now_us)
             self.tasks.remember(given, task)
-            self._begin(carry.arcs, task)
+            self._spread(carry.arcs, task)
 
     def _is_sound(self, carry: Carry) -> bool:
         """Whether its publisher has cast it, its arcs lie on this ring, and its query is one that can be asked here:
@@ -129,19 +125,11 @@ class Carrier(Part, parts={"asker": Asker}):
     def _pass_on(self, carry: Carry) -> None:
         """Once, and nobody answers."""
         cast, query, payload = carry.cast, carry.query, carry.payload
-        if self.ring.links.detector is None:  # nobody is suspected, and nothing grows old
-            match: Match = query.matcher() if isinstance(query, Sought) else query.match
-            here, onward = split(self.ring.table, carry.arcs, match)
-        else:
-            here, onward, _ = self._split(carry.arcs, query)
+        here, onward, _ = self._split(carry.arcs, query)
         if here:
             self._tell(cast, query, payload)
         for node, pieces in onward:
             self.host.send(node.address, Carry(cast, 0, pieces, query, payload))
-
-    def _begin(self, arcs: tuple[Arc, ...], task: Task) -> None:
-        self._spread(arcs, task)
-        self._finish(task)
 
     def _spread(self, arcs: tuple[Arc, ...], task: Task) -> None:
         """Split and send; pieces of which this peer is no part, when they were in vain, again."""
@@ -154,13 +142,15 @@ class Carrier(Part, parts={"asker": Asker}):
             self._send(task, ref, pieces)
         if stuck:
             self._wait(task, stuck)
+        self._finish(task)
 
     def _split(self, arcs: tuple[Arc, ...], query: Query) -> tuple[bool, Onward, tuple[Arc, ...]]:
         match: Match = query.matcher() if isinstance(query, Sought) else query.match
         ring = self.ring
-        ring.table.expire(self.host.now_us)
-        if ring.some_are_lost():
-            return split_around(ring.table, arcs, match, ring.is_lost)
+        if ring.links.detector is not None:  # else nobody is suspected, and nothing grows old
+            ring.table.expire(self.host.now_us)
+            if ring.some_are_lost():
+                return split_around(ring.table, arcs, match, ring.is_lost)
         return *split(ring.table, arcs, match), ()
 
     def _send(self, task: Task, ref: Ref, arcs: tuple[Arc, ...]) -> None:
@@ -219,7 +209,7 @@ class Carrier(Part, parts={"asker": Asker}):
             return
         task.end()
         if task.asker is None:
-            self._settled(task.cast, task.told, task.lost)
+            self.host.deliver(Settled(task.cast, task.told, task.lost))
         else:
             self._answer(task)
 
@@ -254,7 +244,6 @@ class Carrier(Part, parts={"asker": Asker}):
             self._give_up(errand.task)
             return
         self._spread(errand.arcs, errand.task)
-        self._finish(errand.task)
 
     def _wait(self, task: Task, arcs: tuple[Arc, ...]) -> None:
         """These arcs lie beyond a lost neighbour."""
@@ -267,21 +256,17 @@ class Carrier(Part, parts={"asker": Asker}):
     def moved(self) -> None:
         """A neighbour has changed: what was stuck may go on."""
         for token in list(self._stuck):
-            self._try_stuck(token)
+            self.on_stuck_again(StuckAgain(token))
 
     @handles(StuckAgain)
     def on_stuck_again(self, alarm: StuckAgain) -> None:
-        self._try_stuck(alarm.token)
-
-    def _try_stuck(self, token: int) -> None:
-        task = self._stuck.pop(token, None)
+        task = self._stuck.pop(alarm.token, None)
         if task is None or task.query is None:
             return
         if task.is_over(self.host.now_us):
             self._give_up(task)
             return
         self._spread(task.take_stuck(), task)
-        self._finish(task)
 
     def _give_up(self, task: Task) -> None:
         for token in list(task.open):

@@ -17,16 +17,15 @@ from implicast.casting.condcast.messages import Query, Update
 from implicast.casting.condcast.place import key_of
 from implicast.casting.condcast.promises import Promises
 from implicast.casting.condcast.settings import CondcastSettings, settings_of
-from implicast.casting.inbox import Outcome
+from implicast.casting.inbox import Inbox, Outcome
 from implicast.language.portrait import Sought, portrait
 from implicast.language.target import Description, Target
 from implicast.overlay.chord_sharp import ChordSharp, Freight, Passenger, combine
 from implicast.overlay.links import Links, Ref
 from implicast.overlay.links.state import IN
 from implicast.peer.contract import Address, CastId, Life, Message, handles
-from implicast.peer.events import Joined, Left, Notice, Refused, Settled, Withdrawn
+from implicast.peer.events import Joined, Left, Refused, Withdrawn
 from implicast.peer.member import KeptMember, Member
-from implicast.peer.memory import Seen
 from implicast.peer.site import Site
 from implicast.space.ring import Arc
 
@@ -43,15 +42,12 @@ class KeptCondcast(Message):
 
 
 class Condcast(
-    Member,
-    Passenger,
-    parts={
-        "links": Links, "ring": ChordSharp, "carrier": Carrier, "promises": Promises, "flows": Flows,
-    },
+    Member, Passenger,
+    parts={"links": Links, "ring": ChordSharp, "carrier": Carrier, "promises": Promises, "flows": Flows},
 ):  # fmt: skip
     """One peer, a value of its own, and casts to arcs."""
 
-    __slots__ = ("_flows", "_landmarks", "_network", "carrier", "joined", "links", "own", "promises", "ring", "seen",
+    __slots__ = ("_flows", "_landmarks", "_network", "carrier", "inbox", "joined", "links", "own", "promises", "ring",
                  "settings")  # fmt: skip
 
     def __init__(self, site: Site, key: int | None = None, settings: CondcastSettings | None = None) -> None:
@@ -64,8 +60,8 @@ class Condcast(
         key = self._key() if key is None else key
         self.links = Links(site.address, site.host, key, settings.links, site.life, kept.neighbours if kept else ())
         self.ring = ChordSharp(site.address, site.host, self.links, settings.sharp, self)
-        self.seen = Seen(kept.member.heard if kept else ())
-        self.carrier = Carrier(self.ring, settings, site.life, self.tell, self._settle, self.words)
+        self.inbox = Inbox(self, kept.member.heard if kept else ())
+        self.carrier = Carrier(self.ring, settings, site.life, self.tell, self.words)
         self.promises = Promises(self)
         self._flows: Flows | None = None
         self.joined = False
@@ -138,7 +134,7 @@ class Condcast(
         return table.nodes, table.ends, table.values, self.links.left, self.links.lefts
 
     def kept(self) -> KeptCondcast:
-        return KeptCondcast(self.kept_member(self.seen.heard()), self.links.near())
+        return KeptCondcast(self.kept_member(self.inbox.seen.heard()), self.links.near())
 
     # --- values and casts
 
@@ -167,20 +163,7 @@ class Condcast(
             selected = self.description is not None and query.target.selects(self.description)
         else:
             selected = self.own is not None and query.match(self.own)
-        if not selected:
-            return Outcome.REPEAT if self.assured and self.seen.met(cast) else Outcome.UNFIT
-        opened = self.words.opened(cast, query, payload)
-        if opened is None:
-            return Outcome.FORGED
-        if not self.seen.met(cast) and not self.policy.admits(cast, self.host.now_us):
-            return Outcome.FULL
-        if not self.seen.first(cast, self.host.now_us):
-            return Outcome.REPEAT if self.seen.met(cast) else Outcome.FULL
-        self.host.deliver(Notice(cast, opened))
-        return Outcome.TAKEN
-
-    def _settle(self, cast: CastId, told: int, lost: int) -> None:
-        self.host.deliver(Settled(cast, told, lost))
+        return self.inbox.admit(cast, query, payload, selected)
 
     # --- what the overlay tells
 

@@ -29,22 +29,15 @@ off: a row that another flow has overtaken is then not used."""
 
 @dataclass(frozen=True, slots=True)
 class FlowSettings:
-    """The paper's parameters, with its defaults."""
+    """The paper's parameters (P, M, G, ...) with its defaults; what each means is said in `settings.py`."""
 
     period_us: int = 30_000_000
-    """P, the time wanted between two refreshes of one node."""
     hold_us: int = 2_000_000
-    """M, the least time a node holds an update."""
     grace_us: int = 5_000_000
-    """G, how late an update may be before it counts as lost."""
     alpha: float = 0.2
-    """How much the period counts against the least hold."""
     del_flow_thres: int = 3
-    """So many long holds in a row mean too many flows."""
     del_flow_poss: float = 0.1
-    """The chance with which a node that sees too many swallows one."""
     delta_margin: float = 1.2
-    """A hold is long when it exceeds the normal one by this factor."""
     piggyback: bool = True
 
 

@@ -21,7 +21,6 @@ class Carry(Message):
     """Carry this cast to whoever matches in these arcs; if it bears a token, say under it when that is done."""
 
     wire = 0x0801
-
     cast: CastId
     token: Token
     arcs: Arcs
@@ -33,7 +32,6 @@ class ArcsCovered(Message):
     """In all these arcs everybody was told who could be: so many; so many arcs were given up."""
 
     wire = 0x0802
-
     cast: CastId
     token: Token
     told: Count
@@ -44,7 +42,6 @@ class StillCarrying(Message):
     """Not yet: others have to say so first."""
 
     wire = 0x0803
-
     cast: CastId
     token: Token
 
@@ -53,7 +50,6 @@ class Astray(Message):
     """I am no member any more: send it another way."""
 
     wire = 0x0804
-
     cast: CastId
     token: Token
 
@@ -62,7 +58,6 @@ class Update(Message):
     """Your turn to refresh: an update flow passes from each node to its predecessor, with answers it collected."""
 
     wire = 0x0805
-
     rows: Annotated[tuple[Annotated[tuple[Ent, ...], Meta(max_length=64)], ...], Meta(max_length=256)]
 
 
@@ -70,7 +65,6 @@ class Risen(Message):
     """Where tables rest: the node at this key has a new value; to everybody in these arcs."""
 
     wire = 0x0806
-
     arcs: Arcs
     key: RingKey
     value: Freight

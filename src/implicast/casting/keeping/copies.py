@@ -1,14 +1,28 @@
 """Comparing copies: what a node answers for, and what its right neighbours keep of it, become the same.
 
 A summary goes along the right neighbours. A neighbour that has something else sends all it has of it and gets all the
-other has: both know the newest word about each entry afterwards.
+other has: both know the newest word about each entry afterwards. Entries kept where they do not belong go back to the
+node that answers for them; once arrived they are forgotten here.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
-from implicast.casting.keeping.messages import OFFER, REPLY, Compare, Rows, Summary, SyncRound, SyncSoon
+from msgspec.structs import replace
+
+from implicast.casting.keeping.messages import (
+    OFFER,
+    REPLY,
+    Compare,
+    Return,
+    Returned,
+    Row,
+    Rows,
+    Summary,
+    SyncRound,
+    SyncSoon,
+)
+from implicast.casting.keeping.rows import REMEMBERED_US
 from implicast.casting.keeping.share import Share
-from implicast.casting.keeping.strays import Strays
 from implicast.overlay.links import Ref
 from implicast.overlay.links.state import IN
 from implicast.peer.contract import Address, Host, Part, handles
@@ -22,33 +36,30 @@ SOON_TIMES = 3
 finds nothing, and where messages get lost one in five does not arrive. The next regular one is far."""
 VOUCHED_MAX = 64
 """Ranges of which one remembers when their owners last vouched for them."""
+RETURN_ROWS = 40
+"""Entries that are returned together: they go from owner to owner, so where messages get lost a long row of them would
+hardly get on. A node that was alone on its side of a partition returns most of what it keeps."""
 
 
 class Comparisons(Part):
-    """One node's share in keeping copies equal."""
+    """One node's share in keeping copies equal, and nothing for good that is none of its business or is over."""
 
-    __slots__ = ("_asks", "_came_back", "_news", "_repairs", "_ring", "_share", "_soon", "_strays", "_vouched_us")
+    __slots__ = ("_asks", "_came_back", "_look_us", "_looked_through", "_news", "_repairs", "_ring", "_share", "_soon",
+                 "_vouched_us")  # fmt: skip
 
-    def __init__(
-        self, address: Address, host: Host, share: Share, strays: Strays, came_back: Callable[[], None]
-    ) -> None:
+    def __init__(self, address: Address, host: Host, share: Share, came_back: Callable[[], None]) -> None:
         """`came_back()`: this node may have missed what was told to all."""
         super().__init__(address, host)
-        self._share, self._strays, self._came_back = share, strays, came_back
-        self._ring = share.chord.ring
+        self._share, self._came_back, self._ring = share, came_back, share.chord.ring
         self._vouched_us: Recent[tuple[int, int], int] = Recent(VOUCHED_MAX)
-        self._news = self._repairs = self._asks = 0
+        self._news = self._repairs = self._asks = self._look_us = 0
+        self._looked_through = (0, 0)
         self._soon = False
 
-    def stand(self) -> None:
-        """Begin with regular comparisons at any phase."""
+    def begin(self, least: float = 0.5) -> None:
+        """Compare regularly from now on; `least`: the first time after so much of a period at least."""
         if self._share.settings.sync_us:
-            phase_us = int(self.host.rng.random() * self._share.settings.sync_us)
-            self.host.after(phase_us, SyncRound(self._ring.me.life))
-
-    def begin(self) -> None:
-        if self._share.settings.sync_us:
-            wait_us = int(self._share.settings.sync_us * (0.5 + self.host.rng.random()))
+            wait_us = int(self._share.settings.sync_us * (least + self.host.rng.random()))
             self.host.after(wait_us, SyncRound(self._ring.me.life))
 
     def soon(self) -> None:
@@ -78,14 +89,13 @@ class Comparisons(Part):
     def _compare(self) -> None:
         self._sync()
         self._ask_for_summaries()
-        self._strays.give_back()  # a node that was alone on its side of a partition keeps much that others want
+        self._give_back()  # a node that was alone on its side of a partition keeps much that others want
 
     def _sync(self) -> None:
         ring, share = self._ring, self._share
         if ring.state == IN and share.is_ready and ring.right != ring.me and share.settings.copies:
             low = share.low()
-            summary = Summary(ring.me, low, *share.rows.summary(low, share.own), share.settings.copies)
-            ring.tell_right(summary)
+            ring.tell_right(Summary(ring.me, low, *share.rows.summary(low, share.own), share.settings.copies))
 
     def _ask_for_summaries(self) -> None:
         """A node that has come near enough to keep copies here may not know."""
@@ -124,8 +134,7 @@ class Comparisons(Part):
         else:
             self._send(summary.by, OFFER, summary.low, high)
         if summary.more > 1 and ring.right not in (ring.me, summary.by):
-            onward = Summary(summary.by, summary.low, summary.count, summary.total, summary.more - 1)
-            ring.tell_right(onward)
+            ring.tell_right(replace(summary, more=summary.more - 1))
 
     def _vouched(self, low: int, high: int) -> None:
         """What is kept of (low, high] is what its owner keeps: it vouches for it. Noted a few times per lease."""
@@ -150,3 +159,59 @@ class Comparisons(Part):
     def _send(self, to: Ref, kind: int, low: int, high: int) -> None:
         for part in self._share.parts(low, high):
             self.host.send(to.address, Rows(self._ring.me, kind, low, high, *part))
+
+    # What is kept where it does not belong
+
+    def _give_back(self) -> None:
+        """Also forgets what is over. Nothing has to be looked through again while nothing changes."""
+        share, now_us = self._share, self.host.now_us
+        rows, beyond, lease_us = share.rows, share.copies_low(), share.settings.lease_us
+        seen = (rows.changes, beyond)
+        if not share.is_ready or (seen == self._looked_through and now_us < self._look_us):
+            return
+        if lease_us:
+            self._look_us = now_us + min(lease_us // 10, REMEMBERED_US)
+            rows.expire(now_us, lease_us)
+        self._looked_through = (rows.changes, beyond)
+        strays = [each.row for each in rows.within(share.own, beyond)] if beyond != share.own else []
+        if strays:
+            self._looked_through = (0, 0)
+        strays.sort(key=lambda row: row.key)
+        for part in in_rows(strays, RETURN_ROWS):
+            self._send_back(Return(part[0].key, part, self.address))
+
+    def _send_back(self, back: Return) -> None:
+        if not self._share.chord.pass_on(back.key, back):
+            self.on_return(self.address, back)
+
+    @handles(Return)
+    def on_return(self, sender: Address, back: Return) -> None:
+        share, chord = self._share, self._share.chord
+        if chord.pass_on(back.key, back, sender) or not share.is_ready:
+            return
+        low, mask, owns = share.low(), chord.table.mask, chord.owns
+        ours = sorted((row for row in back.rows if owns(row.key)), key=lambda row: (row.key - low - 1) & mask)
+        share.learn(ours)
+        if back.origin != self.address and ours:  # only as far as this row went: others may still be on their way
+            self.host.send(back.origin, Returned((ours[0].key - 1) & mask, ours[-1].key))
+        rest = tuple(row for row in back.rows if not owns(row.key))
+        if rest:
+            self._send_back(Return(rest[0].key, rest, back.origin))
+
+    @handles(Returned)
+    def on_returned(self, sender: Address, returned: Returned) -> None:
+        share = self._share
+        beyond = share.copies_low()
+        if beyond != share.own and share.settings.copies:  # the only other one may belong to a leaver
+            share.retract()
+            theirs = (entry.row for entry in share.rows.within(returned.low, returned.high))
+            share.rows.drop([row for row in theirs if not up_to(beyond, row.key, share.own)])
+
+
+def in_rows(rows: Sequence[Row], most: int) -> Iterator[tuple[Row, ...]]:
+    """Rows in order of their keys, about so many at a time; those of one key stay together."""
+    start = 0
+    for end in range(1, len(rows) + 1):
+        if end == len(rows) or (end - start >= most and rows[end].key != rows[end - 1].key):
+            yield tuple(rows[start:end])
+            start = end

@@ -114,8 +114,7 @@ class Doubts(Part):
     def lives(self, who: Name) -> None:
         """A word from it. Where one who was forgotten speaks, others may be back too."""
         self._asker.drop(DOUBTING, who)
-        if self._share.absent:
-            self._share.let_in(who)
+        self._share.absent.pop(who, None)
         if self._forgotten and self._forgotten.pop(who, None) is not None:
             now_us = self.host.now_us
             for each, one in self._forgotten.items():
@@ -126,8 +125,9 @@ class Doubts(Part):
     def on_doubt_round(self, alarm: DoubtRound) -> None:
         if alarm.due_us != self._due_us:
             return  # another comes sooner, or came
-        self._due_us = 0
-        self._share.let_in_again()
+        self._due_us, absent = 0, self._share.absent
+        for who in [who for who, until_us in absent.items() if until_us <= self.host.now_us]:
+            del absent[who]
         self._recall()
         self._arm()
 
@@ -148,7 +148,7 @@ class Doubts(Part):
         """It never answered."""
         who: Contact = question.about
         now_us, rows = self.host.now_us, self._share.rows
-        self._share.shut_out(who.name, now_us + ABSENT_US)
+        self._share.absent[who.name] = now_us + ABSENT_US
         theirs = [entry.row for entry in rows.entries() if entry.row.in_force and entry.row.owner == who]
         rows.drop(theirs)
         keys = tuple(dict.fromkeys(row.key for row in theirs))

@@ -5,7 +5,7 @@
 - *Comparing* (`copies.py`). Now and then, and soon after the neighbourhood has changed, a node sends a summary of what
   it answers for along the same way. That heals whatever was lost on the way or came to the wrong one.
 - *Promotion.* A node that inherits the keys of a dead neighbour has its lists already.
-- *Returning* (`strays.py`). What a node keeps beyond its own keys and copies is sent to the node that answers for it.
+- *Returning* (`copies.py`). What a node keeps beyond its own keys and copies is sent to the node that answers for it.
 - *Lack* (`tenure.py`). A node knows how far to the left it has everything. When it inherits more than that, all copies
   of the rest died together: it tells everybody, and those whose entries were there lay them again.
 
@@ -13,6 +13,9 @@ Left out: summaries finer than one per node.
 """
 
 from collections.abc import Callable
+from typing import TypeVar
+
+from msgspec.structs import replace
 
 from implicast.casting.keeping.doubts import Doubts
 from implicast.casting.keeping.messages import (
@@ -40,6 +43,7 @@ WAITING_MAX = 4_096
 """Questions that wait at a newcomer for what it is to answer for."""
 LIST_ITEMS = 4_096
 """Entries per message of a list: whole registrations stay below a megabyte."""
+Request = TypeVar("Request", Lay, Ask)
 
 
 class Keeper(Part):
@@ -61,31 +65,31 @@ class Keeper(Part):
 
     @handles(Lay)
     def on_lay(self, sender: Address, lay: Lay) -> None:
-        if self._walks_on(lay) if lay.walking else self._chord.pass_on(lay.key, lay, sender):
-            return
-        own = self._own_values(lay.attribute, lay.low, lay.high)
-        if not own:
-            return
-        rows = tuple(
-            [
-                Row(key, (lay.shelf, lay.attribute, value), lay.owner, lay.number, lay.stamp, lay.packed)
-                for key, value in own
-            ]
-        )
-        last = own[-1][1]
-        if not self._share.is_sound(rows):
+        own = self._arrived(sender, lay)
+        what = (lay.owner, lay.number, lay.stamp, lay.packed)
+        rows = tuple([Row(key, (lay.shelf, lay.attribute, value), *what) for key, value in own])
+        if not own or not self._share.is_sound(rows):
             return
         self._doubts.lives(lay.owner.name)
         if self._keeps(rows, lay.serial):
-            self._copy_on(Copy(self._chord.ring.me, rows, self._share.copies(), lay.serial, lay.low, last))
-        if isinstance(last, int) and isinstance(lay.high, int) and last < lay.high:  # only ranges of numbers go on
-            onward = Lay(
-                self._share.key_of(lay.attribute, last + 1), lay.shelf, lay.attribute, last + 1, lay.high, lay.owner,
-                lay.number, lay.stamp, lay.packed, lay.serial, lay.walks, lay.walks,
-            )  # fmt: skip
+            self._copy_on(Copy(self._chord.ring.me, rows, self._share.copies(), lay.serial, lay.low, own[-1][1]))
+        onward = self._rest(lay, own[-1][1])
+        if onward is not None:
             self.on_lay(self.address, onward)
 
-    def _walks_on(self, request: Lay | Ask) -> bool:
+    def _arrived(self, sender: Address, request: Request) -> list[tuple[int, Scalar]]:
+        """The values of a request that belong here, with their keys; none: it was sent on."""
+        goes_on = self._walks_on(request) if request.walking else self._chord.pass_on(request.key, request, sender)
+        return [] if goes_on else self._own_values(request.attribute, request.low, request.high)
+
+    def _rest(self, request: Request, last: Scalar) -> Request | None:
+        """What goes on to the node of the value after this one: only ranges of numbers do."""
+        if not isinstance(last, int) or not isinstance(request.high, int) or last >= request.high:
+            return None
+        key = self._share.key_of(request.attribute, last + 1)
+        return replace(request, key=key, low=last + 1, walking=request.walks)
+
+    def _walks_on(self, request: Request) -> bool:
         """Whether a request that goes through a range by right neighbours has been sent on."""
         chord = self._chord
         right = chord.ring.right
@@ -120,7 +124,7 @@ class Keeper(Part):
         if any(self._share.key_of(*row.slot[1:]) != row.key for row in copy.rows):
             return
         if ring.state == IN and copy.by != ring.me and copy.more and self._keeps(copy.rows, copy.serial):
-            self._copy_on(Copy(copy.by, copy.rows, copy.more - 1, copy.serial, copy.low, copy.high))
+            self._copy_on(replace(copy, more=copy.more - 1))
 
     def _copy_on(self, copy: Copy) -> None:
         right = self._chord.ring.right
@@ -177,21 +181,17 @@ class Keeper(Part):
 
     @handles(Ask)
     def on_ask(self, sender: Address, ask: Ask) -> None:
-        if self._walks_on(ask) if ask.walking else self._chord.pass_on(ask.key, ask, sender):
-            return
-        own = self._own_values(ask.attribute, ask.low, ask.high)
+        own = self._arrived(sender, ask)
         if not own:
             return
         if not self._share.is_ready:
             if len(self._waiting) < WAITING_MAX:
                 self._waiting.append((sender, ask))
             return
-        last = own[-1][1]
-        self._answer(ask, last, [(ask.shelf, ask.attribute, value) for _, value in own])
-        if isinstance(last, int) and isinstance(ask.high, int) and last < ask.high:  # only ranges of numbers go on
-            key = self._share.key_of(ask.attribute, last + 1)
-            rest = (last + 1, ask.high, ask.cast, ask.origin, ask.walks, ask.walks, ask.counts)
-            self.on_ask(self.address, Ask(key, ask.piece, ask.shelf, ask.attribute, *rest))
+        self._answer(ask, own[-1][1], [(ask.shelf, ask.attribute, value) for _, value in own])
+        onward = self._rest(ask, own[-1][1])
+        if onward is not None:
+            self.on_ask(self.address, onward)
 
     def serve_those_who_wait(self) -> None:
         """What this node answers for has come."""

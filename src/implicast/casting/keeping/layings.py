@@ -111,7 +111,11 @@ class Layings(Part):
     def removal(self, piece: Piece) -> Piece:
         """The same taken out; the piece itself is wanted no more."""
         self.forget(piece)
-        return self.piece(piece.shelf, piece.attribute, piece.low, piece.high, piece.number, b"", piece.walks)
+        return self._out(piece, piece.low, piece.high)
+
+    def _out(self, piece: Piece, low: Scalar, high: Scalar) -> Piece:
+        """These values of a piece taken out."""
+        return self.piece(piece.shelf, piece.attribute, low, high, piece.number, b"", piece.walks)
 
     def narrow(self, piece: Piece, low: Scalar, high: Scalar) -> list[Piece]:
         """Only these values of a piece are wanted any more: the others taken out. What it lacks is not added."""
@@ -122,12 +126,9 @@ class Layings(Part):
             return [self.removal(piece)]
         self._laid = None
         piece.narrow(*wanted, self._share.key_of(piece.attribute, wanted[0]))
-        if not piece.missing and self._open.pop(piece.serial, None) is not None:
-            self._count_down(piece)
-        return [
-            self.piece(piece.shelf, piece.attribute, *each, piece.number, b"", piece.walks)
-            for each in without(whole, *wanted)
-        ]
+        if not piece.missing:
+            self._close(piece)
+        return [self._out(piece, *each) for each in without(whole, *wanted)]
 
     def laid(self) -> list[tuple[int, int]]:
         """Key and mark of every entry that is confirmed. Remembered while nothing changes, for those who look often."""
@@ -140,8 +141,7 @@ class Layings(Part):
     def forget(self, piece: Piece) -> None:
         self._laid = None
         self.pieces.pop(piece.serial, None)
-        if self._open.pop(piece.serial, None) is not None:
-            self._count_down(piece)
+        self._close(piece)
 
     def lay(self, group: Hashable, pieces: Iterable[Piece]) -> None:
         """Lay these; `done(group)` follows."""
@@ -152,7 +152,7 @@ class Layings(Part):
             if len(self.pieces) < PIECES_MAX:
                 self.pieces[piece.serial] = self._open[piece.serial] = piece
                 self._send_out(piece)
-        self._count_down_group(group)
+        self._count_down(group)
 
     def _agreeing(self, pieces: list[Piece]) -> list[Piece]:
         """What is wanted is not taken out any more: a removal under way that is repeated with a new stamp would undo
@@ -177,15 +177,16 @@ class Layings(Part):
         if left == [(removal.low, removal.high)]:
             return [] if removal.serial in self._open else [removal]
         self.forget(removal)
-        shelf, attribute, number = removal.shelf, removal.attribute, removal.number
-        return [self.piece(shelf, attribute, *part, number, b"", removal.walks) for part in left]
+        return [self._out(removal, *part) for part in left]
 
-    def _count_down(self, piece: Piece) -> None:
-        group = self._group_of.pop(piece.serial, None)
-        if group is not None:
-            self._count_down_group(group)
+    def _close(self, piece: Piece) -> None:
+        """Nothing of it is to be laid any more."""
+        if self._open.pop(piece.serial, None) is not None:
+            group = self._group_of.pop(piece.serial, None)
+            if group is not None:
+                self._count_down(group)
 
-    def _count_down_group(self, group: Hashable) -> None:
+    def _count_down(self, group: Hashable) -> None:
         self._groups[group] -= 1
         if not self._groups[group]:
             del self._groups[group]
@@ -225,10 +226,10 @@ class Layings(Part):
             return  # what was laid before it was lost does not count
         self._laid = None
         piece.confirm(laid.low, laid.high, (laid.holder, laid.stamp) if self._share.settings.lease_us else None)
-        if not piece.missing and self._open.pop(piece.serial, None) is not None:
+        if not piece.missing and piece.serial in self._open:
             if not piece.packed or not self._share.settings.lease_us:
                 del self.pieces[piece.serial]  # never renewed, never asked for
-            self._count_down(piece)
+            self._close(piece)
             if not self._open:  # else they would stay as large as they once were
                 self._open, self._group_of = {}, {}
 
@@ -262,15 +263,9 @@ class Layings(Part):
             self._open[piece.serial] = piece
         self._arm()
 
-    def lay_whole(self, pieces: Iterable[Piece]) -> None:
-        """Lay all of these again, whether or not anybody confirmed them."""
-        self.lay_again([(piece, (piece.low, piece.high)) for piece in pieces])
-
     def lay_all_again(self) -> None:
         """Somebody believed this peer dead: whoever holds what now, and whoever held it, may have forgotten."""
-        self.lay_again(
-            [(piece, stretch) for piece in self.pieces.values() for stretch in (*piece.held, *piece.missing)]
-        )
+        self.lay_again([(each, part) for each in self.pieces.values() for part in (*each.held, *each.missing)])
 
     def mourn(self, keeper: Address) -> None:
         """A keeper is said to be dead. Its heir should have what it kept; but only the owner of an entry can know that

@@ -17,14 +17,13 @@ from implicast.casting.keeping.deeds import Deeds
 from implicast.casting.keeping.doubts import Doubts
 from implicast.casting.keeping.keeper import Keeper
 from implicast.casting.keeping.layings import Layings
-from implicast.casting.keeping.messages import LaidAt, LeaveLate, Listed, RenewEntries, Slot
+from implicast.casting.keeping.messages import LeaveLate, Slot
 from implicast.casting.keeping.pieces import KeptPiece, Piece
 from implicast.casting.keeping.questions import Fetch, Questions, Range
 from implicast.casting.keeping.renewals import Renewals
 from implicast.casting.keeping.rumours import Rumours
 from implicast.casting.keeping.settings import NONE, KeepingSettings
 from implicast.casting.keeping.share import Share
-from implicast.casting.keeping.strays import Strays
 from implicast.casting.keeping.tenure import Tenure
 from implicast.casting.telling import Hearing, Notify, Teller, Told
 from implicast.language.parameters import Parameters
@@ -33,7 +32,7 @@ from implicast.overlay.chord import Chord
 from implicast.overlay.links import Links, LinkSettings, Ref
 from implicast.peer.asking import Asker, UpkeepAsker
 from implicast.peer.contract import Address, CastId, Contact, Life, Message, Name, handles
-from implicast.peer.events import Estimated, Joined, Left, Refused, Registered, Settled, Withdrawn
+from implicast.peer.events import Estimated, Joined, Refused, Registered, Settled, Withdrawn
 from implicast.peer.liveness import Detector
 from implicast.peer.member import KeptMember, Member
 from implicast.peer.name import version_of
@@ -69,7 +68,7 @@ class KeptRing(Message):
 class RingMember(
     Member,
     parts={
-        "links": Links, "detector": Detector, "chord": Chord, "stray_rows": Strays, "copies": Comparisons,
+        "links": Links, "detector": Detector, "chord": Chord, "copies": Comparisons,
         "rumours": Rumours, "tenure": Tenure, "doubts": Doubts, "keeper": Keeper, "layings": Layings,
         "renewals": Renewals, "questions": Questions, "asker": Asker, "upkeep_asker": UpkeepAsker, "teller": Teller,
         "hearing": Hearing,
@@ -80,7 +79,7 @@ class RingMember(
     __slots__ = (
         "_furnish", "_leave_by_us", "_owed", "_owed_version", "_said", "_site", "_token", "asker", "chord", "copies",
         "detector", "doubts",
-        "hearing", "keeper", "layings", "links", "questions", "renewals", "rumours", "share", "stray_rows", "teller",
+        "hearing", "keeper", "layings", "links", "questions", "renewals", "rumours", "share", "teller",
         "tenure", "upkeep_asker",
     )  # fmt: skip
 
@@ -129,47 +128,27 @@ class RingMember(
         self.chord = Chord(address, host, self.links, ID_BITS, refresh_us)
         self.asker, self.upkeep_asker = Asker(address, host), UpkeepAsker(address, host)
         deeds = Deeds(self.words, self.described, self.is_number_of)
-        self.share = Share(host, self.chord, self.key_of, keeping, self._compare_soon, deeds)
-        self.stray_rows = Strays(address, host, self.share)
-        self.copies = Comparisons(address, host, self.share, self.stray_rows, self._renew_all)
-        self.rumours = Rumours(address, host, self.chord, self._heed, self._mourn)
-        self.tenure = Tenure(address, host, self.share, self.copies, self.rumours, self.came, self._went)
-        self.doubts = Doubts(contact, host, self.upkeep_asker, self.share, self._lay_all_again)
-        self.keeper = Keeper(address, host, self.share, self.doubts, self._laid_here, self._told_here)
+        # What parts say to parts made after them is looked up when it is said.
+        self.share = Share(host, self.chord, self.key_of, keeping, lambda: self.copies.soon(), deeds)
+        self.copies = Comparisons(address, host, self.share, lambda: self.renewals.renew_all())
+        self.rumours = Rumours(address, host, self.chord, lambda *lost: self.layings.heed(*lost), self._mourn)
+        self.tenure = Tenure(address, host, self.share, self.copies, self.rumours, self.came)
+        self.doubts = Doubts(contact, host, self.upkeep_asker, self.share, lambda: self.layings.lay_all_again())
+        self.keeper = Keeper(
+            address, host, self.share, self.doubts, lambda laid: self.layings.on_laid(address, laid),
+            lambda told: self.questions.on_told(address, told),
+        )  # fmt: skip
         self.layings = Layings(contact, host, self.life, self.share, self.keeper, self.laid, self._outlived)
         self.renewals = Renewals(
-            contact, host, self.upkeep_asker, keeping.lease_us // RENEWALS, self.layings.pieces, self._lost_here,
+            contact, host, self.upkeep_asker, keeping.lease_us // RENEWALS, self.layings.pieces, self.keeper.lost_of,
             self.layings.lay_again,
         )  # fmt: skip
         self.questions = Questions(address, host, self.share, self.keeper, self._found)
         self.teller = Teller(address, host, self.asker, self.assured, self._settled, self.words)
 
-    # What parts say to parts made after them
-
-    def _compare_soon(self) -> None:
-        self.copies.soon()
-
-    def _renew_all(self) -> None:
-        self.renewals.renew_all()
-
-    def _lay_all_again(self) -> None:
-        self.layings.lay_all_again()
-
-    def _heed(self, low: int, high: int) -> None:
-        self.layings.heed(low, high)
-
     def _mourn(self, where: Address) -> None:
         self.layings.mourn(where)
         self.doubts.doubt(where)
-
-    def _laid_here(self, laid: LaidAt) -> None:
-        self.layings.on_laid(self.address, laid)
-
-    def _told_here(self, told: Listed) -> None:
-        self.questions.on_told(self.address, told)
-
-    def _lost_here(self, renew: RenewEntries) -> list[tuple[int, Scalar, Scalar]]:
-        return self.keeper.lost_of(renew)
 
     def came(self) -> None:
         """This peer has become a member of the ring."""
@@ -178,9 +157,6 @@ class RingMember(
         owed, self._owed = self._owed, []
         if owed:
             self.layings.lay(("owed", self._owed_version, 0), owed)
-
-    def _went(self) -> None:
-        self.host.deliver(Left())
 
     # What a design says
 
@@ -365,11 +341,8 @@ class RingMember(
         if not is_whole:
             self.host.deliver(Refused("estimate", "some lists do not answer"))
             return
-        counted = iter(range(len(question.ranges)))
-        members = sum(
-            min(sum(question.counted(next(counted)) for _ in constraint) for constraint in constraints)
-            for constraints in terms
-        )
+        counted = (sum(question.found(piece)) for piece in range(len(question.ranges)))
+        members = sum(min(sum(next(counted) for _ in one) for one in constraints) for constraints in terms)
         hops = log2(max(2.0, self.chord.nodes_estimate())) / 2 + 2
         messages = int(look_ups * hops) + members * (2 if self.assured else 1)
         self.host.deliver(Estimated(token, members, messages))

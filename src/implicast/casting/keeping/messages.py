@@ -60,7 +60,6 @@ class Lay(Message):
     each next value, `walking` by right neighbours or, if not, by fingers."""
 
     wire = 0x0601
-
     key: RingKey
     shelf: Text
     attribute: Text
@@ -79,7 +78,6 @@ class Copy(Message):
     """Keep copies of these, all of one owner, and pass them on to so many more. The last one tells the owner."""
 
     wire = 0x0602
-
     by: Ref
     rows: Annotated[tuple[Row, ...], Meta(min_length=1, max_length=1 << 20)]
     more: Few
@@ -92,7 +90,6 @@ class LaidAt(Message):
     """The values low..high of this request are kept by `holder` with this stamp, and copied."""
 
     wire = 0x0603
-
     serial: Stamp
     stamp: Stamp
     low: Scalar
@@ -104,7 +101,6 @@ class EntryOutdated(Message):
     """What you laid with this serial is older than what I have of you, which has this stamp."""
 
     wire = 0x0604
-
     serial: Stamp
     stamp: Stamp
 
@@ -113,7 +109,6 @@ class LaterEntry(Message):
     """The owner's own word, later than what it laid with this serial."""
 
     wire = 0x0616
-
     serial: Stamp
     row: Row
 
@@ -122,7 +117,6 @@ class RenewEntries(Message):
     """Do you still answer for these, and have them? Each: serial, shelf, attribute, low, high, number, stamp."""
 
     wire = 0x0605
-
     owner: Name
     turn: Token
     pieces: Annotated[tuple[tuple[Stamp, Text, Text, Scalar, Scalar, Token, Stamp], ...], Meta(max_length=1_024)]
@@ -132,7 +126,6 @@ class EntriesRenewed(Message):
     """All of them, but these: serial, low, high."""
 
     wire = 0x0606
-
     turn: Token
     lost: Annotated[tuple[tuple[Stamp, Scalar, Scalar], ...], Meta(max_length=1_024)]
 
@@ -141,7 +134,6 @@ class Summary(Message):
     """What I answer for and keep, in short; for so many to my right, who keep copies of it."""
 
     wire = 0x0607
-
     by: Ref
     low: RingKey
     count: Token
@@ -160,7 +152,6 @@ class Rows(Message):
     answer."""
 
     wire = 0x0609
-
     by: Ref
     kind: Flag
     low: RingKey
@@ -177,7 +168,6 @@ class ClaimRows(Message):
     """I have become your left neighbour, and answer for (low, own]: let me have it."""
 
     wire = 0x060A
-
     by: Ref
     low: RingKey
     turn: Flag
@@ -187,7 +177,6 @@ class Estate(Message):
     """One part of several: a bequest is all that I keep, for I want to leave; else it is what you claimed."""
 
     wire = 0x060B
-
     by: Ref
     bequest: bool
     turn: Flag
@@ -200,7 +189,6 @@ class EstateTaken(Message):
     """This part of a bequest has arrived, of so many."""
 
     wire = 0x060C
-
     turn: Flag
     part: Part
     parts: Part
@@ -210,7 +198,6 @@ class Return(Message):
     """These are kept where they do not belong. Routed to the first; each node takes what it answers for."""
 
     wire = 0x060D
-
     key: RingKey
     rows: SomeRows
     origin: Address
@@ -220,7 +207,6 @@ class Returned(Message):
     """I answer for (low, high], and have what you returned of it."""
 
     wire = 0x060E
-
     low: RingKey
     high: RingKey
 
@@ -230,7 +216,6 @@ class Lack(Message):
     `key`; to all nodes from there up to `limit`."""
 
     wire = 0x060F
-
     serial: Token
     low: RingKey
     high: RingKey
@@ -244,7 +229,6 @@ class Death(Message):
     `key`; to all nodes from there up to `limit`."""
 
     wire = 0x0610
-
     serial: Token
     who: Address
     key: RingKey
@@ -256,7 +240,6 @@ class LackHeard(Message):
     """I know, and tell those of the arc for whom you told me to."""
 
     wire = 0x0611
-
     serial: Token
     key: RingKey
     limit: RingKey
@@ -266,7 +249,6 @@ class Still(Message):
     """I keep entries of the peer of this name: are you it?"""
 
     wire = 0x0612
-
     name: Name
 
 
@@ -274,7 +256,6 @@ class Here(Message):
     """I am."""
 
     wire = 0x0613
-
     name: Name
 
 
@@ -283,7 +264,6 @@ class Ask(Message):
     `piece` numbers the ranges of one cast. `counts`: how many are there?"""
 
     wire = 0x0614
-
     key: RingKey
     piece: Number
     shelf: Text
@@ -305,7 +285,6 @@ class Listed(Message):
     """These, among the values low..high: one part of several; or, if only that was asked, how many there are."""
 
     wire = 0x0615
-
     cast: CastId
     piece: Number
     low: Scalar

@@ -121,8 +121,7 @@ def values(stretch: Stretch) -> Sequence[Scalar]:
 
 
 def length(stretch: Stretch) -> int:
-    low, high = stretch
-    return high - low + 1 if isinstance(low, int) and isinstance(high, int) else 1
+    return len(values(stretch))
 
 
 def overlap(one: Stretch, other: Stretch) -> Stretch | None:

@@ -4,12 +4,13 @@ A list that does not come is asked for again, by another way, for a minute and a
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
 from typing import Any
 
 from msgspec.structs import replace
 
 from implicast.casting.keeping.keeper import Keeper
-from implicast.casting.keeping.messages import PARTS_MAX, Ask, AskLate, Found, Listed
+from implicast.casting.keeping.messages import PARTS_MAX, Ask, AskLate, Listed
 from implicast.casting.keeping.pieces import values
 from implicast.casting.keeping.share import Share
 from implicast.language.target import Scalar
@@ -61,42 +62,25 @@ class Fetch:
         if len(so_far) < told.parts:
             return False
         del self._parts[ends[0]]
-        if self.counts:
-            return self._note(told.piece, values((told.low, told.high)), [told.count])
-        found = [entry for _, each in sorted(so_far.items()) for entry in each]
-        return self._note(told.piece, values((told.low, told.high)), found)
-
-    def _note(self, piece: int, answered: Sequence[Scalar], found: list[Any]) -> bool:
-        """All that was found in the lists of several values is noted with the first of them that was missing."""
-        for value in answered:
-            if self._lists[piece, value] is None:
-                self._lists[piece, value], found = found, []
+        found = [told.count] if self.counts else [entry for _, each in sorted(so_far.items()) for entry in each]
+        for value in values((told.low, told.high)):  # all is noted with the first of them that was missing
+            if self._lists[told.piece, value] is None:
+                self._lists[told.piece, value], found = found, []
                 self._left -= 1
         return not self._left
 
-    def found(self, piece: int) -> list[Found]:
-        """Everything in the lists of one range."""
+    def found(self, piece: int) -> list[Any]:
+        """Everything in the lists of one range; or how many are there."""
         _, _, low, high, _ = self.ranges[piece]
         return [entry for value in values((low, high)) for entry in self._lists[piece, value] or ()]
-
-    def counted(self, piece: int) -> int:
-        """How many are in the lists of one range."""
-        _, _, low, high, _ = self.ranges[piece]
-        return sum(count for value in values((low, high)) for count in self._lists[piece, value] or ())
 
     def missing_ranges(self) -> Iterable[tuple[int, Range]]:
         """What is still missing: which piece, and the range."""
         for piece, (shelf, attribute, low, high, walks) in enumerate(self.ranges):
-            start: Scalar | None = None
-            last: Scalar = low
-            for value in values((low, high)):
-                if self._lists[piece, value] is None:
-                    start, last = value if start is None else start, value
-                elif start is not None:
-                    yield piece, (shelf, attribute, start, last, walks)
-                    start = None
-            if start is not None:
-                yield piece, (shelf, attribute, start, last, walks)
+            for lacks, run in groupby(values((low, high)), lambda value: self._lists[piece, value] is None):  # noqa: B023
+                if lacks:
+                    start, *rest = run
+                    yield piece, (shelf, attribute, start, rest[-1] if rest else start, walks)
 
     def try_again(self, now_us: int, hops: float) -> None:
         """Asked for now: patience lasts for so many further hops."""

@@ -13,7 +13,7 @@ from itertools import chain
 
 from implicast.casting.keeping.messages import Row, Slot
 from implicast.peer.contract import Contact, Name
-from implicast.peer.memory import Shares
+from implicast.peer.memory import Recent, Shares
 from implicast.space.digest import digest_bits
 from implicast.space.ring import clockwise, up_to
 
@@ -45,6 +45,8 @@ class HeldRow:
 
 Ident = Name | int
 """What an entry is called within its list."""
+_NO_MARKS: set[int] = set()
+"""Shared by rows that are never compared, and never changed."""
 
 
 @lru_cache(MARKS_MAX)
@@ -69,10 +71,10 @@ class KeptRows:
         # In order of keys, so that a range costs what is in it: a fifth of a run in change was looking through all.
         self._keys: list[int] = []
         self._places: dict[int, dict[Slot, dict[Ident, HeldRow]]] = {}
-        self._summaries: dict[tuple[int, int], tuple[int, int]] = {}
+        self._summaries: Recent[tuple[int, int], tuple[int, int]] = Recent(SUMMARIES_MAX)
         # At rest the same few ranges are summed up again and again: remembering took half of a run's time away,
         # keeping what is remembered up to date instead of forgetting it another twentieth.
-        self.marks: set[int] | frozenset[int] = set() if compared else frozenset()
+        self.marks: set[int] = set() if compared else _NO_MARKS
         """Of all entries in force: whether one is kept is seen at a glance. Never gone through."""
         self.owned: dict[Contact, int] = {}
         """Of whom entries are in force here, and how many."""
@@ -100,10 +102,7 @@ class KeptRows:
             self._uncount(known)
         self._shares.add(row.owner.name)
         self.changes += 1
-        if self._compared:
-            entries[row.ident] = self._counted(row, now_us)
-        else:
-            entries[row.ident] = HeldRow(row, now_us, 0)
+        entries[row.ident] = self._counted(row, now_us) if self._compared else HeldRow(row, now_us, 0)
         return 0
 
     def _counted(self, row: Row, now_us: int) -> HeldRow:
@@ -112,7 +111,6 @@ class KeptRows:
         if not row.in_force:
             self._due_us = min(self._due_us, now_us + REMEMBERED_US)
             return HeldRow(row, now_us, mark)
-        assert isinstance(self.marks, set), "rows that are compared have marks"
         self.marks.add(mark)
         self.owned[row.owner] = self.owned.get(row.owner, 0) + 1
         self._add_up(row.key, 1, mark)
@@ -142,7 +140,6 @@ class KeptRows:
     def _uncount(self, entry: HeldRow) -> None:
         if entry.row.in_force and self._compared:
             self.losses += 1
-            assert isinstance(self.marks, set), "rows that are compared have marks"
             self.marks.discard(entry.mark)
             owner = entry.row.owner
             self.owned[owner] -= 1
@@ -189,8 +186,6 @@ class KeptRows:
         if known is None:
             marks = [entry.mark for entry in self.within(low, high) if entry.row.in_force]
             known = self._summaries[low, high] = len(marks), sum(marks) & SUM_MASK
-            if len(self._summaries) > SUMMARIES_MAX:
-                del self._summaries[next(iter(self._summaries))]
         return known
 
     def drop(self, rows: Iterable[Row]) -> None:
@@ -222,6 +217,7 @@ class KeptRows:
     def clear(self) -> None:
         self._slots, self._places, self._keys, self.count = {}, {}, [], 0
         self._shares = Shares(ROWS_MAX)
-        self._summaries, self.marks, self.owned = {}, set() if self._compared else frozenset(), {}
+        self._summaries.clear()
+        self.marks, self.owned = set() if self._compared else _NO_MARKS, {}
         self.changes += 1
         self.losses += 1

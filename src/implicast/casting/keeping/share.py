@@ -23,20 +23,8 @@ KeyOf = Callable[[str, Scalar], int]
 class Share:
     """Rows, how far to the left they are complete (`floor_key`), and whose rows are not taken at present."""
 
-    __slots__ = (
-        "_host",
-        "_news",
-        "absent",
-        "chord",
-        "deeds",
-        "floor_key",
-        "is_going",
-        "is_ready",
-        "key_of",
-        "own",
-        "rows",
-        "settings",
-    )
+    __slots__ = ("_host", "_news", "absent", "chord", "deeds", "floor_key", "is_going", "is_ready", "key_of", "own",
+                 "rows", "settings")  # fmt: skip
 
     def __init__(
         self, host: Host, chord: Chord, key_of: KeyOf, settings: KeepingSettings, news: Callable[[], None],
@@ -129,22 +117,7 @@ class Share:
             return self.deeds.is_sound(row)
         table, lefts = self.chord.table, self.chord.ring.lefts
         keys = [*map(table.key_of, lefts), self.own]
-        return any(
-            ref.address == sender and up_to(keys[at + 1], row.key, keys[at]) for at, ref in enumerate(lefts)
-        )  # fmt: skip
-
-    def shut_out(self, who: Name, until_us: int) -> None:
-        """Found dead: its rows are dropped, and for a while not taken back from copies."""
-        self.absent[who] = until_us
-
-    def let_in(self, who: Name) -> None:
-        self.absent.pop(who, None)
-
-    def let_in_again(self) -> None:
-        """Those whose time is over."""
-        now_us = self._host.now_us
-        for who in [who for who, until_us in self.absent.items() if until_us <= now_us]:
-            del self.absent[who]
+        return any(ref.address == sender and up_to(keys[at + 1], row.key, keys[at]) for at, ref in enumerate(lefts))
 
     def held(self) -> Iterator[Row]:
         """Everything that is kept here."""

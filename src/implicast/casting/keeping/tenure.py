@@ -15,33 +15,29 @@ from implicast.overlay.links import Ref
 from implicast.overlay.links.refs import lies_between
 from implicast.overlay.links.state import IN, OUT
 from implicast.peer.contract import Address, Host, Part, handles
+from implicast.peer.events import Left
 
 CLAIM_US = 1_500_000
 """Patience with a neighbour that was asked for an estate or given one; jittered by half."""
 CLAIMS_MAX = 8
 """Attempts to claim or to bequeath; then a newcomer begins with what it has, and says so to all, for the neighbour that
 did not answer may have died with all copies; and a leaver goes: comparing does the rest."""
-
-
 TURNS = 256
 
 
 class Tenure(Part):
     """From a node's coming to its going."""
 
-    __slots__ = (
-        "_came", "_copies", "_has_given", "_lacked", "_lefts", "_parts", "_ring", "_rumours", "_share", "_told_us",
-        "_tries", "_turn", "_went",
-    )  # fmt: skip
+    __slots__ = ("_came", "_copies", "_has_given", "_lacked", "_lefts", "_parts", "_ring", "_rumours", "_share",
+                 "_told_us", "_tries", "_turn")  # fmt: skip
 
     def __init__(
         self, address: Address, host: Host, share: Share, copies: Comparisons, rumours: Rumours,
-        came: Callable[[], None], went: Callable[[], None],
+        came: Callable[[], None],
     ) -> None:  # fmt: skip
-        """`came()`: this node has arrived with all it answers for; `went()`: it has left."""
+        """`came()`: this node has arrived with all it answers for."""
         super().__init__(address, host)
-        self._share, self._copies, self._rumours = share, copies, rumours
-        self._came, self._went = came, went
+        self._share, self._copies, self._rumours, self._came = share, copies, rumours, came
         self._ring = share.chord.ring
         self._parts = 0
         """Which have come of what is under way, a bit for each."""
@@ -61,7 +57,7 @@ class Tenure(Part):
         self._share.open(self._share.copies_low())
         self._lefts = self._ring.lefts
         self._share.chord.fingers.start_refreshing()
-        self._copies.stand()
+        self._copies.begin(least=0.0)
 
     # Coming
 
@@ -175,7 +171,7 @@ class Tenure(Part):
         self._share.close()
         self._share.go(False)
         self._has_given = False
-        self._went()
+        self.host.deliver(Left())
 
     # Staying
 

@@ -27,8 +27,8 @@ from implicast.casting.pubsub.placing import TAG, Span
 from implicast.casting.pubsub.subscriptions import Subscriptions
 from implicast.casting.telling import Got, Notify
 from implicast.language.target import Description, Scalar, Target, Value
-from implicast.peer.contract import Address, CastId, Contact, Message, Name, handles
-from implicast.peer.events import Notice, Refused
+from implicast.peer.contract import Address, CastId, Contact, Name, handles
+from implicast.peer.events import Refused
 from implicast.peer.site import Site
 from implicast.peer.subscriber import Subscribed, Subscriber, Unsubscribed
 from implicast.peer.wire import UNREADABLE
@@ -37,8 +37,6 @@ from implicast.space.ring import hashed
 DECODED_MAX = 4096
 """Descriptions that are remembered as decoded: those in busy lists come again and again."""
 _decoder = msgspec.msgpack.Decoder(tuple[int, Description])
-HERE = msgspec.msgpack.encode(None)
-"""What is packed in an entry of a subscription: nothing but that it is there."""
 
 
 @lru_cache(DECODED_MAX)
@@ -58,9 +56,8 @@ class PubSub(RingMember, Subscriber):
     def __init__(self, site: Site, arrangement: Arrangement) -> None:
         self.arrangement, self._network = arrangement, site.network
         super().__init__(site)
-        self.subscriptions = Subscriptions(
-            self.layings, arrangement.spans, arrangement.layout, self.chord.table.own, HERE, self._subscribed_ranges
-        )
+        own, ranges = self.chord.table.own, lambda span: self._ranges(SUBSCRIBERS, span)
+        self.subscriptions = Subscriptions(self.layings, arrangement, own, ranges)
         if isinstance(site.kept, KeptPubSub):
             self.subscriptions.restore(site.kept, self.layings.pieces)
 
@@ -80,9 +77,6 @@ class PubSub(RingMember, Subscriber):
 
     def _ranges(self, shelf: str, span: Span) -> list[Range]:
         return self.arrangement.ranges(shelf, span, self.chord.nodes_estimate())
-
-    def _subscribed_ranges(self, span: Span) -> list[Range]:
-        return self._ranges(SUBSCRIBERS, span)
 
     # Peers hold values, casts hold predicates
 
@@ -187,12 +181,10 @@ class PubSub(RingMember, Subscriber):
         owners: dict[Contact, list[int]] = {}
         for sub_id in matching(([sub_id for _, sub_id, _ in found] for found in lists), layout.attributes):
             owners.setdefault(where[sub_id], []).append(layout.number(sub_id))
-        told: dict[Contact, Message] = {
-            owner: Matched(cast, tuple(numbers), event, payload) for owner, numbers in owners.items()
-        }
+        told = {owner: Matched(cast, tuple(numbers), event, payload) for owner, numbers in owners.items()}
         here = told.pop(self.contact, None)
         others = [(owner, message) for owner, message in told.items() if owner.address != self.address]
-        self.teller.tell_each(cast, others, self._take(here) if isinstance(here, Matched) else None)
+        self.teller.tell_each(cast, others, self._take(here) if here is not None else None)
 
     @handles(Matched)
     def on_matched(self, sender: Address, matched: Matched) -> None:
@@ -202,20 +194,8 @@ class PubSub(RingMember, Subscriber):
 
     def _take(self, matched: Matched) -> Outcome:
         """Tell the application, once per event."""
-        seen = self.hearing.inbox.seen
-        if seen.met(matched.cast):
-            return Outcome.REPEAT
-        if not self.subscriptions.admit(matched.numbers, matched.description):
-            return Outcome.UNFIT
-        opened = self.words.opened(matched.cast, matched.description, matched.payload)
-        if opened is None:
-            return Outcome.FORGED
-        if not self.policy.admits(matched.cast, self.host.now_us):
-            return Outcome.FULL
-        if not seen.first(matched.cast, self.host.now_us):
-            return Outcome.FULL
-        self.host.deliver(Notice(matched.cast, opened))
-        return Outcome.TAKEN
+        fits = self.subscriptions.admit(matched.numbers, matched.description)
+        return self.hearing.inbox.admit(matched.cast, matched.description, matched.payload, fits)
 
     # Coming back
 

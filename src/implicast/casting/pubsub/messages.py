@@ -14,7 +14,6 @@ class Matched(Message):
     """The publisher tells a peer whose subscriptions with these numbers seem to match."""
 
     wire = 0x0701
-
     cast: CastId
     numbers: Annotated[tuple[Token, ...], Meta(max_length=ITEMS_MAX)]
     description: Description

@@ -8,13 +8,18 @@ attributes change, whose number is part of the id. Sections 3.1.1 and 3.1.2.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+import msgspec
+
 from implicast.casting.keeping.layings import Layings
 from implicast.casting.keeping.pieces import Piece, overlap
 from implicast.casting.keeping.questions import Range
+from implicast.casting.pubsub.arrangement import Arrangement
 from implicast.casting.pubsub.messages import KeptEntry, KeptPubSub, KeptSubscription
 from implicast.casting.pubsub.placing import TAG, Span
-from implicast.casting.pubsub.subid import SubIdLayout
 from implicast.language.target import Description, Target, Term
+
+HERE = msgspec.msgpack.encode(None)
+"""What is packed in an entry of a subscription: nothing but that it is there."""
 
 
 @dataclass(slots=True)
@@ -44,17 +49,15 @@ class Subscription:
 class Subscriptions:
     """What one peer wants to hear."""
 
-    __slots__ = ("_free", "_last_number", "_last_sub", "_layings", "_layout", "_node", "_packed", "_ranges", "_spans",
-                 "_unlaid", "by_number", "by_sub_number")  # fmt: skip
+    __slots__ = ("_free", "_last_number", "_last_sub", "_layings", "_layout", "_node", "_ranges", "_spans", "_unlaid",
+                 "by_number", "by_sub_number")  # fmt: skip
 
     def __init__(
-        self, layings: Layings, spans: Callable[[Term], list[Span]], layout: SubIdLayout, node: int, packed: bytes,
-        ranges: Callable[[Span], list[Range]],
-    ) -> None:  # fmt: skip
-        """`node`: the id of this peer's node. `packed`: what is written beside ids in lists. `ranges(span)`: as what a
-        span is sent out."""
-        self._layings, self._spans, self._layout, self._node = layings, spans, layout, node
-        self._packed, self._ranges = packed, ranges
+        self, layings: Layings, arrangement: Arrangement, node: int, ranges: Callable[[Span], list[Range]]
+    ) -> None:
+        """`node`: the id of this peer's node. `ranges(span)`: as what a span is sent out."""
+        self._layings, self._spans, self._layout = layings, arrangement.spans, arrangement.layout
+        self._node, self._ranges = node, ranges
         self.by_number: dict[int, Subscription] = {}
         self.by_sub_number: dict[int, FiledTerm] = {}
         self._last_number = self._last_sub = 0
@@ -83,9 +86,9 @@ class Subscriptions:
             self._unlaid += [piece for entry in entries for piece in entry.pieces]
 
     def lay_again(self) -> None:
-        """This peer is back on the ring."""
+        """This peer is back on the ring: all is laid, whether or not anybody had confirmed it."""
         unlaid, self._unlaid = self._unlaid, []
-        self._layings.lay_whole([piece for piece in unlaid if piece.serial in self._layings.pieces])
+        self._layings.lay_again([(piece, (piece.low, piece.high)) for piece in unlaid])
 
     def next_number(self) -> int:
         self._last_number += 1
@@ -142,7 +145,7 @@ class Subscriptions:
 
     def _pieces(self, entry: FiledTerm, spans: Iterable[Span]) -> list[Piece]:
         return [
-            self._layings.piece(shelf, attribute, low, high, entry.sub_id, self._packed, walked)
+            self._layings.piece(shelf, attribute, low, high, entry.sub_id, HERE, walked)
             for span in spans
             for shelf, attribute, low, high, walked in self._ranges(span)
         ]

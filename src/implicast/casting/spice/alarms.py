@@ -38,10 +38,6 @@ class ByToken(Message):
     token: int
 
 
-class OfferAgain(ByToken):
-    """Rings when an offer should have been taken."""
-
-
 class MoveAgain(ByToken):
     """Rings when records that come down should have been confirmed."""
 

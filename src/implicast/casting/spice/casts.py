@@ -16,7 +16,7 @@ from implicast.casting.spice.homes import address_of, nearest_root
 from implicast.casting.spice.messages import CastAgain, CastTo
 from implicast.casting.spice.registry import Held, Registry, fits
 from implicast.casting.spice.settings import CAST_US
-from implicast.casting.spice.share import SpicePart
+from implicast.casting.spice.share import Spice, SpicePart
 from implicast.casting.spice.trips import Walk, Work
 from implicast.casting.telling import Got, GotAgain, Notify, NotifyAgain, Word
 from implicast.language.target import Target
@@ -49,7 +49,6 @@ ToldOf = tuple[CastId, Name] | tuple[CastId, Name, Life]
 
 if TYPE_CHECKING:
     from implicast.casting.spice.complaints import Complaints
-    from implicast.casting.spice.spice import Spice
 
 
 class Casts(SpicePart):
@@ -57,7 +56,7 @@ class Casts(SpicePart):
 
     __slots__ = ("_complaints", "_counted", "_silent", "publishing")
 
-    def __init__(self, spice: "Spice") -> None:
+    def __init__(self, spice: Spice) -> None:
         super().__init__(spice)
         self._silent: Recent[Name, None] = Recent(SILENT_MAX)
         self._counted: Recent[ToldOf, None] = Recent(COUNTED_MAX)
@@ -114,10 +113,6 @@ class Casts(SpicePart):
             self.spice.walks.give_up(work)
         else:
             self.host.after(PATIENCE_US, alarm)
-
-    @handles(CastAgain)
-    def on_cast_again(self, sender: Address, cast: CastAgain) -> None:
-        self.spice.walks.on_cast(sender, cast)
 
     def finished(self, work: Work) -> None:
         if self._complaints is not None:

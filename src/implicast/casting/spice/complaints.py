@@ -6,18 +6,13 @@ declines a cast does not pass it on. The publisher is told along the way the cas
 walk is open.
 """
 
-from typing import TYPE_CHECKING
-
 from implicast.casting.complaints import Complain, Docket, KeptDocket, Slowing
 from implicast.casting.spice.messages import CastTo, ComplainedOf, SlowingAt
-from implicast.casting.spice.share import SpicePart
+from implicast.casting.spice.share import Spice, SpicePart
 from implicast.casting.spice.trips import Work
 from implicast.peer.contract import Address, CastId, Contact, Name, handles
 from implicast.peer.events import Slowed
 from implicast.peer.memory import Recent
-
-if TYPE_CHECKING:
-    from implicast.casting.spice.spice import Spice
 
 WAYS_MAX = 1_024
 """Casts of which is remembered from where they came, once somebody has complained here."""
@@ -30,7 +25,7 @@ class Complaints(SpicePart):
 
     __slots__ = ("_told", "_ways", "docket")
 
-    def __init__(self, spice: "Spice", kept: KeptDocket = ()) -> None:
+    def __init__(self, spice: Spice, kept: KeptDocket = ()) -> None:
         super().__init__(spice)
         self.docket = Docket(lambda: spice.host.now_us, kept)
         self._told: Recent[CastId, None] = Recent(TOLD_MAX)

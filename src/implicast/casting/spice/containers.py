@@ -7,20 +7,16 @@ says that the record is kept at *another* notch; if it came back to ours, the mo
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from implicast.casting.spice.alarms import RiseAgain, Sweep
 from implicast.casting.spice.items import Key
 from implicast.casting.spice.messages import Entry, StoredAt
 from implicast.casting.spice.registry import Registry
 from implicast.casting.spice.settings import STORE_US, WAIT_LONGEST_US
-from implicast.casting.spice.share import SpicePart
+from implicast.casting.spice.share import Spice, SpicePart
 from implicast.casting.spice.stores import RISING
 from implicast.peer.contract import handles
 from implicast.space.tract import Tract, container, contains, intersect, within
-
-if TYPE_CHECKING:
-    from implicast.casting.spice.spice import Spice
 
 CLOSING_US = 10_000_000
 """A closing that heirs have not confirmed in this time may be tried again."""
@@ -33,7 +29,7 @@ class Containers(SpicePart):
 
     __slots__ = ("_risings", "_sweeping")
 
-    def __init__(self, spice: "Spice") -> None:
+    def __init__(self, spice: Spice) -> None:
         super().__init__(spice)
         self._risings: dict[Key, int] = {}
         """Registries whose records go up, and how long the last ones were waited for."""

@@ -9,7 +9,6 @@ walk (`replicas.py`) sends holders' records to the roots of a new level in the s
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from implicast.casting.spice.alarms import CopyAgain, Refresh, Replicate
 from implicast.casting.spice.homes import address_of
@@ -17,16 +16,13 @@ from implicast.casting.spice.messages import TOGETHER_MAX, CopyFrom, CopyTo, Ent
 from implicast.casting.spice.proofs import all_proved
 from implicast.casting.spice.repeats import Repeated
 from implicast.casting.spice.settings import CAST_US, Settings
-from implicast.casting.spice.share import SpicePart
+from implicast.casting.spice.share import Spice, SpicePart
 from implicast.casting.spice.stores import Answer
 from implicast.casting.spice.trips import Work
 from implicast.overlay.ice.estate import Way
-from implicast.peer.contract import Address, Name, handles
+from implicast.peer.contract import Name, handles
 from implicast.peer.memory import Recent
 from implicast.space.tract import Tract, intervals, union
-
-if TYPE_CHECKING:
-    from implicast.casting.spice.spice import Spice
 
 REFRESHES = 6
 """Renewals are collected for such a part of a lease: with the time between two of them that is half a lease."""
@@ -87,7 +83,7 @@ class Copies(SpicePart):
 
     __slots__ = ("_collecting", "_copied", "_fans", "_renewed")
 
-    def __init__(self, spice: "Spice") -> None:
+    def __init__(self, spice: Spice) -> None:
         super().__init__(spice)
         self._fans: Recent[int, Fan] = Recent(FANS_MAX)
         self._collecting: dict[str, int] = {}
@@ -115,13 +111,7 @@ class Copies(SpicePart):
 
     def _are_renewals(self, store: StoreAt, entries: Sequence[Entry]) -> bool:
         registry = self.spice.shelf.registries.get((store.tag, store.root, 0))
-        if registry is None or registry.closed:
-            return not entries
-        for entry in entries:
-            held = registry.records.get(entry.member.name)
-            if held is None or not held.safe or held.entry.version < entry.version:
-                return False
-        return True
+        return all(registry is not None and registry.has(each) is not None for each in entries)
 
     def _fan_out(self, store: StoreAt, entries: Sequence[Entry], goal: int) -> None:
         """Keep registrations here and at every other root, and confirm when all have them."""
@@ -155,14 +145,12 @@ class Copies(SpicePart):
         renewed = self._renewed[tag]
         renewed.update({each.member.name: each for each in entries})
         if len(renewed) >= TOGETHER_MAX:
-            self._refresh(tag)
+            self.on_refresh(Refresh(tag))
 
     @handles(Refresh)
     def on_refresh(self, alarm: Refresh) -> None:
-        self._refresh(alarm.tag)
-
-    def _refresh(self, tag: str) -> None:
         """Tell the other roots that these registrations go on."""
+        tag = alarm.tag
         renewed, address, goal = self._renewed.pop(tag, {}), address_of(tag), self.spice.levels.goal(tag)
         if not renewed or not goal or not self.surface.answers(address):
             return
@@ -203,10 +191,6 @@ class Copies(SpicePart):
             entries = tuple(fan.entries.values())
             self.surface.send(CopyTo(Way(others), fan.tag, entries, self.address, token))
 
-    @handles(CopyTo)
-    def on_copy(self, sender: Address, copy: CopyTo) -> None:
-        self.surface.carry(sender, copy)
-
     def arrived(self, part: Tract, copy: CopyTo) -> None:
         entries = all_proved(self.spice.words, copy.tag, copy.entries)
         for root in roots_in(self.settings, copy.tag, part):
@@ -222,12 +206,9 @@ class Copies(SpicePart):
                 self._fanned(fan, kept)
         if not fan.left and stored.token not in self._collecting.values() and stored.token in self._fans:
             del self._fans[stored.token]
-            self._end(fan)
+            if fan.work is not None:
+                self.spice.walks.close_one(fan.work)
         return True
-
-    def _end(self, fan: Fan) -> None:
-        if fan.work is not None:
-            self.spice.walks.close_one(fan.work)
 
     def _fanned(self, fan: Fan, kept: Kept) -> None:
         """All roots have this one; those of a level that was aimed at meanwhile must have it too."""

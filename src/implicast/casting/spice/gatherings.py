@@ -11,7 +11,6 @@ walk here, once for each walk.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -22,14 +21,11 @@ from implicast.casting.spice.messages import CastTo, Entry, GatherTo, StoredAt
 from implicast.casting.spice.registry import Held, Registry
 from implicast.casting.spice.repeats import Repeated
 from implicast.casting.spice.settings import CAST_US
-from implicast.casting.spice.share import SpicePart
+from implicast.casting.spice.share import Spice, SpicePart
 from implicast.casting.spice.trips import Walk, Work
 from implicast.overlay.ice.estate import Way
 from implicast.peer.contract import handles
 from implicast.space.tract import EMPTY, Tract, contains, intersect, scale_within, subtract
-
-if TYPE_CHECKING:
-    from implicast.casting.spice.spice import Spice
 
 MOVES_MAX = 1_024
 """Messages of records on their way down; beyond it a gathering is not taken part in, and lapses."""
@@ -53,7 +49,7 @@ class Gatherings(SpicePart):
 
     __slots__ = ("_moves", "_tried_us", "gatherings")
 
-    def __init__(self, spice: "Spice") -> None:
+    def __init__(self, spice: Spice) -> None:
         super().__init__(spice)
         self._moves: dict[int, Move] = {}
         self.gatherings: dict[Key, Work] = {}
@@ -75,10 +71,6 @@ class Gatherings(SpicePart):
             return
         if registry.closed and not subtract(registry.closed, work.part):
             self.gather(key)
-
-    def rest(self) -> None:
-        """Forget what was tried lately."""
-        self._tried_us.clear()
 
     def gather(self, key: Key) -> None:
         """Draw together what is kept above our closed part of this registry."""
@@ -170,34 +162,28 @@ class Gatherings(SpicePart):
             key = (walk.tag, walk.root, registry.notch)
             token = self.spice.stores.token()
             self._moves[token] = Move(key, walk.base, entries, work, self.host.now_us + CAST_US)
-            self._send_down(token)
+            self.on_move_again(MoveAgain(token))
 
     @handles(MoveAgain)
     def on_move_again(self, alarm: MoveAgain) -> None:
-        self._send_down(alarm.token)
-
-    def _send_down(self, token: int) -> None:
-        move = self._moves.get(token)
-        if move is None:
-            return
-        if self.host.now_us > move.until_us:
-            del self._moves[token]
-            return
-        self.spice.later.put(move.wait_longer(), MoveAgain(token))
-        tag, root, _ = move.key
-        self.spice.stores.send_store((tag, root, move.base), tuple(move.entries.values()), token)
+        move = self._moves.get(alarm.token)
+        if move is not None and self.host.now_us > move.until_us:
+            del self._moves[alarm.token]
+        elif move is not None:
+            self.spice.later.put(move.wait_longer(), alarm)
+            tag, root, _ = move.key
+            self.spice.stores.send_store((tag, root, move.base), tuple(move.entries.values()), alarm.token)
 
     def stored(self, stored: StoredAt) -> bool:
         """Is this about a move of ours? Then what has arrived below may go."""
         move = self._moves.get(stored.token)
         if move is None:
             return False
-        registry = self.spice.shelf.registries.get(move.key)
         for consumer, version, at in stored.kept:
             entry = move.entries.get(consumer)
             if entry is None or version < entry.version:
                 continue
-            held = registry.records.get(consumer) if registry is not None else None
+            held = self.spice.shelf.held(move.key, consumer)
             if at == move.key[2]:  # it came back: the gathering has lapsed, and this move with it
                 self._moves.pop(stored.token, None)
                 return True

@@ -32,10 +32,10 @@ tract_of: Callable[[bytes], tuple[int, ...]] = msgspec.msgpack.Decoder(Field).de
 class Header(NamedTuple):
     """What the original root of a tag knows of its replicas. Larger numbers are newer."""
 
-    number: int = 0
-    level: int = 0
+    number: NewsNumber = 0
+    level: Level = 0
     """The level that answers, ..."""
-    target: int = 0
+    target: Level = 0
     """... the one that is aimed at, ..."""
     ready: bool = True
     """... and whether all roots concerned have been told."""
@@ -49,21 +49,13 @@ class Header(NamedTuple):
 class RootState(NamedTuple):
     """What a replica root was last told. Larger numbers are newer."""
 
-    number: int
-    level: int
+    number: NewsNumber
+    level: Level
     ready: bool
 
 
-_header_fields = msgspec.msgpack.Decoder(tuple[NewsNumber, Level, Level, bool]).decode
-_state_fields = msgspec.msgpack.Decoder(tuple[NewsNumber, Level, bool]).decode
-
-
-def header_of(body: bytes) -> Header:
-    return Header(*_header_fields(body))
-
-
-def state_of(body: bytes) -> RootState:
-    return RootState(*_state_fields(body))
+header_of = msgspec.msgpack.Decoder(Header).decode
+state_of = msgspec.msgpack.Decoder(RootState).decode
 
 
 def record_item(key: Key, entry: Entry, home: int) -> Item:

@@ -6,17 +6,9 @@ heirs before it does.
 
 from typing import Any
 
+from implicast.casting.spice import items
 from implicast.casting.spice.homes import address_of, roots_of
-from implicast.casting.spice.items import (
-    HEADER,
-    Header,
-    Label,
-    RootState,
-    header_item,
-    header_of,
-    root_item,
-    state_of,
-)
+from implicast.casting.spice.items import Header, Label, RootState
 from implicast.casting.spice.registry import Stock
 from implicast.casting.spice.settings import Settings
 from implicast.overlay.ice.estate import Item
@@ -59,7 +51,7 @@ class Levels:
         """This header is to hold when heirs know; what they are told."""
         self.aims[tag] = header
         self._stock.changed()
-        return header_item(tag, header)
+        return items.header_item(tag, header)
 
     def end_aim(self, tag: str) -> None:
         self.aims.pop(tag, None)
@@ -97,16 +89,16 @@ class Levels:
 
     def pack(self, tract: Tract) -> list[Item]:
         headers = {**self.headers, **self.aims}.items()
-        items = [header_item(tag, header) for tag, header in headers if contains(tract, address_of(tag))]
+        found = [items.header_item(tag, header) for tag, header in headers if contains(tract, address_of(tag))]
         held = self.roots.items()
-        return items + [root_item(tag, root, state) for (tag, root), state in held if contains(tract, root)]
+        return found + [items.root_item(tag, root, state) for (tag, root), state in held if contains(tract, root)]
 
     def unite(self, label: Label, item: Item) -> None:
         kind, tag, root, _, _ = label
-        if kind == HEADER:
-            self.set_header(tag, max(self.header(tag), header_of(item.body)))
+        if kind == items.HEADER:
+            self.set_header(tag, max(self.header(tag), items.header_of(item.body)))
         else:
-            self.learn_root(tag, root, state_of(item.body))
+            self.learn_root(tag, root, items.state_of(item.body))
 
     def drop(self, tract: Tract) -> None:
         self.headers = {tag: each for tag, each in self.headers.items() if not contains(tract, address_of(tag))}

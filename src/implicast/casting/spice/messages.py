@@ -302,8 +302,10 @@ class StoredLater(Message):
     entry: Entry
 
 
+ROUTED: tuple[type, ...] = (CopyTo, Offer, SayAgain, RateAt, AskRate, ReadyAt, AskVeto, DepthIs)
+"""What is decided where its way ends, and nowhere before."""
 KINDS: tuple[type, ...] = (
-    StoreAt, StoredAt, CopyTo, CastTo, CastAgain, GatherTo, CopyFrom, Covered, Working, Offer, Taken, SayAgain, RateAt,
-    AskRate, RateIs, ReadyAt, AskVeto, DepthIs, StoredLater, SlowingAt, ComplainedOf,
+    *ROUTED, StoreAt, StoredAt, CastTo, CastAgain, GatherTo, CopyFrom, Covered, Working, Taken, RateIs, StoredLater,
+    SlowingAt, ComplainedOf,
 )  # fmt: skip
 """What travels; the others are alarms."""

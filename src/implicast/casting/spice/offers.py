@@ -5,23 +5,16 @@ offer is confirmed. Also the call to everybody when what was kept on some ground
 """
 
 from functools import partial
-from typing import TYPE_CHECKING
 
-from implicast.casting.spice.alarms import CallAgain, OfferAgain
+from implicast.casting.spice.alarms import CallAgain
 from implicast.casting.spice.homes import address_of
 from implicast.casting.spice.items import cut, label_of, places
-from implicast.casting.spice.messages import Offer, SayAgain, Taken
-from implicast.casting.spice.repeats import Repeated
+from implicast.casting.spice.messages import Offer, SayAgain
 from implicast.casting.spice.share import SpicePart
 from implicast.overlay.ice.estate import Item, Way
-from implicast.peer.contract import Address, handles
+from implicast.peer.contract import handles
 from implicast.space.tract import WHOLE, Tract, intersect
 
-if TYPE_CHECKING:
-    from implicast.casting.spice.spice import Spice
-
-OFFERS_MAX = 1_024
-"""Messages of offered items that are not confirmed; further ones are not offered: renewals bring those back."""
 OFFER_ITEMS = 64
 """Items in one offer."""
 CALL_AGAIN_US = (6_000_000, 18_000_000, 36_000_000)
@@ -29,48 +22,17 @@ CALL_AGAIN_US = (6_000_000, 18_000_000, 36_000_000)
 surface has other holes too, and a call that meets one does not reach those behind it."""
 
 
-class Offered(Repeated):
-    """Items that wait for their new owner."""
-
-    __slots__ = ("items",)
-
-    def __init__(self, items: tuple[Item, ...]) -> None:
-        super().__init__(places(items))
-        self.items = items
-
-
 class Offers(SpicePart):
     """A peer's part after it lost ground, or ground lost what was kept on it."""
 
-    __slots__ = ("_offers",)
-
-    def __init__(self, spice: "Spice") -> None:
-        super().__init__(spice)
-        self._offers: dict[int, Offered] = {}
+    __slots__ = ()
 
     def yielded(self, tract: Tract) -> None:
         items = tuple(cut(each, tract) for each in self.spice.pack(tract))
         self.spice.drop(tract)
         for start in range(0, len(items), OFFER_ITEMS):
-            if len(self._offers) < OFFERS_MAX:
-                token = self.spice.stores.token()
-                self._offers[token] = Offered(items[start : start + OFFER_ITEMS])
-                self._offer(token)
-
-    @handles(OfferAgain)
-    def on_offer_again(self, alarm: OfferAgain) -> None:
-        self._offer(alarm.token)
-
-    def _offer(self, token: int) -> None:
-        offered = self._offers.get(token)
-        if offered is None:
-            return
-        self.spice.later.put(offered.wait_longer(), OfferAgain(token))
-        self.surface.send(Offer(Way(offered.outstanding), offered.items, self.address, token))
-
-    @handles(Offer)
-    def on_offer(self, sender: Address, offer: Offer) -> None:
-        self.surface.carry(sender, offer)
+            offered = items[start : start + OFFER_ITEMS]
+            self.spice.calls.call(Offer(Way(places(offered)), offered, self.address, self.spice.stores.token()))
 
     def arrived(self, part: Tract, offer: Offer) -> None:
         """Unite it with what is here; heirs first, then the offerer may forget it."""
@@ -86,19 +48,10 @@ class Offers(SpicePart):
         return tuple(each for each in self.spice.pack(self.surface.tract) if each.key in names)
 
     def _taken(self, offer: Offer, part: Tract, items: tuple[Item, ...]) -> None:
-        taken = Taken(offer.token, intersect(part, self.surface.ground))
         self.spice.settled()
         if self.settings.live:
             self.spice.replicas.came_otherwise(_original_tags(items))
-        if offer.reply == self.address:
-            self.taken(taken)
-        else:
-            self.host.send(offer.reply, taken)
-
-    def taken(self, taken: Taken) -> None:
-        offered = self._offers.get(taken.token)
-        if offered is not None and offered.is_over(taken.part):
-            del self._offers[taken.token]
+        self.spice.calls.heard(offer.reply, offer.token, part)
 
     # --- ground without its registries
 
@@ -114,13 +67,6 @@ class Offers(SpicePart):
 
     def _call(self, tract: Tract) -> None:
         self.surface.send(SayAgain(Way(WHOLE), tract))
-
-    @handles(SayAgain)
-    def on_say_again(self, sender: Address, call: SayAgain) -> None:
-        self.surface.carry(sender, call)
-
-    def called(self, call: SayAgain) -> None:
-        self.spice.register_again(call.lost)
 
 
 def _original_tags(items: tuple[Item, ...]) -> dict[str, None]:

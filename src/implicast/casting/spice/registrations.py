@@ -6,14 +6,13 @@ not the owner any more); so renewing costs two messages, and also mends what was
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from implicast.casting.spice.alarms import Again, Renew, SayOnce, Unsaid
 from implicast.casting.spice.homes import address_of, home, spot_of
 from implicast.casting.spice.messages import Entry, StoreAt, StoredAt, StoredLater
 from implicast.casting.spice.proofs import is_proved, proved
 from implicast.casting.spice.settings import STORE_US, WAIT_LONGEST_US
-from implicast.casting.spice.share import SpicePart
+from implicast.casting.spice.share import Spice, SpicePart
 from implicast.casting.spice.stores import OWN
 from implicast.language.target import Description
 from implicast.overlay.ice.estate import Way
@@ -21,9 +20,6 @@ from implicast.peer.contract import Address, Version, handles
 from implicast.peer.events import Registered, Withdrawn
 from implicast.peer.member import KeptMember
 from implicast.space.tract import WHOLE, Tract, contains
-
-if TYPE_CHECKING:
-    from implicast.casting.spice.spice import Spice
 
 SECRET_BITS = 61
 SECRET = 1 << SECRET_BITS
@@ -48,7 +44,7 @@ class Registrations(SpicePart):
         "awaited", "going", "token", "told",
     )  # fmt: skip
 
-    def __init__(self, spice: "Spice", kept: KeptMember | None, tags: tuple[str, ...]) -> None:
+    def __init__(self, spice: Spice, kept: KeptMember | None, tags: tuple[str, ...]) -> None:
         """`tags`: under which something of an earlier life may be stored."""
         super().__init__(spice)
         self.told: dict[str, Entry] = {}

@@ -108,6 +108,12 @@ class Registry:
             self._due_us = until_us
         return held
 
+    def has(self, entry: Entry) -> Held | None:
+        """What is held of an entry's consumer, if that says as much, heirs have it, and nothing of it goes up."""
+        held = self.records.get(entry.member.name)
+        is_kept = held is not None and held.safe and held.entry.version >= entry.version
+        return held if is_kept and not self.closed else None
+
     def stand(self, entries: Sequence[Entry], now_us: int, until_us: int) -> None:
         """Keep all of these, of different consumers, in a registry that has none; the heirs have them."""
         assert not self.records, "what is there might be newer"

@@ -13,7 +13,6 @@ Ready is granted after updates have begun and withdrawn before they cease: a rea
 
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from implicast.casting.spice.alarms import EndCall, GoOn, Overrun, Window
 from implicast.casting.spice.containers import SWEEPS
@@ -24,15 +23,12 @@ from implicast.casting.spice.messages import AskRate, AskVeto, CopyFrom, DepthIs
 from implicast.casting.spice.rates import Rate
 from implicast.casting.spice.registry import Held, Registry
 from implicast.casting.spice.settings import HOLD_WINDOWS, STORE_US, VETO_US
-from implicast.casting.spice.share import SpicePart
+from implicast.casting.spice.share import Spice, SpicePart
 from implicast.casting.spice.trips import Walk, Work
 from implicast.overlay.ice.estate import Way
 from implicast.peer.contract import Address, handles
 from implicast.peer.memory import Recent
 from implicast.space.tract import EMPTY, WHOLE, Tract, union
-
-if TYPE_CHECKING:
-    from implicast.casting.spice.spice import Spice
 
 REPORTS = 4
 """A level is raised when one in so many of its roots is busy within a window: some are nearer to publishers."""
@@ -46,7 +42,7 @@ class Replicas(SpicePart):
 
     __slots__ = ("_asked", "_doubted", "_hold_us", "_rates", "_reports", "_resting", "_ticking", "raising")
 
-    def __init__(self, spice: "Spice") -> None:
+    def __init__(self, spice: Spice) -> None:
         super().__init__(spice)
         self._rates: dict[tuple[str, int], Rate] = {}
         self._ticking = False
@@ -111,14 +107,6 @@ class Replicas(SpicePart):
             self._weigh(tag, root, busy)
         else:
             self.surface.send(RateAt(Way((address, address + 1)), tag, root))
-
-    @handles(RateAt)
-    def on_rate(self, sender: Address, rate: RateAt) -> None:
-        self.surface.carry(sender, rate)
-
-    @handles(AskRate)
-    def on_ask_rate(self, sender: Address, ask: AskRate) -> None:
-        self.surface.carry(sender, ask)
 
     def hinted(self, rate: RateAt) -> None:
         """A root of a tag of ours may be busy or idle: what it says itself counts."""
@@ -299,15 +287,6 @@ class Replicas(SpicePart):
         self.spice.calls.call(AskVeto(Way(roots), tag, self.address, token))
         self.spice.later.put(VETO_US, EndCall(token))
 
-    @handles(DepthIs)
-    def on_depth(self, sender: Address, depth: DepthIs) -> None:
-        """Casts of all publishers look from this level on."""
-        self.surface.carry(sender, depth)
-
-    @handles(ReadyAt)
-    def on_ready(self, sender: Address, call: ReadyAt) -> None:
-        self.surface.carry(sender, call)
-
     def ready_arrived(self, part: Tract, call: ReadyAt) -> None:
         roots = roots_in(self.settings, call.tag, part)
         for root in roots:
@@ -317,10 +296,6 @@ class Replicas(SpicePart):
         self._tick_later()
         items = tuple(root_item(call.tag, root, self.spice.levels.roots[call.tag, root]) for root in roots)
         self.surface.batch(items, partial(self.spice.calls.heard, call.reply, call.token, part))
-
-    @handles(AskVeto)
-    def on_ask_veto(self, sender: Address, call: AskVeto) -> None:
-        self.surface.carry(sender, call)
 
     def veto_arrived(self, part: Tract, call: AskVeto) -> None:
         """We object if the load of all roots that a lowered level would put on one exceeds half the limit."""

@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING
 from implicast.peer.contract import Part
 
 if TYPE_CHECKING:
-    from implicast.casting.spice.spice import Spice
+    from implicast.casting.spice.spice import Spice as Spice
+else:
+    Spice = Part  # it is made of the parts: they only name it
 
 
 class SpicePart(Part):
@@ -13,6 +15,6 @@ class SpicePart(Part):
 
     __slots__ = ("settings", "spice", "surface")
 
-    def __init__(self, spice: "Spice") -> None:
+    def __init__(self, spice: Spice) -> None:
         super().__init__(spice.address, spice.host)
         self.spice, self.settings, self.surface = spice, spice.settings, spice.surface

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from implicast.casting.complaints import KeptDocket
+from implicast.casting.spice import messages
 from implicast.casting.spice.calls import Calls
 from implicast.casting.spice.casts import Casts
 from implicast.casting.spice.complaints import Complaints
@@ -14,21 +15,6 @@ from implicast.casting.spice.ears import Ears
 from implicast.casting.spice.gatherings import Gatherings
 from implicast.casting.spice.items import label_of
 from implicast.casting.spice.levels import Levels
-from implicast.casting.spice.messages import (
-    ASKED,
-    AskRate,
-    AskVeto,
-    CopyTo,
-    DepthIs,
-    Offer,
-    RateAt,
-    ReadyAt,
-    SayAgain,
-    StoreAt,
-    StoredAt,
-    Tag,
-    Taken,
-)
 from implicast.casting.spice.offers import Offers
 from implicast.casting.spice.registrations import Registrations
 from implicast.casting.spice.registry import Stock
@@ -65,7 +51,7 @@ class KeptSpice(Message):
 
     member: KeptMember
     surface: KeptSurface
-    tags: Annotated[tuple[Tag, ...], Meta(max_length=TAGS_MAX)] = ()
+    tags: Annotated[tuple[messages.Tag, ...], Meta(max_length=TAGS_MAX)] = ()
     docket: KeptDocket = ()
 
     @property
@@ -153,13 +139,13 @@ class Spice(Member, parts=PARTS):
         """Walk as a cast would, and only count."""
         token = self.stores.token()
         asked = CastId(self.name, self.life, token)
-        self.casts.publish(asked, target, self.words.seal(asked, (ASKED, target), b""), asks=True)
+        self.casts.publish(asked, target, self.words.seal(asked, (messages.ASKED, target), b""), asks=True)
         return token
 
     # --- what comes back to one of several
 
-    @handles(StoredAt)
-    def on_stored(self, sender: Address, stored: StoredAt) -> None:
+    @handles(messages.StoredAt)
+    def on_stored(self, sender: Address, stored: messages.StoredAt) -> None:
         if stored.token == self.registrations.token:
             self.registrations.stored(sender, stored)
         elif stored.token == RISING:
@@ -167,10 +153,9 @@ class Spice(Member, parts=PARTS):
         elif not (self.copies.stored(stored) or (self.settings.assured and self.gatherings.stored(stored))):
             self.stores.stored(sender, stored)
 
-    @handles(Taken)
-    def on_taken(self, sender: Address, taken: Taken) -> None:
-        if not self.calls.taken(taken):
-            self.offers.taken(taken)
+    @handles(*messages.ROUTED)
+    def on_routed(self, sender: Address, message: Message) -> None:
+        self.surface.carry(sender, message)
 
     # --- as keeper of a surface
 
@@ -233,23 +218,23 @@ class Spice(Member, parts=PARTS):
     def arrived(self, sender: Address, part: Tract, message: Message) -> None:
         """A routed message has come to ground that answers."""
         match message:
-            case StoreAt():
+            case messages.StoreAt():
                 self.stores.arrived(part, message)
-            case CopyTo():
+            case messages.CopyTo():
                 self.copies.arrived(part, message)
-            case Offer():
+            case messages.Offer():
                 self.offers.arrived(part, message)
-            case SayAgain():
-                self.offers.called(message)
-            case RateAt():
+            case messages.SayAgain():
+                self.register_again(message.lost)
+            case messages.RateAt():
                 self.replicas.hinted(message)
-            case AskRate():
+            case messages.AskRate():
                 self.replicas.asked(part, message)
-            case ReadyAt():
+            case messages.ReadyAt():
                 self.replicas.ready_arrived(part, message)
-            case DepthIs():
+            case messages.DepthIs():
                 self.levels.learn_depth(min(message.level, self.settings.deepest))
-            case AskVeto():
+            case messages.AskVeto():
                 self.replicas.veto_arrived(part, message)
 
     def holdings(self) -> Any:

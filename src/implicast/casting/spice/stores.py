@@ -11,7 +11,6 @@ from one peer are collected for a moment and travel together (section 8.3.1).
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -21,14 +20,11 @@ from implicast.casting.spice.items import Key
 from implicast.casting.spice.messages import TOGETHER_MAX, Entry, Kept, StoreAt, StoredAt, StoredLater
 from implicast.casting.spice.proofs import all_proved
 from implicast.casting.spice.registry import Held, Registry
-from implicast.casting.spice.share import SpicePart
+from implicast.casting.spice.share import Spice, SpicePart
 from implicast.overlay.ice.estate import Item, Way
 from implicast.peer.contract import Address, Name, handles
 from implicast.peer.memory import Recent
 from implicast.space.tract import EMPTY, Tract, contains, union, unite
-
-if TYPE_CHECKING:
-    from implicast.casting.spice.spice import Spice
 
 OWN, RISING = 0, 1
 """Tokens of a consumer's own registration, and of records that a closed registry sends up; later ones name errands."""
@@ -74,7 +70,7 @@ class Stores(SpicePart):
 
     __slots__ = ("_above", "_climbing", "_confirmed", "_flushing", "_fresh", "_outbox", "_shut", "climbs", "tokens")
 
-    def __init__(self, spice: "Spice") -> None:
+    def __init__(self, spice: Spice) -> None:
         super().__init__(spice)
         self.tokens = RISING + ((spice.life & LIFE_MASK) << LIFE_SHIFT if self.settings.assured else 0)
         """Those of different lives differ: what answers an earlier life is not taken for an answer to this one."""
@@ -126,7 +122,7 @@ class Stores(SpicePart):
         carries what is at home beyond it. Every record goes its own best way, and those with the same next hop travel
         together: branch factor 0, merged."""
         places = homes(store.root, store.notch, [each.spot for each in store.entries], self.settings.dimensions)
-        ours, others = self.surface.sort_by_hop(places, store.entries)
+        ours, others = self.surface.routes.sort_by_hop(places, store.entries)
         if ours:
             self._accept(store, ours)
         for hop, entries in others.items():
@@ -152,10 +148,8 @@ class Stores(SpicePart):
         """What is kept at an open root, and by heirs, is confirmed at once: two stores of three, at half the cost."""
         key = (store.tag, store.root, 0)
         registry = self.spice.shelf.registries.get(key)
-        held = registry.records.get(entry.member.name) if registry is not None else None
-        if registry is None or held is None or registry.closed or not held.safe or held.entry.version < entry.version:
-            return False
-        if not self.surface.answers(store.root):
+        held = registry.has(entry) if registry is not None else None
+        if registry is None or held is None or not self.surface.answers(store.root):
             return False
         self.spice.shelf.keep(key, entry)
         if self.spice.words.signed:

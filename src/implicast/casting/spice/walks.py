@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from implicast.casting.spice.alarms import HopDue, Slow, Tidy
-from implicast.casting.spice.messages import ASKED, CastTo, CopyFrom, Covered, GatherTo, Working
+from implicast.casting.spice.messages import ASKED, CastAgain, CastTo, CopyFrom, Covered, GatherTo, Working
 from implicast.casting.spice.registry import Held, Registry
 from implicast.casting.spice.settings import CAST_US, SLOW_US, WAIT_LONGEST_US
-from implicast.casting.spice.share import SpicePart
+from implicast.casting.spice.share import Spice, SpicePart
 from implicast.casting.spice.trips import Hop, Seen, Trip, Walk, Work, name_of
 from implicast.overlay.ice.estate import Way
 from implicast.peer.contract import Address, CastId, handles
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from implicast.casting.spice.casts import Casts
     from implicast.casting.spice.gatherings import Gatherings
     from implicast.casting.spice.replicas import Replicas
-    from implicast.casting.spice.spice import Spice
 
 TRIPS_MAX = 32_768
 """Trips that are open or lately finished at one peer, those of a peer with many refused first; they are sent again."""
@@ -48,7 +47,7 @@ class Walks(SpicePart):
 
     __slots__ = ("_active", "_hops", "_parked", "_shares", "_slow", "_tidying", "_trips", "_works")
 
-    def __init__(self, spice: "Spice") -> None:
+    def __init__(self, spice: Spice) -> None:
         super().__init__(spice)
         self._works: dict[Hashable, list[Work]] = {}
         self._trips: dict[Seen, Trip] = {}
@@ -69,7 +68,7 @@ class Walks(SpicePart):
 
     # --- coming by
 
-    @handles(CastTo)
+    @handles(CastTo, CastAgain)
     def on_cast(self, sender: Address, cast: CastTo) -> None:
         if cast.term >= len(cast.target.terms) or not cast.target.terms[cast.term].has:
             return
@@ -122,7 +121,7 @@ class Walks(SpicePart):
             if found:
                 self._be_here(trip, walk, walk.way.tract)
                 return
-        onward = self.surface.onward(walk.way)
+        onward = self.surface.routes.onward(walk.way)
         for to, way in onward.hops:
             self._send(trip, to, walk, way)
         waiting = onward.waiting if trip is None else onward.rest_of(walk.way.tract)
@@ -167,7 +166,7 @@ class Walks(SpicePart):
             self.host.send(hop.to, hop.walk)
         else:
             if hop.to is not None:
-                self.surface.suspect(hop.to)
+                self.surface.circle.suspect(hop.to)
             self._another_way(alarm.number, hop)
 
     def _another_way(self, number: int, hop: Hop) -> None:

@@ -68,7 +68,7 @@ class Resident(Protocol):
 class Chord(Part, Above, parts={"fingers": Fingers}):
     """One peer's place on the circle."""
 
-    __slots__ = ("_detour", "_is_sure", "_led_us", "_passed", "_resident", "_told_us", "fingers", "ring", "table")
+    __slots__ = ("_detour", "_is_sure", "_led_us", "_passed", "_resident", "_told", "fingers", "ring", "table")
 
     def __init__(self, address: Address, host: Host, ring: Links, bits: int = ID_BITS, refresh_us: int = 0) -> None:
         super().__init__(address, host)
@@ -79,7 +79,7 @@ class Chord(Part, Above, parts={"fingers": Fingers}):
         """Whether nobody ever crashes."""
         self.fingers = Fingers(address, host, ring, self.table, self.pass_on, refresh_us)
         self._resident: Resident | None = None
-        self._told_us: Recent[Address, int] = Recent(SENDERS_MAX)
+        self._told: Repeats[Address] = Repeats(SENDERS_MAX)
         self._passed: Repeats[Message] = Repeats(PASSED_MAX)
         self._led_us: Recent[Place, int] = Recent(SEEKERS_MAX)
         self._detour = 0
@@ -96,14 +96,14 @@ class Chord(Part, Above, parts={"fingers": Fingers}):
 
     def linked(self) -> None:
         self.table.reset(self.ring.me)
-        self._take_neighbours()
+        self.table.set_neighbours(self.ring.left, self.ring.right)
         self.fingers.begin()
         if self._resident is not None:
             self._resident.entered()
 
     def moved(self) -> None:
         if self.ring.state == IN:
-            self._take_neighbours()
+            self.table.set_neighbours(self.ring.left, self.ring.right)
             self.surrounded()
 
     def surrounded(self) -> None:
@@ -161,9 +161,6 @@ class Chord(Part, Above, parts={"fingers": Fingers}):
             if ref.address == who and ref != self.table.right and self.ring.detector is not None:
                 self.ring.detector.check(ref, QUIET_US)
 
-    def _take_neighbours(self) -> None:
-        self.table.set_neighbours(self.ring.left, self.ring.right)
-
     def nodes_estimate(self) -> float:
         """How many nodes the ring has, judging by how densely the neighbourhood is settled."""
         table = self.table
@@ -195,9 +192,9 @@ class Chord(Part, Above, parts={"fingers": Fingers}):
 
     def _pass_on_with_care(self, key: int, message: Message, sender: Address | None) -> bool:
         """Where those on the way may be dead."""
-        if sender is not None and sender != self.address and self.ring.detector is not None:
-            self._say_heard(sender)
         ring, table = self.ring, self.table
+        if sender is not None and sender != self.address and ring.detector is not None:
+            self._say_heard(sender)
         if ring.state != IN:
             return self._pass_on_from_outside(message, sender)
         if table.owns(key):
@@ -213,9 +210,7 @@ class Chord(Part, Above, parts={"fingers": Fingers}):
         return True
 
     def _say_heard(self, sender: Address) -> None:
-        now_us, told_us = self.host.now_us, self._told_us
-        if told_us.get(sender, -HEARD_US) + HEARD_US <= now_us:
-            told_us.put(sender, now_us)
+        if not self._told.came_by(sender, self.host.now_us, HEARD_US):
             self.host.send(sender, Heard(self.ring.me))
 
     @handles(Heard)

@@ -8,12 +8,14 @@ what changes at the same moment have left askew.
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from implicast.overlay.chord.messages import FingerIs, FingerLate, RefreshRound, SeekFinger, TakeFinger
 from implicast.overlay.chord.table import FingerTable
 from implicast.overlay.links.links import Links
 from implicast.overlay.links.refs import Ref
 from implicast.overlay.links.state import IN
-from implicast.peer.contract import Address, Host, Message, Part, handles
+from implicast.peer.contract import Address, Host, Part, handles
 from implicast.space.ring import up_to
 
 RETRY_US = 2_000_000
@@ -39,8 +41,10 @@ class Fingers(Part):
         self.start_refreshing()
 
     def start_refreshing(self) -> None:
+        """Look one level up afresh in a while."""
         if self._refresh_us:
-            self._next_refresh()
+            wait_us = int(self._refresh_us * (0.5 + self.host.rng.random()))
+            self.host.after(wait_us, RefreshRound(self._ring.me.life))
 
     def end(self) -> None:
         """This node has left."""
@@ -129,14 +133,7 @@ class Fingers(Part):
             table.set_finger(take.level, take.finger)
         right = self._ring.right
         if table.own != take.high and up_to(table.own, table.key_of(right), take.high):
-            self._ring.tell_right(self._onward(take))
-
-    def _onward(self, take: TakeFinger) -> Message:
-        key = (self._table.own + 1) & self._table.mask
-        return TakeFinger(key, take.low, take.high, take.level, take.finger, take.gone)
-
-    def _next_refresh(self) -> None:
-        self.host.after(int(self._refresh_us * (0.5 + self.host.rng.random())), RefreshRound(self._ring.me.life))
+            self._ring.tell_right(replace(take, key=(table.own + 1) & table.mask))
 
     @handles(RefreshRound)
     def on_refresh_round(self, alarm: RefreshRound) -> None:
@@ -147,4 +144,4 @@ class Fingers(Part):
             level = first + int(self.host.rng.random() * (bits - first))
             if not self._ask_for(level):
                 self._table.set_finger(level, self._ring.me)
-        self._next_refresh()
+        self.start_refreshing()

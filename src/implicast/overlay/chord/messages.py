@@ -16,7 +16,6 @@ class SeekFinger(Message):
     """Who is the successor of `key`? Routed."""
 
     wire = 0x0551
-
     key: RingKey
     level: Level
     origin: Ref
@@ -26,7 +25,6 @@ class FingerIs(Message):
     """I am."""
 
     wire = 0x0552
-
     level: Level
     finger: Ref
 
@@ -35,7 +33,6 @@ class TakeFinger(Message):
     """To every node of the arc (low, high]: your finger of this level is now `finger` (instead of `gone`)."""
 
     wire = 0x0553
-
     key: RingKey
     low: RingKey
     high: RingKey
@@ -48,7 +45,6 @@ class Heard(Message):
     """Your message has come."""
 
     wire = 0x0554
-
     by: Ref
 
 

@@ -15,20 +15,8 @@ from implicast.peer.errors import RemoteError
 class FingerTable:
     """The fingers of one node, with what the next hop needs computed beforehand."""
 
-    __slots__ = (
-        "_is_askew",
-        "_steps",
-        "addresses",
-        "bits",
-        "distances",
-        "levels",
-        "mask",
-        "me",
-        "own",
-        "right",
-        "right_distance",
-        "span",
-    )
+    __slots__ = ("_is_askew", "_steps", "addresses", "bits", "distances", "levels", "mask", "me", "own", "right",
+                 "right_distance", "span")  # fmt: skip
 
     def __init__(self, me: Ref, bits: int) -> None:
         self.bits = bits

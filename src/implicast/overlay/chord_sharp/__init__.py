@@ -3,7 +3,7 @@
 from implicast.overlay.chord_sharp.chord_sharp import ChordSharp
 from implicast.overlay.chord_sharp.messages import KINDS, Ent, Freight
 from implicast.overlay.chord_sharp.passenger import Passenger
-from implicast.overlay.chord_sharp.rows import Rows, carried_on
+from implicast.overlay.chord_sharp.pull import Rows, carried_on
 from implicast.overlay.chord_sharp.settings import ON_DEMAND, SharpSettings
 from implicast.overlay.chord_sharp.table import Mark, Table, combine
 

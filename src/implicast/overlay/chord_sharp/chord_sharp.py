@@ -42,10 +42,6 @@ class ChordSharp(Part, Above, parts={"rounds": Rounds, "tidings": Tidings, "pull
         if self.settings.rounds and not self.settings.resting:
             self.rounds.start(period_us // 4 + int(self.host.rng.random() * period_us / 20))
 
-    def refresh(self) -> None:
-        """Ask for the whole table now."""
-        self.pull.refresh()
-
     def refreshed(self) -> None:
         if self._entering:
             self._entering = False

@@ -34,7 +34,6 @@ class GetEnt(Message):
     """What is your entry at this level? (remote call of updateFinger)"""
 
     wire = 0x0540
-
     token: Token
     level: Level
 
@@ -43,7 +42,6 @@ class EntIs(Message):
     """The answer to the GetEnt with this token."""
 
     wire = 0x0541
-
     token: Token
     ent: Ent
 
@@ -52,7 +50,6 @@ class FingerGone(Message):
     """The node that you name as a finger is gone; its heir, if it has one, is the node on its right."""
 
     wire = 0x0542
-
     gone: Ref
     heir: Ref | None
 
@@ -61,7 +58,6 @@ class AskLevel(Message):
     """Tell me your entry at this level, now (if `answer`) and in the rounds to come."""
 
     wire = 0x0543
-
     to: Ref
     by: Ref
     token: Token
@@ -77,7 +73,6 @@ class LevelIs(Message):
     """
 
     wire = 0x0544
-
     by: Ref
     token: Token
     round: Round
@@ -90,7 +85,6 @@ class Enough(Message):
     """What I asked for under this token I need no more."""
 
     wire = 0x0545
-
     token: Token
 
 

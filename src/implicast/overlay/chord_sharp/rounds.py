@@ -212,12 +212,8 @@ class Rounds(Part):
         asked.spoke()
         if told.ent is None:
             asked.leave_in_peace(self.host.now_us + 2 * ring.settings.again_us)  # it will tell when it knows
-        elif self._is_at(level, told.by) and told.round >= ring.table.rounds[level]:
+        elif ring.table.nodes[level : level + 1] == [told.by] and told.round >= ring.table.rounds[level]:
             self._learn(level, asked, told)
-
-    def _is_at(self, level: int, ref: Ref) -> bool:
-        table = self.ring.table
-        return level < len(table) and table.nodes[level] == ref
 
     def _learn(self, level: int, asked: Asked, told: LevelIs) -> None:
         assert told.ent is not None, "something was told"

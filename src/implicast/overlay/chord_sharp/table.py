@@ -97,11 +97,11 @@ class Table:
 
         A node that knows less than before does not make false what it said before.
         """
-        before, sums, next_before = (self.ends[level], self.values[level]), self._sums[level + 1 :], self._above(level)
-        tidy = self._tidy
+        before, above = (self.ends[level], self.values[level]), self.nodes[level + 1 : level + 2]
+        sums, tidy = self._sums[level + 1 :], self._tidy
         circulated = self.take(level, ent)
         self.rounds[level] = number
-        if (self.ends[level], self.values[level]) == before and self._above(level) == next_before:
+        if (self.ends[level], self.values[level]) == before and self.nodes[level + 1 : level + 2] == above:
             # Nothing new, as nearly always: what was worked out from it stays (a quarter less work for each answer).
             self._sums += sums
             self._tidy = tidy
@@ -111,9 +111,6 @@ class Table:
             self.since_us[level] = since_us
             self._fresh_until_us = min(self._fresh_until_us, since_us + self.stale_us)
         return circulated
-
-    def _above(self, level: int) -> Ref | None:
-        return self.nodes[level + 1] if level + 1 < len(self.nodes) else None
 
     def go_on(self, level: int, number: int) -> None:
         """Nothing will be learnt of this level in this round."""

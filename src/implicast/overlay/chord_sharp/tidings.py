@@ -68,15 +68,9 @@ class Tidings(Part):
             return
         links.heard(ask.by)
         ring.rounds.catch(ask.round)
-        self._note_asker(sender, ask)
+        self.askers.setdefault(ask.level, Recent(ASKERS_MAX)).put(sender, (ask.token, self.host.now_us))
         if ask.answer:
             self._tell_one(sender, ask.level, ask.token, 0)
-
-    def _note_asker(self, sender: Address, ask: AskLevel) -> None:
-        askers = self.askers.get(ask.level)
-        if askers is None:
-            askers = self.askers[ask.level] = Recent(ASKERS_MAX)
-        askers.put(sender, (ask.token, self.host.now_us))
 
     def tell(self, level: int) -> None:
         """Tell those who want to know of a level. A node that has not asked anew for long is told no more."""

@@ -5,14 +5,10 @@ One rule for every question: send, wait, twice as long each time up to a bound, 
 them.
 """
 
-from typing import TYPE_CHECKING
-
 from implicast.overlay.ice.settings import Timers
+from implicast.overlay.ice.share import Surface
 from implicast.peer.asking import Asking, Lost, Patience
 from implicast.peer.contract import Message, handles
-
-if TYPE_CHECKING:
-    from implicast.overlay.ice.surface import Surface
 
 
 class StillOpen(Message):
@@ -31,7 +27,7 @@ class Correspondence(Asking):
     __slots__ = ("_timers",)
     alarm = StillOpen()
 
-    def __init__(self, surface: "Surface") -> None:
+    def __init__(self, surface: Surface) -> None:
         self._timers = surface.terms.timers
         super().__init__(surface.address, surface.host, self._timers.asks_max, surface.circle.took)
 
@@ -50,7 +46,7 @@ class Greeter(Asking):
     __slots__ = ()
     alarm = StillSilent()
 
-    def __init__(self, surface: "Surface") -> None:
+    def __init__(self, surface: Surface) -> None:
         super().__init__(surface.address, surface.host, surface.terms.timers.asks_max, surface.circle.took)
 
     @handles(StillSilent)

@@ -4,15 +4,14 @@ A suspect is not dead: it is only not used as a next hop while another neighbour
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 from implicast.overlay.ice.messages import Hail
-from implicast.overlay.ice.share import SurfacePart
+from implicast.overlay.ice.share import Surface, SurfacePart
 from implicast.overlay.ice.table import UNKNOWN_US
+from implicast.peer.asking import Question
 from implicast.peer.contract import Address
-
-if TYPE_CHECKING:
-    from implicast.overlay.ice.surface import Surface
+from implicast.peer.memory import Recent
 
 REUNION_US = 10_000_000
 """Those who come back within this time of each other were cut off together."""
@@ -70,11 +69,6 @@ class News:
         """Silence is not counted from before."""
         self.since_us = now_us
 
-    def acquaint(self, mark: int, heirs: tuple[Address, ...], now_us: int, greet_us: int, echo_us: int) -> None:
-        """Known from the beginning, as if it had just been heard."""
-        self.mark, self.heirs, self.heard_us, self.born_us, self.marked_us = mark, heirs, now_us, now_us, now_us
-        self.next_us, self.echo_us = greet_us, echo_us
-
     def greet_at(self, next_us: int) -> None:
         self.next_us = next_us
 
@@ -127,10 +121,10 @@ class Circle(SurfacePart):
 
     __slots__ = ("_back_us", "missed", "news")
 
-    def __init__(self, surface: "Surface") -> None:
+    def __init__(self, surface: Surface) -> None:
         super().__init__(surface)
         self.news: dict[Address, News] = {}
-        self.missed: dict[Address, tuple[int, int]] = {}
+        self.missed: Recent[Address, tuple[int, int]] = Recent(self.timers.missed_max)
         """Peers that fell silent: since when, and when they are greeted next."""
         self._back_us = -REUNION_US
         """When a peer that had been given up was last heard again."""
@@ -144,9 +138,10 @@ class Circle(SurfacePart):
 
     def acquaint(self, peer: Address, mark: int, heirs: tuple[Address, ...], trip_us: int, greet_us: int) -> None:
         """Know a neighbour from the beginning, as if it had just been heard."""
-        news, now_us = self.concern(peer), self.host.now_us
-        news.acquaint(mark, heirs, now_us, greet_us, now_us if peer in self.surface.heirs else -1)
+        now_us, echo_us = self.host.now_us, self.host.now_us if peer in self.surface.heirs else -1
+        news = News(now_us, now_us, now_us, mark, now_us, heirs, next_us=greet_us, echo_us=echo_us)
         news.take_trip(trip_us)
+        self.news[peer] = news
 
     def is_new_life(self, peer: Address, born_us: int) -> bool:
         """Is the peer that we knew at this address dead, since another life has begun there?"""
@@ -182,8 +177,8 @@ class Circle(SurfacePart):
         """Where one was only cut off others may have been: all who are missed are greeted at the next tick. Two who
         were given up and are back in a row are the end of a partition."""
         now_us = self.host.now_us
-        if self.missed:
-            self.missed = {each: (since, min(due_us, now_us)) for each, (since, due_us) in self.missed.items()}
+        for each, (since, due_us) in self.missed.items():
+            self.missed[each] = (since, min(due_us, now_us))
         if now_us - since_us > self.timers.dead_us:
             if now_us - self._back_us < REUNION_US:
                 self.surface.tenant.reunited()
@@ -222,20 +217,11 @@ class Circle(SurfacePart):
         if news.suspect_us < 0:
             news.suspect(self.host.now_us)
             self.surface.routes.redraw()
-        self._miss(peer)
+        self.missed.once(peer, (self.host.now_us, self.host.now_us + self.timers.meet_us))
 
-    def _miss(self, peer: Address) -> None:
-        if peer not in self.missed:
-            if len(self.missed) >= self.timers.missed_max:
-                del self.missed[next(iter(self.missed))]
-            self.missed[peer] = (self.host.now_us, self.host.now_us + self.timers.meet_us)
-
-    def meet_again(self, peer: Address, due_us: int) -> None:
-        """A missed peer has been greeted, and is again at this time."""
-        self.missed[peer] = (self.missed[peer][0], due_us)
-
-    def give_up(self, peer: Address) -> None:
-        del self.missed[peer]
+    def unanswered(self, key: Any, question: Question) -> None:
+        """It was asked as often as we ask anybody."""
+        self.suspect(question.to)
 
     def wake_late(self) -> None:
         """We slept: nobody's silence counts from before now."""

@@ -4,17 +4,12 @@ A leaver gives each piece to the owner of its sibling, else to an heir, else to 
 the estate of a silent peer, because it may be the last to have it.
 """
 
-from typing import TYPE_CHECKING
-
 from implicast.overlay.ice.atlas import tract_of
 from implicast.overlay.ice.messages import MayGo, Title
-from implicast.overlay.ice.share import SurfacePart
+from implicast.overlay.ice.share import Surface, SurfacePart
 from implicast.peer.contract import Address, handles
 from implicast.peer.events import Left
 from implicast.space.tract import volume
-
-if TYPE_CHECKING:
-    from implicast.overlay.ice.surface import Surface
 
 
 class Departure(SurfacePart):
@@ -22,7 +17,7 @@ class Departure(SurfacePart):
 
     __slots__ = ("_departing", "leaving", "left")
 
-    def __init__(self, surface: "Surface") -> None:
+    def __init__(self, surface: Surface) -> None:
         super().__init__(surface)
         self.leaving = self.left = self._departing = False
 

@@ -4,23 +4,19 @@ An owner with several pieces gives its smallest whole; any other halves the piec
 answer, and the newcomer draws another place. A peer that lost all its ground to better titles comes again like this.
 """
 
-from typing import TYPE_CHECKING
-
 from implicast.overlay.ice.estate import Way
 from implicast.overlay.ice.messages import Enter, EnterAgain, Title
-from implicast.overlay.ice.share import SurfacePart
+from implicast.overlay.ice.share import Surface, SurfacePart
 from implicast.overlay.ice.soundings import Extent
 from implicast.peer.contract import Address, handles
 from implicast.peer.events import Joined
 from implicast.peer.memory import Recent
 from implicast.space.morton import BITS
 
-if TYPE_CHECKING:
-    from implicast.overlay.ice.surface import Surface
-
 INTRODUCERS_MAX = 64
 """Peers by way of whom a newcomer asks; further ones are not used."""
 UNPROVED_MAX = 64
+"""Peers said to be in a new life that are asked themselves; the one named first is forgotten, and asks again."""
 NEARBY_MAX = 3
 """Attempts at ground nearby; then a newcomer asks for any."""
 
@@ -30,7 +26,7 @@ class Admission(SurfacePart):
 
     __slots__ = ("_attempt", "_homeless_us", "_introducers", "_unproved", "joined")
 
-    def __init__(self, surface: "Surface") -> None:
+    def __init__(self, surface: Surface) -> None:
         super().__init__(surface)
         self._attempt = 0
         self._introducers: tuple[Address, ...] = ()

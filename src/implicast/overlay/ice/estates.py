@@ -11,14 +11,28 @@ from typing import TYPE_CHECKING
 from implicast.overlay.ice.atlas import tract_of
 from implicast.overlay.ice.estate import Item, check_items
 from implicast.overlay.ice.messages import BackedUp, Backup, Copied, CopyEstate, Hail, Neighbour, NoEstate, Title
-from implicast.overlay.ice.share import SurfacePart
+from implicast.overlay.ice.share import Surface, SurfacePart
 from implicast.peer.contract import Address, handles
 from implicast.peer.errors import RemoteError
 from implicast.space.tract import Tract, intersect
 
 if TYPE_CHECKING:
     from implicast.overlay.ice.giver import Gift
-    from implicast.overlay.ice.surface import Surface
+
+
+@dataclass(slots=True)
+class Parcel:
+    """Items on their way to another peer, part by part."""
+
+    number: int
+    parts: list[tuple[Item, ...]]
+    at: int = field(default=0, kw_only=True)
+
+    def next_part(self) -> bool:
+        """Is there one more part to be sent? Then it is that one's turn."""
+        more = self.at + 1 < len(self.parts)
+        self.at += more
+        return more
 
 
 @dataclass(slots=True)
@@ -99,7 +113,7 @@ class Estates(SurfacePart):
 
     __slots__ = ("held",)
 
-    def __init__(self, surface: "Surface") -> None:
+    def __init__(self, surface: Surface) -> None:
         super().__init__(surface)
         self.held: dict[Address, Legacy] = {}
 
@@ -177,7 +191,7 @@ class Estates(SurfacePart):
         if taker in self.held:
             self.held[taker].join(gift.title, (item for part in gift.parts for item in part))
 
-    def inherit_from(self, owner: "Surface") -> None:
+    def inherit_from(self, owner: Surface) -> None:
         """Hold a complete copy of what an owner keeps, from the beginning."""
         estate = Legacy(-1, tuple(owner.pieces), owner.heirs, owner.greetings.around(), -1)
         estate.put(0, owner.tenant.pack(owner.tract))

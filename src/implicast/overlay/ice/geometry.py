@@ -45,7 +45,7 @@ def gap_beside(pieces: Iterable[Title], known: Sequence[Title], dimensions: int)
     """A prefix (first code, bits) next to the pieces that no title covers, or None: the table has no hole."""
     spans = [(each.low, each.high) for each in known]
     for piece in pieces:
-        for low, bits in _beside(piece, dimensions):
+        for low, bits in _sides(piece.low, piece.bits, dimensions):
             gap = _uncovered(low, bits, piece, spans, dimensions)
             if gap is not None:
                 return gap
@@ -54,6 +54,7 @@ def gap_beside(pieces: Iterable[Title], known: Sequence[Title], dimensions: int)
 
 @lru_cache(maxsize=REMEMBERED)
 def _sides(low: int, bits: int, dimensions: int) -> tuple[tuple[int, int], ...]:
+    """The boxes of a prefix's own size that share a face with it."""
     corner, upper = box_of(low, bits, dimensions)
     found: dict[int, None] = {}
     for dimension in range(dimensions):
@@ -63,11 +64,6 @@ def _sides(low: int, bits: int, dimensions: int) -> tuple[tuple[int, int], ...]:
             place[dimension] = (place[dimension] + step) % side(dimensions)
             found[code(tuple(place))] = None
     return tuple((each, bits) for each in found if each != low)
-
-
-def _beside(piece: Title, dimensions: int) -> tuple[tuple[int, int], ...]:
-    """The boxes of a piece's own size that share a face with it."""
-    return _sides(piece.low, piece.bits, dimensions)
 
 
 def _uncovered(low: int, bits: int, piece: Title, known: Sequence[Span], dimensions: int) -> Span | None:

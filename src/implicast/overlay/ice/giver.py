@@ -6,39 +6,26 @@ the piece back under a better title than the taker was to have; a taker whose gi
 heard the giver for long (`seizures.py`). Epochs: split +1, merge largest +1, give +2, taking back +3.
 """
 
-from collections import OrderedDict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from implicast.overlay.ice.estate import Item
-from implicast.overlay.ice.estates import in_parts
+from implicast.overlay.ice.estates import Parcel, in_parts
 from implicast.overlay.ice.messages import Accepted, Declined, Done, HandOver, Neighbour, Taking, Title
 from implicast.overlay.ice.plot import GIVING, PROVISIONAL
-from implicast.overlay.ice.share import SurfacePart
+from implicast.overlay.ice.share import Surface, SurfacePart
 from implicast.peer.asking import Question
 from implicast.peer.contract import Address, handles
-
-if TYPE_CHECKING:
-    from implicast.overlay.ice.surface import Surface
+from implicast.peer.memory import Recent
 
 
 @dataclass(slots=True)
-class Gift:
+class Gift(Parcel):
     """A piece that we are giving away."""
 
-    number: int
     piece: Title
     title: Title
     """The taker's."""
-    parts: list[tuple[Item, ...]]
     around: tuple[Neighbour, ...]
-    at: int = 0
-
-    def next_part(self) -> bool:
-        """Is there one more part to be sent? Then it is that one's turn."""
-        more = self.at + 1 < len(self.parts)
-        self.at += more
-        return more
 
 
 class Giver(SurfacePart):
@@ -46,10 +33,10 @@ class Giver(SurfacePart):
 
     __slots__ = ("declined", "done", "gift")
 
-    def __init__(self, surface: "Surface") -> None:
+    def __init__(self, surface: Surface) -> None:
         super().__init__(surface)
         self.gift: Gift | None = None
-        self.done: OrderedDict[tuple[Address, int], str] = OrderedDict()
+        self.done: Recent[tuple[Address, int], str] = Recent(self.timers.seen_max)
         """Transfers that are over, given or taken, and how they ended: repeats get the same answer."""
         self.declined: dict[Address, int] = {}
         """Who would not take a piece, and until when it is not asked again."""
@@ -65,7 +52,7 @@ class Giver(SurfacePart):
             if each.low != piece.low and each not in granted
         )
         parts = in_parts(surface.tenant.pack((piece.low, piece.high)), self.timers.part_bytes)
-        self.gift = Gift(number, piece, Title(piece.low, piece.bits, piece.epoch + 2, taker), parts, around)
+        self.gift = Gift(number, parts, piece, Title(piece.low, piece.bits, piece.epoch + 2, taker), around)
         plot.hold(piece.low, GIVING, taker, number)
         surface.greetings.next_mark()
         plot.survey()
@@ -108,7 +95,7 @@ class Giver(SurfacePart):
         before, taker = plot.neighbours(), gift.title.owner
         surface.estates.given(gift, heirs, stamp_us)
         self._end_gift()
-        self.remember(taker, gift.number, "done")
+        self.done[taker, gift.number] = "done"
         plot.atlas.learn(gift.title)
         surface.greetings.gave(gift.title)
         surface.tenant.drop((gift.piece.low, gift.piece.high))
@@ -122,11 +109,6 @@ class Giver(SurfacePart):
             self.surface.asker.drop("give", self.gift.number)
             self.surface.plot.free(self.gift.piece.low)
             self.gift = None
-
-    def remember(self, peer: Address, number: int, end: str) -> None:
-        self.done[peer, number] = end
-        if len(self.done) > self.timers.seen_max:
-            self.done.popitem(last=False)
 
     @handles(Declined)
     def on_declined(self, sender: Address, declined: Declined) -> None:

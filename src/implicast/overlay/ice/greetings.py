@@ -7,20 +7,15 @@ does not know that mark asks for more; who hears a claim that is worse than what
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
 
 from implicast.overlay.ice.asking import patience
 from implicast.overlay.ice.atlas import overlap
 from implicast.overlay.ice.circle import NOTHING, News
 from implicast.overlay.ice.messages import Echo, Hail, More, Neighbour, Title, Titles
 from implicast.overlay.ice.plot import PROVISIONAL
-from implicast.overlay.ice.share import SurfacePart
-from implicast.peer.asking import Question
+from implicast.overlay.ice.share import Surface, SurfacePart
 from implicast.peer.contract import Address, handles
 from implicast.space.tract import subtract
-
-if TYPE_CHECKING:
-    from implicast.overlay.ice.surface import Surface
 
 TITLES_MAX = 64
 """Better titles in one answer."""
@@ -31,7 +26,7 @@ class Hails(SurfacePart):
 
     __slots__ = ("_around", "_around_version", "gifts", "mark")
 
-    def __init__(self, surface: "Surface") -> None:
+    def __init__(self, surface: Surface) -> None:
         super().__init__(surface)
         self.mark = surface.born_us + 1
         """Rises whenever our pieces, their status or our heirs change, from life to life too."""
@@ -40,7 +35,7 @@ class Hails(SurfacePart):
         self._around: tuple[Neighbour, ...] | None = None
         """What heirs are told of our neighbours; None when it has to be made again."""
         self._around_version = -1
-        surface.greeter.topic("hail", patience(self.timers, self.timers.tries_hail), self._unheard)
+        surface.greeter.topic("hail", patience(self.timers, self.timers.tries_hail), surface.circle.unanswered)
 
     # --- saying
 
@@ -88,9 +83,6 @@ class Hails(SurfacePart):
                 hails.append((peer, plain))
         for peer, hail in hails:
             surface.greeter.ask("hail", peer, peer, hail)
-
-    def _unheard(self, key: Any, question: Question) -> None:
-        self.surface.circle.suspect(question.to)
 
     def check(self, owners: list[Address]) -> None:
         """Others say that these own more than we knew. A title that its owner has let go would otherwise go round

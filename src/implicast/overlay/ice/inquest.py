@@ -6,20 +6,17 @@ silent asks in the same way.
 """
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from implicast.overlay.ice.atlas import tract_of
 from implicast.overlay.ice.estate import Item
 from implicast.overlay.ice.estates import Legacy, in_parts
 from implicast.overlay.ice.messages import Inquire, More, Title, Verdict, Witness
 from implicast.overlay.ice.plot import GIVING, PROVISIONAL
-from implicast.overlay.ice.share import SurfacePart
+from implicast.overlay.ice.share import Surface, SurfacePart
 from implicast.overlay.ice.taker import Receipt
 from implicast.peer.contract import Address, handles
 from implicast.space.digest import digest_bits
-
-if TYPE_CHECKING:
-    from implicast.overlay.ice.surface import Surface
 
 NO_ESTATE = -2
 WITNESSES_MAX = 64
@@ -74,7 +71,7 @@ class Inquest(SurfacePart):
 
     __slots__ = ("inquiries", "look_us", "orphans")
 
-    def __init__(self, surface: "Surface") -> None:
+    def __init__(self, surface: Surface) -> None:
         super().__init__(surface)
         self.inquiries: dict[Address, Inquiry] = {}
         self.look_us: dict[Address, int] = {}

@@ -7,18 +7,15 @@ only be out of date), and the title of the peer to which we are giving a piece (
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from implicast.overlay.ice.atlas import Atlas, overlap, sibling, tract_of
 from implicast.overlay.ice.geometry import gap_beside, touches
 from implicast.overlay.ice.messages import Title
-from implicast.overlay.ice.share import SurfacePart
+from implicast.overlay.ice.share import Surface, SurfacePart
 from implicast.peer.contract import Address
 from implicast.space.morton import BITS
 from implicast.space.tract import EMPTY, Tract, subtract
-
-if TYPE_CHECKING:
-    from implicast.overlay.ice.surface import Surface
 
 GIVING, PROVISIONAL, SEIZED = "giving", "provisional", "seized"
 
@@ -38,7 +35,7 @@ class Plot(SurfacePart):
         "_lows", "_near", "_others", "atlas", "firm", "gap", "pieces", "status", "tract", "unsettled", "version",
     )  # fmt: skip
 
-    def __init__(self, surface: "Surface") -> None:
+    def __init__(self, surface: Surface) -> None:
         super().__init__(surface)
         self.atlas = Atlas()
         self.pieces: list[Title] = []

@@ -10,7 +10,7 @@ Where nothing is assured only the two listings are left: what goes on is sent on
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from msgspec.structs import replace
@@ -18,15 +18,12 @@ from msgspec.structs import replace
 from implicast.overlay.ice.estate import Way, check_tract
 from implicast.overlay.ice.geometry import FARTHEST, box_of, rank_of, target_rows
 from implicast.overlay.ice.messages import Enter, Passed, Sound, Title, Titles, Who
-from implicast.overlay.ice.share import SurfacePart
+from implicast.overlay.ice.share import Surface, SurfacePart
 from implicast.overlay.ice.table import Rows, SurfaceTable
 from implicast.peer.asking import Question
 from implicast.peer.contract import Address, handles
 from implicast.peer.memory import Recent
 from implicast.space.tract import EMPTY, Tract, contains, intersect, subtract, unite
-
-if TYPE_CHECKING:
-    from implicast.overlay.ice.surface import Surface
 
 REROUTED = 4
 """A message that is given up on one way and tried on another is so many hops older."""
@@ -59,7 +56,7 @@ class Paths(SurfacePart):
 
     __slots__ = ("_seen_before", "_table", "parked", "seen")
 
-    def __init__(self, surface: "Surface") -> None:
+    def __init__(self, surface: Surface) -> None:
         super().__init__(surface)
         self.parked: list[tuple[int, Routed]] = []
         self.seen: dict[Address, Recent[int, None]] = {}
@@ -94,6 +91,7 @@ class Paths(SurfacePart):
 
     # --- coming
 
+    @handles(Enter, Who, Sound)
     def carry(self, sender: Address, message: Routed) -> None:
         """A routed message has come by."""
         surface, way = self.surface, message.way
@@ -135,14 +133,6 @@ class Paths(SurfacePart):
         """Another time begins."""
         self._seen_before, self.seen = self.seen, {}
 
-    @handles(Enter)
-    def on_enter(self, sender: Address, enter: Enter) -> None:
-        self.carry(sender, enter)
-
-    @handles(Who)
-    def on_who(self, sender: Address, who: Who) -> None:
-        self.carry(sender, who)
-
     # --- going on
 
     def route(self, sender: Address, message: Routed) -> None:
@@ -155,7 +145,8 @@ class Paths(SurfacePart):
             for hop, way in onward.hops:
                 self._hop(hop, message, way)
         if onward.waiting and type(message) is Who:
-            self._tell(message.asker, self._titles_in(onward.waiting))
+            others = self.surface.plot.others
+            self._tell(message.asker, [each for each in others if intersect((each.low, each.high), onward.waiting)])
         elif onward.waiting:
             self.park(message, onward.waiting)
         if onward.own:
@@ -175,9 +166,6 @@ class Paths(SurfacePart):
     def _tell(self, asker: Address, titles: list[Title]) -> None:
         if asker != self.address and titles:
             self.host.send(asker, Titles(tuple(titles)))
-
-    def _titles_in(self, tract: Tract) -> list[Title]:
-        return [each for each in self.surface.plot.others if intersect((each.low, each.high), tract)]
 
     def onward(self, way: Way) -> Onward:
         """What of a destination is ours to answer for, what goes on and where, and what has to wait."""

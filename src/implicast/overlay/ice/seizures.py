@@ -9,7 +9,6 @@ heir that echoed lately has heard the owner lately and vetoes; and `self_us` is 
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from implicast.overlay.ice.atlas import Atlas, overlap, tract_of
 from implicast.overlay.ice.estate import Way
@@ -17,12 +16,9 @@ from implicast.overlay.ice.estates import Legacy
 from implicast.overlay.ice.inquest import Inquiry
 from implicast.overlay.ice.messages import Firm, Title, Who
 from implicast.overlay.ice.plot import SEIZED
-from implicast.overlay.ice.share import SurfacePart
+from implicast.overlay.ice.share import Surface, SurfacePart
 from implicast.peer.contract import Address, handles
 from implicast.space.tract import WHOLE, Tract, intersect
-
-if TYPE_CHECKING:
-    from implicast.overlay.ice.surface import Surface
 
 
 @dataclass(slots=True)
@@ -47,7 +43,7 @@ class Seizures(SurfacePart):
 
     __slots__ = ("_gap_since_us", "open")
 
-    def __init__(self, surface: "Surface") -> None:
+    def __init__(self, surface: Surface) -> None:
         super().__init__(surface)
         self.open: dict[int, Seizure] = {}
         self._gap_since_us = -1
@@ -188,10 +184,6 @@ class Seizures(SurfacePart):
             surface.entry.settled_in()
             if not seizure.whole:
                 surface.tenant.lost(intersect(seizure.tract, plot.firm))
-
-    def end(self) -> None:
-        """All is lost to others."""
-        self.open.clear()
 
 
 def _is_of(title: Title, piece: Title) -> bool:

@@ -6,7 +6,9 @@ from implicast.overlay.ice.settings import Timers
 from implicast.peer.contract import Part
 
 if TYPE_CHECKING:
-    from implicast.overlay.ice.surface import Surface
+    from implicast.overlay.ice.surface import Surface as Surface
+else:
+    Surface = Part  # it is made of the parts: they only name it
 
 
 class SurfacePart(Part):
@@ -14,7 +16,7 @@ class SurfacePart(Part):
 
     __slots__ = ("surface",)
 
-    def __init__(self, surface: "Surface") -> None:
+    def __init__(self, surface: Surface) -> None:
         super().__init__(surface.address, surface.host)
         self.surface = surface
 

@@ -12,16 +12,13 @@ newcomer asks for any place inside the extent it has come to.
 
 from dataclasses import dataclass, field
 from statistics import median_low
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from implicast.overlay.ice.estate import Way
 from implicast.overlay.ice.messages import Sound, Sounded, SoundedOut
-from implicast.overlay.ice.share import SurfacePart
+from implicast.overlay.ice.share import Surface, SurfacePart
 from implicast.peer.contract import Address, handles
 from implicast.space.morton import BITS
-
-if TYPE_CHECKING:
-    from implicast.overlay.ice.surface import Surface
 
 
 class Extent(NamedTuple):
@@ -65,7 +62,7 @@ class Soundings(SurfacePart):
 
     __slots__ = ("_introducers", "_round")
 
-    def __init__(self, surface: "Surface") -> None:
+    def __init__(self, surface: Surface) -> None:
         super().__init__(surface)
         self._introducers: tuple[Address, ...] = ()
         self._round: Round | None = None
@@ -127,10 +124,6 @@ class Soundings(SurfacePart):
             self._ask(now.extent.part(digit, terms.dimensions))
 
     # --- as owner of a place
-
-    @handles(Sound)
-    def on_sound(self, sender: Address, sound: Sound) -> None:
-        self.surface.carry(sender, sound)
 
     def answer(self, sound: Sound, code: int) -> None:
         """The place is ours: tell the newcomer, and how much ground there is around it."""

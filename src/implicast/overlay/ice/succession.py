@@ -8,20 +8,17 @@ and answers nothing, so it has fallen silent before anybody takes its place.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from implicast.overlay.ice.atlas import tract_of
 from implicast.overlay.ice.estate import Item
-from implicast.overlay.ice.estates import in_parts
+from implicast.overlay.ice.estates import Parcel, in_parts
 from implicast.overlay.ice.messages import BackedUp, Backup, Copied, CopyEstate, NoEstate
 from implicast.overlay.ice.plot import SEIZED
-from implicast.overlay.ice.share import SurfacePart
+from implicast.overlay.ice.share import Surface, SurfacePart
 from implicast.peer.asking import Question
 from implicast.peer.contract import Address, handles
 from implicast.space.tract import volume
-
-if TYPE_CHECKING:
-    from implicast.overlay.ice.surface import Surface
 
 
 @dataclass(slots=True)
@@ -33,19 +30,10 @@ class Batch:
 
 
 @dataclass(slots=True)
-class Copying:
-    """An estate on its way to a peer that is to be an heir, part by part."""
+class Copying(Parcel):
+    """An estate on its way to a peer that is to be an heir."""
 
-    number: int
-    parts: list[tuple[Item, ...]]
     serial: int
-    at: int = 0
-
-    def next_part(self) -> bool:
-        """Is there one more part to be sent? Then it is that one's turn."""
-        more = self.at + 1 < len(self.parts)
-        self.at += more
-        return more
 
 
 class Succession(SurfacePart):
@@ -53,7 +41,7 @@ class Succession(SurfacePart):
 
     __slots__ = ("_copying", "batches", "echoed_us", "heirs", "serial", "syncing")
 
-    def __init__(self, surface: "Surface") -> None:
+    def __init__(self, surface: Surface) -> None:
         super().__init__(surface)
         self.heirs: tuple[Address, ...] = ()
         self.syncing: Address | None = None

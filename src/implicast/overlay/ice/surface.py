@@ -5,22 +5,22 @@ when others tell us of theirs (`hear`), when a better title takes ours away (`lo
 needed, so that a peer at rest on an assembled surface costs little more than its table.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from implicast.overlay.ice.asking import Correspondence, Greeter
 from implicast.overlay.ice.atlas import Atlas, overlap, tract_of
 from implicast.overlay.ice.circle import Circle
 from implicast.overlay.ice.departure import Departure
 from implicast.overlay.ice.entry import Admission
-from implicast.overlay.ice.estate import Item, Tenant, Way
+from implicast.overlay.ice.estate import Item, Tenant
 from implicast.overlay.ice.estates import Estates
 from implicast.overlay.ice.giver import Giver
 from implicast.overlay.ice.greetings import Hails
 from implicast.overlay.ice.inquest import Inquest
 from implicast.overlay.ice.messages import TITLES_MAX, KeptSurface, Neighbour, Title
 from implicast.overlay.ice.plot import Plot
-from implicast.overlay.ice.routes import Onward, Paths, Routed
+from implicast.overlay.ice.routes import Paths, Routed
 from implicast.overlay.ice.seizures import Seizures
 from implicast.overlay.ice.settings import Terms
 from implicast.overlay.ice.soundings import Soundings
@@ -33,7 +33,6 @@ from implicast.peer.contract import Address, Host, Part
 from implicast.space.morton import CODES
 from implicast.space.tract import Tract, contains, subtract
 
-Thing = TypeVar("Thing")
 PARTS: dict[str, type[Part]] = {
     "asker": Correspondence, "greeter": Greeter, "plot": Plot, "circle": Circle, "greetings": Hails,
     "routes": Paths, "estates": Estates, "succession": Succession, "giver": Giver, "taker": Taker, "entry": Admission,
@@ -115,20 +114,6 @@ class Surface(Part, parts=PARTS):
         """Route a message of our own."""
         self.routes.route(self.address, message)
 
-    def sort_by_hop(
-        self, codes: Sequence[int], things: Sequence[Thing]
-    ) -> tuple[list[Thing], dict[Address | None, list[Thing]]]:
-        """Things by where their places are: ours, and the others by next hop (None: to be parked)."""
-        return self.routes.sort_by_hop(codes, things)
-
-    def onward(self, way: Way) -> Onward:
-        """What of a destination is ours, what goes on and where, what has to wait: for a tenant that sends itself."""
-        return self.routes.onward(way)
-
-    def suspect(self, peer: Address) -> None:
-        """It has been silent through all questions of the tenant."""
-        self.circle.suspect(peer)
-
     def batch(self, items: tuple[Item, ...], then: Callable[[], None]) -> bool:
         """Back items up at all heirs; `then` is called when that counts. False: too many are waiting already."""
         if self.terms.assured:
@@ -176,10 +161,6 @@ class Surface(Part, parts=PARTS):
     @property
     def leaving(self) -> bool:
         return self.departure.leaving
-
-    @property
-    def left(self) -> bool:
-        return self.departure.left
 
     @property
     def is_doubtful(self) -> bool:
@@ -275,7 +256,7 @@ class Surface(Part, parts=PARTS):
         known = [*self.plot.neighbours(), *self.heirs, *self.circle.missed]
         self.succession.end()
         self.entry.come_again(known)
-        self.seizures.end()
+        self.seizures.open.clear()
 
     def settle_into(self, title: Title, others: list[Title], heirs: tuple[Address, ...]) -> None:
         """Take a place on a surface that is assembled at once."""

@@ -5,20 +5,15 @@ nothing of it any more, and lost like any other piece when a better title comes.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 from implicast.overlay.ice.atlas import tract_of
 from implicast.overlay.ice.estate import Item, check_items
 from implicast.overlay.ice.messages import Accepted, Declined, Done, HandOver, Neighbour, Taking, Title
 from implicast.overlay.ice.plot import PROVISIONAL
-from implicast.overlay.ice.share import SurfacePart
-from implicast.peer.asking import Question
+from implicast.overlay.ice.share import Surface, SurfacePart
 from implicast.peer.contract import Address, handles
 from implicast.peer.errors import RemoteError
 from implicast.space.tract import Tract
-
-if TYPE_CHECKING:
-    from implicast.overlay.ice.surface import Surface
 
 
 @dataclass(slots=True)
@@ -54,10 +49,11 @@ class Taker(SurfacePart):
 
     __slots__ = ("receipt",)
 
-    def __init__(self, surface: "Surface") -> None:
+    def __init__(self, surface: Surface) -> None:
         super().__init__(surface)
         self.receipt: Receipt | None = None
-        surface.asker.declare("took", self.timers.tries_took, self._not_granted)
+        # While the giver is silent the piece stays provisional, until it is known what became of it (`seizures.py`).
+        surface.asker.declare("took", self.timers.tries_took, surface.circle.unanswered)
 
     # --- coming
 
@@ -75,7 +71,7 @@ class Taker(SurfacePart):
         elif ended == "taken":
             pass  # our Accepted was answered long ago: an old repeat
         elif ended is not None or not self._wants(sender, give):
-            giver.remember(sender, give.number, "declined")
+            giver.done[sender, give.number] = "declined"
             self.host.send(sender, Declined(give.number))
             surface.greetings.correct(sender, [give.title])
         elif give.part == 0:
@@ -135,10 +131,6 @@ class Taker(SurfacePart):
             message = Accepted(receipt.number, receipt.title, heirs, receipt.taken_us)
             surface.asker.ask("took", receipt.number, receipt.giver, message)
 
-    def _not_granted(self, key: Any, question: Question) -> None:
-        """The giver is silent: the piece stays provisional until it is known what became of it (`seizures.py`)."""
-        self.surface.circle.suspect(question.to)
-
     @handles(Done)
     def on_done(self, sender: Address, done: Done) -> None:
         surface, receipt = self.surface, self.receipt
@@ -163,7 +155,7 @@ class Taker(SurfacePart):
 
     def _end(self, receipt: Receipt, end: str) -> None:
         self.surface.asker.drop("took", receipt.number)
-        self.surface.giver.remember(receipt.giver, receipt.number, end)
+        self.surface.giver.done[receipt.giver, receipt.number] = end
         self.receipt = None
 
     def refused(self, giver: Address, number: int) -> None:

@@ -5,16 +5,11 @@ is one piece; else to a peer deeper inside the sibling's area whose own piece ha
 its own piece there.
 """
 
-from typing import TYPE_CHECKING
-
 from implicast.overlay.ice.atlas import sibling
 from implicast.overlay.ice.messages import FindMover, Mover, Title
-from implicast.overlay.ice.share import SurfacePart
+from implicast.overlay.ice.share import Surface, SurfacePart
 from implicast.peer.contract import Address, handles
 from implicast.space.morton import BITS
-
-if TYPE_CHECKING:
-    from implicast.overlay.ice.surface import Surface
 
 
 class Tidying(SurfacePart):
@@ -22,7 +17,7 @@ class Tidying(SurfacePart):
 
     __slots__ = ("_next_us",)
 
-    def __init__(self, surface: "Surface") -> None:
+    def __init__(self, surface: Surface) -> None:
         super().__init__(surface)
         self._next_us = 0
 

@@ -4,15 +4,10 @@ Greeted are those whose turn it is, heirs that have not echoed, the heirs of the
 is assured there are no greetings: a peer ticks only while it has something unsettled, and rests then.
 """
 
-from typing import TYPE_CHECKING
-
 from implicast.overlay.ice.messages import Tick
 from implicast.overlay.ice.settings import CALM_TICKS
-from implicast.overlay.ice.share import SurfacePart
+from implicast.overlay.ice.share import Surface, SurfacePart
 from implicast.peer.contract import Address, handles
-
-if TYPE_CHECKING:
-    from implicast.overlay.ice.surface import Surface
 
 FORGET_TICKS = 8
 """What is to be forgotten is looked for every so many ticks."""
@@ -25,7 +20,7 @@ class Ticks(SurfacePart):
 
     __slots__ = ("_forget_us", "_ticked_us", "_ticking")
 
-    def __init__(self, surface: "Surface") -> None:
+    def __init__(self, surface: Surface) -> None:
         super().__init__(surface)
         self._ticking, self._ticked_us = False, 0
         self._forget_us = FORGET_TICKS * self.timers.tick_us
@@ -33,7 +28,7 @@ class Ticks(SurfacePart):
 
     def start(self) -> None:
         """Begin to tick."""
-        if not (self._ticking or self.surface.left):
+        if not (self._ticking or self.surface.departure.left):
             self._ticking, self._ticked_us = True, self.host.now_us
             self.host.after(int(self.timers.tick_us * self.host.rng.random()), Tick())
 
@@ -49,7 +44,7 @@ class Ticks(SurfacePart):
         if now_us > self._forget_us:
             self._forget_us = now_us + FORGET_TICKS * tick_us
             self._forget(now_us)
-        self._ticking = not (surface.left or (calm and not surface.terms.assured))
+        self._ticking = not (surface.departure.left or (calm and not surface.terms.assured))
         if self._ticking:
             self.host.after(tick_us * CALM_TICKS if calm else tick_us, tick)
 
@@ -134,10 +129,11 @@ class Ticks(SurfacePart):
     def greet_missed(self) -> None:
         """Those that fell silent may be back, or a cut healed: ask at pauses that grow with the silence."""
         surface, timers, now_us = self.surface, self.timers, self.host.now_us
-        for peer, (since_us, due_us) in list(surface.circle.missed.items()):
+        missed = surface.circle.missed
+        for peer, (since_us, due_us) in list(missed.items()):
             if now_us - since_us > timers.long_us:
-                surface.circle.give_up(peer)
+                del missed[peer]
             elif now_us >= due_us:
-                surface.circle.meet_again(peer, now_us + max(timers.meet_us, (now_us - since_us) // 4))
+                missed[peer] = (since_us, now_us + max(timers.meet_us, (now_us - since_us) // 4))
                 if not surface.greeter.open("hail", peer):
                     self.host.send(peer, surface.greetings.hail_for(peer))

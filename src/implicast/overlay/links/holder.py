@@ -43,13 +43,13 @@ class Holder(Part):
     def __init__(self, links: "Links") -> None:
         super().__init__(links.address, links.host)
         self._links = links
-        self._answered: Answered = {}
+        self.begin()
         self.graces: Recent[Ref, Grace] = Recent(GRACES_MAX)
         """What former lives still know, for operations under way depend on it."""
 
     def begin(self) -> None:
         """A life begins: it has answered nobody."""
-        self._answered = {}
+        self._answered: Answered = Recent(self._links.settings.seen_max)
 
     def depart(self) -> None:
         """This life has left: it still gives the answers it gave."""
@@ -70,31 +70,30 @@ class Holder(Part):
             self._answer_for_the_departed(request)
             return
         links.heard(request.by)
-        known = self._answered.get(request.by)
-        if known is not None and request.op < known[0]:
-            return
-        if known is not None and request.op == known[0]:
-            links.say(request.by, known[1])
-            return
-        answer = self._refusal(request) or self._carry_out(request)
-        self._remember(request, answer)
-        links.say(request.by, answer)
+        if not self._says_again(self._answered, request):
+            self._say(self._answered, request, self._refusal(request) or self._carry_out(request))
+            over_us = self.host.now_us - links.settings.keep_us
+            self._answered.drop_while(lambda known: known[2] < over_us)
 
     def _answer_for_the_departed(self, request: SetR) -> None:
         """A life that has left gives the answers it gave; to anything new it says that it is gone, and means it."""
-        links = self._links
         grace = self.graces.get(request.to)
         if grace is None:
-            links.say(request.by, Gone(request.by, request.to, request.op))
-            return
-        known = grace.answered.get(request.by)
-        if known is not None and request.op < known[0]:
-            return
-        if known is None or request.op > known[0]:
-            answer = SetRNak(request.by, request.to, request.op, GONE, grace.right, None)
-            known = grace.answered[request.by] = (request.op, answer, self.host.now_us)
-            _bound(grace.answered, links.settings.seen_max)
-        links.say(request.by, known[1])
+            self._links.say(request.by, Gone(request.by, request.to, request.op))
+        elif not self._says_again(grace.answered, request):
+            gone = SetRNak(request.by, request.to, request.op, GONE, grace.right, None)
+            self._say(grace.answered, request, gone)
+
+    def _says_again(self, answered: Answered, request: SetR) -> bool:
+        """Whether this, or a later request of the same asker, was answered: the answer to this one is given again."""
+        op, answer, _ = answered.get(request.by, (-1, None, 0))
+        if answer is not None and request.op == op:
+            self._links.say(request.by, answer)
+        return request.op <= op
+
+    def _say(self, answered: Answered, request: SetR, answer: SetRAck | SetRNak) -> None:
+        answered.put(request.by, (request.op, answer, self.host.now_us))
+        self._links.say(request.by, answer)
 
     def _refusal(self, request: SetR) -> SetRNak | None:
         links = self._links
@@ -126,12 +125,6 @@ class Holder(Part):
             self.tell_right()
             self.host.after(links.settings.rto_us, Confirm(new, request.new_num, 1))
         return ack
-
-    def _remember(self, request: SetR, answer: SetRAck | SetRNak) -> None:
-        now_us, answered = self.host.now_us, self._answered
-        answered.pop(request.by, None)  # put last again: the dict stays in order of age
-        answered[request.by] = (request.op, answer, now_us)
-        _bound(answered, self._links.settings.seen_max, now_us - self._links.settings.keep_us)
 
     # --- the left pointer
 
@@ -189,11 +182,3 @@ class Holder(Part):
             links.confirm(check.num)
         num = None if links.state == INS else links.rnum
         links.say(check.by, Stat(check.by, links.me, check.token, links.right, num, links.list_for(check.by)))
-
-
-def _bound(answered: Answered, most: int, since_us: int = 0) -> None:
-    """The oldest answers go: those from before a time, and those beyond so many."""
-    oldest = next(iter(answered))
-    while answered[oldest][2] < since_us or len(answered) > most:
-        del answered[oldest]
-        oldest = next(iter(answered))

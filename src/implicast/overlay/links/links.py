@@ -18,7 +18,7 @@ from implicast.overlay.links.above import Above
 from implicast.overlay.links.company import Company
 from implicast.overlay.links.holder import Holder
 from implicast.overlay.links.membership import Membership
-from implicast.overlay.links.messages import REPLACE, LinkRound, MergeRound
+from implicast.overlay.links.messages import REPLACE
 from implicast.overlay.links.patience import RingPatience
 from implicast.overlay.links.refs import FIRST, Number, Ref, cut_list
 from implicast.overlay.links.seeking import Seeking
@@ -50,7 +50,7 @@ class Links(
         super().__init__(address, host)
         self.key, self.settings, self.state = key, settings, OUT
         self.above = Above()
-        self.company = Company(address, host, settings, self._fell_silent, self.reunite)
+        self.company = Company(address, host, settings, lambda ref: self.above.silent(ref), self.reunite)
         self.detector = self.company.detector
         self.patience = RingPatience(host, settings, self.detector)
         self.holder, self.walks = Holder(self), Looks(self)
@@ -105,11 +105,8 @@ class Links(
         self.state = IN
         self.left, self.right, self.lefts = left, right, lefts
         self.lnum = self.rnum = FIRST
-        settings, host = self.settings, self.host
-        if settings.check_us:
-            host.after(int(host.rng.random() * settings.check_us), LinkRound(self.me.life))
-        if settings.merge_us:
-            host.after(int(host.rng.random() * settings.merge_us), MergeRound(self.me.life))
+        self.walks.begin(least=0.0)
+        self.seeking.begin(least=0.0)
 
     def seek_through(self, introducers: tuple[Address, ...]) -> None:
         """A newcomer is told of further members."""
@@ -144,9 +141,6 @@ class Links(
     def reunite(self, ref: Ref) -> None:
         """A node that was missed is there again: look whether it stands on another ring."""
         self.seeking.reunite(ref)
-
-    def _fell_silent(self, ref: Ref) -> None:
-        self.above.silent(ref)
 
     # --- for the parts
 

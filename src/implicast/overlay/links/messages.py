@@ -27,7 +27,6 @@ class SetR(Message):
     """If your right is `cur` with number `cur_num`, make it `new` with number `new_num`."""
 
     wire = 0x0401
-
     to: Ref
     by: Ref
     op: Token
@@ -42,7 +41,6 @@ class SetRAck(Message):
     """It is done. `num`: for an insert, the number of the link that the asker takes over."""
 
     wire = 0x0402
-
     to: Ref
     by: Ref
     op: Token
@@ -54,7 +52,6 @@ class SetRNak(Message):
     """It is refused, for good; with what is so instead."""
 
     wire = 0x0403
-
     to: Ref
     by: Ref
     op: Token
@@ -67,7 +64,6 @@ class SetL(Message):
     """Your left is now `left`."""
 
     wire = 0x0404
-
     to: Ref
     left: Ref
     num: Number
@@ -78,7 +74,6 @@ class SetLAck(Message):
     """My left and its number, as they now are."""
 
     wire = 0x0405
-
     to: Ref
     by: Ref
     left: Ref
@@ -89,7 +84,6 @@ class CheckLink(Message):
     """Who is on your right? My left is `left` with this number."""
 
     wire = 0x0406
-
     to: Ref
     by: Ref
     token: Token
@@ -101,7 +95,6 @@ class Stat(Message):
     """My right, its number (None while I am being inserted), and myself with those to my left."""
 
     wire = 0x0407
-
     to: Ref
     by: Ref
     token: Token
@@ -114,7 +107,6 @@ class Gone(Message):
     """The life `by` is over. `op` only if this answers a SetR of a life whose memory is gone, else 0."""
 
     wire = 0x0408
-
     to: Ref
     by: Ref
     op: Token
@@ -124,7 +116,6 @@ class Find(Message):
     """Whose place is this? Routed towards it."""
 
     wire = 0x0409
-
     seeker: Ref
     hops_left: Hops
 
@@ -133,7 +124,6 @@ class Found(Message):
     """Your place is between these two."""
 
     wire = 0x040a
-
     to: Ref
     left: Ref
     right: Ref
@@ -144,7 +134,6 @@ class Departed(Message):
     """What you sent me as a shortcut: this life is over, do not use it any more."""
 
     wire = 0x040b
-
     ref: Ref
 
 

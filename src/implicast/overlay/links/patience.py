@@ -40,9 +40,9 @@ class RingPatience:
     def __init__(self, host: Host, settings: LinkSettings, detector: Detector[Ref] | None) -> None:
         self._host, self._settings, self._detector = host, settings, detector
 
-    def later(self, wait_us: int, alarm: Message) -> int:
-        """Ring after about so long."""
-        wait_us = int(wait_us * (0.5 + self._host.rng.random()))
+    def later(self, wait_us: int, alarm: Message, least: float = 0.5) -> int:
+        """Ring after about so long: after so much of it at least, and at most as much and once the whole."""
+        wait_us = int(wait_us * (least + self._host.rng.random()))
         self._host.after(wait_us, alarm)
         return wait_us
 

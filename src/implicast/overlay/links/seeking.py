@@ -55,11 +55,11 @@ class Seeking(Part):
         less = self.turn % ATTEMPTS if links.detector is not None else 0
         self.host.send(to, Find(links.me, links.settings.find_hops - less))
 
-    def begin(self) -> None:
-        """Look at the own place from outside now and then."""
+    def begin(self, least: float = 0.5) -> None:
+        """Look at the own place from outside now and then; the first time after so much of a period at least."""
         links = self._links
         if links.settings.merge_us:
-            links.patience.later(links.settings.merge_us, MergeRound(links.me.life))
+            links.patience.later(links.settings.merge_us, MergeRound(links.me.life), least)
 
     @handles(MergeRound)
     def on_merge_round(self, alarm: MergeRound) -> None:

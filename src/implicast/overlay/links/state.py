@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from implicast.overlay.links.messages import SetR, SetRAck, SetRNak
 from implicast.overlay.links.patience import Attempts
 from implicast.overlay.links.refs import Number, Ref
+from implicast.peer.memory import Recent
 
 OUT, INS, IN, DEL = "out", "ins", "in", "del"
 """Not a member; own insertion unsettled; member; own deletion unsettled. In INS and DEL `right` is frozen."""
 
-Answered = dict[Ref, tuple[int, SetRAck | SetRNak, int]]
+Answered = Recent[Ref, tuple[int, SetRAck | SetRNak, int]]
 """Per asker: the operation answered last, the answer, and when. An answer is final: given again, never changed."""
 
 

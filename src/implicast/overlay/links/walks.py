@@ -37,11 +37,11 @@ class Looks(Part):
         """A life begins or ends: no look is under way."""
         self.walk = self._hint = None
 
-    def begin(self) -> None:
-        """Look once per period from now on."""
+    def begin(self, least: float = 0.5) -> None:
+        """Look once per period from now on; the first time after so much of one at least."""
         check_us = self._links.settings.check_us
         if check_us:
-            self._links.patience.later(check_us, LinkRound(self._links.me.life))
+            self._links.patience.later(check_us, LinkRound(self._links.me.life), least)
 
     def check(self) -> None:
         """Look to the left now, if nothing else is under way."""

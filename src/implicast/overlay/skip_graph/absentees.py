@@ -106,7 +106,7 @@ class Absentees(Part, parts={"detector": Detector}):
     def believed(self, place: Place, named: Sequence[Certificate]) -> Sequence[Certificate]:
         """Of those whom a witness named, who may be listed. Most were met before: they are looked at all at once."""
         known, lost = place.known, self.lost
-        fresh = [node for node in named if known.get(node.key) is not node]
+        fresh = [node for node in named if (held := known.get(node.key)) is not node and held != node]
         doubtful = self._places.belief.doubtful(fresh)
         if lost:
             doubtful += [node for node in fresh if node.address in lost]

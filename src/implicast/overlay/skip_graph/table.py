@@ -85,6 +85,11 @@ class LevelTable(Generic[Node]):
             self._borders = sides, [_either_side(*where, sides) for where in self._standings()]
         return self._borders[1]
 
+    def ends(self, number: int) -> tuple[Sequence[bytes], int, int]:
+        """From where to where a list goes in a circle of keys; the second beyond its end if it goes round."""
+        keys = self.levels[number].keys
+        return keys, 0, len(keys)
+
     def _standings(self) -> Iterable[tuple[Sequence[bytes], int]]:
         """The keys of each list, or of its whole ring, and where among them the owner stands."""
         return [(level.keys, level.own) for level in self.levels]

@@ -9,7 +9,7 @@ tables.
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
-from typing import Generic, TypeVar, overload
+from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
 
@@ -19,18 +19,19 @@ from implicast.space.vector import Vectors
 
 _by_key = attrgetter("key")
 Item = TypeVar("Item")
+Spots = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class _Ring(Generic[Node]):
-    """The members of a ring in the order of their keys, and these once more; `below`: their positions in the ring of
+    """The members of a ring in the order of their keys; `below`: their positions in the ring of
     the level below."""
 
     __slots__ = ("_fresh", "below", "digits", "keys", "nodes", "parts", "ranks", "spots", "wide")
 
-    def __init__(self, nodes: Iterable[Node], below: Sequence[int], spots: Iterable[int]) -> None:
+    def __init__(self, nodes: Iterable[Node], below: Sequence[int], spots: Spots) -> None:
         self.nodes, self.below = tuple(nodes), below
-        self.spots = tuple(spots)
-        """Their positions in the ring of all."""
+        self.spots = np.concatenate([spots, spots])
+        """Their positions in the ring of all, and these once more: a list that goes round is one slice."""
         self.keys = tuple([node.key for node in self.nodes])
         self.digits: list[int] = []
         self.ranks: list[int] = []
@@ -48,7 +49,7 @@ class _Ring(Generic[Node]):
             self.ranks.append(len(members[digit]))
             members[digit].append(index)
         nodes, spots = self.nodes, self.spots
-        self.parts = [_Ring([nodes[each] for each in some], some, [spots[each] for each in some]) for some in members]
+        self.parts = [_Ring([nodes[each] for each in some], some, spots[some]) for some in members]
 
     def widen(self, reach: int) -> None:
         """Work out for each member from where to where every class has so many others on either side of it."""
@@ -119,6 +120,10 @@ class _CutTable(LevelTable[Node]):
     def listed(self) -> list[tuple[Node, ...]]:
         return self._standing.lists(self.owner.key)
 
+    def ends(self, number: int) -> tuple[tuple[bytes, ...], int, int]:
+        ring, own, near = self.where[number]
+        return ring.keys, *self._standing.ends(ring, own, near)
+
     def _standings(self) -> list[tuple[tuple[bytes, ...], int]]:
         return [(ring.keys, own) for ring, own, _ in self.where]
 
@@ -134,7 +139,7 @@ class Standing(Generic[Node]):
         self._nodes: dict[bytes, Node] = {node.key: node for node in nodes}
         self._all: _Ring[Node] | None = None
         self._tables: dict[bytes, _CutTable[Node]] = {}
-        self._sizes: list[int] = []
+        self._sizes: Spots | None = None
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -147,7 +152,7 @@ class Standing(Generic[Node]):
 
     def lists(self, key: bytes) -> list[tuple[Node, ...]]:
         """Who is listed at each level, as in `table(key)`, for those who only compare."""
-        return [_cut(ring.nodes, *self._ends(ring, own, near)) for ring, own, near in self.table(key).where]
+        return [_cut(ring.nodes, *self.ends(ring, own, near)) for ring, own, near in self.table(key).where]
 
     def contacts(self, key: bytes) -> list[Node]:
         """Everyone in a node's lists, as `table(key).contacts()`, without cutting and keeping the table."""
@@ -159,7 +164,7 @@ class Standing(Generic[Node]):
 
     def named(self, key: bytes, wide: bool) -> dict[bytes, Node]:
         """A node and all in its lists, or in the every-class ones, by key. Nothing is remembered."""
-        found, ends = dict[bytes, Node](), self._every_class if wide else self._ends
+        found, ends = dict[bytes, Node](), self._every_class if wide else self.ends
         for ring, own, near in self._where(key):
             left, right = ends(ring, own, near)
             found.update(zip(_cut(ring.keys, left, right), _cut(ring.nodes, left, right), strict=True))
@@ -168,20 +173,24 @@ class Standing(Generic[Node]):
     def stored_bytes(self, keys: Iterable[bytes], wide: bool) -> int:
         """Bytes of all in the lists of some nodes but these, as they would be encoded: each is encoded once, however
         many list it."""
-        found, mine, ends = set[int](), list[int](), self._every_class if wide else self._ends
+        lists, mine, ends = [], list[int](), self._every_class if wide else self.ends
         for key in keys:
-            for ring, own, near in self.table(key).where:
-                if ring is self._all:
-                    mine.append(own)
-                found.update(_cut(ring.spots, *ends(ring, own, near)))
-        found.difference_update(mine)
-        if self._all is not None and not self._sizes:
-            self._sizes = list(map(size, self._all.nodes))
-        return list_size([self._sizes[spot] for spot in found])
+            where = self.table(key).where
+            mine.append(where[0][1])
+            for ring, own, near in where:
+                left, right = ends(ring, own, near)
+                turn = len(ring.keys) if left < 0 else 0
+                lists.append(ring.spots[left + turn : right + turn])
+        if self._sizes is None:
+            self._sizes = np.array([size(node) for node in sorted(self._nodes.values(), key=_by_key)])
+        is_listed = np.zeros(len(self._sizes), bool)
+        is_listed[np.concatenate(lists)] = True
+        is_listed[mine] = False
+        return list_size(int(is_listed.sum()), int(self._sizes[is_listed].sum()))
 
     def level(self, ring: _Ring[Node], own: int, near: _Ring[Node] | None) -> Level[Node]:
         """The list of one level."""
-        left, right = self._ends(ring, own, near)
+        left, right = self.ends(ring, own, near)
         fresh = ring.fresh(ring.digits[own]) if ring.parts else (True,) * len(ring.keys)
         return Level(
             _cut(ring.nodes, left, right), (own - left) % len(ring.keys), near is None, _cut(fresh, left, right),
@@ -197,7 +206,7 @@ class Standing(Generic[Node]):
         """The rings of a node from level 0 to its top: each with its position there, and with the next ring if the list
         of this level ends by it; none at the top, where so few are in it that the list is the whole ring."""
         if self._all is None:
-            self._all = _Ring(sorted(self._nodes.values(), key=_by_key), (), range(len(self._nodes)))
+            self._all = _Ring(sorted(self._nodes.values(), key=_by_key), (), np.arange(len(self._nodes)))
         ring, number, vectors, few = self._all, 0, self.vectors, 2 * (self.k - 1)
         own = bisect_left(ring.keys, key)
         while number < vectors.length:
@@ -210,7 +219,7 @@ class Standing(Generic[Node]):
             ring, own, number = near, ring.ranks[own], number + 1
         yield ring, own, None  # or there are no more digits: never in a network, where vectors are drawn
 
-    def _ends(self, ring: _Ring[Node], own: int, near: _Ring[Node] | None) -> tuple[int, int]:
+    def ends(self, ring: _Ring[Node], own: int, near: _Ring[Node] | None) -> tuple[int, int]:
         """From where to where in a ring the list of a node goes: its ends are the (k-1)-th members of the next ring on
         either side."""
         if near is None:
