@@ -444,6 +444,14 @@ def test_an_owner_is_vouched_for_although_a_stranger_gave_it_a_better_title():
     assert sent(ledger, Echo)[-1][1].stamp_us == 6
 
 
+def test_a_title_in_the_name_of_its_owner_ends_with_the_owners_next_greeting():
+    one, _, piece = copied_to(mark=7)
+    one.greetings.on_titles(3, Titles((Title(HALF, 1, 256, 2),)))
+    one.greetings.on_hail(2, Hail(6, 0, 7, (piece,), (), (1,), (), False, ()))
+
+    assert one.plot.others == [piece]
+
+
 def test_a_late_repeat_of_a_copy_does_not_bring_back_an_estate_that_has_ended():
     one, _ = halves()
     copy = CopyEstate(4, 0, 1, 1, 100, 1, (Title(HALF, 1, 0, 2),), (1,), (), ())
