@@ -8,7 +8,7 @@ from test_bft_life import Club
 
 from implicast.casting.bft.member import Bft
 from implicast.casting.designs import design
-from implicast.overlay.skip_graph.agreement import contrast, covers
+from implicast.overlay.skip_graph.accord import contrast, covers
 from implicast.overlay.skip_graph.graph import SkipGraph
 from implicast.overlay.skip_graph.messages import Agree, Compared, CompareLists, Difference, ListSpan
 from implicast.overlay.skip_graph.place import Place

@@ -137,14 +137,14 @@ def newcomers(n: int, k: int, f: float, joins: int, introducers: int) -> tuple[i
         world.place(address, people[-1])
         certificate = authority.issue(named(0, address), b"home", address, signer.public, world.now_us)
         if known is not None:
-            world.at(world.now_us + 1, JOIN, lambda: graph.take(certificate, known))
+            world.at(world.now_us + 1, JOIN, lambda: graph.search.take(certificate, known))
             world.run()
         return people[-1], certificate
 
     settled = [settle(None) for _ in range(n)]
     standing = Standing(k, VECTORS, [certificate for _, certificate in settled])
     for person, certificate in settled:
-        person.graph.stand(certificate, standing)
+        person.graph.places.add(certificate, standing)
     liars = set(rng.sample(range(n), round(f * n)))
     for liar in liars:
         people[liar].accomplices = lambda: [people[each].graph.certificates()[0] for each in sorted(liars)]

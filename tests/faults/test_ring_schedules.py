@@ -71,7 +71,7 @@ def repair_without_a_number(self: Looks, holder: Ref, cur: Ref, cur_num: Number)
 
 
 OPENING: dict[str, tuple[type, str, Callable[..., object]]] = {
-    "no memory of answers": (Holder, "_remember", lambda self, request, answer: None),
+    "no memory of answers": (Holder, "_says_again", lambda self, answered, request: False),
     "no refusal while leaving": (Links, "is_busy", lambda self: self.state not in (IN, "del")),
     "lives not told apart": (Membership, "_new_life", lambda self: self._links.begin(self._links.me.life)),
 }

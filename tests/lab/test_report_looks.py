@@ -110,4 +110,4 @@ def test_what_differs_by_less_than_is_told_is_called_alike():
         for name, mean in (("a", 0.996), ("b", 0.998))
     ]  # fmt: skip
 
-    assert ("Who bears the load?", "At peers 8, sending is spread alike by all (Gini 1.00).") in conclusions(rows, [])
+    assert ("Who bears the load?", "Sending is spread alike by all (Gini 1.00).") in conclusions(rows, [])

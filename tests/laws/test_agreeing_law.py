@@ -10,7 +10,7 @@ from random import Random
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from implicast.overlay.skip_graph.agreement import agrees, beside, contrast, neighbour
+from implicast.overlay.skip_graph.accord import agrees, beside, contrast, neighbour
 from implicast.overlay.skip_graph.messages import ListSpan
 from implicast.overlay.skip_graph.place import Place
 from implicast.peer.identity import Certificate

@@ -137,6 +137,13 @@ def test_a_newcomer_asks_its_introducers_in_turn():
     assert sorted(to for to, _ in sent(ledger, Enter)) == [2, 3, 4, 5, 6]
 
 
+def test_a_greeting_in_our_own_name_takes_nothing_from_us():
+    one, _ = halves()
+    one.greetings.on_hail(1, Hail(1, 0, 99, (), (), (), (), False, ()))
+
+    assert one.tract == (0, HALF)
+
+
 def test_greetings_of_an_older_mark_are_not_news():
     one, _ = halves()
     one.greetings.on_hail(2, Hail(1, 0, 7, (Title(HALF, 1, 3, 2),), (), (1,), (), False, ()))

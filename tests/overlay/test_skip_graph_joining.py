@@ -94,7 +94,7 @@ class Town:
         return self.authority.issue(name, realm, person.address, public, self.world.now_us)
 
     def move_in(self, person: Inhabitant, introducers: tuple[Address, ...], realm: bytes = b"home") -> None:
-        person.graph.take(self.certificate(person, realm), introducers)
+        person.graph.search.take(self.certificate(person, realm), introducers)
 
     def do(self, verb: Callable[[], object], then_us: int = 0) -> None:
         self.world.at(self.world.now_us + 1, JOIN, verb)
@@ -120,7 +120,7 @@ class Town:
     def leave(self, people: Sequence[Inhabitant]) -> None:
         for person in people:
             for key in list(person.graph.places.held):
-                self.do(partial(person.graph.quit, key))
+                self.do(partial(person.graph.farewells.quit, key))
 
     def objections(self) -> list[str]:
         graphs = [(person.graph, key) for person in self.people for key in person.graph.places.held]
@@ -206,7 +206,7 @@ def test_a_join_asks_about_two_tables_and_tells_the_rest() -> None:
     certificates = [town.certificate(person) for person in people]
     standing = Standing(4, VECTORS, certificates)
     for person, certificate in zip(people, certificates, strict=True):
-        person.graph.stand(certificate, standing)
+        person.graph.places.add(certificate, standing)
     before = town.world.carried
     newcomer = town.inhabitant()
     town.do(partial(town.move_in, newcomer, (3, 77, 200)))

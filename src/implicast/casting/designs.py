@@ -45,6 +45,11 @@ def no_roles(peers: int, infrastructure: int) -> Mapping[str, tuple[int, ...]]:
     return {}
 
 
+def one_station(peers: int, parameters: Parameters) -> int:
+    """A server, or an authority, for all."""
+    return 1
+
+
 def no_infrastructure(peers: int, parameters: Parameters) -> int:
     return 0
 

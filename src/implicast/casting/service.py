@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from implicast.language.target import Description, Target
-from implicast.peer.contract import CastId, Message, Name, Version
+from implicast.peer.contract import CastId, Message, Name, StandingAlarm, Version
 from implicast.peer.fields import Count, Payload, Token
 from implicast.peer.words import personal
 
@@ -81,16 +81,12 @@ class Carried(Message):
     silent: Annotated[tuple[Name, ...], Meta(max_length=SILENT_MAX)] = ()
 
 
-class CheckRound(Message):
+class CheckRound(StandingAlarm):
     """Rings when a member should remind its station of itself, or should have been answered."""
 
-    upkeep = True
 
-
-class LeaseSweep(Message):
+class LeaseSweep(StandingAlarm):
     """Rings when a station should forget members that have been silent for a lease."""
-
-    upkeep = True
 
 
 KINDS: tuple[type[Message], ...] = (Register, Stored, Outdated, Check, Known, Publish, Carried)

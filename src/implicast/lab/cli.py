@@ -173,7 +173,7 @@ def measure_command(directory: str, out: str | None, as_json: bool, master: str 
     kept = Place.of(out) if out else Place(f"{place.url.rstrip('/')}-measures")
     if kept.names() and "measures" not in kept.names():
         raise TableError(f"{kept} exists and holds no measures; name another directory with --out")
-    with started(master, conf) as spark:
+    with started(master, conf, brief=not any(each.has_changed() for each in sources)) as spark:
         found = measure(spark, sources, kept, say)
     told = {
         row["run"]: {"measures": {name: row[name] for name in tables.MEASURES}} for row in found["measures"].to_pylist()

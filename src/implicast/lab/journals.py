@@ -48,6 +48,10 @@ class Source:
             return self.place / name
         return Place(self.place.url.rpartition("/")[0]) if self.place.name.startswith(PREFIX) else None
 
+    def has_changed(self) -> bool:
+        """May peers have come and gone? Such journals are measured by Spark itself, others by Python's workers."""
+        return self.table("lives").is_file()
+
     def scenario(self) -> dict[str, Any]:
         """What was run, as far as it is known."""
         found: dict[str, Any] = {}

@@ -208,6 +208,8 @@ class Carrier:
             said = f"runs another design, other parameters or another version ({hello.software or 'unknown'})"
         elif hello.name in self.banned:
             said = "was revoked"
+        elif hello.address == own.address and hello.name != own.name:
+            said = "says that it is where this node is"
         elif self._named is not None and self._named(link.tls()) != hello.name:
             said = "has a certificate of another name"
         if said is not None:

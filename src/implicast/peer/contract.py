@@ -63,6 +63,12 @@ class Message(msgspec.Struct, metaclass=_Frozen, frozen=True, array_like=True, g
     down, for whoever asked asks again when their sender has forgotten it."""
 
 
+class StandingAlarm(Message):
+    """An alarm of standing upkeep."""
+
+    upkeep: ClassVar[bool] = True
+
+
 class CastId(Message, order=True):
     """Names one cast for ever: who published it, in which of its lives, and which of that life's casts it was."""
 

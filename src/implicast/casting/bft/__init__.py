@@ -7,32 +7,14 @@ authority; `trials.py` the paper's experiments; FIDELITY.md says where we differ
 from collections.abc import Mapping
 
 from implicast.casting.bft.member import Bft, KeptBft
-from implicast.casting.bft.messages import (
-    Apply,
-    AskEcho,
-    AskList,
-    CastHop,
-    Denied,
-    EchoedCast,
-    EchoOfCasts,
-    Granted,
-    HopHeld,
-    ListNumber,
-    Outstripped,
-)
+from implicast.casting.bft.messages import BFT_KINDS
 from implicast.casting.bft.office import KeptOffice, Office
-from implicast.casting.designs import ASSURANCE, Design
-from implicast.language.parameters import Parameter, Parameters
+from implicast.casting.designs import ASSURANCE, Design, one_station
+from implicast.language.parameters import Parameter
 from implicast.overlay.skip_graph.messages import GRAPH_KINDS
 from implicast.peer.contract import Peer
-from implicast.peer.identity import Revocation
 from implicast.peer.liveness import DETECTOR_KINDS
-from implicast.peer.member import Member
 from implicast.peer.site import Site
-
-
-def member(site: Site) -> Member:
-    return Bft(site)
 
 
 def fixture(site: Site, role: str) -> Peer:
@@ -44,19 +26,12 @@ def roles(peers: int, infrastructure: int) -> Mapping[str, tuple[int, ...]]:
     return {"authority": (peers,)}
 
 
-def one_office(peers: int, parameters: Parameters) -> int:
-    return 1
-
-
 DESIGNS = (
     Design(
         name="bft",
         summary="A place per tag on a skip graph; casts reach a tag's range through k senders, with certificates.",
         paper="Byzantine-tolerant key-range multicast over a key-order preserving overlay",
-        kinds=(
-            *GRAPH_KINDS, *DETECTOR_KINDS, Revocation, CastHop, HopHeld, Apply, Granted, Denied, Outstripped,
-            ListNumber, AskList, EchoOfCasts, AskEcho, EchoedCast,
-        ),
+        kinds=(*GRAPH_KINDS, *DETECTOR_KINDS, *BFT_KINDS),
         parameters=(
             ASSURANCE,
             Parameter("k", 4, "redundancy: senders per receiver; a peer is lost only if all of them fail", 2, 16),
@@ -80,8 +55,8 @@ DESIGNS = (
             Parameter("window_s", 60.0, "how long after it was cast a message may still arrive", 1, 86_400, unit="s"),
         ),
         languages=("tags", "attributes"),
-        infrastructure=one_office,
-        member=member,
+        infrastructure=one_station,
+        member=Bft,
         fixture=fixture,
         roles=roles,
         kept={"member": KeptBft, "authority": KeptOffice},

@@ -66,8 +66,9 @@ class Bft(Member, parts={
         gate = Gate(trust, settings.vectors, settings.halves, checks)
         self.asker = Asker(*at)
         self.graph = SkipGraph(
-            *at, settings.k, settings.vectors, trust, keys.signer, settings.upkeep, self._arrived,
-            self._lonely, self._gone,
+            *at, settings.k, settings.vectors, trust, keys.signer, settings.upkeep,
+            arrived=lambda key: self.settler.arrived(key), lonely=lambda: self.settler.find_introducers(),
+            gone=lambda address: self.multicasts.carriage.drop(address),
         )  # fmt: skip
         kept, office = self._kept.certificates if self._kept is not None else (), site.infrastructure["authority"][0]
         if self._kept is not None and self._kept.revocation is not None:
@@ -92,16 +93,7 @@ class Bft(Member, parts={
     def stand(self, certificate: Certificate, standing: StandingGraph) -> None:
         """A place of an assembled world is there already, among all who belong into its lists."""
         self.settler.stand(certificate)
-        self.graph.stand(certificate, standing)
-
-    def _arrived(self, key: bytes) -> None:
-        self.settler.arrived(key)
-
-    def _lonely(self) -> None:
-        self.settler.find_introducers()
-
-    def _gone(self, address: Address) -> None:
-        self.multicasts.carriage.drop(address)
+        self.graph.places.add(certificate, standing)
 
     # --- verbs
 
@@ -187,7 +179,7 @@ class Bft(Member, parts={
         kind = type(message)
         if self.assured or kind is not CastHop:
             self.graph.heard(sender)
-        return kind is not Ping or not self.graph.has_left(sender)
+        return kind is not Ping or not self.graph.farewells.has_left(sender)
 
     def _lacks(self, cast: CastId) -> bool:
         return self.description is not None and not self.inbox.seen.met(cast)

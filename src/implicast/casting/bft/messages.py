@@ -1,13 +1,13 @@
 """What peers of the Byzantine-tolerant design send: the paper's two-part message, and the errands to the authority."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
 from implicast.casting.bft.multicast import Arc
 from implicast.language.target import Target
-from implicast.peer.contract import Address, CastId, Message, Name, Version
+from implicast.peer.contract import Address, CastId, Message, Name, StandingAlarm, Version
 from implicast.peer.fields import Count, Flag, Micros, Payload, Text, Token
 from implicast.peer.identity import Certificate, Enrolment, Key, Revocation, Signature
 from implicast.peer.words import RIGHTS_MAX, Right
@@ -63,7 +63,6 @@ class CastHop(Message):
     """
 
     wire = 0x0C02
-
     source: Source
     level: Flag
     forwarder: Certificate
@@ -82,7 +81,6 @@ class HopHeld(Message):
     the receiver and below."""
 
     wire = 0x0C03
-
     cast: CastId
     query: Token
     level: Flag
@@ -100,7 +98,6 @@ class Apply(Message):
     """A peer asks the authority for its places in these realms and gives others up. Signed with its own key."""
 
     wire = 0x0C04
-
     errand: Version
     stamp: Version
     """Later applications of a peer have higher ones: a copy that comes late takes nothing away."""
@@ -125,7 +122,6 @@ class Granted(Message):
     """The certificates asked for, some peers to begin with, drawn by the authority, and what it has revoked."""
 
     wire = 0x0C05
-
     errand: Version
     certificates: Annotated[tuple[Certificate, ...], Meta(max_length=REALMS_MAX)]
     introducers: Annotated[tuple[Address, ...], Meta(max_length=16)]
@@ -136,7 +132,6 @@ class Denied(Message):
     """The authority declines, and says why."""
 
     wire = 0x0C06
-
     errand: Version
     reason: Text
 
@@ -145,7 +140,6 @@ class Outstripped(Message):
     """A peer shows the authority a list of revoked certificates that is newer than the one the authority sent."""
 
     wire = 0x0C07
-
     revocation: Revocation
 
 
@@ -153,7 +147,6 @@ class ListNumber(Message):
     """The newest list of what counts no more that the sender knows has this number; 0: it knows none."""
 
     wire = 0x0C08
-
     number: Token
 
 
@@ -161,7 +154,6 @@ class AskList(Message):
     """Send your list if it is newer than this."""
 
     wire = 0x0C09
-
     number: Token
 
 
@@ -179,7 +171,6 @@ class EchoOfCasts(Message):
     """The sender has these."""
 
     wire = 0x0C0A
-
     casts: Annotated[tuple[Echoed, ...], Meta(max_length=256)]
 
 
@@ -187,7 +178,6 @@ class AskEcho(Message):
     """Hand this multicast over: we lack it."""
 
     wire = 0x0C0B
-
     query: Token
     place: Key
 
@@ -196,32 +186,23 @@ class EchoedCast(Message):
     """A multicast that was asked for, as its publisher signed it."""
 
     wire = 0x0C0C
-
     source: Source
 
 
-class EchoDue(Message):
+class EchoDue(StandingAlarm):
     """Rings when neighbours are to be told which casts we have."""
 
-    upkeep: ClassVar[bool] = True
 
-
-class TellList(Message):
+class TellList(StandingAlarm):
     """Rings when one more contact is to be told the number of our list."""
 
-    upkeep: ClassVar[bool] = True
 
-
-class PublishList(Message):
+class PublishList(StandingAlarm):
     """Rings when what counts no more is to be published."""
 
-    upkeep: ClassVar[bool] = True
 
-
-class Recalled(Message):
+class Recalled(StandingAlarm):
     """Rings when an authority that began again has waited long enough for members to show it what it forgot."""
-
-    upkeep: ClassVar[bool] = True
 
 
 class Vacate(Message):
@@ -230,11 +211,15 @@ class Vacate(Message):
     version: Version
 
 
-class Present(Message):
+class Present(StandingAlarm):
     """Rings when the authority is to be told that this peer is there."""
-
-    upkeep: ClassVar[bool] = True
 
 
 class Alone(Message):
     """Rings when a newcomer whose introducers were all silent is to ask the authority for others."""
+
+
+BFT_KINDS = (
+    Revocation, CastHop, HopHeld, Apply, Granted, Denied, Outstripped, ListNumber, AskList, EchoOfCasts, AskEcho,
+    EchoedCast,
+)  # fmt: skip

@@ -85,8 +85,10 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
         self._near: Recent[tuple[Arc, int], list[tuple[Place, bool]]] = Recent(NEAR_MAX)
         absentees = graph.absentees
         self.echoes = Echoes(address, host, graph, gate, self._source_flaw, deliver)
-        self.carriage = Carriage(address, host, asker, assured, absentees.watch, absentees.is_there, self._recast,
-                                 self._unconfirmed, host.now_us if is_back else None)  # fmt: skip
+        self.carriage = Carriage(
+            address, host, asker, assured, absentees.watch, absentees.is_there, self._recast,
+            lambda address: self.hold_against(address, "unconfirmed"), host.now_us if is_back else None,
+        )  # fmt: skip
 
     # --- casting
 
@@ -148,9 +150,6 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
                 doubted[node.address] = node.name
         if doubted:
             self.carriage.send(doubted, self.signed_hop(source, source.start, certificate), duty, DOUBTED)
-
-    def _unconfirmed(self, address: Address) -> None:
-        self.hold_against(address, "unconfirmed")
 
     def _recast(self, source: Source) -> None:
         if self._graph.places.held:

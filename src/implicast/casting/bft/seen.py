@@ -37,7 +37,7 @@ class SeenTable(Generic[Entry]):
     """What was met, by (q, key of s), with an entry of the owner's."""
 
     __slots__ = (
-        "_entries", "_heavy", "_horizons", "_order", "_theirs", "_weight", "_weights", "entries_max", "get",
+        "_entries", "_heavy", "_horizons", "_order", "_theirs", "_weight", "_weights", "entries_max",
         "per_publisher_max", "window_us",
     )  # fmt: skip
 
@@ -46,7 +46,6 @@ class SeenTable(Generic[Entry]):
     ) -> None:
         self.window_us, self.entries_max, self.per_publisher_max = window_us, entries_max, per_publisher_max
         self._entries: dict[Query, Entry] = {}
-        self.get = self._entries.get
         self._heavy: dict[Query, int] = {}  # those that weigh more than 1
         self._order: deque[tuple[int, Query, Name]] = deque()  # kept until, query, publisher
         self._theirs: dict[Name, deque[tuple[int, Query]]] = {}  # by publisher: its time, query; the first come first
@@ -56,6 +55,9 @@ class SeenTable(Generic[Entry]):
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    def get(self, query: Query) -> Entry | None:
+        return self._entries.get(query)
 
     def flaw(self, publisher: Name, sent_us: int, now_us: int) -> str | None:
         """Why a message that was not met before must be refused, or None."""

@@ -119,7 +119,7 @@ class Settler(Part):
     def depart(self) -> None:
         """Give up everything, also what is yet to be granted; places serve until everyone who may list them knows."""
         self._departed, self._wish = True, None
-        self._graph.leave(self._left)
+        self._graph.farewells.leave(self._left)
 
     def _left(self) -> None:
         self._clear(list(self._held))
@@ -231,7 +231,7 @@ class Settler(Part):
             if self._graph.has_arrived(certificate.key):
                 self._graph.renew(certificate)
             else:
-                self._graph.take(certificate, self._introducers)
+                self._graph.search.take(certificate, self._introducers)
         self._await_arrival(errand)
 
     def _await_arrival(self, errand: Version) -> None:
@@ -263,7 +263,7 @@ class Settler(Part):
         given_up = [realm for realm, version in self._superfluous.items() if version <= alarm.version]
         for realm in given_up:
             self._superfluous.pop(realm, None)
-            self._graph.quit(self._held.pop(realm))
+            self._graph.farewells.quit(self._held.pop(realm))
         self._clear(given_up)
 
 

@@ -68,9 +68,7 @@ class Broker(Peer, parts=PARTS):
         watched = site.assured and not site.resting
         lease_us = int(float(given["check_s"]) * 1e6) * LEASES
         self.envelopes = opener(address, host, site.words, self.receive, self.shown)
-        self.roster = Roster(
-            address, host, lease_us, watched, self._stored, self._forgotten, words=site.words
-        )  # fmt: skip
+        self.roster = Roster(address, host, lease_us, watched, self._stored, self._forgotten, words=site.words)
         self.covering: dict[Name, Version] = {}
         """Clients whose newest description the backbone does not route by yet."""
         self._gone = 0
@@ -81,7 +79,8 @@ class Broker(Peer, parts=PARTS):
         self.routes = Routes(address, host, self.asker, site.assured, self.backbone, self._select, *limits,
                              site.kept.docket if site.kept else ())  # fmt: skip
         watch_us, patience = int(float(given["watch_s"]) * 1e6), DetectorSettings(tries=int(given["tries"]))
-        self.views = Views(address, host, brokers, watch_us, self._follow, self._room, patience)
+        self.views = Views(address, host, brokers, watch_us, self._follow, lambda: self.backbone.table.capacity,
+                           patience)  # fmt: skip
         if neighbours is None:
             self.views.arrive(site.kept.highest if site.kept else 0)
         else:
@@ -97,9 +96,6 @@ class Broker(Peer, parts=PARTS):
 
     def holdings(self) -> Any:
         return (self.roster.holdings(), self.backbone.holdings())
-
-    def _room(self) -> int:
-        return self.backbone.table.capacity
 
     def _follow(self, view: View) -> None:
         """Another tree: what is under way begins again in it."""

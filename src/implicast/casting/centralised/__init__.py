@@ -10,10 +10,10 @@ from implicast.casting import complaints
 from implicast.casting.central_subscriptions import SUBSCRIPTION_KINDS
 from implicast.casting.centralised.client import Client, KeptClient
 from implicast.casting.centralised.server import KeptServer, Server
-from implicast.casting.designs import ASSURANCE, Design
+from implicast.casting.designs import ASSURANCE, Design, one_station
 from implicast.casting.service import KINDS
 from implicast.casting.telling import Got, Notify
-from implicast.language.parameters import Parameter, Parameters
+from implicast.language.parameters import Parameter
 from implicast.peer.contract import Peer
 from implicast.peer.site import Site
 
@@ -22,10 +22,6 @@ __all__ = ["DESIGNS", "Client", "KeptClient", "KeptServer", "Server"]
 
 def fixture(site: Site, role: str) -> Peer:
     return Server(site)
-
-
-def one_server(peers: int, parameters: Parameters) -> int:
-    return 1
 
 
 def roles(peers: int, infrastructure: int) -> Mapping[str, tuple[int, ...]]:
@@ -47,7 +43,7 @@ DESIGNS = (
             ASSURANCE,
             Parameter("lease_s", 90.0, "how long the server remembers a silent client", 1, 1e6, unit="s"),
         ),
-        infrastructure=one_server,
+        infrastructure=one_station,
         survives=frozenset({"joins", "leaves", "crashes", "returns", "loss", "partitions", "freezes", "restarts"}),
         repair_us=30_000_000,
         quick={"lease_s": 30.0},

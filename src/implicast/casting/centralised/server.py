@@ -20,7 +20,7 @@ from implicast.casting.telling import Notify, Word
 from implicast.language.target import Description
 from implicast.peer.asking import Asker
 from implicast.peer.changes import Changes, Rows
-from implicast.peer.contract import Address, Contact, Life, Message, Name, Peer, handles
+from implicast.peer.contract import Address, Contact, Life, Message, Peer, handles
 from implicast.peer.policy import policy_of
 from implicast.peer.site import Site
 from implicast.peer.words import Envelopes, opener
@@ -61,7 +61,10 @@ class Server(Peer, parts=PARTS):
         lease_us, swept = int(float(site.parameters["lease_s"]) * 1e6), site.assured and not site.resting
         words = site.words
         self.envelopes = opener(address, host, words, self.receive, self.shown)
-        self.roster = Roster(address, host, lease_us, swept, self._stored, self._forgotten, self._count, words)
+        self.roster = Roster(
+            address, host, lease_us, swept, self._stored, lambda name, before: self.subscriptions.forget(name),
+            lambda name: self.subscriptions.count(name), words,
+        )  # fmt: skip
         self.asker = Asker(address, host)
         limits = words, policy_of(site.parameters)
         self.routes = Routes(address, host, self.asker, site.assured, Nowhere(), self._select, *limits, kept.docket)
@@ -99,12 +102,6 @@ class Server(Peer, parts=PARTS):
 
     def _stored(self, entry: Enrolled, new: bool, before: Description | None) -> None:
         self.host.send(entry.contact.address, Stored(entry.version))
-
-    def _count(self, name: Name) -> int:
-        return self.subscriptions.count(name)
-
-    def _forgotten(self, name: Name, before: Description | None) -> None:
-        self.subscriptions.forget(name)
 
     # --- casts and events
 

@@ -82,13 +82,21 @@ def registrations(entries: DataFrame, peers: int, seed: int) -> DataFrame:
     place = draw(seed, "paper", F.col("peer"), F.col("papers"), F.col("turn"))
     read = reading.withColumn("place", place).join(shelf, ["bibliography", "place"])
     seen = read.select("peer", "turn", F.posexplode("words").alias("at", "word"))
-    bag = seen.groupBy("peer", "word").agg(F.count("*").alias("times"), F.min(F.struct("turn", "at")).alias("first"))
+    bag = seen.groupBy("peer", "word").agg(F.count("*").alias("times"), F.min(met()).alias("first"))
     return top_tags(bag.select("peer", F.col("word").alias("tag"), "times", "first"))
+
+
+def met() -> Column:
+    """When a word is met, as one number: among words of equal numbers the least is the one read first.
+
+    A number of `turn` and `at`, not a pair: Spark adds up by numbers in a hash table, and has to sort for pairs.
+    """
+    return F.shiftleft(F.col("turn").cast("long"), 32) + F.col("at")
 
 
 def top_tags(bag: DataFrame, kept: int = TAGS_KEPT) -> DataFrame:
     """(peer, tags): the commonest tags of each peer from (peer, tag, times, first); ties go to the one met first."""
-    ranked = F.array_sort(F.collect_list(F.struct((-F.col("times")).alias("rank"), "first", "tag")))
+    ranked = F.sort_array(F.collect_list(F.struct((-F.col("times")).alias("rank"), "first", "tag")))
     cut = bag.groupBy("peer").agg(F.slice(ranked, 1, kept).alias("top"))
     return cut.select("peer", F.col("top.tag").alias("tags"))
 

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from implicast.lab.corpus.casts import with_targets
-from implicast.lab.corpus.papers import draw, top_tags
+from implicast.lab.corpus.papers import draw, met, top_tags
 from implicast.lab.errors import CorpusError
 from implicast.language.tags import fold, objection_to
 
@@ -70,7 +70,7 @@ def registrations(read: DataFrame, tagged: DataFrame, peers: int, seed: int) -> 
     )
     drawn = read.join(F.broadcast(chosen.select("user").distinct()), "user", "left_semi")
     library = drawn.select("user", F.col("at").alias("turn"), "article").join(tagged, "article")
-    bag = library.groupBy("user", "tag").agg(F.count("*").alias("times"), F.min(F.struct("turn", "at")).alias("first"))
+    bag = library.groupBy("user", "tag").agg(F.count("*").alias("times"), F.min(met()).alias("first"))
     best = top_tags(bag.withColumnRenamed("user", "peer")).withColumnRenamed("peer", "user")
     return chosen.select("peer", "user").join(best, "user").select("peer", "tags")
 

@@ -21,7 +21,9 @@ KINDS = ("out", "in", "up", "down")
 DENSE = 8
 """Keys for each row up to which they are counted in one array."""
 ROWS_MIN = 1 << 16
-SENDS = ["cast", "sender", "receiver", "arrived_us"]
+CAME = "arrived_us"
+"""Null in messages that were lost; tables in which none was may lack it."""
+SENDS = ["cast", "sender", "receiver", CAME]
 NOTICES = ["cast", "peer", "depth", "time_us"]
 
 
@@ -52,31 +54,37 @@ def block(sends: pa.Table, notices: pa.Table, casts: pa.Table, peers: pa.Table, 
     """Sum up these messages and notifications, which are all that there are of these casts."""
     order = np.argsort(ints(casts, "cast"), kind="stable")
     numbers, publisher, made_us = (ints(casts, name)[order] for name in ("cast", "publisher", "time_us"))
-    width = _width(sends, notices, casts, peers)
-    sends = _of_known(sends, numbers)
-    cast, sender, receiver = (ints(sends, name) for name in SENDS[:3])
-    place = _places(numbers, cast)[0]
-    told_cast, told = ints(notices, "cast"), ints(notices, "peer")
-    told_place, known = _places(numbers, told_cast)
-    size = len(numbers) * width
-    sent, due = _counted(place * width + sender, size), _counted(place * width + receiver, size)
-    arrived = sends["arrived_us"].is_valid().to_numpy()
-    came = due if arrived.all() else _counted((place * width + receiver)[arrived], size)
+    place, sends = _of_known(sends, numbers)
+    sender, receiver = ints(sends, "sender"), ints(sends, "receiver")
+    told_place, notices = _of_known(notices, numbers)
+    told, made_then_us = ints(notices, "peer"), made_us[told_place]
+    width = _width(sender, receiver, told, publisher, ints(peers, "peer"))
+    size, first = len(numbers) * width, place * width
+    sent, due = _counted(first + sender, size), _counted(first + receiver, size)
+    came = due if _all_came(sends) else _counted((first + receiver)[sends[CAME].is_valid().to_numpy()], size)
     own = np.arange(len(numbers)) * width + publisher
-    expected = _counted(told_place[known] * width + told[known], size)[0]
+    expected = _counted(told_place * width + told, size)[0]
     loads = {"out": _less(sent, own), "in": _less(came, expected), "up": sent, "down": due}
     return Block(
         {kind: _by_peer(*loads[kind], width) for kind in KINDS},
         ways.crossed(place, sender, receiver, peers),
-        _by_cast(numbers, place, told_place[known], ints(notices, "depth")[known]),
-        _waits(ints(notices, "time_us")[known] - made_us[told_place[known]]),
+        _by_cast(numbers, place, told_place, ints(notices, "depth")),
+        _waits(ints(notices, "time_us") - made_then_us),
     )
 
 
-def _of_known(sends: pa.Table, numbers: Ints) -> pa.Table:
-    """Without messages for casts that nobody made: no design sends any, but a journal may be damaged."""
-    known = _places(numbers, ints(sends, "cast"))[1]
-    return sends if known.all() else sends.filter(pa.array(known))
+def _of_known(rows: pa.Table, numbers: Ints) -> tuple[Ints, pa.Table]:
+    """Where the casts of these rows stand, and the rows, without those of casts that nobody made.
+
+    No design sends for such casts, but a journal may be damaged.
+    """
+    place, known = _places(numbers, ints(rows, "cast"))
+    return (place, rows) if known.all() else (place[known], rows.filter(pa.array(known)))
+
+
+def _all_came(sends: pa.Table) -> bool:
+    """Was no message lost? Then the times of arrival need not even be read."""
+    return CAME not in sends.column_names or sends[CAME].null_count == 0
 
 
 def _places(numbers: Ints, asked: Ints) -> tuple[Ints, npt.NDArray[np.bool_]]:
@@ -90,11 +98,10 @@ def _places(numbers: Ints, asked: Ints) -> tuple[Ints, npt.NDArray[np.bool_]]:
     return place, known
 
 
-def _width(sends: pa.Table, notices: pa.Table, casts: pa.Table, peers: pa.Table) -> int:
-    named = ((sends, "sender"), (sends, "receiver"), (notices, "peer"), (casts, "publisher"), (peers, "peer"))
-    if any(int(ints(table, name).min(initial=0)) < 0 for table, name in named):
+def _width(*named: Ints) -> int:
+    if any(int(each.min(initial=0)) < 0 for each in named):
         raise ValueError("peers have numbers from 0 on")
-    return 1 + max(int(ints(table, name).max(initial=0)) for table, name in named)
+    return 1 + max(int(each.max(initial=0)) for each in named)
 
 
 def _counted(key: Ints, size: int) -> tuple[Ints, Ints]:
@@ -170,12 +177,17 @@ class Ways:
         """Packets on each link in all casts of a block, and in the one that loaded it most."""
         router = np.zeros(1 + int(ints(peers, "peer").max(initial=0)), np.int64)
         router[ints(peers, "peer")] = ints(peers, "router")
-        source, target = router[sender], router[receiver]
-        away = (source != target) & (np.maximum(source, target) < self.routers)
         pairs = self.routers * self.routers
-        size = (int(place.max(initial=0)) + 1) * pairs
-        key, packets = _counted(place[away] * pairs + source[away] * self.routers + target[away], size)
-        where, known = _places(self.pair, key % pairs)
+        if int(router.max(initial=0)) >= self.routers:  # no way is known to some: their messages are left out
+            near = np.maximum(router[sender], router[receiver]) < self.routers
+            place, sender, receiver = place[near], sender[near], receiver[near]
+        key = place * pairs
+        key += (router * self.routers)[sender]
+        key += router[receiver]
+        key, packets = _counted(key, (int(place.max(initial=0)) + 1) * pairs)
+        pair = key % pairs
+        where, known = _places(self.pair, pair)
+        known &= pair // self.routers != pair % self.routers
         where, packets, casts = where[known], packets[known], key[known] // pairs
         length = self.length[where]
         inside = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)

@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 from implicast.lab import tables
 from implicast.lab.journals import Source
 from implicast.lab.measures import blocks, small
-from implicast.lab.measures.blocks import KINDS, Block, Sums, Ways, ints
+from implicast.lab.measures.blocks import CAME, KINDS, Block, Sums, Ways, ints
 from implicast.lab.measures.facets import Phases, facets
 from implicast.lab.places import Place
 
@@ -147,18 +147,30 @@ def summed_up(piece: Piece) -> Block:
 def _within(source: Source, name: str, columns: list[str], piece: Piece) -> pa.Table:
     """The rows of these casts, from the row groups that may hold any."""
     with source.opened(name) as file:
-        groups = [group for group in range(file.num_row_groups) if _may_hold(file.metadata.row_group(group), piece)]
+        told = [file.metadata.row_group(group) for group in range(file.num_row_groups)]
+        groups = [group for group, each in enumerate(told) if _may_hold(each, piece)]
+        columns = [each for each in columns if each != CAME or any(_may_lack(told[group], each) for group in groups)]
         table = file.read_row_groups(groups, columns) if groups else file.schema_arrow.empty_table().select(columns)
     cast = table["cast"]
     return table.filter(pc.and_(pc.greater_equal(cast, piece.first), pc.less(cast, piece.last)))
 
 
 def _may_hold(group: Any, piece: Piece) -> bool:
-    found = next(group.column(at) for at in range(group.num_columns) if group.column(at).path_in_schema == "cast")
-    told: pq.Statistics | None = found.statistics
+    told = _statistics(group, "cast")
     if told is None or not told.has_min_max:
         return told is None or not told.has_null_count or told.null_count < group.num_rows
     return bool(told.max >= piece.first and told.min < piece.last)
+
+
+def _may_lack(group: Any, column: str) -> bool:
+    """May a value of this column be missing? Where the file says that none is, the column need not be read for it."""
+    told = _statistics(group, column)
+    return told is None or not told.has_null_count or told.null_count > 0
+
+
+def _statistics(group: Any, column: str) -> pq.Statistics | None:
+    named = (group.column(at) for at in range(group.num_columns))
+    return next(each.statistics for each in named if each.path_in_schema == column)
 
 
 def _load(piece: Piece) -> pa.Table:

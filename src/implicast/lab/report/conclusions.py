@@ -28,7 +28,8 @@ def conclusions(rows: Sequence[Row], contract: Sequence[Row]) -> list[tuple[str,
     found = [("Who delivers?", _delivers(contract))] if contract else []
     last = max((row["position"] for row in rows), default=0)
     at_end = [row for row in rows if row["position"] == last]
-    where = next((f"at {row['axis']} {row['point']}" for row in at_end if row["axis"]), "")
+    several = len(at_end) < len(rows)
+    where = next((f"at {row['axis']} {row['point']}" for row in at_end if row["axis"] and several), "")
     for question, measure, digits, answer, alike in QUESTIONS:
         told = [row for row in at_end if row["measure"] == measure]
         if len(told) > 1:

@@ -37,6 +37,8 @@ BANDS_MAX = 8
 WIDE_TITLE_LETTERS = 58
 LABEL_LETTERS = 24
 """Letters in one line of a legend."""
+LEGEND_POINTS, LINE = 9.0, 1.25
+"""The size of a legend's letters where there is room, and the height of a line in such sizes."""
 TITLES = {
     "POUT_M": "The busiest peer of a cast: messages it sent for others",
     "TOUT_M": "The busiest peer: messages it sent for others in all",
@@ -51,6 +53,8 @@ TITLES = {
     "latency_ms_mean": "From cast to member, mean",
     "latency_ms_p99": "From cast to member, all but the slowest hundredth",
     "register_messages": "What registering costs",
+    "repair_s_median": "From a failure until all is well again, median",
+    "repair_s_max": "From a failure until all is well again, longest",
 }
 """In words, for those who do not know the codes; others have their meanings for a title."""
 BORNE = {"TOUT": "sending for others", "TIN": "receiving for others", "STOR": "storing"}
@@ -95,7 +99,7 @@ def measure_figure(rows: Sequence[Row], asked: Figure, axis: Axis) -> Drawn | No
         _scales(axes, asked, axis, points, numeric, [*mine, *formulas])
         meaning = asked.title if not is_known(asked.measure) and asked.title else meaning_of(asked.measure)
         entitle(axes, asked.title or TITLES.get(asked.measure, meaning), asked.measure)
-        legend(axes, len(series))
+        legend(axes)
         svg = svg_of(canvas)
     caption = f"{plainly(meaning)} ({asked.measure}). {_averaged(mine, len(series))}"
     caption += " Dotted: by formula." if asked.formula else ""
@@ -130,7 +134,7 @@ def lorenz_figure(curves: Sequence[Row], load: str, label: str) -> Drawn | None:
         axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="share of peers, least loaded first")
         axes.set_ylabel(f"share of {BORNE[load]}")
         axes.set_title(fill(f"Who bears {BORNE[load]}, {label}", TITLE_LETTERS))
-        legend(axes, len(series))
+        legend(axes)
         svg = svg_of(canvas)
     halves = "; ".join(
         f"{name}: the busiest tenth of peers bears {_busiest(rows):.0%}" for name, rows in series.items()
@@ -204,8 +208,8 @@ def _is_number(text: str) -> bool:
 
 
 def canvas_of(square: bool = False) -> tuple[Canvas, Axes]:
-    canvas = Canvas(figsize=(4.6, 4.6) if square else SIZE_INCHES, layout="constrained")
-    return canvas, canvas.add_subplot()
+    canvas = Canvas(figsize=SIZE_INCHES, layout="constrained")
+    return canvas, canvas.add_subplot(box_aspect=1 if square else None)
 
 
 def _line(
@@ -270,8 +274,9 @@ def _scales(axes: Axes, asked: Figure, axis: Axis, points: Sequence[str], numeri
     if axis.log and numeric and all(float(point) > 0 for point in points):
         axes.set_xscale("log")
     places = [float(point) for point in points] if numeric else list(range(len(points)))
-    crowded = not numeric and sum(map(len, points)) > WORDS_ABREAST
-    axes.set_xticks(places, points, rotation=25 if crowded else 0, ha="right" if crowded else "center")
+    told = [point.replace(",", ",\n") for point in points]  # what consists of several words stands in several lines
+    crowded = not numeric and sum(max(map(len, point.split("\n"))) for point in told) > WORDS_ABREAST
+    axes.set_xticks(places, told, rotation=25 if crowded else 0, ha="right" if crowded else "center")
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.minorticks_off()
     axes.set_xlabel(axis.title)
@@ -333,10 +338,11 @@ def _cost_meaning(measure: str) -> str:
     return f"{what} that the phase {phase} costs, per peer" if measure in COSTS else measure.replace("_", " ")
 
 
-def legend(axes: Axes, series: int) -> None:
+def legend(axes: Axes) -> None:
     handles, labels = axes.get_legend_handles_labels()
     told = [fill(label, LABEL_LETTERS) for label in labels]
-    size = 9 if series <= 12 else 7
+    lines = sum(1 + label.count("\n") for label in told)
+    size = min(LEGEND_POINTS, (72 * SIZE_INCHES[1] - LEGEND_POINTS) / (LINE * lines + 0.35 * len(told)))
     axes.legend(handles, told, loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize=size, labelspacing=0.35)
 
 

@@ -9,6 +9,9 @@ Row = dict[str, Any]
 UNKNOWN = "-"
 """Where a measure was not taken: of upkeep at rest, because rest was too short."""
 
+NOISE = 1e-9
+"""A smaller share of the mean is what adding up in floating point leaves of values that are all the same."""
+
 
 def overview(rows: Sequence[Row], columns: Sequence[str]) -> Row | None:
     """The table of these measures; None when there are none."""
@@ -34,5 +37,6 @@ def overview(rows: Sequence[Row], columns: Sequence[str]) -> Row | None:
 def cell(row: Row) -> str:
     """Mean, and half of its 95 % interval."""
     mean, half = row["mean"], row["high"] - row["mean"]
+    half = half if half > NOISE * abs(mean) else 0.0
     text = f"{mean:,.0f}" if abs(mean) >= 1000 else f"{mean:.4g}"
     return text + (f" ± {half:,.0f}" if half >= 10 else f" ± {half:.2g}" if half else "")

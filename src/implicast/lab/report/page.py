@@ -84,7 +84,8 @@ def _curves(folder: Folder, runs: Sequence[Row]) -> list[Drawn]:
         {**point, "series": chosen[point["run"]]["series"], "design": chosen[point["run"]]["design"]}
         for point in dataset.load(folder, "lorenz").to_pylist() if point["run"] in chosen
     ]  # fmt: skip
-    label = next((f"{row['axis']} {row['point']}, seed {seed}" for row in chosen.values()), "")
+    several = len({row["position"] for row in done}) > 1
+    label = next((f"{row['axis']} {row['point']}, " * several + f"seed {seed}" for row in chosen.values()), "")
     return [each for load in LOADS if (each := lorenz_figure(points, load, label))]
 
 

@@ -42,11 +42,11 @@ def trade_figure(rows: Sequence[Row], asked: Figure) -> Drawn | None:
         canvas, axes = canvas_of()
         for name, points in curves.items():
             _curve(axes, name, points, looks)
-        rings = _rings(axes, curves)
+        _rings(axes, curves)
         _limits(axes, asked)
         _scales(axes, asked, curves)
         axes.set_title(asked.title or f"{asked.measure} over {asked.over}")
-        legend(axes, len(curves) + rings)
+        legend(axes)
         svg = svg_of(canvas)
     caption = (
         f"{asked.measure} ({meaning_of(asked.measure)}) over {asked.over} ({meaning_of(asked.over)}): each curve joins "
@@ -77,8 +77,8 @@ def _curve(axes: Axes, name: str, points: Points, looks: Mapping[str, palette.Lo
         say(axes, across["mean"], up["mean"], f"{name} at {label}: {up['mean']:.4g} for {across['mean']:.4g}")
 
 
-def _rings(axes: Axes, curves: Mapping[str, Points]) -> int:
-    """Settings that have a name get a ring each, all of one name the same; how many names there are."""
+def _rings(axes: Axes, curves: Mapping[str, Points]) -> None:
+    """Settings that have a name get a ring each, all of one name the same."""
     named = [each for points in curves.values() for each in points if not each[0].isdecimal()]
     names = list(dict.fromkeys(label for label, _, _ in named))[: len(RINGS)]
     for ring, name in zip(RINGS, names, strict=False):
@@ -86,7 +86,6 @@ def _rings(axes: Axes, curves: Mapping[str, Points]) -> int:
         axes.scatter(
             x, y, s=90, marker=ring, facecolors="none", edgecolors=palette.INK, linewidths=0.9, zorder=5, label=name
         )
-    return len(names)
 
 
 def _limits(axes: Axes, asked: Figure) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from implicast.peer.contract import Address, Message
+from implicast.peer.contract import Address, Message, StandingAlarm
 from implicast.peer.fields import Micros, Payload, Text
 
 BROKERS_MAX = 16_384
@@ -126,10 +126,8 @@ class Speak(Message):
     """Rings when news have been gathered for long enough."""
 
 
-class LookRound(Message):
+class LookRound(StandingAlarm):
     """Rings when it is time to look for the other brokers."""
-
-    upkeep = True
 
 
 KINDS = (Tell, FiltersAnew, WholeFilter, Routed, Stale, Beat, Beating, View, Gauge, Gauged, Survey, Surveyed)

@@ -95,6 +95,8 @@ class Hails(SurfacePart):
 
     @handles(Hail)
     def on_hail(self, sender: Address, hail: Hail) -> None:
+        if sender == self.address:
+            return  # nobody tells us what is ours
         surface, now_us = self.surface, self.host.now_us
         surface.met(sender, hail.born_us)
         news = surface.circle.concern(sender)

@@ -50,7 +50,7 @@ class Links(
         super().__init__(address, host)
         self.key, self.settings, self.state = key, settings, OUT
         self.above = Above()
-        self.company = Company(address, host, settings, self._fell_silent, self.reunite)
+        self.company = Company(address, host, settings, lambda ref: self.above.silent(ref), self.reunite)
         self.detector = self.company.detector
         self.patience = RingPatience(host, settings, self.detector)
         self.holder, self.walks = Holder(self), Looks(self)
@@ -141,9 +141,6 @@ class Links(
     def reunite(self, ref: Ref) -> None:
         """A node that was missed is there again: look whether it stands on another ring."""
         self.seeking.reunite(ref)
-
-    def _fell_silent(self, ref: Ref) -> None:
-        self.above.silent(ref)
 
     # --- for the parts
 

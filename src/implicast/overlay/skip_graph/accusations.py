@@ -41,10 +41,6 @@ class Accusations(Part):
         self._tell: list[Address] = []
         self._found_us: Recent[Address, int] = Recent(FOUND_MAX)  # who was lost and spoke again, and when
 
-    def acquit(self, address: Address) -> None:
-        """Whoever speaks is accused by nobody any more."""
-        self.accused.pop(address, None)
-
     def found(self, address: Address) -> None:
         """One of the lost spoke. It hears that it was lost."""
         self._found_us.put(address, self.host.now_us)

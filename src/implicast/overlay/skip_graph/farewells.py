@@ -60,7 +60,7 @@ class Farewells(Part):
         self._left_all: Callable[[], None] | None = None
         self._home: Certificate | None = None
         asker.topic(FAREWELL, Patience(PATIENCE_US, 1 + tries), self._unconfirmed)
-        asker.topic(AFTERWARDS, AFTERWARDS_PATIENCE, self._unheard)
+        asker.topic(AFTERWARDS, AFTERWARDS_PATIENCE, lambda key, asked: self._say_again(key, asked, asked.about))
 
     # --- leaving
 
@@ -100,9 +100,6 @@ class Farewells(Part):
         """It is silent, and may hear the farewell later."""
         self._say_again(key, question, AGAIN)
         self._maybe_left()
-
-    def _unheard(self, key: Confirmed, question: Question) -> None:
-        self._say_again(key, question, question.about)
 
     def _say_again(self, key: Confirmed, question: Question, rounds: int) -> None:
         farewell, places = question.message, self._places

@@ -17,16 +17,15 @@ from collections.abc import Callable, Mapping, Sequence
 from implicast.overlay.skip_graph.absentees import Absentees
 from implicast.overlay.skip_graph.accusations import Accusations
 from implicast.overlay.skip_graph.answers import Answers
-from implicast.overlay.skip_graph.asker import GraphAsker
 from implicast.overlay.skip_graph.comparison import Comparison
 from implicast.overlay.skip_graph.farewells import Farewells
 from implicast.overlay.skip_graph.greetings import Greetings
-from implicast.overlay.skip_graph.messages import AskNeighbours, GraphWatch, Turn
-from implicast.overlay.skip_graph.place import StandingGraph
+from implicast.overlay.skip_graph.messages import AskNeighbours, GraphLate, GraphWatch, Turn
 from implicast.overlay.skip_graph.places import Places
 from implicast.overlay.skip_graph.search import Search, whoever
 from implicast.overlay.skip_graph.table import LevelTable
 from implicast.overlay.skip_graph.upkeep import Upkeep
+from implicast.peer.asking import Asking
 from implicast.peer.contract import Address, Host, Part, handles
 from implicast.peer.identity import Certificate, Revocation, Trust
 from implicast.peer.signatures import Signer
@@ -40,12 +39,16 @@ CATCH_UP_US = 10_000_000
 """How often one looks at everything anew at most: others may say for ever that they had lost us."""
 
 
-def _ignore(who: object) -> None:
-    """Nobody wants to know."""
+class GraphAsker(Asking):
+    """The questions of the graph. Upkeep asks too: on the alarm of what a verb asks, a verb's repeats would pass for
+    it."""
 
+    __slots__ = ()
+    alarm = GraphLate()
 
-def _do_nothing() -> None:
-    """Nobody wants to know."""
+    @handles(GraphLate)
+    def on_graph_late(self, alarm: GraphLate) -> None:
+        self.ask_again()
 
 
 class SkipGraph(
@@ -69,8 +72,8 @@ class SkipGraph(
 
     def __init__(
         self, address: Address, host: Host, k: int, vectors: Vectors, trust: Trust, signer: Signer,
-        upkeep: Upkeep, arrived: Callable[[bytes], None] = _ignore, lonely: Callable[[], None] = _do_nothing,
-        gone: Callable[[Address], None] = _ignore,
+        upkeep: Upkeep, arrived: Callable[[bytes], None] = lambda key: None, lonely: Callable[[], None] = lambda: None,
+        gone: Callable[[Address], None] = lambda address: None,
     ) -> None:  # fmt: skip
         super().__init__(address, host)
         self._upkeep, self._gone = upkeep, gone
@@ -112,29 +115,9 @@ class SkipGraph(
 
     # --- taking, keeping and leaving places
 
-    def stand(self, certificate: Certificate, standing: StandingGraph) -> None:
-        """A place that is there already, among all who belong into its lists."""
-        self.places.add(certificate, standing)
-
-    def take(self, certificate: Certificate, introducers: Sequence[Address]) -> None:
-        """Take the certified place; `arrived` is called once all who must know it have been told."""
-        self.search.take(certificate, introducers)
-
     def has_arrived(self, key: bytes) -> bool:
         """Whether a place is ours, and all who must know it have been told."""
         return key in self.places.held and not self.search.is_taking(key)
-
-    def quit(self, key: bytes) -> None:
-        """Leave a place: tell everyone who may list it."""
-        self.farewells.quit(key)
-
-    def leave(self, left: Callable[[], None]) -> None:
-        """Leave with all places; `left` is called when everyone who may list them knows or is silent."""
-        self.farewells.leave(left)
-
-    def has_left(self, sender: Address) -> bool:
-        """Whether we have left; then the sender is told so."""
-        return self.farewells.has_left(sender)
 
     def expires_soon(self, key: bytes) -> bool:
         """Whether less than a third of the certificate's time is left."""
@@ -176,7 +159,7 @@ class SkipGraph(
     def heard(self, sender: Address) -> None:
         """At every message: the cheapest probe is what comes anyway."""
         if self.accusations.accused:
-            self.accusations.acquit(sender)
+            self.accusations.accused.pop(sender, None)  # whoever speaks is accused by nobody any more
         absentees = self.absentees
         absentees.detector.heard(sender)
         if sender in absentees.lost:
@@ -185,7 +168,7 @@ class SkipGraph(
 
     def _lose(self, address: Address) -> None:
         """It is silent towards us: out of all lists, and kept aside."""
-        gone = self.places.known_at(address)
+        gone = self.places.known(lambda node: node.address == address)
         self.absentees.put_aside(address, gone)
         self._take_out(address, gone)
         if gone:
@@ -194,7 +177,7 @@ class SkipGraph(
     def _forget(self, leaver: Certificate) -> None:
         """It has left with all its places."""
         self.absentees.say_gone(leaver.address)
-        self._take_out(leaver.address, self.places.known_of(leaver.public))
+        self._take_out(leaver.address, self.places.known(lambda node: node.public == leaver.public))
         self.accusations.pass_on(leaver.address)
         self._gone(leaver.address)
 

@@ -14,7 +14,7 @@ from implicast.overlay.skip_graph.absentees import LIFE_US, Absentees
 from implicast.overlay.skip_graph.messages import GREETED_MAX, Greet, Greeted, Greeting
 from implicast.overlay.skip_graph.place import Place
 from implicast.overlay.skip_graph.places import Places
-from implicast.peer.asking import Asking, Patience, Question
+from implicast.peer.asking import Asking, Patience
 from implicast.peer.contract import Address, Host, Message, Part, handles
 from implicast.peer.identity import Certificate
 
@@ -44,7 +44,7 @@ class Greetings(Part):
         self._look_us, self._changed = look_us, changed
         self._doubted: dict[bytes, tuple[int, bool]] = {}  # whom others do not know: since when; asked?
         self._planned: dict[tuple[bytes, bytes], bool] = {}  # our place, known place; whether it is to know of us
-        asker.topic(SHOWN, PATIENCE, self._unanswered)
+        asker.topic(SHOWN, PATIENCE, lambda shown, asked: absentees.look_for(asked.to, asked.message))
 
     def learn(self, place: Place, named: Sequence[Certificate]) -> None:
         """Take in whom another named. Who searches asks them; else they are greeted."""
@@ -70,9 +70,6 @@ class Greetings(Part):
     def answered(self, address: Address, kind: type[Message]) -> None:
         """The answer to what it was sent."""
         self._asker.answered(SHOWN, (address, kind.wire))
-
-    def _unanswered(self, shown: object, question: Question) -> None:
-        self._absentees.look_for(question.to, question.message)
 
     def _plan(self, place: Place, node: Certificate, is_new: bool) -> None:
         if node.address == self.address or len(self._planned) >= GREETINGS_MAX:

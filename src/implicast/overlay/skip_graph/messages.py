@@ -4,12 +4,12 @@
 that is not there, and a recorded claim is worthless soon after. `Farewell` likewise: nobody can say it for another.
 """
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
-from implicast.peer.contract import Address, Message
+from implicast.peer.contract import Address, Message, StandingAlarm
 from implicast.peer.fields import Flag, Micros
 from implicast.peer.identity import Certificate, Key, Signature
 from implicast.peer.signatures import Signer
@@ -46,7 +46,6 @@ class AskNeighbours(Message):
     """Who is near this claimant, by your lists? `place` is the one asked; empty: any of yours."""
 
     wire = 0x0B01
-
     place: Key
     claim: Claim
 
@@ -55,7 +54,6 @@ class Neighbours(Message):
     """The answer: the asked place's k nearest on each side of the claimant, and its lists of their common levels."""
 
     wire = 0x0B02
-
     place: Key
     claimant: Key
     nodes: Named
@@ -65,7 +63,6 @@ class AnnouncePlace(Message):
     """This claimant has taken its place; enter it where it fits."""
 
     wire = 0x0B03
-
     claim: Claim
 
 
@@ -73,7 +70,6 @@ class NewsHeard(Message):
     """The announcement, or the farewell, arrived."""
 
     wire = 0x0B04
-
     claimant: Key
 
 
@@ -81,7 +77,6 @@ class Farewell(Message):
     """This claimant leaves its place for good."""
 
     wire = 0x0B05
-
     claim: Claim
 
 
@@ -89,7 +84,6 @@ class Leaving(Message):
     """This claimant leaves with all the places of its key, for good."""
 
     wire = 0x0B06
-
     claim: Claim
 
 
@@ -97,7 +91,6 @@ class Disown(Message):
     """These places are none of mine, says who is asked for them, by a claim of its own place at the same address."""
 
     wire = 0x0B07
-
     places: Annotated[tuple[Key, ...], Meta(max_length=DISOWNED_MAX)]
     claim: Claim
 
@@ -106,7 +99,6 @@ class Accuse(Message):
     """These are silent towards me. Look for yourself."""
 
     wire = 0x0B08
-
     addresses: Annotated[tuple[Address, ...], Meta(max_length=ACCUSED_MAX)]
 
 
@@ -114,7 +106,6 @@ class Greet(Message):
     """These claimants are here; enter them where they fit among those of your places that are asked after."""
 
     wire = 0x0B09
-
     claims: Annotated[tuple[Claim, ...], Meta(max_length=GREETED_MAX)]
     asked: Annotated[tuple[Key, ...], Meta(max_length=GREETED_MAX)]
 
@@ -140,7 +131,6 @@ class CompareLists(Message):
     """What of these is different with you?"""
 
     wire = 0x0B0B
-
     spans: Annotated[tuple[ListSpan, ...], Meta(max_length=SPANS_MAX)]
 
 
@@ -158,7 +148,6 @@ class Compared(Message):
     """One answer for each list that was shown."""
 
     wire = 0x0B0C
-
     differences: Annotated[tuple[Difference, ...], Meta(max_length=SPANS_MAX)]
 
 
@@ -173,34 +162,24 @@ class GraphLate(Message):
     """Rings when some question of the graph may have waited long enough."""
 
 
-class Greeting(Message):
+class Greeting(StandingAlarm):
     """Rings when those met lately are to be greeted."""
 
-    upkeep: ClassVar[bool] = True
 
-
-class Agree(Message):
+class Agree(StandingAlarm):
     """Rings when lists that changed are to be compared with those of the neighbours."""
 
-    upkeep: ClassVar[bool] = True
 
-
-class GraphWatch(Message):
+class GraphWatch(StandingAlarm):
     """Rings when the nearest are to be looked for if they were silent, and the lost are to be called."""
 
-    upkeep: ClassVar[bool] = True
 
-
-class Turn(Message):
+class Turn(StandingAlarm):
     """Rings when it is the turn of one more entry to be asked for its lists."""
 
-    upkeep: ClassVar[bool] = True
 
-
-class Accusing(Message):
+class Accusing(StandingAlarm):
     """Rings when those found silent are to be named to others."""
-
-    upkeep: ClassVar[bool] = True
 
 
 PRESENT = b"present"

@@ -1,5 +1,7 @@
 """The places of one peer, whom it believes, and what it signs for its places."""
 
+from collections.abc import Callable
+
 from implicast.overlay.skip_graph.belief import Belief
 from implicast.overlay.skip_graph.messages import (
     ALL_GONE,
@@ -70,15 +72,10 @@ class Places:
         }  # fmt: skip
         return list(found.values())
 
-    def known_of(self, holder: bytes) -> dict[bytes, Certificate]:
-        """All places of one holder, by its public key, that ours know."""
+    def known(self, fits: Callable[[Certificate], bool]) -> dict[bytes, Certificate]:
+        """All places that ours know and that are such, by key."""
         known = (node for place in self.held.values() for node in place.known.values())
-        return {node.key: node for node in known if node.public == holder}
-
-    def known_at(self, address: Address) -> dict[bytes, Certificate]:
-        """All places at one address that ours know."""
-        known = (node for place in self.held.values() for node in place.known.values())
-        return {node.key: node for node in known if node.address == address}
+        return {node.key: node for node in known if fits(node)}
 
     def contact_addresses(self) -> dict[Address, None]:
         """Where those are whom our places know."""

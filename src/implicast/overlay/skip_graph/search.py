@@ -52,7 +52,7 @@ class Search(Part):
     # --- taking a place
 
     def take(self, certificate: Certificate, introducers: Sequence[Address]) -> None:
-        """Take the certified place."""
+        """Take the certified place; `arrived` is called once all who must know it have been told."""
         self.forget(certificate.key)
         place = self._places.add(certificate)
         self._taking[place.key] = introducers
