@@ -77,3 +77,18 @@ def test_a_newcomer_that_claimed_in_vain_tells_all_that_it_has_nothing():
     )  # fmt: skip
 
     assert not found.reasons, (found.reasons, found.scenario.command())
+
+
+@pytest.mark.long
+def test_a_raise_that_waits_for_the_dead_does_not_keep_replicas_from_being_mended():
+    """Its walk had run out of hops between two peers that took each other for the owner, and waited for 90 s."""
+    churn = (
+        "joins=22,leaves=5,crashes=6,group=2,returns=13,disk=any,bursts=1,anew=2,slow=2,cuts=1,flaps=1,drift=0.01,"
+        "over_s=39.0"
+    )
+    found = check(
+        Scenario("spice-unloaded", 104, 139, 1686367153, {}, "groups", payload_bytes=300, changes=52,
+                 faults=Faults.parse("loss=0.01"), churn=Churn.parse(churn))
+    )  # fmt: skip
+
+    assert not found.reasons, (found.reasons, found.scenario.command())

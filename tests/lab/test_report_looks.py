@@ -5,9 +5,11 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from implicast.lab.experiment import Axis, Figure
 from implicast.lab.report import palette
 from implicast.lab.report.conclusions import conclusions
-from implicast.lab.report.figures import merged
+from implicast.lab.report.figures import measure_figure, merged
+from implicast.lab.report.overview import cell
 
 DIFFERENCE = 10
 DEUTERANOPIA = [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
@@ -111,3 +113,22 @@ def test_what_differs_by_less_than_is_told_is_called_alike():
     ]  # fmt: skip
 
     assert ("Who bears the load?", "Sending is spread alike by all (Gini 1.00).") in conclusions(rows, [])
+
+
+def test_a_series_has_one_colour_in_all_figures_whichever_are_drawn_as_one():
+    axis, names = Axis(of="peers"), ("level 1", "level 2", "level 3")
+    apart = [row(name, "TOUT_M", mean) | {"design": "spice"} for name, mean in zip(names, (1, 2, 3), strict=True)]
+    alike = [row(name, "TIN_M", mean) | {"design": "spice"} for name, mean in zip(names, (1, 1, 3), strict=True)]
+
+    drawn = [measure_figure([*apart, *alike], Figure(measure), axis) for measure in ("TOUT_M", "TIN_M")]
+
+    last = palette.looks((name, "spice") for name in names)["level 3"].colour
+    middle = palette.looks((name, "spice") for name in names)["level 2"].colour
+    assert all(last in each.svg for each in drawn)
+    assert middle in drawn[0].svg
+    assert middle not in drawn[1].svg, "level 2 is drawn as level 1 there, and level 3 does not take its colour"
+
+
+def test_what_adding_up_leaves_of_equal_values_is_not_told_as_an_interval():
+    assert cell(row("a", "RTH", 6.644, 2.7e-15)) == "6.644"
+    assert cell(row("a", "RTH", 6.644, 0.02)) == "6.644 ± 0.02"

@@ -422,6 +422,43 @@ def test_a_backup_that_overtakes_the_copy_it_adds_to_is_kept():
     assert set(one.estates.held[2].items) == {b"old", b"new"}
 
 
+def copied_to(mark):
+    """Peer 1 holds an estate of 2, said to be of this mark."""
+    one, ledger = halves()
+    piece = Title(HALF, 1, 0, 2)
+    one.estates.on_copy(2, CopyEstate(4, 0, 1, 1, 5, mark, (piece,), (1,), (), ()))
+    return one, ledger, piece
+
+
+def test_an_estate_whose_owner_denies_it_for_long_is_given_up():
+    """A stranger spoke of a mark that the owner never comes to: its heir vouched for it no more, for ever."""
+    one, ledger, piece = copied_to(mark=1 << 40)
+    timers = one.terms.timers
+    one.greetings.on_hail(2, Hail(6, 0, 7, (piece,), (), (1,), (), False, ()))
+    assert one.estates.holds(2), "a copy may overtake a greeting"
+    ledger.now_us += timers.self_us + 1
+    one.greetings.on_hail(2, Hail(ledger.now_us, 0, 7, (piece,), (), (1,), (), False, ()))
+
+    assert not one.estates.holds(2)
+    assert not sent(ledger, Echo)[-1][1].has_estate, "and the owner hears of it, and copies again"
+
+
+def test_an_owner_is_vouched_for_although_a_stranger_gave_it_a_better_title():
+    one, ledger, piece = copied_to(mark=7)
+    one.greetings.on_titles(3, Titles((Title(HALF, 1, 256, 2),)))
+    one.greetings.on_hail(2, Hail(6, 0, 7, (piece,), (), (1,), (), False, ()))
+
+    assert sent(ledger, Echo)[-1][1].stamp_us == 6
+
+
+def test_a_title_in_the_name_of_its_owner_ends_with_the_owners_next_greeting():
+    one, _, piece = copied_to(mark=7)
+    one.greetings.on_titles(3, Titles((Title(HALF, 1, 256, 2),)))
+    one.greetings.on_hail(2, Hail(6, 0, 7, (piece,), (), (1,), (), False, ()))
+
+    assert one.plot.others == [piece]
+
+
 def test_a_late_repeat_of_a_copy_does_not_bring_back_an_estate_that_has_ended():
     one, _ = halves()
     copy = CopyEstate(4, 0, 1, 1, 100, 1, (Title(HALF, 1, 0, 2),), (1,), (), ())

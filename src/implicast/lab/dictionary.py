@@ -20,33 +20,34 @@ MEASURES = {
     "PINK_M": "most packets one directed physical link carried for one cast",
     "TINK_M": "most packets one directed physical link carried for all casts",
     "TINK_G": "Gini coefficient of those totals over all directed links, idle ones included",
-    "TINK_used_G": "the same over those directed links that carried anything",
-    "TINK_router_G": "the same over the directed links between routers, idle ones included",
+    "TINK_used_G": "Gini coefficient of packets over those directed links that carried anything",
+    "TINK_router_G": "Gini coefficient of packets over the directed links between routers, idle ones included",
     "RTH": "messages of a cast / (1 + members), mean over casts",
     "RAH": "mean hops to a member / 2, mean over casts with members",
     "RMH": "largest hops to a member / 2, mean over casts with members",
     "latency_ms_mean": "from cast to notification, mean over notifications",
-    "latency_ms_median": "the same, median",
-    "latency_ms_p99": "the same, 99th percentile",
-    "latency_ms_max": "the same, largest",
+    "latency_ms_median": "from cast to notification, median over notifications",
+    "latency_ms_p99": "from cast to notification, 99th percentile of notifications",
+    "latency_ms_max": "from cast to notification, largest of all notifications",
     "TOUT_capacity_G": "Gini coefficient of TOUT divided by what each peer can bear",
 }
 """Name -> meaning. Counts are messages or packets, latency is in milliseconds, the rest are plain numbers."""
 
 CHANGE = {
     "delivery_ratio": "share of the expected notifications that came, of casts made while things changed",
-    "delivery_ratio_after": "the same, of casts made once repair time was over",
+    "delivery_ratio_after": "share of the expected notifications that came, of casts made once repair time was over",
     "wrong": "repeated, uninvited, invented or altered notifications of casts made while things changed, and false "
     "receipts; must be 0",
     "late": "first notified later than ten seconds after the cast, while things changed",
-    "late_share": "the same as a share of the notifications",
+    "late_share": "share of the notifications that came later than ten seconds after the cast, while things changed",
     "repair_s_median": "seconds from the end of a deed without a word (a crash, a broker's fail or restart, a sleeper, "
     "a cut) to the first look that finds all invariants in force, median; one looks every second, so 1 is the least",
     "repair_s_max": "the longest such repair",
     "settle_s_max": "seconds from a join or leave to the first such look, longest",
     "unrepaired": "deeds after which something was wrong until the end",
     "upkeep_per_peer_minute": "messages of standing upkeep per peer and minute that it was there",
-    "upkeep_at_rest": "the same once all was quiet, where that lasted for a minute at least",
+    "upkeep_at_rest": "messages of standing upkeep per peer and minute once all was quiet, where that lasted for a "
+    "minute at least",
     "storm": "messages in the busiest second over those in the mean second",
     "returns": "members that crashed and came back at their address",
     "return_s_max": "seconds from coming back to the completion of the first registration, longest",

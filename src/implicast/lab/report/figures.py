@@ -20,7 +20,7 @@ from xml.sax.saxutils import escape
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from implicast.lab.experiment import Axis, Figure
 from implicast.lab.report import palette
@@ -59,6 +59,8 @@ TITLES = {
 """In words, for those who do not know the codes; others have their meanings for a title."""
 BORNE = {"TOUT": "sending for others", "TIN": "receiving for others", "STOR": "storing"}
 """Loads of Lorenz curves, in words."""
+DECADES = 50
+"""Logarithmic axes that span less have marks at 2 and 5 too."""
 WORDS_ABREAST = 30
 """Letters of labels that fit side by side below a figure."""
 SAYS = "says: "
@@ -86,8 +88,9 @@ def measure_figure(rows: Sequence[Row], asked: Figure, axis: Axis) -> Drawn | No
     mine = [row for row in rows if row["measure"] == asked.measure]
     if not mine:
         return None
-    series = merged(by_series(mine))
-    looks = looks_of(series)
+    apart = by_series(mine)
+    series = merged(apart)
+    looks = _looks(apart, series)
     points, formulas = _points(mine), [row for row in rows if row["measure"] == asked.formula]
     numeric = all(_is_number(point) for point in points)
     with mpl.rc_context(STYLE):
@@ -119,8 +122,9 @@ def lorenz_figure(curves: Sequence[Row], load: str, label: str) -> Drawn | None:
     mine = [row for row in curves if row["load"] == load]
     if not mine:
         return None
-    series = merged_curves(by_series(mine))
-    looks = looks_of(series)
+    apart = by_series(mine)
+    series = merged_curves(apart)
+    looks = _looks(apart, series)
     with mpl.rc_context(STYLE):
         canvas, axes = canvas_of(square=True)
         axes.plot([0, 1], [0, 1], color=palette.INK, linewidth=0.8, linestyle="dotted")
@@ -177,6 +181,12 @@ def _together(names: Sequence[str]) -> str:
 
 def looks_of(series: dict[str, list[Row]]) -> dict[str, palette.Look]:
     return palette.looks((name, rows[0]["design"]) for name, rows in series.items())
+
+
+def _looks(apart: dict[str, list[Row]], series: dict[str, list[Row]]) -> dict[str, palette.Look]:
+    """A series looks the same in every figure, whichever others are drawn as one with it there."""
+    looks = looks_of(apart)
+    return {name: looks[rows[0]["series"]] for name, rows in series.items()}
 
 
 def entitle(axes: Axes, meaning: str, code: str) -> None:
@@ -268,6 +278,8 @@ def _scales(axes: Axes, asked: Figure, axis: Axis, points: Sequence[str], numeri
     if asked.log and positive:
         axes.set_yscale("log")
         axes.set_ylim(min(positive) / 1.6, max(positive) * 1.6)
+        if max(positive) < DECADES * min(positive):  # between powers of ten alone too little would be told
+            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     else:
         axes.set_ylim(*range_of(asked.measure, means))

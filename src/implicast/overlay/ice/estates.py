@@ -55,6 +55,8 @@ class Legacy:
     """The owner's last word."""
     changes: int = 0
     """Rises whenever items come or go."""
+    denied_us: int = -1
+    """Since when the owner's greetings have had smaller marks than this estate; -1: they have not."""
 
     def take_backup(self, backup: Backup) -> None:
         """The owner has changed something."""
@@ -66,12 +68,18 @@ class Legacy:
 
     def take_hail(self, hail: Hail, heir: bool) -> None:
         """The owner still names us."""
-        self.mark, self.stamp_us = hail.mark, hail.stamp_us
+        self.mark, self.stamp_us, self.denied_us = hail.mark, hail.stamp_us, -1
         self.heirs = hail.heirs if heir else self.heirs
         self.around = hail.around or self.around
         if self.titles != (*hail.pieces, *hail.provisional):
             self.titles = (*hail.pieces, *hail.provisional)
             self.restrict(tract_of(self.titles))
+
+    def is_denied(self, now_us: int, late_us: int) -> bool:
+        """The owner's greeting has a smaller mark. Marks only rise, and no word is late for so long: if it goes on like
+        this, what we hold was said by another."""
+        self.denied_us = now_us if self.denied_us < 0 else self.denied_us
+        return now_us - self.denied_us > late_us
 
     def put(self, serial: int, items: Iterable[Item]) -> None:
         """The owner's word on these items; what lies elsewhere than its ground is not kept for it."""
@@ -167,7 +175,8 @@ class Estates(SurfacePart):
         estate = self.held.get(owner)
         if estate is None:
             return stamp_us
-        contradicted = estate.mark != mark or any(map(self.surface.plot.atlas.better_than, estate.titles))
+        better = [each for title in estate.titles for each in self.surface.plot.atlas.better_than(title)]
+        contradicted = estate.mark != mark or any(each.owner != owner for each in better)
         return 0 if contradicted or self.surface.circle.concern(owner).mute_us > self.host.now_us else stamp_us
 
     def hailed(self, owner: Address, hail: Hail) -> None:
@@ -176,9 +185,12 @@ class Estates(SurfacePart):
         named = self.address in hail.heirs or self.address in hail.copying
         if not named:
             self.surface.circle.concern(owner).end(hail.stamp_us, self.host.now_us, self.timers.self_us)
-        if estate is None or hail.mark < estate.mark:
+        if estate is None:
             return
-        if named:
+        if hail.mark < estate.mark:
+            if estate.is_denied(self.host.now_us, self.timers.self_us):
+                del self.held[owner]
+        elif named:
             estate.take_hail(hail, self.address in hail.heirs)
         elif hail.stamp_us > estate.stamp_us:
             del self.held[owner]

@@ -137,7 +137,11 @@ class Hails(SurfacePart):
         listed = (*hail.pieces, *hail.provisional)
         whole = [each for each in hail.pieces if not atlas.better_than(each)]
         # A better title once took a part of it and is gone: what is left over would stay a fragment.
-        gone = [each for each in atlas.of(sender) if not _is_listed(each, listed) or _is_fragment(each, whole)]
+        # What others said of it in its name may be beyond what it has ever had, and no word of its own would win.
+        known = [(each, _is_listed(each, listed)) for each in atlas.of(sender)]
+        gone = [
+            each for each, is_listed in known if not is_listed or _is_fragment(each, whole) or _is_beyond(each, hail)
+        ]
         version = plot.version
         atlas.drop(gone)
         if self.gifts:
@@ -225,6 +229,11 @@ class Hails(SurfacePart):
 def _is_fragment(title: Title, whole: Iterable[Title]) -> bool:
     """Only a part of what its owner has under the same title."""
     return any(piece.bits < title.bits and piece.epoch == title.epoch and overlap(piece, title) for piece in whole)
+
+
+def _is_beyond(title: Title, hail: Hail) -> bool:
+    """Is it better than what its owner says to have there?"""
+    return any(title.epoch > piece.epoch and overlap(title, piece) for piece in hail.pieces)
 
 
 def _is_listed(title: Title, listed: Iterable[Title]) -> bool:
