@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import time
 
 import pytest
 
@@ -42,3 +43,31 @@ def test_a_member_whose_disk_is_full_confirms_nothing(tmp_path, name):
     during, inbox = asyncio.run(story(tmp_path, name))
     assert during.notified == 0
     assert inbox == 1
+
+
+async def to_oneself(directory):
+    """For each member, whether a cast to all is in its own inbox when its receipt is complete; its disk is slow."""
+    local = Local(directory / "net", "opchord-pubsub", PEOPLE, dict(design("opchord-pubsub").quick), True, limits=False)
+    local.lay_out()
+    tasks = Tasks(local)
+    await tasks.start_all()
+    found = []
+    for node in tasks.nodes.values():
+        node.store._seal = slowly(node.store._seal)
+        receipt = await node.cast("jazz | samba", b"x", wait=10.0)
+        found.append((receipt.notified, receipt.cast.serial in [row[2] for row in node.store.inbox()]))
+        del node.store._seal
+    await tasks.stop()
+    return found
+
+
+def slowly(seal):
+    def sealed():
+        time.sleep(0.2)
+        seal()
+
+    return sealed
+
+
+def test_a_receipt_counts_its_own_publisher_when_it_is_safe(tmp_path):
+    assert asyncio.run(to_oneself(tmp_path)) == [(3, True)] * 3
