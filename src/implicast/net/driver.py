@@ -1,8 +1,8 @@
 """The host of one peer on a network: real time, real alarms, real sends; one input at a time.
 
 What one input delivers to the application is committed before anything leaves by which the peer stands: so a
-notification is confirmed only when it is safe. Inputs that deliver nothing are not held up, nor are messages that
-promise nothing (`Message.promises`).
+notification is confirmed only when it is safe, however often it comes. Inputs that deliver nothing are not held up but
+for such confirmations, nor are messages that promise nothing (`Message.promises`).
 
 Whatever comes from outside and cannot be read, or is not for this role, is counted and dropped; a handler that breaks
 down over a message is a bug, is counted and logged, and does not stop the node.
@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from implicast.casting.telling import Got
 from implicast.net.carrier import Carrier
 from implicast.net.clock import Clock
 from implicast.net.counters import Counters
@@ -28,6 +29,7 @@ from implicast.peer.contract import Address, Message, Peer
 from implicast.peer.errors import RemoteError
 from implicast.peer.member import Member
 from implicast.peer.wire import MESSAGE_BYTES_MAX, Codec
+from implicast.peer.words import Said
 
 log = logging.getLogger("implicast")
 
@@ -37,6 +39,15 @@ Safe = Callable[[list[Message]], "asyncio.Future[None] | None"]
 """Told what was delivered; gives what is to be awaited before anything is sent, or None."""
 Watch = Callable[[bool, Address, Message], None]
 """Shown a message: whether it came or goes, from whom or to whom, and what it says."""
+
+
+def _promises(message: Message) -> bool:
+    return message.promises
+
+
+def _confirms(message: Message) -> bool:
+    """Does it say that a notification was taken, signed or not?"""
+    return isinstance(message, Got) or (isinstance(message, Said) and message.kind == Got.wire)
 
 
 class NetHost:
@@ -195,11 +206,14 @@ class Driver:
         if self.journal is not None:
             self.journal.heard(self._cause, events)
         safe = self._safe(events) if events or (self.careful and out) else None
+        waits = _promises
+        if safe is None:  # what came before may not be safe yet: a repeat of it is not confirmed before
+            safe, waits = self._awaited, _confirms
         if safe is None or safe.done():
             self._send(out, self._cause)
-        elif out:
-            self._send([each for each in out if not each[1].promises], self._cause)
-            self._hold(safe, [each for each in out if each[1].promises])
+        else:
+            self._send([each for each in out if not waits(each[1])], self._cause)
+            self._hold(safe, [each for each in out if waits(each[1])])
 
     def _hold(self, safe: "asyncio.Future[None]", out: list[tuple[Address, Message]]) -> None:
         """Keep back what was sent until what led to it is safe; all that waits for one commit leaves together."""
@@ -207,6 +221,11 @@ class Driver:
             self._awaited, self._held = safe, []
             safe.add_done_callback(partial(self._release, self._held))
         self._held.append((out, self._cause))
+
+    async def until_safe(self) -> None:
+        """Until what was delivered so far is safe."""
+        if self._awaited is not None and not self._awaited.done():
+            await asyncio.shield(self._awaited)
 
     def _release(self, held: list[Held], safe: "asyncio.Future[None]") -> None:
         """What led to it is safe: it may leave."""

@@ -351,6 +351,8 @@ class Store:
                 if time.monotonic() > deadline:
                     break
                 time.sleep(0.1)
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
         self._thread.shutdown(wait=True)
         self._db.close()
         self._lock.release()
