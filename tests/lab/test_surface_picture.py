@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from implicast.lab.surface_picture import draw, observe
+from implicast.lab.surface_picture import WAYS, draw, observe
 from implicast.peer.errors import ScenarioError
 from implicast.world.scenario import Scenario
 
@@ -27,6 +27,7 @@ def test_the_tiles_cover_the_surface_and_the_registry_is_all_there() -> None:
     assert kept == 24
     assert 0 <= kept - len(told) <= 2, "all members are notified by message but those that hold themselves"
     assert len(scene.containers) > 1
+    assert {kind for _, _, kind in scene.hops} >= set(WAYS), "every arrow of the legend is in the picture"
 
 
 def test_where_a_tag_is_replicated_the_registry_shown_is_the_one_that_the_cast_found() -> None:

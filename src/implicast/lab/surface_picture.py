@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from implicast.casting.spice.homes import address_of
+from implicast.casting.spice.messages import CastTo
 from implicast.casting.spice.spice import Spice
 from implicast.peer.errors import ScenarioError
 from implicast.space.morton import Box, box, side
@@ -29,8 +30,8 @@ HUE_STEP = 0.6180339887
 """The golden section: successive owners get colours far apart."""
 POINT = 0.01
 """A container with shorter edges is marked by a cross."""
-WAYS = {"Cast": ("#1f4e79", "walking through the registry"), "Seek": ("#d95f02", "looking for it")}
-"""Colour and label of the messages drawn as arrows, by kind; the later ones on top."""
+WAYS = {CastTo.__name__: ("#1f4e79", "to the registry and through it")}
+"""Colour and label of the messages drawn as arrows, by kind."""
 NOTCHES_MAX = 4
 """Panels in the lower row."""
 Point = tuple[float, float]
