@@ -20,7 +20,7 @@ DESIGNS = (
         survives=frozenset({"joins", "leaves", "crashes", "returns", "loss", "partitions", "freezes"}),
         quick={"check_s": 1.0, "tries": 5, "round_s": 8.0, "slack_s": 3.0, "merge_s": 15.0},
         patience=(
-            {"check_s": 20.0, "round_s": 60.0, "merge_s": 90.0},
+            {"check_s": 12.0, "round_s": 36.0, "merge_s": 60.0},
             {"check_s": 4.0, "tries": 5, "round_s": 16.0, "slack_s": 6.0, "merge_s": 30.0},
             {"check_s": 2.0, "tries": 5, "round_s": 12.0, "slack_s": 5.0, "merge_s": 20.0},
         ),
