@@ -4,7 +4,7 @@ A place in range that got a cast tells the nearest places in range on either sid
 in one message. Who lacks one asks for it, and is given the publisher's signed part; it counts by that signature, so it
 matters nothing who hands it on. What comes this way is delivered and nothing else: the place does not hold it, and does
 its duties when a proper copy comes, so that nobody is pre-empted by an early echo. A place is missed only if its k
-senders and both its neighbours on each side lie, or were missed too.
+senders and its three neighbours on each side lie, or were missed too.
 
 Left out: echoes in worlds in which nothing happens, where every step is confirmed at once.
 """
@@ -21,7 +21,7 @@ from implicast.peer.memory import Recent
 
 ECHO_US = 3_000_000
 """Casts of so long are told of together; by then all steps have been taken that are taken at all."""
-NEIGHBOURS = 2
+NEIGHBOURS = 3
 """On either side."""
 WIDELY = 16
 """Others in range that are told of a cast that was kept from us, or is ours."""
