@@ -224,7 +224,11 @@ def _after(hears: Callable[..., bool], handler: Callable[..., None]) -> Callable
 
     def decide(self: Peer, sender: Address, message: Message) -> None:
         if hears(self, sender, message):
-            method(self if part is None else part(self), sender, message)
+            found = self if part is None else part(self)
+            if found is None:  # a part that only some settings have
+                self.drop_stray()
+            else:
+                method(found, sender, message)
 
     return decide
 
