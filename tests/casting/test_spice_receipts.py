@@ -569,11 +569,16 @@ def test_busy_replicas_have_the_level_raised_further(monkeypatch):
     assert leader.levels.header("jazz").level == 2
 
 
-def test_whoever_takes_over_from_an_original_root_ends_what_it_began():
-    town = Town(peers=16, frequency_limit=0.5, rate_s=1000.0, deepest_level=1, storage_limit=32)
+def with_six_for_jazz(**settings):
+    town = Town(**settings)
     for address in range(6):
         town.register(address, "jazz")
     town.run(3)
+    return town
+
+
+def test_whoever_takes_over_from_an_original_root_ends_what_it_began():
+    town = with_six_for_jazz(peers=16, frequency_limit=0.5, rate_s=1000.0, deepest_level=1, storage_limit=32)
     leader, address = town.owner(address_of("jazz")), address_of("jazz")
     leader.replicas._aim("jazz", Header(1, 0, 1, False))
     town.run(0.05)
@@ -653,10 +658,7 @@ def test_what_ran_out_of_hops_and_waited_goes_on():
 
 def test_replicas_that_answer_are_mended_before_a_level_is_raised():
     """The raise had met the dead and did not end before its walk was given up."""
-    town = Town(peers=24, frequency_limit=0.01, rate_s=1000.0, deepest_level=2, storage_limit=32)
-    for address in range(6):
-        town.register(address, "jazz")
-    town.run(3)
+    town = with_six_for_jazz(peers=24, frequency_limit=0.01, rate_s=1000.0, deepest_level=2, storage_limit=32)
     leader, address = town.owner(address_of("jazz")), address_of("jazz")
     ready_on_the_other_side(town, "jazz")
     leader.levels.set_header("jazz", Header(5, 1, 2, False))
