@@ -54,7 +54,8 @@ class Answers(Part):
     @handles(Greet)
     def on_greet(self, sender: Address, greet: Greet) -> None:
         if not self._places.held:
-            self._farewells.has_left(sender)
+            if not self._farewells.has_left(sender):
+                self._farewells.say_left(sender, greet.asked)
             return
         greeted = [self._places.held[key] for key in greet.asked if key in self._places.held]
         for said in greet.claims:
