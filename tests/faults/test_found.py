@@ -92,3 +92,15 @@ def test_a_raise_that_waits_for_the_dead_does_not_keep_replicas_from_being_mende
     )  # fmt: skip
 
     assert not found.reasons, (found.reasons, found.scenario.command())
+
+
+def test_a_broker_that_comes_back_finds_out_at_once_which_of_the_others_are_there():
+    """The root was found dead first and then another broker, each in five patiences: two members waited 55 s."""
+    churn = "joins=20,group=2,restarts=2,fails=2,returns=10,disk=any,anew=3,freezes=2,cuts=1,splits=1,over_s=15.0"
+    found = check(
+        Scenario("broker", 87, 115, 975340898, {"brokers": 6, "expected_tags": 64}, "attributes", network="national",
+                 faults=Faults.parse("loss=0.05,reorder=0.2"), churn=Churn.parse(churn))
+    )  # fmt: skip
+
+    assert not found.reasons, (found.reasons, found.scenario.command())
+    assert found.outcome.change.return_s_max < 40

@@ -37,6 +37,8 @@ from implicast.peer.words import Envelopes, opener
 
 LEASES = 6
 """A client that has been silent for so many of its reminders is forgotten."""
+HEALTH_MAX = 1
+"""How much a broker doubts itself: a root's death and another's are noticed one after the other, within 40 s in all."""
 GONE_LEAST = 64
 """Fewer tags gone than this are not worth a new generation of filters."""
 
@@ -78,7 +80,8 @@ class Broker(Peer, parts=PARTS):
         limits = site.words, policy_of(given)
         self.routes = Routes(address, host, self.asker, site.assured, self.backbone, self._select, *limits,
                              site.kept.docket if site.kept else ())  # fmt: skip
-        watch_us, patience = int(float(given["watch_s"]) * 1e6), DetectorSettings(tries=int(given["tries"]))
+        watch_us = int(float(given["watch_s"]) * 1e6)
+        patience = DetectorSettings(tries=int(given["tries"]), health_max=HEALTH_MAX)
         self.views = Views(address, host, brokers, watch_us, self._follow, lambda: self.backbone.table.capacity,
                            patience)  # fmt: skip
         if neighbours is None:

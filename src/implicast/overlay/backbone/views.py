@@ -76,10 +76,11 @@ class Views(Part, parts={"detector": Detector, "spans": Spans}):
             self._watch_later()
 
     def arrive(self, highest: int) -> None:
-        """This broker begins, alone and without memory but for the highest number it knew."""
+        """This broker begins, alone and without memory but for the highest number it knew. It asks all at once who is
+        there: should it have to lead, each that is not would cost a patience after the root's."""
         self.highest = highest
         for other in self._others:
-            self.host.send(other, Beating(0))
+            self.detector.probe(other, Beat(0))
         self._watch_later()
 
     def heard(self, broker: Address) -> None:
