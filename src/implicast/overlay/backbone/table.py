@@ -11,6 +11,7 @@ it has room for: its error stays within a quarter of the one that was asked for.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import reduce
 from math import ceil, exp, log
 
 import numpy as np
@@ -60,9 +61,6 @@ class Field:
         spread[found] = 1
         self.bits, self.ones = bytearray(np.packbits(spread, bitorder="little").tobytes()), int(spread.sum())
 
-    def set_bits(self) -> NDArray[np.intp]:
-        return _places(self.bits, self.size)
-
     def tags(self, hashes: int) -> float:
         """About so many tags: k = -(m / h) ln(1 - fill)."""
         return -self.size / hashes * log(1 - min(FILL_MAX, self.ones / self.size))
@@ -72,11 +70,12 @@ class FilterTable:
     """The filters of one generation."""
 
     __slots__ = ("_error", "_fields", "_pressed_at", "bits", "capacity", "distinct", "generation", "hashes", "outgrown",
-                 "whole")  # fmt: skip
+                 "sources", "whole")  # fmt: skip
 
     def __init__(self, sources: Sequence[Address], generation: int, capacity: int, error: float) -> None:
         self.generation, self.capacity, self._error = generation, capacity, error
         self.bits, self.hashes = bits_for(capacity, error), hashes_for(error)
+        self.sources = tuple(sources)
         self._fields = {source: Field(self.bits, capacity, self.hashes) for source in sources}
         self._pressed_at = 0.0
         """Tags that all filters held together when they were pressed; 0: they are not."""
@@ -86,10 +85,6 @@ class FilterTable:
         """Does a filter hold more than it has room for?"""
         self.whole: set[Address] = set()
         """Neighbours whose filter is known to be complete."""
-
-    @property
-    def sources(self) -> list[Address]:
-        return list(self._fields)
 
     def put(self, source: Address, tags: Iterable[str]) -> None:
         """Add tags of a source."""
@@ -105,14 +100,11 @@ class FilterTable:
 
     def passes(self, neighbour: Address, target: Target) -> bool:
         """May anybody beyond this neighbour be selected? Only wanted tags are asked for."""
-        field = self._fields[neighbour]
-        return any(all(self._holds(field, tag) for tag in term.has) for term in target.terms)
+        return any(all(self.holds(neighbour, tag) for tag in term.has) for term in target.terms)
 
     def holds(self, source: Address, tag: str) -> bool:
-        return self._holds(self._fields[source], tag)
-
-    def _holds(self, field: Field, tag: str) -> bool:
-        bits, size, whole = field.bits, field.size, self.bits
+        field, whole = self._fields[source], self.bits
+        bits, size = field.bits, field.size
         for place in positions(tag, whole, self.hashes):
             at = place * size // whole
             if not bits[at >> 3] >> (at & 7) & 1:
@@ -126,7 +118,8 @@ class FilterTable:
 
     def beside(self, neighbour: Address) -> bytes:
         """The filter of all sources but this one, before they are pressed: what the neighbour should know of us."""
-        return _united([bytes(field.bits) for source, field in self._fields.items() if source != neighbour])
+        others = [np.frombuffer(self._fields[source].bits, np.uint8) for source in self.sources if source != neighbour]
+        return reduce(np.bitwise_or, others).tobytes()
 
     def fits(self, field: bytes) -> bool:
         """Has a filter from elsewhere the size of those of this generation?"""
@@ -134,7 +127,7 @@ class FilterTable:
 
     def replace(self, neighbour: Address, field: bytes) -> None:
         """Take over a neighbour's whole filter, beside what it has said since it was sent."""
-        self._fields[neighbour].take(_places(field, self.bits))
+        self._fields[neighbour].take(places(field, self.bits))
         self.whole.add(neighbour)
 
     def press(self) -> None:
@@ -149,15 +142,8 @@ class FilterTable:
         wanted = bits_for(room, self._error)
         self.outgrown = self.outgrown or wanted > self.bits > bits_for(ROOM_LEAST, self._error)
         pressed = Field(min(self.bits, wanted), room, self.hashes)
-        pressed.take(field.set_bits() * pressed.size // self.bits)
+        pressed.take(places(field.bits, field.size) * pressed.size // self.bits)
         return pressed
-
-    def lacks(self, source: Address, field: bytes) -> bool:
-        """Is there a bit of this filter, of the common size, that the source's filter does not have?"""
-        mine = self._fields[source]
-        wanted = _places(field, self.bits) * mine.size // self.bits
-        has = np.unpackbits(np.frombuffer(mine.bits, np.uint8), count=mine.size, bitorder="little")
-        return not has[wanted].all()
 
     def estimate(self) -> float:
         """About how many distinct tags there are in the whole system."""
@@ -165,20 +151,13 @@ class FilterTable:
             return self.distinct * max(1.0, self._held() / self._pressed_at)
         together = Field(self.bits, self.capacity, self.hashes)
         for field in self._fields.values():
-            together.take(field.set_bits())
+            together.take(places(field.bits, field.size))
         return together.tags(self.hashes)
 
     def _held(self) -> float:
         return sum(field.tags(self.hashes) for field in self._fields.values())
 
 
-def _places(field: bytes | bytearray, size: int) -> NDArray[np.intp]:
+def places(field: bytes | bytearray, size: int) -> NDArray[np.intp]:
     """Which bits are set. As booleans: of bytes they are found more slowly."""
     return np.flatnonzero(np.unpackbits(np.frombuffer(field, np.uint8), count=size, bitorder="little").view(np.bool_))
-
-
-def _united(fields: Sequence[bytes]) -> bytes:
-    some = np.frombuffer(fields[0], np.uint8)
-    for field in fields[1:]:
-        some = some | np.frombuffer(field, np.uint8)
-    return some.tobytes()

@@ -30,8 +30,6 @@ RANK_BITS = 17
 FIRST = 1 << RANK_BITS
 """The number of the view in which an assembled backbone begins."""
 
-Follow = Callable[[View], None]
-
 
 class Views(Part, parts={"detector": Detector, "spans": Spans}):
     """A broker's share in agreeing; `follow` is told of each view that it follows."""
@@ -40,8 +38,8 @@ class Views(Part, parts={"detector": Detector, "spans": Spans}):
                  "_stale", "_surveys", "_watch_us", "detector", "epoch", "followed", "highest", "spans")  # fmt: skip
 
     def __init__(
-        self, address: Address, host: Host, brokers: Sequence[Address], watch_us: int, follow: Follow,
-        room: Callable[[], int], patience: DetectorSettings,
+        self, address: Address, host: Host, brokers: Sequence[Address], watch_us: int,
+        follow: Callable[[View], None], room: Callable[[], int], patience: DetectorSettings,
     ) -> None:  # fmt: skip
         super().__init__(address, host)
         assert len(brokers) <= BROKERS_MAX, f"a backbone has at most {BROKERS_MAX} brokers"
