@@ -15,18 +15,18 @@ from implicast.language.standing import StandingTargets
 from implicast.language.target import Description, Target
 from implicast.peer.asking import Asker, Patience
 from implicast.peer.changes import Changed
-from implicast.peer.contract import Address, CastId, Contact, Host, Life, Message, Name, Part, handles
+from implicast.peer.contract import Address, CastId, Contact, Life, Message, Name, Part, handles
 from implicast.peer.fields import Count, Payload
 from implicast.peer.member import Member
 from implicast.peer.name import version_of
+from implicast.peer.site import Site
 from implicast.peer.subscriber import Subscribed, Unsubscribed
-from implicast.peer.words import BELIEVED, Said, Words, personal
+from implicast.peer.words import Said, personal
 
 SUBSCRIBE = "subscribe"
 PATIENCE = Patience(2_000_000, times=1 << 30)
 SUBSCRIPTIONS_MAX = 1_024
 """Subscriptions of one member; further ones are not answered."""
-
 SUBSCRIBERS_MAX = 1 << 20
 """Members that subscribe at one server; while there are so many, no further subscription is answered."""
 
@@ -108,26 +108,25 @@ class Desk(Part):
 
     def subscribe(self, target: Target) -> int:
         self._last += 1
-        self._word(Wording(self._last, 1, target))
+        self.subscriptions[self._last] = Wording(self._last, 1, target)
+        self._say(self._last, 1, target)
         return self._last
 
-    def update(self, number: int, target: Target) -> None:
-        if number in self.subscriptions:
-            self._word(Wording(number, self.subscriptions[number].version + 1, target))
-
-    def unsubscribe(self, number: int) -> None:
-        wording = self.subscriptions.pop(number, None)
-        if wording is not None:
-            self._say(number, wording.version + 1, None)
+    def reword(self, number: int, target: Target | None) -> None:
+        """`None`: the subscription ends."""
+        before = self.subscriptions.get(number)
+        if before is None:
+            return
+        if target is None:
+            del self.subscriptions[number]
+        else:
+            self.subscriptions[number] = Wording(number, before.version + 1, target)
+        self._say(number, before.version + 1, target)
 
     def say_again(self) -> None:
         """Tell the server all subscriptions: it does not know them, or only of an earlier life."""
         for each in self.subscriptions.values():
             self._say(each.subscription, each.version, each.target)
-
-    def _word(self, wording: Wording) -> None:
-        self.subscriptions[wording.subscription] = wording
-        self._say(wording.subscription, wording.version, wording.target)
 
     def _say(self, number: int, version: int, target: Target | None) -> None:
         member = self._member
@@ -142,20 +141,17 @@ class Desk(Part):
         said = question.about
         assert isinstance(said, Subscribe), "nothing else is asked on this topic"
         if kept.life > self._member.life and not self._member.words.signed:
-            self._go_above(kept.life)
+            self.outlive(kept.life)
         elif (kept.life, kept.version) == (said.life, said.version):
             self._asker.answered(SUBSCRIBE, kept.subscription)
             number, gone = said.subscription, said.target is None
             self.host.deliver(Unsubscribed(number) if gone else Subscribed(number, said.version))
 
-    def _go_above(self, life: Life) -> None:
-        self._member.outlive(version_of(life, 0))
-        self.say_again()
-
-    def shown(self, said: Subscribe) -> None:
-        """The server has this wording of a life that the member has forgotten."""
-        if said.life > self._member.life:
-            self._go_above(said.life)
+    def outlive(self, life: Life) -> None:
+        """The server has a wording of this life of the member; the member may have forgotten it."""
+        if life > self._member.life:
+            self._member.outlive(version_of(life, 0))
+            self.say_again()
 
     @handles(Happened)
     def on_happened(self, sender: Address, happened: Happened) -> None:
@@ -171,12 +167,9 @@ class SubscriptionServer(Part):
 
     __slots__ = ("_heard", "_standing", "_words", "changed", "worded")
 
-    def __init__(
-        self, address: Address, host: Host, heard: Callable[[Name], None], kept: Iterable[Worded],
-        words: Words = BELIEVED,
-    ) -> None:  # fmt: skip
-        super().__init__(address, host)
-        self._heard, self._words = heard, words
+    def __init__(self, site: Site, heard: Callable[[Name], None], kept: Iterable[Worded]) -> None:
+        super().__init__(site.address, site.host)
+        self._heard, self._words = heard, site.words
         self._standing: StandingTargets[tuple[Name, int]] = StandingTargets()
         self.worded: dict[Name, dict[int, Worded]] = {}
         self.changed: Changed[Name] = Changed()

@@ -15,20 +15,20 @@ part of the tree with it. A server is a station without neighbours.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from implicast.casting.central_subscriptions import Announce
-from implicast.casting.complaints import Complain, Docket, KeptDocket, Slowing
+from implicast.casting.complaints import Complain, Docket, Slowing
 from implicast.casting.service import DRY, SILENT_MAX, Carried, Publish
 from implicast.casting.telling import Teller, Told, Word
 from implicast.language.target import Target
+from implicast.overlay.backbone.backbone import Backbone
 from implicast.peer.asking import Asker, Patience, Question
 from implicast.peer.changes import Changed
-from implicast.peer.contract import Address, CastId, Contact, Host, Message, Name, Part, handles
+from implicast.peer.contract import Address, CastId, Contact, Message, Name, Part, handles
 from implicast.peer.fields import Payload, Token
 from implicast.peer.memory import Recent, Seen, Shares
-from implicast.peer.policy import FREE, Policy
-from implicast.peer.words import BELIEVED, Words
+from implicast.peer.policy import policy_of
+from implicast.peer.site import Site
 
 PASS = "pass"
 PATIENCE = Patience(2_000_000, times=21, factor=1.05)
@@ -59,23 +59,11 @@ class Hold(Message):
     epoch: Token
 
 
-class Trunk(Protocol):
-    """What a station knows of others: where a cast goes from here."""
-
-    epoch: int
-    neighbours: tuple[Address, ...]
-
-    def leads(self, neighbour: Address, target: Target) -> bool: ...
-
-
 class Nowhere:
-    """There is one station only."""
+    """What a station knows of others where it is the only one."""
 
     epoch = 0
     neighbours: tuple[Address, ...] = ()
-
-    def leads(self, neighbour: Address, target: Target) -> bool:
-        return False
 
 
 @dataclass(slots=True)
@@ -111,19 +99,18 @@ def _about(hop: Hop) -> object:
 class Routes(Part, parts={"teller": Teller}):
     """The casts that one station carries in its present view. `select` says which own members a cast is for."""
 
-    __slots__ = ("_asker", "_assured", "_docket", "_ended", "_policy", "_routes", "_seen", "_select", "_shares", "_way",
-                 "_words", "changed", "taken", "teller")  # fmt: skip
+    __slots__ = ("_asker", "_assured", "_ended", "_policy", "_routes", "_seen", "_select", "_shares", "_way", "_words",
+                 "changed", "docket", "taken", "teller")  # fmt: skip
 
     def __init__(
-        self, address: Address, host: Host, asker: Asker, assured: bool, way: Trunk,
-        select: Callable[[Hop], Selection], words: Words = BELIEVED, policy: Policy = FREE,
-        docket: KeptDocket = (),
-    ) -> None:  # fmt: skip
-        super().__init__(address, host)
-        self._asker, self._assured, self._way, self._select, self._words = asker, assured, way, select, words
-        self._policy = policy
-        self._docket = Docket(lambda: host.now_us, docket)
-        self.teller = Teller(address, host, asker, assured, self._own_ended, words, self._docket)
+        self, site: Site, asker: Asker, way: Backbone | Nowhere, select: Callable[[Hop], Selection]
+    ) -> None:
+        super().__init__(site.address, site.host)
+        self._assured, self._words, self._policy = site.assured, site.words, policy_of(site.parameters)
+        self._asker, self._way, self._select = asker, way, select
+        self.docket = Docket(lambda: site.host.now_us, site.kept.docket if site.kept else ())
+        """The complaints that were heard here."""
+        self.teller = Teller(site.address, site.host, asker, site.assured, self._own_ended, site.words, self.docket)
         self._seen = Seen()
         self._routes: dict[CastId, Route] = {}
         self._shares: Shares[Name] = Shares(ROUTES_MAX)
@@ -137,11 +124,6 @@ class Routes(Part, parts={"teller": Teller}):
 
     def __len__(self) -> int:
         return len(self._routes)
-
-    @property
-    def docket(self) -> KeptDocket:
-        """The complaints that outlive a crash."""
-        return self._docket.kept()
 
     def begin_again(self) -> None:
         """There is a new tree."""
@@ -169,8 +151,7 @@ class Routes(Part, parts={"teller": Teller}):
             self.host.after(HOLD_US, Hold(hop.cast, self._way.epoch))
         route.asked[asker] = client
         route.answered.discard(asker)
-        slowing = self._docket.slowing(hop.cast)
-        if slowing is not None:
+        if (slowing := self.docket.slowing(hop.cast)) is not None:
             self.host.send(asker, slowing)
         self._pass_on(asker, client, hop, route)
         self._settle(hop.cast, route)
@@ -190,9 +171,10 @@ class Routes(Part, parts={"teller": Teller}):
                 self.host.send(neighbour, self._onward(hop))
 
     def _leading(self, hop: Hop) -> list[Address]:
-        if isinstance(hop, Announce):
+        way = self._way
+        if isinstance(way, Nowhere) or isinstance(hop, Announce):
             return []
-        return [each for each in self._way.neighbours if self._way.leads(each, hop.target)]
+        return [each for each in way.neighbours if way.leads(each, hop.target)]
 
     def _onward(self, hop: Hop) -> Pass:
         assert not isinstance(hop, Announce), "events go through one server"
@@ -251,26 +233,24 @@ class Routes(Part, parts={"teller": Teller}):
 
     def _counted(self, cast: CastId, route: Route, asker: Address, client: bool) -> Carried | None:
         """What is known of a cast, without the side of the asker; None while a neighbour has said nothing."""
-        own = self.teller.casts.get(cast) or self._ended.get(cast) or Told(0)
-        silent = list(own.silent)
-        notified, unreachable, declined, left = own.notified, own.unreachable, own.declined, own.open
+        counts: list[Told | Carried] = [self.teller.casts.get(cast) or self._ended.get(cast) or Told(0)]
         for neighbour, each in route.told.items():
-            if neighbour == asker and not client:
-                continue
-            if each is None:
-                return None
-            notified, unreachable = notified + each.notified, unreachable + each.unreachable
-            declined, left = declined + each.declined, left + each.open
-            silent += each.silent
-        view = 0 if client else self._way.epoch
-        return Carried(cast, view, notified, unreachable, declined, left, tuple(silent[:SILENT_MAX]))
+            if neighbour != asker or client:
+                if each is None:
+                    return None
+                counts.append(each)
+        return Carried(
+            cast, 0 if client else self._way.epoch, sum(each.notified for each in counts),
+            sum(each.unreachable for each in counts), sum(each.declined for each in counts),
+            sum(each.open for each in counts), tuple(name for each in counts for name in each.silent)[:SILENT_MAX],
+        )  # fmt: skip
 
     # --- complaints
 
     @handles(Complain)
     def on_complain(self, sender: Address, complaint: Complain) -> None:
         if self._words.vouches(complaint):
-            self._docket.complain(complaint, sender)
+            self.docket.complain(complaint, sender)
 
     @handles(Slowing)
     def on_slowing(self, sender: Address, slowing: Slowing) -> None:

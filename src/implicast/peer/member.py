@@ -47,7 +47,7 @@ class Member(Peer, parts={"envelopes": Envelopes}):
         self.name, self.life = site.name, site.life
         self.contact = Contact(site.name, site.address)
         self.assured, self.words, self.policy = site.assured, site.words, policy_of(site.parameters)
-        self.envelopes = opener(site.address, site.host, site.words, self.receive, self.shown)
+        self.envelopes = opener(self, site.words)
         kept = getattr(site.kept, "member", None)
         self.description: Description | None = kept.description if isinstance(kept, KeptMember) else None
         """What it is; one that begins again is what it was, until it says otherwise."""
@@ -142,10 +142,6 @@ class Member(Peer, parts={"envelopes": Envelopes}):
         self.serial = 0
         self.host.deliver(Outlived(self.life, before, self.version))
         return self.version
-
-    def shown(self, message: Message) -> None:
-        """Somebody keeps this word of this member's own, which it may have forgotten."""
-        self.drop_stray()
 
     def kept_member(self, heard: tuple[HeardBlock, ...] = ()) -> KeptMember:
         return KeptMember(self.life, self.version, self.serial, self.description, heard)

@@ -31,7 +31,6 @@ from implicast.peer.asking import Asker
 from implicast.peer.contract import Address, Life, Message, Name, Peer, Version, handles
 from implicast.peer.fields import Token
 from implicast.peer.liveness import DetectorSettings
-from implicast.peer.policy import policy_of
 from implicast.peer.site import Site
 from implicast.peer.words import Envelopes, opener
 
@@ -63,23 +62,19 @@ class Broker(Peer, parts=PARTS):
 
     def __init__(self, site: Site, neighbours: tuple[Address, ...] | None = None) -> None:
         """`neighbours`: in a tree that is there at once; else the brokers agree on one."""
-        address, host, given = site.address, site.host, site.parameters
-        brokers = site.infrastructure["broker"]
+        address, host, given, brokers = site.address, site.host, site.parameters, site.infrastructure["broker"]
         super().__init__(address, host)
         self.life = site.life
-        watched = site.assured and not site.resting
+        self.envelopes = opener(self, site.words)
         lease_us = int(float(given["check_s"]) * 1e6) * LEASES
-        self.envelopes = opener(address, host, site.words, self.receive, self.shown)
-        self.roster = Roster(address, host, lease_us, watched, self._stored, self._forgotten, words=site.words)
+        self.roster = Roster(site, lease_us, self._stored, self._forgotten)
         self.covering: dict[Name, Version] = {}
         """Clients whose newest description the backbone does not route by yet."""
         self._gone = 0
         self.asker = Asker(address, host)
         room, error = int(given["expected_tags"]), float(given["routing_error"])
         self.backbone = Backbone(address, host, self.asker, room, error, self.roster.index.tags, self._covered)
-        limits = site.words, policy_of(given)
-        self.routes = Routes(address, host, self.asker, site.assured, self.backbone, self._select, *limits,
-                             site.kept.docket if site.kept else ())  # fmt: skip
+        self.routes = Routes(site, self.asker, self.backbone, self._select)
         watch_us = int(float(given["watch_s"]) * 1e6)
         patience = DetectorSettings(tries=int(given["tries"]), health_max=HEALTH_MAX)
         self.views = Views(address, host, brokers, watch_us, self._follow, lambda: self.backbone.table.capacity,
@@ -87,15 +82,11 @@ class Broker(Peer, parts=PARTS):
         if neighbours is None:
             self.views.arrive(site.kept.highest if site.kept else 0)
         else:
-            self.views.stand(watched)
+            self.views.stand(site.assured and not site.resting)
             self.backbone.stand(View(FIRST, min(brokers), neighbours, room))
 
-    def shown(self, message: Message) -> None:
-        """A broker says nothing of itself."""
-        self.drop_stray()
-
     def kept(self) -> KeptBroker:
-        return KeptBroker(self.life, self.views.highest, self.routes.docket)
+        return KeptBroker(self.life, self.views.highest, self.routes.docket.kept())
 
     def holdings(self) -> Any:
         return (self.roster.holdings(), self.backbone.holdings())

@@ -36,7 +36,7 @@ class Client(Served, Subscriber, parts={"desk": Desk}):
 
     def leave(self) -> None:
         for number in list(self.desk.subscriptions):
-            self.desk.unsubscribe(number)
+            self.unsubscribe(number)
         super().leave()
 
     def subscribe(self, target: Target) -> int:
@@ -44,10 +44,10 @@ class Client(Served, Subscriber, parts={"desk": Desk}):
         return self.desk.subscribe(target)
 
     def update(self, number: int, target: Target) -> None:
-        self.desk.update(number, target)
+        self.desk.reword(number, target)
 
     def unsubscribe(self, number: int) -> None:
-        self.desk.unsubscribe(number)
+        self.desk.reword(number, None)
 
     def publish(self, description: Description, payload: bytes) -> CastId:
         cast = self.next_cast()
@@ -55,7 +55,7 @@ class Client(Served, Subscriber, parts={"desk": Desk}):
 
     def shown(self, message: Message) -> None:
         if isinstance(message, Subscribe):
-            self.desk.shown(message)
+            self.desk.outlive(message.life)
         else:
             super().shown(message)
 

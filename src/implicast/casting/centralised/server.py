@@ -19,9 +19,8 @@ from implicast.casting.service import Publish, Stored
 from implicast.casting.telling import Notify, Word
 from implicast.language.target import Description
 from implicast.peer.asking import Asker
-from implicast.peer.changes import Changes, Rows
+from implicast.peer.changes import Changes
 from implicast.peer.contract import Address, Contact, Life, Message, Peer, handles
-from implicast.peer.policy import policy_of
 from implicast.peer.site import Site
 from implicast.peer.words import Envelopes, opener
 
@@ -55,20 +54,16 @@ class Server(Peer, parts=PARTS):
     role = "server"
 
     def __init__(self, site: Site) -> None:
-        address, host, kept = site.address, site.host, site.kept or KeptServer(site.life, (), (), ())
-        super().__init__(address, host)
-        self.life = site.life
-        lease_us, swept = int(float(site.parameters["lease_s"]) * 1e6), site.assured and not site.resting
-        words = site.words
-        self.envelopes = opener(address, host, words, self.receive, self.shown)
+        super().__init__(site.address, site.host)
+        self.life, kept = site.life, site.kept or KeptServer(site.life, (), (), ())
+        self.envelopes = opener(self, site.words)
         self.roster = Roster(
-            address, host, lease_us, swept, self._stored, lambda name, before: self.subscriptions.forget(name),
-            lambda name: self.subscriptions.count(name), words,
+            site, int(float(site.parameters["lease_s"]) * 1e6), self._stored,
+            lambda name, before: self.subscriptions.forget(name), lambda name: self.subscriptions.count(name),
         )  # fmt: skip
-        self.asker = Asker(address, host)
-        limits = words, policy_of(site.parameters)
-        self.routes = Routes(address, host, self.asker, site.assured, Nowhere(), self._select, *limits, kept.docket)
-        self.subscriptions = SubscriptionServer(address, host, self.roster.heard, kept.subscriptions, words)
+        self.asker = Asker(site.address, site.host)
+        self.routes = Routes(site, self.asker, Nowhere(), self._select)
+        self.subscriptions = SubscriptionServer(site, self.roster.heard, kept.subscriptions)
         for entry in kept.members:
             self.roster.keep(entry)
         for taken in kept.casts:
@@ -76,26 +71,22 @@ class Server(Peer, parts=PARTS):
             assert word is not None, "what is taken is a cast or an event"
             self.routes.resume(word, taken.members)
 
-    def shown(self, message: Message) -> None:
-        """A server says nothing of itself."""
-        self.drop_stray()
-
     def kept(self) -> KeptServer:
-        worded = [each for own in self.subscriptions.worded.values() for each in own.values()]
-        taken = tuple(_taken(*each) for each in self.routes.taken.values())
-        return KeptServer(self.life, tuple(self.roster.entries.values()), tuple(worded), taken, self.routes.docket)
+        members, docket = tuple(self.roster.entries.values()), self.routes.docket.kept()
+        subscriptions = tuple(each for own in self.subscriptions.worded.values() for each in own.values())
+        casts = tuple(_taken(*each) for each in self.routes.taken.values())
+        return KeptServer(self.life, members, subscriptions, casts, docket)
 
     def changes(self) -> Changes:
         """One row for each member, for each member's subscriptions, and for each cast in hand."""
         roster, worded, routes = self.roster, self.subscriptions, self.routes
-        whole, entries, taken = not roster.changed.asked, roster.entries, routes.taken
-        rows: dict[str, Rows] = {
-            "members": {name: (entries[name],) if name in entries else () for name in roster.changed.take(entries)},
-            "subscriptions": {name: tuple(worded.worded.get(name, {}).values())
-                              for name in worded.changed.take(worded.worded)},
-            "casts": {cast: (_taken(*taken[cast]),) if cast in taken else () for cast in routes.changed.take(taken)},
-        }  # fmt: skip
-        return Changes(KeptServer(self.life, (), (), (), routes.docket), rows, whole)
+        whole = not roster.changed.asked
+        rows = {
+            "members": roster.changed.rows(roster.entries, lambda entry: (entry,)),
+            "subscriptions": worded.changed.rows(worded.worded, lambda own: tuple(own.values())),
+            "casts": routes.changed.rows(routes.taken, lambda taken: (_taken(*taken),)),
+        }
+        return Changes(KeptServer(self.life, (), (), (), routes.docket.kept()), rows, whole)
 
     def holdings(self) -> Any:
         return [*self.roster.holdings(), *self.subscriptions.holdings()]
