@@ -1,17 +1,18 @@
 """A member of CENTRALISED: all it knows is the server."""
 
 from implicast.casting.central_subscriptions import Announce, Desk, Subscribe, Wording
-from implicast.casting.served import KeptServed, Served
+from implicast.casting.served import Served
 from implicast.casting.service import Known
 from implicast.language.target import Description, Target
 from implicast.peer.contract import Address, CastId, Message, handles
 from implicast.peer.events import Joined
 from implicast.peer.lease import renewal_us
+from implicast.peer.member import Keepsake
 from implicast.peer.site import Site
 from implicast.peer.subscriber import Subscriber
 
 
-class KeptClient(KeptServed):
+class KeptClient(Keepsake):
     """What outlives a crash: also the subscriptions."""
 
     subscriptions: tuple[Wording, ...] = ()
@@ -60,8 +61,8 @@ class Client(Served, Subscriber, parts={"desk": Desk}):
             super().shown(message)
 
     def kept(self) -> KeptClient:
-        heard = self.hearing.inbox.seen.heard()
-        return KeptClient(self.kept_member(heard), tuple(self.desk.subscriptions.values()))
+        member = self.kept_member(self.hearing.inbox.seen.heard())
+        return KeptClient(member, tuple(self.desk.subscriptions.values()))
 
     @handles(Known)
     def on_known(self, sender: Address, known: Known) -> None:
