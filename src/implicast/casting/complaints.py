@@ -97,7 +97,7 @@ def surely_above(count: int, of: int) -> float:
 class Account:
     """What one keeper knows of one publisher since somebody complained of it."""
 
-    __slots__ = ("_beyond", "_complained", "_reached", "against", "audience", "clear_us", "opened_us")
+    __slots__ = ("_audience", "_beyond", "_complained", "_reached", "against", "clear_us", "opened_us")
 
     def __init__(self, kept: KeptAccount) -> None:
         self.opened_us = kept.opened_us
@@ -105,7 +105,7 @@ class Account:
         """Until when its casts are declined; 0: it is not slowed."""
         self.against = dict.fromkeys(kept.against)
         """Those who were told, and complained."""
-        self.audience = kept.audience
+        self._audience = kept.audience
         """Members that one cast reached by way of this keeper, those that others told for it included."""
         self._beyond = dict.fromkeys(kept.beyond)
         """Those who complained to keepers beyond this one."""
@@ -121,8 +121,9 @@ class Account:
         """`whole`: with all names; else the verdict alone, and how many were reached."""
         if not whole:
             return KeptAccount(publisher, self.opened_us, self.clear_us, self.reached)
-        return KeptAccount(publisher, self.opened_us, self.clear_us, self.audience, tuple(sorted(self.against)),
-                           tuple(sorted(self._beyond)), _places(self._reached), _places(self._complained))  # fmt: skip
+        places = [tuple(map(Contact, known, known.values())) for known in (self._reached, self._complained)]
+        names = [tuple(sorted(each)) for each in (self.against, self._beyond)]
+        return KeptAccount(publisher, self.opened_us, self.clear_us, self._audience, *names, *places)
 
     def is_lone(self, address: Address) -> bool:
         """Whether nobody has complained but from this address, and nothing came of it."""
@@ -130,11 +131,11 @@ class Account:
 
     @property
     def reached(self) -> int:
-        return max(len(self._reached), self.audience)
+        return max(len(self._reached), self._audience)
 
     @property
     def complaints(self) -> int:
-        return len(self.against | self._beyond) if self.audience else len(self.against)
+        return len(self.against | self._beyond) if self._audience else len(self.against)
 
     def pass_on(self, name: Name) -> None:
         """Somebody has complained to a keeper beyond this one."""
@@ -142,23 +143,21 @@ class Account:
             self._beyond[name] = None
 
     def count(self, notified: int) -> None:
-        self.audience = max(self.audience, notified)
+        self._audience = max(self._audience, notified)
 
     def reach(self, name: Name, address: Address) -> None:
-        if len(self._reached) < NAMES_MAX or name in self._reached:
-            self._reached[name] = address
+        self._note(self._reached, name, address)
         if self.clear_us:
             self.clear_us += PAID_US
-        self._compare(name)
 
     def complain(self, name: Name, address: Address) -> None:
-        if len(self._complained) < NAMES_MAX or name in self._complained:
-            self._complained[name] = address
-        self._compare(name)
+        self._note(self._complained, name, address)
 
-    def _compare(self, name: Name) -> None:
-        complained = self._complained.get(name)
-        if complained is not None and self._reached.get(name) == complained:
+    def _note(self, known: dict[Name, Address], name: Name, address: Address) -> None:
+        """Whoever complained from where it was told counts against the publisher."""
+        if len(known) < NAMES_MAX or name in known:
+            known[name] = address
+        if name in self._complained and self._reached.get(name) == self._complained[name]:
             self.against[name] = None
 
     def judge(self, now_us: int) -> None:
@@ -168,10 +167,6 @@ class Account:
             self.clear_us = now_us + self.reached * PAID_US
         if self.clear_us:
             self.clear_us = min(max(self.clear_us, now_us), now_us + MEMORY_US)
-
-
-def _places(known: dict[Name, Address]) -> tuple[Contact, ...]:
-    return tuple(Contact(name, address) for name, address in known.items())
 
 
 class Docket:
@@ -197,16 +192,12 @@ class Docket:
 
     def complain(self, complaint: Complain, sender: Address) -> None:
         if self._account(complaint.cast.publisher) is None:
-            self._make_room(sender)
+            lone = [publisher for publisher, account in self._accounts.items() if account.is_lone(sender)]
+            if len(lone) >= LONE_MAX:
+                del self._accounts[lone[0]]
         account = self._opened(complaint.cast.publisher)
         account.complain(complaint.by, sender)
         account.judge(self._now())
-
-    def _make_room(self, sender: Address) -> None:
-        """One that complains alone of so many gives up the first of them."""
-        lone = [publisher for publisher, account in self._accounts.items() if account.is_lone(sender)]
-        if len(lone) >= LONE_MAX:
-            del self._accounts[lone[0]]
 
     def pass_on(self, cast: CastId, by: Name) -> None:
         """Somebody has complained of a cast to a keeper beyond this one."""
@@ -235,13 +226,9 @@ class Docket:
 
     def tell(self, cast: CastId, name: Name, address: Address) -> bool:
         """May this member be told? If so it is about to be. The same answer for all members of one cast."""
-        if not self._accounts:
-            return True
-        account = self._account(cast.publisher)
-        if account is None:
-            return True
-        if self.declines(cast):
-            return False
+        account = self._account(cast.publisher) if self._accounts else None
+        if account is None or self.declines(cast):
+            return account is None
         account.reach(name, address)
         return True
 

@@ -83,8 +83,8 @@ class Told:
     unreachable: int = 0
     silent: list[Name] = field(default_factory=list)
 
-    def count(self, name: Name, outcome: Outcome | None) -> None:
-        """What became of it at one member; `None`: it never said."""
+    def count(self, outcome: Outcome | None, name: Name = b"") -> None:
+        """What became of it at one member; `None`: the one of this name never said."""
         self.open -= 1
         if outcome in (Outcome.TAKEN, Outcome.REPEAT):
             self.notified += 1
@@ -136,7 +136,7 @@ class Teller(Part):
         for member, message in messages:
             self._ask(member, cast, message)
         if here is not None:
-            told.count(b"", here)
+            told.count(here)
         if not told.open:
             self._end(cast, told)
 
@@ -165,7 +165,7 @@ class Teller(Part):
         self._asking -= 1
         told = self.casts.get(cast)
         if told is not None:
-            told.count(name, outcome)
+            told.count(outcome, name)
             if not told.open:
                 self._end(cast, told)
         if self._waiting:

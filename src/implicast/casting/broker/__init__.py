@@ -4,7 +4,6 @@ Thesis chapter 6: with `assurance=none` it is Listing 2; with receipts it is wha
 clients vanish and brokers die.
 """
 
-from collections.abc import Mapping
 from math import ceil
 
 from implicast.casting import complaints
@@ -17,9 +16,7 @@ from implicast.casting.service import KINDS as SERVICE_KINDS
 from implicast.casting.telling import Got, Notify
 from implicast.language.parameters import Parameter, Parameters
 from implicast.overlay.backbone.messages import BROKERS_MAX, CAPACITY_MAX, KINDS
-from implicast.peer.contract import Peer
 from implicast.peer.liveness import DETECTOR_KINDS
-from implicast.peer.site import Site
 
 __all__ = ["DESIGNS", "Broker", "BrokerClient", "KeptBroker", "brokers_wanted"]
 
@@ -32,25 +29,16 @@ def brokers_wanted(peers: int, parameters: Parameters) -> int:
     return max(BROKERS_LEAST, min(BROKERS_MAX, given))
 
 
-def fixture(site: Site, role: str) -> Peer:
-    return Broker(site)
-
-
-def roles(peers: int, infrastructure: int) -> Mapping[str, tuple[int, ...]]:
-    return {"broker": tuple(range(peers, peers + infrastructure))}
-
-
 DESIGNS = (
     Design(
         name="broker",
         summary="Brokers on a spanning tree serve the clients nearest to them and pass casts where filters let them.",
         paper="Implicit group messaging, chapter 6",
         member=BrokerClient,
-        fixture=fixture,
-        roles=roles,
+        fixture=lambda site, role: Broker(site),
+        roles=lambda peers, infrastructure: {"broker": tuple(range(peers, peers + infrastructure))},
         kept={"member": KeptBrokered, "broker": KeptBroker},
-        kinds=(*SERVICE_KINDS, Probe, Serving, Pass, Notify, Got, *KINDS, *DETECTOR_KINDS,
-               *complaints.KINDS),
+        kinds=(*SERVICE_KINDS, Probe, Serving, Pass, Notify, Got, *KINDS, *DETECTOR_KINDS, *complaints.KINDS),
         parameters=(
             ASSURANCE,
             Parameter("brokers", 0, "how many brokers; 0: a share of the peers", 0, BROKERS_MAX),
