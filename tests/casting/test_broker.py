@@ -6,7 +6,6 @@ import pytest
 
 from implicast.casting.broker import Broker, BrokerClient, brokers_wanted
 from implicast.casting.broker.client import ProbeAgain
-from implicast.casting.broker.messages import Probe, Serving
 from implicast.casting.designs import design
 from implicast.casting.inbox import Outcome
 from implicast.casting.routes import ROUTES_MAX, Hold, Pass
@@ -18,8 +17,10 @@ from implicast.casting.service import (
     Known,
     LeaseSweep,
     Outdated,
+    Probe,
     Publish,
     Register,
+    Serving,
     Stored,
 )
 from implicast.casting.telling import Got, Notify, Told

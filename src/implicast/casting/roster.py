@@ -60,11 +60,6 @@ class Roster(Part):
         if site.assured and not site.resting:
             self.host.after(lease_us // SWEEPS_PER_LEASE, LeaseSweep())
 
-    def version(self, name: Name) -> Version:
-        """The newest that is known of a member; 0: none."""
-        entry = self.entries.get(name)
-        return entry.version if entry is not None else 0
-
     def select(self, target: Target) -> list[Contact]:
         entries = self.entries
         return [entries[name].contact for name in self.index.select(target)]
@@ -119,8 +114,8 @@ class Roster(Part):
 
     @handles(Check)
     def on_check(self, sender: Address, check: Check) -> None:
-        known, subscriptions = self.version(check.name), self._subscriptions(check.name)
-        entry = self.entries.get(check.name)
+        entry, subscriptions = self.entries.get(check.name), self._subscriptions(check.name)
+        known = entry.version if entry is not None else 0
         is_there = entry is None or not self._words.signed or entry.contact.address == sender
         if known == check.version and (known or subscriptions) and is_there:
             self.heard(check.name)

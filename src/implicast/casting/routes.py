@@ -139,8 +139,7 @@ class Routes(Part, parts={"teller": Teller}):
         if self._words.opened(hop.cast, _about(hop), hop.payload) is None or (client and self._is_too_much(hop)):
             return
         if not (self._assured or hop.dry):
-            if self._seen.first(hop.cast, self.host.now_us):
-                self._spread_once(asker, hop)
+            self._spread_once(asker, hop)
             return
         route = self._routes.get(hop.cast)
         if route is None:
@@ -163,9 +162,8 @@ class Routes(Part, parts={"teller": Teller}):
 
     def _spread_once(self, asker: Address, hop: Hop) -> None:
         """Listing 2 of the thesis, `handle_cast`: own selected members, and neighbours that lead; never back."""
-        word, members = self._select(hop)
-        if self._policy.bears(len(members)):
-            self.teller.tell(word, members)
+        if self._seen.met(hop.cast) or not self._tell_own(hop):
+            return
         for neighbour in self._leading(hop):
             if neighbour != asker:
                 self.host.send(neighbour, self._onward(hop))
@@ -200,8 +198,9 @@ class Routes(Part, parts={"teller": Teller}):
     def resume(self, word: Word, members: Sequence[Contact]) -> None:
         """Tell own members, at first or after a crash in the midst of it."""
         self._seen.first(word.cast, self.host.now_us)
-        self.taken[word.cast] = word, members
-        self.changed.note(word.cast)
+        if self._assured:
+            self.taken[word.cast] = word, members
+            self.changed.note(word.cast)
         self.teller.tell(word, members)
 
     def _pass_on(self, asker: Address, client: bool, hop: Hop, route: Route) -> None:

@@ -9,10 +9,10 @@ from math import ceil
 from implicast.casting import complaints
 from implicast.casting.broker.broker import Broker, KeptBroker
 from implicast.casting.broker.client import BrokerClient, KeptBrokered
-from implicast.casting.broker.messages import Probe, Serving
 from implicast.casting.designs import ASSURANCE, Design
 from implicast.casting.routes import Pass
 from implicast.casting.service import KINDS as SERVICE_KINDS
+from implicast.casting.service import Probe, Serving
 from implicast.casting.telling import Got, Notify
 from implicast.language.parameters import Parameter, Parameters
 from implicast.overlay.backbone.messages import BROKERS_MAX, CAPACITY_MAX, KINDS
@@ -20,13 +20,11 @@ from implicast.peer.liveness import DETECTOR_KINDS
 
 __all__ = ["DESIGNS", "Broker", "BrokerClient", "KeptBroker", "brokers_wanted"]
 
-BROKERS_LEAST = 2
-
 
 def brokers_wanted(peers: int, parameters: Parameters) -> int:
     """How many brokers: the number given, or a share of the peers; at least two."""
     given = int(parameters["brokers"]) or ceil(peers * float(parameters["broker_share"]))
-    return max(BROKERS_LEAST, min(BROKERS_MAX, given))
+    return max(2, min(BROKERS_MAX, given))
 
 
 DESIGNS = (

@@ -16,12 +16,11 @@ What is not promised: while its broker is dead and unnoticed, a client hears not
 
 from typing import Any
 
-from implicast.casting.broker.messages import Probe, Serving
 from implicast.casting.central_subscriptions import Announce
 from implicast.casting.complaints import KeptDocket
 from implicast.casting.roster import Enrolled, Roster
 from implicast.casting.routes import Hop, Pass, Routes, Selection
-from implicast.casting.service import Publish, Stored
+from implicast.casting.service import Probe, Publish, Serving, Stored
 from implicast.casting.telling import Notify
 from implicast.language.target import Description
 from implicast.overlay.backbone.backbone import Backbone
@@ -114,14 +113,11 @@ class Broker(Peer, parts=PARTS):
             if entry.description is not None:
                 self.covering[name] = entry.version
                 if self.backbone.epoch:
-                    self.backbone.say(self._first(entry.description), (name, entry.version))
+                    first = [tag for tag in entry.description.tags if self.roster.index.count(tag) == 1]
+                    self.backbone.say(first, (name, entry.version))  # what no other client of ours holds
             self._lose(before)
         if not new or entry.description is None:
             self._answer(name)
-
-    def _first(self, description: Description) -> tuple[str, ...]:
-        """The tags of a client's description that no other client of ours holds."""
-        return tuple(tag for tag in description.tags if self.roster.index.count(tag) == 1)
 
     def _forgotten(self, name: Name, before: Description | None) -> None:
         self.covering.pop(name, None)

@@ -4,9 +4,9 @@ What it has registered, and the casts about which something is open, it tells th
 old one does no harm: the old one's notifications are recognised as repeats, and it forgets the client after a lease.
 """
 
-from implicast.casting.broker.messages import Probe, Serving
 from implicast.casting.inbox import Outcome
 from implicast.casting.served import Served
+from implicast.casting.service import Probe, Serving
 from implicast.casting.telling import Got, Notify
 from implicast.overlay.backbone.tree import by_rank
 from implicast.peer.contract import Address, CastId, Message, handles

@@ -8,21 +8,28 @@ they have heard.
 What one server cannot give: while it is away nothing is delivered or registered, and if its disk is lost all is lost.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from implicast.casting.central_subscriptions import Announce, Happened, SubscriptionServer, Worded
+from implicast.casting.central_subscriptions import Announce, Happened, Subscribe, SubscriptionKept, Worded
 from implicast.casting.complaints import KeptDocket
 from implicast.casting.roster import Enrolled, Roster
 from implicast.casting.routes import Hop, Nowhere, Routes, Selection
 from implicast.casting.service import Publish, Stored
 from implicast.casting.telling import Notify, Word
+from implicast.language.standing import StandingTargets
 from implicast.language.target import Description
 from implicast.peer.asking import Asker
-from implicast.peer.changes import Changes
-from implicast.peer.contract import Address, Contact, Life, Message, Peer, handles
+from implicast.peer.changes import Changed, Changes
+from implicast.peer.contract import Address, Contact, Life, Message, Name, Part, Peer, handles
 from implicast.peer.site import Site
 from implicast.peer.words import Envelopes, opener
+
+
+SUBSCRIPTIONS_MAX = 1_024
+"""Subscriptions of one member; further ones are not answered."""
+SUBSCRIBERS_MAX = 1 << 20
+"""Members that subscribe at one server; while there are so many, no further subscription is answered."""
 
 
 class InHand(Message):
@@ -41,6 +48,68 @@ class KeptServer(Message):
     subscriptions: tuple[Worded, ...]
     casts: tuple[InHand, ...]
     docket: KeptDocket = ()
+
+
+class SubscriptionServer(Part):
+    """Everybody's subscriptions, at the server; `heard` is told of every member that says something."""
+
+    __slots__ = ("_heard", "_standing", "_words", "changed", "worded")
+
+    def __init__(self, site: Site, heard: Callable[[Name], None], kept: Iterable[Worded]) -> None:
+        super().__init__(site.address, site.host)
+        self._heard, self._words = heard, site.words
+        self._standing: StandingTargets[tuple[Name, int]] = StandingTargets()
+        self.worded: dict[Name, dict[int, Worded]] = {}
+        self.changed: Changed[Name] = Changed()
+        for each in kept:
+            self._keep(each)
+
+    def _keep(self, worded: Worded) -> None:
+        name = worded.contact.name
+        self._heard(name)
+        self.changed.note(name)
+        self.worded.setdefault(name, {})[worded.subscription] = worded
+        key = (name, worded.subscription)
+        if worded.target is None:
+            self._standing.remove(key)
+        else:
+            self._standing.put(key, worded.target)
+
+    @handles(Subscribe)
+    def on_subscribe(self, sender: Address, said: Subscribe) -> None:
+        if said.target is not None and not all(term.has or term.where for term in said.target.terms):
+            return  # it would have to be tried on every event
+        if not self._words.vouches(said):
+            return
+        own = self.worded.get(said.name, {})
+        known = own.get(said.subscription)
+        if known is None and (len(own) >= SUBSCRIPTIONS_MAX or len(self.worded) >= SUBSCRIBERS_MAX):
+            return
+        if known is None or (said.life, said.version) >= (known.life, known.version):
+            contact = Contact(said.name, sender)
+            evidence = self._words.evidence(said)
+            known = Worded(contact, said.life, said.subscription, said.version, said.target, evidence)
+            self._keep(known)
+        elif known.said is not None and known.life > said.life:
+            self.host.send(sender, known.said)
+        self.host.send(sender, SubscriptionKept(known.life, said.subscription, known.version))
+
+    def forget(self, name: Name) -> None:
+        """The member's lease is over."""
+        self.changed.note(name)
+        for number in self.worded.pop(name, {}):
+            self._standing.remove((name, number))
+
+    def count(self, name: Name) -> int:
+        """How many subscriptions of a member stand."""
+        return sum(each.target is not None for each in self.worded.get(name, {}).values())
+
+    def matching(self, description: Description) -> list[Contact]:
+        found = self._standing.matching(description)
+        return list(dict.fromkeys(self.worded[name][number].contact for name, number in found))
+
+    def holdings(self) -> Any:
+        return [(*key, target) for key, target in self._standing.items()]
 
 
 PARTS = {"asker": Asker, "roster": Roster, "routes": Routes, "subscriptions": SubscriptionServer,

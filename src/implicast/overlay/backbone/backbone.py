@@ -166,9 +166,8 @@ class Backbone(Part, parts={"edges": Edges}):
             return
         table = self.next
         if table is not None and table.generation == summary.generation and sender not in table.whole:
-            if not table.fits(summary.filter):
+            if not table.replace(sender, summary.filter):
                 return
-            table.replace(sender, summary.filter)
             for neighbour in self.neighbours:
                 if neighbour != sender:  # its summary did not depend on its own filter, so it was sent before
                     self._summarise(neighbour)

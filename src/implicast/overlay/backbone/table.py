@@ -121,14 +121,12 @@ class FilterTable:
         others = [np.frombuffer(self._fields[source].bits, np.uint8) for source in self.sources if source != neighbour]
         return reduce(np.bitwise_or, others).tobytes()
 
-    def fits(self, field: bytes) -> bool:
-        """Has a filter from elsewhere the size of those of this generation?"""
-        return len(field) == (self.bits + 7) // 8
-
-    def replace(self, neighbour: Address, field: bytes) -> None:
-        """Take over a neighbour's whole filter, beside what it has said since it was sent."""
-        self._fields[neighbour].take(places(field, self.bits))
-        self.whole.add(neighbour)
+    def replace(self, neighbour: Address, field: bytes) -> bool:
+        """Take over a neighbour's whole filter, beside what it has said since it was sent, if it has the common size."""
+        if fits := len(field) == (self.bits + 7) // 8:
+            self._fields[neighbour].take(places(field, self.bits))
+            self.whole.add(neighbour)
+        return fits
 
     def press(self) -> None:
         """The generation is whole: each filter gets the size that its own tags need."""
