@@ -25,7 +25,6 @@ from implicast.peer.contract import Address, Contact, Life, Message, Name, Part,
 from implicast.peer.site import Site
 from implicast.peer.words import Envelopes, opener
 
-
 SUBSCRIPTIONS_MAX = 1_024
 """Subscriptions of one member; further ones are not answered."""
 SUBSCRIBERS_MAX = 1 << 20

@@ -80,11 +80,11 @@ class Backbone(Part, parts={"edges": Edges}):
 
     def leads(self, neighbour: Address, target: Target) -> bool:
         """Should a cast go on to this neighbour?"""
-        passes = self.table.passes(neighbour, target)
+        passes = self.table.filters[neighbour].passes(target)
         if passes or self.next is None:
             return passes
         knows_nothing = self.table.generation == self.epoch << EPOCH_SHIFT and neighbour not in self.next.whole
-        return knows_nothing or self.next.passes(neighbour, target)
+        return knows_nothing or self.next.filters[neighbour].passes(target)
 
     def forget(self) -> None:
         """Filters are outgrown, or many own tags have gone: ask for new ones."""
@@ -96,7 +96,7 @@ class Backbone(Part, parts={"edges": Edges}):
     def holdings(self) -> Any:
         """The filters, as they would be encoded."""
         tables = [self.table] if self.next is None else [self.table, self.next]
-        return [(source, table.filter(source).to_bytes()) for table in tables for source in table.sources]
+        return [(source, each.to_bytes()) for table in tables for source, each in table.filters.items()]
 
     # --- news
 

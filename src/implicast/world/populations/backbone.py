@@ -65,8 +65,8 @@ def _uncovered(
 
 def _lacks(table: FilterTable, neighbour: Address, beyond: bytes) -> bool:
     """Is there a bit of this filter, of the common size, that the neighbour's filter does not have?"""
-    mine = table.filter(neighbour)
-    wanted = places(beyond, table.bits) * mine.bits // table.bits
+    mine = table.filters[neighbour]
+    wanted = places(beyond, mine.whole) * mine.bits // mine.whole
     has = np.unpackbits(np.frombuffer(mine.to_bytes(), np.uint8), count=mine.bits, bitorder="little")
     return not has[wanted].all()
 
