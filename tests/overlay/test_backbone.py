@@ -15,12 +15,13 @@ from implicast.overlay.backbone.backbone import Backbone
 from implicast.overlay.backbone.edges import GATHER_US, PATIENCE
 from implicast.overlay.backbone.messages import EPOCH_SHIFT, FiltersAnew, Routed, Speak, Stale, Tell, View, WholeFilter
 from implicast.overlay.backbone.table import FilterTable
-from implicast.overlay.backbone.tree import EASY_DEGREE, by_rank, nearest, spanning_tree
+from implicast.overlay.backbone.tree import EASY_DEGREE, by_rank, spanning_tree
 from implicast.peer.asking import Asker, Late
 from implicast.peer.ledger import Ledger
 from implicast.peer.name import name_of
 from implicast.space.digest import digest_bits
 from implicast.world.network import build
+from implicast.world.populations.stations import nearest
 
 
 def asking(*tags: str) -> Target:

@@ -89,13 +89,6 @@ Selection = tuple[Word, Sequence[Contact]]
 """What is said to own members of a cast, and to whom."""
 
 
-def _about(hop: Hop) -> object:
-    """What the publisher has signed it as."""
-    if isinstance(hop, Announce):
-        return hop.description
-    return (DRY, hop.target) if hop.dry else hop.target
-
-
 class Routes(Part, parts={"teller": Teller}):
     """The casts that one station carries in its present view. `select` says which own members a cast is for."""
 
@@ -136,7 +129,8 @@ class Routes(Part, parts={"teller": Teller}):
 
     def carry(self, asker: Address, client: bool, hop: Hop) -> None:
         """Carry a cast for a client, or for a broker of the present view; if its publisher has cast it."""
-        if self._words.opened(hop.cast, _about(hop), hop.payload) is None or (client and self._is_too_much(hop)):
+        about = hop.description if isinstance(hop, Announce) else (DRY, hop.target) if hop.dry else hop.target
+        if self._words.opened(hop.cast, about, hop.payload) is None or (client and self._is_too_much(hop)):
             return
         if not (self._assured or hop.dry):
             self._spread_once(asker, hop)
@@ -164,19 +158,17 @@ class Routes(Part, parts={"teller": Teller}):
         """Listing 2 of the thesis, `handle_cast`: own selected members, and neighbours that lead; never back."""
         if self._seen.met(hop.cast) or not self._tell_own(hop):
             return
-        for neighbour in self._leading(hop):
+        for neighbour, onward in self._onward(hop).items():
             if neighbour != asker:
-                self.host.send(neighbour, self._onward(hop))
+                self.host.send(neighbour, onward)
 
-    def _leading(self, hop: Hop) -> list[Address]:
+    def _onward(self, hop: Hop) -> dict[Address, Pass]:
+        """What goes on to the neighbours that lead to selected members. Events go through one server."""
         way = self._way
         if isinstance(way, Nowhere) or isinstance(hop, Announce):
-            return []
-        return [each for each in way.neighbours if way.leads(each, hop.target)]
-
-    def _onward(self, hop: Hop) -> Pass:
-        assert not isinstance(hop, Announce), "events go through one server"
-        return Pass(hop.cast, self._way.epoch, hop.target, hop.payload, hop.dry)
+            return {}
+        onward = Pass(hop.cast, way.epoch, hop.target, hop.payload, hop.dry)
+        return {each: onward for each in way.neighbours if way.leads(each, hop.target)}
 
     def _tell_own(self, hop: Hop) -> bool:
         """Tell own members, once; False when there is no room to remember it."""
@@ -205,11 +197,11 @@ class Routes(Part, parts={"teller": Teller}):
 
     def _pass_on(self, asker: Address, client: bool, hop: Hop, route: Route) -> None:
         """To every neighbour that leads, but to one that vouches for its own side."""
-        for neighbour in self._leading(hop):
+        for neighbour, onward in self._onward(hop).items():
             vouched = neighbour == asker and not client
             key = (neighbour, hop.cast)
             if not vouched and route.told.setdefault(neighbour) is None and self._asker.open(PASS, key) is None:
-                self._asker.ask(PASS, key, neighbour, self._onward(hop))
+                self._asker.ask(PASS, key, neighbour, onward)
 
     # --- answering
 

@@ -9,7 +9,7 @@ from math import ceil
 from implicast.casting import complaints
 from implicast.casting.broker.broker import Broker, KeptBroker
 from implicast.casting.broker.client import BrokerClient, KeptBrokered
-from implicast.casting.designs import ASSURANCE, Design
+from implicast.casting.designs import ASSURANCE, SURVIVABLE, Design
 from implicast.casting.routes import Pass
 from implicast.casting.service import KINDS as SERVICE_KINDS
 from implicast.casting.service import Probe, Serving
@@ -51,9 +51,7 @@ DESIGNS = (
         ),
         languages=("tags", "attributes"),
         infrastructure=brokers_wanted,
-        survives=frozenset(
-            {"joins", "leaves", "crashes", "returns", "loss", "partitions", "freezes", "restarts", "fails"}
-        ),
+        survives=frozenset(SURVIVABLE),
         trial={"brokers": 6, "expected_tags": 64},
         quick={"check_s": 2.0, "watch_s": 0.5, "tries": 3},
         patience=({"check_s": 30.0, "watch_s": 6.0}, {"check_s": 5.0, "watch_s": 1.0}),

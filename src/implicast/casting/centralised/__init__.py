@@ -8,7 +8,7 @@ from implicast.casting import complaints
 from implicast.casting.central_subscriptions import SUBSCRIPTION_KINDS
 from implicast.casting.centralised.client import Client, KeptClient
 from implicast.casting.centralised.server import KeptServer, Server
-from implicast.casting.designs import ASSURANCE, Design, one_station
+from implicast.casting.designs import ASSURANCE, SURVIVABLE, Design, one_station
 from implicast.casting.service import KINDS
 from implicast.casting.telling import Got, Notify
 from implicast.language.parameters import Parameter
@@ -31,7 +31,7 @@ DESIGNS = (
             Parameter("lease_s", 90.0, "how long the server remembers a silent client", 1, 1e6, unit="s"),
         ),
         infrastructure=one_station,
-        survives=frozenset({"joins", "leaves", "crashes", "returns", "loss", "partitions", "freezes", "restarts"}),
+        survives=frozenset(SURVIVABLE) - {"fails"},
         repair_us=30_000_000,
         quick={"lease_s": 30.0},
         patience=({"lease_s": 300.0}, {"lease_s": 45.0}, {"lease_s": 15.0}),

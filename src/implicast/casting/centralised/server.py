@@ -164,13 +164,9 @@ class Server(Peer, parts=PARTS):
 
     # --- casts and events
 
-    @handles(Publish)
-    def on_publish(self, sender: Address, publish: Publish) -> None:
+    @handles(Publish, Announce)
+    def on_publish(self, sender: Address, publish: Publish | Announce) -> None:
         self.routes.carry(sender, True, publish)
-
-    @handles(Announce)
-    def on_announce(self, sender: Address, announce: Announce) -> None:
-        self.routes.carry(sender, True, announce)
 
     def _select(self, hop: Hop) -> Selection:
         if isinstance(hop, Announce):

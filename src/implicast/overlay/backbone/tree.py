@@ -1,4 +1,4 @@
-"""The shape of the backbone: a minimum spanning tree over round-trip times, and the nearest broker of a client.
+"""The shape of the backbone: a minimum spanning tree over round-trip times, and which near broker a client prefers.
 
 Thesis section 6.1. The tree is computed from all round-trip times at once, as the thesis does. Equal times are common
 (latencies of 1, 3 and 5 ms) and the thesis does not say how it settles them: here they make the tree shallow, and
@@ -62,11 +62,3 @@ def by_rank(client: Name, brokers: Sequence[Place], network: bytes) -> list[Plac
     """All brokers in the order in which this client prefers those that are equally near."""
     own = rank(network, client)
     return sorted(brokers, key=lambda broker: (own ^ rank(network, broker)) * SPREAD & 0xFFFF_FFFF_FFFF_FFFF)
-
-
-def nearest(client: Name, brokers: Sequence[Place], round_trip_us: Callable[[Place], int], network: bytes) -> Place:
-    """The broker with the shortest round trip from this client."""
-    round_trips_us = [round_trip_us(broker) for broker in brokers]
-    least_us = min(round_trips_us)
-    equals = [broker for broker, time_us in zip(brokers, round_trips_us, strict=True) if time_us == least_us]
-    return equals[0] if len(equals) == 1 else by_rank(client, equals, network)[0]

@@ -160,26 +160,20 @@ class Views(Part, parts={"detector": Detector, "spans": Spans}):
 
     # --- hearing
 
-    @handles(Beat)
-    def on_beat(self, sender: Address, beat: Beat) -> None:
-        if sender in self._others:
-            self.heard(sender)
+    @handles(Beat, Beating)
+    def on_beat(self, sender: Address, beat: Beat | Beating) -> None:
+        """The root must be above every view there is, and begin again for a broker that has lost its memory."""
+        if sender not in self._others:
+            return
+        if isinstance(beat, Beat):
             self.host.send(sender, Beating(self.epoch))
-            self._note(sender, beat.epoch)
-
-    @handles(Beating)
-    def on_beating(self, sender: Address, beating: Beating) -> None:
-        if sender in self._others:
+        else:
             self.detector.answered(sender)
-            self.heard(sender)
-            self._note(sender, beating.epoch)
-
-    def _note(self, sender: Address, epoch: int) -> None:
-        """The root must be above every view there is, and begin again for whoever has lost its memory."""
-        self.highest = max(self.highest, epoch)
+        self.heard(sender)
+        self.highest = max(self.highest, beat.epoch)
         if self.root() == self.address:
-            self._stale |= epoch > self.epoch or epoch < self.followed.get(sender, 0)
-            self.followed[sender] = epoch
+            self._stale |= beat.epoch > self.epoch or beat.epoch < self.followed.get(sender, 0)
+            self.followed[sender] = beat.epoch
 
     @handles(View)
     def on_view(self, sender: Address, view: View) -> None:
