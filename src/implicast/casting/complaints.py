@@ -121,11 +121,11 @@ class Account:
         """`whole`: with all names; else the verdict alone, and how many were reached."""
         if not whole:
             return KeptAccount(publisher, self.opened_us, self.clear_us, self.reached)
-        places = [tuple(map(Contact, known, known.values())) for known in (self._reached, self._complained)]
-        names = [tuple(sorted(each)) for each in (self.against, self._beyond)]
-        return KeptAccount(publisher, self.opened_us, self.clear_us, self._audience, *names, *places)
+        known = (tuple(map(Contact, each, each.values())) for each in (self._reached, self._complained))
+        return KeptAccount(publisher, self.opened_us, self.clear_us, self._audience, tuple(sorted(self.against)),
+                           tuple(sorted(self._beyond)), *known)  # fmt: skip
 
-    def is_lone(self, address: Address) -> bool:
+    def is_lone(self, address: Address | None) -> bool:
         """Whether nobody has complained but from this address, and nothing came of it."""
         return not self.clear_us and not self._beyond and set(self._complained.values()) == {address}
 
@@ -137,11 +137,6 @@ class Account:
     def complaints(self) -> int:
         return len(self.against | self._beyond) if self._audience else len(self.against)
 
-    def pass_on(self, name: Name) -> None:
-        """Somebody has complained to a keeper beyond this one."""
-        if len(self._beyond) < NAMES_MAX:
-            self._beyond[name] = None
-
     def count(self, notified: int) -> None:
         self._audience = max(self._audience, notified)
 
@@ -150,8 +145,11 @@ class Account:
         if self.clear_us:
             self.clear_us += PAID_US
 
-    def complain(self, name: Name, address: Address) -> None:
-        self._note(self._complained, name, address)
+    def complain(self, name: Name, address: Address | None) -> None:
+        if address is not None:
+            self._note(self._complained, name, address)
+        elif len(self._beyond) < NAMES_MAX:
+            self._beyond[name] = None
 
     def _note(self, known: dict[Name, Address], name: Name, address: Address) -> None:
         """Whoever complained from where it was told counts against the publisher."""
@@ -190,19 +188,16 @@ class Docket:
             found.append(account.kept(publisher, whole))
         return tuple(reversed(found))
 
-    def complain(self, complaint: Complain, sender: Address) -> None:
-        if self._account(complaint.cast.publisher) is None:
-            lone = [publisher for publisher, account in self._accounts.items() if account.is_lone(sender)]
+    def complain(self, complaint: Complain, sender: Address | None) -> None:
+        """`sender`: where the member was told; None: it complained to a keeper beyond this one."""
+        publisher = complaint.cast.publisher
+        account = self._account(publisher)
+        if account is None:
+            lone = [each for each, known in self._accounts.items() if known.is_lone(sender)]
             if len(lone) >= LONE_MAX:
                 del self._accounts[lone[0]]
-        account = self._opened(complaint.cast.publisher)
+            account = self._accounts[publisher] = Account(KeptAccount(publisher, self._now(), 0, 0))
         account.complain(complaint.by, sender)
-        account.judge(self._now())
-
-    def pass_on(self, cast: CastId, by: Name) -> None:
-        """Somebody has complained of a cast to a keeper beyond this one."""
-        account = self._opened(cast.publisher)
-        account.pass_on(by)
         account.judge(self._now())
 
     def count(self, cast: CastId, notified: int) -> None:
@@ -210,12 +205,6 @@ class Docket:
         account = self._account(cast.publisher)
         if account is not None:
             account.count(notified)
-
-    def _opened(self, publisher: Name) -> Account:
-        account = self._account(publisher)
-        if account is None:
-            account = self._accounts[publisher] = Account(KeptAccount(publisher, self._now(), 0, 0))
-        return account
 
     def _account(self, publisher: Name) -> Account | None:
         account = self._accounts.get(publisher)

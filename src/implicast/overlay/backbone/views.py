@@ -127,7 +127,7 @@ class Views(Part, parts={"detector": Detector, "spans": Spans}):
         """At the root: a new view if somebody has come or gone; the present one again to whoever missed it."""
         members = self._present()
         if members == self._members and not self._stale:
-            self._tell([broker for broker in members if self.followed.get(broker) != self.epoch])
+            self._tell()
         elif self._met.issuperset(member for member in members if member != self.address):
             self._surveys += 1
             if self._surveys > SURVEYS_MAX or self.spans.know(members):
@@ -150,13 +150,13 @@ class Views(Part, parts={"detector": Detector, "spans": Spans}):
         self.followed = {}
         tree, room = spanning_tree(members, self.spans.round_trip_us), self._room()
         self._made = {broker: View(self.epoch, self.address, beside, room) for broker, beside in tree.items()}
-        self._tell(members)
+        self._tell()
         self._follow(self._made[self.address])
 
-    def _tell(self, brokers: Sequence[Address]) -> None:
-        for broker in brokers:
-            if broker != self.address:
-                self.host.send(broker, self._made[broker])
+    def _tell(self) -> None:
+        for broker, view in self._made.items():
+            if broker != self.address and self.followed.get(broker) != self.epoch:
+                self.host.send(broker, view)
 
     # --- hearing
 
