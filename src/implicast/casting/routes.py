@@ -16,11 +16,12 @@ part of the tree with it. A server is a station without neighbours.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from implicast.casting.central_subscriptions import Announce
+from implicast.casting.central_subscriptions import Announce, Happened
 from implicast.casting.complaints import Complain, Docket, Slowing
+from implicast.casting.roster import Roster
 from implicast.casting.service import DRY, SILENT_MAX, Carried, Publish
-from implicast.casting.telling import Teller, Told, Word
-from implicast.language.target import Target
+from implicast.casting.telling import Notify, Teller, Told, Word
+from implicast.language.target import Description, Target
 from implicast.overlay.backbone.backbone import Backbone
 from implicast.peer.asking import Asker, Patience, Question
 from implicast.peer.changes import Changed
@@ -90,17 +91,18 @@ Selection = tuple[Word, Sequence[Contact]]
 
 
 class Routes(Part, parts={"teller": Teller}):
-    """The casts that one station carries in its present view. `select` says which own members a cast is for."""
+    """The casts that one station carries in its present view; `matching`: who has subscribed to what is described."""
 
-    __slots__ = ("_asker", "_assured", "_ended", "_policy", "_routes", "_seen", "_select", "_shares", "_way", "_words",
-                 "changed", "docket", "taken", "teller")  # fmt: skip
+    __slots__ = ("_asker", "_assured", "_ended", "_matching", "_policy", "_roster", "_routes", "_seen", "_shares",
+                 "_way", "_words", "changed", "docket", "taken", "teller")  # fmt: skip
 
     def __init__(
-        self, site: Site, asker: Asker, way: Backbone | Nowhere, select: Callable[[Hop], Selection]
-    ) -> None:
+        self, site: Site, asker: Asker, roster: Roster, way: Backbone | Nowhere,
+        matching: Callable[[Description], Sequence[Contact]] = lambda description: (),
+    ) -> None:  # fmt: skip
         super().__init__(site.address, site.host)
         self._assured, self._words, self._policy = site.assured, site.words, policy_of(site.parameters)
-        self._asker, self._way, self._select = asker, way, select
+        self._asker, self._roster, self._way, self._matching = asker, roster, way, matching
         self.docket = Docket(lambda: site.host.now_us, site.kept.docket if site.kept else ())
         """The complaints that were heard here."""
         self.teller = Teller(site.address, site.host, asker, site.assured, self._own_ended, site.words, self.docket)
@@ -114,9 +116,6 @@ class Routes(Part, parts={"teller": Teller}):
         self.changed: Changed[CastId] = Changed()
         """Of `taken`."""
         asker.topic(PASS, PATIENCE, self._lost)
-
-    def __len__(self) -> int:
-        return len(self._routes)
 
     def begin_again(self) -> None:
         """There is a new tree."""
@@ -186,6 +185,11 @@ class Routes(Part, parts={"teller": Teller}):
         else:
             self._ended[cast] = Told(0, declined=len(members))
         return True
+
+    def _select(self, hop: Hop) -> Selection:
+        if isinstance(hop, Announce):
+            return Happened(hop.cast, hop.description, hop.payload), self._matching(hop.description)
+        return Notify(hop.cast, hop.target, hop.payload), self._roster.select(hop.target)
 
     def resume(self, word: Word, members: Sequence[Contact]) -> None:
         """Tell own members, at first or after a crash in the midst of it."""

@@ -16,12 +16,10 @@ What is not promised: while its broker is dead and unnoticed, a client hears not
 
 from typing import Any
 
-from implicast.casting.central_subscriptions import Announce
 from implicast.casting.complaints import KeptDocket
 from implicast.casting.roster import Enrolled, Roster
-from implicast.casting.routes import Hop, Pass, Routes, Selection
+from implicast.casting.routes import Pass, Routes
 from implicast.casting.service import Probe, Publish, Serving, Stored
-from implicast.casting.telling import Notify
 from implicast.language.target import Description
 from implicast.overlay.backbone.backbone import Backbone
 from implicast.overlay.backbone.messages import View
@@ -73,7 +71,7 @@ class Broker(Peer, parts=PARTS):
         self.asker = Asker(address, host)
         room, error = int(given["expected_tags"]), float(given["routing_error"])
         self.backbone = Backbone(address, host, self.asker, room, error, self.roster.index.tags, self._covered)
-        self.routes = Routes(site, self.asker, self.backbone, self._select)
+        self.routes = Routes(site, self.asker, self.roster, self.backbone)
         watch_us = int(float(given["watch_s"]) * 1e6)
         patience = DetectorSettings(tries=int(given["tries"]), health_max=HEALTH_MAX)
         self.views = Views(address, host, brokers, watch_us, self._follow, lambda: self.backbone.table.capacity,
@@ -154,7 +152,3 @@ class Broker(Peer, parts=PARTS):
         """Of a view that has not come yet, it will be said again; one that is over begins again in the next."""
         if 0 < hop.epoch == self.backbone.epoch:
             self.routes.carry(sender, False, hop)
-
-    def _select(self, hop: Hop) -> Selection:
-        assert not isinstance(hop, Announce), "brokers take no events"
-        return Notify(hop.cast, hop.target, hop.payload), self.roster.select(hop.target)

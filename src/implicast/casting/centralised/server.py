@@ -14,7 +14,7 @@ from typing import Any
 from implicast.casting.central_subscriptions import Announce, Happened, Subscribe, SubscriptionKept, Worded
 from implicast.casting.complaints import KeptDocket
 from implicast.casting.roster import Enrolled, Roster
-from implicast.casting.routes import Hop, Nowhere, Routes, Selection
+from implicast.casting.routes import Nowhere, Routes
 from implicast.casting.service import Publish, Stored
 from implicast.casting.telling import Notify, Word
 from implicast.language.standing import StandingTargets
@@ -130,8 +130,8 @@ class Server(Peer, parts=PARTS):
             lambda name, before: self.subscriptions.forget(name), lambda name: self.subscriptions.count(name),
         )  # fmt: skip
         self.asker = Asker(site.address, site.host)
-        self.routes = Routes(site, self.asker, Nowhere(), self._select)
         self.subscriptions = SubscriptionServer(site, self.roster.heard, kept.subscriptions)
+        self.routes = Routes(site, self.asker, self.roster, Nowhere(), self.subscriptions.matching)
         for entry in kept.members:
             self.roster.keep(entry)
         for taken in kept.casts:
@@ -167,12 +167,6 @@ class Server(Peer, parts=PARTS):
     @handles(Publish, Announce)
     def on_publish(self, sender: Address, publish: Publish | Announce) -> None:
         self.routes.carry(sender, True, publish)
-
-    def _select(self, hop: Hop) -> Selection:
-        if isinstance(hop, Announce):
-            matched = Happened(hop.cast, hop.description, hop.payload)
-            return matched, self.subscriptions.matching(hop.description)
-        return Notify(hop.cast, hop.target, hop.payload), self.roster.select(hop.target)
 
 
 def _taken(word: Word, members: Sequence[Contact]) -> InHand:

@@ -14,9 +14,6 @@ from implicast.space.digest import digest_bits
 
 Place = TypeVar("Place", int, Address)
 
-RoundTrip = Callable[[Place, Place], int]
-"""There and back between two addresses, in microseconds."""
-
 EASY_DEGREE = 16
 """A broker with this many neighbours gets no more of them by a tie."""
 
@@ -30,7 +27,9 @@ def rank(network: bytes, who: Address | Name) -> int:
     return digest_bits(64, network, "rank", who)
 
 
-def spanning_tree(brokers: Sequence[Place], round_trip_us: RoundTrip[Place]) -> dict[Place, tuple[Place, ...]]:
+def spanning_tree(
+    brokers: Sequence[Place], round_trip_us: Callable[[Place, Place], int]
+) -> dict[Place, tuple[Place, ...]]:
     """The neighbours of each broker: Prim's algorithm, from the broker that is nearest to all.
 
     Where several links are equally short, the new broker is joined to the one from which the centre is quickest to
