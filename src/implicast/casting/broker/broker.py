@@ -1,17 +1,14 @@
 """A broker: serves its clients as a server would, and is one node of a backbone that heals (thesis chapter 6).
 
-- A broker keeps its own clients' descriptions in an inverted index and, for each neighbour, a Bloom filter of the tags
-  registered beyond it (`overlay/backbone`). Excluded tags and predicates cannot be seen in a filter: they are left to
-  the broker's index.
-- A description is complete when the whole backbone routes by it. One that is replaced or withdrawn leaves the index at
-  once; its tags stay in the filters until the next generation, which costs messages but never a wrong notice.
-- A cast goes from broker to broker wherever the filters let it, and from each to its own selected clients
-  (`casting/routes.py`). Before it follows a view, a broker answers no client and takes no cast.
-- With receipts brokers watch each other and agree on trees (`overlay/backbone/views.py`); clients remind their broker
-  of themselves, and who does not for a lease is forgotten.
-- A broker that comes back remembers one number; its clients tell it what they are at their next reminder.
+It keeps its own clients' descriptions in an inverted index and, for each neighbour, a Bloom filter of the tags
+registered beyond it (`overlay/backbone`). Excluded tags and predicates cannot be seen in a filter: they are left to the
+broker's index. A description is complete when the whole backbone routes by it. One that is replaced or withdrawn leaves
+the index at once; its tags stay in the filters until the next generation, which costs messages but never a wrong
+notice.
 
-What is not promised: while its broker is dead and unnoticed, a client hears nothing; what it missed then stays missed.
+Before it follows a view (`overlay/backbone/views.py`), a broker answers no client and takes no cast. One that comes
+back remembers one number; its clients tell it what they are at their next reminder. What is not promised: while its
+broker is dead and unnoticed, a client hears nothing; what it missed then stays missed.
 """
 
 from typing import Any

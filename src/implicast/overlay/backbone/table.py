@@ -3,8 +3,7 @@
 A source is a neighbour, meaning everybody beyond it, or the broker itself, meaning its own clients (thesis section
 6.1). While a generation is under construction all its filters have one size, `bits`, so that they can be united. When
 it is whole each is pressed to the size that the tags beyond *its own* neighbour need at the routing error (equation
-2.2): bit p of the common size becomes bit p * size // bits. So a filter errs as often as it is told to, whether half of
-all tags lie beyond its neighbour or a handful; filters that had all tags' size erred on 0.3 % where 10 % was asked.
+2.2). So a filter errs as often as it is told to, whether half of all tags lie beyond its neighbour or a handful.
 
 A pressed filter has room for a tenth more tags than it holds, and asks to be made anew when it holds a tenth more than
 it has room for: its error stays within a quarter of the one that was asked for.
