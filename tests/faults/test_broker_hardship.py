@@ -143,7 +143,7 @@ def answer_at_once(news: Edges, source: int, token: object) -> None:
 
 def forget_the_old(backbone: Backbone, neighbour: int, target: Target) -> bool:
     """The mistake of following new filters before they are whole."""
-    return backbone._newest().passes(neighbour, target)
+    return backbone._newest().filters[neighbour].passes(target)
 
 
 @pytest.mark.parametrize(
