@@ -105,7 +105,7 @@ class Routes(Part, parts={"teller": Teller}):
         self._asker, self._roster, self._way, self._matching = asker, roster, way, matching
         self.docket = Docket(lambda: site.host.now_us, site.kept.docket if site.kept else ())
         """The complaints that were heard here."""
-        self.teller = Teller(site.address, site.host, asker, site.assured, self._own_ended, site.words, self.docket)
+        self.teller = Teller(site.address, site.host, asker, site.assured, self._own_ended, site.words)
         self._seen = Seen()
         self._routes: dict[CastId, Route] = {}
         self._shares: Shares[Name] = Shares(ROUTES_MAX)
@@ -197,7 +197,10 @@ class Routes(Part, parts={"teller": Teller}):
         if self._assured:
             self.taken[word.cast] = word, members
             self.changed.note(word.cast)
-        self.teller.tell(word, members)
+        if self.docket.admits(word.cast, members):
+            self.teller.tell(word, members)
+        else:
+            self._own_ended(word.cast, Told(0, declined=len(members)))
 
     def _pass_on(self, asker: Address, client: bool, hop: Hop, route: Route) -> None:
         """To every neighbour that leads, but to one that vouches for its own side."""

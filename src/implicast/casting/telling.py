@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from implicast.casting.complaints import Docket
 from implicast.casting.inbox import Inbox, Outcome
 from implicast.casting.service import SILENT_MAX
 from implicast.language.target import Target
@@ -102,11 +101,10 @@ Ended = Callable[[CastId, Told], None]
 class Teller(Part):
     """The notifications of one peer that are under way."""
 
-    __slots__ = ("_asker", "_asking", "_assured", "_ended", "_waiting", "_words", "casts", "docket")
+    __slots__ = ("_asker", "_asking", "_assured", "_ended", "_waiting", "_words", "casts")
 
     def __init__(
-        self, address: Address, host: Host, asker: Asker, assured: bool, ended: Ended, words: Words = BELIEVED,
-        docket: Docket | None = None,
+        self, address: Address, host: Host, asker: Asker, assured: bool, ended: Ended, words: Words = BELIEVED
     ) -> None:
         """`ended` is told once of every cast, when nothing is open any more; never without receipts."""
         super().__init__(address, host)
@@ -115,16 +113,11 @@ class Teller(Part):
         self._waiting: deque[tuple[Contact, CastId, Message]] | None = None
         """Made when it is needed: most members never have so many to tell."""
         self.casts: dict[CastId, Told] = {}
-        self.docket = docket
-        """The complaints that one who tells for others has heard."""
         asker.topic(TELLING, PATIENCE, self._lost)
 
     def tell(self, word: Word, members: Sequence[Contact], here: Outcome | None = None) -> None:
         """Tell these members of a cast; each once, whatever happens. `here`: what became of it at this peer itself."""
-        if self.docket is not None and not self.docket.admits(word.cast, members):
-            self._ended(word.cast, Told(0, declined=len(members)))
-        else:
-            self.tell_each(word.cast, [(member, word) for member in members], here)
+        self.tell_each(word.cast, [(member, word) for member in members], here)
 
     def tell_each(self, cast: CastId, messages: Sequence[tuple[Contact, Message]], here: Outcome | None = None) -> None:
         """The same with words of its own for each."""
