@@ -179,11 +179,7 @@ class Routes(Part, parts={"teller": Teller}):
             return True
         if not self._seen.first(cast, self.host.now_us):
             return self._seen.met(cast)
-        word, members = self._select(hop)
-        if self._policy.bears(len(members)):
-            self.resume(word, members)
-        else:
-            self._ended[cast] = Told(0, declined=len(members))
+        self.resume(*self._select(hop))
         return True
 
     def _select(self, hop: Hop) -> Selection:
@@ -194,13 +190,13 @@ class Routes(Part, parts={"teller": Teller}):
     def resume(self, word: Word, members: Sequence[Contact]) -> None:
         """Tell own members, at first or after a crash in the midst of it."""
         self._seen.first(word.cast, self.host.now_us)
+        if not self._policy.bears(len(members)) or not self.docket.admits(word.cast, members):
+            self._own_ended(word.cast, Told(0, declined=len(members)))
+            return
         if self._assured:
             self.taken[word.cast] = word, members
             self.changed.note(word.cast)
-        if self.docket.admits(word.cast, members):
-            self.teller.tell(word, members)
-        else:
-            self._own_ended(word.cast, Told(0, declined=len(members)))
+        self.teller.tell(word, members)
 
     def _pass_on(self, asker: Address, client: bool, hop: Hop, route: Route) -> None:
         """To every neighbour that leads, but to one that vouches for its own side."""
