@@ -26,7 +26,6 @@ SHARED_OVERLAYS = {"links", "detector", "probing"}
 """Rooms inside overlay/ that its siblings share."""
 SHARED_CASTING = {
     "central_subscriptions", "complaints", "designs", "inbox", "keeping", "roster", "routes", "served", "service",
-    "signing",
     "standing", "telling",
 }  # fmt: skip
 

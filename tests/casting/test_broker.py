@@ -6,7 +6,6 @@ import pytest
 
 from implicast.casting.broker import Broker, BrokerClient, brokers_wanted
 from implicast.casting.broker.client import ProbeAgain
-from implicast.casting.broker.messages import Probe, Serving
 from implicast.casting.designs import design
 from implicast.casting.inbox import Outcome
 from implicast.casting.routes import ROUTES_MAX, Hold, Pass
@@ -18,8 +17,10 @@ from implicast.casting.service import (
     Known,
     LeaseSweep,
     Outdated,
+    Probe,
     Publish,
     Register,
+    Serving,
     Stored,
 )
 from implicast.casting.telling import Got, Notify, Told
@@ -394,7 +395,7 @@ def test_a_publisher_is_told_when_all_members_of_all_brokers_have_confirmed():
     broker.receive(1, Got(CAST, ONE, Outcome.TAKEN))
 
     assert ledger.sent() == [(9, carried(0, notified=3, declined=1, unreachable=1))]
-    assert len(broker.routes) == 0
+    assert len(broker.routes._routes) == 0
 
 
 def test_after_a_second_what_is_known_is_told_if_all_brokers_have_the_cast():
@@ -509,12 +510,12 @@ def test_a_broker_with_its_hands_full_takes_no_more():
     casts = [CastId(name_of(b"many", number), 1, 1) for number in range(ROUTES_MAX + 50)]
     for cast in casts:
         broker.receive(B, passed(cast))
-    assert len(broker.routes) == ROUTES_MAX
+    assert len(broker.routes._routes) == ROUTES_MAX
     ledger.take()
     for cast in casts[:ROUTES_MAX]:
         broker.receive(C, carried(cast=cast))
 
-    assert len(broker.routes) == 0
+    assert len(broker.routes._routes) == 0
     assert len(broker.asker) == 0
     assert {to for to, _ in ledger.sent()} == {B}
 
@@ -524,15 +525,15 @@ def test_one_publisher_fills_half_of_a_brokers_hands_and_gets_it_back():
     for _ in range(2):
         for serial in range(ROUTES_MAX + 50):
             broker.receive(B, passed(CastId(ONE, 1, serial)))
-        assert len(broker.routes) == ROUTES_MAX // 2
+        assert len(broker.routes._routes) == ROUTES_MAX // 2
         broker.receive(B, passed(CastId(TWO, 1, 1)))
-        assert len(broker.routes) == ROUTES_MAX // 2 + 1, "there is room for another"
+        assert len(broker.routes._routes) == ROUTES_MAX // 2 + 1, "there is room for another"
         ledger.take()
         for serial in range(ROUTES_MAX):
             broker.receive(C, carried(cast=CastId(ONE, 1, serial)))
         broker.receive(C, carried(cast=CastId(TWO, 1, 1)))
 
-        assert len(broker.routes) == len(broker.asker) == 0
+        assert len(broker.routes._routes) == len(broker.asker) == 0
         assert {to for to, _ in ledger.sent()} == {B}
 
 
@@ -543,7 +544,7 @@ def test_a_neighbour_that_never_answers_is_left_to_the_next_view():
         ledger.now_us += 6 * S
         broker.wake(Late())
 
-    assert len(broker.routes) == 0
+    assert len(broker.routes._routes) == 0
 
 
 def test_brokers_count_together_whom_a_target_selects():

@@ -24,8 +24,8 @@ def store_anything(patch):
     """The server says `Stored` to an older version, too."""
 
     def on_register(self, sender, register):
-        known = self.roster.version(register.name)
-        if register.version < known:
+        known = self.roster.entries.get(register.name)
+        if known is not None and register.version < known.version:
             self.host.send(sender, Stored(register.version))
         else:
             careful(self, sender, register)

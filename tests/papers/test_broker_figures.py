@@ -38,7 +38,7 @@ def test_filters_have_the_size_of_the_thesis():
     table = FilterTable([0, 1, 2], generation=1, capacity=10_000, error=0.1)
 
     assert (table.bits, table.hashes) == (ceil(10_000 * log(0.1) / log(0.6185)), 4)
-    assert len(table.filter(1).to_bytes()) == ceil(table.bits / 8)
+    assert len(table.filters[1].to_bytes()) == ceil(table.bits / 8)
 
 
 def test_registering_costs_at_most_the_backbone_and_less_when_tags_are_known():

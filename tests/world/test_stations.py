@@ -2,11 +2,11 @@
 
 import pytest
 
-from implicast.overlay.backbone.tree import nearest, spanning_tree
+from implicast.overlay.backbone.tree import spanning_tree
 from implicast.peer.name import name_of, network_of
 from implicast.world.network import build
 from implicast.world.plan import Plan
-from implicast.world.populations.stations import stations, wide_tree
+from implicast.world.populations.stations import nearest, stations, wide_tree
 
 CLIENTS = 60
 

@@ -1,34 +1,16 @@
-"""Publish/subscribe through one server, as the yardstick: the server keeps every subscription, matches every event and
-sends one copy to each subscriber that matches.
+"""Publish/subscribe through one server, as the yardstick: what members and the server of CENTRALISED say about it.
 
-Two shares of peers, one for members and one for the server, so that `centralised` only has to name them. A subscription
-has a number, and each wording of it a version; both belong to a life of the member, so that what it said last counts,
-also after it began again.
+A subscription has a number, and each wording of it a version; both belong to a life of the member, so that what it
+said last counts, also after it began again.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from implicast.casting.inbox import Inbox
-from implicast.casting.telling import Got, Word
-from implicast.language.standing import StandingTargets
+from implicast.casting.telling import Word
 from implicast.language.target import Description, Target
-from implicast.peer.asking import Asker, Patience
-from implicast.peer.changes import Changed
-from implicast.peer.contract import Address, CastId, Contact, Host, Life, Message, Name, Part, handles
+from implicast.peer.contract import CastId, Contact, Life, Message, Name
 from implicast.peer.fields import Count, Payload
-from implicast.peer.member import Member
-from implicast.peer.name import version_of
-from implicast.peer.subscriber import Subscribed, Unsubscribed
-from implicast.peer.words import BELIEVED, Said, Words, personal
-
-SUBSCRIBE = "subscribe"
-PATIENCE = Patience(2_000_000, times=1 << 30)
-SUBSCRIPTIONS_MAX = 1_024
-"""Subscriptions of one member; further ones are not answered."""
-
-SUBSCRIBERS_MAX = 1 << 20
-"""Members that subscribe at one server; while there are so many, no further subscription is answered."""
+from implicast.peer.words import Said, personal
 
 
 @personal("name")
@@ -92,140 +74,3 @@ class Wording(Message):
 
 
 SUBSCRIPTION_KINDS: tuple[type[Message], ...] = (Subscribe, SubscriptionKept, Announce, Happened)
-
-
-class Desk(Part):
-    """A member's own subscriptions."""
-
-    __slots__ = ("_asker", "_inbox", "_last", "_member", "_server", "subscriptions")
-
-    def __init__(self, member: Member, server: Address, asker: Asker, inbox: Inbox, kept: Iterable[Wording]) -> None:
-        super().__init__(member.address, member.host)
-        self._member, self._server, self._asker, self._inbox = member, server, asker, inbox
-        self.subscriptions: dict[int, Wording] = {each.subscription: each for each in kept}
-        self._last = max(self.subscriptions, default=0)
-        asker.topic(SUBSCRIBE, PATIENCE)
-
-    def subscribe(self, target: Target) -> int:
-        self._last += 1
-        self._word(Wording(self._last, 1, target))
-        return self._last
-
-    def update(self, number: int, target: Target) -> None:
-        if number in self.subscriptions:
-            self._word(Wording(number, self.subscriptions[number].version + 1, target))
-
-    def unsubscribe(self, number: int) -> None:
-        wording = self.subscriptions.pop(number, None)
-        if wording is not None:
-            self._say(number, wording.version + 1, None)
-
-    def say_again(self) -> None:
-        """Tell the server all subscriptions: it does not know them, or only of an earlier life."""
-        for each in self.subscriptions.values():
-            self._say(each.subscription, each.version, each.target)
-
-    def _word(self, wording: Wording) -> None:
-        self.subscriptions[wording.subscription] = wording
-        self._say(wording.subscription, wording.version, wording.target)
-
-    def _say(self, number: int, version: int, target: Target | None) -> None:
-        member = self._member
-        said = Subscribe(member.name, member.life, number, version, target)
-        self._asker.ask(SUBSCRIBE, number, self._server, member.words.say(said), said)
-
-    @handles(SubscriptionKept)
-    def on_kept(self, sender: Address, kept: SubscriptionKept) -> None:
-        question = self._asker.open(SUBSCRIBE, kept.subscription)
-        if question is None or sender != self._server:
-            return
-        said = question.about
-        assert isinstance(said, Subscribe), "nothing else is asked on this topic"
-        if kept.life > self._member.life and not self._member.words.signed:
-            self._go_above(kept.life)
-        elif (kept.life, kept.version) == (said.life, said.version):
-            self._asker.answered(SUBSCRIBE, kept.subscription)
-            number, gone = said.subscription, said.target is None
-            self.host.deliver(Unsubscribed(number) if gone else Subscribed(number, said.version))
-
-    def _go_above(self, life: Life) -> None:
-        self._member.outlive(version_of(life, 0))
-        self.say_again()
-
-    def shown(self, said: Subscribe) -> None:
-        """The server has this wording of a life that the member has forgotten."""
-        if said.life > self._member.life:
-            self._go_above(said.life)
-
-    @handles(Happened)
-    def on_happened(self, sender: Address, happened: Happened) -> None:
-        """Only what some subscription asks for now: it may have been reworded meanwhile."""
-        fits = any(each.target.selects(happened.description) for each in self.subscriptions.values())
-        outcome = self._inbox.admit(happened.cast, happened.description, happened.payload, fits)
-        if self._member.assured:
-            self.host.send(sender, self._member.words.say(Got(happened.cast, self._member.name, outcome)))
-
-
-class SubscriptionServer(Part):
-    """Everybody's subscriptions, at the server; `heard` is told of every member that says something."""
-
-    __slots__ = ("_heard", "_standing", "_words", "changed", "worded")
-
-    def __init__(
-        self, address: Address, host: Host, heard: Callable[[Name], None], kept: Iterable[Worded],
-        words: Words = BELIEVED,
-    ) -> None:  # fmt: skip
-        super().__init__(address, host)
-        self._heard, self._words = heard, words
-        self._standing: StandingTargets[tuple[Name, int]] = StandingTargets()
-        self.worded: dict[Name, dict[int, Worded]] = {}
-        self.changed: Changed[Name] = Changed()
-        for each in kept:
-            self._keep(each)
-
-    def _keep(self, worded: Worded) -> None:
-        name = worded.contact.name
-        self._heard(name)
-        self.changed.note(name)
-        self.worded.setdefault(name, {})[worded.subscription] = worded
-        key = (name, worded.subscription)
-        if worded.target is None:
-            self._standing.remove(key)
-        else:
-            self._standing.put(key, worded.target)
-
-    @handles(Subscribe)
-    def on_subscribe(self, sender: Address, said: Subscribe) -> None:
-        if said.target is not None and not all(term.has or term.where for term in said.target.terms):
-            return  # it would have to be tried on every event
-        if not self._words.vouches(said):
-            return
-        own = self.worded.get(said.name, {})
-        known = own.get(said.subscription)
-        if known is None and (len(own) >= SUBSCRIPTIONS_MAX or len(self.worded) >= SUBSCRIBERS_MAX):
-            return
-        if known is None or (said.life, said.version) >= (known.life, known.version):
-            contact = Contact(said.name, sender)
-            evidence = self._words.evidence(said)
-            known = Worded(contact, said.life, said.subscription, said.version, said.target, evidence)
-            self._keep(known)
-        elif known.said is not None and known.life > said.life:
-            self.host.send(sender, known.said)
-        self.host.send(sender, SubscriptionKept(known.life, said.subscription, known.version))
-
-    def forget(self, name: Name) -> None:
-        """The member's lease is over."""
-        self.changed.note(name)
-        for number in self.worded.pop(name, {}):
-            self._standing.remove((name, number))
-
-    def count(self, name: Name) -> int:
-        """How many subscriptions of a member stand."""
-        return sum(each.target is not None for each in self.worded.get(name, {}).values())
-
-    def matching(self, description: Description) -> list[Contact]:
-        found = dict.fromkeys(self._standing.matching(description))
-        return list(dict.fromkeys(self.worded[name][number].contact for name, number in found))
-
-    def holdings(self) -> Any:
-        return [(*key, target) for key, target in self._standing.items()]

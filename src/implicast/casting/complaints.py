@@ -97,7 +97,7 @@ def surely_above(count: int, of: int) -> float:
 class Account:
     """What one keeper knows of one publisher since somebody complained of it."""
 
-    __slots__ = ("_beyond", "_complained", "_reached", "against", "audience", "clear_us", "opened_us")
+    __slots__ = ("_audience", "_beyond", "_complained", "_reached", "against", "clear_us", "opened_us")
 
     def __init__(self, kept: KeptAccount) -> None:
         self.opened_us = kept.opened_us
@@ -105,7 +105,7 @@ class Account:
         """Until when its casts are declined; 0: it is not slowed."""
         self.against = dict.fromkeys(kept.against)
         """Those who were told, and complained."""
-        self.audience = kept.audience
+        self._audience = kept.audience
         """Members that one cast reached by way of this keeper, those that others told for it included."""
         self._beyond = dict.fromkeys(kept.beyond)
         """Those who complained to keepers beyond this one."""
@@ -121,44 +121,41 @@ class Account:
         """`whole`: with all names; else the verdict alone, and how many were reached."""
         if not whole:
             return KeptAccount(publisher, self.opened_us, self.clear_us, self.reached)
-        return KeptAccount(publisher, self.opened_us, self.clear_us, self.audience, tuple(sorted(self.against)),
-                           tuple(sorted(self._beyond)), _places(self._reached), _places(self._complained))  # fmt: skip
+        known = (tuple(map(Contact, each, each.values())) for each in (self._reached, self._complained))
+        return KeptAccount(publisher, self.opened_us, self.clear_us, self._audience, tuple(sorted(self.against)),
+                           tuple(sorted(self._beyond)), *known)  # fmt: skip
 
-    def is_lone(self, address: Address) -> bool:
+    def is_lone(self, address: Address | None) -> bool:
         """Whether nobody has complained but from this address, and nothing came of it."""
         return not self.clear_us and not self._beyond and set(self._complained.values()) == {address}
 
     @property
     def reached(self) -> int:
-        return max(len(self._reached), self.audience)
+        return max(len(self._reached), self._audience)
 
     @property
     def complaints(self) -> int:
-        return len(self.against | self._beyond) if self.audience else len(self.against)
-
-    def pass_on(self, name: Name) -> None:
-        """Somebody has complained to a keeper beyond this one."""
-        if len(self._beyond) < NAMES_MAX:
-            self._beyond[name] = None
+        return len(self.against | self._beyond) if self._audience else len(self.against)
 
     def count(self, notified: int) -> None:
-        self.audience = max(self.audience, notified)
+        self._audience = max(self._audience, notified)
 
     def reach(self, name: Name, address: Address) -> None:
-        if len(self._reached) < NAMES_MAX or name in self._reached:
-            self._reached[name] = address
+        self._note(self._reached, name, address)
         if self.clear_us:
             self.clear_us += PAID_US
-        self._compare(name)
 
-    def complain(self, name: Name, address: Address) -> None:
-        if len(self._complained) < NAMES_MAX or name in self._complained:
-            self._complained[name] = address
-        self._compare(name)
+    def complain(self, name: Name, address: Address | None) -> None:
+        if address is not None:
+            self._note(self._complained, name, address)
+        elif len(self._beyond) < NAMES_MAX:
+            self._beyond[name] = None
 
-    def _compare(self, name: Name) -> None:
-        complained = self._complained.get(name)
-        if complained is not None and self._reached.get(name) == complained:
+    def _note(self, known: dict[Name, Address], name: Name, address: Address) -> None:
+        """Whoever complained from where it was told counts against the publisher."""
+        if len(known) < NAMES_MAX or name in known:
+            known[name] = address
+        if name in self._complained and self._reached.get(name) == self._complained[name]:
             self.against[name] = None
 
     def judge(self, now_us: int) -> None:
@@ -168,10 +165,6 @@ class Account:
             self.clear_us = now_us + self.reached * PAID_US
         if self.clear_us:
             self.clear_us = min(max(self.clear_us, now_us), now_us + MEMORY_US)
-
-
-def _places(known: dict[Name, Address]) -> tuple[Contact, ...]:
-    return tuple(Contact(name, address) for name, address in known.items())
 
 
 class Docket:
@@ -195,23 +188,16 @@ class Docket:
             found.append(account.kept(publisher, whole))
         return tuple(reversed(found))
 
-    def complain(self, complaint: Complain, sender: Address) -> None:
-        if self._account(complaint.cast.publisher) is None:
-            self._make_room(sender)
-        account = self._opened(complaint.cast.publisher)
+    def complain(self, complaint: Complain, sender: Address | None) -> None:
+        """`sender`: where the member was told; None: it complained to a keeper beyond this one."""
+        publisher = complaint.cast.publisher
+        account = self._account(publisher)
+        if account is None:
+            lone = [each for each, known in self._accounts.items() if known.is_lone(sender)]
+            if len(lone) >= LONE_MAX:
+                del self._accounts[lone[0]]
+            account = self._accounts[publisher] = Account(KeptAccount(publisher, self._now(), 0, 0))
         account.complain(complaint.by, sender)
-        account.judge(self._now())
-
-    def _make_room(self, sender: Address) -> None:
-        """One that complains alone of so many gives up the first of them."""
-        lone = [publisher for publisher, account in self._accounts.items() if account.is_lone(sender)]
-        if len(lone) >= LONE_MAX:
-            del self._accounts[lone[0]]
-
-    def pass_on(self, cast: CastId, by: Name) -> None:
-        """Somebody has complained of a cast to a keeper beyond this one."""
-        account = self._opened(cast.publisher)
-        account.pass_on(by)
         account.judge(self._now())
 
     def count(self, cast: CastId, notified: int) -> None:
@@ -219,12 +205,6 @@ class Docket:
         account = self._account(cast.publisher)
         if account is not None:
             account.count(notified)
-
-    def _opened(self, publisher: Name) -> Account:
-        account = self._account(publisher)
-        if account is None:
-            account = self._accounts[publisher] = Account(KeptAccount(publisher, self._now(), 0, 0))
-        return account
 
     def _account(self, publisher: Name) -> Account | None:
         account = self._accounts.get(publisher)
@@ -235,13 +215,9 @@ class Docket:
 
     def tell(self, cast: CastId, name: Name, address: Address) -> bool:
         """May this member be told? If so it is about to be. The same answer for all members of one cast."""
-        if not self._accounts:
-            return True
-        account = self._account(cast.publisher)
-        if account is None:
-            return True
-        if self.declines(cast):
-            return False
+        account = self._account(cast.publisher) if self._accounts else None
+        if account is None or self.declines(cast):
+            return account is None
         account.reach(name, address)
         return True
 

@@ -11,7 +11,6 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from implicast.casting.signing import TRUST
 from implicast.language.parameters import Parameter, Parameters, Setting, settle
 from implicast.peer.contract import Message, Peer
 from implicast.peer.errors import ParameterError
@@ -38,20 +37,35 @@ ASSURANCE = Parameter(
     "none: every message is sent once, as the papers measure it, in a world where nothing fails",
     choices=("none", "receipts"),
 )  # fmt: skip
-"""The one parameter that every design has."""
+"""The one parameter that every design names itself."""
 
-
-def no_roles(peers: int, infrastructure: int) -> Mapping[str, tuple[int, ...]]:
-    return {}
+TRUST = (
+    Parameter(
+        "signed", False, "registrations are signed by their owners and casts by their publishers, checked where they "
+        "are kept and where they are delivered; the default on a network",
+    ),
+    Parameter(
+        "signatures", "stand-in",
+        "of signed words: real ones, or a stand-in with the same checks and sizes for large runs",
+        choices=("ed25519", "stand-in"),
+    ),
+    Parameter(
+        "protected", "", "what only the authority lets peers say of themselves, where words are signed: attributes, "
+        "and prefixes of tags with a star, like role,staff:*",
+    ),
+    Parameter("casts_per_s", 0.0, "casts of one publisher that a station or a member takes in a second; 0: any number",
+              0, 1e6),
+    Parameter("casts_burst", 50, "casts of one publisher that are taken at once, where there is a limit", 1, 1_000_000),
+    Parameter("audience_max", 0, "members that one station or publisher lets a cast select; 0: any number", 0, 1 << 20),
+)  # fmt: skip
+"""What every design can be set to about trust."""
+OWN_POLICY = ("casts_per_s", "casts_burst", "audience_max")
+"""What nodes of one network may have set differently."""
 
 
 def one_station(peers: int, parameters: Parameters) -> int:
     """A server, or an authority, for all."""
     return 1
-
-
-def no_infrastructure(peers: int, parameters: Parameters) -> int:
-    return 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +84,7 @@ class Design:
     parameters: tuple[Parameter, ...] = ()
     languages: tuple[str, ...] = ("tags",)
     """Of `tags`, `attributes` (peers hold values, casts hold predicates), `subscriptions` (the other way round)."""
-    infrastructure: Callable[[int, Parameters], int] = no_infrastructure
+    infrastructure: Callable[[int, Parameters], int] = lambda peers, parameters: 0
     settling_us: int = 0
     """Time after registration before casts are promised to arrive, for designs whose state settles by upkeep."""
     survives: frozenset[str] = frozenset()
@@ -87,7 +101,7 @@ class Design:
     """Each tag of each peer is a place of its own on the overlay: trials give its peers a few tags, not dozens."""
     fixture: Callable[[Site, str], Peer] | None = None
     """One piece of infrastructure, by role; anew or again with what it had kept."""
-    roles: Callable[[int, int], Mapping[str, tuple[int, ...]]] = no_roles
+    roles: Callable[[int, int], Mapping[str, tuple[int, ...]]] = lambda peers, infrastructure: {}
     """By role, which numbers the infrastructure has where so many members come first."""
     kept: Mapping[str, type[Message]] = field(default_factory=dict)
     """By role (`member`, `server`, ...), the type of what outlives a crash."""

@@ -11,9 +11,10 @@ from implicast.casting.service import Check, Known, LeaseSweep, Outdated, Regist
 from implicast.language.index import Index
 from implicast.language.target import Description, Target
 from implicast.peer.changes import Changed
-from implicast.peer.contract import Address, Contact, Host, Message, Name, Part, Version, handles
+from implicast.peer.contract import Address, Contact, Message, Name, Part, Version, handles
 from implicast.peer.lease import Leases
-from implicast.peer.words import BELIEVED, Said, Words
+from implicast.peer.site import Site
+from implicast.peer.words import Said
 
 MEMBERS_MAX = 1 << 20
 """Members of one station; further ones are not answered."""
@@ -44,25 +45,20 @@ class Roster(Part):
     __slots__ = ("_at", "_forgotten", "_stored", "_subscriptions", "_words", "changed", "entries", "index", "leases")
 
     def __init__(
-        self, address: Address, host: Host, lease_us: int, swept: bool, stored: OnStored, forgotten: OnForgotten,
-        subscriptions: Callable[[Name], int] = lambda name: 0, words: Words = BELIEVED,
+        self, site: Site, lease_us: int, stored: OnStored, forgotten: OnForgotten,
+        subscriptions: Callable[[Name], int] = lambda name: 0,
     ) -> None:  # fmt: skip
-        """`swept`: leases end. `subscriptions`: how many of a member the station knows."""
-        super().__init__(address, host)
+        """`subscriptions`: how many of a member the station knows."""
+        super().__init__(site.address, site.host)
         self._stored, self._forgotten, self._subscriptions = stored, forgotten, subscriptions
-        self._words = words
+        self._words = site.words
         self.entries: dict[Name, Enrolled] = {}
         self.changed: Changed[Name] = Changed()
         self.index: Index[Name] = Index()
         self.leases: Leases[Name] = Leases(lease_us)
         self._at: dict[Address, tuple[Name, ...]] = {}
-        if swept:
-            host.after(lease_us // SWEEPS_PER_LEASE, LeaseSweep())
-
-    def version(self, name: Name) -> Version:
-        """The newest that is known of a member; 0: none."""
-        entry = self.entries.get(name)
-        return entry.version if entry is not None else 0
+        if site.assured and not site.resting:
+            self.host.after(lease_us // SWEEPS_PER_LEASE, LeaseSweep())
 
     def select(self, target: Target) -> list[Contact]:
         entries = self.entries
@@ -118,8 +114,8 @@ class Roster(Part):
 
     @handles(Check)
     def on_check(self, sender: Address, check: Check) -> None:
-        known, subscriptions = self.version(check.name), self._subscriptions(check.name)
-        entry = self.entries.get(check.name)
+        entry, subscriptions = self.entries.get(check.name), self._subscriptions(check.name)
+        known = entry.version if entry is not None else 0
         is_there = entry is None or not self._words.signed or entry.contact.address == sender
         if known == check.version and (known or subscriptions) and is_there:
             self.heard(check.name)

@@ -15,20 +15,21 @@ part of the tree with it. A server is a station without neighbours.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from implicast.casting.central_subscriptions import Announce
-from implicast.casting.complaints import Complain, Docket, KeptDocket, Slowing
+from implicast.casting.central_subscriptions import Announce, Happened
+from implicast.casting.complaints import Complain, Docket, Slowing
+from implicast.casting.roster import Roster
 from implicast.casting.service import DRY, SILENT_MAX, Carried, Publish
-from implicast.casting.telling import Teller, Told, Word
-from implicast.language.target import Target
+from implicast.casting.telling import Notify, Teller, Told, Word
+from implicast.language.target import Description, Target
+from implicast.overlay.backbone.backbone import Backbone
 from implicast.peer.asking import Asker, Patience, Question
 from implicast.peer.changes import Changed
-from implicast.peer.contract import Address, CastId, Contact, Host, Message, Name, Part, handles
+from implicast.peer.contract import Address, CastId, Contact, Message, Name, Part, handles
 from implicast.peer.fields import Payload, Token
 from implicast.peer.memory import Recent, Seen, Shares
-from implicast.peer.policy import FREE, Policy
-from implicast.peer.words import BELIEVED, Words
+from implicast.peer.policy import policy_of
+from implicast.peer.site import Site
 
 PASS = "pass"
 PATIENCE = Patience(2_000_000, times=21, factor=1.05)
@@ -59,23 +60,11 @@ class Hold(Message):
     epoch: Token
 
 
-class Trunk(Protocol):
-    """What a station knows of others: where a cast goes from here."""
-
-    epoch: int
-    neighbours: tuple[Address, ...]
-
-    def leads(self, neighbour: Address, target: Target) -> bool: ...
-
-
 class Nowhere:
-    """There is one station only."""
+    """What a station knows of others where it is the only one."""
 
     epoch = 0
     neighbours: tuple[Address, ...] = ()
-
-    def leads(self, neighbour: Address, target: Target) -> bool:
-        return False
 
 
 @dataclass(slots=True)
@@ -101,29 +90,22 @@ Selection = tuple[Word, Sequence[Contact]]
 """What is said to own members of a cast, and to whom."""
 
 
-def _about(hop: Hop) -> object:
-    """What the publisher has signed it as."""
-    if isinstance(hop, Announce):
-        return hop.description
-    return (DRY, hop.target) if hop.dry else hop.target
-
-
 class Routes(Part, parts={"teller": Teller}):
-    """The casts that one station carries in its present view. `select` says which own members a cast is for."""
+    """The casts that one station carries in its present view; `matching`: who has subscribed to what is described."""
 
-    __slots__ = ("_asker", "_assured", "_docket", "_ended", "_policy", "_routes", "_seen", "_select", "_shares", "_way",
-                 "_words", "changed", "taken", "teller")  # fmt: skip
+    __slots__ = ("_asker", "_assured", "_ended", "_matching", "_policy", "_roster", "_routes", "_seen", "_shares",
+                 "_way", "_words", "changed", "docket", "taken", "teller")  # fmt: skip
 
     def __init__(
-        self, address: Address, host: Host, asker: Asker, assured: bool, way: Trunk,
-        select: Callable[[Hop], Selection], words: Words = BELIEVED, policy: Policy = FREE,
-        docket: KeptDocket = (),
+        self, site: Site, asker: Asker, roster: Roster, way: Backbone | Nowhere,
+        matching: Callable[[Description], Sequence[Contact]] = lambda description: (),
     ) -> None:  # fmt: skip
-        super().__init__(address, host)
-        self._asker, self._assured, self._way, self._select, self._words = asker, assured, way, select, words
-        self._policy = policy
-        self._docket = Docket(lambda: host.now_us, docket)
-        self.teller = Teller(address, host, asker, assured, self._own_ended, words, self._docket)
+        super().__init__(site.address, site.host)
+        self._assured, self._words, self._policy = site.assured, site.words, policy_of(site.parameters)
+        self._asker, self._roster, self._way, self._matching = asker, roster, way, matching
+        self.docket = Docket(lambda: site.host.now_us, site.kept.docket if site.kept else ())
+        """The complaints that were heard here."""
+        self.teller = Teller(site.address, site.host, asker, site.assured, self._own_ended, site.words)
         self._seen = Seen()
         self._routes: dict[CastId, Route] = {}
         self._shares: Shares[Name] = Shares(ROUTES_MAX)
@@ -134,14 +116,6 @@ class Routes(Part, parts={"teller": Teller}):
         self.changed: Changed[CastId] = Changed()
         """Of `taken`."""
         asker.topic(PASS, PATIENCE, self._lost)
-
-    def __len__(self) -> int:
-        return len(self._routes)
-
-    @property
-    def docket(self) -> KeptDocket:
-        """The complaints that outlive a crash."""
-        return self._docket.kept()
 
     def begin_again(self) -> None:
         """There is a new tree."""
@@ -154,11 +128,11 @@ class Routes(Part, parts={"teller": Teller}):
 
     def carry(self, asker: Address, client: bool, hop: Hop) -> None:
         """Carry a cast for a client, or for a broker of the present view; if its publisher has cast it."""
-        if self._words.opened(hop.cast, _about(hop), hop.payload) is None or (client and self._is_too_much(hop)):
+        about = hop.description if isinstance(hop, Announce) else (DRY, hop.target) if hop.dry else hop.target
+        if self._words.opened(hop.cast, about, hop.payload) is None or (client and self._is_too_much(hop)):
             return
         if not (self._assured or hop.dry):
-            if self._seen.first(hop.cast, self.host.now_us):
-                self._spread_once(asker, hop)
+            self._spread_once(asker, hop)
             return
         route = self._routes.get(hop.cast)
         if route is None:
@@ -169,8 +143,7 @@ class Routes(Part, parts={"teller": Teller}):
             self.host.after(HOLD_US, Hold(hop.cast, self._way.epoch))
         route.asked[asker] = client
         route.answered.discard(asker)
-        slowing = self._docket.slowing(hop.cast)
-        if slowing is not None:
+        if (slowing := self.docket.slowing(hop.cast)) is not None:
             self.host.send(asker, slowing)
         self._pass_on(asker, client, hop, route)
         self._settle(hop.cast, route)
@@ -182,21 +155,19 @@ class Routes(Part, parts={"teller": Teller}):
 
     def _spread_once(self, asker: Address, hop: Hop) -> None:
         """Listing 2 of the thesis, `handle_cast`: own selected members, and neighbours that lead; never back."""
-        word, members = self._select(hop)
-        if self._policy.bears(len(members)):
-            self.teller.tell(word, members)
-        for neighbour in self._leading(hop):
+        if self._seen.met(hop.cast) or not self._tell_own(hop):
+            return
+        for neighbour, onward in self._onward(hop).items():
             if neighbour != asker:
-                self.host.send(neighbour, self._onward(hop))
+                self.host.send(neighbour, onward)
 
-    def _leading(self, hop: Hop) -> list[Address]:
-        if isinstance(hop, Announce):
-            return []
-        return [each for each in self._way.neighbours if self._way.leads(each, hop.target)]
-
-    def _onward(self, hop: Hop) -> Pass:
-        assert not isinstance(hop, Announce), "events go through one server"
-        return Pass(hop.cast, self._way.epoch, hop.target, hop.payload, hop.dry)
+    def _onward(self, hop: Hop) -> dict[Address, Pass]:
+        """What goes on to the neighbours that lead to selected members. Events go through one server."""
+        way = self._way
+        if isinstance(way, Nowhere) or isinstance(hop, Announce):
+            return {}
+        onward = Pass(hop.cast, way.epoch, hop.target, hop.payload, hop.dry)
+        return {each: onward for each in way.neighbours if way.leads(each, hop.target)}
 
     def _tell_own(self, hop: Hop) -> bool:
         """Tell own members, once; False when there is no room to remember it."""
@@ -208,27 +179,32 @@ class Routes(Part, parts={"teller": Teller}):
             return True
         if not self._seen.first(cast, self.host.now_us):
             return self._seen.met(cast)
-        word, members = self._select(hop)
-        if self._policy.bears(len(members)):
-            self.resume(word, members)
-        else:
-            self._ended[cast] = Told(0, declined=len(members))
+        self.resume(*self._select(hop))
         return True
+
+    def _select(self, hop: Hop) -> Selection:
+        if isinstance(hop, Announce):
+            return Happened(hop.cast, hop.description, hop.payload), self._matching(hop.description)
+        return Notify(hop.cast, hop.target, hop.payload), self._roster.select(hop.target)
 
     def resume(self, word: Word, members: Sequence[Contact]) -> None:
         """Tell own members, at first or after a crash in the midst of it."""
         self._seen.first(word.cast, self.host.now_us)
-        self.taken[word.cast] = word, members
-        self.changed.note(word.cast)
+        if not self._policy.bears(len(members)) or not self.docket.admits(word.cast, members):
+            self._own_ended(word.cast, Told(0, declined=len(members)))
+            return
+        if self._assured:
+            self.taken[word.cast] = word, members
+            self.changed.note(word.cast)
         self.teller.tell(word, members)
 
     def _pass_on(self, asker: Address, client: bool, hop: Hop, route: Route) -> None:
         """To every neighbour that leads, but to one that vouches for its own side."""
-        for neighbour in self._leading(hop):
+        for neighbour, onward in self._onward(hop).items():
             vouched = neighbour == asker and not client
             key = (neighbour, hop.cast)
             if not vouched and route.told.setdefault(neighbour) is None and self._asker.open(PASS, key) is None:
-                self._asker.ask(PASS, key, neighbour, self._onward(hop))
+                self._asker.ask(PASS, key, neighbour, onward)
 
     # --- answering
 
@@ -251,26 +227,24 @@ class Routes(Part, parts={"teller": Teller}):
 
     def _counted(self, cast: CastId, route: Route, asker: Address, client: bool) -> Carried | None:
         """What is known of a cast, without the side of the asker; None while a neighbour has said nothing."""
-        own = self.teller.casts.get(cast) or self._ended.get(cast) or Told(0)
-        silent = list(own.silent)
-        notified, unreachable, declined, left = own.notified, own.unreachable, own.declined, own.open
+        counts: list[Told | Carried] = [self.teller.casts.get(cast) or self._ended.get(cast) or Told(0)]
         for neighbour, each in route.told.items():
-            if neighbour == asker and not client:
-                continue
-            if each is None:
-                return None
-            notified, unreachable = notified + each.notified, unreachable + each.unreachable
-            declined, left = declined + each.declined, left + each.open
-            silent += each.silent
-        view = 0 if client else self._way.epoch
-        return Carried(cast, view, notified, unreachable, declined, left, tuple(silent[:SILENT_MAX]))
+            if neighbour != asker or client:
+                if each is None:
+                    return None
+                counts.append(each)
+        return Carried(
+            cast, 0 if client else self._way.epoch, sum(each.notified for each in counts),
+            sum(each.unreachable for each in counts), sum(each.declined for each in counts),
+            sum(each.open for each in counts), tuple(name for each in counts for name in each.silent)[:SILENT_MAX],
+        )  # fmt: skip
 
     # --- complaints
 
     @handles(Complain)
     def on_complain(self, sender: Address, complaint: Complain) -> None:
         if self._words.vouches(complaint):
-            self._docket.complain(complaint, sender)
+            self.docket.complain(complaint, sender)
 
     @handles(Slowing)
     def on_slowing(self, sender: Address, slowing: Slowing) -> None:

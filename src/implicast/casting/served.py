@@ -9,7 +9,6 @@ A member that begins again with what it had kept says what it was, under its new
 station knows a later life and says so; the member goes above it.
 """
 
-
 from implicast.casting.central_subscriptions import Announce
 from implicast.casting.complaints import Complain, Slowing
 from implicast.casting.roster import Enrolled
@@ -17,9 +16,9 @@ from implicast.casting.service import DRY, Carried, Check, CheckRound, Known, Ou
 from implicast.casting.telling import Hearing
 from implicast.language.target import Description, Target
 from implicast.peer.asking import Asker, Patience, Question
-from implicast.peer.contract import Address, CastId, Life, Message, Version, handles
+from implicast.peer.contract import Address, CastId, Message, Version, handles
 from implicast.peer.events import Estimated, Left, Refused, Registered, Settled, Slowed, Withdrawn
-from implicast.peer.member import KeptMember, Member
+from implicast.peer.member import Member
 from implicast.peer.site import Site
 from implicast.peer.words import Said
 
@@ -37,16 +36,6 @@ ESTIMATES = 1 << 47
 Request = Publish | Announce
 
 
-class KeptServed(Message):
-    """What outlives a crash of a member that is served."""
-
-    member: KeptMember
-
-    @property
-    def life(self) -> Life:
-        return self.member.life
-
-
 class Served(Member, parts={"asker": Asker, "hearing": Hearing}):
     """A member and its station; None while the station is looked for."""
 
@@ -56,12 +45,11 @@ class Served(Member, parts={"asker": Asker, "hearing": Hearing}):
     def __init__(self, site: Site, station: Address | None, check_us: int) -> None:
         """`check_us`: how often the member reminds its station."""
         super().__init__(site)
-        kept: KeptServed | None = site.kept
         self.station = station
         self.asker = Asker(site.address, site.host)
         self.asker.topic(REGISTER, REGISTER_PATIENCE)
         self.asker.topic(CAST, CAST_PATIENCE, self._cast_lost)
-        self.hearing = Hearing(self, kept.member.heard if kept else ())
+        self.hearing = Hearing(self, site.kept.member.heard if site.kept else ())
         self.requests: dict[CastId, Request] = {}
         """Casts about which something is open; without receipts, casts that no station was there for."""
         self.check_us = 0 if site.resting or not site.assured else check_us
@@ -74,11 +62,12 @@ class Served(Member, parts={"asker": Asker, "hearing": Hearing}):
         self.leaving = True
         self.withdraw()
 
-    def register(self, description: Description) -> None:
-        self._say_anew(description)
+    def register(self, description: Description | None) -> None:
+        self.describe(description)
+        self.say()
 
     def withdraw(self) -> None:
-        self._say_anew(None)
+        self.register(None)
 
     def cast(self, target: Target, payload: bytes) -> CastId:
         cast = self.next_cast()
@@ -102,10 +91,6 @@ class Served(Member, parts={"asker": Asker, "hearing": Hearing}):
         self._complete = self.describe(description)
         self.keep_in_touch()
         self.host.deliver(Registered(self.version))
-        return self.entry()
-
-    def entry(self) -> Enrolled:
-        """What the station knows when it knows all."""
         said = self.words.say(Register(self.name, self.version, self.description))
         return Enrolled(self.contact, self.version, self.description, said if isinstance(said, Said) else None)
 
@@ -116,7 +101,7 @@ class Served(Member, parts={"asker": Asker, "hearing": Hearing}):
         self.station = station
         self._in_vain = 0
         if self.description is not None and not self.version:
-            self._say_anew(self.description)  # kept from an earlier life
+            self.register(self.description)  # kept from an earlier life
         elif self.description is not None or self.version > self._complete:
             self.say()
         waiting = list(self.requests.values())
@@ -132,10 +117,6 @@ class Served(Member, parts={"asker": Asker, "hearing": Hearing}):
         for cast in self.requests:
             self.asker.drop(CAST, cast)
 
-    def _say_anew(self, description: Description | None) -> None:
-        self.describe(description)
-        self.say()
-
     def say(self) -> None:
         """Tell the station the newest description, until it is kept."""
         self.keep_in_touch()
@@ -149,7 +130,7 @@ class Served(Member, parts={"asker": Asker, "hearing": Hearing}):
         if len(self.requests) >= REQUESTS_MAX:
             self.host.deliver(Refused("cast", f"{REQUESTS_MAX} casts await an answer already"))
             return request.cast
-        if self.assured or self.station is None or getattr(request, "dry", False):
+        if self.assured or self.station is None or request.dry:
             self.requests[request.cast] = request
         if self.station is not None:
             self._send(request)
@@ -201,19 +182,17 @@ class Served(Member, parts={"asker": Asker, "hearing": Hearing}):
         if not carried.open:
             del self.requests[carried.cast]
             self.asker.answered(CAST, carried.cast)
-        self.host.deliver(self._result(request, carried))
+        if request.dry:
+            messages = (1 + carried.notified) * (2 if self.assured else 1)
+            self.host.deliver(Estimated(carried.cast.serial - ESTIMATES, carried.notified, messages))
+        else:
+            counts = (carried.notified, carried.unreachable, carried.declined, carried.open)
+            self.host.deliver(Settled(carried.cast, *counts, carried.silent))
 
     @handles(Slowing)
     def on_slowing(self, sender: Address, slowing: Slowing) -> None:
         if sender == self.station and slowing.cast.publisher == self.name:
             self.host.deliver(Slowed(slowing.until_us, slowing.complaints, slowing.reached))
-
-    def _result(self, request: Request, carried: Carried) -> Settled | Estimated:
-        if isinstance(request, Publish) and request.dry:
-            messages = (1 + carried.notified) * (2 if self.assured else 1)
-            return Estimated(carried.cast.serial - ESTIMATES, carried.notified, messages)
-        counts = (carried.notified, carried.unreachable, carried.declined, carried.open)
-        return Settled(carried.cast, *counts, carried.silent)
 
     # --- reminding
 

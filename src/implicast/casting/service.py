@@ -81,6 +81,18 @@ class Carried(Message):
     silent: Annotated[tuple[Name, ...], Meta(max_length=SILENT_MAX)] = ()
 
 
+class Probe(Message):
+    """A client that looks for the nearest broker asks all of them; the first to answer is it."""
+
+    wire = 0x0312
+
+
+class Serving(Message):
+    """A broker that follows a view answers a probe."""
+
+    wire = 0x0313
+
+
 class CheckRound(StandingAlarm):
     """Rings when a member should remind its station of itself, or should have been answered."""
 

@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from implicast.casting.complaints import Docket
 from implicast.casting.inbox import Inbox, Outcome
+from implicast.casting.service import SILENT_MAX
 from implicast.language.target import Target
 from implicast.peer.asking import Asker, Patience, Question
 from implicast.peer.contract import Address, CastId, Contact, Host, Life, Message, Name, Part, handles
@@ -27,8 +27,6 @@ PATIENCE = Patience(2_000_000, times=21)
 """40 s, a word every two."""
 AT_ONCE_MAX = 4_096
 """Members that are being told at the same time; the others of large groups wait for their turn."""
-SILENT_MAX = 64
-"""Unreachable members that are named."""
 
 
 class Word(Message):
@@ -84,18 +82,17 @@ class Told:
     unreachable: int = 0
     silent: list[Name] = field(default_factory=list)
 
-    def count(self, outcome: Outcome) -> None:
+    def count(self, outcome: Outcome | None, name: Name = b"") -> None:
+        """What became of it at one member; `None`: the one of this name never said."""
         self.open -= 1
         if outcome in (Outcome.TAKEN, Outcome.REPEAT):
             self.notified += 1
+        elif outcome is None:
+            self.unreachable += 1
+            if len(self.silent) < SILENT_MAX:
+                self.silent.append(name)
         elif outcome != Outcome.ELSEWHERE:  # it counts where it took it
             self.declined += 1
-
-    def give_up(self, name: Name) -> None:
-        self.open -= 1
-        self.unreachable += 1
-        if len(self.silent) < SILENT_MAX:
-            self.silent.append(name)
 
 
 Ended = Callable[[CastId, Told], None]
@@ -104,11 +101,10 @@ Ended = Callable[[CastId, Told], None]
 class Teller(Part):
     """The notifications of one peer that are under way."""
 
-    __slots__ = ("_asker", "_asking", "_assured", "_ended", "_waiting", "_words", "casts", "docket")
+    __slots__ = ("_asker", "_asking", "_assured", "_ended", "_waiting", "_words", "casts")
 
     def __init__(
-        self, address: Address, host: Host, asker: Asker, assured: bool, ended: Ended, words: Words = BELIEVED,
-        docket: Docket | None = None,
+        self, address: Address, host: Host, asker: Asker, assured: bool, ended: Ended, words: Words = BELIEVED
     ) -> None:
         """`ended` is told once of every cast, when nothing is open any more; never without receipts."""
         super().__init__(address, host)
@@ -117,20 +113,11 @@ class Teller(Part):
         self._waiting: deque[tuple[Contact, CastId, Message]] | None = None
         """Made when it is needed: most members never have so many to tell."""
         self.casts: dict[CastId, Told] = {}
-        self.docket = docket
-        """The complaints that one who tells for others has heard."""
         asker.topic(TELLING, PATIENCE, self._lost)
 
     def tell(self, word: Word, members: Sequence[Contact], here: Outcome | None = None) -> None:
         """Tell these members of a cast; each once, whatever happens. `here`: what became of it at this peer itself."""
-        if self.docket is not None and not self.docket.admits(word.cast, members):
-            self._ended(word.cast, Told(0, declined=len(members)))
-            return
-        if self._assured:
-            self.tell_each(word.cast, [(member, word) for member in members], here)
-            return
-        for member in members:
-            self.host.send(member.address, word)
+        self.tell_each(word.cast, [(member, word) for member in members], here)
 
     def tell_each(self, cast: CastId, messages: Sequence[tuple[Contact, Message]], here: Outcome | None = None) -> None:
         """The same with words of its own for each."""
@@ -162,16 +149,16 @@ class Teller(Part):
         if question is None or question.to != sender or got.outcome == Outcome.FULL or not self._words.vouches(got):
             return
         self._asker.answered(TELLING, key)
-        self._count(got.cast, lambda told: told.count(got.outcome))
+        self._count(got.cast, got.by, got.outcome)
 
     def _lost(self, key: tuple[CastId, Name], question: Question) -> None:
-        self._count(key[0], lambda told: told.give_up(key[1]))
+        self._count(*key, None)
 
-    def _count(self, cast: CastId, count: Callable[[Told], None]) -> None:
+    def _count(self, cast: CastId, name: Name, outcome: Outcome | None) -> None:
         self._asking -= 1
         told = self.casts.get(cast)
         if told is not None:
-            count(told)
+            told.count(outcome, name)
             if not told.open:
                 self._end(cast, told)
         if self._waiting:

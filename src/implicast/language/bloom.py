@@ -51,18 +51,20 @@ def positions(tag: str, bits: int, hashes: int) -> tuple[int, ...]:
 
 
 class Bloom:
-    """Tags that may be present. Grows only: to forget a tag, make it anew."""
+    """Tags that may be present. Grows only: to forget a tag, make it anew.
 
-    __slots__ = ("_field", "bits", "hashes")
+    A filter that was pressed from `whole` bits has bit p of those at bit p * bits // whole.
+    """
 
-    def __init__(self, bits: int, hashes: int) -> None:
+    __slots__ = ("_field", "bits", "hashes", "ones", "whole")
+
+    def __init__(self, bits: int, hashes: int, whole: int = 0) -> None:
         if not 2 <= bits <= BITS_MAX or not 1 <= hashes <= 64:
             raise LanguageError(
                 f"no Bloom filter has {bits} bits and {hashes} hash functions: 2..{BITS_MAX} and 1..64 do"
             )
-        self.bits = bits
-        self.hashes = hashes
-        self._field = bytearray((bits + 7) // 8)
+        self.bits, self.hashes, self.whole = bits, hashes, whole or bits
+        self._field, self.ones = bytearray((bits + 7) // 8), 0
 
     @classmethod
     def sized(cls, items: int, error: float) -> "Bloom":
@@ -70,20 +72,25 @@ class Bloom:
         return cls(bits_for(items, error), hashes_for(error))
 
     @classmethod
-    def from_bytes(cls, field: bytes, bits: int, hashes: int) -> "Bloom":
-        filter_ = cls(bits, hashes)
+    def from_bytes(cls, field: bytes, bits: int, hashes: int, whole: int = 0) -> "Bloom":
+        filter_ = cls(bits, hashes, whole)
         if len(field) != len(filter_._field):
             raise LanguageError(f"a Bloom filter of {bits} bits has {len(filter_._field)} bytes, not {len(field)}")
-        filter_._field[:] = field
+        number = int.from_bytes(field, "little") & (1 << bits) - 1
+        filter_._field[:] = number.to_bytes(len(field), "little")
+        filter_.ones = number.bit_count()
         return filter_
 
     def to_bytes(self) -> bytes:
         return bytes(self._field)
 
     def add(self, tag: str) -> None:
-        field = self._field
-        for position in positions(tag, self.bits, self.hashes):
-            field[position >> 3] |= 1 << (position & 7)
+        field, bits, whole = self._field, self.bits, self.whole
+        for position in positions(tag, whole, self.hashes):
+            at = position * bits // whole
+            if not field[at >> 3] >> (at & 7) & 1:
+                field[at >> 3] |= 1 << (at & 7)
+                self.ones += 1
 
     def update(self, tags: Iterable[str]) -> None:
         for tag in tags:
@@ -91,10 +98,11 @@ class Bloom:
 
     def might_hold(self, tag: str) -> bool:
         """False only if the tag was never added."""
-        field = self._field
+        field, bits, whole = self._field, self.bits, self.whole
         # A loop, not `all(...)`: the generator would cost more than the four tests.
-        for position in positions(tag, self.bits, self.hashes):  # noqa: SIM110
-            if not field[position >> 3] >> (position & 7) & 1:
+        for position in positions(tag, whole, self.hashes):
+            at = position * bits // whole
+            if not field[at >> 3] >> (at & 7) & 1:
                 return False
         return True
 
@@ -107,19 +115,19 @@ class Bloom:
 
     def union(self, other: "Bloom") -> "Bloom":
         """What either may hold. Both must be of one size."""
-        if (self.bits, self.hashes) != (other.bits, other.hashes):
+        if (self.bits, self.hashes, self.whole) != (other.bits, other.hashes, other.whole):
             raise LanguageError(
                 f"Bloom filters of {self.bits} bits and {self.hashes} hashes and of {other.bits} and {other.hashes}"
                 " cannot be united"
             )
         both = int.from_bytes(self._field, "little") | int.from_bytes(other._field, "little")
-        return Bloom.from_bytes(both.to_bytes(len(self._field), "little"), self.bits, self.hashes)
+        return Bloom.from_bytes(both.to_bytes(len(self._field), "little"), self.bits, self.hashes, self.whole)
 
     __or__ = union
 
     def fill(self) -> float:
         """The share of bits that are set; about half when it holds as many tags as it was sized for."""
-        return int.from_bytes(self._field, "little").bit_count() / self.bits
+        return self.ones / self.bits
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Bloom):

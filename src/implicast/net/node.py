@@ -23,8 +23,7 @@ from typing import Any, Self
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from implicast.casting.designs import Design, design
-from implicast.casting.signing import OWN_POLICY
+from implicast.casting.designs import OWN_POLICY, Design, design
 from implicast.language.attributes import Schema
 from implicast.language.parameters import Setting
 from implicast.language.parse import description

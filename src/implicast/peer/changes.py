@@ -5,13 +5,14 @@ what happened. It notes the keys of rows as they change, and hands out those row
 before the first question: where nobody writes anything down, as in the world, noting costs nothing.
 """
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from implicast.peer.contract import Message
 
 Key = TypeVar("Key", bound=Hashable)
+Kept = TypeVar("Kept")
 Rows = Mapping[Hashable, tuple[Message, ...]]
 """By key, what is kept under it now; nothing: it is gone."""
 
@@ -41,11 +42,10 @@ class Changed(Generic[Key]):
             self._keys.pop(key, None)  # what changed last comes last, as in the tables that it is about
             self._keys[key] = None
 
-    def take(self, everything: Iterable[Key]) -> list[Key]:
-        """Those since the last time, oldest first; the first time `everything`."""
-        found = list(everything if self._keys is None else self._keys)
-        self._keys = {}
-        return found
+    def rows(self, table: Mapping[Key, Kept], row: Callable[[Kept], tuple[Message, ...]]) -> Rows:
+        """What the table has under those since the last time, oldest first; the first time under all of its keys."""
+        keys, self._keys = list(table if self._keys is None else self._keys), {}
+        return {key: row(table[key]) if key in table else () for key in keys}
 
     @property
     def asked(self) -> bool:

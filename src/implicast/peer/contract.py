@@ -211,6 +211,10 @@ class Peer(Part):
     def drop_stray(self) -> None:
         self.strays += 1
 
+    def shown(self, message: Message) -> None:
+        """Another peer keeps this word of this peer's own, which it may have forgotten."""
+        self.drop_stray()
+
     def wake(self, alarm: Message) -> None:
         self._alarms[type(alarm)](self, alarm)
 

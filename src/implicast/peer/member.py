@@ -32,6 +32,17 @@ class KeptMember(Message):
     heard: tuple[HeardBlock, ...] = ()
 
 
+class Keepsake(Message):
+    """What outlives a crash of a member of one design: what every design keeps, and in further fields what this one
+    does."""
+
+    member: KeptMember
+
+    @property
+    def life(self) -> Life:
+        return self.member.life
+
+
 class Member(Peer, parts={"envelopes": Envelopes}):
     """A participant that describes itself and casts to descriptions.
 
@@ -47,7 +58,7 @@ class Member(Peer, parts={"envelopes": Envelopes}):
         self.name, self.life = site.name, site.life
         self.contact = Contact(site.name, site.address)
         self.assured, self.words, self.policy = site.assured, site.words, policy_of(site.parameters)
-        self.envelopes = opener(site.address, site.host, site.words, self.receive, self.shown)
+        self.envelopes = opener(self, site.words)
         kept = getattr(site.kept, "member", None)
         self.description: Description | None = kept.description if isinstance(kept, KeptMember) else None
         """What it is; one that begins again is what it was, until it says otherwise."""
@@ -142,10 +153,6 @@ class Member(Peer, parts={"envelopes": Envelopes}):
         self.serial = 0
         self.host.deliver(Outlived(self.life, before, self.version))
         return self.version
-
-    def shown(self, message: Message) -> None:
-        """Somebody keeps this word of this member's own, which it may have forgotten."""
-        self.drop_stray()
 
     def kept_member(self, heard: tuple[HeardBlock, ...] = ()) -> KeptMember:
         return KeptMember(self.life, self.version, self.serial, self.description, heard)

@@ -25,7 +25,7 @@ import msgspec
 from msgspec import Meta
 
 from implicast.language.target import Description, Scalar, Value
-from implicast.peer.contract import Address, CastId, Host, Message, Name, Part, handles
+from implicast.peer.contract import Address, CastId, Host, Message, Name, Part, Peer, handles
 from implicast.peer.fields import Micros, Text
 from implicast.peer.memory import Recent
 from implicast.peer.name import name_of_public
@@ -334,20 +334,16 @@ BELIEVED = Words()
 """One for all: it keeps nothing."""
 
 
-Heard = Callable[[Address, Message], None]
-"""Decides on a message, as `Peer.receive`."""
-Shown = Callable[[Message], None]
-"""Told of an own word that another peer keeps."""
 
 
 class Envelopes(Part):
     """Opens what was said under a signature, and lets the peer decide on what is in it."""
 
-    __slots__ = ("_heard", "_shown", "_words")
+    __slots__ = ("_peer", "_words")
 
-    def __init__(self, address: Address, host: Host, words: SignedWords, heard: Heard, shown: Shown) -> None:
-        super().__init__(address, host)
-        self._words, self._heard, self._shown = words, heard, shown
+    def __init__(self, peer: Peer, words: SignedWords) -> None:
+        super().__init__(peer.address, peer.host)
+        self._peer, self._words = peer, words
 
     @handles(Said)
     def on_said(self, sender: Address, said: Said) -> None:
@@ -355,14 +351,14 @@ class Envelopes(Part):
         if message is None:
             return
         if getattr(message, PERSONAL[said.kind][0]) == self._words.name and sender != self.address:
-            self._shown(message)
+            self._peer.shown(message)
         else:
-            self._heard(sender, message)
+            self._peer.receive(sender, message)
 
 
-def opener(address: Address, host: Host, words: Words, heard: Heard, shown: Shown) -> Envelopes | None:
+def opener(peer: Peer, words: Words) -> Envelopes | None:
     """For a peer whose network signs; None where it does not."""
-    return Envelopes(address, host, words, heard, shown) if isinstance(words, SignedWords) else None
+    return Envelopes(peer, words) if isinstance(words, SignedWords) else None
 
 
 # --- proofs inside descriptions

@@ -23,11 +23,11 @@ from implicast.language.target import Description, Target
 from implicast.overlay.skip_graph.graph import SkipGraph
 from implicast.overlay.skip_graph.place import StandingGraph
 from implicast.peer.asking import Asker
-from implicast.peer.contract import Address, CastId, Life, Message
+from implicast.peer.contract import Address, CastId, Message
 from implicast.peer.events import Estimated, Refused
 from implicast.peer.identity import Certificate, Revocation, Trust
 from implicast.peer.liveness import Ping
-from implicast.peer.member import KeptMember, Member
+from implicast.peer.member import Keepsake, Member
 from implicast.peer.site import Site
 from implicast.peer.words import BELIEVED
 
@@ -35,18 +35,13 @@ CONTACTS_KEPT = 16
 """Neighbours of the home place that are written down, for when the member comes back."""
 
 
-class KeptBft(Message):
+class KeptBft(Keepsake):
     """What outlives a crash of a member."""
 
-    member: KeptMember
     certificates: tuple[Certificate, ...]
     contacts: tuple[Address, ...]
     revocation: Revocation | None = None
     """The newest list of what counts no more that it knew."""
-
-    @property
-    def life(self) -> Life:
-        return self.member.life
 
 
 class Bft(Member, parts={

@@ -4,40 +4,27 @@ Thesis chapter 6: with `assurance=none` it is Listing 2; with receipts it is wha
 clients vanish and brokers die.
 """
 
-from collections.abc import Mapping
 from math import ceil
 
 from implicast.casting import complaints
 from implicast.casting.broker.broker import Broker, KeptBroker
 from implicast.casting.broker.client import BrokerClient, KeptBrokered
-from implicast.casting.broker.messages import Probe, Serving
-from implicast.casting.designs import ASSURANCE, Design
+from implicast.casting.designs import ASSURANCE, SURVIVABLE, Design
 from implicast.casting.routes import Pass
 from implicast.casting.service import KINDS as SERVICE_KINDS
+from implicast.casting.service import Probe, Serving
 from implicast.casting.telling import Got, Notify
 from implicast.language.parameters import Parameter, Parameters
 from implicast.overlay.backbone.messages import BROKERS_MAX, CAPACITY_MAX, KINDS
-from implicast.peer.contract import Peer
 from implicast.peer.liveness import DETECTOR_KINDS
-from implicast.peer.site import Site
 
 __all__ = ["DESIGNS", "Broker", "BrokerClient", "KeptBroker", "brokers_wanted"]
-
-BROKERS_LEAST = 2
 
 
 def brokers_wanted(peers: int, parameters: Parameters) -> int:
     """How many brokers: the number given, or a share of the peers; at least two."""
     given = int(parameters["brokers"]) or ceil(peers * float(parameters["broker_share"]))
-    return max(BROKERS_LEAST, min(BROKERS_MAX, given))
-
-
-def fixture(site: Site, role: str) -> Peer:
-    return Broker(site)
-
-
-def roles(peers: int, infrastructure: int) -> Mapping[str, tuple[int, ...]]:
-    return {"broker": tuple(range(peers, peers + infrastructure))}
+    return max(2, min(BROKERS_MAX, given))
 
 
 DESIGNS = (
@@ -46,11 +33,10 @@ DESIGNS = (
         summary="Brokers on a spanning tree serve the clients nearest to them and pass casts where filters let them.",
         paper="Implicit group messaging, chapter 6",
         member=BrokerClient,
-        fixture=fixture,
-        roles=roles,
+        fixture=lambda site, role: Broker(site),
+        roles=lambda peers, infrastructure: {"broker": tuple(range(peers, peers + infrastructure))},
         kept={"member": KeptBrokered, "broker": KeptBroker},
-        kinds=(*SERVICE_KINDS, Probe, Serving, Pass, Notify, Got, *KINDS, *DETECTOR_KINDS,
-               *complaints.KINDS),
+        kinds=(*SERVICE_KINDS, Probe, Serving, Pass, Notify, Got, *KINDS, *DETECTOR_KINDS, *complaints.KINDS),
         parameters=(
             ASSURANCE,
             Parameter("brokers", 0, "how many brokers; 0: a share of the peers", 0, BROKERS_MAX),
@@ -65,9 +51,7 @@ DESIGNS = (
         ),
         languages=("tags", "attributes"),
         infrastructure=brokers_wanted,
-        survives=frozenset(
-            {"joins", "leaves", "crashes", "returns", "loss", "partitions", "freezes", "restarts", "fails"}
-        ),
+        survives=frozenset(SURVIVABLE),
         trial={"brokers": 6, "expected_tags": 64},
         quick={"check_s": 2.0, "watch_s": 0.5, "tries": 3},
         patience=({"check_s": 30.0, "watch_s": 6.0}, {"check_s": 5.0, "watch_s": 1.0}),

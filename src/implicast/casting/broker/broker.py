@@ -1,28 +1,22 @@
 """A broker: serves its clients as a server would, and is one node of a backbone that heals (thesis chapter 6).
 
-- A broker keeps its own clients' descriptions in an inverted index and, for each neighbour, a Bloom filter of the tags
-  registered beyond it (`overlay/backbone`). Excluded tags and predicates cannot be seen in a filter: they are left to
-  the broker's index.
-- A description is complete when the whole backbone routes by it. One that is replaced or withdrawn leaves the index at
-  once; its tags stay in the filters until the next generation, which costs messages but never a wrong notice.
-- A cast goes from broker to broker wherever the filters let it, and from each to its own selected clients
-  (`casting/routes.py`). Before it follows a view, a broker answers no client and takes no cast.
-- With receipts brokers watch each other and agree on trees (`overlay/backbone/views.py`); clients remind their broker
-  of themselves, and who does not for a lease is forgotten.
-- A broker that comes back remembers one number; its clients tell it what they are at their next reminder.
+It keeps its own clients' descriptions in an inverted index and, for each neighbour, a Bloom filter of the tags
+registered beyond it (`overlay/backbone`). Excluded tags and predicates cannot be seen in a filter: they are left to the
+broker's index. A description is complete when the whole backbone routes by it. One that is replaced or withdrawn leaves
+the index at once; its tags stay in the filters until the next generation, which costs messages but never a wrong
+notice.
 
-What is not promised: while its broker is dead and unnoticed, a client hears nothing; what it missed then stays missed.
+Before it follows a view (`overlay/backbone/views.py`), a broker answers no client and takes no cast. One that comes
+back remembers one number; its clients tell it what they are at their next reminder. What is not promised: while its
+broker is dead and unnoticed, a client hears nothing; what it missed then stays missed.
 """
 
 from typing import Any
 
-from implicast.casting.broker.messages import Probe, Serving
-from implicast.casting.central_subscriptions import Announce
 from implicast.casting.complaints import KeptDocket
 from implicast.casting.roster import Enrolled, Roster
-from implicast.casting.routes import Hop, Pass, Routes, Selection
-from implicast.casting.service import Publish, Stored
-from implicast.casting.telling import Notify
+from implicast.casting.routes import Pass, Routes
+from implicast.casting.service import Probe, Publish, Serving, Stored
 from implicast.language.target import Description
 from implicast.overlay.backbone.backbone import Backbone
 from implicast.overlay.backbone.messages import View
@@ -31,7 +25,6 @@ from implicast.peer.asking import Asker
 from implicast.peer.contract import Address, Life, Message, Name, Peer, Version, handles
 from implicast.peer.fields import Token
 from implicast.peer.liveness import DetectorSettings
-from implicast.peer.policy import policy_of
 from implicast.peer.site import Site
 from implicast.peer.words import Envelopes, opener
 
@@ -63,23 +56,19 @@ class Broker(Peer, parts=PARTS):
 
     def __init__(self, site: Site, neighbours: tuple[Address, ...] | None = None) -> None:
         """`neighbours`: in a tree that is there at once; else the brokers agree on one."""
-        address, host, given = site.address, site.host, site.parameters
-        brokers = site.infrastructure["broker"]
+        address, host, given, brokers = site.address, site.host, site.parameters, site.infrastructure["broker"]
         super().__init__(address, host)
         self.life = site.life
-        watched = site.assured and not site.resting
+        self.envelopes = opener(self, site.words)
         lease_us = int(float(given["check_s"]) * 1e6) * LEASES
-        self.envelopes = opener(address, host, site.words, self.receive, self.shown)
-        self.roster = Roster(address, host, lease_us, watched, self._stored, self._forgotten, words=site.words)
+        self.roster = Roster(site, lease_us, self._stored, self._forgotten)
         self.covering: dict[Name, Version] = {}
         """Clients whose newest description the backbone does not route by yet."""
         self._gone = 0
         self.asker = Asker(address, host)
         room, error = int(given["expected_tags"]), float(given["routing_error"])
         self.backbone = Backbone(address, host, self.asker, room, error, self.roster.index.tags, self._covered)
-        limits = site.words, policy_of(given)
-        self.routes = Routes(address, host, self.asker, site.assured, self.backbone, self._select, *limits,
-                             site.kept.docket if site.kept else ())  # fmt: skip
+        self.routes = Routes(site, self.asker, self.roster, self.backbone)
         watch_us = int(float(given["watch_s"]) * 1e6)
         patience = DetectorSettings(tries=int(given["tries"]), health_max=HEALTH_MAX)
         self.views = Views(address, host, brokers, watch_us, self._follow, lambda: self.backbone.table.capacity,
@@ -87,15 +76,11 @@ class Broker(Peer, parts=PARTS):
         if neighbours is None:
             self.views.arrive(site.kept.highest if site.kept else 0)
         else:
-            self.views.stand(watched)
+            self.views.stand(site.assured and not site.resting)
             self.backbone.stand(View(FIRST, min(brokers), neighbours, room))
 
-    def shown(self, message: Message) -> None:
-        """A broker says nothing of itself."""
-        self.drop_stray()
-
     def kept(self) -> KeptBroker:
-        return KeptBroker(self.life, self.views.highest, self.routes.docket)
+        return KeptBroker(self.life, self.views.highest, self.routes.docket.kept())
 
     def holdings(self) -> Any:
         return (self.roster.holdings(), self.backbone.holdings())
@@ -123,14 +108,11 @@ class Broker(Peer, parts=PARTS):
             if entry.description is not None:
                 self.covering[name] = entry.version
                 if self.backbone.epoch:
-                    self.backbone.say(self._first(entry.description), (name, entry.version))
+                    first = [tag for tag in entry.description.tags if self.roster.index.count(tag) == 1]
+                    self.backbone.say(first, (name, entry.version))  # what no other client of ours holds
             self._lose(before)
         if not new or entry.description is None:
             self._answer(name)
-
-    def _first(self, description: Description) -> tuple[str, ...]:
-        """The tags of a client's description that no other client of ours holds."""
-        return tuple(tag for tag in description.tags if self.roster.index.count(tag) == 1)
 
     def _forgotten(self, name: Name, before: Description | None) -> None:
         self.covering.pop(name, None)
@@ -167,7 +149,3 @@ class Broker(Peer, parts=PARTS):
         """Of a view that has not come yet, it will be said again; one that is over begins again in the next."""
         if 0 < hop.epoch == self.backbone.epoch:
             self.routes.carry(sender, False, hop)
-
-    def _select(self, hop: Hop) -> Selection:
-        assert not isinstance(hop, Announce), "brokers take no events"
-        return Notify(hop.cast, hop.target, hop.payload), self.roster.select(hop.target)

@@ -4,13 +4,14 @@ What it has registered, and the casts about which something is open, it tells th
 old one does no harm: the old one's notifications are recognised as repeats, and it forgets the client after a lease.
 """
 
-from implicast.casting.broker.messages import Probe, Serving
 from implicast.casting.inbox import Outcome
-from implicast.casting.served import KeptServed, Served
+from implicast.casting.served import Served
+from implicast.casting.service import Probe, Serving
 from implicast.casting.telling import Got, Notify
 from implicast.overlay.backbone.tree import by_rank
 from implicast.peer.contract import Address, CastId, Message, handles
 from implicast.peer.events import Joined
+from implicast.peer.member import Keepsake
 from implicast.peer.memory import Recent
 from implicast.peer.site import Site
 
@@ -28,7 +29,7 @@ class ToldBy(Message):
     broker: Address
 
 
-class KeptBrokered(KeptServed):
+class KeptBrokered(Keepsake):
     """What outlives a crash of a client: also where it counts."""
 
     told: tuple[ToldBy, ...] = ()

@@ -8,22 +8,27 @@ they have heard.
 What one server cannot give: while it is away nothing is delivered or registered, and if its disk is lost all is lost.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from implicast.casting.central_subscriptions import Announce, Happened, SubscriptionServer, Worded
+from implicast.casting.central_subscriptions import Announce, Happened, Subscribe, SubscriptionKept, Worded
 from implicast.casting.complaints import KeptDocket
 from implicast.casting.roster import Enrolled, Roster
-from implicast.casting.routes import Hop, Nowhere, Routes, Selection
+from implicast.casting.routes import Nowhere, Routes
 from implicast.casting.service import Publish, Stored
 from implicast.casting.telling import Notify, Word
+from implicast.language.standing import StandingTargets
 from implicast.language.target import Description
 from implicast.peer.asking import Asker
-from implicast.peer.changes import Changes, Rows
-from implicast.peer.contract import Address, Contact, Life, Message, Peer, handles
-from implicast.peer.policy import policy_of
+from implicast.peer.changes import Changed, Changes
+from implicast.peer.contract import Address, Contact, Life, Message, Name, Part, Peer, handles
 from implicast.peer.site import Site
 from implicast.peer.words import Envelopes, opener
+
+SUBSCRIPTIONS_MAX = 1_024
+"""Subscriptions of one member; further ones are not answered."""
+SUBSCRIBERS_MAX = 1 << 20
+"""Members that subscribe at one server; while there are so many, no further subscription is answered."""
 
 
 class InHand(Message):
@@ -44,6 +49,68 @@ class KeptServer(Message):
     docket: KeptDocket = ()
 
 
+class SubscriptionServer(Part):
+    """Everybody's subscriptions, at the server; `heard` is told of every member that says something."""
+
+    __slots__ = ("_heard", "_standing", "_words", "changed", "worded")
+
+    def __init__(self, site: Site, heard: Callable[[Name], None], kept: Iterable[Worded]) -> None:
+        super().__init__(site.address, site.host)
+        self._heard, self._words = heard, site.words
+        self._standing: StandingTargets[tuple[Name, int]] = StandingTargets()
+        self.worded: dict[Name, dict[int, Worded]] = {}
+        self.changed: Changed[Name] = Changed()
+        for each in kept:
+            self._keep(each)
+
+    def _keep(self, worded: Worded) -> None:
+        name = worded.contact.name
+        self._heard(name)
+        self.changed.note(name)
+        self.worded.setdefault(name, {})[worded.subscription] = worded
+        key = (name, worded.subscription)
+        if worded.target is None:
+            self._standing.remove(key)
+        else:
+            self._standing.put(key, worded.target)
+
+    @handles(Subscribe)
+    def on_subscribe(self, sender: Address, said: Subscribe) -> None:
+        if said.target is not None and not all(term.has or term.where for term in said.target.terms):
+            return  # it would have to be tried on every event
+        if not self._words.vouches(said):
+            return
+        own = self.worded.get(said.name, {})
+        known = own.get(said.subscription)
+        if known is None and (len(own) >= SUBSCRIPTIONS_MAX or len(self.worded) >= SUBSCRIBERS_MAX):
+            return
+        if known is None or (said.life, said.version) >= (known.life, known.version):
+            contact = Contact(said.name, sender)
+            evidence = self._words.evidence(said)
+            known = Worded(contact, said.life, said.subscription, said.version, said.target, evidence)
+            self._keep(known)
+        elif known.said is not None and known.life > said.life:
+            self.host.send(sender, known.said)
+        self.host.send(sender, SubscriptionKept(known.life, said.subscription, known.version))
+
+    def forget(self, name: Name) -> None:
+        """The member's lease is over."""
+        self.changed.note(name)
+        for number in self.worded.pop(name, {}):
+            self._standing.remove((name, number))
+
+    def count(self, name: Name) -> int:
+        """How many subscriptions of a member stand."""
+        return sum(each.target is not None for each in self.worded.get(name, {}).values())
+
+    def matching(self, description: Description) -> list[Contact]:
+        found = self._standing.matching(description)
+        return list(dict.fromkeys(self.worded[name][number].contact for name, number in found))
+
+    def holdings(self) -> Any:
+        return [(*key, target) for key, target in self._standing.items()]
+
+
 PARTS = {"asker": Asker, "roster": Roster, "routes": Routes, "subscriptions": SubscriptionServer,
          "envelopes": Envelopes}  # fmt: skip
 
@@ -55,20 +122,16 @@ class Server(Peer, parts=PARTS):
     role = "server"
 
     def __init__(self, site: Site) -> None:
-        address, host, kept = site.address, site.host, site.kept or KeptServer(site.life, (), (), ())
-        super().__init__(address, host)
-        self.life = site.life
-        lease_us, swept = int(float(site.parameters["lease_s"]) * 1e6), site.assured and not site.resting
-        words = site.words
-        self.envelopes = opener(address, host, words, self.receive, self.shown)
+        super().__init__(site.address, site.host)
+        self.life, kept = site.life, site.kept or KeptServer(site.life, (), (), ())
+        self.envelopes = opener(self, site.words)
         self.roster = Roster(
-            address, host, lease_us, swept, self._stored, lambda name, before: self.subscriptions.forget(name),
-            lambda name: self.subscriptions.count(name), words,
+            site, int(float(site.parameters["lease_s"]) * 1e6), self._stored,
+            lambda name, before: self.subscriptions.forget(name), lambda name: self.subscriptions.count(name),
         )  # fmt: skip
-        self.asker = Asker(address, host)
-        limits = words, policy_of(site.parameters)
-        self.routes = Routes(address, host, self.asker, site.assured, Nowhere(), self._select, *limits, kept.docket)
-        self.subscriptions = SubscriptionServer(address, host, self.roster.heard, kept.subscriptions, words)
+        self.asker = Asker(site.address, site.host)
+        self.subscriptions = SubscriptionServer(site, self.roster.heard, kept.subscriptions)
+        self.routes = Routes(site, self.asker, self.roster, Nowhere(), self.subscriptions.matching)
         for entry in kept.members:
             self.roster.keep(entry)
         for taken in kept.casts:
@@ -76,26 +139,22 @@ class Server(Peer, parts=PARTS):
             assert word is not None, "what is taken is a cast or an event"
             self.routes.resume(word, taken.members)
 
-    def shown(self, message: Message) -> None:
-        """A server says nothing of itself."""
-        self.drop_stray()
-
     def kept(self) -> KeptServer:
-        worded = [each for own in self.subscriptions.worded.values() for each in own.values()]
-        taken = tuple(_taken(*each) for each in self.routes.taken.values())
-        return KeptServer(self.life, tuple(self.roster.entries.values()), tuple(worded), taken, self.routes.docket)
+        members, docket = tuple(self.roster.entries.values()), self.routes.docket.kept()
+        subscriptions = tuple(each for own in self.subscriptions.worded.values() for each in own.values())
+        casts = tuple(_taken(*each) for each in self.routes.taken.values())
+        return KeptServer(self.life, members, subscriptions, casts, docket)
 
     def changes(self) -> Changes:
         """One row for each member, for each member's subscriptions, and for each cast in hand."""
         roster, worded, routes = self.roster, self.subscriptions, self.routes
-        whole, entries, taken = not roster.changed.asked, roster.entries, routes.taken
-        rows: dict[str, Rows] = {
-            "members": {name: (entries[name],) if name in entries else () for name in roster.changed.take(entries)},
-            "subscriptions": {name: tuple(worded.worded.get(name, {}).values())
-                              for name in worded.changed.take(worded.worded)},
-            "casts": {cast: (_taken(*taken[cast]),) if cast in taken else () for cast in routes.changed.take(taken)},
-        }  # fmt: skip
-        return Changes(KeptServer(self.life, (), (), (), routes.docket), rows, whole)
+        whole = not roster.changed.asked
+        rows = {
+            "members": roster.changed.rows(roster.entries, lambda entry: (entry,)),
+            "subscriptions": worded.changed.rows(worded.worded, lambda own: tuple(own.values())),
+            "casts": routes.changed.rows(routes.taken, lambda taken: (_taken(*taken),)),
+        }
+        return Changes(KeptServer(self.life, (), (), (), routes.docket.kept()), rows, whole)
 
     def holdings(self) -> Any:
         return [*self.roster.holdings(), *self.subscriptions.holdings()]
@@ -105,19 +164,9 @@ class Server(Peer, parts=PARTS):
 
     # --- casts and events
 
-    @handles(Publish)
-    def on_publish(self, sender: Address, publish: Publish) -> None:
+    @handles(Publish, Announce)
+    def on_publish(self, sender: Address, publish: Publish | Announce) -> None:
         self.routes.carry(sender, True, publish)
-
-    @handles(Announce)
-    def on_announce(self, sender: Address, announce: Announce) -> None:
-        self.routes.carry(sender, True, announce)
-
-    def _select(self, hop: Hop) -> Selection:
-        if isinstance(hop, Announce):
-            matched = Happened(hop.cast, hop.description, hop.payload)
-            return matched, self.subscriptions.matching(hop.description)
-        return Notify(hop.cast, hop.target, hop.payload), self.roster.select(hop.target)
 
 
 def _taken(word: Word, members: Sequence[Contact]) -> InHand:

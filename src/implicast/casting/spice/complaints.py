@@ -58,7 +58,7 @@ class Complaints(SpicePart):
     @handles(ComplainedOf)
     def on_complained_of(self, sender: Address, complained: ComplainedOf) -> None:
         if complained.cast in self._ways or self.spice.walks.works_of(complained.cast):
-            self.docket.pass_on(complained.cast, complained.by)
+            self.docket.complain(Complain(complained.cast, complained.by), None)
             self._pass_on(complained.cast, complained.by)
 
     def _pass_on(self, cast: CastId, by: Name) -> None:

@@ -30,7 +30,7 @@ from implicast.overlay.ice.surface import Surface
 from implicast.peer.asking import Asker
 from implicast.peer.contract import Address, CastId, Message, handles
 from implicast.peer.later import Later
-from implicast.peer.member import KeptMember, Member
+from implicast.peer.member import Keepsake, Member
 from implicast.peer.site import Site
 from implicast.peer.wire import UNREADABLE
 from implicast.space.tract import Tract, intersect
@@ -45,18 +45,13 @@ TAGS_MAX = 4_096
 """Tags of one member that are written down."""
 
 
-class KeptSpice(Message):
+class KeptSpice(Keepsake):
     """What outlives a crash: who we were, whom we knew on the surface, the tags under which we are listed, and the
     complaints that we have heard."""
 
-    member: KeptMember
     surface: KeptSurface
     tags: Annotated[tuple[messages.Tag, ...], Meta(max_length=TAGS_MAX)] = ()
     docket: KeptDocket = ()
-
-    @property
-    def life(self) -> int:
-        return self.member.life
 
 
 class Spice(Member, parts=PARTS):

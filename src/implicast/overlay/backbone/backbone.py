@@ -23,7 +23,6 @@ from collections.abc import Callable, Iterable, Mapping
 from math import ceil
 from typing import Any
 
-from implicast.language.bloom import bits_for, hashes_for
 from implicast.language.target import Target
 from implicast.overlay.backbone.edges import Edges
 from implicast.overlay.backbone.messages import CAPACITY_MAX, EPOCH_SHIFT, FiltersAnew, Stale, Tell, View, WholeFilter
@@ -38,14 +37,14 @@ GROWTH = 1.5
 class Backbone(Part, parts={"edges": Edges}):
     """A broker's share of the backbone. `tags` gives its own clients' tags; `covered` hears what has been covered."""
 
-    __slots__ = ("_error", "_tags", "edges", "epoch", "neighbours", "next", "root", "table")
+    __slots__ = ("edges", "epoch", "error", "neighbours", "next", "root", "table", "tags")
 
     def __init__(
         self, address: Address, host: Host, asker: Asker, room: int, error: float,
         tags: Callable[[], Iterable[str]], covered: Callable[[Any], None],
     ) -> None:  # fmt: skip
         super().__init__(address, host)
-        self._error, self._tags = error, tags
+        self.error, self.tags = error, tags
         self.edges = Edges(address, host, asker, lambda: self._newest().generation, covered)
         self.epoch = 0
         """The number of the view that is followed; 0: none yet."""
@@ -69,14 +68,6 @@ class Backbone(Part, parts={"edges": Edges}):
         if growths:
             self.table.press()
 
-    def own_tags(self) -> tuple[str, ...]:
-        """What the own clients hold."""
-        return tuple(self._tags())
-
-    def new_filter_size(self, capacity: int) -> tuple[int, int]:
-        """Bits and hash functions of filters with room for so many tags."""
-        return bits_for(capacity, self._error), hashes_for(self._error)
-
     def follow(self, view: View) -> None:
         """A new tree: forget what was said to whom, and build filters from what each broker's own clients hold."""
         self.stand(view)
@@ -89,15 +80,11 @@ class Backbone(Part, parts={"edges": Edges}):
 
     def leads(self, neighbour: Address, target: Target) -> bool:
         """Should a cast go on to this neighbour?"""
-        return (
-            self.table.passes(neighbour, target)
-            or (self.next is not None and self.next.passes(neighbour, target))
-            or self._knows_nothing_of(neighbour)
-        )
-
-    def _knows_nothing_of(self, neighbour: Address) -> bool:
-        first = self.table.generation == self.epoch << EPOCH_SHIFT
-        return first and self.next is not None and neighbour not in self.next.whole
+        passes = self.table.filters[neighbour].passes(target)
+        if passes or self.next is None:
+            return passes
+        knows_nothing = self.table.generation == self.epoch << EPOCH_SHIFT and neighbour not in self.next.whole
+        return knows_nothing or self.next.filters[neighbour].passes(target)
 
     def forget(self) -> None:
         """Filters are outgrown, or many own tags have gone: ask for new ones."""
@@ -109,7 +96,7 @@ class Backbone(Part, parts={"edges": Edges}):
     def holdings(self) -> Any:
         """The filters, as they would be encoded."""
         tables = [self.table] if self.next is None else [self.table, self.next]
-        return [(source, table.filter(source).to_bytes()) for table in tables for source in table.sources]
+        return [(source, each.to_bytes()) for table in tables for source, each in table.filters.items()]
 
     # --- news
 
@@ -117,7 +104,7 @@ class Backbone(Part, parts={"edges": Edges}):
     def on_tell(self, sender: Address, tell: Tell) -> None:
         if not self.edges.among_us(sender, tell.generation) or tell.generation > self._newest().generation:
             return  # of another view; or it has overtaken the message that begins its generation
-        if not self.edges.is_repeat(sender, tell.serial):
+        if self.edges.hear(sender, tell.serial):  # else what it says went on to the others before
             self._spread(sender, tell.tags)
         self.edges.wait(sender, tell.serial)
 
@@ -126,16 +113,13 @@ class Backbone(Part, parts={"edges": Edges}):
         self.table.put(source, tags)
         if self.next is not None:
             self.next.put(source, tags)
-        for neighbour in self.neighbours if tags else ():
-            if neighbour != source:
-                self.edges.note(neighbour, tags)
-        self.edges.soon()
+        self.edges.note(source, tags)
         self._grow()
 
     # --- generations
 
     def _new_table(self, generation: int, capacity: int) -> FilterTable:
-        return FilterTable((self.address, *self.neighbours), generation, capacity, self._error)
+        return FilterTable((self.address, *self.neighbours), generation, capacity, self.error)
 
     def _newest(self) -> FilterTable:
         return self.table if self.next is None else self.next
@@ -155,10 +139,10 @@ class Backbone(Part, parts={"edges": Edges}):
         """Start a generation from the own clients' tags, and let all others know."""
         self.edges.speak()  # before neighbours must know the generation to understand it
         self.next = self._new_table(generation, capacity)
-        self.next.put(self.address, self._tags())
+        self.next.put(self.address, self.tags())
         for neighbour in self.neighbours:
             if not self._summarise(neighbour) and neighbour != told_by:
-                self.edges.announce(neighbour, generation, capacity)
+                self.edges.send(neighbour, FiltersAnew, generation, capacity)
         self._finish()
 
     def _summarise(self, neighbour: Address) -> bool:
@@ -167,7 +151,8 @@ class Backbone(Part, parts={"edges": Edges}):
         assert table is not None, "there is a summary only while a generation is under construction"
         if not all(other in table.whole for other in self.neighbours if other != neighbour):
             return False
-        self.edges.summarise(neighbour, table.generation, table.capacity, table.beside(neighbour))
+        self.edges.speak()  # what is unsaid goes first, for waiters count on that
+        self.edges.send(neighbour, WholeFilter, table.generation, table.capacity, table.beside(neighbour))
         return True
 
     @handles(FiltersAnew)
@@ -181,9 +166,8 @@ class Backbone(Part, parts={"edges": Edges}):
             return
         table = self.next
         if table is not None and table.generation == summary.generation and sender not in table.whole:
-            if not table.fits(summary.filter):
+            if not table.replace(sender, summary.filter):
                 return
-            table.replace(sender, summary.filter)
             for neighbour in self.neighbours:
                 if neighbour != sender:  # its summary did not depend on its own filter, so it was sent before
                     self._summarise(neighbour)

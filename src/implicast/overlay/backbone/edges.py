@@ -8,11 +8,12 @@ are safe to hear twice.
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
-from implicast.overlay.backbone.messages import EPOCH_SHIFT, TAGS_MAX, FiltersAnew, Routed, Speak, Tell, WholeFilter
+from implicast.overlay.backbone.messages import EPOCH_SHIFT, TAGS_MAX, Routed, Speak, Tell
 from implicast.peer.asking import Asker, Patience
-from implicast.peer.contract import Address, Host, Part, handles
+from implicast.peer.contract import Address, Host, Message, Part, handles
 
 NEWS = "news"
 PATIENCE = Patience(3_000_000, times=1 << 30)
@@ -28,34 +29,29 @@ Waiter = tuple[Address, Any]
 """A source, and the token with which it is told when all that is under way to other neighbours has been covered."""
 
 
+@dataclass(slots=True)
 class Edge:
     """What is to be said to one neighbour, what is under way to it, and who waits for it."""
 
-    __slots__ = ("_early", "_heard", "newest", "under_way", "unsaid", "waiters")
+    newest: int
+    heard: int
+    """All of the neighbour's messages up to this number have been heard, ..."""
+    early: set[int] = field(default_factory=set)
+    """... and these beyond."""
+    unsaid: dict[str, None] = field(default_factory=dict)
+    under_way: dict[int, None] = field(default_factory=dict)
+    waiters: deque[tuple[int, Waiter]] = field(default_factory=deque)
 
-    def __init__(self, newest: int) -> None:
-        self.newest = newest
-        self._heard, self._early = newest, set[int]()
-        """All of the neighbour's messages up to this number have been heard, and these beyond."""
-        self.unsaid: dict[str, None] = {}
-        self.under_way: dict[int, None] = {}
-        self.waiters: deque[tuple[int, Waiter]] = deque()
-
-    def to_be_said(self) -> tuple[str, ...]:
-        """What is unsaid; it counts as said from now on."""
-        tags, self.unsaid = tuple(self.unsaid), {}
-        return tags
-
-    def has_heard(self, serial: int) -> bool:
-        return serial <= self._heard or serial in self._early
-
-    def hear(self, serial: int) -> None:
-        """Take note of a message; at most `WAITERS_MAX` beyond one that has not come."""
-        if serial > self._heard and len(self._early) < WAITERS_MAX:
-            self._early.add(serial)
-        while self._heard + 1 in self._early:
-            self._heard += 1
-            self._early.discard(self._heard)
+    def hear(self, serial: int) -> bool:
+        """Take note of a message; at most `WAITERS_MAX` beyond one that has not come. Was it new?"""
+        if serial <= self.heard or serial in self.early:
+            return False
+        if len(self.early) < WAITERS_MAX:
+            self.early.add(serial)
+        while self.heard + 1 in self.early:
+            self.heard += 1
+            self.early.discard(self.heard)
+        return True
 
     def next_serial(self) -> int:
         self.newest += 1
@@ -100,32 +96,32 @@ class Edges(Part):
         for key in self._asker.topics(NEWS):
             self._asker.drop(NEWS, key)
         self._epoch = epoch
-        self._edges = {neighbour: Edge(epoch << EPOCH_SHIFT) for neighbour in neighbours}
+        self._edges = {neighbour: Edge(epoch << EPOCH_SHIFT, epoch << EPOCH_SHIFT) for neighbour in neighbours}
         self._waiting.clear()
 
     def among_us(self, sender: Address, number: int) -> bool:
         """Does a message with this generation or serial come from a neighbour in the present view?"""
         return number >> EPOCH_SHIFT == self._epoch and sender in self._edges
 
-    def is_repeat(self, neighbour: Address, serial: int) -> bool:
-        """Has a neighbour's message been heard before? What it says went on to the others then."""
-        return self._edges[neighbour].has_heard(serial)
+    def hear(self, neighbour: Address, serial: int) -> bool:
+        """Take note of a neighbour's message; was it new?"""
+        return self._edges[neighbour].hear(serial)
 
-    def note(self, neighbour: Address, tags: Iterable[str]) -> None:
-        """These tags are to be said to a neighbour, at the next opportunity."""
-        self._edges[neighbour].unsaid.update(dict.fromkeys(tags))
-
-    def soon(self) -> None:
-        """Say what is noted, at once if nothing was said in the last moments."""
+    def note(self, source: Address, tags: Iterable[str]) -> None:
+        """These tags are to be said to all neighbours but their source: at once if nothing was in the last moments."""
+        for neighbour, edge in self._edges.items():
+            if neighbour != source:
+                edge.unsaid.update(dict.fromkeys(tags))
         if not self._gathering:
             self.speak()
 
     def speak(self) -> None:
         """Tell all neighbours what is unsaid; what comes in the next moments is gathered."""
         for neighbour, edge in self._edges.items():
-            tags = edge.to_be_said()
+            tags = tuple(edge.unsaid)
+            edge.unsaid.clear()
             for first in range(0, len(tags), TAGS_MAX):
-                self._send(neighbour, Tell(edge.next_serial(), self._generation(), tags[first : first + TAGS_MAX]))
+                self.send(neighbour, Tell, self._generation(), tags[first : first + TAGS_MAX])
             if tags and not self._gathering:
                 self._gathering = True
                 self.host.after(GATHER_US, Speak())
@@ -135,17 +131,10 @@ class Edges(Part):
         self._gathering = False
         self.speak()
 
-    def announce(self, neighbour: Address, generation: int, capacity: int) -> None:
-        """Tell a neighbour of a new generation."""
-        self._send(neighbour, FiltersAnew(self._edges[neighbour].next_serial(), generation, capacity))
-
-    def summarise(self, neighbour: Address, generation: int, capacity: int, field: bytes) -> None:
-        """Send a neighbour the whole filter of this side; what is unsaid goes first, for waiters count on that."""
-        self.speak()
-        self._send(neighbour, WholeFilter(self._edges[neighbour].next_serial(), generation, capacity, field))
-
-    def _send(self, neighbour: Address, message: Tell | FiltersAnew | WholeFilter) -> None:
-        self._asker.ask(NEWS, (neighbour, message.serial), neighbour, message)
+    def send(self, neighbour: Address, kind: Callable[..., Message], *said: Any) -> None:
+        """Say this under the next serial until it is covered."""
+        serial = self._edges[neighbour].next_serial()
+        self._asker.ask(NEWS, (neighbour, serial), neighbour, kind(serial, *said))
 
     def wait(self, source: Address, token: Any) -> None:
         """Answer the source when all that is under way to the others has been covered."""

@@ -18,14 +18,14 @@ FAR_US = 10_000_000
 class Spans(Part):
     """What one broker knows of round trips; `surveyed` is called when there is news for a root."""
 
-    __slots__ = ("_asked", "_own", "_rank", "_surveyed", "_told")
+    __slots__ = ("_asked", "_own_us", "_rank", "_surveyed", "_told")
 
     def __init__(self, address: Address, host: Host, brokers: Sequence[Address], surveyed: Callable[[], None]) -> None:
         """`brokers`: all there could be, in the order that all agree on."""
         super().__init__(address, host)
         self._surveyed = surveyed
         self._rank = {broker: number for number, broker in enumerate(brokers)}
-        self._own = [0] * len(brokers)
+        self._own_us: dict[Address, int] = {}
         self._told: dict[Address, tuple[int, ...]] = {}
         """What others have told, at a broker that was root."""
         self._asked: dict[Address, Survey] = {}
@@ -43,8 +43,7 @@ class Spans(Part):
                 self.host.send(member, Survey(tuple(members)))
 
     def _lacking(self, members: Sequence[Address]) -> list[Address]:
-        others = [member for member in members if member != self.address and member in self._rank]
-        return [member for member in others if not self._own[self._rank[member]]]
+        return [each for each in members if each != self.address and each in self._rank and each not in self._own_us]
 
     def _measure(self, members: Sequence[Address]) -> None:
         for member in self._lacking(members):
@@ -60,8 +59,7 @@ class Spans(Part):
         took_us = self.host.now_us - gauged.sent_us
         if sender not in self._rank or not 0 <= took_us < FAR_US:
             return
-        known_us = self._own[self._rank[sender]]
-        self._own[self._rank[sender]] = max(1, min(took_us, known_us or FAR_US))
+        self._own_us[sender] = max(1, min(took_us, self._own_us.get(sender, FAR_US)))
         for asker, survey in list(self._asked.items()):
             if not self._lacking(survey.members):
                 self._tell(asker)
@@ -79,19 +77,19 @@ class Spans(Part):
 
     def _tell(self, asker: Address) -> None:
         self._asked.pop(asker, None)
-        self.host.send(asker, Surveyed(tuple(self._own)))
+        self.host.send(asker, Surveyed(tuple(self._own_us.get(broker, 0) for broker in self._rank)))
 
     @handles(Surveyed)
     def on_surveyed(self, sender: Address, surveyed: Surveyed) -> None:
-        if sender in self._rank and len(surveyed.round_trips_us) == len(self._own):
+        if sender in self._rank and len(surveyed.round_trips_us) == len(self._rank):
             self._told[sender] = surveyed.round_trips_us
             self._surveyed()
 
     def round_trip_us(self, a: Address, b: Address) -> int:
         """The shorter of what both ends have measured."""
-        measured = [us for us in (self._measured_us(a, b), self._measured_us(b, a)) if us]
-        return min(measured, default=FAR_US)
+        return min(self._measured_us(a, b) or FAR_US, self._measured_us(b, a) or FAR_US)
 
     def _measured_us(self, a: Address, b: Address) -> int:
-        own = self._own if a == self.address else self._told.get(a)
-        return own[self._rank[b]] if own else 0
+        if a == self.address:
+            return self._own_us.get(b, 0)
+        return self._told[a][self._rank[b]] if a in self._told else 0

@@ -3,21 +3,20 @@
 A source is a neighbour, meaning everybody beyond it, or the broker itself, meaning its own clients (thesis section
 6.1). While a generation is under construction all its filters have one size, `bits`, so that they can be united. When
 it is whole each is pressed to the size that the tags beyond *its own* neighbour need at the routing error (equation
-2.2): bit p of the common size becomes bit p * size // bits. So a filter errs as often as it is told to, whether half of
-all tags lie beyond its neighbour or a handful; filters that had all tags' size erred on 0.3 % where 10 % was asked.
+2.2). So a filter errs as often as it is told to, whether half of all tags lie beyond its neighbour or a handful.
 
 A pressed filter has room for a tenth more tags than it holds, and asks to be made anew when it holds a tenth more than
 it has room for: its error stays within a quarter of the one that was asked for.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import reduce
 from math import ceil, exp, log
 
 import numpy as np
 from numpy.typing import NDArray
 
-from implicast.language.bloom import Bloom, bits_for, hashes_for, positions
-from implicast.language.target import Target
+from implicast.language.bloom import Bloom, bits_for, hashes_for
 from implicast.peer.contract import Address
 
 ROOM = 1.1
@@ -28,157 +27,84 @@ FILL_MAX = 1 - 1e-9
 """A filter of ones alone tells nothing of how many tags are in it: it is reckoned as nearly full."""
 
 
-class Field:
-    """The bits of one filter, as many as `size`, and how many of them are set."""
-
-    __slots__ = ("bits", "limit", "ones", "size")
-
-    def __init__(self, size: int, room: float, hashes: int) -> None:
-        self.bits, self.size, self.ones = bytearray((size + 7) // 8), size, 0
-        self.limit = size * (1 - exp(-hashes * room * ROOM / size))
-        """More ones than this: it holds a tenth more than it has room for."""
-
-    def add(self, places: Iterable[int], whole: int) -> None:
-        """Set the bits of one tag, given by its places among `whole`."""
-        bits, size = self.bits, self.size
-        for place in places:
-            at = place * size // whole
-            if not bits[at >> 3] >> (at & 7) & 1:
-                bits[at >> 3] |= 1 << (at & 7)
-                self.ones += 1
-
-    def is_outgrown(self) -> bool:
-        """Said once, and again when it holds a tenth more."""
-        outgrown = self.ones > self.limit
-        if outgrown:
-            self.limit = min(self.limit * ROOM, self.size)
-        return outgrown
-
-    def take(self, found: NDArray[np.intp]) -> None:
-        """Set these bits."""
-        spread = np.unpackbits(np.frombuffer(self.bits, np.uint8), count=self.size, bitorder="little")
-        spread[found] = 1
-        self.bits, self.ones = bytearray(np.packbits(spread, bitorder="little").tobytes()), int(spread.sum())
-
-    def set_bits(self) -> NDArray[np.intp]:
-        return _places(self.bits, self.size)
-
-    def tags(self, hashes: int) -> float:
-        """About so many tags: k = -(m / h) ln(1 - fill)."""
-        return -self.size / hashes * log(1 - min(FILL_MAX, self.ones / self.size))
-
-
 class FilterTable:
     """The filters of one generation."""
 
-    __slots__ = ("_error", "_fields", "_pressed_at", "bits", "capacity", "distinct", "generation", "hashes", "outgrown",
-                 "whole")  # fmt: skip
+    __slots__ = ("_distinct", "_error", "_limits", "_pressed_at", "bits", "capacity", "filters", "generation", "hashes",
+                 "outgrown", "whole")  # fmt: skip
 
     def __init__(self, sources: Sequence[Address], generation: int, capacity: int, error: float) -> None:
         self.generation, self.capacity, self._error = generation, capacity, error
         self.bits, self.hashes = bits_for(capacity, error), hashes_for(error)
-        self._fields = {source: Field(self.bits, capacity, self.hashes) for source in sources}
+        self.filters = {source: Bloom(self.bits, self.hashes) for source in sources}
+        self._limits = dict.fromkeys(sources, self._limit(self.bits, capacity))
+        """By source: with more ones than this its filter holds a tenth more than it has room for."""
         self._pressed_at = 0.0
         """Tags that all filters held together when they were pressed; 0: they are not."""
-        self.distinct = 0.0
+        self._distinct = 0.0
         """Distinct tags in the whole system when the filters were pressed, about."""
         self.outgrown = False
         """Does a filter hold more than it has room for?"""
         self.whole: set[Address] = set()
         """Neighbours whose filter is known to be complete."""
 
-    @property
-    def sources(self) -> list[Address]:
-        return list(self._fields)
+    def _limit(self, bits: int, room: int) -> float:
+        return bits * (1 - exp(-self.hashes * room * ROOM / bits))
 
     def put(self, source: Address, tags: Iterable[str]) -> None:
-        """Add tags of a source."""
-        field, whole = self._fields[source], self.bits
-        for tag in tags:
-            field.add(positions(tag, whole, self.hashes), whole)
-        self.outgrown = field.is_outgrown() or self.outgrown
+        """Add tags of a source. Its filter is said to be outgrown once, and again when it holds a tenth more."""
+        known, limit = self.filters[source], self._limits[source]
+        known.update(tags)
+        if known.ones > limit:
+            self._limits[source], self.outgrown = min(limit * ROOM, known.bits), True
 
     def take_outgrown(self) -> bool:
         """Is a filter outgrown? Said once."""
         outgrown, self.outgrown = self.outgrown, False
         return outgrown
 
-    def passes(self, neighbour: Address, target: Target) -> bool:
-        """May anybody beyond this neighbour be selected? Only wanted tags are asked for."""
-        field = self._fields[neighbour]
-        return any(all(self._holds(field, tag) for tag in term.has) for term in target.terms)
-
-    def holds(self, source: Address, tag: str) -> bool:
-        return self._holds(self._fields[source], tag)
-
-    def _holds(self, field: Field, tag: str) -> bool:
-        bits, size, whole = field.bits, field.size, self.bits
-        for place in positions(tag, whole, self.hashes):
-            at = place * size // whole
-            if not bits[at >> 3] >> (at & 7) & 1:
-                return False
-        return True
-
-    def filter(self, source: Address) -> Bloom:
-        """The filter of one source, as it is kept."""
-        field = self._fields[source]
-        return Bloom.from_bytes(bytes(field.bits), field.size, self.hashes)
-
     def beside(self, neighbour: Address) -> bytes:
         """The filter of all sources but this one, before they are pressed: what the neighbour should know of us."""
-        return _united([bytes(field.bits) for source, field in self._fields.items() if source != neighbour])
+        return reduce(Bloom.union, [each for source, each in self.filters.items() if source != neighbour]).to_bytes()
 
-    def fits(self, field: bytes) -> bool:
-        """Has a filter from elsewhere the size of those of this generation?"""
-        return len(field) == (self.bits + 7) // 8
-
-    def replace(self, neighbour: Address, field: bytes) -> None:
-        """Take over a neighbour's whole filter, beside what it has said since it was sent."""
-        self._fields[neighbour].take(_places(field, self.bits))
+    def replace(self, neighbour: Address, field: bytes) -> bool:
+        """Take over a neighbour's whole filter, beside what it has said since; False if it is of another size."""
+        if len(field) != (self.bits + 7) // 8:
+            return False
+        self.filters[neighbour] |= Bloom.from_bytes(field, self.bits, self.hashes)
         self.whole.add(neighbour)
+        return True
 
     def press(self) -> None:
         """The generation is whole: each filter gets the size that its own tags need."""
-        self.distinct = self.estimate()
-        self._pressed_at = self._held()
-        self.outgrown = False
-        self._fields = {source: self._pressed(field) for source, field in self._fields.items()}
-
-    def _pressed(self, field: Field) -> Field:
-        room = max(ROOM_LEAST, ceil(field.tags(self.hashes) * ROOM))
-        wanted = bits_for(room, self._error)
-        self.outgrown = self.outgrown or wanted > self.bits > bits_for(ROOM_LEAST, self._error)
-        pressed = Field(min(self.bits, wanted), room, self.hashes)
-        pressed.take(field.set_bits() * pressed.size // self.bits)
-        return pressed
-
-    def lacks(self, source: Address, field: bytes) -> bool:
-        """Is there a bit of this filter, of the common size, that the source's filter does not have?"""
-        mine = self._fields[source]
-        wanted = _places(field, self.bits) * mine.size // self.bits
-        has = np.unpackbits(np.frombuffer(mine.bits, np.uint8), count=mine.size, bitorder="little")
-        return not has[wanted].all()
+        self._distinct, self._pressed_at, self.outgrown = self.estimate(), self._held(), False
+        for source, known in self.filters.items():
+            room = max(ROOM_LEAST, ceil(self._tags(known.ones, known.bits) * ROOM))
+            wanted = bits_for(room, self._error)
+            self.outgrown = self.outgrown or wanted > self.bits > bits_for(ROOM_LEAST, self._error)
+            self.filters[source] = pressed = _pressed(known, min(self.bits, wanted))
+            self._limits[source] = self._limit(pressed.bits, room)
 
     def estimate(self) -> float:
         """About how many distinct tags there are in the whole system."""
         if self._pressed_at:
-            return self.distinct * max(1.0, self._held() / self._pressed_at)
-        together = Field(self.bits, self.capacity, self.hashes)
-        for field in self._fields.values():
-            together.take(field.set_bits())
-        return together.tags(self.hashes)
+            return self._distinct * max(1.0, self._held() / self._pressed_at)
+        return self._tags(reduce(Bloom.union, self.filters.values()).ones, self.bits)
 
     def _held(self) -> float:
-        return sum(field.tags(self.hashes) for field in self._fields.values())
+        return sum(self._tags(each.ones, each.bits) for each in self.filters.values())
+
+    def _tags(self, ones: int, bits: int) -> float:
+        """About so many tags: k = -(m / h) ln(1 - fill)."""
+        return -bits / self.hashes * log(1 - min(FILL_MAX, ones / bits))
 
 
-def _places(field: bytes | bytearray, size: int) -> NDArray[np.intp]:
+def places(field: bytes, size: int) -> NDArray[np.intp]:
     """Which bits are set. As booleans: of bytes they are found more slowly."""
     return np.flatnonzero(np.unpackbits(np.frombuffer(field, np.uint8), count=size, bitorder="little").view(np.bool_))
 
 
-def _united(fields: Sequence[bytes]) -> bytes:
-    some = np.frombuffer(fields[0], np.uint8)
-    for field in fields[1:]:
-        some = some | np.frombuffer(field, np.uint8)
-    return some.tobytes()
+def _pressed(known: Bloom, bits: int) -> Bloom:
+    spread = np.zeros(bits, np.uint8)
+    spread[places(known.to_bytes(), known.bits) * bits // known.bits] = 1
+    return Bloom.from_bytes(np.packbits(spread, bitorder="little").tobytes(), bits, known.hashes, known.bits)

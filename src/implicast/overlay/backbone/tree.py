@@ -1,4 +1,4 @@
-"""The shape of the backbone: a minimum spanning tree over round-trip times, and the nearest broker of a client.
+"""The shape of the backbone: a minimum spanning tree over round-trip times, and which near broker a client prefers.
 
 Thesis section 6.1. The tree is computed from all round-trip times at once, as the thesis does. Equal times are common
 (latencies of 1, 3 and 5 ms) and the thesis does not say how it settles them: here they make the tree shallow, and
@@ -14,9 +14,6 @@ from implicast.space.digest import digest_bits
 
 Place = TypeVar("Place", int, Address)
 
-RoundTrip = Callable[[Place, Place], int]
-"""There and back between two addresses, in microseconds."""
-
 EASY_DEGREE = 16
 """A broker with this many neighbours gets no more of them by a tie."""
 
@@ -30,7 +27,9 @@ def rank(network: bytes, who: Address | Name) -> int:
     return digest_bits(64, network, "rank", who)
 
 
-def spanning_tree(brokers: Sequence[Place], round_trip_us: RoundTrip[Place]) -> dict[Place, tuple[Place, ...]]:
+def spanning_tree(
+    brokers: Sequence[Place], round_trip_us: Callable[[Place, Place], int]
+) -> dict[Place, tuple[Place, ...]]:
     """The neighbours of each broker: Prim's algorithm, from the broker that is nearest to all.
 
     Where several links are equally short, the new broker is joined to the one from which the centre is quickest to
@@ -62,11 +61,3 @@ def by_rank(client: Name, brokers: Sequence[Place], network: bytes) -> list[Plac
     """All brokers in the order in which this client prefers those that are equally near."""
     own = rank(network, client)
     return sorted(brokers, key=lambda broker: (own ^ rank(network, broker)) * SPREAD & 0xFFFF_FFFF_FFFF_FFFF)
-
-
-def nearest(client: Name, brokers: Sequence[Place], round_trip_us: Callable[[Place], int], network: bytes) -> Place:
-    """The broker with the shortest round trip from this client."""
-    round_trips_us = [round_trip_us(broker) for broker in brokers]
-    least_us = min(round_trips_us)
-    equals = [broker for broker, time_us in zip(brokers, round_trips_us, strict=True) if time_us == least_us]
-    return equals[0] if len(equals) == 1 else by_rank(client, equals, network)[0]

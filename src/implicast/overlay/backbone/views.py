@@ -30,8 +30,6 @@ RANK_BITS = 17
 FIRST = 1 << RANK_BITS
 """The number of the view in which an assembled backbone begins."""
 
-Follow = Callable[[View], None]
-
 
 class Views(Part, parts={"detector": Detector, "spans": Spans}):
     """A broker's share in agreeing; `follow` is told of each view that it follows."""
@@ -40,8 +38,8 @@ class Views(Part, parts={"detector": Detector, "spans": Spans}):
                  "_stale", "_surveys", "_watch_us", "detector", "epoch", "followed", "highest", "spans")  # fmt: skip
 
     def __init__(
-        self, address: Address, host: Host, brokers: Sequence[Address], watch_us: int, follow: Follow,
-        room: Callable[[], int], patience: DetectorSettings,
+        self, address: Address, host: Host, brokers: Sequence[Address], watch_us: int,
+        follow: Callable[[View], None], room: Callable[[], int], patience: DetectorSettings,
     ) -> None:  # fmt: skip
         super().__init__(address, host)
         assert len(brokers) <= BROKERS_MAX, f"a backbone has at most {BROKERS_MAX} brokers"
@@ -129,7 +127,7 @@ class Views(Part, parts={"detector": Detector, "spans": Spans}):
         """At the root: a new view if somebody has come or gone; the present one again to whoever missed it."""
         members = self._present()
         if members == self._members and not self._stale:
-            self._tell([broker for broker in members if self.followed.get(broker) != self.epoch])
+            self._tell()
         elif self._met.issuperset(member for member in members if member != self.address):
             self._surveys += 1
             if self._surveys > SURVEYS_MAX or self.spans.know(members):
@@ -152,36 +150,30 @@ class Views(Part, parts={"detector": Detector, "spans": Spans}):
         self.followed = {}
         tree, room = spanning_tree(members, self.spans.round_trip_us), self._room()
         self._made = {broker: View(self.epoch, self.address, beside, room) for broker, beside in tree.items()}
-        self._tell(members)
+        self._tell()
         self._follow(self._made[self.address])
 
-    def _tell(self, brokers: Sequence[Address]) -> None:
-        for broker in brokers:
-            if broker != self.address:
-                self.host.send(broker, self._made[broker])
+    def _tell(self) -> None:
+        for broker, view in self._made.items():
+            if broker != self.address and self.followed.get(broker) != self.epoch:
+                self.host.send(broker, view)
 
     # --- hearing
 
-    @handles(Beat)
-    def on_beat(self, sender: Address, beat: Beat) -> None:
-        if sender in self._others:
-            self.heard(sender)
+    @handles(Beat, Beating)
+    def on_beat(self, sender: Address, beat: Beat | Beating) -> None:
+        """The root must be above every view there is, and begin again for a broker that has lost its memory."""
+        if sender not in self._others:
+            return
+        if isinstance(beat, Beat):
             self.host.send(sender, Beating(self.epoch))
-            self._note(sender, beat.epoch)
-
-    @handles(Beating)
-    def on_beating(self, sender: Address, beating: Beating) -> None:
-        if sender in self._others:
+        else:
             self.detector.answered(sender)
-            self.heard(sender)
-            self._note(sender, beating.epoch)
-
-    def _note(self, sender: Address, epoch: int) -> None:
-        """The root must be above every view there is, and begin again for whoever has lost its memory."""
-        self.highest = max(self.highest, epoch)
+        self.heard(sender)
+        self.highest = max(self.highest, beat.epoch)
         if self.root() == self.address:
-            self._stale |= epoch > self.epoch or epoch < self.followed.get(sender, 0)
-            self.followed[sender] = epoch
+            self._stale |= beat.epoch > self.epoch or beat.epoch < self.followed.get(sender, 0)
+            self.followed[sender] = beat.epoch
 
     @handles(View)
     def on_view(self, sender: Address, view: View) -> None:

@@ -3,8 +3,11 @@
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
+import numpy as np
+
 from implicast.language.bloom import Bloom
 from implicast.overlay.backbone.backbone import Backbone
+from implicast.overlay.backbone.table import FilterTable, places
 from implicast.peer.contract import Address
 
 LOOKED_AT_MAX = 256
@@ -56,8 +59,16 @@ def _uncovered(
     return [
         f"broker {at} would not send to {neighbour} what somebody beyond it registered for"
         for (at, neighbour), bits in beyond.items()
-        if brokers[at].table.lacks(neighbour, bits.to_bytes((brokers[at].table.bits + 7) // 8, "little"))
+        if _lacks(brokers[at].table, neighbour, bits.to_bytes((brokers[at].table.bits + 7) // 8, "little"))
     ]
+
+
+def _lacks(table: FilterTable, neighbour: Address, beyond: bytes) -> bool:
+    """Is there a bit of this filter, of the common size, that the neighbour's filter does not have?"""
+    mine = table.filters[neighbour]
+    wanted = places(beyond, mine.whole) * mine.bits // mine.whole
+    has = np.unpackbits(np.frombuffer(mine.to_bytes(), np.uint8), count=mine.bits, bitorder="little")
+    return not has[wanted].all()
 
 
 def beyond_links(

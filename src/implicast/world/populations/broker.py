@@ -4,15 +4,14 @@ from collections.abc import Sequence
 
 from implicast.casting.broker import Broker, BrokerClient
 from implicast.casting.designs import Design
-from implicast.overlay.backbone.tree import nearest, spanning_tree
+from implicast.overlay.backbone.tree import spanning_tree
 from implicast.peer.contract import Peer
 from implicast.peer.errors import ParameterError
-from implicast.peer.site import Site
 from implicast.world.plan import Plan
 from implicast.world.populations.backbone import objections as backbone_objections
 from implicast.world.populations.filters import assemble_filters
 from implicast.world.populations.population import Population, Sleepers, entries
-from implicast.world.populations.stations import stations, wide_tree
+from implicast.world.populations.stations import station_of, stations, wide_tree
 
 MANY = 256
 """Brokers from which on their tree is grown in columns: the same tree (of 300 on one router in 0.02 s, not in 0.35)."""
@@ -21,7 +20,7 @@ MANY = 256
 def assemble(plan: Plan) -> list[Peer]:
     """Clients at their nearest brokers, brokers on their tree; nothing is registered yet."""
     brokers = _brokers(plan)
-    clients: list[Peer] = [_near(plan, plan.site(address), address) for address in range(plan.peers)]
+    clients: list[Peer] = [BrokerClient(plan.site(each), station_of(plan, each)) for each in range(plan.peers)]
     return [*clients, *brokers]
 
 
@@ -44,15 +43,6 @@ def enrol(plan: Plan, population: Sequence[Peer]) -> None:
         assert client.station is not None, "an assembled client has its broker"
         brokers[client.station].roster.keep(client.enrol(description))
     assemble_filters({address: broker.backbone for address, broker in brokers.items()})
-
-
-def _near(plan: Plan, site: Site, client: int) -> BrokerClient:
-    """A client with its nearest broker."""
-
-    def round_trip_us(broker: int) -> int:
-        return plan.latency_us(client, broker) + plan.latency_us(broker, client)
-
-    return BrokerClient(site, nearest(site.name, plan.roles["broker"], round_trip_us, site.network))
 
 
 class BrokerClients(Sleepers):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from math import ceil
 
-from implicast.language.bloom import Bloom
+from implicast.language.bloom import Bloom, bits_for, hashes_for
 from implicast.overlay.backbone.backbone import GROWTH, Backbone
 from implicast.overlay.backbone.messages import CAPACITY_MAX
 from implicast.overlay.backbone.table import ROOM
@@ -14,11 +14,11 @@ from implicast.world.populations.backbone import beyond_links, breadth_first
 def assemble_filters(brokers: Mapping[Address, Backbone]) -> None:
     """Every filter holds exactly the tags beyond it, and is as large as if a generation had begun when all were there;
     where none is outgrown, as large as filters are at first."""
-    tags = {address: broker.own_tags() for address, broker in brokers.items()}
+    tags = {address: tuple(broker.tags()) for address, broker in brokers.items()}
     distinct = len({tag for each in tags.values() for tag in each})
     some = next(iter(brokers.values()))
     capacity, growths = room_for(distinct, some.table.capacity)
-    bits, hashes = some.new_filter_size(capacity)
+    bits, hashes = bits_for(capacity, some.error), hashes_for(some.error)
     own = {address: _field(bits, hashes, each) for address, each in tags.items()}
     beyond = beyond_links(brokers, own, breadth_first(brokers))
     length = (bits + 7) // 8

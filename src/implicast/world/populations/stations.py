@@ -1,7 +1,7 @@
 """Where clients find their brokers, and the brokers' tree, for thousands of brokers: in columns.
 
-The same choices as `overlay/backbone/tree.py` makes one by one. What is used: the way between two hosts is that between
-their routers and the access of each, so who is nearest to a client depends on its router alone.
+The same choices as `nearest` and `overlay/backbone/tree.py` make one by one. What is used: the way between two hosts is
+that between their routers and the access of each, so who is nearest to a client depends on its router alone.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from implicast.overlay.backbone.tree import EASY_DEGREE, SPREAD, rank
+from implicast.overlay.backbone.tree import EASY_DEGREE, SPREAD, Place, by_rank, rank
+from implicast.peer.contract import Name
 from implicast.peer.name import name_of
 from implicast.world.plan import Plan
 
@@ -25,7 +26,7 @@ def stations(plan: Plan) -> list[int]:
     found = []
     for client, router in enumerate(plan.router[: plan.peers]):
         if router not in near:
-            equals = _equals(client, brokers, plan.latency_us)
+            equals = _equals(brokers, _round_trip_us(plan, client))
             near[router] = equals, np.array([rank(network, broker) for broker in equals], np.uint64)
         equals, ranks = near[router]
         own = np.uint64(rank(network, name_of(network, client)))
@@ -33,9 +34,24 @@ def stations(plan: Plan) -> list[int]:
     return found
 
 
-def _equals(client: int, brokers: Sequence[int], latency_us: LatencyUs) -> list[int]:
+def station_of(plan: Plan, client: int) -> int:
+    """The nearest broker of one client."""
+    return nearest(name_of(plan.network, client), plan.roles["broker"], _round_trip_us(plan, client), plan.network)
+
+
+def nearest(client: Name, brokers: Sequence[Place], round_trip_us: Callable[[Place], int], network: bytes) -> Place:
+    """The broker with the shortest round trip from this client: the one that answers a live client first."""
+    equals = _equals(brokers, round_trip_us)
+    return equals[0] if len(equals) == 1 else by_rank(client, equals, network)[0]
+
+
+def _round_trip_us(plan: Plan, client: int) -> Callable[[int], int]:
+    return lambda broker: plan.latency_us(client, broker) + plan.latency_us(broker, client)
+
+
+def _equals(brokers: Sequence[Place], round_trip_us: Callable[[Place], int]) -> list[Place]:
     """The brokers that are equally near, and none nearer."""
-    trips_us = [latency_us(client, broker) + latency_us(broker, client) for broker in brokers]
+    trips_us = [round_trip_us(broker) for broker in brokers]
     least_us = min(trips_us)
     return [broker for broker, trip_us in zip(brokers, trips_us, strict=True) if trip_us == least_us]
 
