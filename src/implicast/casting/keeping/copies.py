@@ -22,10 +22,10 @@ from implicast.casting.keeping.messages import (
     SyncSoon,
 )
 from implicast.casting.keeping.rows import REMEMBERED_US
-from implicast.casting.keeping.share import Share
+from implicast.casting.keeping.share import Share, Shareholder
 from implicast.overlay.links import Ref
 from implicast.overlay.links.state import IN
-from implicast.peer.contract import Address, Host, Part, handles
+from implicast.peer.contract import Address, handles
 from implicast.peer.memory import Recent
 from implicast.space.ring import up_to
 
@@ -41,16 +41,15 @@ RETURN_ROWS = 40
 hardly get on. A node that was alone on its side of a partition returns most of what it keeps."""
 
 
-class Comparisons(Part):
+class Comparisons(Shareholder):
     """One node's share in keeping copies equal, and nothing for good that is none of its business or is over."""
 
-    __slots__ = ("_asks", "_came_back", "_look_us", "_looked_through", "_news", "_repairs", "_ring", "_share", "_soon",
-                 "_vouched_us")  # fmt: skip
+    __slots__ = ("_asks", "_came_back", "_look_us", "_looked_through", "_news", "_repairs", "_soon", "_vouched_us")
 
-    def __init__(self, address: Address, host: Host, share: Share, came_back: Callable[[], None]) -> None:
+    def __init__(self, share: Share, came_back: Callable[[], None]) -> None:
         """`came_back()`: this node may have missed what was told to all."""
-        super().__init__(address, host)
-        self._share, self._came_back, self._ring = share, came_back, share.chord.ring
+        super().__init__(share)
+        self._came_back = came_back
         self._vouched_us: Recent[tuple[int, int], int] = Recent(VOUCHED_MAX)
         self._news = self._repairs = self._asks = self._look_us = 0
         self._looked_through = (0, 0)
@@ -146,7 +145,7 @@ class Comparisons(Part):
                     entry.vouch(now_us)
         is_more = share.is_ready and share.is_further(low, share.floor_key)
         if is_more and (high == share.floor_key or up_to(share.floor_key, high, share.own)):
-            share.has_from(low)
+            share.open(low)
 
     @handles(Rows)
     def on_rows(self, sender: Address, rows: Rows) -> None:

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from implicast.casting.keeping.messages import DoubtRound, Here, Rouse, Still
-from implicast.casting.keeping.share import ABSENT_MAX, Share
+from implicast.casting.keeping.share import ABSENT_MAX, Share, Shareholder
 from implicast.peer.asking import Patience, Question, UpkeepAsker
-from implicast.peer.contract import Address, Contact, Host, Name, Part, handles
+from implicast.peer.contract import Address, Contact, Name, handles
 from implicast.peer.memory import Recent
 
 DOUBTING = "doubting"
@@ -48,17 +48,15 @@ class Forgotten(NamedTuple):
     asked: int = 0
 
 
-class Doubts(Part):
+class Doubts(Shareholder):
     """One keeper's doubts, and its answer to those of others."""
 
-    __slots__ = ("_asker", "_due_us", "_forgotten", "_lay_again", "_name", "_roused_us", "_rousing", "_share")
+    __slots__ = ("_asker", "_due_us", "_forgotten", "_lay_again", "_name", "_roused_us", "_rousing")
 
-    def __init__(
-        self, contact: Contact, host: Host, asker: UpkeepAsker, share: Share, lay_again: Callable[[], None]
-    ) -> None:
+    def __init__(self, share: Share, asker: UpkeepAsker, lay_again: Callable[[], None]) -> None:
         """`lay_again()` lays the own entries."""
-        super().__init__(contact.address, host)
-        self._name, self._asker, self._share, self._lay_again = contact.name, asker, share, lay_again
+        super().__init__(share)
+        self._name, self._asker, self._lay_again = share.contact.name, asker, lay_again
         asker.topic(DOUBTING, Patience(ASK_US, ASKS_MAX), self._forget)
         self._roused_us = -ROUSED_US
         self._forgotten: Recent[Name, Forgotten] = Recent(ABSENT_MAX)
@@ -133,7 +131,7 @@ class Doubts(Part):
 
     def _recall(self) -> None:
         """Ask those who were forgotten and whose turn it is: often at first, then ever more rarely."""
-        owns, now_us = self._share.chord.owns, self.host.now_us
+        owns, now_us = self._chord.owns, self.host.now_us
         for who, one in list(self._forgotten.items()):
             if one.since_us + RECALLED_US < now_us:
                 del self._forgotten[who]

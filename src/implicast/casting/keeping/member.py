@@ -20,10 +20,8 @@ from implicast.casting.keeping.layings import Layings
 from implicast.casting.keeping.messages import LeaveLate, Slot
 from implicast.casting.keeping.pieces import KeptPiece, Piece
 from implicast.casting.keeping.questions import Fetch, Questions, Range
-from implicast.casting.keeping.renewals import Renewals
 from implicast.casting.keeping.rumours import Rumours
-from implicast.casting.keeping.settings import NONE, KeepingSettings
-from implicast.casting.keeping.share import Share
+from implicast.casting.keeping.share import KeepingSettings, Share
 from implicast.casting.keeping.tenure import Tenure
 from implicast.casting.telling import Hearing, Notify, Teller, Told
 from implicast.language.parameters import Parameters
@@ -49,8 +47,6 @@ FORGET_US = 40_000_000
 """How long a suspicion lasts: longer than a repair that is refused a few times, lest the dead are asked again."""
 OWN_CASTS_US, OWN_CASTS_LOOK_US = 20_000_000, 250_000
 """So long a leaver waits for its own casts to arrive, and so often it looks: off the ring it could ask no more."""
-RENEWALS = 2
-"""Times that an entry is renewed within its lease: what is not answered is repeated at once, so twice is enough."""
 
 
 class KeptRing(Message):
@@ -70,7 +66,7 @@ class RingMember(
     parts={
         "links": Links, "detector": Detector, "chord": Chord, "copies": Comparisons,
         "rumours": Rumours, "tenure": Tenure, "doubts": Doubts, "keeper": Keeper, "layings": Layings,
-        "renewals": Renewals, "questions": Questions, "asker": Asker, "upkeep_asker": UpkeepAsker, "teller": Teller,
+        "questions": Questions, "asker": Asker, "upkeep_asker": UpkeepAsker, "teller": Teller,
         "hearing": Hearing,
     },
 ):  # fmt: skip
@@ -79,7 +75,7 @@ class RingMember(
     __slots__ = (
         "_furnish", "_leave_by_us", "_owed", "_owed_version", "_said", "_site", "_token", "asker", "chord", "copies",
         "detector", "doubts",
-        "hearing", "keeper", "layings", "links", "questions", "renewals", "rumours", "share", "teller",
+        "hearing", "keeper", "layings", "links", "questions", "rumours", "share", "teller",
         "tenure", "upkeep_asker",
     )  # fmt: skip
 
@@ -119,9 +115,9 @@ class RingMember(
     def _make_parts(self) -> None:
         site, self._site = self._site, None
         assert site is not None, "parts are made once"
-        address, host, contact = self.address, self.host, self.contact
+        address, host = self.address, self.host
         keeping = _keeping_settings(site)
-        refresh_us = int(site.parameters["refresh_ms"]) * 1000 or (REFRESH_US if keeping.repeats else 0)
+        refresh_us = int(site.parameters["refresh_ms"]) * 1000 or (REFRESH_US if site.assured else 0)
         key, near = hashed("peer", site.network, site.name), site.kept.neighbours if site.kept is not None else ()
         self.links = Links(address, host, key, _ring_settings(site), neighbours=near)
         self.detector = self.links.detector
@@ -129,21 +125,14 @@ class RingMember(
         self.asker, self.upkeep_asker = Asker(address, host), UpkeepAsker(address, host)
         deeds = Deeds(self.words, self.described, self.is_number_of)
         # What parts say to parts made after them is looked up when it is said.
-        self.share = Share(host, self.chord, self.key_of, keeping, lambda: self.copies.soon(), deeds)
-        self.copies = Comparisons(address, host, self.share, lambda: self.renewals.renew_all())
-        self.rumours = Rumours(address, host, self.chord, lambda *lost: self.layings.heed(*lost), self._mourn)
-        self.tenure = Tenure(address, host, self.share, self.copies, self.rumours, self.came)
-        self.doubts = Doubts(contact, host, self.upkeep_asker, self.share, lambda: self.layings.lay_all_again())
-        self.keeper = Keeper(
-            address, host, self.share, self.doubts, lambda laid: self.layings.on_laid(address, laid),
-            lambda told: self.questions.on_told(address, told),
-        )  # fmt: skip
-        self.layings = Layings(contact, host, self.life, self.share, self.keeper, self.laid, self._outlived)
-        self.renewals = Renewals(
-            contact, host, self.upkeep_asker, keeping.lease_us // RENEWALS, self.layings.pieces, self.keeper.lost_of,
-            self.layings.lay_again,
-        )  # fmt: skip
-        self.questions = Questions(address, host, self.share, self.keeper, self._found)
+        share = Share(self.contact, host, self.chord, self.key_of, keeping, deeds, lambda: self.copies.soon())
+        self.share, self.copies = share, Comparisons(share, lambda: self.layings.renew_all())
+        self.rumours = Rumours(share, lambda *lost: self.layings.heed(*lost), self._mourn)
+        self.tenure = Tenure(share, self.copies, self.rumours, self.came)
+        self.doubts = Doubts(share, self.upkeep_asker, lambda: self.layings.lay_all_again())
+        self.keeper = Keeper(share, self.doubts, self.receive)
+        self.layings = Layings(share, self.keeper, self.upkeep_asker, self.life, self.laid, self._outlived)
+        self.questions = Questions(share, self.keeper, self._found)
         self.teller = Teller(address, host, self.asker, self.assured, self._settled, self.words)
 
     def _mourn(self, where: Address) -> None:
@@ -203,16 +192,13 @@ class RingMember(
         laid, self._said = self.all_laid(), None
         self.layings.lay("leave", [self.layings.removal(piece) for piece in laid])
 
-    def _go(self) -> None:
-        is_busy = len(self.questions) or self.teller.casts
-        if is_busy and self.host.now_us < self._leave_by_us:
-            self.host.after(OWN_CASTS_LOOK_US, LeaveLate())
-        else:
-            self.tenure.leave()
-
     @handles(LeaveLate)
     def on_leave_late(self, alarm: LeaveLate) -> None:
-        self._go()
+        is_busy = len(self.questions) or self.teller.casts
+        if is_busy and self.host.now_us < self._leave_by_us:
+            self.host.after(OWN_CASTS_LOOK_US, alarm)
+        else:
+            self.tenure.leave()
 
     def register(self, description: Description) -> None:
         self._restate(self.describe(description))
@@ -252,7 +238,7 @@ class RingMember(
     def laid(self, group: Any) -> None:
         """A group of pieces is laid: a farewell, a version of the description, or what an earlier life owed."""
         if group == "leave":
-            self._go()
+            self.on_leave_late(LeaveLate())
         elif isinstance(group, tuple):
             if self.description is None and not self.version:
                 self.host.deliver(Withdrawn(group[1]))
@@ -289,12 +275,8 @@ class RingMember(
         if isinstance(question, str):
             self.host.deliver(Refused("cast", question))
         else:
-            self.ask(cast, question.verify() if verified else question, "cast")
+            self.questions.ask(cast, question.verify() if verified else question, "cast")
         return cast
-
-    def ask(self, cast: CastId, question: Fetch, verb: str) -> None:
-        if not self.questions.ask(cast, question):
-            self.host.deliver(Refused(verb, "too many await their lists"))
 
     def _found(self, cast: CastId, question: Fetch, is_whole: bool) -> None:
         if question.counts:
@@ -312,9 +294,8 @@ class RingMember(
         here = None
         if members.pop(self.name, None) is not None:
             here = self.hearing.inbox.take(notify.cast, notify.target, notify.payload)
-        others = [members[name] for name in sorted(members)]
-        if any(each.address == self.address for each in others):  # a peer that was at this address before: it is gone
-            others = [each for each in others if each.address != self.address]
+        named = (members[name] for name in sorted(members))
+        others = [each for each in named if each.address != self.address]  # one that was here before is gone
         self.teller.tell(notify, others, here)
 
     def _settled(self, cast: CastId, counts: Told) -> None:
@@ -333,7 +314,7 @@ class RingMember(
         terms = self.sizes(target)
         about = (self._token, terms, len(question.ranges))
         ranges = [each for constraints in terms for constraint in constraints for each in constraint]
-        self.ask(CastId(self.name, 0, self._token), Fetch(about, ranges, counts=True), "estimate")
+        self.questions.ask(CastId(self.name, 0, self._token), Fetch(about, ranges, counts=True), "estimate")
         return self._token
 
     def _estimated(self, question: Fetch, is_whole: bool) -> None:
@@ -366,8 +347,6 @@ def _ring_settings(site: Site) -> LinkSettings:
 
 def _keeping_settings(site: Site) -> KeepingSettings:
     parameters = site.parameters
-    values_max = int(parameters.get("values_max", 1))
-    if not site.assured:
-        return replace(NONE, values_max=values_max)
     sync_us, lease_us = (int(float(parameters[name]) * 1e6) for name in ("sync_s", "lease_s"))
-    return KeepingSettings(int(parameters["copies"]), sync_us, lease_us, values_max=values_max)
+    given = (int(parameters["copies"]), sync_us, lease_us) if site.assured else (0, 0, 0)
+    return KeepingSettings(*given, values_max=int(parameters.get("values_max", 1)))

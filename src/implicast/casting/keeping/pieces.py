@@ -1,13 +1,14 @@
 """One entry for a range of values (one value where order is not kept), and which of them are confirmed by whom."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from implicast.casting.keeping.messages import RenewEntries
 from implicast.casting.keeping.rows import mark_of
 from implicast.language.target import Scalar
 from implicast.peer.contract import Address, Name
 
+LOOK_US = 500_000
+"""How often one looks whether something is to be sent out again."""
 WAIT_US = 2_000_000
 """Before a piece that is not confirmed is laid again; doubled each time."""
 WAIT_MAX_US = 3_000_000
@@ -20,8 +21,6 @@ KeptPiece = tuple[str, str, Scalar, Scalar, int, bytes, bool, int]
 """A piece on a disk: shelf, attribute, low, high, number, packed, walks, serial."""
 Held = tuple[Address, int]
 """Who confirmed a stretch, and the stamp it has there."""
-NOT_HELD: dict[Stretch, Held] = {}
-"""Shared by all pieces that are not held yet, and never changed."""
 
 
 @dataclass(slots=True)
@@ -41,11 +40,10 @@ class Piece:
     stamp: int
     walks: bool
     missing: tuple[Stretch, ...]
-    held: dict[Stretch, Held] = field(default_factory=lambda: NOT_HELD)
+    held: dict[Stretch, Held] = field(default_factory=dict)
     """Which stretches are confirmed by whom; empty where nobody is asked again."""
     due_us: int = 0
     _wait_us: int = WAIT_US
-    _mark: tuple[int, int] = (0, 0)
 
     @property
     def entry(self) -> tuple[str, str, int]:
@@ -53,12 +51,9 @@ class Piece:
         return self.shelf, self.attribute, self.number
 
     def mark(self, owner: Name) -> int:
-        """Of the entry of the lowest value, as its keepers compute it. Remembered, for one looks often from outside."""
-        stamp = self.lowest_stamp()
-        if self._mark[0] != stamp:
-            slot = (self.shelf, self.attribute, self.low)
-            self._mark = stamp, mark_of(slot, self.number or owner, stamp, bool(self.packed))
-        return self._mark[1]
+        """Of the entry of the lowest value, as its keepers compute it."""
+        slot = (self.shelf, self.attribute, self.low)
+        return mark_of(slot, self.number or owner, self.lowest_stamp(), bool(self.packed))
 
     def lowest_stamp(self) -> int:
         """With which the entry of the lowest value is kept."""
@@ -70,12 +65,12 @@ class Piece:
 
     def wait(self, now_us: int, nodes: float) -> None:
         """It is sent out on a ring of so many nodes: there is patience with its longest stretch."""
-        self.due_us = now_us + self._wait_us + int(HOP_US * min(nodes, max(map(length, self.missing))))
+        self.due_us = now_us + self._wait_us + int(HOP_US * min(nodes, max(len(values(each)) for each in self.missing)))
         self._wait_us = min(WAIT_MAX_US, 2 * self._wait_us)
 
     def narrow(self, low: Scalar, high: Scalar, key: int) -> None:
         """Only these values are wanted any more; `key` is that of the lowest."""
-        self.low, self.high, self.key, self._mark = low, high, key, (0, 0)
+        self.low, self.high, self.key = low, high, key
         self.missing = tuple(left for each in self.missing if (left := overlap(each, (low, high))) is not None)
         cut = ((overlap(each, (low, high)), who) for each, who in self.held.items())
         self.held = {each: who for each, who in cut if each is not None}
@@ -106,29 +101,16 @@ class Piece:
         self.held.pop(wanted, None)
 
 
-def renewal(owner: Name, turn: int, held: Iterable[tuple[Piece, Stretch]]) -> RenewEntries:
-    each = (
-        (one.serial, one.shelf, one.attribute, *stretch, one.number, one.held[stretch][1])
-        for one, stretch in held
-        if stretch in one.held
-    )
-    return RenewEntries(owner, turn, tuple(each))
-
-
 def values(stretch: Stretch) -> Sequence[Scalar]:
     low, high = stretch
     return range(low, high + 1) if isinstance(low, int) and isinstance(high, int) else (low,)
-
-
-def length(stretch: Stretch) -> int:
-    return len(values(stretch))
 
 
 def overlap(one: Stretch, other: Stretch) -> Stretch | None:
     """The values that both have."""
     (low, high), (start, end) = one, other
     if isinstance(low, str) or isinstance(high, str) or isinstance(start, str) or isinstance(end, str):
-        return one if low == start else None
+        return one if one == other else None
     return (max(low, start), min(high, end)) if max(low, start) <= min(high, end) else None
 
 

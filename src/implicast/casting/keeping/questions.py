@@ -11,18 +11,16 @@ from msgspec.structs import replace
 
 from implicast.casting.keeping.keeper import Keeper
 from implicast.casting.keeping.messages import PARTS_MAX, Ask, AskLate, Listed
-from implicast.casting.keeping.pieces import values
-from implicast.casting.keeping.share import Share
+from implicast.casting.keeping.pieces import HOP_US, LOOK_US, values
+from implicast.casting.keeping.share import Share, Shareholder
 from implicast.language.target import Scalar
 from implicast.overlay.links.state import IN
-from implicast.peer.contract import LIFE_BITS, Address, CastId, Host, Part, handles
+from implicast.peer.contract import LIFE_BITS, Address, CastId, handles
+from implicast.peer.events import Refused
 
-LOOK_US = 500_000
 WAIT_US = 1_500_000
 WAIT_MAX_US = 6_000_000
 """Waits double from the one to the other."""
-HOP_US = 60_000
-"""Patience with each further value of a range, or node of the ring if there are fewer."""
 ASKS_MAX = 14
 """Attempts to get the lists of one cast: a minute and a half."""
 QUESTIONS_MAX = 4_096
@@ -93,18 +91,15 @@ class Fetch:
         return self._attempts >= ASKS_MAX
 
 
-class Questions(Part):
+class Questions(Shareholder):
     """What one peer wants to know."""
 
-    __slots__ = ("_armed", "_casts", "_found", "_keeper", "_open", "_share")
+    __slots__ = ("_armed", "_casts", "_found", "_keeper", "_open")
 
-    def __init__(
-        self, address: Address, host: Host, share: Share, keeper: Keeper,
-        found: Callable[[CastId, Fetch, bool], None],
-    ) -> None:  # fmt: skip
+    def __init__(self, share: Share, keeper: Keeper, found: Callable[[CastId, Fetch, bool], None]) -> None:
         """`found(cast, question, True)`: all lists have come; False: some never did."""
-        super().__init__(address, host)
-        self._share, self._keeper, self._found = share, keeper, found
+        super().__init__(share)
+        self._keeper, self._found = keeper, found
         self._open: dict[CastId, Fetch] = {}
         self._casts: dict[CastId, CastId] = {}
         """By the name under which it is asked for, the cast; where the two differ."""
@@ -113,64 +108,59 @@ class Questions(Part):
     def __len__(self) -> int:
         return len(self._open)
 
-    def ask(self, cast: CastId, question: Fetch) -> bool:
-        """Get all lists of a question. False: too many are awaited."""
+    def ask(self, cast: CastId, question: Fetch, verb: str) -> None:
+        """Get all lists of a question that this verb raised."""
         if len(self._open) >= QUESTIONS_MAX:
-            return False
-        asked = self._secret(cast) if self._share.deeds.signed else cast
+            self.host.deliver(Refused(verb, "too many await their lists"))
+            return
+        asked = cast
+        if self._share.deeds.signed:  # under a name that only those can answer who pass it on
+            asked = CastId(cast.publisher, self.host.rng.getrandbits(LIFE_BITS), cast.serial)
+            self._casts[asked] = cast
         self._open[asked] = question
         self._send_out(asked, question)
-        return True
-
-    def _secret(self, cast: CastId) -> CastId:
-        """Where words are signed lists are asked for under a name that only those can answer who pass it on."""
-        asked = CastId(cast.publisher, self.host.rng.getrandbits(LIFE_BITS), cast.serial)
-        self._casts[asked] = cast
-        return asked
 
     def _send_out(self, cast: CastId, question: Fetch) -> None:
         missing = list(question.missing_ranges())
         longest = max(len(values((each[2], each[3]))) for _, each in missing)
-        question.try_again(self.host.now_us, min(longest, self._share.chord.nodes_estimate()) if longest > 1 else 1)
-        if self._share.chord.ring.state == IN:
+        question.try_again(self.host.now_us, min(longest, self._chord.nodes_estimate()) if longest > 1 else 1)
+        if self._ring.state == IN:
             for piece, (shelf, attribute, low, high, walks) in missing:
                 key = self._share.key_of(attribute, low)
                 ends = (low, high, cast, self.address, walks, False, question.counts)
-                ask = Ask(key, piece, shelf, attribute, *ends)
-                self._keeper.on_ask(self.address, ask)
+                self._keeper.on_request(self.address, Ask(key, piece, shelf, attribute, *ends))
         self._arm()
 
     def _arm(self) -> None:
-        if not self._armed and self._open and self._share.settings.repeats:
+        if not self._armed and self._open and self._share.settings.lease_us:
             self._armed = True
             self.host.after(LOOK_US, AskLate())
 
     @handles(AskLate)
     def on_ask_late(self, alarm: AskLate) -> None:
         self._armed = False
-        chord = self._share.chord
         for cast, question in list(self._open.items()):
             if question.due_us > self.host.now_us:
                 continue
             if question.is_hopeless:
-                del self._open[cast]
-                self._found(self._casts.pop(cast, cast), question, False)
+                self._close(cast, False)
             else:
-                chord.turn_off(int(self.host.rng.random() * 3))
+                self._chord.turn_off(int(self.host.rng.random() * 3))
                 self._send_out(cast, question)
-        chord.turn_off(0)
+        self._chord.turn_off(0)
         self._arm()
 
     @handles(Listed)
     def on_told(self, sender: Address, told: Listed) -> None:
-        question = self._open.get(told.cast)
-        if question is not None and question.take(self._plain(question, told)):
-            del self._open[told.cast]
-            self._found(self._casts.pop(told.cast, told.cast), question, True)
+        question, deeds = self._open.get(told.cast), self._share.deeds
+        if question is None:
+            return
+        if deeds.signed and told.piece < len(question.ranges):
+            shelf, attribute, *_ = question.ranges[told.piece]
+            plain = deeds.plain(told.found, (shelf, attribute, told.low), question.verified)
+            told = replace(told, found=plain)
+        if question.take(told):
+            self._close(told.cast, True)
 
-    def _plain(self, question: Fetch, told: Listed) -> Listed:
-        """An answer with entries as their owners packed them."""
-        if not self._share.deeds.signed or not told.piece < len(question.ranges):
-            return told
-        shelf, attribute, *_ = question.ranges[told.piece]
-        return replace(told, found=self._share.deeds.plain(told.found, (shelf, attribute, told.low), question.verified))
+    def _close(self, asked: CastId, is_whole: bool) -> None:
+        self._found(self._casts.pop(asked, asked), self._open.pop(asked), is_whole)

@@ -16,9 +16,9 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from implicast.casting.keeping.messages import Death, Lack, LackHeard, LackLate
-from implicast.overlay.chord import Chord
+from implicast.casting.keeping.share import Share, Shareholder
 from implicast.overlay.links.state import IN
-from implicast.peer.contract import Address, Host, Part, handles
+from implicast.peer.contract import Address, handles
 from implicast.peer.memory import Recent
 from implicast.space.digest import digest_bits
 from implicast.space.ring import from_on
@@ -39,18 +39,15 @@ UNHEARD_MAX = 1024
 """Words that await confirmation; further ones are said once."""
 
 
-class Rumours(Part):
+class Rumours(Shareholder):
     """One peer's part in telling all."""
 
-    __slots__ = ("_armed", "_chord", "_heed", "_known", "_mourn", "_sayings", "_serial", "_unheard")
+    __slots__ = ("_armed", "_heed", "_known", "_mourn", "_sayings", "_serial", "_unheard")
 
-    def __init__(
-        self, address: Address, host: Host, chord: Chord, heed: Callable[[int, int], None],
-        mourn: Callable[[Address], None],
-    ) -> None:  # fmt: skip
+    def __init__(self, share: Share, heed: Callable[[int, int], None], mourn: Callable[[Address], None]) -> None:
         """`heed(low, high)`: lay again what this peer has there. `mourn(who)`: it may be dead."""
-        super().__init__(address, host)
-        self._chord, self._heed, self._mourn = chord, heed, mourn
+        super().__init__(share)
+        self._heed, self._mourn = heed, mourn
         self._known: Recent[tuple[int, object, int], tuple[int, int]] = Recent(KNOWN_MAX)
         """Words that were heard, how far to the right they have been told, and when they were last heard."""
         self._unheard: dict[tuple[int, int, int], tuple[Lack | Death, int]] = {}
@@ -111,16 +108,9 @@ class Rumours(Part):
         table = self._chord.table
         self.host.send(table.addresses[table.distances.index((word.key - table.own) & table.mask)], word)
 
-    @handles(Lack)
-    def on_lack(self, sender: Address, lack: Lack) -> None:
-        self._on_word(sender, lack)
-
-    @handles(Death)
-    def on_death(self, sender: Address, death: Death) -> None:
-        self._on_word(sender, death)
-
-    def _on_word(self, sender: Address, word: Lack | Death) -> None:
-        if self._chord.ring.state == IN and not self._chord.pass_on(word.key, word, sender):
+    @handles(Lack, Death)
+    def on_word(self, sender: Address, word: Lack | Death) -> None:
+        if self._ring.state == IN and not self._chord.pass_on(word.key, word, sender):
             heard = LackHeard(word.serial, word.key, word.limit)
             if word.by == self.address:  # whom it was for has gone meanwhile, and this node answers for that place
                 self.on_lack_heard(sender, heard)
@@ -153,7 +143,7 @@ class Rumours(Part):
         due = [saying for saying in self._sayings if saying[0] <= now_us]
         self._sayings = [saying for saying in self._sayings if saying[0] > now_us]
         for _, low, high, left in due:
-            if self._chord.ring.state == IN:
+            if self._ring.state == IN:
                 self._say(low, high)
             if left > 1:
                 self._sayings.append((now_us + 2 * SAYING_US, low, high, left - 1))

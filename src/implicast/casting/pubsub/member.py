@@ -21,9 +21,8 @@ from implicast.casting.keeping import Fetch, Piece, RingMember
 from implicast.casting.keeping.member import KeptRing
 from implicast.casting.keeping.messages import Slot
 from implicast.casting.keeping.questions import Range
-from implicast.casting.pubsub.arrangement import PEERS, SUBSCRIBERS, Arrangement, matching
+from implicast.casting.pubsub.arrangement import PEERS, SUBSCRIBERS, TAG, Arrangement, Span, matching
 from implicast.casting.pubsub.messages import KeptPubSub, Matched
-from implicast.casting.pubsub.placing import TAG, Span
 from implicast.casting.pubsub.subscriptions import Subscriptions
 from implicast.casting.telling import Got, Notify
 from implicast.language.target import Description, Scalar, Target, Value
@@ -62,7 +61,7 @@ class PubSub(RingMember, Subscriber):
             self.subscriptions.restore(site.kept, self.layings.pieces)
 
     def key_of(self, attribute: str, value: Scalar) -> int:
-        return self.arrangement.hashing.key(attribute, value)
+        return self.arrangement.key(attribute, value)
 
     def leave(self) -> None:
         super().leave()
@@ -95,7 +94,7 @@ class PubSub(RingMember, Subscriber):
         profile = profile_of(packed)
         said = profile[1] if profile is not None else Description()
         own = said.value(attribute)
-        if own is not None and own != value and self.arrangement.hashing.place(attribute, own) == value:
+        if own is not None and own != value and self.arrangement.place(attribute, own) == value:
             return said  # listed under the cell of its value
         if attribute == TAG:
             return Description((*said.tags, str(value)), said.values)
@@ -170,7 +169,7 @@ class PubSub(RingMember, Subscriber):
         ranges = [(SUBSCRIBERS, attribute, value, value, False) for attribute, value in names]
         if ranges:
             sealed = self.words.seal(cast, description, payload)
-            self.ask(cast, Fetch((description, sealed), ranges), "publish")
+            self.questions.ask(cast, Fetch((description, sealed), ranges), "publish")
         return cast
 
     def _found_subscriptions(self, cast: CastId, question: Fetch, event: Description, payload: bytes) -> None:
