@@ -5,27 +5,16 @@ other has: both know the newest word about each entry afterwards. Entries kept w
 node that answers for them; once arrived they are forgotten here.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from implicast.casting.keeping.messages import (
-    OFFER,
-    REPLY,
-    Compare,
-    Return,
-    Returned,
-    Row,
-    Rows,
-    Summary,
-    SyncRound,
-    SyncSoon,
-)
+from implicast.casting.keeping.messages import OFFER, REPLY, Compare, Return, Returned, Row, Rows, Summary
 from implicast.casting.keeping.rows import REMEMBERED_US
 from implicast.casting.keeping.share import Share, Shareholder
 from implicast.overlay.links import Ref
 from implicast.overlay.links.state import IN
-from implicast.peer.contract import Address, handles
+from implicast.peer.contract import Address, StandingAlarm, handles
 from implicast.peer.memory import Recent
 from implicast.space.ring import up_to
 
@@ -39,6 +28,20 @@ VOUCHED_MAX = 64
 RETURN_ROWS = 40
 """Entries that are returned together: they go from owner to owner, so where messages get lost a long row of them would
 hardly get on. A node that was alone on its side of a partition returns most of what it keeps."""
+
+
+class SyncRound(StandingAlarm):
+    """Rings when copies are to be compared."""
+
+    life: int
+
+
+class SyncSoon(StandingAlarm):
+    """Rings a moment after the neighbourhood has changed or there were news: which news these are, and for the how
+    manieth time."""
+
+    news: int
+    time: int
 
 
 class Comparisons(Shareholder):
@@ -87,7 +90,11 @@ class Comparisons(Shareholder):
 
     def _compare(self) -> None:
         self._sync()
-        self._ask_for_summaries()
+        share = self._share
+        if share.is_ready and (self._has_doubts() or share.is_further(share.copies_low(), share.floor_key)):
+            # A node that has come near enough to keep copies here may not know.
+            for ref in self._ring.lefts[: share.settings.copies]:
+                self.host.send(ref.address, Compare())
         self._give_back()  # a node that was alone on its side of a partition keeps much that others want
 
     def _sync(self) -> None:
@@ -95,13 +102,6 @@ class Comparisons(Shareholder):
         if ring.state == IN and share.is_ready and ring.right != ring.me and share.settings.copies:
             low = share.low()
             ring.tell_right(Summary(ring.me, low, *share.rows.summary(low, share.own), share.settings.copies))
-
-    def _ask_for_summaries(self) -> None:
-        """A node that has come near enough to keep copies here may not know."""
-        share = self._share
-        if share.is_ready and (self._has_doubts() or share.is_further(share.copies_low(), share.floor_key)):
-            for ref in self._ring.lefts[: share.settings.copies]:
-                self.host.send(ref.address, Compare())
 
     def _has_doubts(self) -> bool:
         """Whether this node has come back lately, and has not asked a few times what it lacks."""
@@ -127,7 +127,7 @@ class Comparisons(Shareholder):
         ring, share = self._ring, self._share
         if ring.state != IN or summary.by == ring.me:
             return
-        high = share.chord.table.key_of(summary.by)
+        high = self._chord.table.key_of(summary.by)
         if share.rows.summary(summary.low, high) == (summary.count, summary.total):
             self._vouched(summary.low, high)
         else:
@@ -141,7 +141,7 @@ class Comparisons(Shareholder):
         if self._vouched_us.get((low, high), 0) + share.settings.lease_us // 10 <= now_us:
             self._vouched_us[low, high] = now_us
             for entry in share.rows.within(low, high):
-                if not share.chord.owns(entry.row.key):
+                if not self._chord.owns(entry.row.key):
                     entry.vouch(now_us)
         is_more = share.is_ready and share.is_further(low, share.floor_key)
         if is_more and (high == share.floor_key or up_to(share.floor_key, high, share.own)):
@@ -151,13 +151,36 @@ class Comparisons(Shareholder):
     def on_rows(self, sender: Address, rows: Rows) -> None:
         if self._ring.state != IN:
             return
-        self._share.learn((row for row in rows.rows if self._share.rows.is_news(row)), sender)
+        self.learn((row for row in rows.rows if self._share.rows.is_news(row)), sender)
         if rows.kind == OFFER and rows.part == rows.parts - 1:
             self._send(rows.by, REPLY, rows.low, rows.high)
 
     def _send(self, to: Ref, kind: int, low: int, high: int) -> None:
         for part in self._share.parts(low, high):
             self.host.send(to.address, Rows(self._ring.me, kind, low, high, *part))
+
+    def learn(self, rows: Iterable[Row], sender: Address | None = None) -> bool:
+        """From copies and from what came back: was anything new? The keepers of copies of it are told soon. What is not
+        its owner's word is not taken; but from the keeper itself, `sender`, that a lease is over."""
+        share, before = self._share, self._share.rows.changes
+        if share.deeds.signed:
+            rows = [row for row in rows if self._is_new(row) and self._is_heard(row, sender)]
+        share.take(row for row in rows if share.key_of(row.slot[1], row.slot[2]) == row.key)
+        if share.rows.changes != before:
+            self.soon()
+        return share.rows.changes != before
+
+    def _is_new(self, row: Row) -> bool:
+        """Whether it differs from what is kept: most of what copies tell each other does not."""
+        known = self._share.rows.get(row.slot, row.ident)
+        return known is None or known.row.packed != row.packed
+
+    def _is_heard(self, row: Row, sender: Address | None) -> bool:
+        if row.packed:
+            return self._share.deeds.are_sound((row,))
+        lefts = self._ring.lefts
+        keys = [*map(self._chord.table.key_of, lefts), self._share.own]
+        return any(ref.address == sender and up_to(keys[at + 1], row.key, keys[at]) for at, ref in enumerate(lefts))
 
     # What is kept where it does not belong
 
@@ -177,25 +200,21 @@ class Comparisons(Shareholder):
             self._looked_through = (0, 0)
         strays.sort(key=lambda row: row.key)
         for part in in_rows(strays, RETURN_ROWS):
-            self._send_back(Return(part[0].key, part, self.address))
-
-    def _send_back(self, back: Return) -> None:
-        if not self._share.chord.pass_on(back.key, back):
-            self.on_return(self.address, back)
+            self.on_return(self.address, Return(part[0].key, part, self.address))
 
     @handles(Return)
     def on_return(self, sender: Address, back: Return) -> None:
-        share, chord = self._share, self._share.chord
+        share, chord = self._share, self._chord
         if chord.pass_on(back.key, back, sender) or not share.is_ready:
             return
         low, mask, owns = share.low(), chord.table.mask, chord.owns
         ours = sorted((row for row in back.rows if owns(row.key)), key=lambda row: (row.key - low - 1) & mask)
-        share.learn(ours)
+        self.learn(ours)
         if back.origin != self.address and ours:  # only as far as this row went: others may still be on their way
             self.host.send(back.origin, Returned((ours[0].key - 1) & mask, ours[-1].key))
         rest = tuple(row for row in back.rows if not owns(row.key))
         if rest:
-            self._send_back(Return(rest[0].key, rest, back.origin))
+            self.on_return(self.address, Return(rest[0].key, rest, back.origin))
 
     @handles(Returned)
     def on_returned(self, sender: Address, returned: Returned) -> None:

@@ -10,10 +10,11 @@ forgotten are asked for an hour, ever more rarely, and all at once when one of t
 from collections.abc import Callable
 from typing import NamedTuple
 
-from implicast.casting.keeping.messages import DoubtRound, Here, Rouse, Still
+from implicast.casting.keeping.messages import Here, Still
 from implicast.casting.keeping.share import ABSENT_MAX, Share, Shareholder
 from implicast.peer.asking import Patience, Question, UpkeepAsker
-from implicast.peer.contract import Address, Contact, Name, handles
+from implicast.peer.contract import Address, Contact, Name, StandingAlarm, handles
+from implicast.peer.fields import Micros
 from implicast.peer.memory import Recent
 
 DOUBTING = "doubting"
@@ -46,6 +47,16 @@ class Forgotten(NamedTuple):
     keys: tuple[int, ...]
     due_us: int
     asked: int = 0
+
+
+class DoubtRound(StandingAlarm):
+    """Rings when those who are said to be dead should have answered."""
+
+    due_us: Micros
+
+
+class Rouse(StandingAlarm):
+    """Rings when the own entries may be laid again for somebody who had asked too soon."""
 
 
 class Doubts(Shareholder):
@@ -91,18 +102,14 @@ class Doubts(Shareholder):
         self.host.send(sender, Here(self._name))
         wait_us = self._roused_us + ROUSED_US - self.host.now_us
         if wait_us <= 0:
-            self._rouse()
+            self.on_rouse(Rouse())
         elif not self._rousing:  # whoever asks may have forgotten this peer after it laid them
             self._rousing = True
             self.host.after(wait_us, Rouse())
 
     @handles(Rouse)
     def on_rouse(self, alarm: Rouse) -> None:
-        self._rousing = False
-        self._rouse()
-
-    def _rouse(self) -> None:
-        self._roused_us = self.host.now_us
+        self._rousing, self._roused_us = False, self.host.now_us
         self._lay_again()
 
     @handles(Here)

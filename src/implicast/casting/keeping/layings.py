@@ -18,9 +18,7 @@ from implicast.casting.keeping.messages import (
     LaidAt,
     LaterEntry,
     Lay,
-    LayLate,
     RenewEntries,
-    RenewRound,
     Row,
 )
 from implicast.casting.keeping.pieces import LOOK_US, KeptPiece, Piece, Stretch, overlap, values, without
@@ -28,7 +26,7 @@ from implicast.casting.keeping.share import Share, Shareholder, in_parts
 from implicast.language.target import Scalar
 from implicast.overlay.links.state import IN
 from implicast.peer.asking import Patience, Question, UpkeepAsker
-from implicast.peer.contract import Address, Life, handles
+from implicast.peer.contract import Address, Life, Message, StandingAlarm, handles
 from implicast.peer.name import has_next
 from implicast.space.ring import up_to
 
@@ -45,6 +43,14 @@ SILENT_MAX = 3
 them, but its lease runs: asked once a round, the dead would be given up after a lease."""
 RENEW_WAIT_US = 5_000_000
 """Patience with each of them; less where leases are short."""
+
+
+class LayLate(Message):
+    """Rings while something is not laid everywhere."""
+
+
+class RenewRound(StandingAlarm):
+    """Rings when the own entries are to be renewed."""
 
 
 class Layings(Shareholder):
@@ -78,14 +84,10 @@ class Layings(Shareholder):
         """Words said from now on are of this life, and above all before."""
         self._stamp = life << STAMP_BITS
 
-    def stamp(self) -> int:
-        """Newer than all before."""
-        self._stamp += 1
+    def stamp(self, words: int = 1) -> int:
+        """Newer than all before, and so many words."""
+        self._stamp += words
         return self._stamp
-
-    def skip(self, pieces: int) -> None:
-        """So many have been laid already."""
-        self._stamp += pieces
 
     def piece(
         self, shelf: str, attribute: str, low: Scalar, high: Scalar, number: int, packed: bytes, walks: bool
@@ -109,14 +111,12 @@ class Layings(Shareholder):
                 removals.append(piece)
         return removals
 
-    def stand(self, piece: Piece, holder: Address) -> None:
-        """A piece that is laid already, and confirmed by its holder; remembered if it is ever renewed."""
+    def stand(self, piece: Piece, holder: Address) -> Row:
+        """A piece that is laid already, and confirmed by its holder; remembered if it is ever renewed. The entry of its
+        lowest value, as its keepers have it."""
         if self._share.settings.lease_us:
             piece.confirm(piece.low, piece.high, (holder, piece.stamp))
             self.pieces[piece.serial], self._laid = piece, None
-
-    def row(self, piece: Piece) -> Row:
-        """The entry of the lowest value, as its keepers have it."""
         packed = self._share.deeds.seal(self._contact, piece, piece.low, piece.high)
         slot = (piece.shelf, piece.attribute, piece.low)
         return Row(piece.key, slot, self._contact, piece.number, piece.stamp, packed)

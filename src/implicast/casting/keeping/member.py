@@ -17,7 +17,7 @@ from implicast.casting.keeping.deeds import Deeds
 from implicast.casting.keeping.doubts import Doubts
 from implicast.casting.keeping.keeper import Keeper
 from implicast.casting.keeping.layings import Layings
-from implicast.casting.keeping.messages import LeaveLate, Slot
+from implicast.casting.keeping.messages import Slot
 from implicast.casting.keeping.pieces import KeptPiece, Piece
 from implicast.casting.keeping.questions import Fetch, Questions, Range
 from implicast.casting.keeping.rumours import Rumours
@@ -49,6 +49,10 @@ OWN_CASTS_US, OWN_CASTS_LOOK_US = 20_000_000, 250_000
 """So long a leaver waits for its own casts to arrive, and so often it looks: off the ring it could ask no more."""
 
 
+class LeaveLate(Message):
+    """Rings while a leaver's own casts are under way."""
+
+
 class KeptRing(Message):
     """What outlives a crash: also what the member has in lists, so that it can take it out again, and who was near."""
 
@@ -64,18 +68,16 @@ class KeptRing(Message):
 class RingMember(
     Member,
     parts={
-        "links": Links, "detector": Detector, "chord": Chord, "copies": Comparisons,
-        "rumours": Rumours, "tenure": Tenure, "doubts": Doubts, "keeper": Keeper, "layings": Layings,
-        "questions": Questions, "asker": Asker, "upkeep_asker": UpkeepAsker, "teller": Teller,
-        "hearing": Hearing,
+        "links": Links, "detector": Detector, "chord": Chord, "copies": Comparisons, "rumours": Rumours,
+        "tenure": Tenure, "doubts": Doubts, "keeper": Keeper, "layings": Layings, "questions": Questions,
+        "asker": Asker, "upkeep_asker": UpkeepAsker, "teller": Teller, "hearing": Hearing,
     },
 ):  # fmt: skip
     """Ring, fingers, lists with copies; joining and leaving."""
 
     __slots__ = (
         "_furnish", "_leave_by_us", "_owed", "_owed_version", "_said", "_site", "_token", "asker", "chord", "copies",
-        "detector", "doubts",
-        "hearing", "keeper", "layings", "links", "questions", "rumours", "share", "teller",
+        "detector", "doubts", "hearing", "keeper", "layings", "links", "questions", "rumours", "share", "teller",
         "tenure", "upkeep_asker",
     )  # fmt: skip
 
@@ -125,7 +127,7 @@ class RingMember(
         self.asker, self.upkeep_asker = Asker(address, host), UpkeepAsker(address, host)
         deeds = Deeds(self.words, self.described, self.is_number_of)
         # What parts say to parts made after them is looked up when it is said.
-        share = Share(self.contact, host, self.chord, self.key_of, keeping, deeds, lambda: self.copies.soon())
+        share = Share(self.contact, host, self.chord, self.key_of, keeping, deeds)
         self.share, self.copies = share, Comparisons(share, lambda: self.layings.renew_all())
         self.rumours = Rumours(share, lambda *lost: self.layings.heed(*lost), self._mourn)
         self.tenure = Tenure(share, self.copies, self.rumours, self.came)
@@ -176,10 +178,6 @@ class RingMember(
     def is_number_of(self, owner: Name, number: int) -> bool:  # can an entry of this owner have this number?
         return not number
 
-    def is_of_description(self, piece: Piece) -> bool:
-        """Whether a piece belongs to what the peer says of itself."""
-        return True
-
     # Verbs
 
     def join(self, introducers: tuple[Address, ...]) -> None:
@@ -211,16 +209,11 @@ class RingMember(
         self._said = description
         self.describe(description)
 
-    def enrol(self, description: Description) -> list[Piece]:
-        """The same; those others are to keep the answer."""
-        self.stand_listed(description)
-        return self.entries(description)
-
     def _restate(self, group: Any) -> None:
         """Lay what is wanted now; take out what was laid before and is not."""
         wanted = [] if self.description is None else self.entries(self.description)
         kept = {(piece.shelf, piece.attribute, piece.low) for piece in wanted}
-        former = [piece for piece in self.all_laid() if self.is_of_description(piece)]
+        former = [piece for piece in self.all_laid() if not piece.number]
         self._said, removals = self.description, []
         for piece in former:
             if (piece.shelf, piece.attribute, piece.low) in kept:
@@ -263,19 +256,16 @@ class RingMember(
 
     # Casting
 
-    def cast(self, target: Target, payload: bytes) -> CastId:
-        return self._cast(target, payload, False)
-
     def cast_verified(self, target: Target, payload: bytes) -> CastId:
-        return self._cast(target, payload, True)
+        return self.cast(target, payload, verified=True)
 
-    def _cast(self, target: Target, payload: bytes, verified: bool) -> CastId:
+    def cast(self, target: Target, payload: bytes, verified: bool = False) -> CastId:
         cast = self.next_cast()
         question = self.question(target, self.words.seal(cast, target, payload))
         if isinstance(question, str):
             self.host.deliver(Refused("cast", question))
         else:
-            self.questions.ask(cast, question.verify() if verified else question, "cast")
+            self.questions.ask(cast, question, "cast", verified)
         return cast
 
     def _found(self, cast: CastId, question: Fetch, is_whole: bool) -> None:

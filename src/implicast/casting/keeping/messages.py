@@ -1,12 +1,12 @@
-"""What peers say to each other about lists that are kept for others, and their alarms."""
+"""What peers say to each other about lists that are kept for others."""
 
 from typing import Annotated
 
 from msgspec import Meta
 
 from implicast.overlay.links.refs import Ref
-from implicast.peer.contract import Address, CastId, Contact, Message, Name, StandingAlarm
-from implicast.peer.fields import TEXT_MAX, Flag, Micros, Text, Token
+from implicast.peer.contract import Address, CastId, Contact, Message, Name
+from implicast.peer.fields import TEXT_MAX, Flag, Text, Token
 from implicast.space.ring import ID_BITS
 
 PARTS_MAX = 4_096
@@ -294,57 +294,6 @@ class Listed(Message):
     parts: Part
     found: Annotated[tuple[Found, ...], Meta(max_length=1 << 16)]
     count: Token = 0
-
-
-class LayLate(Message):
-    """Rings while something is not laid everywhere."""
-
-
-class AskLate(Message):
-    """Rings while lists are awaited."""
-
-
-class SyncRound(StandingAlarm):
-    """Rings when copies are to be compared."""
-
-    life: int
-
-
-class SyncSoon(StandingAlarm):
-    """Rings a moment after the neighbourhood has changed or there were news: which news these are, and for the how
-    manieth time."""
-
-    news: int
-    time: int
-
-
-class RenewRound(StandingAlarm):
-    """Rings when the own entries are to be renewed."""
-
-
-class ClaimLate(Message):
-    """Rings when a claim or a bequest should have been answered."""
-
-    life: int
-    turn: int
-
-
-class DoubtRound(StandingAlarm):
-    """Rings when those who are said to be dead should have answered."""
-
-    due_us: Micros
-
-
-class LeaveLate(Message):
-    """Rings while a leaver's own casts are under way."""
-
-
-class Rouse(StandingAlarm):
-    """Rings when the own entries may be laid again for somebody who had asked too soon."""
-
-
-class LackLate(StandingAlarm):
-    """Rings while not everybody has confirmed to know of a lack."""
 
 
 KEEPING_KINDS: tuple[type[Message], ...] = (

@@ -10,12 +10,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from implicast.casting.keeping.keeper import Keeper
-from implicast.casting.keeping.messages import PARTS_MAX, Ask, AskLate, Listed
+from implicast.casting.keeping.messages import PARTS_MAX, Ask, Listed
 from implicast.casting.keeping.pieces import HOP_US, LOOK_US, values
 from implicast.casting.keeping.share import Share, Shareholder
 from implicast.language.target import Scalar
 from implicast.overlay.links.state import IN
-from implicast.peer.contract import LIFE_BITS, Address, CastId, handles
+from implicast.peer.contract import LIFE_BITS, Address, CastId, Message, handles
 from implicast.peer.events import Refused
 
 WAIT_US = 1_500_000
@@ -33,22 +33,16 @@ Range = tuple[str, str, Scalar, Scalar, bool]
 class Fetch:
     """The lists of one cast: one for each value of each range. `about` is what the design wants to remember."""
 
-    __slots__ = ("_attempts", "_left", "_lists", "_parts", "_wait_us", "about", "counts", "due_us", "ranges",
-                 "verified")  # fmt: skip
+    __slots__ = ("_attempts", "_left", "_lists", "_parts", "_wait_us", "about", "counts", "due_us", "ranges")
 
     def __init__(self, about: Any, ranges: Sequence[Range], counts: bool = False) -> None:
         """`counts`: only how many are in the lists."""
-        self.about, self.ranges, self.counts, self.verified = about, ranges, counts, False
+        self.about, self.ranges, self.counts = about, ranges, counts
         names = ((piece, value) for piece, each in enumerate(ranges) for value in values((each[2], each[3])))
         self._lists: dict[tuple[int, Scalar], list[Any] | None] = dict.fromkeys(names)
         self._left = len(self._lists)
         self._parts: dict[tuple[int, Scalar], dict[int, Sequence[Any]]] = {}
         self._wait_us, self._attempts, self.due_us = WAIT_US, 0, 0
-
-    def verify(self) -> "Fetch":
-        """Only entries whose owners have proved them are to be taken."""
-        self.verified = True
-        return self
 
     def take(self, told: Listed) -> bool:
         """Note a part of an answer; True when this was the last thing missing."""
@@ -91,6 +85,10 @@ class Fetch:
         return self._attempts >= ASKS_MAX
 
 
+class AskLate(Message):
+    """Rings while lists are awaited."""
+
+
 class Questions(Shareholder):
     """What one peer wants to know."""
 
@@ -101,22 +99,23 @@ class Questions(Shareholder):
         super().__init__(share)
         self._keeper, self._found = keeper, found
         self._open: dict[CastId, Fetch] = {}
-        self._casts: dict[CastId, CastId] = {}
-        """By the name under which it is asked for, the cast; where the two differ."""
+        self._casts: dict[CastId, tuple[CastId, bool]] = {}
+        """By the name under which it is asked for, the cast, and whether its publisher checks proofs; where words are
+        signed."""
         self._armed = False
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def ask(self, cast: CastId, question: Fetch, verb: str) -> None:
-        """Get all lists of a question that this verb raised."""
+    def ask(self, cast: CastId, question: Fetch, verb: str, verified: bool = False) -> None:
+        """Get all lists of a question that this verb raised; `verified`: only entries that their owners have proved."""
         if len(self._open) >= QUESTIONS_MAX:
             self.host.deliver(Refused(verb, "too many await their lists"))
             return
         asked = cast
         if self._share.deeds.signed:  # under a name that only those can answer who pass it on
             asked = CastId(cast.publisher, self.host.rng.getrandbits(LIFE_BITS), cast.serial)
-            self._casts[asked] = cast
+            self._casts[asked] = cast, verified
         self._open[asked] = question
         self._send_out(asked, question)
 
@@ -157,10 +156,10 @@ class Questions(Shareholder):
             return
         if deeds.signed and told.piece < len(question.ranges):
             shelf, attribute, *_ = question.ranges[told.piece]
-            plain = deeds.plain(told.found, (shelf, attribute, told.low), question.verified)
+            plain = deeds.plain(told.found, (shelf, attribute, told.low), self._casts[told.cast][1])
             told = replace(told, found=plain)
         if question.take(told):
             self._close(told.cast, True)
 
     def _close(self, asked: CastId, is_whole: bool) -> None:
-        self._found(self._casts.pop(asked, asked), self._open.pop(asked), is_whole)
+        self._found(self._casts.pop(asked, (asked, False))[0], self._open.pop(asked), is_whole)

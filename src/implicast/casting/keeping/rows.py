@@ -15,7 +15,7 @@ from implicast.casting.keeping.messages import Row, Slot
 from implicast.peer.contract import Contact, Name
 from implicast.peer.memory import Recent, Shares
 from implicast.space.digest import digest_bits
-from implicast.space.ring import clockwise, up_to
+from implicast.space.ring import up_to
 
 ROWS_MAX = 1_000_000
 """Entries that one node keeps, those of an owner that has many refused first; such owners ask again."""
@@ -45,8 +45,6 @@ class HeldRow:
 
 Ident = Name | int
 """What an entry is called within its list."""
-_NO_MARKS: set[int] = set()
-"""Shared by rows that are never compared, and never changed."""
 
 
 @lru_cache(MARKS_MAX)
@@ -74,7 +72,7 @@ class KeptRows:
         self._summaries: Recent[tuple[int, int], tuple[int, int]] = Recent(SUMMARIES_MAX)
         # At rest the same few ranges are summed up again and again: remembering took half of a run's time away,
         # keeping what is remembered up to date instead of forgetting it another twentieth.
-        self.marks: set[int] = set() if compared else _NO_MARKS
+        self.marks: set[int] = set()
         """Of all entries in force: whether one is kept is seen at a glance. Never gone through."""
         self.owned: dict[Contact, int] = {}
         """Of whom entries are in force here, and how many."""
@@ -106,20 +104,15 @@ class KeptRows:
 
     def _open(self, row: Row) -> dict[Ident, HeldRow]:
         """A list for a slot that has none. All rows of a slot have one key."""
-        entries = self._slots[row.slot] = {}
-        if self._compared:
-            if row.key not in self._places:
-                insort(self._keys, row.key)
-            self._places.setdefault(row.key, {})[row.slot] = entries
+        if row.key not in self._places:
+            insort(self._keys, row.key)
+        entries = self._slots[row.slot] = self._places.setdefault(row.key, {})[row.slot] = {}
         return entries
 
     def _close(self, row: Row) -> None:
-        del self._slots[row.slot]
-        if self._compared:
-            del self._places[row.key][row.slot]
-            if not self._places[row.key]:
-                del self._places[row.key]
-                del self._keys[bisect_right(self._keys, row.key) - 1]
+        del self._slots[row.slot], self._places[row.key][row.slot]
+        if not self._places[row.key]:
+            del self._places[row.key], self._keys[bisect_right(self._keys, row.key) - 1]
 
     def _count(self, entry: HeldRow, change: int) -> None:
         """One more or one less: bring shares, and marks, owners and sums of what is in force, up to date."""
@@ -154,9 +147,6 @@ class KeptRows:
 
     def within(self, low: int, high: int) -> list[HeldRow]:
         """The entries of the keys (low, high], in order from low on; (a, a] is the whole circle."""
-        if not self._compared:
-            found = [each for each in self.entries() if up_to(low, each.row.key, high)]
-            return sorted(found, key=lambda each: clockwise(low + 1, each.row.key))
         keys = self._keys
         first, last = bisect_right(keys, low), bisect_right(keys, high)
         chosen = keys[first:last] if low < high else keys[first:] + keys[:last]

@@ -12,13 +12,14 @@ for that now tells its arc. One that is told twice tells those whom the second w
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from msgspec.structs import replace
 
-from implicast.casting.keeping.messages import Death, Lack, LackHeard, LackLate
+from implicast.casting.keeping.messages import Death, Lack, LackHeard
 from implicast.casting.keeping.share import Share, Shareholder
 from implicast.overlay.links.state import IN
-from implicast.peer.contract import Address, handles
+from implicast.peer.contract import Address, StandingAlarm, handles
 from implicast.peer.memory import Recent
 from implicast.space.digest import digest_bits
 from implicast.space.ring import from_on
@@ -39,6 +40,10 @@ UNHEARD_MAX = 1024
 """Words that await confirmation; further ones are said once."""
 
 
+class LackLate(StandingAlarm):
+    """Rings while not everybody has confirmed to know of a lack."""
+
+
 class Rumours(Shareholder):
     """One peer's part in telling all."""
 
@@ -56,23 +61,15 @@ class Rumours(Shareholder):
         self._armed = False
 
     def announce_lack(self, low: int, high: int) -> None:
-        self._say(low, high)
+        self.announce(Lack, low, high)
         if len(self._sayings) < SAYINGS_MAX:
             self._sayings.append((self.host.now_us + SAYING_US, low, high, SAYINGS - 1))
         self._arm()
 
-    def _say(self, low: int, high: int) -> None:
-        own = self._chord.table.own
-        self._hear(Lack(self._next_serial(), low, high, own, own, self.address))
-
-    def announce_death(self, who: Address) -> None:
-        own = self._chord.table.own
-        self._hear(Death(self._next_serial(), who, own, own, self.address))
-
-    def _next_serial(self) -> int:
-        """Of this word alone: several may be said in one moment, and confirmations must be told apart."""
-        self._serial += 1
-        return digest_bits(62, self._chord.table.own, self.host.now_us, self._serial)
+    def announce(self, kind: type[Lack | Death], *about: Any) -> None:
+        """Once. Under a serial of its own: several may be said in one moment, and confirmations must be told apart."""
+        own, self._serial = self._chord.table.own, self._serial + 1
+        self._hear(kind(digest_bits(62, own, self.host.now_us, self._serial), *about, own, own, self.address))
 
     def _hear(self, word: Lack | Death) -> None:
         about = (word.serial, word.low, word.high) if isinstance(word, Lack) else (word.serial, word.who, 0)
@@ -96,17 +93,15 @@ class Rumours(Shareholder):
     def _tell_others(self, word: Lack | Death, reach: int, known: int) -> None:
         """Each finger within reach is told to tell those up to the next, as far as they have not been told."""
         table = self._chord.table
-        told = [table.key_of(ref) for ref in table.fingers() if table.far(ref) <= reach]
-        for key, limit in zip(told, [*told[1:], word.limit], strict=False):
+        told = [(ref.address, table.key_of(ref)) for ref in table.fingers() if table.far(ref) <= reach]
+        limits = [*(key for _, key in told[1:]), word.limit]
+        for (address, key), limit in zip(told, limits, strict=False):
             if (limit - table.own - 1) & table.mask > known:
-                self._tell(replace(word, key=key, limit=limit, by=self.address))
+                word = replace(word, key=key, limit=limit, by=self.address)
+                if len(self._unheard) < UNHEARD_MAX:
+                    self._unheard[word.serial, key, limit] = (word, REPEATS_MAX)
+                self.host.send(address, word)
         self._arm()
-
-    def _tell(self, word: Lack | Death) -> None:
-        if len(self._unheard) < UNHEARD_MAX:
-            self._unheard[word.serial, word.key, word.limit] = (word, REPEATS_MAX)
-        table = self._chord.table
-        self.host.send(table.addresses[table.distances.index((word.key - table.own) & table.mask)], word)
 
     @handles(Lack, Death)
     def on_word(self, sender: Address, word: Lack | Death) -> None:
@@ -144,6 +139,6 @@ class Rumours(Shareholder):
         self._sayings = [saying for saying in self._sayings if saying[0] > now_us]
         for _, low, high, left in due:
             if self._ring.state == IN:
-                self._say(low, high)
+                self.announce(Lack, low, high)
             if left > 1:
                 self._sayings.append((now_us + 2 * SAYING_US, low, high, left - 1))

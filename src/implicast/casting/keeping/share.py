@@ -9,9 +9,8 @@ from implicast.casting.keeping.messages import Row
 from implicast.casting.keeping.rows import NO_ROOM, KeptRows
 from implicast.language.target import Scalar
 from implicast.overlay.chord import Chord
-from implicast.peer.contract import Address, Contact, Host, Name, Part
+from implicast.peer.contract import Contact, Host, Name, Part
 from implicast.peer.memory import Recent
-from implicast.space.ring import up_to
 
 ROWS_PER_MESSAGE = 500
 """Entries in one message."""
@@ -40,16 +39,14 @@ class KeepingSettings:
 class Share:
     """Rows, how far to the left they are complete (`floor_key`), and whose rows are not taken at present."""
 
-    __slots__ = ("_news", "absent", "chord", "contact", "deeds", "floor_key", "host", "is_going", "is_ready", "key_of",
+    __slots__ = ("absent", "chord", "contact", "deeds", "floor_key", "host", "is_going", "is_ready", "key_of",
                  "own", "rows", "settings")  # fmt: skip
 
     def __init__(
-        self, contact: Contact, host: Host, chord: Chord, key_of: KeyOf, settings: KeepingSettings, deeds: Deeds,
-        news: Callable[[], None],
-    ) -> None:  # fmt: skip
-        """`news()`: something was learnt from a copy, or from what came back."""
+        self, contact: Contact, host: Host, chord: Chord, key_of: KeyOf, settings: KeepingSettings, deeds: Deeds
+    ) -> None:
         self.contact, self.host, self.chord, self.key_of = contact, host, chord, key_of
-        self.settings, self.deeds, self._news = settings, deeds, news
+        self.settings, self.deeds = settings, deeds
         self.rows = KeptRows(bool(settings.copies))
         self.own = chord.table.own
         """The own key: the same in every life."""
@@ -106,28 +103,6 @@ class Share:
             rows = [row for row in rows if not row.in_force or row.owner.name not in absent]
         known = [self.rows.take(row, now_us) for row in rows] or [0]
         return NO_ROOM if NO_ROOM in known else max(known)
-
-    def learn(self, rows: Iterable[Row], sender: Address | None = None) -> None:
-        """From copies and from what came back: the keepers of copies of what was new here are told soon. What is not
-        its owner's word is not taken; but from the keeper itself, `sender`, that a lease is over."""
-        before = self.rows.changes
-        if self.deeds.signed:
-            rows = [row for row in rows if self._is_new(row) and self._is_heard(row, sender)]
-        self.take(row for row in rows if self.key_of(row.slot[1], row.slot[2]) == row.key)
-        if self.rows.changes != before:
-            self._news()
-
-    def _is_new(self, row: Row) -> bool:
-        """Whether it differs from what is kept: most of what copies tell each other does not."""
-        known = self.rows.get(row.slot, row.ident)
-        return known is None or known.row.packed != row.packed
-
-    def _is_heard(self, row: Row, sender: Address | None) -> bool:
-        if row.packed:
-            return self.deeds.are_sound((row,))
-        table, lefts = self.chord.table, self.chord.ring.lefts
-        keys = [*map(table.key_of, lefts), self.own]
-        return any(ref.address == sender and up_to(keys[at + 1], row.key, keys[at]) for at, ref in enumerate(lefts))
 
     def held(self) -> Iterator[Row]:
         """Everything that is kept here."""

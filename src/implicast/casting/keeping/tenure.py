@@ -8,13 +8,13 @@ without having copies of it: then all of these died together, and everybody must
 from collections.abc import Callable
 
 from implicast.casting.keeping.copies import Comparisons
-from implicast.casting.keeping.messages import ClaimLate, ClaimRows, Estate, EstateTaken
+from implicast.casting.keeping.messages import ClaimRows, Death, Estate, EstateTaken
 from implicast.casting.keeping.rumours import Rumours
 from implicast.casting.keeping.share import Share, Shareholder
 from implicast.overlay.links import Ref
 from implicast.overlay.links.refs import lies_between
 from implicast.overlay.links.state import IN, OUT
-from implicast.peer.contract import Address, handles
+from implicast.peer.contract import Address, Message, handles
 from implicast.peer.events import Left
 
 CLAIM_US = 1_500_000
@@ -23,6 +23,13 @@ CLAIMS_MAX = 8
 """Attempts to claim or to bequeath; then a newcomer begins with what it has, and says so to all, for the neighbour that
 did not answer may have died with all copies; and a leaver goes: comparing does the rest."""
 TURNS = 256
+
+
+class ClaimLate(Message):
+    """Rings when a claim or a bequest should have been answered."""
+
+    life: int
+    turn: int
 
 
 class Tenure(Shareholder):
@@ -138,11 +145,10 @@ class Tenure(Shareholder):
             return
         if estate.bequest and self._has_given:
             return  # it would leave with this node: the leaver tries again, and has another heir by then
-        before = share.rows.changes
-        share.learn(row for row in estate.rows if share.rows.is_news(row))
+        is_news = self._copies.learn(row for row in estate.rows if share.rows.is_news(row))
         if estate.bequest:
             self.host.send(estate.by.address, EstateTaken(estate.turn, estate.part, estate.parts))
-            if share.is_going and share.is_ready and share.rows.changes != before:
+            if share.is_going and share.is_ready and is_news:
                 self._bequeath()  # what a leaver inherits its own heir must have too
         elif not share.is_ready and self._completes(estate):
             self._begin_serving()
@@ -193,7 +199,7 @@ class Tenure(Shareholder):
                 self._told_us[ref] = told_us.get(ref, self.host.now_us)
                 if ref not in told_us or self._fell_silent(ref, since_us=told_us[ref]):
                     self._told_us[ref] = self.host.now_us
-                    self._rumours.announce_death(ref.address)
+                    self._rumours.announce(Death, ref.address)
 
     def _fell_silent(self, ref: Ref, since_us: int = -1) -> bool:
         detector = self._ring.detector

@@ -71,9 +71,6 @@ class PubSub(RingMember, Subscriber):
         laid = super().all_laid()
         return laid if self.share.settings.lease_us else [*laid, *self.subscriptions.pieces()]
 
-    def is_of_description(self, piece: Piece) -> bool:
-        return piece.shelf == PEERS
-
     def _ranges(self, shelf: str, span: Span) -> list[Range]:
         return self.arrangement.ranges(shelf, span, self.chord.nodes_estimate())
 
