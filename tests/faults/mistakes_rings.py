@@ -63,7 +63,7 @@ def repair_without_a_number(self, holder, cur, cur_num):
 
 
 def leave_and_forget(self):
-    self.questions._open.clear()
+    self.questions.open.clear()
     self.asker._open.clear()
     self.teller.casts.clear()
     RingMember.leave(self)

@@ -164,18 +164,16 @@ class Comparisons(Shareholder):
         its owner's word is not taken; but from the keeper itself, `sender`, that a lease is over."""
         share, before = self._share, self._share.rows.changes
         if share.deeds.signed:
-            rows = [row for row in rows if self._is_new(row) and self._is_heard(row, sender)]
+            rows = [row for row in rows if self._is_told(row, sender)]
         share.take(row for row in rows if share.key_of(row.slot[1], row.slot[2]) == row.key)
         if share.rows.changes != before:
             self.soon()
         return share.rows.changes != before
 
-    def _is_new(self, row: Row) -> bool:
-        """Whether it differs from what is kept: most of what copies tell each other does not."""
+    def _is_told(self, row: Row, sender: Address | None) -> bool:
         known = self._share.rows.get(row.slot, row.ident)
-        return known is None or known.row.packed != row.packed
-
-    def _is_heard(self, row: Row, sender: Address | None) -> bool:
+        if known is not None and known.row.packed == row.packed:
+            return False  # most of what copies tell each other is known
         if row.packed:
             return self._share.deeds.are_sound((row,))
         lefts = self._ring.lefts
@@ -188,17 +186,14 @@ class Comparisons(Shareholder):
         """Also forgets what is over. Nothing has to be looked through again while nothing changes."""
         share, now_us = self._share, self.host.now_us
         rows, beyond, lease_us = share.rows, share.copies_low(), share.settings.lease_us
-        seen = (rows.changes, beyond)
-        if not share.is_ready or (seen == self._looked_through and now_us < self._look_us):
+        if not share.is_ready or (self._looked_through == (rows.changes, beyond) and now_us < self._look_us):
             return
         if lease_us:
             self._look_us = now_us + min(lease_us // 10, REMEMBERED_US)
             rows.expire(now_us, lease_us)
-        self._looked_through = (rows.changes, beyond)
-        strays = [each.row for each in rows.within(share.own, beyond)] if beyond != share.own else []
-        if strays:
-            self._looked_through = (0, 0)
-        strays.sort(key=lambda row: row.key)
+        held = rows.within(share.own, beyond) if beyond != share.own else []
+        strays = sorted((each.row for each in held), key=lambda row: row.key)
+        self._looked_through = (0, 0) if strays else (rows.changes, beyond)
         for part in in_rows(strays, RETURN_ROWS):
             self.on_return(self.address, Return(part[0].key, part, self.address))
 

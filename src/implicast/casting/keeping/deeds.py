@@ -7,15 +7,13 @@ the list decides by itself, without a proof: those who keep copies for it believ
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import msgspec
 
 from implicast.casting.keeping.messages import IN_FORCE, REMOVED, Found, Packed, Row, Scalar, Slot, Stamp
-from implicast.casting.keeping.pieces import Piece, overlap
+from implicast.casting.keeping.pieces import Piece, overlap, reader
 from implicast.language.target import Description
 from implicast.peer.contract import Contact, Message, Name
-from implicast.peer.wire import UNREADABLE
 from implicast.peer.words import Proof, Words
 
 Described = Callable[[Slot, bytes], Description | None]
@@ -35,24 +33,20 @@ class Deed(Message):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Deed).decode
+_read = reader(Deed, None)
 
 
 def deed_of(packed: bytes) -> Deed | None:
-    try:
-        return _decode(packed[len(IN_FORCE) :]) if packed.startswith((IN_FORCE, REMOVED)) else None
-    except UNREADABLE:
-        return None
+    return _read(packed[len(IN_FORCE) :]) if packed.startswith((IN_FORCE, REMOVED)) else None
 
 
 class Deeds:
     """One peer's way to prove its own entries and to check those of others."""
 
-    __slots__ = ("_described", "_last", "_numbered", "_words", "signed")
+    __slots__ = ("_described", "_numbered", "_words", "signed")
 
     def __init__(self, words: Words, described: Described, numbered: Numbered) -> None:
         self._words, self._described, self._numbered, self.signed = words, described, numbered, words.signed
-        self._last: tuple[Any, ...] = ()
 
     def seal(self, owner: Contact, piece: Piece, low: Scalar, high: Scalar) -> bytes:
         """What is packed in a piece, as it travels for these of its values; nothing packed: taken out."""
@@ -71,16 +65,9 @@ class Deeds:
         deed, value = deed_of(row.packed), row.slot[2]
         if deed is None or overlap((value, value), (deed.low, deed.high)) is None:
             return False
-        known = (row.slot[:2], row.owner, row.number, row.stamp, row.packed)
-        if self._last == known:  # a range is laid value by value with one proof
-            return True
-        is_same = deed.stamp == row.stamp and bool(deed.packed) == row.in_force
-        if not is_same or not self._numbered(row.owner.name, row.number):
+        if deed.stamp != row.stamp or bool(deed.packed) != row.in_force:
             return False
-        if not self._is_proved(row.owner, row.number, row.slot, deed):
-            return False
-        self._last = known
-        return True
+        return self._numbered(row.owner.name, row.number) and self._is_proved(row.owner, row.number, row.slot, deed)
 
     def _is_proved(self, owner: Contact, number: int, slot: Slot, deed: Deed) -> bool:
         about = ("row", owner, slot[0], slot[1], deed.low, deed.high, number, deed.stamp, deed.packed)

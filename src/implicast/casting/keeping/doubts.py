@@ -87,8 +87,7 @@ class Doubts(Shareholder):
         """Rounds come every few seconds while entries of anybody are not taken, later when somebody is to be asked."""
         if not (self._share.absent or self._forgotten):
             return
-        wait_us = int(ASK_US * (0.75 + self.host.rng.random() / 2))
-        due_us = self.host.now_us + wait_us
+        due_us = self.host.now_us + int(ASK_US * (0.75 + self.host.rng.random() / 2))
         if not self._share.absent:
             due_us = max(due_us, min(one.due_us for one in self._forgotten.values()))
         if not self._due_us or due_us + ASK_US < self._due_us:

@@ -21,7 +21,7 @@ from implicast.casting.keeping.messages import (
     RenewEntries,
     Row,
 )
-from implicast.casting.keeping.pieces import LOOK_US, KeptPiece, Piece, Stretch, overlap, values, without
+from implicast.casting.keeping.pieces import LOOK_US, KeptPiece, Piece, Range, Stretch, overlap, values, without
 from implicast.casting.keeping.share import Share, Shareholder, in_parts
 from implicast.language.target import Scalar
 from implicast.overlay.links.state import IN
@@ -65,9 +65,8 @@ class Layings(Shareholder):
     ) -> None:  # fmt: skip
         """`done(group)`: all pieces of a group are laid. `outlived(life)`: a keeper knows words of this later life."""
         super().__init__(share)
-        self._contact, self._keeper, self._asker, self._done, self._outlived = (
-            share.contact, keeper, asker, done, outlived
-        )  # fmt: skip
+        self._contact, self._keeper, self._asker = share.contact, keeper, asker
+        self._done, self._outlived = done, outlived
         self.pieces: dict[int, Piece] = {}
         self._open: dict[int, Piece] = {}
         self._groups: dict[int, tuple[Hashable, set[int]]] = {}
@@ -89,12 +88,10 @@ class Layings(Shareholder):
         self._stamp += words
         return self._stamp
 
-    def piece(
-        self, shelf: str, attribute: str, low: Scalar, high: Scalar, number: int, packed: bytes, walks: bool
-    ) -> Piece:
+    def piece(self, where: Range, number: int, packed: bytes) -> Piece:
         """To be laid; nothing packed: taken out."""
-        stamp = self.stamp()
-        key = self._share.key_of(attribute, low)
+        shelf, attribute, low, high, walks = where
+        stamp, key = self.stamp(), self._share.key_of(attribute, low)
         # Who does not pass a request on must not be able to confirm it: where words are signed its serial is secret.
         serial = self.host.rng.getrandbits(SECRET_BITS) if self._share.deeds.signed else stamp
         return Piece(serial, shelf, attribute, low, high, key, number, packed, stamp, walks, ((low, high),))
@@ -104,7 +101,7 @@ class Layings(Shareholder):
         taking out has yet to be taken out: these pieces are the answer."""
         removals = []
         for shelf, attribute, low, high, number, packed, walks, serial in pieces:
-            piece = self.piece(shelf, attribute, low, high, number, packed, walks)
+            piece = self.piece((shelf, attribute, low, high, walks), number, packed)
             if packed:
                 self.pieces[serial] = replace(piece, serial=serial, missing=())
             else:
@@ -128,7 +125,7 @@ class Layings(Shareholder):
 
     def _out(self, piece: Piece, low: Scalar, high: Scalar) -> Piece:
         """These values of a piece taken out."""
-        return self.piece(piece.shelf, piece.attribute, low, high, piece.number, b"", piece.walks)
+        return self.piece((piece.shelf, piece.attribute, low, high, piece.walks), piece.number, b"")
 
     def narrow(self, piece: Piece, low: Scalar, high: Scalar) -> list[Piece]:
         """Only these values of a piece are wanted any more: the others taken out. What it lacks is not added."""
@@ -204,7 +201,7 @@ class Layings(Shareholder):
     def _send_out(self, piece: Piece) -> None:
         piece.wait(self.host.now_us, 1 if piece.low == piece.high else self._chord.nodes_estimate())
         if self._ring.state == IN:
-            for low, high in list(piece.missing):
+            for low, high in piece.missing:
                 key = piece.key if low == piece.low else self._share.key_of(piece.attribute, low)
                 packed = self._share.deeds.seal(self._contact, piece, low, high)
                 lay = Lay(key, piece.shelf, piece.attribute, low, high, self._contact, piece.number, piece.stamp,

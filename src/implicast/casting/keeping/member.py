@@ -18,8 +18,8 @@ from implicast.casting.keeping.doubts import Doubts
 from implicast.casting.keeping.keeper import Keeper
 from implicast.casting.keeping.layings import Layings
 from implicast.casting.keeping.messages import Slot
-from implicast.casting.keeping.pieces import KeptPiece, Piece
-from implicast.casting.keeping.questions import Fetch, Questions, Range
+from implicast.casting.keeping.pieces import KeptPiece, Piece, Range
+from implicast.casting.keeping.questions import Fetch, Questions
 from implicast.casting.keeping.rumours import Rumours
 from implicast.casting.keeping.share import KeepingSettings, Share
 from implicast.casting.keeping.tenure import Tenure
@@ -192,7 +192,7 @@ class RingMember(
 
     @handles(LeaveLate)
     def on_leave_late(self, alarm: LeaveLate) -> None:
-        is_busy = len(self.questions) or self.teller.casts
+        is_busy = self.questions.open or self.teller.casts
         if is_busy and self.host.now_us < self._leave_by_us:
             self.host.after(OWN_CASTS_LOOK_US, alarm)
         else:
@@ -274,7 +274,7 @@ class RingMember(
         elif is_whole:
             self.found(cast, question)
         else:
-            self.host.deliver(Settled(cast, 0, unreachable=sum(1 for _ in question.missing_ranges())))
+            self.host.deliver(Settled(cast, 0, unreachable=len(question.missing_ranges())))
 
     def tell(self, notify: Notify, members: dict[Name, Contact]) -> None:
         """Tell everybody selected, and oneself by a call; unless these are more than may be."""
@@ -312,7 +312,7 @@ class RingMember(
         if not is_whole:
             self.host.deliver(Refused("estimate", "some lists do not answer"))
             return
-        counted = (sum(question.found(piece)) for piece in range(len(question.ranges)))
+        counted = map(sum, question.lists)
         members = sum(min(sum(next(counted) for _ in one) for one in constraints) for constraints in terms)
         hops = log2(max(2.0, self.chord.nodes_estimate())) / 2 + 2
         messages = int(look_ups * hops) + members * (2 if self.assured else 1)

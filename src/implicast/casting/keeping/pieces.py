@@ -1,11 +1,17 @@
 """One entry for a range of values (one value where order is not kept), and which of them are confirmed by whom."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TypeVar
+
+import msgspec
 
 from implicast.casting.keeping.rows import mark_of
 from implicast.language.target import Scalar
 from implicast.peer.contract import Address, Name
+from implicast.peer.wire import UNREADABLE
+from implicast.space.ring import hashed
 
 LOOK_US = 500_000
 """How often one looks whether something is to be sent out again."""
@@ -16,7 +22,19 @@ WAIT_MAX_US = 3_000_000
 HOP_US = 60_000
 """Patience with each further value of a range, or node of the ring if there are fewer."""
 
+HERE = msgspec.msgpack.encode(None)
+"""What is packed in an entry that says nothing but that it is there."""
+KEYS_MAX = 16_384
+"""Values whose places are remembered: they are the same for all, and popular ones come again and again."""
+key_of_value = lru_cache(KEYS_MAX)(hashed)
+DECODED_MAX = 4_096
+"""Entries of one kind that are remembered as decoded: those in busy lists come again and again."""
+Read = TypeVar("Read")
+Nonsense = TypeVar("Nonsense")
+
 Stretch = tuple[Scalar, Scalar]
+Range = tuple[str, str, Scalar, Scalar, bool]
+"""Shelf, attribute, low, high, and whether it is walked."""
 KeptPiece = tuple[str, str, Scalar, Scalar, int, bytes, bool, int]
 """A piece on a disk: shelf, attribute, low, high, number, packed, walks, serial."""
 Held = tuple[Address, int]
@@ -80,12 +98,9 @@ class Piece:
         wanted = overlap((low, high), (self.low, self.high))
         if wanted is None:
             return
-        low, high = wanted
-        is_all = self.missing == (wanted,)  # nearly always
-        self.missing = () if is_all else tuple(left for each in self.missing for left in without(each, low, high))
+        self.missing = tuple(left for each in self.missing for left in without(each, *wanted))
         if held is not None:
-            self.held = {s: who for s, who in self.held.items() if without(s, low, high)}
-            self.held[low, high] = held
+            self.held = {s: who for s, who in self.held.items() if without(s, *wanted)} | {wanted: held}
         if not self.missing:
             self._wait_us = WAIT_US
 
@@ -99,6 +114,20 @@ class Piece:
         if wanted not in self.missing:
             self.missing += (wanted,)
         self.held.pop(wanted, None)
+
+
+def reader(kind: type[Read], nonsense: Nonsense) -> Callable[[bytes], Read | Nonsense]:
+    """Reads what is packed in entries; where a stranger wrote nonsense, this."""
+    decode = msgspec.msgpack.Decoder(kind).decode
+
+    @lru_cache(DECODED_MAX)
+    def read(packed: bytes) -> Read | Nonsense:
+        try:
+            return decode(packed)
+        except UNREADABLE:
+            return nonsense
+
+    return read
 
 
 def values(stretch: Stretch) -> Sequence[Scalar]:

@@ -12,7 +12,6 @@ for that now tells its arc. One that is told twice tells those whom the second w
 """
 
 from collections.abc import Callable
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -66,7 +65,7 @@ class Rumours(Shareholder):
             self._sayings.append((self.host.now_us + SAYING_US, low, high, SAYINGS - 1))
         self._arm()
 
-    def announce(self, kind: type[Lack | Death], *about: Any) -> None:
+    def announce(self, kind: Callable[..., Lack | Death], *about: int | Address) -> None:
         """Once. Under a serial of its own: several may be said in one moment, and confirmations must be told apart."""
         own, self._serial = self._chord.table.own, self._serial + 1
         self._hear(kind(digest_bits(62, own, self.host.now_us, self._serial), *about, own, own, self.address))

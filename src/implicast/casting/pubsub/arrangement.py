@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import log2
 
-from implicast.casting.keeping.pieces import values, without
-from implicast.casting.keeping.questions import Range
+from implicast.casting.keeping.pieces import Range, key_of_value, values, without
 from implicast.language.attributes import Number, Schema
 from implicast.language.target import Description, Scalar, Target, Term
 from implicast.peer.errors import RemoteError
-from implicast.space.ring import ID_BITS, hashed, order_preserving
+from implicast.space.ring import ID_BITS, order_preserving
 
 SUBSCRIBERS, PEERS = "s", "p"
 """The two shelves: lists of subscriptions, and of peers."""
@@ -27,9 +26,6 @@ TAG = ""
 """The name under which tags are listed: a tag is an attribute whose value is the tag itself."""
 CELLS = 1_024
 """Intervals into which a wide domain is cut: few enough to store all of it, and more than most rings have nodes."""
-KEYS_MAX = 16_384
-"""Values whose places are remembered: they are the same for all, and popular ones come again and again."""
-_key = lru_cache(KEYS_MAX)(hashed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +128,7 @@ class Arrangement:
             if not 0 <= value <= steps:
                 raise RemoteError(f"{value} is no value of {attribute!r}")
             return order_preserving(value, 0, steps, attribute)
-        return _key(value)
+        return key_of_value(value)
 
     def place(self, attribute: str, value: Scalar) -> Scalar:
         """In which list of its attribute a value is: its own, or its cell's."""

@@ -11,7 +11,7 @@ the list of each of its values. For each term a cast collects the lists of the c
 filters them by the whole target, and tells the selected.
 """
 
-from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -20,7 +20,7 @@ from implicast.casting.inbox import Outcome
 from implicast.casting.keeping import Fetch, Piece, RingMember
 from implicast.casting.keeping.member import KeptRing
 from implicast.casting.keeping.messages import Slot
-from implicast.casting.keeping.questions import Range
+from implicast.casting.keeping.pieces import Range, reader
 from implicast.casting.pubsub.arrangement import PEERS, SUBSCRIBERS, TAG, Arrangement, Span, matching
 from implicast.casting.pubsub.messages import KeptPubSub, Matched
 from implicast.casting.pubsub.subscriptions import Subscriptions
@@ -30,21 +30,10 @@ from implicast.peer.contract import Address, CastId, Contact, Name, handles
 from implicast.peer.events import Refused
 from implicast.peer.site import Site
 from implicast.peer.subscriber import Subscribed, Subscriber, Unsubscribed
-from implicast.peer.wire import UNREADABLE
 from implicast.space.ring import hashed
 
-DECODED_MAX = 4096
-"""Descriptions that are remembered as decoded: those in busy lists come again and again."""
-_decoder = msgspec.msgpack.Decoder(tuple[int, Description])
-
-
-@lru_cache(DECODED_MAX)
-def profile_of(packed: bytes) -> tuple[int, Description] | None:
-    """Version and description as listed; None where a stranger wrote nonsense."""
-    try:
-        return _decoder.decode(packed)
-    except UNREADABLE:
-        return None
+profile_of = reader(tuple[int, Description], None)
+"""Version and description as listed."""
 
 
 class PubSub(RingMember, Subscriber):
@@ -55,8 +44,7 @@ class PubSub(RingMember, Subscriber):
     def __init__(self, site: Site, arrangement: Arrangement) -> None:
         self.arrangement, self._network = arrangement, site.network
         super().__init__(site)
-        own, ranges = self.chord.table.own, lambda span: self._ranges(SUBSCRIBERS, span)
-        self.subscriptions = Subscriptions(self.layings, arrangement, own, ranges)
+        self.subscriptions = Subscriptions(self.layings, arrangement, self.chord)
         if isinstance(site.kept, KeptPubSub):
             self.subscriptions.restore(site.kept, self.layings.pieces)
 
@@ -78,10 +66,8 @@ class PubSub(RingMember, Subscriber):
 
     def entries(self, description: Description) -> list[Piece]:
         packed = msgspec.msgpack.encode((self.version, description))
-        return [
-            self.layings.piece(PEERS, attribute, value, value, 0, packed, False)
-            for attribute, value in self.arrangement.names(description)
-        ]
+        names = self.arrangement.names(description)
+        return [self.layings.piece((PEERS, name, value, value, False), 0, packed) for name, value in names]
 
     def described(self, slot: Slot, packed: bytes) -> Description | None:
         """A peer's description, and the value under which it is listed; a subscription says nothing of its owner."""
@@ -114,11 +100,10 @@ class PubSub(RingMember, Subscriber):
             self._found_subscriptions(cast, question, told, payload)
             return
         newest: dict[Name, tuple[int, Description, Contact]] = {}
-        for piece in range(len(question.ranges)):
-            for owner, _, packed in question.found(piece):
-                profile, known = profile_of(packed), newest.get(owner.name)
-                if profile is not None and (known is None or known[0] < profile[0]):
-                    newest[owner.name] = *profile, owner
+        for owner, _, packed in chain.from_iterable(question.lists):
+            profile, known = profile_of(packed), newest.get(owner.name)
+            if profile is not None and (known is None or known[0] < profile[0]):
+                newest[owner.name] = *profile, owner
         selected = {name: owner for name, (_, one, owner) in newest.items() if told.selects(one)}
         self.tell(Notify(cast, told, payload), selected)
 
@@ -172,10 +157,9 @@ class PubSub(RingMember, Subscriber):
     def _found_subscriptions(self, cast: CastId, question: Fetch, event: Description, payload: bytes) -> None:
         """An id matches when it occurs in as many lists as it has constrained attributes."""
         layout = self.arrangement.layout
-        lists = [question.found(piece) for piece in range(len(question.ranges))]
-        where = {sub_id: owner for found in lists for owner, sub_id, _ in found}
+        where = {sub_id: owner for owner, sub_id, _ in chain.from_iterable(question.lists)}
         owners: dict[Contact, list[int]] = {}
-        for sub_id in matching(([sub_id for _, sub_id, _ in found] for found in lists), layout.attributes):
+        for sub_id in matching(([sub_id for _, sub_id, _ in found] for found in question.lists), layout.attributes):
             owners.setdefault(where[sub_id], []).append(layout.number(sub_id))
         told = {owner: Matched(cast, tuple(numbers), event, payload) for owner, numbers in owners.items()}
         here = told.pop(self.contact, None)

@@ -5,20 +5,15 @@ the application knows. Updating moves only the difference between the old ranges
 attributes change, whose number is part of the id. Sections 3.1.1 and 3.1.2.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
-import msgspec
-
 from implicast.casting.keeping.layings import Layings
-from implicast.casting.keeping.pieces import Piece, overlap
-from implicast.casting.keeping.questions import Range
-from implicast.casting.pubsub.arrangement import TAG, Arrangement, Span
+from implicast.casting.keeping.pieces import HERE, Piece, overlap
+from implicast.casting.pubsub.arrangement import SUBSCRIBERS, TAG, Arrangement, Span
 from implicast.casting.pubsub.messages import KeptEntry, KeptPubSub, KeptSubscription
 from implicast.language.target import Description, Target, Term
-
-HERE = msgspec.msgpack.encode(None)
-"""What is packed in an entry of a subscription: nothing but that it is there."""
+from implicast.overlay.chord import Chord
 
 
 class FiledTerm(NamedTuple):
@@ -40,15 +35,11 @@ class Subscription(NamedTuple):
 class Subscriptions:
     """What one peer wants to hear."""
 
-    __slots__ = ("_free", "_last_number", "_last_sub", "_layings", "_layout", "_node", "_ranges", "_spans", "by_number",
+    __slots__ = ("_arrangement", "_chord", "_free", "_last_number", "_last_sub", "_layings", "_layout", "by_number",
                  "by_sub_number")  # fmt: skip
 
-    def __init__(
-        self, layings: Layings, arrangement: Arrangement, node: int, ranges: Callable[[Span], list[Range]]
-    ) -> None:
-        """`node`: the id of this peer's node. `ranges(span)`: as what a span is sent out."""
-        self._layings, self._spans, self._layout = layings, arrangement.spans, arrangement.layout
-        self._node, self._ranges = node, ranges
+    def __init__(self, layings: Layings, arrangement: Arrangement, chord: Chord) -> None:
+        self._layings, self._arrangement, self._layout, self._chord = layings, arrangement, arrangement.layout, chord
         self.by_number: dict[int, Subscription] = {}
         self.by_sub_number: dict[int, FiledTerm] = {}
         self._last_number = self._last_sub = 0
@@ -67,7 +58,7 @@ class Subscriptions:
         self._last_number, self._last_sub = kept.last_number, kept.last_sub
         for one in kept.subscriptions:
             entries = [
-                FiledTerm(e.sub_id, e.term, self._spans(e.term), [pieces[serial] for serial in e.pieces])
+                FiledTerm(e.sub_id, e.term, self._arrangement.spans(e.term), [pieces[serial] for serial in e.pieces])
                 for e in one.entries
             ]
             self.by_number[one.number] = Subscription(one.version, entries)
@@ -89,7 +80,7 @@ class Subscriptions:
         laid: list[Piece] = []
         entries: list[FiledTerm] = []
         for term in target.terms:
-            spans = self._spans(term)
+            spans = self._arrangement.spans(term)
             kept = former.pop(shape(spans), None)
             entry, pieces = self._issue(term, spans) if kept is None else self._move(kept, term, spans)
             entries.append(entry)
@@ -123,17 +114,15 @@ class Subscriptions:
             number, self._last_sub = self._last_sub, self._last_sub + 1
         else:
             number = self._free.pop(0)
-        sub_id = self._layout.pack(self._node, number, len(spans))
+        sub_id = self._layout.pack(self._chord.table.own, number, len(spans))
         pieces = self._pieces(sub_id, spans)
         entry = self.by_sub_number[number] = FiledTerm(sub_id, term, spans, pieces)
         return entry, pieces
 
     def _pieces(self, sub_id: int, spans: Iterable[Span]) -> list[Piece]:
-        return [
-            self._layings.piece(shelf, attribute, low, high, sub_id, HERE, walked)
-            for span in spans
-            for shelf, attribute, low, high, walked in self._ranges(span)
-        ]
+        nodes = self._chord.nodes_estimate()
+        ranges = (each for span in spans for each in self._arrangement.ranges(SUBSCRIBERS, span, nodes))
+        return [self._layings.piece(each, sub_id, HERE) for each in ranges]
 
     def _move(self, entry: FiledTerm, term: Term, spans: list[Span]) -> tuple[FiledTerm, list[Piece]]:
         """Lay what is new, take out what is no longer so; the rest stays where it is."""
