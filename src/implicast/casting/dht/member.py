@@ -88,14 +88,10 @@ def intersected(term: Term, lists: Lists) -> dict[Name, Contact]:
 
 
 def filtered(term: Term, lists: Lists) -> dict[Name, Contact]:
-    """Those in the list of the term's first tag that the whole term selects.
-
-    Where a tag's letters do not occur the tag is not there: most need not be decoded.
-    """
+    """Those in the list of the term's first tag that the whole term selects."""
     wanted, excluded = frozenset(term.has), frozenset(term.lacks)
     likely = lists[term.has[0]]
-    for tag in term.has[1:]:
-        letters = tag.encode()
+    for letters in map(str.encode, term.has[1:]):  # where they do not occur the tag is not there: most are not decoded
         likely = [entry for entry in likely if letters in entry[2]]
     return {
         owner.name: owner for owner, _, packed in likely if wanted <= (tags := tags_of(packed)) and not excluded & tags

@@ -22,8 +22,6 @@ from implicast.peer.site import Site
 
 __all__ = ["Fetch", "Piece", "RingMember", "ring_design"]
 
-RING_KINDS: tuple[type[Message], ...] = (*LINK_KINDS, *DETECTOR_KINDS, *CHORD_KINDS, *KEEPING_KINDS, Notify, Got)
-
 RING_PARAMETERS = (
     ASSURANCE,
     Parameter("check_ms", 0, "period of the look at the left neighbour; 0: 7 s with receipts, else only when there is "
@@ -36,11 +34,6 @@ RING_PARAMETERS = (
     Parameter("lease_s", 1800.0, "a peer that has not renewed its entries for so long is forgotten", 5.0,
               86_400, unit="s"),
 )  # fmt: skip
-RING_SURVIVES = frozenset({"joins", "leaves", "crashes", "returns", "loss", "partitions", "freezes"})
-RING_QUICK = {"check_ms": 1000, "tries": 6, "sync_s": 5.0}
-"""Repair within ten seconds."""
-RING_PATIENCE = ({"check_ms": 12_000, "sync_s": 20.0}, {"check_ms": 3000, "tries": 5, "sync_s": 5.0})
-"""Further points between patience and upkeep."""
 
 
 def ring_design(
@@ -56,10 +49,10 @@ def ring_design(
         member=member,
         kept={"member": kept},
         audience=True,
-        kinds=(*RING_KINDS, *kinds),
+        kinds=(*LINK_KINDS, *DETECTOR_KINDS, *CHORD_KINDS, *KEEPING_KINDS, Notify, Got, *kinds),
         parameters=(*RING_PARAMETERS, *parameters),
         languages=languages,
-        survives=RING_SURVIVES,
-        quick=RING_QUICK,
-        patience=RING_PATIENCE,
+        survives=frozenset({"joins", "leaves", "crashes", "returns", "loss", "partitions", "freezes"}),
+        quick={"check_ms": 1000, "tries": 6, "sync_s": 5.0},  # repair within ten seconds
+        patience=({"check_ms": 12_000, "sync_s": 20.0}, {"check_ms": 3000, "tries": 5, "sync_s": 5.0}),
     )

@@ -37,8 +37,7 @@ class SyncRound(StandingAlarm):
 
 
 class SyncSoon(StandingAlarm):
-    """Rings a moment after the neighbourhood has changed or there were news: which news these are, and for the how
-    manieth time."""
+    """Rings a moment after neighbours have changed or there were news: which news, and for the how manieth time."""
 
     news: int
     time: int
@@ -109,9 +108,8 @@ class Comparisons(Shareholder):
         return self._asks > 0
 
     def notice_return(self) -> None:
-        """The link from the left was repaired: nothing may have come over it for a while. A node that was passed over
-        lacks copies of what was laid meanwhile, though its neighbours are the same, and those beyond the nearest do not
-        know that it is back. And it did not hear what was told to all: whether its own entries are lost."""
+        """The link from the left was repaired: a node that was passed over lacks copies of what was laid meanwhile, and
+        did not hear what was told to all: whether its own entries are lost."""
         repairs = self._ring.lnum[0]
         if repairs != self._repairs:
             self._repairs, self._asks = repairs, SOON_TIMES + 1

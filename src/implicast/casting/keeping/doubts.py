@@ -2,9 +2,9 @@
 
 Said to be dead, a peer is asked by whoever keeps entries of its; one that answers nothing for longer than freezes and
 partitions last is forgotten at once, and for a while not taken back from copies whose keepers have not judged yet. No
-removal is noted: what the other side of a long partition kept comes back with it. Whoever is asked learns that it was
-missed, and lays its own entries again: one that stood still for long is found again as soon as it wakes. Those who were
-forgotten are asked for an hour, ever more rarely, and all at once when one of them speaks: a partition may have ended.
+removal is noted: what the other side of a long partition kept comes back with it. A peer that is asked learns that it
+was missed, and lays its own entries again. Those who were forgotten are asked for an hour, ever more rarely, and all at
+once when one of them speaks: a partition may have ended.
 """
 
 from collections.abc import Callable
@@ -22,9 +22,8 @@ ASK_US = 5_000_000
 ASKS_MAX = 9
 """Questions to one who is said to be dead, over 30 s at least: longer than links are cut and peers stand still."""
 RECALLS_MAX = 16
-"""Further questions to one that was forgotten, over two minutes: what a long partition parted finds itself again.
-At first all ask who do not take its entries back, then those who answer for their places: many are left, and one is
-enough."""
+"""Further questions to one that was forgotten, over two minutes: first by all who do not take its entries back, then by
+those who answer for their places. So what a long partition parted finds itself again."""
 RECALL_US = 8_000_000
 """Between two such questions, in the end: from one round of doubts to the next but one."""
 RECALLED_US = 3_600_000_000
@@ -39,8 +38,7 @@ ABSENT_US = 30_000_000
 
 
 class Forgotten(NamedTuple):
-    """A peer whose entries were dropped: where it was, since when, their keys, when it is asked next, how often it
-    was."""
+    """A peer whose entries were dropped: where it was, since when, their keys; when it is asked next, how often yet."""
 
     address: Address
     since_us: int
@@ -77,9 +75,7 @@ class Doubts(Shareholder):
 
     def doubt(self, where: Address) -> None:
         """Whoever is at this address may be dead: ask all owners of entries that were there."""
-        if where == self.address:
-            return
-        for owner in [owner for owner in self._share.rows.owned if owner.address == where]:
+        for owner in [owner for owner in self._share.rows.owned if owner.address == where != self.address]:
             if self._asker.open(DOUBTING, owner.name) is None:
                 self._asker.ask(DOUBTING, owner.name, where, Still(owner.name), owner)
 
@@ -120,9 +116,8 @@ class Doubts(Shareholder):
         self._asker.drop(DOUBTING, who)
         self._share.absent.pop(who, None)
         if self._forgotten and self._forgotten.pop(who, None) is not None:
-            now_us = self.host.now_us
             for each, one in self._forgotten.items():
-                self._forgotten[each] = one._replace(due_us=now_us)
+                self._forgotten[each] = one._replace(due_us=self.host.now_us)
             self._recall()
 
     @handles(DoubtRound)

@@ -1,15 +1,9 @@
 """Keeps lists for others: takes entries in, tells askers what is in a list, renews.
 
-- *Laying.* The node that answers for a value takes the entry and sends it along its right neighbours; the last of
-  `copies` tells whoever asked. So an entry counts as laid only when it is copied.
-- *Comparing* (`copies.py`). Now and then, and soon after the neighbourhood has changed, a node sends a summary of what
-  it answers for along the same way. That heals whatever was lost on the way or came to the wrong one.
-- *Promotion.* A node that inherits the keys of a dead neighbour has its lists already.
-- *Returning* (`copies.py`). What a node keeps beyond its own keys and copies is sent to the node that answers for it.
-- *Lack* (`tenure.py`). A node knows how far to the left it has everything. When it inherits more than that, all copies
-  of the rest died together: it tells everybody, and those whose entries were there lay them again.
-
-Left out: summaries finer than one per node.
+The node that answers for a value takes the entry and sends it along its right neighbours; the last of `copies` tells
+the owner. So an entry counts as laid only when it is copied, and a node that inherits the keys of a dead neighbour has
+its lists already. What was lost on the way, or came to the wrong node, is healed by comparing (`copies.py`); what died
+with all its copies by those who laid it (`rumours.py`). Left out: summaries finer than one per node.
 """
 
 from collections.abc import Callable
@@ -107,18 +101,19 @@ class Keeper(Shareholder):
             return False
         self._doubts.lives(lay.owner.name)
         if self._keeps(rows, lay.serial):
-            self._copy_on(Copy(self._ring.me, rows, self._share.copies(), lay.serial, lay.low, own[-1][1]))
+            copies = self._share.settings.copies or int(self._share.is_going)  # a leaver's heir may have its estate
+            self._copy_on(Copy(self._ring.me, rows, copies, lay.serial, lay.low, own[-1][1]))
         return True
 
     @handles(Copy)
     def on_copy(self, sender: Address, copy: Copy) -> None:
-        ring = self._ring
-        if not self._share.deeds.are_sound(copy.rows):
+        ring, share = self._ring, self._share
+        if not share.deeds.are_sound(copy.rows):
             return
         self._doubts.lives(copy.rows[0].owner.name)
-        if any(self._share.key_of(*row.slot[1:]) != row.key for row in copy.rows):
-            return
-        if ring.state == IN and copy.by != ring.me and copy.more and self._keeps(copy.rows, copy.serial):
+        are_placed = all(share.key_of(*row.slot[1:]) == row.key for row in copy.rows)
+        is_ours = are_placed and ring.state == IN and copy.by != ring.me and copy.more > 0
+        if is_ours and self._keeps(copy.rows, copy.serial):
             self._copy_on(replace(copy, more=copy.more - 1))
 
     def _copy_on(self, copy: Copy) -> None:

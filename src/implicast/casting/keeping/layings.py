@@ -1,9 +1,8 @@
 """The owner's side of kept lists: lays its entries, repeats until every value is confirmed, renews, lays anew.
 
-A piece is one entry for a range of values (one value where order is not kept). What is confirmed of it is noted value
-range by value range, so a walk that died somewhere is repeated from there. Pieces of one verb form a group; the verb
-is complete when all of them are laid. Afterwards they stay: renewed from time to time at whoever confirmed them, laid
-again when that one answers for them no more, is silent, or somebody says that they are lost.
+What is confirmed of a piece is noted value range by value range, so a walk that died is repeated from there. Pieces of
+one verb form a group; the verb is complete when all of them are laid. Afterwards they stay: renewed now and then at the
+keeper that confirmed them, laid again when it answers for them no more, is silent, or they are said to be lost.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -56,8 +55,8 @@ class RenewRound(StandingAlarm):
 class Layings(Shareholder):
     """What one peer has in lists, and wants there."""
 
-    __slots__ = ("_armed", "_asker", "_contact", "_done", "_groups", "_keeper", "_laid", "_open", "_outlived",
-                 "_renew_us", "_stamp", "_turn", "pieces")  # fmt: skip
+    __slots__ = ("_armed", "_asker", "_contact", "_done", "_groups", "_keeper", "_open", "_outlived", "_renew_us",
+                 "_stamp", "_turn", "pieces")  # fmt: skip
 
     def __init__(
         self, share: Share, keeper: Keeper, asker: UpkeepAsker, life: Life, done: Callable[[Any], None],
@@ -72,7 +71,6 @@ class Layings(Shareholder):
         self._groups: dict[int, tuple[Hashable, set[int]]] = {}
         """By serial, the group of a piece, and the serials of all in it that are still to be laid."""
         self._armed = False
-        self._laid: list[tuple[int, int]] | None = None
         self.begin(life)
         self._renew_us, self._turn = share.settings.lease_us // RENEWALS, 0
         if self._renew_us:
@@ -113,7 +111,7 @@ class Layings(Shareholder):
         lowest value, as its keepers have it."""
         if self._share.settings.lease_us:
             piece.confirm(piece.low, piece.high, (holder, piece.stamp))
-            self.pieces[piece.serial], self._laid = piece, None
+            self.pieces[piece.serial] = piece
         packed = self._share.deeds.seal(self._contact, piece, piece.low, piece.high)
         slot = (piece.shelf, piece.attribute, piece.low)
         return Row(piece.key, slot, self._contact, piece.number, piece.stamp, packed)
@@ -134,22 +132,16 @@ class Layings(Shareholder):
             return []
         if wanted is None:
             return [self.removal(piece)]
-        self._laid = None
         piece.narrow(*wanted, self._share.key_of(piece.attribute, wanted[0]))
         if not piece.missing:
             self._close(piece)
         return [self._out(piece, *each) for each in without(whole, *wanted)]
 
-    def laid(self) -> list[tuple[int, int]]:
-        """Key and mark of every entry that is confirmed. Remembered while nothing changes, for those who look often."""
-        if self._laid is None:
-            pieces = self.pieces.values()
-            name = self._contact.name
-            self._laid = [(piece.key, piece.mark(name)) for piece in pieces if piece.packed and not piece.missing]
-        return self._laid
+    def progress(self) -> tuple[int, int, int]:
+        """Differs whenever what is laid has changed: what is laid anew has a new stamp, and the rest only ends."""
+        return self._stamp, len(self._open), len(self.pieces)
 
     def forget(self, piece: Piece) -> None:
-        self._laid = None
         self.pieces.pop(piece.serial, None)
         self._close(piece)
 
@@ -174,16 +166,16 @@ class Layings(Shareholder):
         wanted: dict[tuple[str, str, int], list[Stretch]] = {}
         for piece in (*self.pieces.values(), *pieces):
             if piece.packed:
-                wanted.setdefault(piece.entry, []).append((piece.low, piece.high))
+                wanted.setdefault((piece.shelf, piece.attribute, piece.number), []).append((piece.low, piece.high))
         agreed: list[Piece] = []
         for piece in (*pieces, *under_way):
-            agreed += [piece] if piece.packed else self._cut(piece, wanted.get(piece.entry, ()))
+            agreed += [piece] if piece.packed else self._cut(piece, wanted)
         return agreed
 
-    def _cut(self, removal: Piece, wanted: Iterable[Stretch]) -> list[Piece]:
+    def _cut(self, removal: Piece, wanted: dict[tuple[str, str, int], list[Stretch]]) -> list[Piece]:
         """What is still to be laid of a removal: nothing, if it concerns nothing wanted and is under way already."""
         left = [(removal.low, removal.high)]
-        for low, high in wanted:
+        for low, high in wanted.get((removal.shelf, removal.attribute, removal.number), ()):
             left = [part for each in left for part in without(each, low, high)]
         if left == [(removal.low, removal.high)]:
             return [] if removal.serial in self._open else [removal]
@@ -229,7 +221,6 @@ class Layings(Shareholder):
         piece = self.pieces.get(laid.serial)
         if piece is None or laid.stamp < piece.stamp:
             return  # what was laid before it was lost does not count
-        self._laid = None
         piece.confirm(laid.low, laid.high, (laid.holder, laid.stamp) if self._share.settings.lease_us else None)
         if not piece.missing and piece.serial in self._open:
             if not piece.packed or not self._share.settings.lease_us:
@@ -263,7 +254,6 @@ class Layings(Shareholder):
     def lay_again(self, held: Iterable[tuple[Piece, Stretch]]) -> None:
         """With a new stamp: what became of the old entry, a removal even, must not stand in the way. What the peer has
         replaced since it was asked for is past, and must not come back above the newer word."""
-        self._laid = None
         for piece, (low, high) in [each for each in held if each[0].serial in self.pieces]:
             piece.lose(low, high, self.stamp(), self.host.now_us)
             self._open[piece.serial] = piece
@@ -274,8 +264,7 @@ class Layings(Shareholder):
         self.lay_again([(each, part) for each in self.pieces.values() for part in (*each.held, *each.missing)])
 
     def mourn(self, keeper: Address) -> None:
-        """A keeper is said to be dead. Its heir should have what it kept; but only the owner of an entry can know that
-        it is there, so it lays again what that one confirmed. If the keeper lives, nothing is lost by it."""
+        """A keeper is said to be dead. Its heir should have all; but only the owner of an entry can know that it is."""
         self.lay_again([(piece, stretch) for piece, stretch, who in self._held() if who == keeper])
 
     def heed(self, low: int, high: int) -> None:
@@ -298,8 +287,7 @@ class Layings(Shareholder):
         self.renew_all()
 
     def renew_all(self) -> None:
-        """Ask all who confirmed something whether it is still there: now and then, and after a time in which this peer
-        may have missed what was told to all."""
+        """Ask all who confirmed something whether it is still there."""
         by_holder: dict[Address, list[tuple[Piece, Stretch]]] = {}
         for piece, stretch, holder in self._held():
             by_holder.setdefault(holder, []).append((piece, stretch))

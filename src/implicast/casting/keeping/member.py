@@ -24,7 +24,6 @@ from implicast.casting.keeping.rumours import Rumours
 from implicast.casting.keeping.share import KeepingSettings, Share
 from implicast.casting.keeping.tenure import Tenure
 from implicast.casting.telling import Hearing, Notify, Teller, Told
-from implicast.language.parameters import Parameters
 from implicast.language.target import Description, Scalar, Target
 from implicast.overlay.chord import Chord
 from implicast.overlay.links import Links, LinkSettings, Ref
@@ -300,11 +299,11 @@ class RingMember(
         question = self.question(target, b"")
         if isinstance(question, str):
             self.host.deliver(Refused("estimate", question))
-            return self._token
-        terms = self.sizes(target)
-        about = (self._token, terms, len(question.ranges))
-        ranges = [each for constraints in terms for constraint in constraints for each in constraint]
-        self.questions.ask(CastId(self.name, 0, self._token), Fetch(about, ranges, counts=True), "estimate")
+        else:
+            terms = self.sizes(target)
+            about = (self._token, terms, len(question.ranges))
+            ranges = [each for constraints in terms for constraint in constraints for each in constraint]
+            self.questions.ask(CastId(self.name, 0, self._token), Fetch(about, ranges, counts=True), "estimate")
         return self._token
 
     def _estimated(self, question: Fetch, is_whole: bool) -> None:
@@ -327,7 +326,7 @@ _MADE_LATER = frozenset({*RingMember.parts, "share"} - {"hearing"})
 
 
 def _ring_settings(site: Site) -> LinkSettings:
-    parameters: Parameters = site.parameters
+    parameters = site.parameters
     check_us = int(parameters["check_ms"]) * 1000
     if not site.assured:
         return LinkSettings(check_us=check_us)

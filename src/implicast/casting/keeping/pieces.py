@@ -7,9 +7,8 @@ from typing import TypeVar
 
 import msgspec
 
-from implicast.casting.keeping.rows import mark_of
 from implicast.language.target import Scalar
-from implicast.peer.contract import Address, Name
+from implicast.peer.contract import Address
 from implicast.peer.wire import UNREADABLE
 from implicast.space.ring import hashed
 
@@ -63,20 +62,6 @@ class Piece:
     due_us: int = 0
     _wait_us: int = WAIT_US
 
-    @property
-    def entry(self) -> tuple[str, str, int]:
-        """Which of its owner's entries it is a word about, whatever the values."""
-        return self.shelf, self.attribute, self.number
-
-    def mark(self, owner: Name) -> int:
-        """Of the entry of the lowest value, as its keepers compute it."""
-        slot = (self.shelf, self.attribute, self.low)
-        return mark_of(slot, self.number or owner, self.lowest_stamp(), bool(self.packed))
-
-    def lowest_stamp(self) -> int:
-        """With which the entry of the lowest value is kept."""
-        return next((stamp for (low, _), (_, stamp) in self.held.items() if low == self.low), self.stamp)
-
     def kept(self) -> KeptPiece:
         """As it is written down."""
         return self.shelf, self.attribute, self.low, self.high, self.number, self.packed, self.walks, self.serial
@@ -90,8 +75,7 @@ class Piece:
         """Only these values are wanted any more; `key` is that of the lowest."""
         self.low, self.high, self.key = low, high, key
         self.missing = tuple(left for each in self.missing if (left := overlap(each, (low, high))) is not None)
-        cut = ((overlap(each, (low, high)), who) for each, who in self.held.items())
-        self.held = {each: who for each, who in cut if each is not None}
+        self.held = {left: who for each, who in self.held.items() if (left := overlap(each, (low, high))) is not None}
 
     def confirm(self, low: Scalar, high: Scalar, held: Held | None) -> None:
         """These values are laid; `held`: who is to be asked for them later."""
@@ -105,8 +89,7 @@ class Piece:
             self._wait_us = WAIT_US
 
     def lose(self, low: Scalar, high: Scalar, stamp: int, now_us: int) -> None:
-        """To be laid again, with a new stamp: what became of the old entry, a removal even, must not stand in the
-        way."""
+        """To be laid again, with a new stamp."""
         wanted = overlap((low, high), (self.low, self.high))
         if wanted is None:
             return

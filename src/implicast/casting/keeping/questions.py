@@ -27,8 +27,7 @@ QUESTIONS_MAX = 4_096
 
 
 class Fetch:
-    """The lists of one cast, by range: what came of them, and the values whose lists are missing. `about` is what the
-    design wants to remember."""
+    """The lists of one cast, by range: what came, and what is missing. `about` is what the design wants to remember."""
 
     __slots__ = ("_missing", "_parts", "_wait_us", "about", "attempts", "counts", "due_us", "lists", "ranges")
 
@@ -43,9 +42,8 @@ class Fetch:
     def take(self, told: Listed) -> bool:
         """Note a part of an answer; True when this was the last thing missing."""
         piece, answered = told.piece, (told.low, told.high)
-        if piece >= len(self.ranges) or overlap(answered, self.ranges[piece][2:4]) != answered:
-            return False
-        if not 0 <= told.part < told.parts <= PARTS_MAX:
+        is_asked = piece < len(self.ranges) and overlap(answered, self.ranges[piece][2:4]) == answered
+        if not is_asked or not told.part < told.parts <= PARTS_MAX:
             return False
         so_far = self._parts.setdefault((piece, told.low), {})
         so_far[told.part] = told.found
@@ -89,8 +87,7 @@ class Questions(Shareholder):
         self._keeper, self._found = keeper, found
         self.open: dict[CastId, Fetch] = {}
         self._casts: dict[CastId, tuple[CastId, bool]] = {}
-        """By the name under which it is asked for, the cast, and whether its publisher checks proofs; where words are
-        signed."""
+        """Where words are signed, by the name under which it is asked for: the cast, and whether proofs are checked."""
         self._armed = False
 
     def ask(self, cast: CastId, question: Fetch, verb: str, verified: bool = False) -> None:

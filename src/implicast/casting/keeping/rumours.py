@@ -72,7 +72,9 @@ class Rumours(Shareholder):
 
     def _hear(self, word: Lack | Death) -> None:
         about = (word.serial, word.low, word.high) if isinstance(word, Lack) else (word.serial, word.who, 0)
-        known, reach = self._known.pop(about, (None, 0))[0], self._reach(word)
+        known, table = self._known.pop(about, (None, 0))[0], self._chord.table
+        is_within = from_on(word.key, table.own, word.limit)  # else its arc ends before this node
+        reach = (word.limit - table.own - 1) & table.mask if is_within else 0
         over_us = self.host.now_us - KNOWN_US
         self._known.drop_while(lambda told: told[1] <= over_us)
         self._known[about] = max(reach, known or 0), self.host.now_us
@@ -83,11 +85,6 @@ class Rumours(Shareholder):
             self._mourn(word.who)
         if known is None or reach > known:
             self._tell_others(word, reach, known or 0)
-
-    def _reach(self, word: Lack | Death) -> int:
-        """How far from here a word is to be told: not at all where its arc ends before this node."""
-        own = self._chord.table.own
-        return (word.limit - own - 1) & self._chord.table.mask if from_on(word.key, own, word.limit) else 0
 
     def _tell_others(self, word: Lack | Death, reach: int, known: int) -> None:
         """Each finger within reach is told to tell those up to the next, as far as they have not been told."""
@@ -129,15 +126,13 @@ class Rumours(Shareholder):
                 self._unheard[name] = (word, left - 1)
             else:  # often enough, or nobody is left there: this node answers for that place itself
                 del self._unheard[name]
-        self._say_again()
-        self._arm()
-
-    def _say_again(self) -> None:
-        now_us = self.host.now_us
-        due = [saying for saying in self._sayings if saying[0] <= now_us]
-        self._sayings = [saying for saying in self._sayings if saying[0] > now_us]
-        for _, low, high, left in due:
+        sayings, self._sayings, now_us = self._sayings, [], self.host.now_us
+        for due_us, low, high, left in sayings:
+            if due_us > now_us:
+                self._sayings.append((due_us, low, high, left))
+                continue
             if self._ring.state == IN:
                 self.announce(Lack, low, high)
             if left > 1:
                 self._sayings.append((now_us + 2 * SAYING_US, low, high, left - 1))
+        self._arm()

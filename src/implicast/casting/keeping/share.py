@@ -81,10 +81,6 @@ class Share:
     def go(self, is_going: bool) -> None:
         self.is_going = is_going
 
-    def copies(self) -> int:
-        """Right neighbours that get what is laid here: a leaver's heir at least, who may have its estate already."""
-        return self.settings.copies or self.is_going
-
     def open(self, floor_key: int) -> None:
         """From here on to the own key everything is there."""
         self.is_ready, self.floor_key = True, floor_key

@@ -42,11 +42,9 @@ class Tenure(Shareholder):
         """`came()`: this node has arrived with all it answers for."""
         super().__init__(share)
         self._copies, self._rumours, self._came = copies, rumours, came
-        self._parts = 0
-        """Which have come of what is under way, a bit for each."""
-        self._turn = self._tries = 0
-        """Claims and bequests are numbered, so that a late answer to an earlier one is not taken for one to the last;
-        and those that were not answered are counted."""
+        self._turn = self._tries = self._parts = 0
+        """Which claim or bequest is under way, so that a late answer to an earlier one is not taken for one to it; how
+        many were not answered; which parts of it have come, a bit for each."""
         self._has_given = False
         """Whether an heir has all, so that nothing keeps this node any more."""
         self._lacked = (0, 0)
@@ -104,8 +102,7 @@ class Tenure(Shareholder):
 
     @handles(ClaimRows)
     def on_claim(self, sender: Address, claim: ClaimRows) -> None:
-        """A newcomer to keys whose keeper and copies have died cannot know that what it gets is not all: this node says
-        so."""
+        """A newcomer to keys whose keeper and copies have died cannot know that it gets not all: this node says so."""
         share = self._share
         if not share.is_ready or self._ring.state != IN:
             return
@@ -141,10 +138,8 @@ class Tenure(Shareholder):
     @handles(Estate)
     def on_estate(self, sender: Address, estate: Estate) -> None:
         share = self._share
-        if self._ring.state != IN:
-            return
-        if estate.bequest and self._has_given:
-            return  # it would leave with this node: the leaver tries again, and has another heir by then
+        if self._ring.state != IN or (estate.bequest and self._has_given):
+            return  # a bequest would leave with this node: the leaver tries again, and has another heir by then
         is_news = self._copies.learn(row for row in estate.rows if share.rows.is_news(row))
         if estate.bequest:
             self.host.send(estate.by.address, EstateTaken(estate.turn, estate.part, estate.parts))

@@ -102,12 +102,9 @@ class SubIdLayout:
 
 
 class Arrangement:
-    """What all peers of one population know.
-
-    Where order is kept and an attribute has more values than may be stored one by one, lists belong to *cells*:
+    """Where order is kept and an attribute has more values than may be stored one by one, lists belong to *cells*:
     intervals of neighbouring values, each with one place. A range is then stored in the cells that it meets, some of
-    whose values it does not admit; whoever is told compares exactly. A hash without order has no such intervals.
-    """
+    whose values it does not admit; whoever is told compares exactly. A hash without order has no such intervals."""
 
     __slots__ = ("_domains", "_ordered", "_schema", "_walk", "_widths", "layout", "values_max")
 

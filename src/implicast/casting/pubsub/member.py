@@ -6,9 +6,9 @@ attributes. Entries say where their owner lives, and it is told directly: the pa
 subscription, which also settles events that were under way while it was changed; it tells its application once per
 event, however many of its ids match.
 
-The other direction, peers with values and casts with predicates, is not in the paper: a peer's description is kept in
-the list of each of its values. For each term a cast collects the lists of the constraint that admits the fewest values,
-filters them by the whole target, and tells the selected.
+The other direction is not in the paper: a peer's description is kept in the list of each of its values. For each term a
+cast collects the lists of the constraint that admits the fewest values, filters them by the whole target, and tells the
+selected.
 """
 
 from itertools import chain
