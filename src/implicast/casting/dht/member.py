@@ -66,8 +66,7 @@ class Dht(RingMember):
 
     def found(self, cast: CastId, question: Fetch) -> None:
         target, payload = question.about
-        tags = (str(tag) for _, _, tag, _, _ in question.ranges)
-        lists = dict(zip(tags, question.lists, strict=True))
+        lists = {str(each[2]): found for each, found in zip(question.ranges, question.lists, strict=True)}
         select = intersected if self.naive else filtered
         selected: dict[Name, Contact] = {}
         for term in target.terms:

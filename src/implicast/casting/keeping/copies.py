@@ -211,8 +211,7 @@ class Comparisons(Shareholder):
 
     @handles(Returned)
     def on_returned(self, sender: Address, returned: Returned) -> None:
-        share = self._share
-        beyond = share.copies_low()
+        share, beyond = self._share, self._share.copies_low()
         if beyond != share.own and share.settings.copies:  # the only other one may belong to a leaver
             share.retract()
             theirs = (entry.row for entry in share.rows.within(returned.low, returned.high))

@@ -43,10 +43,11 @@ def deed_of(packed: bytes) -> Deed | None:
 class Deeds:
     """One peer's way to prove its own entries and to check those of others."""
 
-    __slots__ = ("_described", "_numbered", "_words", "signed")
+    __slots__ = ("_described", "_last", "_numbered", "_words", "signed")
 
     def __init__(self, words: Words, described: Described, numbered: Numbered) -> None:
         self._words, self._described, self._numbered, self.signed = words, described, numbered, words.signed
+        self._last: tuple[object, ...] = ()
 
     def seal(self, owner: Contact, piece: Piece, low: Scalar, high: Scalar) -> bytes:
         """What is packed in a piece, as it travels for these of its values; nothing packed: taken out."""
@@ -65,9 +66,14 @@ class Deeds:
         deed, value = deed_of(row.packed), row.slot[2]
         if deed is None or overlap((value, value), (deed.low, deed.high)) is None:
             return False
-        if deed.stamp != row.stamp or bool(deed.packed) != row.in_force:
-            return False
-        return self._numbered(row.owner.name, row.number) and self._is_proved(row.owner, row.number, row.slot, deed)
+        said = (row.slot[:2], row.owner, row.number, row.stamp, row.packed)
+        if self._last != said:  # a range is laid value by value with one proof
+            is_same = deed.stamp == row.stamp and bool(deed.packed) == row.in_force
+            is_theirs = is_same and self._numbered(row.owner.name, row.number)
+            if not is_theirs or not self._is_proved(row.owner, row.number, row.slot, deed):
+                return False
+            self._last = said
+        return True
 
     def _is_proved(self, owner: Contact, number: int, slot: Slot, deed: Deed) -> bool:
         about = ("row", owner, slot[0], slot[1], deed.low, deed.high, number, deed.stamp, deed.packed)
@@ -75,9 +81,7 @@ class Deeds:
 
     def plain(self, found: Iterable[Found], slot: Slot, verified: bool) -> tuple[Found, ...]:
         """Signed entries as their owners packed them; `verified`: only those whose owners have said them."""
-        opened = [(owner, number, deed_of(packed)) for owner, number, packed in found]
-        return tuple([
-            (owner, number, deed.packed)
-            for owner, number, deed in opened
-            if deed is not None and (not verified or self._is_proved(owner, number, slot, deed))
-        ])  # fmt: skip
+        opened = [(owner, number, deed) for owner, number, packed in found if (deed := deed_of(packed)) is not None]
+        if verified:
+            opened = [each for each in opened if self._is_proved(each[0], each[1], slot, each[2])]
+        return tuple([(owner, number, deed.packed) for owner, number, deed in opened])

@@ -1,4 +1,4 @@
-"""One entry for a range of values (one value where order is not kept), and which of them are confirmed by whom."""
+"""One entry for a range of values (or one): which of them are confirmed by whom; how what is packed in it is read."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -150,8 +150,8 @@ class KeptRows:
         keys = self._keys
         first, last = bisect_right(keys, low), bisect_right(keys, high)
         chosen = keys[first:last] if low < high else keys[first:] + keys[:last]
-        places = self._places
-        return [entry for key in chosen for entries in places[key].values() for entry in entries.values()]
+        lists = (entries for key in chosen for entries in self._places[key].values())
+        return [entry for entries in lists for entry in entries.values()]
 
     def summary(self, low: int, high: int) -> tuple[int, int]:
         """How many are in force, and a sum over their digests: equal sums, equal entries. Removals do not count: they

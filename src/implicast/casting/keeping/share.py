@@ -39,8 +39,8 @@ class KeepingSettings:
 class Share:
     """Rows, how far to the left they are complete (`floor_key`), and whose rows are not taken at present."""
 
-    __slots__ = ("absent", "chord", "contact", "deeds", "floor_key", "host", "is_going", "is_ready", "key_of",
-                 "own", "rows", "settings")  # fmt: skip
+    __slots__ = ("absent", "chord", "contact", "deeds", "floor_key", "host", "is_going", "is_ready", "key_of", "own",
+                 "rows", "settings")  # fmt: skip
 
     def __init__(
         self, contact: Contact, host: Host, chord: Chord, key_of: KeyOf, settings: KeepingSettings, deeds: Deeds
@@ -61,8 +61,7 @@ class Share:
 
     def low(self) -> int:
         """It answers for (low, own]."""
-        table = self.chord.table
-        return (table.own - table.span) & table.mask
+        return (self.own - self.chord.table.span) & self.chord.table.mask
 
     def copies_low(self) -> int:
         """It keeps copies down to here: of so many left neighbours. Of one at least: it may be about to leave."""

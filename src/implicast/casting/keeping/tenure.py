@@ -177,11 +177,10 @@ class Tenure(Shareholder):
         self._copies.notice_return()
         self._notice_deaths()
         share.retract()
-        low = share.low()
-        if share.is_further(low, share.floor_key):
-            before = share.floor_key
-            share.open(low)
-            self._rumours.announce_lack(low, before)
+        lacked = (share.low(), share.floor_key)
+        if share.is_further(*lacked):
+            share.open(lacked[0])
+            self._rumours.announce_lack(*lacked)
         self._copies.soon()
 
     def _notice_deaths(self) -> None:

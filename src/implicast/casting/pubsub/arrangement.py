@@ -139,8 +139,8 @@ class Arrangement:
 
     def names(self, description: Description) -> list[tuple[str, Scalar]]:
         """In which lists an event looks: attributes, each with the place of its value."""
-        tags: list[tuple[str, Scalar]] = [(TAG, tag) for tag in description.tags]
-        return tags + [(each.attribute, self.place(each.attribute, each.value)) for each in description.values]
+        values = ((each.attribute, self.place(each.attribute, each.value)) for each in description.values)
+        return [*((TAG, tag) for tag in description.tags), *values]
 
     def refusal(self, target: Target, kept: int) -> str | None:
         """Why a node that keeps so many terms of its own cannot subscribe to this; None: it can."""

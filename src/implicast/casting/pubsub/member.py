@@ -108,12 +108,9 @@ class PubSub(RingMember, Subscriber):
         self.tell(Notify(cast, told, payload), selected)
 
     def sizes(self, target: Target) -> list[list[list[Range]]]:
-        found = []
-        for term in target.terms:
-            spans = self.arrangement.spans(term)
-            shortest = min(map(len, spans))
-            found.append([self._ranges(PEERS, span) for span in spans if len(span) == shortest])
-        return found
+        terms = [self.arrangement.spans(term) for term in target.terms]
+        rarest = [[span for span in spans if len(span) == min(map(len, spans))] for spans in terms]
+        return [[self._ranges(PEERS, span) for span in spans] for spans in rarest]
 
     # Subscriptions hold predicates, publications hold values
 
