@@ -15,7 +15,6 @@ from implicast.casting.keeping.layings import Layings
 from implicast.casting.keeping.messages import Ask, Lack, Listed, Returned, Row
 from implicast.casting.keeping.pieces import Piece, without
 from implicast.casting.keeping.questions import Fetch
-from implicast.casting.keeping.renewals import Renewals
 from implicast.casting.keeping.rows import REMEMBERED_US, KeptRows
 from implicast.language.target import Description, Predicate, Target, Term, Value
 from implicast.overlay.chord import Chord
@@ -86,7 +85,7 @@ def test_what_is_not_renewed_is_forgotten_and_does_not_come_back_from_a_copy() -
     assert rows.listed(SLOT) == [row(20)], "one that returns is found again"
     rows.expire(24, lease_us=10)
     rows.expire(25 + REMEMBERED_US, lease_us=10)
-    assert rows.count == 0, "in the end removals are forgotten too"
+    assert list(rows.entries()) == [], "in the end removals are forgotten too"
 
 
 def test_equal_sums_mean_equal_entries() -> None:
@@ -184,7 +183,7 @@ def test_a_registration_is_complete_only_when_it_is_copied() -> None:
     town.at(1.1, partial(town.members[far].register, Description(("rust",))))
     town.run(1.9)
     assert town.heard(Registered) == [], "the last copy is nobody's"
-    assert town.members[owner].share.rows.count == town.members[first].share.rows.count == 1
+    assert [len(list(town.members[who].share.held())) for who in (owner, first)] == [1, 1]
 
     town.run(40)
 
@@ -271,7 +270,7 @@ def test_who_is_told_twice_tells_those_whom_the_second_word_reaches_further() ->
         member.rumours._heed = lambda low, high, who=member.address: told.append(who)
     for time_s, limit in ((1, keys[4]), (2, keys[9])):
         word = Lack(77, 1, 2, keys[0], limit, ring[-1].address)
-        town.at(time_s, partial(first.rumours.on_lack, ring[-1].address, word))
+        town.at(time_s, partial(first.rumours.on_word, ring[-1].address, word))
     town.run(1.9)
     assert sorted(told) == sorted(member.address for member in ring[:4])
 
@@ -283,7 +282,7 @@ def test_who_is_told_twice_tells_those_whom_the_second_word_reaches_further() ->
 def test_what_is_given_back_is_not_had_any_more_whoever_vouched_for_it() -> None:
     member = Town("dht").members[0]
     share, lefts = member.share, member.links.lefts
-    share.has_from(lefts[3].key)
+    share.open(lefts[3].key)
     member.copies.on_returned(1, Returned(lefts[3].key, lefts[2].key))
     assert share.floor_key == lefts[share.settings.copies].key
 
@@ -356,7 +355,7 @@ def wrong_after_entries_were_lost_while_their_owner_was_passed_over() -> list[st
     ("wrong_after", "owner", "rule"),
     [
         pytest.param(wrong_after_a_keeper_of_copies_was_passed_over, Comparisons, "_has_doubts", id="laid meanwhile"),
-        pytest.param(wrong_after_entries_were_lost_while_their_owner_was_passed_over, Renewals, "renew_all", id="lost"),
+        pytest.param(wrong_after_entries_were_lost_while_their_owner_was_passed_over, Layings, "renew_all", id="lost"),
     ],
 )
 def test_who_was_passed_over_and_has_come_back_asks_for_what_it_missed(

@@ -85,7 +85,7 @@ def test_ranges_sums_marks_and_owners_are_those_of_a_plain_list(deeds) -> None:
     for deed in deeds:
         both.act(*deed)
     in_force = [row for row, _ in both.plain.values() if row.packed]
-    assert both.rows.count == len(both.plain)
+    assert len(list(both.rows.entries())) == len(both.plain)
     assert both.rows.marks == {mark_of(row.slot, row.ident, row.stamp, True) for row in in_force}
     owners = [row.owner for row in in_force]
     assert both.rows.owned == {owner: owners.count(owner) for owner in owners}

@@ -8,6 +8,7 @@ import pytest
 from implicast.casting.designs import design
 from implicast.casting.keeping.messages import Row
 from implicast.casting.pubsub import PubSub
+from implicast.casting.pubsub.arrangement import Arrangement
 from implicast.language.attributes import Schema
 from implicast.language.parse import describe, parse
 from implicast.language.target import Description, Predicate, Target, Term, Value
@@ -166,9 +167,7 @@ def test_not_equal_is_the_two_ranges_around_and_tells_once(name: str, assurance:
 
 def test_a_subscription_that_admits_too_many_values_is_refused_with_a_reason() -> None:
     ring = Ring("chord-pubsub", 4)
-    ring.members[0].arrangement = type(ring.members[0].arrangement)(
-        SCHEMA, ring.members[0].arrangement.hashing, ring.members[0].arrangement.layout, "auto", values_max=100
-    )
+    ring.members[0].arrangement = Arrangement(SCHEMA, ordered=False, walk="auto", values_max=100)
 
     ring.do(lambda: ring.members[0].subscribe(parse("price < 5.00", SCHEMA)))
 

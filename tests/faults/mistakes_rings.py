@@ -43,10 +43,7 @@ def silence(kind, alarm):
 
 def confirm_without_copies(self, copy):
     laid = LaidAt(copy.serial, copy.rows[0].stamp, copy.low, copy.high, copy.by.address)
-    if copy.rows[0].owner.address == self.address:
-        self._laid(laid)
-    else:
-        self.host.send(copy.rows[0].owner.address, laid)
+    self._tell(copy.rows[0].owner.address, laid)
 
 
 def told_once(self, *given, told=telling.Teller.__init__):
@@ -66,7 +63,7 @@ def repair_without_a_number(self, holder, cur, cur_num):
 
 
 def leave_and_forget(self):
-    self.questions._open.clear()
+    self.questions.open.clear()
     self.asker._open.clear()
     self.teller.casts.clear()
     RingMember.leave(self)

@@ -3,8 +3,7 @@
 import pytest
 
 from implicast.casting.pubsub import PubSub
-from implicast.casting.pubsub.arrangement import SubIdLayout, matching
-from implicast.casting.pubsub.placing import Hashing, spans_of
+from implicast.casting.pubsub.arrangement import Arrangement, SubIdLayout, matching, spans_of
 from implicast.language.attributes import Schema
 from implicast.language.parse import describe, parse
 from implicast.trials.pubsub import PubSubRing, event_trial, storage_trial
@@ -42,8 +41,8 @@ def test_the_id_is_placed_at_39_values_from_8_31_to_8_69() -> None:
 
     assert len(values) == len(price) == 39
     assert (values[0], values[1], values[-2], values[-1]) == ("8.31", "8.32", "8.68", "8.69")
-    hashing = Hashing(FIGURE_1, ordered=False, values_max=20_000)
-    assert len({hashing.key("price", step) for step in steps}) == 39
+    arrangement = Arrangement(FIGURE_1, ordered=False, walk="auto", values_max=20_000)
+    assert len({arrangement.key("price", step) for step in steps}) == 39
 
 
 def test_two_constraints_on_one_attribute_count_as_one() -> None:
@@ -75,7 +74,7 @@ def test_figure_7_a_range_lies_on_consecutive_nodes_in_order() -> None:
     ring.store(5, 20, 29)
 
     members = sorted((peer for peer in ring.peers if isinstance(peer, PubSub)), key=lambda peer: peer.chord.table.own)
-    first = next(peer for peer in members if peer.chord.owns(peer.arrangement.hashing.key("a0", 20)))
+    first = next(peer for peer in members if peer.chord.owns(peer.arrangement.key("a0", 20)))
     start = members.index(first)
     met = [row.slot[2] for peer in members[start:] + members[:start] for row in peer.share.held()]
 

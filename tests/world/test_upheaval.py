@@ -385,7 +385,7 @@ def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
     leave = Dht.leave
 
     def forget_and_leave(self):
-        self.questions._open.clear()
+        self.questions.open.clear()
         leave(self)
 
     monkeypatch.setattr(Dht, "leave", forget_and_leave)

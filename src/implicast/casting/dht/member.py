@@ -9,42 +9,25 @@ import msgspec
 
 from implicast.casting.keeping import Fetch, Piece, RingMember
 from implicast.casting.keeping.messages import Found, Slot
-from implicast.casting.keeping.questions import Range
+from implicast.casting.keeping.pieces import DECODED_MAX, HERE, Range, key_of_value, reader
 from implicast.casting.telling import Notify
 from implicast.language.target import Description, Scalar, Target, Term
 from implicast.peer.contract import CastId, Contact, Name
 from implicast.peer.site import Site
-from implicast.peer.wire import UNREADABLE
-from implicast.space.ring import hashed
 
 TAGS = "t"
 """The shelf of the lists of tags."""
-REFERENCE = msgspec.msgpack.encode(None)
-"""What is packed in the naive design: nothing but that it is there."""
-DECODED_MAX = 4096
-"""Lists of tags that are remembered as decoded: those of busy tags come again and again."""
-KEYS_MAX = 16_384
-"""Tags whose places are remembered: they are the same for all, and popular ones come again and again."""
-_key = lru_cache(KEYS_MAX)(hashed)
-_decoder = msgspec.msgpack.Decoder(frozenset[str])
+tags_of = reader(frozenset[str], frozenset[str]())
+"""All tags of a registration."""
 
 Lists = dict[str, list[Found]]
 """Per tag that was asked for: who has it, with all its tags packed (none in the naive design)."""
 
 
 @lru_cache(DECODED_MAX)
-def tags_of(packed: bytes) -> frozenset[str]:
-    """All tags of a registration; none where a stranger wrote nonsense."""
-    try:
-        return _decoder.decode(packed)
-    except UNREADABLE:
-        return frozenset()
-
-
-@lru_cache(DECODED_MAX)
 def packed_of(description: Description, naive: bool) -> bytes:
     """What an entry says of its owner."""
-    return REFERENCE if naive else msgspec.msgpack.encode(description.tags)
+    return HERE if naive else msgspec.msgpack.encode(description.tags)
 
 
 class Dht(RingMember):
@@ -57,11 +40,11 @@ class Dht(RingMember):
         self.naive = naive
 
     def key_of(self, attribute: str, value: Scalar) -> int:
-        return _key(value)
+        return key_of_value(value)
 
     def entries(self, description: Description) -> list[Piece]:
         packed = packed_of(description, self.naive)
-        return [self.layings.piece(TAGS, "", tag, tag, 0, packed, False) for tag in description.tags]
+        return [self.layings.piece(_list_of(tag), 0, packed) for tag in description.tags]
 
     def described(self, slot: Slot, packed: bytes) -> Description | None:
         if not packed:
@@ -83,7 +66,7 @@ class Dht(RingMember):
 
     def found(self, cast: CastId, question: Fetch) -> None:
         target, payload = question.about
-        lists = {str(tag): question.found(piece) for piece, (_, _, tag, _, _) in enumerate(question.ranges)}
+        lists = {str(each[2]): found for each, found in zip(question.ranges, question.lists, strict=True)}
         select = intersected if self.naive else filtered
         selected: dict[Name, Contact] = {}
         for term in target.terms:
@@ -104,14 +87,10 @@ def intersected(term: Term, lists: Lists) -> dict[Name, Contact]:
 
 
 def filtered(term: Term, lists: Lists) -> dict[Name, Contact]:
-    """Those in the list of the term's first tag that the whole term selects.
-
-    Where a tag's letters do not occur the tag is not there: most need not be decoded.
-    """
+    """Those in the list of the term's first tag that the whole term selects."""
     wanted, excluded = frozenset(term.has), frozenset(term.lacks)
     likely = lists[term.has[0]]
-    for tag in term.has[1:]:
-        letters = tag.encode()
+    for letters in map(str.encode, term.has[1:]):  # where they do not occur the tag is not there: most are not decoded
         likely = [entry for entry in likely if letters in entry[2]]
     return {
         owner.name: owner for owner, _, packed in likely if wanted <= (tags := tags_of(packed)) and not excluded & tags

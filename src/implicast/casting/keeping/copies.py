@@ -5,27 +5,16 @@ other has: both know the newest word about each entry afterwards. Entries kept w
 node that answers for them; once arrived they are forgotten here.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from implicast.casting.keeping.messages import (
-    OFFER,
-    REPLY,
-    Compare,
-    Return,
-    Returned,
-    Row,
-    Rows,
-    Summary,
-    SyncRound,
-    SyncSoon,
-)
+from implicast.casting.keeping.messages import OFFER, REPLY, Compare, Return, Returned, Row, Rows, Summary
 from implicast.casting.keeping.rows import REMEMBERED_US
-from implicast.casting.keeping.share import Share
+from implicast.casting.keeping.share import Share, Shareholder
 from implicast.overlay.links import Ref
 from implicast.overlay.links.state import IN
-from implicast.peer.contract import Address, Host, Part, handles
+from implicast.peer.contract import Address, StandingAlarm, handles
 from implicast.peer.memory import Recent
 from implicast.space.ring import up_to
 
@@ -41,16 +30,28 @@ RETURN_ROWS = 40
 hardly get on. A node that was alone on its side of a partition returns most of what it keeps."""
 
 
-class Comparisons(Part):
+class SyncRound(StandingAlarm):
+    """Rings when copies are to be compared."""
+
+    life: int
+
+
+class SyncSoon(StandingAlarm):
+    """Rings a moment after neighbours have changed or there were news: which news, and for the how manieth time."""
+
+    news: int
+    time: int
+
+
+class Comparisons(Shareholder):
     """One node's share in keeping copies equal, and nothing for good that is none of its business or is over."""
 
-    __slots__ = ("_asks", "_came_back", "_look_us", "_looked_through", "_news", "_repairs", "_ring", "_share", "_soon",
-                 "_vouched_us")  # fmt: skip
+    __slots__ = ("_asks", "_came_back", "_look_us", "_looked_through", "_news", "_repairs", "_soon", "_vouched_us")
 
-    def __init__(self, address: Address, host: Host, share: Share, came_back: Callable[[], None]) -> None:
+    def __init__(self, share: Share, came_back: Callable[[], None]) -> None:
         """`came_back()`: this node may have missed what was told to all."""
-        super().__init__(address, host)
-        self._share, self._came_back, self._ring = share, came_back, share.chord.ring
+        super().__init__(share)
+        self._came_back = came_back
         self._vouched_us: Recent[tuple[int, int], int] = Recent(VOUCHED_MAX)
         self._news = self._repairs = self._asks = self._look_us = 0
         self._looked_through = (0, 0)
@@ -88,7 +89,11 @@ class Comparisons(Part):
 
     def _compare(self) -> None:
         self._sync()
-        self._ask_for_summaries()
+        share = self._share
+        if share.is_ready and (self._has_doubts() or share.is_further(share.copies_low(), share.floor_key)):
+            # A node that has come near enough to keep copies here may not know.
+            for ref in self._ring.lefts[: share.settings.copies]:
+                self.host.send(ref.address, Compare())
         self._give_back()  # a node that was alone on its side of a partition keeps much that others want
 
     def _sync(self) -> None:
@@ -97,22 +102,14 @@ class Comparisons(Part):
             low = share.low()
             ring.tell_right(Summary(ring.me, low, *share.rows.summary(low, share.own), share.settings.copies))
 
-    def _ask_for_summaries(self) -> None:
-        """A node that has come near enough to keep copies here may not know."""
-        share = self._share
-        if share.is_ready and (self._has_doubts() or share.is_further(share.copies_low(), share.floor_key)):
-            for ref in self._ring.lefts[: share.settings.copies]:
-                self.host.send(ref.address, Compare())
-
     def _has_doubts(self) -> bool:
         """Whether this node has come back lately, and has not asked a few times what it lacks."""
         self._asks = max(0, self._asks - 1)
         return self._asks > 0
 
     def notice_return(self) -> None:
-        """The link from the left was repaired: nothing may have come over it for a while. A node that was passed over
-        lacks copies of what was laid meanwhile, though its neighbours are the same, and those beyond the nearest do not
-        know that it is back. And it did not hear what was told to all: whether its own entries are lost."""
+        """The link from the left was repaired: a node that was passed over lacks copies of what was laid meanwhile, and
+        did not hear what was told to all: whether its own entries are lost."""
         repairs = self._ring.lnum[0]
         if repairs != self._repairs:
             self._repairs, self._asks = repairs, SOON_TIMES + 1
@@ -128,7 +125,7 @@ class Comparisons(Part):
         ring, share = self._ring, self._share
         if ring.state != IN or summary.by == ring.me:
             return
-        high = share.chord.table.key_of(summary.by)
+        high = self._chord.table.key_of(summary.by)
         if share.rows.summary(summary.low, high) == (summary.count, summary.total):
             self._vouched(summary.low, high)
         else:
@@ -142,17 +139,17 @@ class Comparisons(Part):
         if self._vouched_us.get((low, high), 0) + share.settings.lease_us // 10 <= now_us:
             self._vouched_us[low, high] = now_us
             for entry in share.rows.within(low, high):
-                if not share.chord.owns(entry.row.key):
+                if not self._chord.owns(entry.row.key):
                     entry.vouch(now_us)
         is_more = share.is_ready and share.is_further(low, share.floor_key)
         if is_more and (high == share.floor_key or up_to(share.floor_key, high, share.own)):
-            share.has_from(low)
+            share.open(low)
 
     @handles(Rows)
     def on_rows(self, sender: Address, rows: Rows) -> None:
         if self._ring.state != IN:
             return
-        self._share.learn((row for row in rows.rows if self._share.rows.is_news(row)), sender)
+        self.learn((row for row in rows.rows if self._share.rows.is_news(row)), sender)
         if rows.kind == OFFER and rows.part == rows.parts - 1:
             self._send(rows.by, REPLY, rows.low, rows.high)
 
@@ -160,48 +157,61 @@ class Comparisons(Part):
         for part in self._share.parts(low, high):
             self.host.send(to.address, Rows(self._ring.me, kind, low, high, *part))
 
+    def learn(self, rows: Iterable[Row], sender: Address | None = None) -> bool:
+        """From copies and from what came back: was anything new? The keepers of copies of it are told soon. What is not
+        its owner's word is not taken; but from the keeper itself, `sender`, that a lease is over."""
+        share, before = self._share, self._share.rows.changes
+        if share.deeds.signed:
+            rows = [row for row in rows if self._is_told(row, sender)]
+        share.take(row for row in rows if share.key_of(row.slot[1], row.slot[2]) == row.key)
+        if share.rows.changes != before:
+            self.soon()
+        return share.rows.changes != before
+
+    def _is_told(self, row: Row, sender: Address | None) -> bool:
+        known = self._share.rows.get(row.slot, row.ident)
+        if known is not None and known.row.packed == row.packed:
+            return False  # most of what copies tell each other is known
+        if row.packed:
+            return self._share.deeds.are_sound((row,))
+        lefts = self._ring.lefts
+        keys = [*map(self._chord.table.key_of, lefts), self._share.own]
+        return any(ref.address == sender and up_to(keys[at + 1], row.key, keys[at]) for at, ref in enumerate(lefts))
+
     # What is kept where it does not belong
 
     def _give_back(self) -> None:
         """Also forgets what is over. Nothing has to be looked through again while nothing changes."""
         share, now_us = self._share, self.host.now_us
         rows, beyond, lease_us = share.rows, share.copies_low(), share.settings.lease_us
-        seen = (rows.changes, beyond)
-        if not share.is_ready or (seen == self._looked_through and now_us < self._look_us):
+        if not share.is_ready or (self._looked_through == (rows.changes, beyond) and now_us < self._look_us):
             return
         if lease_us:
             self._look_us = now_us + min(lease_us // 10, REMEMBERED_US)
             rows.expire(now_us, lease_us)
-        self._looked_through = (rows.changes, beyond)
-        strays = [each.row for each in rows.within(share.own, beyond)] if beyond != share.own else []
-        if strays:
-            self._looked_through = (0, 0)
-        strays.sort(key=lambda row: row.key)
+        held = rows.within(share.own, beyond) if beyond != share.own else []
+        strays = sorted((each.row for each in held), key=lambda row: row.key)
+        self._looked_through = (0, 0) if strays else (rows.changes, beyond)
         for part in in_rows(strays, RETURN_ROWS):
-            self._send_back(Return(part[0].key, part, self.address))
-
-    def _send_back(self, back: Return) -> None:
-        if not self._share.chord.pass_on(back.key, back):
-            self.on_return(self.address, back)
+            self.on_return(self.address, Return(part[0].key, part, self.address))
 
     @handles(Return)
     def on_return(self, sender: Address, back: Return) -> None:
-        share, chord = self._share, self._share.chord
+        share, chord = self._share, self._chord
         if chord.pass_on(back.key, back, sender) or not share.is_ready:
             return
         low, mask, owns = share.low(), chord.table.mask, chord.owns
         ours = sorted((row for row in back.rows if owns(row.key)), key=lambda row: (row.key - low - 1) & mask)
-        share.learn(ours)
+        self.learn(ours)
         if back.origin != self.address and ours:  # only as far as this row went: others may still be on their way
             self.host.send(back.origin, Returned((ours[0].key - 1) & mask, ours[-1].key))
         rest = tuple(row for row in back.rows if not owns(row.key))
         if rest:
-            self._send_back(Return(rest[0].key, rest, back.origin))
+            self.on_return(self.address, Return(rest[0].key, rest, back.origin))
 
     @handles(Returned)
     def on_returned(self, sender: Address, returned: Returned) -> None:
-        share = self._share
-        beyond = share.copies_low()
+        share, beyond = self._share, self._share.copies_low()
         if beyond != share.own and share.settings.copies:  # the only other one may belong to a leaver
             share.retract()
             theirs = (entry.row for entry in share.rows.within(returned.low, returned.high))

@@ -6,15 +6,14 @@ and an old one cannot be brought forward. An owner's removal is proved like an e
 the list decides by itself, without a proof: those who keep copies for it believe it, and only it.
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from implicast.casting.keeping.messages import IN_FORCE, REMOVED, Found, Packed, Row, Scalar, Slot, Stamp
+from implicast.casting.keeping.pieces import Piece, overlap, reader
 from implicast.language.target import Description
 from implicast.peer.contract import Contact, Message, Name
-from implicast.peer.wire import UNREADABLE
 from implicast.peer.words import Proof, Words
 
 Described = Callable[[Slot, bytes], Description | None]
@@ -34,72 +33,55 @@ class Deed(Message):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Deed).decode
+_read = reader(Deed, None)
 
 
 def deed_of(packed: bytes) -> Deed | None:
-    try:
-        return _decode(packed[len(IN_FORCE) :]) if packed.startswith((IN_FORCE, REMOVED)) else None
-    except UNREADABLE:
-        return None
+    return _read(packed[len(IN_FORCE) :]) if packed.startswith((IN_FORCE, REMOVED)) else None
 
 
 class Deeds:
     """One peer's way to prove its own entries and to check those of others."""
 
-    __slots__ = ("_described", "_last", "_numbered", "_words")
+    __slots__ = ("_described", "_last", "_numbered", "_words", "signed")
 
     def __init__(self, words: Words, described: Described, numbered: Numbered) -> None:
-        self._words, self._described, self._numbered = words, described, numbered
-        self._last: tuple[Any, ...] = ()
+        self._words, self._described, self._numbered, self.signed = words, described, numbered, words.signed
+        self._last: tuple[object, ...] = ()
 
-    @property
-    def signed(self) -> bool:
-        return self._words.signed
-
-    def seal(
-        self, owner: Contact, shelf: str, attribute: str, low: Scalar, high: Scalar, number: int, stamp: int,
-        packed: bytes,
-    ) -> bytes:  # fmt: skip
-        """What is packed in an entry, as it travels; nothing packed: taken out."""
-        if not self._words.signed:
+    def seal(self, owner: Contact, piece: Piece, low: Scalar, high: Scalar) -> bytes:
+        """What is packed in a piece, as it travels for these of its values; nothing packed: taken out."""
+        packed, stamp = piece.packed, piece.stamp
+        if not self.signed:
             return packed
-        about = ("row", owner, shelf, attribute, low, high, number, stamp, packed)
-        proof = self._words.prove(about, self._described((shelf, attribute, low), packed))
+        about = ("row", owner, piece.shelf, piece.attribute, low, high, piece.number, stamp, packed)
+        proof = self._words.prove(about, self._described((piece.shelf, piece.attribute, low), packed))
         return (IN_FORCE if packed else REMOVED) + _encode(Deed(low, high, stamp, packed, proof))
 
-    def is_sound(self, row: Row) -> bool:
-        """Whether the owner has said this."""
-        if not self._words.signed:
-            return True
-        known = (row.slot[:2], row.owner, row.number, row.stamp, row.packed)
-        if self._last != known:  # a range is laid value by value with one proof
-            deed = deed_of(row.packed)
-            if deed is None or deed.stamp != row.stamp or not self._is_proved(row.owner, row.number, row.slot, deed):
+    def are_sound(self, rows: Iterable[Row]) -> bool:
+        """Whether their owners have said all of them."""
+        return not self.signed or all(map(self._is_sound, rows))
+
+    def _is_sound(self, row: Row) -> bool:
+        deed, value = deed_of(row.packed), row.slot[2]
+        if deed is None or overlap((value, value), (deed.low, deed.high)) is None:
+            return False
+        said = (row.slot[:2], row.owner, row.number, row.stamp, row.packed)
+        if self._last != said:  # a range is laid value by value with one proof
+            is_same = deed.stamp == row.stamp and bool(deed.packed) == row.in_force
+            is_theirs = is_same and self._numbered(row.owner.name, row.number)
+            if not is_theirs or not self._is_proved(row.owner, row.number, row.slot, deed):
                 return False
-            if bool(deed.packed) != row.in_force or not self._numbered(row.owner.name, row.number):
-                return False
-            self._last = known
-        deed = deed_of(row.packed)
-        return deed is not None and _within(row.slot[2], deed.low, deed.high)
+            self._last = said
+        return True
 
     def _is_proved(self, owner: Contact, number: int, slot: Slot, deed: Deed) -> bool:
         about = ("row", owner, slot[0], slot[1], deed.low, deed.high, number, deed.stamp, deed.packed)
         return self._words.proved(owner.name, about, deed.proof, self._described(slot, deed.packed))
 
-    def plain(self, found: tuple[Found, ...], slot: Slot, verified: bool) -> tuple[Found, ...]:
-        """Entries as their owners packed them; `verified`: only those whose owners have said them."""
-        if not self._words.signed:
-            return found
-        opened = [(owner, number, deed_of(packed)) for owner, number, packed in found]
-        return tuple([
-            (owner, number, deed.packed)
-            for owner, number, deed in opened
-            if deed is not None and (not verified or self._is_proved(owner, number, slot, deed))
-        ])  # fmt: skip
-
-
-def _within(value: Scalar, low: Scalar, high: Scalar) -> bool:
-    if isinstance(value, str) or isinstance(low, str) or isinstance(high, str):
-        return value == low == high
-    return low <= value <= high
+    def plain(self, found: Iterable[Found], slot: Slot, verified: bool) -> tuple[Found, ...]:
+        """Signed entries as their owners packed them; `verified`: only those whose owners have said them."""
+        opened = [(owner, number, deed) for owner, number, packed in found if (deed := deed_of(packed)) is not None]
+        if verified:
+            opened = [each for each in opened if self._is_proved(each[0], each[1], slot, each[2])]
+        return tuple([(owner, number, deed.packed) for owner, number, deed in opened])

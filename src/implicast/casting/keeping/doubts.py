@@ -2,18 +2,19 @@
 
 Said to be dead, a peer is asked by whoever keeps entries of its; one that answers nothing for longer than freezes and
 partitions last is forgotten at once, and for a while not taken back from copies whose keepers have not judged yet. No
-removal is noted: what the other side of a long partition kept comes back with it. Whoever is asked learns that it was
-missed, and lays its own entries again: one that stood still for long is found again as soon as it wakes. Those who were
-forgotten are asked for an hour, ever more rarely, and all at once when one of them speaks: a partition may have ended.
+removal is noted: what the other side of a long partition kept comes back with it. A peer that is asked learns that it
+was missed, and lays its own entries again. Those who were forgotten are asked for an hour, ever more rarely, and all at
+once when one of them speaks: a partition may have ended.
 """
 
 from collections.abc import Callable
 from typing import NamedTuple
 
-from implicast.casting.keeping.messages import DoubtRound, Here, Rouse, Still
-from implicast.casting.keeping.share import ABSENT_MAX, Share
+from implicast.casting.keeping.messages import Here, Still
+from implicast.casting.keeping.share import ABSENT_MAX, Share, Shareholder
 from implicast.peer.asking import Patience, Question, UpkeepAsker
-from implicast.peer.contract import Address, Contact, Host, Name, Part, handles
+from implicast.peer.contract import Address, Contact, Name, StandingAlarm, handles
+from implicast.peer.fields import Micros
 from implicast.peer.memory import Recent
 
 DOUBTING = "doubting"
@@ -21,9 +22,8 @@ ASK_US = 5_000_000
 ASKS_MAX = 9
 """Questions to one who is said to be dead, over 30 s at least: longer than links are cut and peers stand still."""
 RECALLS_MAX = 16
-"""Further questions to one that was forgotten, over two minutes: what a long partition parted finds itself again.
-At first all ask who do not take its entries back, then those who answer for their places: many are left, and one is
-enough."""
+"""Further questions to one that was forgotten, over two minutes: first by all who do not take its entries back, then by
+those who answer for their places. So what a long partition parted finds itself again."""
 RECALL_US = 8_000_000
 """Between two such questions, in the end: from one round of doubts to the next but one."""
 RECALLED_US = 3_600_000_000
@@ -38,8 +38,7 @@ ABSENT_US = 30_000_000
 
 
 class Forgotten(NamedTuple):
-    """A peer whose entries were dropped: where it was, since when, their keys, when it is asked next, how often it
-    was."""
+    """A peer whose entries were dropped: where it was, since when, their keys; when it is asked next, how often yet."""
 
     address: Address
     since_us: int
@@ -48,17 +47,25 @@ class Forgotten(NamedTuple):
     asked: int = 0
 
 
-class Doubts(Part):
+class DoubtRound(StandingAlarm):
+    """Rings when those who are said to be dead should have answered."""
+
+    due_us: Micros
+
+
+class Rouse(StandingAlarm):
+    """Rings when the own entries may be laid again for somebody who had asked too soon."""
+
+
+class Doubts(Shareholder):
     """One keeper's doubts, and its answer to those of others."""
 
-    __slots__ = ("_asker", "_due_us", "_forgotten", "_lay_again", "_name", "_roused_us", "_rousing", "_share")
+    __slots__ = ("_asker", "_due_us", "_forgotten", "_lay_again", "_name", "_roused_us", "_rousing")
 
-    def __init__(
-        self, contact: Contact, host: Host, asker: UpkeepAsker, share: Share, lay_again: Callable[[], None]
-    ) -> None:
+    def __init__(self, share: Share, asker: UpkeepAsker, lay_again: Callable[[], None]) -> None:
         """`lay_again()` lays the own entries."""
-        super().__init__(contact.address, host)
-        self._name, self._asker, self._share, self._lay_again = contact.name, asker, share, lay_again
+        super().__init__(share)
+        self._name, self._asker, self._lay_again = share.contact.name, asker, lay_again
         asker.topic(DOUBTING, Patience(ASK_US, ASKS_MAX), self._forget)
         self._roused_us = -ROUSED_US
         self._forgotten: Recent[Name, Forgotten] = Recent(ABSENT_MAX)
@@ -68,9 +75,7 @@ class Doubts(Part):
 
     def doubt(self, where: Address) -> None:
         """Whoever is at this address may be dead: ask all owners of entries that were there."""
-        if where == self.address:
-            return
-        for owner in [owner for owner in self._share.rows.owned if owner.address == where]:
+        for owner in [owner for owner in self._share.rows.owned if owner.address == where != self.address]:
             if self._asker.open(DOUBTING, owner.name) is None:
                 self._asker.ask(DOUBTING, owner.name, where, Still(owner.name), owner)
 
@@ -78,8 +83,7 @@ class Doubts(Part):
         """Rounds come every few seconds while entries of anybody are not taken, later when somebody is to be asked."""
         if not (self._share.absent or self._forgotten):
             return
-        wait_us = int(ASK_US * (0.75 + self.host.rng.random() / 2))
-        due_us = self.host.now_us + wait_us
+        due_us = self.host.now_us + int(ASK_US * (0.75 + self.host.rng.random() / 2))
         if not self._share.absent:
             due_us = max(due_us, min(one.due_us for one in self._forgotten.values()))
         if not self._due_us or due_us + ASK_US < self._due_us:
@@ -93,18 +97,14 @@ class Doubts(Part):
         self.host.send(sender, Here(self._name))
         wait_us = self._roused_us + ROUSED_US - self.host.now_us
         if wait_us <= 0:
-            self._rouse()
+            self.on_rouse(Rouse())
         elif not self._rousing:  # whoever asks may have forgotten this peer after it laid them
             self._rousing = True
             self.host.after(wait_us, Rouse())
 
     @handles(Rouse)
     def on_rouse(self, alarm: Rouse) -> None:
-        self._rousing = False
-        self._rouse()
-
-    def _rouse(self) -> None:
-        self._roused_us = self.host.now_us
+        self._rousing, self._roused_us = False, self.host.now_us
         self._lay_again()
 
     @handles(Here)
@@ -116,9 +116,8 @@ class Doubts(Part):
         self._asker.drop(DOUBTING, who)
         self._share.absent.pop(who, None)
         if self._forgotten and self._forgotten.pop(who, None) is not None:
-            now_us = self.host.now_us
             for each, one in self._forgotten.items():
-                self._forgotten[each] = one._replace(due_us=now_us)
+                self._forgotten[each] = one._replace(due_us=self.host.now_us)
             self._recall()
 
     @handles(DoubtRound)
@@ -133,7 +132,7 @@ class Doubts(Part):
 
     def _recall(self) -> None:
         """Ask those who were forgotten and whose turn it is: often at first, then ever more rarely."""
-        owns, now_us = self._share.chord.owns, self.host.now_us
+        owns, now_us = self._chord.owns, self.host.now_us
         for who, one in list(self._forgotten.items()):
             if one.since_us + RECALLED_US < now_us:
                 del self._forgotten[who]

@@ -1,19 +1,13 @@
 """Keeps lists for others: takes entries in, tells askers what is in a list, renews.
 
-- *Laying.* The node that answers for a value takes the entry and sends it along its right neighbours; the last of
-  `copies` tells whoever asked. So an entry counts as laid only when it is copied.
-- *Comparing* (`copies.py`). Now and then, and soon after the neighbourhood has changed, a node sends a summary of what
-  it answers for along the same way. That heals whatever was lost on the way or came to the wrong one.
-- *Promotion.* A node that inherits the keys of a dead neighbour has its lists already.
-- *Returning* (`copies.py`). What a node keeps beyond its own keys and copies is sent to the node that answers for it.
-- *Lack* (`tenure.py`). A node knows how far to the left it has everything. When it inherits more than that, all copies
-  of the rest died together: it tells everybody, and those whose entries were there lay them again.
-
-Left out: summaries finer than one per node.
+The node that answers for a value takes the entry and sends it along its right neighbours; the last of `copies` tells
+the owner. So an entry counts as laid only when it is copied, and a node that inherits the keys of a dead neighbour has
+its lists already. What was lost on the way, or came to the wrong node, is healed by comparing (`copies.py`); what died
+with all its copies by those who laid it (`rumours.py`). Left out: summaries finer than one per node.
 """
 
 from collections.abc import Callable
-from typing import TypeVar
+from itertools import takewhile
 
 from msgspec.structs import replace
 
@@ -23,7 +17,6 @@ from implicast.casting.keeping.messages import (
     Copy,
     EntriesRenewed,
     EntryOutdated,
-    EntryOutdatedHere,
     Found,
     LaidAt,
     LaterEntry,
@@ -33,70 +26,53 @@ from implicast.casting.keeping.messages import (
     Row,
     Slot,
 )
+from implicast.casting.keeping.pieces import values
 from implicast.casting.keeping.rows import Ident
-from implicast.casting.keeping.share import Share
+from implicast.casting.keeping.share import Share, Shareholder, in_parts
 from implicast.language.target import Scalar
 from implicast.overlay.links.state import IN
-from implicast.peer.contract import Address, Host, Part, handles
+from implicast.peer.contract import Address, Message, handles
 
 WAITING_MAX = 4_096
 """Questions that wait at a newcomer for what it is to answer for."""
 LIST_ITEMS = 4_096
 """Entries per message of a list: whole registrations stay below a megabyte."""
-Request = TypeVar("Request", Lay, Ask)
 
 
-class Keeper(Part):
+class Keeper(Shareholder):
     """One peer's service to the owners of entries and to askers."""
 
-    __slots__ = ("_chord", "_doubts", "_laid", "_latest", "_share", "_told", "_waiting")
+    __slots__ = ("_doubts", "_hear", "_latest", "_waiting")
 
-    def __init__(
-        self, address: Address, host: Host, share: Share, doubts: Doubts, laid: Callable[[LaidAt], None],
-        told: Callable[[Listed], None],
-    ) -> None:  # fmt: skip
-        """`laid` and `told`: answers to this peer's own requests."""
-        super().__init__(address, host)
-        self._share, self._doubts, self._laid, self._told = share, doubts, laid, told
-        self._chord = share.chord
+    def __init__(self, share: Share, doubts: Doubts, hear: Callable[[Address, Message], None]) -> None:
+        """`hear(sender, answer)`: answers to this peer's own requests."""
+        super().__init__(share)
+        self._doubts, self._hear = doubts, hear
         self._waiting: list[tuple[Address, Ask]] = []
         self._latest: tuple[int, list[Slot], list[Found]] = (-1, [], [])
         """The answer given last: to which state of the rows it belongs, to which lists, and what was in them."""
 
-    @handles(Lay)
-    def on_lay(self, sender: Address, lay: Lay) -> None:
-        own = self._arrived(sender, lay)
-        what = (lay.owner, lay.number, lay.stamp, lay.packed)
-        rows = tuple([Row(key, (lay.shelf, lay.attribute, value), *what) for key, value in own])
-        if not own or not self._share.is_sound(rows):
-            return
-        self._doubts.lives(lay.owner.name)
-        if self._keeps(rows, lay.serial):
-            self._copy_on(Copy(self._chord.ring.me, rows, self._share.copies(), lay.serial, lay.low, own[-1][1]))
-        onward = self._rest(lay, own[-1][1])
-        if onward is not None:
-            self.on_lay(self.address, onward)
-
-    def _arrived(self, sender: Address, request: Request) -> list[tuple[int, Scalar]]:
-        """The values of a request that belong here, with their keys; none: it was sent on."""
+    @handles(Lay, Ask)
+    def on_request(self, sender: Address, request: Lay | Ask) -> None:
+        """Do what concerns the leading values, if they belong here. What concerns the others goes on to the node of the
+        next: only ranges of numbers do."""
         goes_on = self._walks_on(request) if request.walking else self._chord.pass_on(request.key, request, sender)
-        return [] if goes_on else self._own_values(request.attribute, request.low, request.high)
+        own = [] if goes_on else self._own_values(request.attribute, request.low, request.high)
+        if not own:
+            return
+        is_done = self._lay(request, own) if isinstance(request, Lay) else self._answer(sender, request, own)
+        last = own[-1][1]
+        if is_done and isinstance(last, int) and isinstance(request.high, int) and last < request.high:
+            key = self._share.key_of(request.attribute, last + 1)
+            self.on_request(self.address, replace(request, key=key, low=last + 1, walking=request.walks))
 
-    def _rest(self, request: Request, last: Scalar) -> Request | None:
-        """What goes on to the node of the value after this one: only ranges of numbers do."""
-        if not isinstance(last, int) or not isinstance(request.high, int) or last >= request.high:
-            return None
-        key = self._share.key_of(request.attribute, last + 1)
-        return replace(request, key=key, low=last + 1, walking=request.walks)
-
-    def _walks_on(self, request: Request) -> bool:
+    def _walks_on(self, request: Lay | Ask) -> bool:
         """Whether a request that goes through a range by right neighbours has been sent on."""
-        chord = self._chord
-        right = chord.ring.right
-        if chord.ring.state != IN or chord.owns(request.key) or right == chord.ring.me:
+        chord, ring = self._chord, self._ring
+        if ring.state != IN or chord.owns(request.key) or ring.right == ring.me:
             return chord.pass_on(request.key, request)
         if not chord.has_gone_by(request.key, request):
-            chord.ring.tell_right(request)
+            ring.tell_right(request)
         return True
 
     def _own_values(self, attribute: str, low: Scalar, high: Scalar) -> list[tuple[int, Scalar]]:
@@ -107,110 +83,108 @@ class Keeper(Part):
             return [(key_of(attribute, low), low)] if low == high else []
         if not 0 <= high - low < self._share.settings.values_max:
             return []
-        found: list[tuple[int, Scalar]] = []
-        for value in range(low, high + 1):
-            key = key_of(attribute, value)
-            if found and not self._chord.owns(key):
-                break
-            found.append((key, value))
-        return found
+        keys = ((key_of(attribute, value), value) for value in range(low, high + 1))
+        return [next(keys), *takewhile(lambda each: self._chord.owns(each[0]), keys)]
+
+    def _tell(self, to: Address, answer: LaidAt | Listed) -> None:
+        if to == self.address:
+            self._hear(to, answer)
+        else:
+            self.host.send(to, answer)
+
+    # Entries are laid
+
+    def _lay(self, lay: Lay, own: list[tuple[int, Scalar]]) -> bool:
+        what = (lay.owner, lay.number, lay.stamp, lay.packed)
+        rows = tuple([Row(key, (lay.shelf, lay.attribute, value), *what) for key, value in own])
+        if not self._share.deeds.are_sound(rows):
+            return False
+        self._doubts.lives(lay.owner.name)
+        if self._keeps(rows, lay.serial):
+            copies = self._share.settings.copies or int(self._share.is_going)  # a leaver's heir may have its estate
+            self._copy_on(Copy(self._ring.me, rows, copies, lay.serial, lay.low, own[-1][1]))
+        return True
 
     @handles(Copy)
     def on_copy(self, sender: Address, copy: Copy) -> None:
-        ring = self._chord.ring
-        if not self._share.is_sound(copy.rows):
+        ring, share = self._ring, self._share
+        if not share.deeds.are_sound(copy.rows):
             return
         self._doubts.lives(copy.rows[0].owner.name)
-        if any(self._share.key_of(*row.slot[1:]) != row.key for row in copy.rows):
-            return
-        if ring.state == IN and copy.by != ring.me and copy.more and self._keeps(copy.rows, copy.serial):
+        are_placed = all(share.key_of(*row.slot[1:]) == row.key for row in copy.rows)
+        is_ours = are_placed and ring.state == IN and copy.by != ring.me and copy.more > 0
+        if is_ours and self._keeps(copy.rows, copy.serial):
             self._copy_on(replace(copy, more=copy.more - 1))
 
     def _copy_on(self, copy: Copy) -> None:
-        right = self._chord.ring.right
-        if copy.more > 0 and right not in (self._chord.ring.me, copy.by):
-            self._chord.ring.tell_right(copy)
-            return
-        owner = copy.rows[0].owner.address
-        laid = LaidAt(copy.serial, copy.rows[0].stamp, copy.low, copy.high, copy.by.address)
-        if owner == self.address:
-            self._laid(laid)
+        if copy.more > 0 and self._ring.right not in (self._ring.me, copy.by):
+            self._ring.tell_right(copy)
         else:
-            self.host.send(owner, laid)
+            laid = LaidAt(copy.serial, copy.rows[0].stamp, copy.low, copy.high, copy.by.address)
+            self._tell(copy.rows[0].owner.address, laid)
 
     def _keeps(self, rows: tuple[Row, ...], serial: int) -> bool:
-        """Take what an owner laid. An owner that lays what is older than what is known of it is told so."""
-        newer = self._share.take(rows)
-        if newer > 0 and rows[0].owner.address != self.address:
-            self._show_later(rows, serial)
-            self.host.send(rows[0].owner.address, EntryOutdated(serial, newer))
-        elif newer > 0:
-            self.host.after(0, EntryOutdatedHere(serial, newer))
-        return not newer
-
-    def _show_later(self, rows: tuple[Row, ...], serial: int) -> None:
-        """Where words are signed an owner believes in its later life only when it sees its own word."""
+        """Take what an owner laid. An owner that lays what is older than what is known of it is told so; and where
+        words are signed it believes in its later life only when it sees its own word."""
+        newer, owner = self._share.take(rows), rows[0].owner.address
+        if newer <= 0:
+            return not newer
+        outdated = EntryOutdated(serial, newer)
+        if owner == self.address:
+            self.host.after(0, outdated)
+            return False
         entry = self._share.rows.get(rows[0].slot, rows[0].ident)
         if self._share.deeds.signed and entry is not None and entry.row.packed:
-            self.host.send(rows[0].owner.address, LaterEntry(serial, entry.row))
+            self.host.send(owner, LaterEntry(serial, entry.row))
+        self.host.send(owner, outdated)
+        return False
 
     @handles(RenewEntries)
     def on_renew(self, sender: Address, renew: RenewEntries) -> None:
         self.host.send(sender, EntriesRenewed(renew.turn, tuple(self.lost_of(renew, sender))))
 
-    def lost_of(self, renew: RenewEntries, sender: Address | None = None) -> list[tuple[int, Scalar, Scalar]]:
+    def lost_of(self, renew: RenewEntries, sender: Address) -> list[tuple[int, Scalar, Scalar]]:
         """Which of these this node does not answer for, or has not; the others are renewed."""
         lost = []
         for serial, shelf, attribute, low, high, number, stamp in renew.pieces:
             ident = number or renew.owner
-            values = [low] if isinstance(low, str) or isinstance(high, str) else range(low, high + 1)
-            is_ready = self._share.is_ready
-            kept = (self._renew((shelf, attribute, value), ident, stamp, sender) for value in values)
-            if not is_ready or not all(kept):
+            kept = (self._renew((shelf, attribute, value), ident, stamp, sender) for value in values((low, high)))
+            if not self._share.is_ready or not all(kept):
                 lost.append((serial, low, high))
         return lost
 
-    def _renew(self, slot: Slot, ident: Ident, stamp: int, sender: Address | None) -> bool:
+    def _renew(self, slot: Slot, ident: Ident, stamp: int, sender: Address) -> bool:
         entry = self._share.rows.get(slot, ident)
-        if entry is not None and self._share.deeds.signed and sender not in (None, entry.row.owner.address):
+        if entry is None or (self._share.deeds.signed and sender != entry.row.owner.address):
             return False
-        if entry is None or entry.row.stamp < stamp or not entry.row.in_force or not self._chord.owns(entry.row.key):
+        if entry.row.stamp < stamp or not entry.row.in_force or not self._chord.owns(entry.row.key):
             return False
         entry.vouch(self.host.now_us)
         return True
 
-    @handles(Ask)
-    def on_ask(self, sender: Address, ask: Ask) -> None:
-        own = self._arrived(sender, ask)
-        if not own:
-            return
-        if not self._share.is_ready:
-            if len(self._waiting) < WAITING_MAX:
-                self._waiting.append((sender, ask))
-            return
-        self._answer(ask, own[-1][1], [(ask.shelf, ask.attribute, value) for _, value in own])
-        onward = self._rest(ask, own[-1][1])
-        if onward is not None:
-            self.on_ask(self.address, onward)
+    # Lists are asked for
 
     def serve_those_who_wait(self) -> None:
         """What this node answers for has come."""
         waiting, self._waiting = self._waiting, []
         for sender, ask in waiting:
-            self.on_ask(sender, ask)
+            self.on_request(sender, ask)
 
-    def _answer(self, ask: Ask, last: Scalar, slots: list[Slot]) -> None:
+    def _answer(self, sender: Address, ask: Ask, own: list[tuple[int, Scalar]]) -> bool:
         """All own values in one answer, in as many parts as it takes; an empty answer is an answer."""
-        rows = self._share.rows
+        if not self._share.is_ready:
+            if len(self._waiting) < WAITING_MAX:
+                self._waiting.append((sender, ask))
+            return False
+        slots = [(ask.shelf, ask.attribute, value) for _, value in own]
+        head = (ask.cast, ask.piece, ask.low, own[-1][1])
         if ask.counts:
-            count = sum(len(rows.listed(slot)) for slot in slots)
-            self._tell(ask.origin, Listed(ask.cast, ask.piece, ask.low, last, 0, 1, (), count))
-            return
-        found = self._found(slots)
-        parts = max(1, -(-len(found) // LIST_ITEMS))
-        for part in range(parts):
-            chunk = tuple(found[part * LIST_ITEMS : (part + 1) * LIST_ITEMS])
-            self._tell(ask.origin, Listed(ask.cast, ask.piece, ask.low, last, part, parts, chunk))
+            count = sum(len(self._share.rows.listed(slot)) for slot in slots)
+            self._tell(ask.origin, Listed(*head, 0, 1, (), count))
+            return True
+        for part in in_parts(self._found(slots), LIST_ITEMS):
+            self._tell(ask.origin, Listed(*head, *part))
+        return True
 
     def _found(self, slots: list[Slot]) -> list[Found]:
         """What is in these lists. Busy ones are asked for again and again: the last answer is kept while it holds."""
@@ -219,9 +193,3 @@ class Keeper(Part):
             found = [(row.owner, row.number, row.packed) for slot in slots for row in rows.listed(slot)]
             self._latest = rows.changes, slots, found
         return found
-
-    def _tell(self, origin: Address, told: Listed) -> None:
-        if origin == self.address:
-            self._told(told)
-        else:
-            self.host.send(origin, told)

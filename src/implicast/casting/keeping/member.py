@@ -17,16 +17,13 @@ from implicast.casting.keeping.deeds import Deeds
 from implicast.casting.keeping.doubts import Doubts
 from implicast.casting.keeping.keeper import Keeper
 from implicast.casting.keeping.layings import Layings
-from implicast.casting.keeping.messages import LeaveLate, Slot
-from implicast.casting.keeping.pieces import KeptPiece, Piece
-from implicast.casting.keeping.questions import Fetch, Questions, Range
-from implicast.casting.keeping.renewals import Renewals
+from implicast.casting.keeping.messages import Slot
+from implicast.casting.keeping.pieces import KeptPiece, Piece, Range
+from implicast.casting.keeping.questions import Fetch, Questions
 from implicast.casting.keeping.rumours import Rumours
-from implicast.casting.keeping.settings import NONE, KeepingSettings
-from implicast.casting.keeping.share import Share
+from implicast.casting.keeping.share import KeepingSettings, Share
 from implicast.casting.keeping.tenure import Tenure
 from implicast.casting.telling import Hearing, Notify, Teller, Told
-from implicast.language.parameters import Parameters
 from implicast.language.target import Description, Scalar, Target
 from implicast.overlay.chord import Chord
 from implicast.overlay.links import Links, LinkSettings, Ref
@@ -49,8 +46,10 @@ FORGET_US = 40_000_000
 """How long a suspicion lasts: longer than a repair that is refused a few times, lest the dead are asked again."""
 OWN_CASTS_US, OWN_CASTS_LOOK_US = 20_000_000, 250_000
 """So long a leaver waits for its own casts to arrive, and so often it looks: off the ring it could ask no more."""
-RENEWALS = 2
-"""Times that an entry is renewed within its lease: what is not answered is repeated at once, so twice is enough."""
+
+
+class LeaveLate(Message):
+    """Rings while a leaver's own casts are under way."""
 
 
 class KeptRing(Message):
@@ -68,18 +67,16 @@ class KeptRing(Message):
 class RingMember(
     Member,
     parts={
-        "links": Links, "detector": Detector, "chord": Chord, "copies": Comparisons,
-        "rumours": Rumours, "tenure": Tenure, "doubts": Doubts, "keeper": Keeper, "layings": Layings,
-        "renewals": Renewals, "questions": Questions, "asker": Asker, "upkeep_asker": UpkeepAsker, "teller": Teller,
-        "hearing": Hearing,
+        "links": Links, "detector": Detector, "chord": Chord, "copies": Comparisons, "rumours": Rumours,
+        "tenure": Tenure, "doubts": Doubts, "keeper": Keeper, "layings": Layings, "questions": Questions,
+        "asker": Asker, "upkeep_asker": UpkeepAsker, "teller": Teller, "hearing": Hearing,
     },
 ):  # fmt: skip
     """Ring, fingers, lists with copies; joining and leaving."""
 
     __slots__ = (
         "_furnish", "_leave_by_us", "_owed", "_owed_version", "_said", "_site", "_token", "asker", "chord", "copies",
-        "detector", "doubts",
-        "hearing", "keeper", "layings", "links", "questions", "renewals", "rumours", "share", "teller",
+        "detector", "doubts", "hearing", "keeper", "layings", "links", "questions", "rumours", "share", "teller",
         "tenure", "upkeep_asker",
     )  # fmt: skip
 
@@ -119,9 +116,9 @@ class RingMember(
     def _make_parts(self) -> None:
         site, self._site = self._site, None
         assert site is not None, "parts are made once"
-        address, host, contact = self.address, self.host, self.contact
+        address, host = self.address, self.host
         keeping = _keeping_settings(site)
-        refresh_us = int(site.parameters["refresh_ms"]) * 1000 or (REFRESH_US if keeping.repeats else 0)
+        refresh_us = int(site.parameters["refresh_ms"]) * 1000 or (REFRESH_US if site.assured else 0)
         key, near = hashed("peer", site.network, site.name), site.kept.neighbours if site.kept is not None else ()
         self.links = Links(address, host, key, _ring_settings(site), neighbours=near)
         self.detector = self.links.detector
@@ -129,21 +126,14 @@ class RingMember(
         self.asker, self.upkeep_asker = Asker(address, host), UpkeepAsker(address, host)
         deeds = Deeds(self.words, self.described, self.is_number_of)
         # What parts say to parts made after them is looked up when it is said.
-        self.share = Share(host, self.chord, self.key_of, keeping, lambda: self.copies.soon(), deeds)
-        self.copies = Comparisons(address, host, self.share, lambda: self.renewals.renew_all())
-        self.rumours = Rumours(address, host, self.chord, lambda *lost: self.layings.heed(*lost), self._mourn)
-        self.tenure = Tenure(address, host, self.share, self.copies, self.rumours, self.came)
-        self.doubts = Doubts(contact, host, self.upkeep_asker, self.share, lambda: self.layings.lay_all_again())
-        self.keeper = Keeper(
-            address, host, self.share, self.doubts, lambda laid: self.layings.on_laid(address, laid),
-            lambda told: self.questions.on_told(address, told),
-        )  # fmt: skip
-        self.layings = Layings(contact, host, self.life, self.share, self.keeper, self.laid, self._outlived)
-        self.renewals = Renewals(
-            contact, host, self.upkeep_asker, keeping.lease_us // RENEWALS, self.layings.pieces, self.keeper.lost_of,
-            self.layings.lay_again,
-        )  # fmt: skip
-        self.questions = Questions(address, host, self.share, self.keeper, self._found)
+        share = Share(self.contact, host, self.chord, self.key_of, keeping, deeds)
+        self.share, self.copies = share, Comparisons(share, lambda: self.layings.renew_all())
+        self.rumours = Rumours(share, lambda *lost: self.layings.heed(*lost), self._mourn)
+        self.tenure = Tenure(share, self.copies, self.rumours, self.came)
+        self.doubts = Doubts(share, self.upkeep_asker, lambda: self.layings.lay_all_again())
+        self.keeper = Keeper(share, self.doubts, self.receive)
+        self.layings = Layings(share, self.keeper, self.upkeep_asker, self.life, self.laid, self._outlived)
+        self.questions = Questions(share, self.keeper, self._found)
         self.teller = Teller(address, host, self.asker, self.assured, self._settled, self.words)
 
     def _mourn(self, where: Address) -> None:
@@ -187,10 +177,6 @@ class RingMember(
     def is_number_of(self, owner: Name, number: int) -> bool:  # can an entry of this owner have this number?
         return not number
 
-    def is_of_description(self, piece: Piece) -> bool:
-        """Whether a piece belongs to what the peer says of itself."""
-        return True
-
     # Verbs
 
     def join(self, introducers: tuple[Address, ...]) -> None:
@@ -203,16 +189,13 @@ class RingMember(
         laid, self._said = self.all_laid(), None
         self.layings.lay("leave", [self.layings.removal(piece) for piece in laid])
 
-    def _go(self) -> None:
-        is_busy = len(self.questions) or self.teller.casts
-        if is_busy and self.host.now_us < self._leave_by_us:
-            self.host.after(OWN_CASTS_LOOK_US, LeaveLate())
-        else:
-            self.tenure.leave()
-
     @handles(LeaveLate)
     def on_leave_late(self, alarm: LeaveLate) -> None:
-        self._go()
+        is_busy = self.questions.open or self.teller.casts
+        if is_busy and self.host.now_us < self._leave_by_us:
+            self.host.after(OWN_CASTS_LOOK_US, alarm)
+        else:
+            self.tenure.leave()
 
     def register(self, description: Description) -> None:
         self._restate(self.describe(description))
@@ -225,16 +208,11 @@ class RingMember(
         self._said = description
         self.describe(description)
 
-    def enrol(self, description: Description) -> list[Piece]:
-        """The same; those others are to keep the answer."""
-        self.stand_listed(description)
-        return self.entries(description)
-
     def _restate(self, group: Any) -> None:
         """Lay what is wanted now; take out what was laid before and is not."""
         wanted = [] if self.description is None else self.entries(self.description)
         kept = {(piece.shelf, piece.attribute, piece.low) for piece in wanted}
-        former = [piece for piece in self.all_laid() if self.is_of_description(piece)]
+        former = [piece for piece in self.all_laid() if not piece.number]
         self._said, removals = self.description, []
         for piece in former:
             if (piece.shelf, piece.attribute, piece.low) in kept:
@@ -252,7 +230,7 @@ class RingMember(
     def laid(self, group: Any) -> None:
         """A group of pieces is laid: a farewell, a version of the description, or what an earlier life owed."""
         if group == "leave":
-            self._go()
+            self.on_leave_late(LeaveLate())
         elif isinstance(group, tuple):
             if self.description is None and not self.version:
                 self.host.deliver(Withdrawn(group[1]))
@@ -277,24 +255,17 @@ class RingMember(
 
     # Casting
 
-    def cast(self, target: Target, payload: bytes) -> CastId:
-        return self._cast(target, payload, False)
-
     def cast_verified(self, target: Target, payload: bytes) -> CastId:
-        return self._cast(target, payload, True)
+        return self.cast(target, payload, verified=True)
 
-    def _cast(self, target: Target, payload: bytes, verified: bool) -> CastId:
+    def cast(self, target: Target, payload: bytes, verified: bool = False) -> CastId:
         cast = self.next_cast()
         question = self.question(target, self.words.seal(cast, target, payload))
         if isinstance(question, str):
             self.host.deliver(Refused("cast", question))
         else:
-            self.ask(cast, question.verify() if verified else question, "cast")
+            self.questions.ask(cast, question, "cast", verified)
         return cast
-
-    def ask(self, cast: CastId, question: Fetch, verb: str) -> None:
-        if not self.questions.ask(cast, question):
-            self.host.deliver(Refused(verb, "too many await their lists"))
 
     def _found(self, cast: CastId, question: Fetch, is_whole: bool) -> None:
         if question.counts:
@@ -302,7 +273,7 @@ class RingMember(
         elif is_whole:
             self.found(cast, question)
         else:
-            self.host.deliver(Settled(cast, 0, unreachable=sum(1 for _ in question.missing_ranges())))
+            self.host.deliver(Settled(cast, 0, unreachable=len(question.missing_ranges())))
 
     def tell(self, notify: Notify, members: dict[Name, Contact]) -> None:
         """Tell everybody selected, and oneself by a call; unless these are more than may be."""
@@ -312,9 +283,8 @@ class RingMember(
         here = None
         if members.pop(self.name, None) is not None:
             here = self.hearing.inbox.take(notify.cast, notify.target, notify.payload)
-        others = [members[name] for name in sorted(members)]
-        if any(each.address == self.address for each in others):  # a peer that was at this address before: it is gone
-            others = [each for each in others if each.address != self.address]
+        named = (members[name] for name in sorted(members))
+        others = [each for each in named if each.address != self.address]  # one that was here before is gone
         self.teller.tell(notify, others, here)
 
     def _settled(self, cast: CastId, counts: Told) -> None:
@@ -329,11 +299,11 @@ class RingMember(
         question = self.question(target, b"")
         if isinstance(question, str):
             self.host.deliver(Refused("estimate", question))
-            return self._token
-        terms = self.sizes(target)
-        about = (self._token, terms, len(question.ranges))
-        ranges = [each for constraints in terms for constraint in constraints for each in constraint]
-        self.ask(CastId(self.name, 0, self._token), Fetch(about, ranges, counts=True), "estimate")
+        else:
+            terms = self.sizes(target)
+            about = (self._token, terms, len(question.ranges))
+            ranges = [each for constraints in terms for constraint in constraints for each in constraint]
+            self.questions.ask(CastId(self.name, 0, self._token), Fetch(about, ranges, counts=True), "estimate")
         return self._token
 
     def _estimated(self, question: Fetch, is_whole: bool) -> None:
@@ -341,7 +311,7 @@ class RingMember(
         if not is_whole:
             self.host.deliver(Refused("estimate", "some lists do not answer"))
             return
-        counted = (sum(question.found(piece)) for piece in range(len(question.ranges)))
+        counted = map(sum, question.lists)
         members = sum(min(sum(next(counted) for _ in one) for one in constraints) for constraints in terms)
         hops = log2(max(2.0, self.chord.nodes_estimate())) / 2 + 2
         messages = int(look_ups * hops) + members * (2 if self.assured else 1)
@@ -356,7 +326,7 @@ _MADE_LATER = frozenset({*RingMember.parts, "share"} - {"hearing"})
 
 
 def _ring_settings(site: Site) -> LinkSettings:
-    parameters: Parameters = site.parameters
+    parameters = site.parameters
     check_us = int(parameters["check_ms"]) * 1000
     if not site.assured:
         return LinkSettings(check_us=check_us)
@@ -366,8 +336,6 @@ def _ring_settings(site: Site) -> LinkSettings:
 
 def _keeping_settings(site: Site) -> KeepingSettings:
     parameters = site.parameters
-    values_max = int(parameters.get("values_max", 1))
-    if not site.assured:
-        return replace(NONE, values_max=values_max)
     sync_us, lease_us = (int(float(parameters[name]) * 1e6) for name in ("sync_s", "lease_s"))
-    return KeepingSettings(int(parameters["copies"]), sync_us, lease_us, values_max=values_max)
+    given = (int(parameters["copies"]), sync_us, lease_us) if site.assured else (0, 0, 0)
+    return KeepingSettings(*given, values_max=int(parameters.get("values_max", 1)))

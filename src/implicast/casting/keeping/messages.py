@@ -1,12 +1,12 @@
-"""What peers say to each other about lists that are kept for others, and their alarms."""
+"""What peers say to each other about lists that are kept for others."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from msgspec import Meta
 
 from implicast.overlay.links.refs import Ref
 from implicast.peer.contract import Address, CastId, Contact, Message, Name
-from implicast.peer.fields import TEXT_MAX, Flag, Micros, Text, Token
+from implicast.peer.fields import TEXT_MAX, Flag, Text, Token
 from implicast.space.ring import ID_BITS
 
 PARTS_MAX = 4_096
@@ -98,7 +98,8 @@ class LaidAt(Message):
 
 
 class EntryOutdated(Message):
-    """What you laid with this serial is older than what I have of you, which has this stamp."""
+    """What you laid with this serial is older than what I have of you, which has this stamp. (An owner that is the
+    keeper itself is woken with it.)"""
 
     wire = 0x0604
     serial: Stamp
@@ -293,73 +294,6 @@ class Listed(Message):
     parts: Part
     found: Annotated[tuple[Found, ...], Meta(max_length=1 << 16)]
     count: Token = 0
-
-
-class LayLate(Message):
-    """Rings while something is not laid everywhere."""
-
-
-class EntryOutdatedHere(Message):
-    """Rings when this peer, as a keeper, has found its own request outdated."""
-
-    serial: int
-    stamp: int
-
-
-class AskLate(Message):
-    """Rings while lists are awaited."""
-
-
-class SyncRound(Message):
-    """Rings when copies are to be compared."""
-
-    upkeep: ClassVar[bool] = True
-    life: int
-
-
-class SyncSoon(Message):
-    """Rings a moment after the neighbourhood has changed or there were news: which news these are, and for the how
-    manieth time."""
-
-    upkeep: ClassVar[bool] = True
-    news: int
-    time: int
-
-
-class RenewRound(Message):
-    """Rings when the own entries are to be renewed."""
-
-    upkeep: ClassVar[bool] = True
-
-
-class ClaimLate(Message):
-    """Rings when a claim or a bequest should have been answered."""
-
-    life: int
-    turn: int
-
-
-class DoubtRound(Message):
-    """Rings when those who are said to be dead should have answered."""
-
-    upkeep: ClassVar[bool] = True
-    due_us: Micros
-
-
-class LeaveLate(Message):
-    """Rings while a leaver's own casts are under way."""
-
-
-class Rouse(Message):
-    """Rings when the own entries may be laid again for somebody who had asked too soon."""
-
-    upkeep: ClassVar[bool] = True
-
-
-class LackLate(Message):
-    """Rings while not everybody has confirmed to know of a lack."""
-
-    upkeep: ClassVar[bool] = True
 
 
 KEEPING_KINDS: tuple[type[Message], ...] = (

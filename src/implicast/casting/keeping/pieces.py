@@ -1,13 +1,19 @@
-"""One entry for a range of values (one value where order is not kept), and which of them are confirmed by whom."""
+"""One entry for a range of values (or one): which of them are confirmed by whom; how what is packed in it is read."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TypeVar
 
-from implicast.casting.keeping.messages import RenewEntries
-from implicast.casting.keeping.rows import mark_of
+import msgspec
+
 from implicast.language.target import Scalar
-from implicast.peer.contract import Address, Name
+from implicast.peer.contract import Address
+from implicast.peer.wire import UNREADABLE
+from implicast.space.ring import hashed
 
+LOOK_US = 500_000
+"""How often one looks whether something is to be sent out again."""
 WAIT_US = 2_000_000
 """Before a piece that is not confirmed is laid again; doubled each time."""
 WAIT_MAX_US = 3_000_000
@@ -15,13 +21,23 @@ WAIT_MAX_US = 3_000_000
 HOP_US = 60_000
 """Patience with each further value of a range, or node of the ring if there are fewer."""
 
+HERE = msgspec.msgpack.encode(None)
+"""What is packed in an entry that says nothing but that it is there."""
+KEYS_MAX = 16_384
+"""Values whose places are remembered: they are the same for all, and popular ones come again and again."""
+key_of_value = lru_cache(KEYS_MAX)(hashed)
+DECODED_MAX = 4_096
+"""Entries of one kind that are remembered as decoded: those in busy lists come again and again."""
+Read = TypeVar("Read")
+Nonsense = TypeVar("Nonsense")
+
 Stretch = tuple[Scalar, Scalar]
+Range = tuple[str, str, Scalar, Scalar, bool]
+"""Shelf, attribute, low, high, and whether it is walked."""
 KeptPiece = tuple[str, str, Scalar, Scalar, int, bytes, bool, int]
 """A piece on a disk: shelf, attribute, low, high, number, packed, walks, serial."""
 Held = tuple[Address, int]
 """Who confirmed a stretch, and the stamp it has there."""
-NOT_HELD: dict[Stretch, Held] = {}
-"""Shared by all pieces that are not held yet, and never changed."""
 
 
 @dataclass(slots=True)
@@ -41,28 +57,10 @@ class Piece:
     stamp: int
     walks: bool
     missing: tuple[Stretch, ...]
-    held: dict[Stretch, Held] = field(default_factory=lambda: NOT_HELD)
+    held: dict[Stretch, Held] = field(default_factory=dict)
     """Which stretches are confirmed by whom; empty where nobody is asked again."""
     due_us: int = 0
     _wait_us: int = WAIT_US
-    _mark: tuple[int, int] = (0, 0)
-
-    @property
-    def entry(self) -> tuple[str, str, int]:
-        """Which of its owner's entries it is a word about, whatever the values."""
-        return self.shelf, self.attribute, self.number
-
-    def mark(self, owner: Name) -> int:
-        """Of the entry of the lowest value, as its keepers compute it. Remembered, for one looks often from outside."""
-        stamp = self.lowest_stamp()
-        if self._mark[0] != stamp:
-            slot = (self.shelf, self.attribute, self.low)
-            self._mark = stamp, mark_of(slot, self.number or owner, stamp, bool(self.packed))
-        return self._mark[1]
-
-    def lowest_stamp(self) -> int:
-        """With which the entry of the lowest value is kept."""
-        return next((stamp for (low, _), (_, stamp) in self.held.items() if low == self.low), self.stamp)
 
     def kept(self) -> KeptPiece:
         """As it is written down."""
@@ -70,33 +68,28 @@ class Piece:
 
     def wait(self, now_us: int, nodes: float) -> None:
         """It is sent out on a ring of so many nodes: there is patience with its longest stretch."""
-        self.due_us = now_us + self._wait_us + int(HOP_US * min(nodes, max(map(length, self.missing))))
+        self.due_us = now_us + self._wait_us + int(HOP_US * min(nodes, max(len(values(each)) for each in self.missing)))
         self._wait_us = min(WAIT_MAX_US, 2 * self._wait_us)
 
     def narrow(self, low: Scalar, high: Scalar, key: int) -> None:
         """Only these values are wanted any more; `key` is that of the lowest."""
-        self.low, self.high, self.key, self._mark = low, high, key, (0, 0)
+        self.low, self.high, self.key = low, high, key
         self.missing = tuple(left for each in self.missing if (left := overlap(each, (low, high))) is not None)
-        cut = ((overlap(each, (low, high)), who) for each, who in self.held.items())
-        self.held = {each: who for each, who in cut if each is not None}
+        self.held = {left: who for each, who in self.held.items() if (left := overlap(each, (low, high))) is not None}
 
     def confirm(self, low: Scalar, high: Scalar, held: Held | None) -> None:
         """These values are laid; `held`: who is to be asked for them later."""
         wanted = overlap((low, high), (self.low, self.high))
         if wanted is None:
             return
-        low, high = wanted
-        is_all = self.missing == (wanted,)  # nearly always
-        self.missing = () if is_all else tuple(left for each in self.missing for left in without(each, low, high))
+        self.missing = tuple(left for each in self.missing for left in without(each, *wanted))
         if held is not None:
-            self.held = {s: who for s, who in self.held.items() if without(s, low, high)}
-            self.held[low, high] = held
+            self.held = {s: who for s, who in self.held.items() if without(s, *wanted)} | {wanted: held}
         if not self.missing:
             self._wait_us = WAIT_US
 
     def lose(self, low: Scalar, high: Scalar, stamp: int, now_us: int) -> None:
-        """To be laid again, with a new stamp: what became of the old entry, a removal even, must not stand in the
-        way."""
+        """To be laid again, with a new stamp."""
         wanted = overlap((low, high), (self.low, self.high))
         if wanted is None:
             return
@@ -106,13 +99,18 @@ class Piece:
         self.held.pop(wanted, None)
 
 
-def renewal(owner: Name, turn: int, held: Iterable[tuple[Piece, Stretch]]) -> RenewEntries:
-    each = (
-        (one.serial, one.shelf, one.attribute, *stretch, one.number, one.held[stretch][1])
-        for one, stretch in held
-        if stretch in one.held
-    )
-    return RenewEntries(owner, turn, tuple(each))
+def reader(kind: type[Read], nonsense: Nonsense) -> Callable[[bytes], Read | Nonsense]:
+    """Reads what is packed in entries; where a stranger wrote nonsense, this."""
+    decode = msgspec.msgpack.Decoder(kind).decode
+
+    @lru_cache(DECODED_MAX)
+    def read(packed: bytes) -> Read | Nonsense:
+        try:
+            return decode(packed)
+        except UNREADABLE:
+            return nonsense
+
+    return read
 
 
 def values(stretch: Stretch) -> Sequence[Scalar]:
@@ -120,15 +118,11 @@ def values(stretch: Stretch) -> Sequence[Scalar]:
     return range(low, high + 1) if isinstance(low, int) and isinstance(high, int) else (low,)
 
 
-def length(stretch: Stretch) -> int:
-    return len(values(stretch))
-
-
 def overlap(one: Stretch, other: Stretch) -> Stretch | None:
     """The values that both have."""
     (low, high), (start, end) = one, other
     if isinstance(low, str) or isinstance(high, str) or isinstance(start, str) or isinstance(end, str):
-        return one if low == start else None
+        return one if one == other else None
     return (max(low, start), min(high, end)) if max(low, start) <= min(high, end) else None
 
 

@@ -3,174 +3,146 @@
 A list that does not come is asked for again, by another way, for a minute and a half; then the cast has failed.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import groupby
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 from implicast.casting.keeping.keeper import Keeper
-from implicast.casting.keeping.messages import PARTS_MAX, Ask, AskLate, Listed
-from implicast.casting.keeping.pieces import values
-from implicast.casting.keeping.share import Share
+from implicast.casting.keeping.messages import PARTS_MAX, Ask, Listed
+from implicast.casting.keeping.pieces import HOP_US, LOOK_US, Range, Stretch, overlap, values, without
+from implicast.casting.keeping.share import Share, Shareholder
 from implicast.language.target import Scalar
 from implicast.overlay.links.state import IN
-from implicast.peer.contract import LIFE_BITS, Address, CastId, Host, Part, handles
+from implicast.peer.contract import LIFE_BITS, Address, CastId, Message, handles
+from implicast.peer.events import Refused
 
-LOOK_US = 500_000
 WAIT_US = 1_500_000
 WAIT_MAX_US = 6_000_000
 """Waits double from the one to the other."""
-HOP_US = 60_000
-"""Patience with each further value of a range, or node of the ring if there are fewer."""
 ASKS_MAX = 14
 """Attempts to get the lists of one cast: a minute and a half."""
 QUESTIONS_MAX = 4_096
 """Casts whose lists are awaited; further ones are refused."""
 
-Range = tuple[str, str, Scalar, Scalar, bool]
-"""Shelf, attribute, low, high, and whether it is walked."""
-
 
 class Fetch:
-    """The lists of one cast: one for each value of each range. `about` is what the design wants to remember."""
+    """The lists of one cast, by range: what came, and what is missing. `about` is what the design wants to remember."""
 
-    __slots__ = ("_attempts", "_left", "_lists", "_parts", "_wait_us", "about", "counts", "due_us", "ranges",
-                 "verified")  # fmt: skip
+    __slots__ = ("_missing", "_parts", "_wait_us", "about", "attempts", "counts", "due_us", "lists", "ranges")
 
     def __init__(self, about: Any, ranges: Sequence[Range], counts: bool = False) -> None:
         """`counts`: only how many are in the lists."""
-        self.about, self.ranges, self.counts, self.verified = about, ranges, counts, False
-        names = ((piece, value) for piece, each in enumerate(ranges) for value in values((each[2], each[3])))
-        self._lists: dict[tuple[int, Scalar], list[Any] | None] = dict.fromkeys(names)
-        self._left = len(self._lists)
+        self.about, self.ranges, self.counts = about, ranges, counts
+        self.lists: list[list[Any]] = [[] for _ in ranges]
+        self._missing: list[list[Stretch]] = [[(low, high)] for _, _, low, high, _ in ranges]
         self._parts: dict[tuple[int, Scalar], dict[int, Sequence[Any]]] = {}
-        self._wait_us, self._attempts, self.due_us = WAIT_US, 0, 0
-
-    def verify(self) -> "Fetch":
-        """Only entries whose owners have proved them are to be taken."""
-        self.verified = True
-        return self
+        self._wait_us, self.attempts, self.due_us = WAIT_US, 0, 0
 
     def take(self, told: Listed) -> bool:
         """Note a part of an answer; True when this was the last thing missing."""
-        ends = (told.piece, told.low), (told.piece, told.high)
-        if not 0 <= told.part < told.parts <= PARTS_MAX or any(end not in self._lists for end in ends):
+        piece, answered = told.piece, (told.low, told.high)
+        is_asked = piece < len(self.ranges) and overlap(answered, self.ranges[piece][2:4]) == answered
+        if not is_asked or not told.part < told.parts <= PARTS_MAX:
             return False
-        so_far = self._parts.setdefault(ends[0], {})
+        so_far = self._parts.setdefault((piece, told.low), {})
         so_far[told.part] = told.found
         if len(so_far) < told.parts:
             return False
-        del self._parts[ends[0]]
-        found = [told.count] if self.counts else [entry for _, each in sorted(so_far.items()) for entry in each]
-        for value in values((told.low, told.high)):  # all is noted with the first of them that was missing
-            if self._lists[told.piece, value] is None:
-                self._lists[told.piece, value], found = found, []
-                self._left -= 1
-        return not self._left
+        del self._parts[piece, told.low]
+        left = [part for each in self._missing[piece] for part in without(each, *answered)]
+        if left != self._missing[piece]:
+            found = [entry for _, each in sorted(so_far.items()) for entry in each]
+            self.lists[piece] += [told.count] if self.counts else found
+            self._missing[piece] = left
+        return not any(self._missing)
 
-    def found(self, piece: int) -> list[Any]:
-        """Everything in the lists of one range; or how many are there."""
-        _, _, low, high, _ = self.ranges[piece]
-        return [entry for value in values((low, high)) for entry in self._lists[piece, value] or ()]
-
-    def missing_ranges(self) -> Iterable[tuple[int, Range]]:
+    def missing_ranges(self) -> list[tuple[int, Range]]:
         """What is still missing: which piece, and the range."""
-        for piece, (shelf, attribute, low, high, walks) in enumerate(self.ranges):
-            for lacks, run in groupby(values((low, high)), lambda value: self._lists[piece, value] is None):  # noqa: B023
-                if lacks:
-                    start, *rest = run
-                    yield piece, (shelf, attribute, start, rest[-1] if rest else start, walks)
+        return [
+            (piece, (shelf, attribute, *stretch, walks))
+            for piece, (shelf, attribute, _, _, walks) in enumerate(self.ranges)
+            for stretch in self._missing[piece]
+        ]
 
     def try_again(self, now_us: int, hops: float) -> None:
         """Asked for now: patience lasts for so many further hops."""
         self.due_us = now_us + self._wait_us + int(HOP_US * hops)
         self._wait_us = min(WAIT_MAX_US, 2 * self._wait_us)
-        self._attempts += 1
-
-    @property
-    def is_hopeless(self) -> bool:
-        return self._attempts >= ASKS_MAX
+        self.attempts += 1
 
 
-class Questions(Part):
+class AskLate(Message):
+    """Rings while lists are awaited."""
+
+
+class Questions(Shareholder):
     """What one peer wants to know."""
 
-    __slots__ = ("_armed", "_casts", "_found", "_keeper", "_open", "_share")
+    __slots__ = ("_armed", "_casts", "_found", "_keeper", "open")
 
-    def __init__(
-        self, address: Address, host: Host, share: Share, keeper: Keeper,
-        found: Callable[[CastId, Fetch, bool], None],
-    ) -> None:  # fmt: skip
+    def __init__(self, share: Share, keeper: Keeper, found: Callable[[CastId, Fetch, bool], None]) -> None:
         """`found(cast, question, True)`: all lists have come; False: some never did."""
-        super().__init__(address, host)
-        self._share, self._keeper, self._found = share, keeper, found
-        self._open: dict[CastId, Fetch] = {}
-        self._casts: dict[CastId, CastId] = {}
-        """By the name under which it is asked for, the cast; where the two differ."""
+        super().__init__(share)
+        self._keeper, self._found = keeper, found
+        self.open: dict[CastId, Fetch] = {}
+        self._casts: dict[CastId, tuple[CastId, bool]] = {}
+        """Where words are signed, by the name under which it is asked for: the cast, and whether proofs are checked."""
         self._armed = False
 
-    def __len__(self) -> int:
-        return len(self._open)
-
-    def ask(self, cast: CastId, question: Fetch) -> bool:
-        """Get all lists of a question. False: too many are awaited."""
-        if len(self._open) >= QUESTIONS_MAX:
-            return False
-        asked = self._secret(cast) if self._share.deeds.signed else cast
-        self._open[asked] = question
+    def ask(self, cast: CastId, question: Fetch, verb: str, verified: bool = False) -> None:
+        """Get all lists of a question that this verb raised; `verified`: only entries that their owners have proved."""
+        if len(self.open) >= QUESTIONS_MAX:
+            self.host.deliver(Refused(verb, "too many await their lists"))
+            return
+        asked = cast
+        if self._share.deeds.signed:  # under a name that only those can answer who pass it on
+            asked = CastId(cast.publisher, self.host.rng.getrandbits(LIFE_BITS), cast.serial)
+            self._casts[asked] = cast, verified
+        self.open[asked] = question
         self._send_out(asked, question)
-        return True
-
-    def _secret(self, cast: CastId) -> CastId:
-        """Where words are signed lists are asked for under a name that only those can answer who pass it on."""
-        asked = CastId(cast.publisher, self.host.rng.getrandbits(LIFE_BITS), cast.serial)
-        self._casts[asked] = cast
-        return asked
 
     def _send_out(self, cast: CastId, question: Fetch) -> None:
-        missing = list(question.missing_ranges())
+        missing = question.missing_ranges()
         longest = max(len(values((each[2], each[3]))) for _, each in missing)
-        question.try_again(self.host.now_us, min(longest, self._share.chord.nodes_estimate()) if longest > 1 else 1)
-        if self._share.chord.ring.state == IN:
+        question.try_again(self.host.now_us, min(longest, self._chord.nodes_estimate()) if longest > 1 else 1)
+        if self._ring.state == IN:
             for piece, (shelf, attribute, low, high, walks) in missing:
                 key = self._share.key_of(attribute, low)
                 ends = (low, high, cast, self.address, walks, False, question.counts)
-                ask = Ask(key, piece, shelf, attribute, *ends)
-                self._keeper.on_ask(self.address, ask)
+                self._keeper.on_request(self.address, Ask(key, piece, shelf, attribute, *ends))
         self._arm()
 
     def _arm(self) -> None:
-        if not self._armed and self._open and self._share.settings.repeats:
+        if not self._armed and self.open and self._share.settings.lease_us:
             self._armed = True
             self.host.after(LOOK_US, AskLate())
 
     @handles(AskLate)
     def on_ask_late(self, alarm: AskLate) -> None:
         self._armed = False
-        chord = self._share.chord
-        for cast, question in list(self._open.items()):
+        for cast, question in list(self.open.items()):
             if question.due_us > self.host.now_us:
                 continue
-            if question.is_hopeless:
-                del self._open[cast]
-                self._found(self._casts.pop(cast, cast), question, False)
+            if question.attempts >= ASKS_MAX:
+                self._close(cast, False)
             else:
-                chord.turn_off(int(self.host.rng.random() * 3))
+                self._chord.turn_off(int(self.host.rng.random() * 3))
                 self._send_out(cast, question)
-        chord.turn_off(0)
+        self._chord.turn_off(0)
         self._arm()
 
     @handles(Listed)
     def on_told(self, sender: Address, told: Listed) -> None:
-        question = self._open.get(told.cast)
-        if question is not None and question.take(self._plain(question, told)):
-            del self._open[told.cast]
-            self._found(self._casts.pop(told.cast, told.cast), question, True)
+        question, deeds = self.open.get(told.cast), self._share.deeds
+        if question is None:
+            return
+        if deeds.signed and told.piece < len(question.ranges):
+            shelf, attribute, *_ = question.ranges[told.piece]
+            plain = deeds.plain(told.found, (shelf, attribute, told.low), self._casts[told.cast][1])
+            told = replace(told, found=plain)
+        if question.take(told):
+            self._close(told.cast, True)
 
-    def _plain(self, question: Fetch, told: Listed) -> Listed:
-        """An answer with entries as their owners packed them."""
-        if not self._share.deeds.signed or not told.piece < len(question.ranges):
-            return told
-        shelf, attribute, *_ = question.ranges[told.piece]
-        return replace(told, found=self._share.deeds.plain(told.found, (shelf, attribute, told.low), question.verified))
+    def _close(self, asked: CastId, is_whole: bool) -> None:
+        self._found(self._casts.pop(asked, (asked, False))[0], self.open.pop(asked), is_whole)

@@ -15,7 +15,7 @@ from implicast.casting.keeping.messages import Row, Slot
 from implicast.peer.contract import Contact, Name
 from implicast.peer.memory import Recent, Shares
 from implicast.space.digest import digest_bits
-from implicast.space.ring import clockwise, up_to
+from implicast.space.ring import up_to
 
 ROWS_MAX = 1_000_000
 """Entries that one node keeps, those of an owner that has many refused first; such owners ask again."""
@@ -45,8 +45,6 @@ class HeldRow:
 
 Ident = Name | int
 """What an entry is called within its list."""
-_NO_MARKS: set[int] = set()
-"""Shared by rows that are never compared, and never changed."""
 
 
 @lru_cache(MARKS_MAX)
@@ -59,8 +57,8 @@ class KeptRows:
     """Lists of rows by slot, in order of their keys."""
 
     __slots__ = (
-        "_compared", "_due_us", "_keys", "_places", "_shares", "_slots", "_summaries", "changes", "count", "losses",
-        "marks", "owned",
+        "_compared", "_due_us", "_keys", "_places", "_shares", "_slots", "_summaries", "changes", "losses", "marks",
+        "owned",
     )  # fmt: skip
 
     def __init__(self, compared: bool = True) -> None:
@@ -74,11 +72,11 @@ class KeptRows:
         self._summaries: Recent[tuple[int, int], tuple[int, int]] = Recent(SUMMARIES_MAX)
         # At rest the same few ranges are summed up again and again: remembering took half of a run's time away,
         # keeping what is remembered up to date instead of forgetting it another twentieth.
-        self.marks: set[int] = set() if compared else _NO_MARKS
+        self.marks: set[int] = set()
         """Of all entries in force: whether one is kept is seen at a glance. Never gone through."""
         self.owned: dict[Contact, int] = {}
         """Of whom entries are in force here, and how many."""
-        self.count = self.changes = self.losses = 0
+        self.changes = self.losses = 0
         self._due_us = 0
         """Nothing is over before this."""
 
@@ -95,63 +93,42 @@ class KeptRows:
             return NO_ROOM
         if entries is None:
             entries = self._open(row)
-        if known is None:
-            self.count += 1
-        else:
-            self._shares.drop(known.row.owner.name)
-            self._uncount(known)
-        self._shares.add(row.owner.name)
-        self.changes += 1
-        entries[row.ident] = self._counted(row, now_us) if self._compared else HeldRow(row, now_us, 0)
-        return 0
-
-    def _counted(self, row: Row, now_us: int) -> HeldRow:
-        """An entry with its mark, counted in all sums."""
-        mark = mark_of(row.slot, row.ident, row.stamp, row.in_force)
+        if known is not None:
+            self._count(known, -1)
+        mark = mark_of(row.slot, row.ident, row.stamp, row.in_force) if self._compared else 0
+        entries[row.ident] = entry = HeldRow(row, now_us, mark)
+        self._count(entry, 1)
         if not row.in_force:
             self._due_us = min(self._due_us, now_us + REMEMBERED_US)
-            return HeldRow(row, now_us, mark)
-        self.marks.add(mark)
-        self.owned[row.owner] = self.owned.get(row.owner, 0) + 1
-        self._add_up(row.key, 1, mark)
-        return HeldRow(row, now_us, mark)
+        return 0
 
     def _open(self, row: Row) -> dict[Ident, HeldRow]:
         """A list for a slot that has none. All rows of a slot have one key."""
-        entries = self._slots[row.slot] = {}
-        if not self._compared:
-            return entries
         if row.key not in self._places:
             insort(self._keys, row.key)
-            self._places[row.key] = {}
-        self._places[row.key][row.slot] = entries
+        entries = self._slots[row.slot] = self._places.setdefault(row.key, {})[row.slot] = {}
         return entries
 
     def _close(self, row: Row) -> None:
-        del self._slots[row.slot]
-        if not self._compared:
+        del self._slots[row.slot], self._places[row.key][row.slot]
+        if not self._places[row.key]:
+            del self._places[row.key], self._keys[bisect_right(self._keys, row.key) - 1]
+
+    def _count(self, entry: HeldRow, change: int) -> None:
+        """One more or one less: bring shares, and marks, owners and sums of what is in force, up to date."""
+        row, is_more = entry.row, change > 0
+        self.changes += 1
+        (self._shares.add if is_more else self._shares.drop)(row.owner.name)
+        if not self._compared or not row.in_force:
             return
-        place = self._places[row.key]
-        del place[row.slot]
-        if not place:
-            del self._places[row.key]
-            del self._keys[bisect_right(self._keys, row.key) - 1]
-
-    def _uncount(self, entry: HeldRow) -> None:
-        if entry.row.in_force and self._compared:
-            self.losses += 1
-            self.marks.discard(entry.mark)
-            owner = entry.row.owner
-            self.owned[owner] -= 1
-            if not self.owned[owner]:
-                del self.owned[owner]
-            self._add_up(entry.row.key, -1, -entry.mark)
-
-    def _add_up(self, key: int, count: int, mark: int) -> None:
-        """Bring what is remembered of ranges up to date."""
-        for arc, (counted, total) in self._summaries.items():
-            if up_to(arc[0], key, arc[1]):
-                self._summaries[arc] = counted + count, (total + mark) & SUM_MASK
+        self.owned[row.owner] = owned = self.owned.get(row.owner, 0) + change
+        if not owned:
+            del self.owned[row.owner]
+        (self.marks.add if is_more else self.marks.discard)(entry.mark)
+        self.losses += not is_more
+        for arc, (count, total) in self._summaries.items():
+            if up_to(arc[0], row.key, arc[1]):
+                self._summaries[arc] = count + change, (total + change * entry.mark) & SUM_MASK
 
     def get(self, slot: Slot, ident: Ident) -> HeldRow | None:
         return self._slots.get(slot, {}).get(ident)
@@ -170,14 +147,11 @@ class KeptRows:
 
     def within(self, low: int, high: int) -> list[HeldRow]:
         """The entries of the keys (low, high], in order from low on; (a, a] is the whole circle."""
-        if not self._compared:
-            found = [each for each in self.entries() if up_to(low, each.row.key, high)]
-            return sorted(found, key=lambda each: clockwise(low + 1, each.row.key))
         keys = self._keys
         first, last = bisect_right(keys, low), bisect_right(keys, high)
         chosen = keys[first:last] if low < high else keys[first:] + keys[:last]
-        places = self._places
-        return [entry for key in chosen for entries in places[key].values() for entry in entries.values()]
+        lists = (entries for key in chosen for entries in self._places[key].values())
+        return [entry for entries in lists for entry in entries.values()]
 
     def summary(self, low: int, high: int) -> tuple[int, int]:
         """How many are in force, and a sum over their digests: equal sums, equal entries. Removals do not count: they
@@ -191,11 +165,7 @@ class KeptRows:
     def drop(self, rows: Iterable[Row]) -> None:
         for row in rows:
             entries = self._slots[row.slot]
-            gone = entries.pop(row.ident)
-            self._uncount(gone)
-            self._shares.drop(gone.row.owner.name)
-            self.count -= 1
-            self.changes += 1
+            self._count(entries.pop(row.ident), -1)
             if not entries:
                 self._close(row)
 
@@ -215,9 +185,4 @@ class KeptRows:
         self._due_us = min(chain((now_us + lease_us,), ends_us))
 
     def clear(self) -> None:
-        self._slots, self._places, self._keys, self.count = {}, {}, [], 0
-        self._shares = Shares(ROWS_MAX)
-        self._summaries.clear()
-        self.marks, self.owned = set() if self._compared else _NO_MARKS, {}
-        self.changes += 1
-        self.losses += 1
+        self.drop([entry.row for entry in self.entries()])

@@ -15,10 +15,10 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from implicast.casting.keeping.messages import Death, Lack, LackHeard, LackLate
-from implicast.overlay.chord import Chord
+from implicast.casting.keeping.messages import Death, Lack, LackHeard
+from implicast.casting.keeping.share import Share, Shareholder
 from implicast.overlay.links.state import IN
-from implicast.peer.contract import Address, Host, Part, handles
+from implicast.peer.contract import Address, StandingAlarm, handles
 from implicast.peer.memory import Recent
 from implicast.space.digest import digest_bits
 from implicast.space.ring import from_on
@@ -39,18 +39,19 @@ UNHEARD_MAX = 1024
 """Words that await confirmation; further ones are said once."""
 
 
-class Rumours(Part):
+class LackLate(StandingAlarm):
+    """Rings while not everybody has confirmed to know of a lack."""
+
+
+class Rumours(Shareholder):
     """One peer's part in telling all."""
 
-    __slots__ = ("_armed", "_chord", "_heed", "_known", "_mourn", "_sayings", "_serial", "_unheard")
+    __slots__ = ("_armed", "_heed", "_known", "_mourn", "_sayings", "_serial", "_unheard")
 
-    def __init__(
-        self, address: Address, host: Host, chord: Chord, heed: Callable[[int, int], None],
-        mourn: Callable[[Address], None],
-    ) -> None:  # fmt: skip
+    def __init__(self, share: Share, heed: Callable[[int, int], None], mourn: Callable[[Address], None]) -> None:
         """`heed(low, high)`: lay again what this peer has there. `mourn(who)`: it may be dead."""
-        super().__init__(address, host)
-        self._chord, self._heed, self._mourn = chord, heed, mourn
+        super().__init__(share)
+        self._heed, self._mourn = heed, mourn
         self._known: Recent[tuple[int, object, int], tuple[int, int]] = Recent(KNOWN_MAX)
         """Words that were heard, how far to the right they have been told, and when they were last heard."""
         self._unheard: dict[tuple[int, int, int], tuple[Lack | Death, int]] = {}
@@ -59,27 +60,21 @@ class Rumours(Part):
         self._armed = False
 
     def announce_lack(self, low: int, high: int) -> None:
-        self._say(low, high)
+        self.announce(Lack, low, high)
         if len(self._sayings) < SAYINGS_MAX:
             self._sayings.append((self.host.now_us + SAYING_US, low, high, SAYINGS - 1))
         self._arm()
 
-    def _say(self, low: int, high: int) -> None:
-        own = self._chord.table.own
-        self._hear(Lack(self._next_serial(), low, high, own, own, self.address))
-
-    def announce_death(self, who: Address) -> None:
-        own = self._chord.table.own
-        self._hear(Death(self._next_serial(), who, own, own, self.address))
-
-    def _next_serial(self) -> int:
-        """Of this word alone: several may be said in one moment, and confirmations must be told apart."""
-        self._serial += 1
-        return digest_bits(62, self._chord.table.own, self.host.now_us, self._serial)
+    def announce(self, kind: Callable[..., Lack | Death], *about: int | Address) -> None:
+        """Once. Under a serial of its own: several may be said in one moment, and confirmations must be told apart."""
+        own, self._serial = self._chord.table.own, self._serial + 1
+        self._hear(kind(digest_bits(62, own, self.host.now_us, self._serial), *about, own, own, self.address))
 
     def _hear(self, word: Lack | Death) -> None:
         about = (word.serial, word.low, word.high) if isinstance(word, Lack) else (word.serial, word.who, 0)
-        known, reach = self._known.pop(about, (None, 0))[0], self._reach(word)
+        known, table = self._known.pop(about, (None, 0))[0], self._chord.table
+        is_within = from_on(word.key, table.own, word.limit)  # else its arc ends before this node
+        reach = (word.limit - table.own - 1) & table.mask if is_within else 0
         over_us = self.host.now_us - KNOWN_US
         self._known.drop_while(lambda told: told[1] <= over_us)
         self._known[about] = max(reach, known or 0), self.host.now_us
@@ -91,36 +86,22 @@ class Rumours(Part):
         if known is None or reach > known:
             self._tell_others(word, reach, known or 0)
 
-    def _reach(self, word: Lack | Death) -> int:
-        """How far from here a word is to be told: not at all where its arc ends before this node."""
-        own = self._chord.table.own
-        return (word.limit - own - 1) & self._chord.table.mask if from_on(word.key, own, word.limit) else 0
-
     def _tell_others(self, word: Lack | Death, reach: int, known: int) -> None:
         """Each finger within reach is told to tell those up to the next, as far as they have not been told."""
         table = self._chord.table
-        told = [table.key_of(ref) for ref in table.fingers() if table.far(ref) <= reach]
-        for key, limit in zip(told, [*told[1:], word.limit], strict=False):
+        told = [(ref.address, table.key_of(ref)) for ref in table.fingers() if table.far(ref) <= reach]
+        limits = [*(key for _, key in told[1:]), word.limit]
+        for (address, key), limit in zip(told, limits, strict=False):
             if (limit - table.own - 1) & table.mask > known:
-                self._tell(replace(word, key=key, limit=limit, by=self.address))
+                word = replace(word, key=key, limit=limit, by=self.address)
+                if len(self._unheard) < UNHEARD_MAX:
+                    self._unheard[word.serial, key, limit] = (word, REPEATS_MAX)
+                self.host.send(address, word)
         self._arm()
 
-    def _tell(self, word: Lack | Death) -> None:
-        if len(self._unheard) < UNHEARD_MAX:
-            self._unheard[word.serial, word.key, word.limit] = (word, REPEATS_MAX)
-        table = self._chord.table
-        self.host.send(table.addresses[table.distances.index((word.key - table.own) & table.mask)], word)
-
-    @handles(Lack)
-    def on_lack(self, sender: Address, lack: Lack) -> None:
-        self._on_word(sender, lack)
-
-    @handles(Death)
-    def on_death(self, sender: Address, death: Death) -> None:
-        self._on_word(sender, death)
-
-    def _on_word(self, sender: Address, word: Lack | Death) -> None:
-        if self._chord.ring.state == IN and not self._chord.pass_on(word.key, word, sender):
+    @handles(Lack, Death)
+    def on_word(self, sender: Address, word: Lack | Death) -> None:
+        if self._ring.state == IN and not self._chord.pass_on(word.key, word, sender):
             heard = LackHeard(word.serial, word.key, word.limit)
             if word.by == self.address:  # whom it was for has gone meanwhile, and this node answers for that place
                 self.on_lack_heard(sender, heard)
@@ -145,15 +126,13 @@ class Rumours(Part):
                 self._unheard[name] = (word, left - 1)
             else:  # often enough, or nobody is left there: this node answers for that place itself
                 del self._unheard[name]
-        self._say_again()
-        self._arm()
-
-    def _say_again(self) -> None:
-        now_us = self.host.now_us
-        due = [saying for saying in self._sayings if saying[0] <= now_us]
-        self._sayings = [saying for saying in self._sayings if saying[0] > now_us]
-        for _, low, high, left in due:
-            if self._chord.ring.state == IN:
-                self._say(low, high)
+        sayings, self._sayings, now_us = self._sayings, [], self.host.now_us
+        for due_us, low, high, left in sayings:
+            if due_us > now_us:
+                self._sayings.append((due_us, low, high, left))
+                continue
+            if self._ring.state == IN:
+                self.announce(Lack, low, high)
             if left > 1:
                 self._sayings.append((now_us + 2 * SAYING_US, low, high, left - 1))
+        self._arm()

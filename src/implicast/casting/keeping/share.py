@@ -1,16 +1,16 @@
 """What one node keeps of all lists, and where it stands: which keys it answers for, and of whom it keeps copies."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
 from implicast.casting.keeping.deeds import Deeds
 from implicast.casting.keeping.messages import Row
 from implicast.casting.keeping.rows import NO_ROOM, KeptRows
-from implicast.casting.keeping.settings import KeepingSettings
 from implicast.language.target import Scalar
 from implicast.overlay.chord import Chord
-from implicast.peer.contract import Address, Host, Name
+from implicast.peer.contract import Contact, Host, Name, Part
 from implicast.peer.memory import Recent
-from implicast.space.ring import up_to
 
 ROWS_PER_MESSAGE = 500
 """Entries in one message."""
@@ -18,21 +18,35 @@ ABSENT_MAX = 1024
 """Peers remembered as dead."""
 
 KeyOf = Callable[[str, Scalar], int]
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class KeepingSettings:
+    """In microseconds. Zeros without receipts, as in the papers: one keeper, nothing repeated, no standing upkeep."""
+
+    copies: int
+    """Right neighbours that have what a node keeps. A list is lost when a node and all of these die at once."""
+    sync_us: int
+    """Period of comparing copies; 0: only after changes of the neighbourhood."""
+    lease_us: int
+    """An entry that its owner did not renew for so long is forgotten; owners renew twice as often. 0: never, and what
+    is not answered is not asked again."""
+    values_max: int = 1
+    """Values of the widest range that anybody may ask for."""
 
 
 class Share:
     """Rows, how far to the left they are complete (`floor_key`), and whose rows are not taken at present."""
 
-    __slots__ = ("_host", "_news", "absent", "chord", "deeds", "floor_key", "is_going", "is_ready", "key_of", "own",
+    __slots__ = ("absent", "chord", "contact", "deeds", "floor_key", "host", "is_going", "is_ready", "key_of", "own",
                  "rows", "settings")  # fmt: skip
 
     def __init__(
-        self, host: Host, chord: Chord, key_of: KeyOf, settings: KeepingSettings, news: Callable[[], None],
-        deeds: Deeds,
-    ) -> None:  # fmt: skip
-        """`news()`: something was learnt from a copy, or from what came back."""
-        self._host, self._news = host, news
-        self.chord, self.key_of, self.settings, self.deeds = chord, key_of, settings, deeds
+        self, contact: Contact, host: Host, chord: Chord, key_of: KeyOf, settings: KeepingSettings, deeds: Deeds
+    ) -> None:
+        self.contact, self.host, self.chord, self.key_of = contact, host, chord, key_of
+        self.settings, self.deeds = settings, deeds
         self.rows = KeptRows(bool(settings.copies))
         self.own = chord.table.own
         """The own key: the same in every life."""
@@ -47,8 +61,7 @@ class Share:
 
     def low(self) -> int:
         """It answers for (low, own]."""
-        table = self.chord.table
-        return (table.own - table.span) & table.mask
+        return (self.own - self.chord.table.span) & self.chord.table.mask
 
     def copies_low(self) -> int:
         """It keeps copies down to here: of so many left neighbours. Of one at least: it may be about to leave."""
@@ -67,16 +80,9 @@ class Share:
     def go(self, is_going: bool) -> None:
         self.is_going = is_going
 
-    def copies(self) -> int:
-        """Right neighbours that get what is laid here: a leaver's heir at least, who may have its estate already."""
-        return self.settings.copies or self.is_going
-
     def open(self, floor_key: int) -> None:
         """From here on to the own key everything is there."""
         self.is_ready, self.floor_key = True, floor_key
-
-    def has_from(self, floor_key: int) -> None:
-        self.floor_key = floor_key
 
     def retract(self) -> None:
         """Copies from further away do not come here any more: what is dropped is not had, whoever vouched for it."""
@@ -87,45 +93,33 @@ class Share:
 
     def take(self, rows: Iterable[Row]) -> int:
         """Keep these, unless newer words are known: the largest stamp of those. `NO_ROOM` if some cannot be kept."""
-        now_us, absent = self._host.now_us, self.absent
+        now_us, absent = self.host.now_us, self.absent
         if absent:
             rows = [row for row in rows if not row.in_force or row.owner.name not in absent]
         known = [self.rows.take(row, now_us) for row in rows] or [0]
         return NO_ROOM if NO_ROOM in known else max(known)
-
-    def is_sound(self, rows: Iterable[Row]) -> bool:
-        """Whether their owner has said all of them."""
-        return not self.deeds.signed or all(map(self.deeds.is_sound, rows))
-
-    def learn(self, rows: Iterable[Row], sender: Address | None = None) -> None:
-        """From copies and from what came back: the keepers of copies of what was new here are told soon. What is not
-        its owner's word is not taken; but from the keeper itself, `sender`, that a lease is over."""
-        before = self.rows.changes
-        if self.deeds.signed:
-            rows = [row for row in rows if self._is_new(row) and self._is_heard(row, sender)]
-        self.take(row for row in rows if self.key_of(row.slot[1], row.slot[2]) == row.key)
-        if self.rows.changes != before:
-            self._news()
-
-    def _is_new(self, row: Row) -> bool:
-        """Whether it differs from what is kept: most of what copies tell each other does not."""
-        known = self.rows.get(row.slot, row.ident)
-        return known is None or known.row.packed != row.packed
-
-    def _is_heard(self, row: Row, sender: Address | None) -> bool:
-        if row.packed:
-            return self.deeds.is_sound(row)
-        table, lefts = self.chord.table, self.chord.ring.lefts
-        keys = [*map(table.key_of, lefts), self.own]
-        return any(ref.address == sender and up_to(keys[at + 1], row.key, keys[at]) for at, ref in enumerate(lefts))
 
     def held(self) -> Iterator[Row]:
         """Everything that is kept here."""
         return (entry.row for entry in self.rows.entries())
 
     def parts(self, low: int, high: int) -> Iterator[tuple[int, int, tuple[Row, ...]]]:
-        """All rows of the keys (low, high], as many as one message carries at a time: part, of how many, rows."""
-        rows = [entry.row for entry in self.rows.within(low, high)]
-        parts = max(1, -(-len(rows) // ROWS_PER_MESSAGE))
-        for part in range(parts):
-            yield part, parts, tuple(rows[part * ROWS_PER_MESSAGE : (part + 1) * ROWS_PER_MESSAGE])
+        """All rows of the keys (low, high], as many as one message carries at a time."""
+        return in_parts([entry.row for entry in self.rows.within(low, high)], ROWS_PER_MESSAGE)
+
+
+def in_parts(items: Sequence[Item], most: int) -> Iterator[tuple[int, int, tuple[Item, ...]]]:
+    """So many at a time: which part, of how many, and what is in it. Nothing is one empty part."""
+    parts = max(1, -(-len(items) // most))
+    for part in range(parts):
+        yield part, parts, tuple(items[part * most : (part + 1) * most])
+
+
+class Shareholder(Part):
+    """A part of a node that works on the node's share."""
+
+    __slots__ = ("_chord", "_ring", "_share")
+
+    def __init__(self, share: Share) -> None:
+        super().__init__(share.contact.address, share.host)
+        self._share, self._chord, self._ring = share, share.chord, share.chord.ring

@@ -8,13 +8,13 @@ without having copies of it: then all of these died together, and everybody must
 from collections.abc import Callable
 
 from implicast.casting.keeping.copies import Comparisons
-from implicast.casting.keeping.messages import ClaimLate, ClaimRows, Estate, EstateTaken
+from implicast.casting.keeping.messages import ClaimRows, Death, Estate, EstateTaken
 from implicast.casting.keeping.rumours import Rumours
-from implicast.casting.keeping.share import Share
+from implicast.casting.keeping.share import Share, Shareholder
 from implicast.overlay.links import Ref
 from implicast.overlay.links.refs import lies_between
 from implicast.overlay.links.state import IN, OUT
-from implicast.peer.contract import Address, Host, Part, handles
+from implicast.peer.contract import Address, Message, handles
 from implicast.peer.events import Left
 
 CLAIM_US = 1_500_000
@@ -25,25 +25,26 @@ did not answer may have died with all copies; and a leaver goes: comparing does 
 TURNS = 256
 
 
-class Tenure(Part):
+class ClaimLate(Message):
+    """Rings when a claim or a bequest should have been answered."""
+
+    life: int
+    turn: int
+
+
+class Tenure(Shareholder):
     """From a node's coming to its going."""
 
-    __slots__ = ("_came", "_copies", "_has_given", "_lacked", "_lefts", "_parts", "_ring", "_rumours", "_share",
-                 "_told_us", "_tries", "_turn")  # fmt: skip
+    __slots__ = ("_came", "_copies", "_has_given", "_lacked", "_lefts", "_parts", "_rumours", "_told_us", "_tries",
+                 "_turn")  # fmt: skip
 
-    def __init__(
-        self, address: Address, host: Host, share: Share, copies: Comparisons, rumours: Rumours,
-        came: Callable[[], None],
-    ) -> None:  # fmt: skip
+    def __init__(self, share: Share, copies: Comparisons, rumours: Rumours, came: Callable[[], None]) -> None:
         """`came()`: this node has arrived with all it answers for."""
-        super().__init__(address, host)
-        self._share, self._copies, self._rumours, self._came = share, copies, rumours, came
-        self._ring = share.chord.ring
-        self._parts = 0
-        """Which have come of what is under way, a bit for each."""
-        self._turn = self._tries = 0
-        """Claims and bequests are numbered, so that a late answer to an earlier one is not taken for one to the last;
-        and those that were not answered are counted."""
+        super().__init__(share)
+        self._copies, self._rumours, self._came = copies, rumours, came
+        self._turn = self._tries = self._parts = 0
+        """Which claim or bequest is under way, so that a late answer to an earlier one is not taken for one to it; how
+        many were not answered; which parts of it have come, a bit for each."""
         self._has_given = False
         """Whether an heir has all, so that nothing keeps this node any more."""
         self._lacked = (0, 0)
@@ -56,7 +57,7 @@ class Tenure(Part):
         """Be part of a ring that has stood for long, with nothing kept yet."""
         self._share.open(self._share.copies_low())
         self._lefts = self._ring.lefts
-        self._share.chord.fingers.start_refreshing()
+        self._chord.fingers.start_refreshing()
         self._copies.begin(least=0.0)
 
     # Coming
@@ -68,16 +69,14 @@ class Tenure(Part):
         self._claim()
 
     def _claim(self) -> None:
-        ring = self._ring
-        if ring.right == ring.me:
-            self._begin_serving()
+        ring, is_alone = self._ring, self._ring.right == self._ring.me
+        if not is_alone and self._tries < CLAIMS_MAX:
+            self._try_again_later()
+            ring.tell_right(ClaimRows(ring.me, self._share.low(), self._turn))
             return
-        if self._tries >= CLAIMS_MAX:
-            self._begin_serving()
+        self._begin_serving()
+        if not is_alone:
             self._rumours.announce_lack(self._share.low(), self._share.own)
-            return
-        self._try_again_later()
-        ring.tell_right(ClaimRows(ring.me, self._share.low(), self._turn))
 
     def _begin_serving(self) -> None:
         self._share.open(self._share.low())
@@ -103,18 +102,16 @@ class Tenure(Part):
 
     @handles(ClaimRows)
     def on_claim(self, sender: Address, claim: ClaimRows) -> None:
-        if self._share.is_ready and self._ring.state == IN:
-            for part in self._share.parts(claim.low, self._share.chord.table.key_of(claim.by)):
-                self.host.send(claim.by.address, Estate(self._ring.me, False, claim.turn, *part))
-            self._tell_what_is_lacking(claim.low)
-
-    def _tell_what_is_lacking(self, low: int) -> None:
-        """A newcomer came to keys whose keeper and copies have died: it has from this node what this node has, and
-        cannot know that it is not all."""
-        floor_key = self._share.floor_key
-        if self._share.is_further(low, floor_key) and self._lacked != (low, floor_key):
-            self._lacked = (low, floor_key)
-            self._rumours.announce_lack(low, floor_key)
+        """A newcomer to keys whose keeper and copies have died cannot know that it gets not all: this node says so."""
+        share = self._share
+        if not share.is_ready or self._ring.state != IN:
+            return
+        for part in share.parts(claim.low, self._chord.table.key_of(claim.by)):
+            self.host.send(claim.by.address, Estate(self._ring.me, False, claim.turn, *part))
+        lacked = (claim.low, share.floor_key)
+        if share.is_further(*lacked) and self._lacked != lacked:
+            self._lacked = lacked
+            self._rumours.announce_lack(*lacked)
 
     # Going
 
@@ -141,15 +138,12 @@ class Tenure(Part):
     @handles(Estate)
     def on_estate(self, sender: Address, estate: Estate) -> None:
         share = self._share
-        if self._ring.state != IN:
-            return
-        if estate.bequest and self._has_given:
-            return  # it would leave with this node: the leaver tries again, and has another heir by then
-        before = share.rows.changes
-        share.learn(row for row in estate.rows if share.rows.is_news(row))
+        if self._ring.state != IN or (estate.bequest and self._has_given):
+            return  # a bequest would leave with this node: the leaver tries again, and has another heir by then
+        is_news = self._copies.learn(row for row in estate.rows if share.rows.is_news(row))
         if estate.bequest:
             self.host.send(estate.by.address, EstateTaken(estate.turn, estate.part, estate.parts))
-            if share.is_going and share.is_ready and share.rows.changes != before:
+            if share.is_going and share.is_ready and is_news:
                 self._bequeath()  # what a leaver inherits its own heir must have too
         elif not share.is_ready and self._completes(estate):
             self._begin_serving()
@@ -183,11 +177,10 @@ class Tenure(Part):
         self._copies.notice_return()
         self._notice_deaths()
         share.retract()
-        low = share.low()
-        if share.is_further(low, share.floor_key):
-            before = share.floor_key
-            share.has_from(low)
-            self._rumours.announce_lack(low, before)
+        lacked = (share.low(), share.floor_key)
+        if share.is_further(*lacked):
+            share.open(lacked[0])
+            self._rumours.announce_lack(*lacked)
         self._copies.soon()
 
     def _notice_deaths(self) -> None:
@@ -200,7 +193,7 @@ class Tenure(Part):
                 self._told_us[ref] = told_us.get(ref, self.host.now_us)
                 if ref not in told_us or self._fell_silent(ref, since_us=told_us[ref]):
                     self._told_us[ref] = self.host.now_us
-                    self._rumours.announce_death(ref.address)
+                    self._rumours.announce(Death, ref.address)
 
     def _fell_silent(self, ref: Ref, since_us: int = -1) -> bool:
         detector = self._ring.detector

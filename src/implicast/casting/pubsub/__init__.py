@@ -4,7 +4,7 @@
 ring, so it costs one look-up and r steps. Matching fetches one list per attribute of the event, in both. The reverse
 direction, peers with values and casts with predicates, runs on the same lists.
 
-Read in this order: `placing.py`, `arrangement.py`, `subscriptions.py`, `member.py`.
+Read in this order: `arrangement.py`, `subscriptions.py`, `member.py`.
 """
 
 from implicast.casting.designs import Design

@@ -6,12 +6,12 @@ attributes. Entries say where their owner lives, and it is told directly: the pa
 subscription, which also settles events that were under way while it was changed; it tells its application once per
 event, however many of its ids match.
 
-The other direction, peers with values and casts with predicates, is not in the paper: a peer's description is kept in
-the list of each of its values. For each term a cast collects the lists of the constraint that admits the fewest values,
-filters them by the whole target, and tells the selected.
+The other direction is not in the paper: a peer's description is kept in the list of each of its values. For each term a
+cast collects the lists of the constraint that admits the fewest values, filters them by the whole target, and tells the
+selected.
 """
 
-from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -20,10 +20,9 @@ from implicast.casting.inbox import Outcome
 from implicast.casting.keeping import Fetch, Piece, RingMember
 from implicast.casting.keeping.member import KeptRing
 from implicast.casting.keeping.messages import Slot
-from implicast.casting.keeping.questions import Range
-from implicast.casting.pubsub.arrangement import PEERS, SUBSCRIBERS, Arrangement, matching
+from implicast.casting.keeping.pieces import Range, reader
+from implicast.casting.pubsub.arrangement import PEERS, SUBSCRIBERS, TAG, Arrangement, Span, matching
 from implicast.casting.pubsub.messages import KeptPubSub, Matched
-from implicast.casting.pubsub.placing import TAG, Span
 from implicast.casting.pubsub.subscriptions import Subscriptions
 from implicast.casting.telling import Got, Notify
 from implicast.language.target import Description, Scalar, Target, Value
@@ -31,21 +30,10 @@ from implicast.peer.contract import Address, CastId, Contact, Name, handles
 from implicast.peer.events import Refused
 from implicast.peer.site import Site
 from implicast.peer.subscriber import Subscribed, Subscriber, Unsubscribed
-from implicast.peer.wire import UNREADABLE
 from implicast.space.ring import hashed
 
-DECODED_MAX = 4096
-"""Descriptions that are remembered as decoded: those in busy lists come again and again."""
-_decoder = msgspec.msgpack.Decoder(tuple[int, Description])
-
-
-@lru_cache(DECODED_MAX)
-def profile_of(packed: bytes) -> tuple[int, Description] | None:
-    """Version and description as listed; None where a stranger wrote nonsense."""
-    try:
-        return _decoder.decode(packed)
-    except UNREADABLE:
-        return None
+profile_of = reader(tuple[int, Description], None)
+"""Version and description as listed."""
 
 
 class PubSub(RingMember, Subscriber):
@@ -56,13 +44,12 @@ class PubSub(RingMember, Subscriber):
     def __init__(self, site: Site, arrangement: Arrangement) -> None:
         self.arrangement, self._network = arrangement, site.network
         super().__init__(site)
-        own, ranges = self.chord.table.own, lambda span: self._ranges(SUBSCRIBERS, span)
-        self.subscriptions = Subscriptions(self.layings, arrangement, own, ranges)
+        self.subscriptions = Subscriptions(self.layings, arrangement, self.chord)
         if isinstance(site.kept, KeptPubSub):
             self.subscriptions.restore(site.kept, self.layings.pieces)
 
     def key_of(self, attribute: str, value: Scalar) -> int:
-        return self.arrangement.hashing.key(attribute, value)
+        return self.arrangement.key(attribute, value)
 
     def leave(self) -> None:
         super().leave()
@@ -72,9 +59,6 @@ class PubSub(RingMember, Subscriber):
         laid = super().all_laid()
         return laid if self.share.settings.lease_us else [*laid, *self.subscriptions.pieces()]
 
-    def is_of_description(self, piece: Piece) -> bool:
-        return piece.shelf == PEERS
-
     def _ranges(self, shelf: str, span: Span) -> list[Range]:
         return self.arrangement.ranges(shelf, span, self.chord.nodes_estimate())
 
@@ -82,10 +66,8 @@ class PubSub(RingMember, Subscriber):
 
     def entries(self, description: Description) -> list[Piece]:
         packed = msgspec.msgpack.encode((self.version, description))
-        return [
-            self.layings.piece(PEERS, attribute, value, value, 0, packed, False)
-            for attribute, value in self.arrangement.names(description)
-        ]
+        names = self.arrangement.names(description)
+        return [self.layings.piece((PEERS, name, value, value, False), 0, packed) for name, value in names]
 
     def described(self, slot: Slot, packed: bytes) -> Description | None:
         """A peer's description, and the value under which it is listed; a subscription says nothing of its owner."""
@@ -95,7 +77,7 @@ class PubSub(RingMember, Subscriber):
         profile = profile_of(packed)
         said = profile[1] if profile is not None else Description()
         own = said.value(attribute)
-        if own is not None and own != value and self.arrangement.hashing.place(attribute, own) == value:
+        if own is not None and own != value and self.arrangement.place(attribute, own) == value:
             return said  # listed under the cell of its value
         if attribute == TAG:
             return Description((*said.tags, str(value)), said.values)
@@ -118,21 +100,17 @@ class PubSub(RingMember, Subscriber):
             self._found_subscriptions(cast, question, told, payload)
             return
         newest: dict[Name, tuple[int, Description, Contact]] = {}
-        for piece in range(len(question.ranges)):
-            for owner, _, packed in question.found(piece):
-                profile, known = profile_of(packed), newest.get(owner.name)
-                if profile is not None and (known is None or known[0] < profile[0]):
-                    newest[owner.name] = *profile, owner
+        for owner, _, packed in chain.from_iterable(question.lists):
+            profile, known = profile_of(packed), newest.get(owner.name)
+            if profile is not None and (known is None or known[0] < profile[0]):
+                newest[owner.name] = *profile, owner
         selected = {name: owner for name, (_, one, owner) in newest.items() if told.selects(one)}
         self.tell(Notify(cast, told, payload), selected)
 
     def sizes(self, target: Target) -> list[list[list[Range]]]:
-        found = []
-        for term in target.terms:
-            spans = self.arrangement.spans(term)
-            shortest = min(map(len, spans))
-            found.append([self._ranges(PEERS, span) for span in spans if len(span) == shortest])
-        return found
+        terms = [self.arrangement.spans(term) for term in target.terms]
+        rarest = [[span for span in spans if len(span) == min(map(len, spans))] for spans in terms]
+        return [[self._ranges(PEERS, span) for span in spans] for spans in rarest]
 
     # Subscriptions hold predicates, publications hold values
 
@@ -170,16 +148,15 @@ class PubSub(RingMember, Subscriber):
         ranges = [(SUBSCRIBERS, attribute, value, value, False) for attribute, value in names]
         if ranges:
             sealed = self.words.seal(cast, description, payload)
-            self.ask(cast, Fetch((description, sealed), ranges), "publish")
+            self.questions.ask(cast, Fetch((description, sealed), ranges), "publish")
         return cast
 
     def _found_subscriptions(self, cast: CastId, question: Fetch, event: Description, payload: bytes) -> None:
         """An id matches when it occurs in as many lists as it has constrained attributes."""
         layout = self.arrangement.layout
-        lists = [question.found(piece) for piece in range(len(question.ranges))]
-        where = {sub_id: owner for found in lists for owner, sub_id, _ in found}
+        where = {sub_id: owner for owner, sub_id, _ in chain.from_iterable(question.lists)}
         owners: dict[Contact, list[int]] = {}
-        for sub_id in matching(([sub_id for _, sub_id, _ in found] for found in lists), layout.attributes):
+        for sub_id in matching(([sub_id for _, sub_id, _ in found] for found in question.lists), layout.attributes):
             owners.setdefault(where[sub_id], []).append(layout.number(sub_id))
         told = {owner: Matched(cast, tuple(numbers), event, payload) for owner, numbers in owners.items()}
         here = told.pop(self.contact, None)

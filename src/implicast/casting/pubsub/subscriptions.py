@@ -5,65 +5,45 @@ the application knows. Updating moves only the difference between the old ranges
 attributes change, whose number is part of the id. Sections 3.1.1 and 3.1.2.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-
-import msgspec
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from implicast.casting.keeping.layings import Layings
-from implicast.casting.keeping.pieces import Piece, overlap
-from implicast.casting.keeping.questions import Range
-from implicast.casting.pubsub.arrangement import Arrangement
+from implicast.casting.keeping.pieces import HERE, Piece, overlap
+from implicast.casting.pubsub.arrangement import SUBSCRIBERS, TAG, Arrangement, Span
 from implicast.casting.pubsub.messages import KeptEntry, KeptPubSub, KeptSubscription
-from implicast.casting.pubsub.placing import TAG, Span
 from implicast.language.target import Description, Target, Term
-
-HERE = msgspec.msgpack.encode(None)
-"""What is packed in an entry of a subscription: nothing but that it is there."""
+from implicast.overlay.chord import Chord
 
 
-@dataclass(slots=True)
-class FiledTerm:
+class FiledTerm(NamedTuple):
     """One term of a subscription, under its own id, with what is laid for it."""
 
     sub_id: int
     term: Term
     spans: list[Span]
-    pieces: list[Piece] = field(default_factory=list)
-
-    def reword(self, term: Term, spans: list[Span], pieces: list[Piece]) -> None:
-        self.term, self.spans, self.pieces = term, spans, pieces
+    pieces: list[Piece]
 
 
-@dataclass(slots=True)
-class Subscription:
+class Subscription(NamedTuple):
     """What the application subscribed to, and how often it has reworded it."""
 
-    version: int = 0
-    entries: list[FiledTerm] = field(default_factory=list)
-
-    def reword(self, entries: list[FiledTerm]) -> None:
-        self.version, self.entries = self.version + 1, entries
+    version: int
+    entries: list[FiledTerm]
 
 
 class Subscriptions:
     """What one peer wants to hear."""
 
-    __slots__ = ("_free", "_last_number", "_last_sub", "_layings", "_layout", "_node", "_ranges", "_spans", "_unlaid",
-                 "by_number", "by_sub_number")  # fmt: skip
+    __slots__ = ("_arrangement", "_chord", "_free", "_last_number", "_last_sub", "_layings", "_layout", "by_number",
+                 "by_sub_number")  # fmt: skip
 
-    def __init__(
-        self, layings: Layings, arrangement: Arrangement, node: int, ranges: Callable[[Span], list[Range]]
-    ) -> None:
-        """`node`: the id of this peer's node. `ranges(span)`: as what a span is sent out."""
-        self._layings, self._spans, self._layout = layings, arrangement.spans, arrangement.layout
-        self._node, self._ranges = node, ranges
+    def __init__(self, layings: Layings, arrangement: Arrangement, chord: Chord) -> None:
+        self._layings, self._arrangement, self._layout, self._chord = layings, arrangement, arrangement.layout, chord
         self.by_number: dict[int, Subscription] = {}
         self.by_sub_number: dict[int, FiledTerm] = {}
         self._last_number = self._last_sub = 0
         self._free: list[int] = []
-        self._unlaid: list[Piece] = []
-        """What an earlier life had laid, until it is laid again."""
 
     def kept(self) -> tuple[int, int, tuple[KeptSubscription, ...]]:
         """Last numbers, and all subscriptions, as they are written down."""
@@ -78,17 +58,16 @@ class Subscriptions:
         self._last_number, self._last_sub = kept.last_number, kept.last_sub
         for one in kept.subscriptions:
             entries = [
-                FiledTerm(e.sub_id, e.term, self._spans(e.term), [pieces[serial] for serial in e.pieces])
+                FiledTerm(e.sub_id, e.term, self._arrangement.spans(e.term), [pieces[serial] for serial in e.pieces])
                 for e in one.entries
             ]
             self.by_number[one.number] = Subscription(one.version, entries)
             self.by_sub_number |= {self._layout.number(entry.sub_id): entry for entry in entries}
-            self._unlaid += [piece for entry in entries for piece in entry.pieces]
 
     def lay_again(self) -> None:
-        """This peer is back on the ring: all is laid, whether or not anybody had confirmed it."""
-        unlaid, self._unlaid = self._unlaid, []
-        self._layings.lay_again([(piece, (piece.low, piece.high)) for piece in unlaid])
+        """This peer is back on the ring: what an earlier life laid is laid again, confirmed or not."""
+        restored = [piece for piece in self.pieces() if not piece.held and not piece.missing]
+        self._layings.lay_again([(piece, (piece.low, piece.high)) for piece in restored])
 
     def next_number(self) -> int:
         self._last_number += 1
@@ -96,24 +75,20 @@ class Subscriptions:
 
     def state(self, number: int, target: Target) -> None:
         """Bring the lists from what the subscription said, if anything, to what it says now."""
-        subscription = self.by_number.setdefault(number, Subscription())
-        former = {shape(entry.spans): entry for entry in reversed(subscription.entries)}
+        version, before = self.by_number.get(number, (0, []))
+        former = {shape(entry.spans): entry for entry in reversed(before)}
         laid: list[Piece] = []
         entries: list[FiledTerm] = []
         for term in target.terms:
-            spans = self._spans(term)
+            spans = self._arrangement.spans(term)
             kept = former.pop(shape(spans), None)
-            if kept is None:
-                entries.append(self._issue(term, spans))
-                laid += entries[-1].pieces
-            else:
-                laid += self._move(kept, term, spans)
-                entries.append(kept)
-        for entry in subscription.entries:
-            if not any(entry is kept for kept in entries):
-                laid += self._take_out(entry)
-        subscription.reword(entries)
-        self._layings.lay(("subscribe", number, subscription.version), laid)
+            entry, pieces = self._issue(term, spans) if kept is None else self._move(kept, term, spans)
+            entries.append(entry)
+            laid += pieces
+        stays = {entry.sub_id for entry in entries}
+        laid += [piece for entry in before if entry.sub_id not in stays for piece in self._take_out(entry)]
+        self.by_number[number] = Subscription(version + 1, entries)
+        self._layings.lay(("subscribe", number, version + 1), laid)
 
     def end(self, number: int) -> None:
         subscription = self.by_number.pop(number, None)
@@ -133,28 +108,26 @@ class Subscriptions:
         entries = [self.by_sub_number[number] for number in numbers if number in self.by_sub_number]
         return any(entry.term.selects(event) for entry in entries)
 
-    def _issue(self, term: Term, spans: list[Span]) -> FiledTerm:
+    def _issue(self, term: Term, spans: list[Span]) -> tuple[FiledTerm, list[Piece]]:
         """A new entry under a new id."""
         if self._last_sub < self._layout.numbers_max:
             number, self._last_sub = self._last_sub, self._last_sub + 1
         else:
             number = self._free.pop(0)
-        entry = self.by_sub_number[number] = FiledTerm(self._layout.pack(self._node, number, len(spans)), term, spans)
-        entry.pieces.extend(self._pieces(entry, spans))
-        return entry
+        sub_id = self._layout.pack(self._chord.table.own, number, len(spans))
+        pieces = self._pieces(sub_id, spans)
+        entry = self.by_sub_number[number] = FiledTerm(sub_id, term, spans, pieces)
+        return entry, pieces
 
-    def _pieces(self, entry: FiledTerm, spans: Iterable[Span]) -> list[Piece]:
-        return [
-            self._layings.piece(shelf, attribute, low, high, entry.sub_id, HERE, walked)
-            for span in spans
-            for shelf, attribute, low, high, walked in self._ranges(span)
-        ]
+    def _pieces(self, sub_id: int, spans: Iterable[Span]) -> list[Piece]:
+        nodes = self._chord.nodes_estimate()
+        ranges = (each for span in spans for each in self._arrangement.ranges(SUBSCRIBERS, span, nodes))
+        return [self._layings.piece(each, sub_id, HERE) for each in ranges]
 
-    def _move(self, entry: FiledTerm, term: Term, spans: list[Span]) -> list[Piece]:
+    def _move(self, entry: FiledTerm, term: Term, spans: list[Span]) -> tuple[FiledTerm, list[Piece]]:
         """Lay what is new, take out what is no longer so; the rest stays where it is."""
-        additions = self._pieces(
-            entry, (span for old, new in zip(entry.spans, spans, strict=True) for span in new.minus(old))
-        )
+        new = [span for old, now in zip(entry.spans, spans, strict=True) for span in now.minus(old)]
+        additions = self._pieces(entry.sub_id, new)
         wanted = {span.attribute: span for span in spans if span.attribute != TAG}
         kept, removals = [], []
         for piece in entry.pieces:
@@ -162,8 +135,9 @@ class Subscriptions:
             if span is None or overlap((piece.low, piece.high), (span.low, span.high)) is not None:
                 kept.append(piece)
             removals += [] if span is None else self._layings.narrow(piece, span.low, span.high)
-        entry.reword(term, spans, [*kept, *additions])
-        return [*additions, *removals]
+        moved = FiledTerm(entry.sub_id, term, spans, [*kept, *additions])
+        self.by_sub_number[self._layout.number(entry.sub_id)] = moved
+        return moved, [*additions, *removals]
 
     def _take_out(self, entry: FiledTerm) -> list[Piece]:
         """A number that is free again goes to the end of the line, so that late news of its former bearer is past."""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from implicast.casting.keeping.member import RingMember
 from implicast.casting.keeping.pieces import Piece
+from implicast.casting.keeping.rows import mark_of
 from implicast.overlay.links.state import IN
 from implicast.peer.contract import Peer
 from implicast.world.populations.chord import chord_objections
@@ -63,7 +64,7 @@ class Sight:
         self.keys = [member.chord.table.own for member in ring]
         count = min(ring[0].share.settings.copies + 1, len(ring))
         self.keepers = [[ring[(at + step) % len(ring)] for step in range(count)] for at in range(len(ring) + 1)]
-        self._laid: list[list[tuple[int, int]]] = [[] for _ in ring]
+        self._laid: list[tuple[tuple[int, ...], list[tuple[int, int]]]] = [((), []) for _ in ring]
         self.expected: list[list[int]] = [[] for _ in self.keepers]
         self.in_order: dict[int, list[int]] = {}
 
@@ -76,9 +77,10 @@ class Sight:
     def update(self, ring: Sequence[RingMember]) -> None:
         """Look again at what those have laid who have laid something else since."""
         for index, member in enumerate(ring):
-            before, now = self._laid[index], member.layings.laid()
-            if now is not before:
-                self._laid[index] = now
+            (progress, before), reached = self._laid[index], member.layings.progress()
+            if reached != progress:
+                now = _laid_by(member)
+                self._laid[index] = reached, now
                 if not before:
                     for key, mark in now:
                         self.expected[bisect_left(self.keys, key)].append(mark)
@@ -129,11 +131,28 @@ class Sight:
         wrong: list[str] = []
         for member in ring:
             for piece in member.layings.pieces.values():
-                if piece.packed and not piece.missing and (missing is None or piece.mark(member.name) in missing):
+                if piece.packed and not piece.missing and (missing is None or _mark(piece, member) in missing):
                     wrong += _not_kept(piece, member, self.keepers[bisect_left(self.keys, piece.key)])
             if len(wrong) > OBJECTIONS_ENOUGH:
                 return wrong[:OBJECTIONS_ENOUGH]
         return wrong
+
+
+def _laid_by(member: RingMember) -> list[tuple[int, int]]:
+    """Key and mark of every entry that is confirmed to a member."""
+    pieces = member.layings.pieces.values()
+    return [(piece.key, _mark(piece, member)) for piece in pieces if piece.packed and not piece.missing]
+
+
+def _mark(piece: Piece, owner: RingMember) -> int:
+    """Of the entry of the lowest value, as its keepers compute it."""
+    slot = (piece.shelf, piece.attribute, piece.low)
+    return mark_of(slot, piece.number or owner.name, _lowest_stamp(piece), True)
+
+
+def _lowest_stamp(piece: Piece) -> int:
+    """With which the entry of the lowest value is kept."""
+    return next((stamp for (low, _), (_, stamp) in piece.held.items() if low == piece.low), piece.stamp)
 
 
 def _not_in(kept: set[int] | frozenset[int], marks: list[int]) -> list[int]:
@@ -145,6 +164,6 @@ def _not_kept(piece: Piece, owner: RingMember, keepers: Sequence[RingMember]) ->
     slot, wrong = (piece.shelf, piece.attribute, piece.low), []
     for keeper in keepers:
         entry = keeper.share.rows.get(slot, piece.number or owner.name)
-        if entry is None or entry.row.stamp < piece.lowest_stamp() or not entry.row.in_force:
+        if entry is None or entry.row.stamp < _lowest_stamp(piece) or not entry.row.in_force:
             wrong.append(f"{keeper.address} does not keep what {owner.address} has laid under {slot}")
     return wrong

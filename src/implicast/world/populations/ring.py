@@ -30,10 +30,10 @@ def enrol(plan: Plan, population: Sequence[Peer]) -> None:
     keys = [member.chord.table.own for member in ring]
     copies = min(ring[0].share.settings.copies, len(ring) - 1)
     for member, description in zip(members, plan.descriptions, strict=False):
-        for piece in member.enrol(description):
+        member.stand_listed(description)
+        for piece in member.entries(description):
             at = bisect_left(keys, piece.key) % len(ring)
-            member.layings.stand(piece, ring[at].address)
-            row = member.layings.row(piece)
+            row = member.layings.stand(piece, ring[at].address)
             for step in range(copies + 1):
                 ring[(at + step) % len(ring)].share.take((row,))
         member.host.deliver(Registered(member.version))

@@ -160,7 +160,7 @@ class RingSleepers(Sleepers):
         table.set_neighbours(member.links.left, member.links.right)
         table.set_levels(true_fingers(member.chord, self._keys, refs))
         member.tenure.stand()
-        member.layings.skip(len(self._plan.descriptions[member.contact.address].tags))  # type: ignore[index]
+        member.layings.stamp(len(self._plan.descriptions[member.contact.address].tags))  # type: ignore[index]
         for tag in self._tags.get(at, ()):
             member.share.take(self._rows(tag))
 
