@@ -65,7 +65,7 @@ MISTAKES = (
     Mistake(
         "nobody is told to look",
         "bft",
-        rule="who finds somebody silent says so, and others look for themselves (overlay/skip_graph/accusations.py); "
+        rule="who finds somebody silent says so, and others look for themselves (overlay/skip_graph/absentees.py); "
         "what that misses is found by comparing lists (comparison.py): two guards, each of which would do here",
         put=silence("Accusing", "Agree"),
         says="invariants",

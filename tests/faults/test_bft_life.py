@@ -13,7 +13,7 @@ from implicast.casting.bft.member import Bft
 from implicast.casting.bft.multicasts import Met
 from implicast.casting.designs import design
 from implicast.language.target import Description, Target, Term
-from implicast.overlay.skip_graph import absentees, accusations, belief, farewells
+from implicast.overlay.skip_graph import absentees, belief, farewells
 from implicast.overlay.skip_graph.belief import Belief
 from implicast.overlay.skip_graph.farewells import Farewells
 from implicast.overlay.skip_graph.graph import SkipGraph
@@ -145,13 +145,13 @@ def test_accusers_of_the_living_are_few_and_soon_forgotten() -> None:
     club.run(20)
     graph = club.member(5).graph
     for liar in range(1000, 1200):
-        graph.accusations.on_accuse(liar, Accuse((3,)))
-    assert len(graph.accusations.accused[3][1]) == accusations.ACCUSERS_ENOUGH
-    assert graph.accusations.is_told_of(3)
+        graph.absentees.on_accuse(liar, Accuse((3,)))
+    assert len(graph.absentees.accused[3][1]) == absentees.ACCUSERS_ENOUGH
+    assert graph.absentees.is_told_of(3)
 
     club.run(5)
 
-    assert 3 not in graph.accusations.accused, "it answered when one looked for it"
+    assert 3 not in graph.absentees.accused, "it answered when one looked for it"
 
 
 def test_accusers_of_the_dead_count_for_a_while_only() -> None:
@@ -159,12 +159,12 @@ def test_accusers_of_the_dead_count_for_a_while_only() -> None:
     club.world.crash(3)
     graph = club.member(5).graph
     for liar in (7, 8, 9):
-        graph.accusations.on_accuse(liar, Accuse((3,)))
-    assert graph.accusations.is_told_of(3)
+        graph.absentees.on_accuse(liar, Accuse((3,)))
+    assert graph.absentees.is_told_of(3)
 
-    club.run(accusations.ACCUSED_US / SECOND_US + 1)
+    club.run(absentees.ACCUSED_US / SECOND_US + 1)
 
-    assert not graph.accusations.is_told_of(3)
+    assert not graph.absentees.is_told_of(3)
 
 
 def test_when_one_of_the_lost_speaks_all_are_called() -> None:

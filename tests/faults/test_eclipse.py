@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
+from implicast.overlay.skip_graph.absentees import Upkeep
 from implicast.overlay.skip_graph.graph import SkipGraph
 from implicast.overlay.skip_graph.messages import GRAPH_KINDS, AskNeighbours, Neighbours
-from implicast.overlay.skip_graph.upkeep import Upkeep
 from implicast.peer.authority import Authority, GrantDeclined
 from implicast.peer.contract import Address, Peer
 from implicast.peer.identity import Certificate, Trust

@@ -68,7 +68,7 @@ LOWERED = {
     "implicast.overlay.skip_graph.farewells:LEFT_MAX": 24,
     "implicast.overlay.skip_graph.belief:GONE_MAX": 256,
     "implicast.overlay.skip_graph.absentees:LOST_MAX": 24,
-    "implicast.overlay.skip_graph.accusations:FOUND_MAX": 24,
+    "implicast.overlay.skip_graph.absentees:FOUND_MAX": 24,
     "implicast.peer.liveness:DetectorSettings.known_max": 48,
     "implicast.world.populations.keys:SHARED_MAX": 24,
     "implicast.casting.bft.multicasts:COUNTED_MAX": 24,

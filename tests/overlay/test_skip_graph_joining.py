@@ -7,6 +7,7 @@ from random import Random
 import msgspec
 import pytest
 
+from implicast.overlay.skip_graph.absentees import Upkeep
 from implicast.overlay.skip_graph.belief import CLAIM_WINDOW_US
 from implicast.overlay.skip_graph.graph import SkipGraph
 from implicast.overlay.skip_graph.messages import (
@@ -19,7 +20,6 @@ from implicast.overlay.skip_graph.messages import (
     Neighbours,
     claim,
 )
-from implicast.overlay.skip_graph.upkeep import Upkeep
 from implicast.peer.authority import Authority
 from implicast.peer.contract import Address, Host, Message, Peer
 from implicast.peer.identity import Certificate, Trust

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from implicast.casting.bft.multicast import Halves
 from implicast.language.parameters import Parameters
-from implicast.overlay.skip_graph.upkeep import Upkeep
+from implicast.overlay.skip_graph.absentees import Upkeep
 from implicast.peer.liveness import DetectorSettings
 from implicast.space.vector import Vectors
 

@@ -17,13 +17,12 @@ from typing import NamedTuple
 from implicast.overlay.skip_graph.absentees import Absentees
 from implicast.overlay.skip_graph.accord import agrees, beside, contrast
 from implicast.overlay.skip_graph.farewells import Farewells
-from implicast.overlay.skip_graph.greetings import Greetings
 from implicast.overlay.skip_graph.messages import SPANS_MAX, Agree, Compared, CompareLists, Difference, ListSpan
 from implicast.overlay.skip_graph.place import Place
 from implicast.overlay.skip_graph.places import Places
 from implicast.overlay.skip_graph.search import Search
 from implicast.overlay.skip_graph.table import LevelTable
-from implicast.peer.contract import Address, Host, Part, handles
+from implicast.peer.contract import Address, Part, handles
 from implicast.peer.identity import Certificate
 
 
@@ -40,17 +39,14 @@ class Comparison(Part):
     One that has begun to does so for ever; else rounds go on from a change until all agree.
     """
 
-    __slots__ = (
-        "_absentees", "_armed", "_farewells", "_for_ever", "_greetings", "_look_us", "_own", "_places", "_search",
-    )  # fmt: skip
+    __slots__ = ("_absentees", "_armed", "_farewells", "_for_ever", "_look_us", "_own", "_places", "_search")
 
     def __init__(
-        self, address: Address, host: Host, places: Places, absentees: Absentees, greetings: Greetings, search: Search,
-        farewells: Farewells, look_us: int,
-    ) -> None:  # fmt: skip
-        super().__init__(address, host)
-        self._places, self._absentees, self._greetings = places, absentees, greetings
-        self._search, self._farewells, self._look_us = search, farewells, look_us
+        self, places: Places, absentees: Absentees, search: Search, farewells: Farewells, look_us: int
+    ) -> None:
+        super().__init__(places.address, places.host)
+        self._places, self._absentees, self._search = places, absentees, search
+        self._farewells, self._look_us = farewells, look_us
         self._armed = self._for_ever = False
         self._own: dict[bytes, Own] = {}  # our places, as they were when last compared with each other
 
@@ -81,7 +77,7 @@ class Comparison(Part):
                 for address, span in place.accord.offers(place.wide, self.address):
                     shown.setdefault(address, []).append(span)
         for address, spans in shown.items():
-            self._greetings.put_to(address, CompareLists(tuple(spans[:SPANS_MAX])))
+            self._search.put_to(address, CompareLists(tuple(spans[:SPANS_MAX])))
         if shown and any(place.accord.is_eager for place in held.values()):
             self.rouse()
 
@@ -122,19 +118,20 @@ class Comparison(Part):
         place, other = self._places.held.get(span.place), span.owner
         if place is None or other.address != sender or not 0 <= span.level <= self._shared(place, other):
             return None
-        lists, is_known = place.lists, place.known.get(other.key) is other
+        known = place.known
+        is_known = known.get(other.key) is other
         if not is_known and not self._absentees.may_list(other):
             return None
-        if (is_known or other.key in lists.known) and agrees(lists, span):
-            place.accord.found_same(lists.wide, span.level, other.key, self.address)
+        if (is_known or other.key in known) and agrees(place.wide, span):
+            place.accord.found_same(place.wide, span.level, other.key, self.address)
             return Difference(other.key, place.key, span.level)
-        lacking, unknown = contrast(lists, span)
-        if other.key not in lists.known:
+        lacking, unknown = contrast(place.wide, place.vectors, span)
+        if other.key not in known:
             self._search.take_in(place, (other,))
         elif not lacking and not unknown:
-            place.accord.found_same(lists.wide, span.level, other.key, self.address)
-        self._greetings.ask_for_life(place, lacking)
-        named = lists.vouched(lacking, self._absentees.was_heard_since)
+            place.accord.found_same(place.wide, span.level, other.key, self.address)
+        self._search.ask_for_life(place, lacking)
+        named = place.vouched(lacking, self._absentees.was_heard_since)
         if lacking and not named and not unknown:  # without a word it comes again, and by then we shall have heard them
             return None
         return Difference(other.key, place.key, span.level, named, tuple(unknown))
@@ -146,7 +143,7 @@ class Comparison(Part):
 
     @handles(Compared)
     def on_compared(self, sender: Address, compared: Compared) -> None:
-        self._greetings.answered(sender, CompareLists)
+        self._search.put_by(sender, CompareLists)
         told: list[Difference] = []
         for difference in compared.differences:
             place = self._places.held.get(difference.owner)
@@ -163,9 +160,9 @@ class Comparison(Part):
     def _even_out(self, place: Place, difference: Difference) -> list[Difference]:
         """Take in what we lack; look for those whom the other lacks, and name them to it."""
         unknown = [place.known[key] for key in difference.unknown if key in place.known]
-        self._greetings.ask_for_life(place, unknown)
+        self._search.ask_for_life(place, unknown)
         self._search.take_in(place, difference.lacking)
-        named = place.lists.vouched(unknown, self._absentees.was_heard_since)
+        named = place.vouched(unknown, self._absentees.was_heard_since)
         return [Difference(difference.place, place.key, difference.level, named)] if named else []
 
 

@@ -8,7 +8,6 @@ say farewell for another, and nobody is removed by the word of others.
 from collections.abc import Callable, Iterable
 
 from implicast.overlay.skip_graph.absentees import Absentees
-from implicast.overlay.skip_graph.lists import answer
 from implicast.overlay.skip_graph.messages import (
     ALL_GONE,
     DISOWNED_MAX,
@@ -21,12 +20,12 @@ from implicast.overlay.skip_graph.messages import (
     NewsHeard,
     disowning,
 )
-from implicast.overlay.skip_graph.place import Place
+from implicast.overlay.skip_graph.place import Place, answer
 from implicast.overlay.skip_graph.places import Places
 from implicast.overlay.skip_graph.search import Search
 from implicast.overlay.skip_graph.table import LevelTable
 from implicast.peer.asking import Asking, Patience, Question
-from implicast.peer.contract import Address, Host, Part, handles
+from implicast.peer.contract import Address, Part, handles
 from implicast.peer.identity import Certificate
 from implicast.peer.memory import Recent
 
@@ -50,10 +49,10 @@ class Farewells(Part):
     __slots__ = ("_absentees", "_asker", "_forget", "_home", "_left", "_left_all", "_places", "_search")
 
     def __init__(
-        self, address: Address, host: Host, asker: Asking, places: Places, absentees: Absentees, search: Search,
-        tries: int, forget: Callable[[Certificate], None],
+        self, asker: Asking, places: Places, absentees: Absentees, search: Search, tries: int,
+        forget: Callable[[Certificate], None],
     ) -> None:  # fmt: skip
-        super().__init__(address, host)
+        super().__init__(asker.address, asker.host)
         self._asker, self._places, self._absentees, self._search = asker, places, absentees, search
         self._forget = forget
         self._left: Recent[bytes, LevelTable[Certificate]] = Recent(LEFT_MAX)
@@ -199,7 +198,7 @@ class Farewells(Part):
         if not belief.has_left_with_all(leaver):
             if not belief.credible_from_the_departed(ALL_GONE, leaving.claim):
                 return
-            belief.departed_with_all(leaving.claim)
+            belief.gone_holders.put(leaver.public, leaving.claim.sent_us)
             self._forget(leaver)
         self.host.send(sender, NewsHeard(leaver.key))
 
@@ -218,9 +217,10 @@ class Farewells(Part):
 
     def _departed(self, leaver: Certificate, said_us: int) -> None:
         """Its holder says that a place was left: out of all lists."""
-        self._places.belief.departed(leaver, said_us)
+        self._places.belief.gone.put(leaver.serial, said_us)
         for place in list(self._places.held.values()):
-            was_asked = self._search.depart(place, leaver.key)
+            place.quest.queue.pop(leaver.key, None)
+            was_asked = self._search.answered(place, leaver.key)
             if leaver.key in place.known and place.known[leaver.key].serial <= leaver.serial:
                 self._absentees.drop(place, (leaver.key,))
             if was_asked:

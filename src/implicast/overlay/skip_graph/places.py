@@ -30,10 +30,10 @@ CLAIMS_MAX = 256
 class Places:
     """Our places by key; the first is our home."""
 
-    __slots__ = ("_claims", "_host", "_signer", "address", "belief", "held", "k", "vectors")
+    __slots__ = ("_claims", "_signer", "address", "belief", "held", "host", "k", "vectors")
 
     def __init__(self, address: Address, host: Host, k: int, vectors: Vectors, trust: Trust, signer: Signer) -> None:
-        self.address, self._host, self.k, self.vectors, self._signer = address, host, k, vectors, signer
+        self.address, self.host, self.k, self.vectors, self._signer = address, host, k, vectors, signer
         self.belief = Belief(host, trust)
         self.held: dict[bytes, Place] = {}
         self._claims: Recent[bytes, Claim] = Recent(CLAIMS_MAX)
@@ -89,19 +89,19 @@ class Places:
 
     def claim(self, place: Place) -> Claim:
         """That a place of ours is there. Signed once a second at most: it says so to whomever it is said."""
-        held, now_us = self._claims.get(place.key), self._host.now_us
+        held, now_us = self._claims.get(place.key), self.host.now_us
         if held is None or held.certificate is not place.certificate or held.sent_us < now_us - CLAIM_US:
             held = self._claims[place.key] = claim(self._signer, PRESENT, place.certificate, now_us)
         return held
 
     def farewell(self, certificate: Certificate) -> Farewell:
         """That a place was left. Signed anew each time it is said: an old one proves nothing."""
-        return Farewell(claim(self._signer, GONE, certificate, self._host.now_us))
+        return Farewell(claim(self._signer, GONE, certificate, self.host.now_us))
 
     def leaving(self, home: Certificate) -> Leaving:
         """That all our places are left."""
-        return Leaving(claim(self._signer, ALL_GONE, home, self._host.now_us))
+        return Leaving(claim(self._signer, ALL_GONE, home, self.host.now_us))
 
     def disown(self, home: Certificate, places: tuple[bytes, ...]) -> Disown:
         """That places are none of ours."""
-        return Disown(places, claim(self._signer, disowning(places), home, self._host.now_us))
+        return Disown(places, claim(self._signer, disowning(places), home, self.host.now_us))
