@@ -107,7 +107,7 @@ class Applicant(Peer, parts={"lists": RevocationLists}):
             self.open = None
             self.certificates.update((each.realm, each) for each in granted.certificates)
             if granted.revocation is not None:
-                self.lists.take(sender, granted.revocation)
+                self.lists.on_revocation(sender, granted.revocation)
 
     @handles(Denied)
     def on_denied(self, sender: Address, denied: Denied) -> None:

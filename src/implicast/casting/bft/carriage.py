@@ -14,12 +14,13 @@ it are in sight. A publisher whose first steps are not taken by somebody who is 
 are then; whoever was reached by the first attempt recognises the cast.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from implicast.casting.bft.messages import SILENT_MAX, CastHop, HopHeld, Source
+from implicast.overlay.skip_graph.absentees import Absentees
 from implicast.peer.asking import Asker, Patience, Question
-from implicast.peer.contract import Address, CastId, Host, Name, Part, handles
+from implicast.peer.contract import Address, CastId, Name, Part, handles
 from implicast.peer.events import Settled
 from implicast.peer.fields import COUNT_MAX
 
@@ -49,10 +50,11 @@ class CastReport:
     """Out of reach, beyond those that are named."""
     silent: tuple[Name, ...] = ()
 
-    def add(self, taken: int, declined: int, missed: int, silent: Iterable[Name]) -> None:
-        self.taken, self.declined, self.missed = self.taken + taken, self.declined + declined, self.missed + missed
-        if silent:
-            named = tuple(dict.fromkeys((*self.silent, *silent)))
+    def add(self, other: "CastReport | HopHeld") -> None:
+        self.taken, self.declined = self.taken + other.taken, self.declined + other.declined
+        self.missed += other.missed
+        if other.silent:
+            named = tuple(dict.fromkeys((*self.silent, *other.silent)))
             self.silent, self.missed = named[:SILENT_MAX], self.missed + len(named[SILENT_MAX:])
 
 
@@ -98,21 +100,19 @@ class Ending:
 
 
 class Carriage(Part):
-    """Unconfirmed steps of one peer. `silent(address)` is told of whoever does not confirm at once, `is_there(address,
-    within_us)` asked whether it was heard lately, and `recast(source)` called to make a cast of our own anew. Where
-    steps are not assured, they are sent once and nothing is counted. `back_us` is when the member came back, if it
-    did."""
+    """Unconfirmed steps of one peer. `recast(source)` is called to make a cast of our own anew, `unconfirmed(address)`
+    when somebody who is there never confirmed a step. Where steps are not assured, they are sent once and nothing is
+    counted. `back_us` is when the member came back, if it did."""
 
-    __slots__ = ("_asker", "_back_us", "_endings", "_is_there", "_recast", "_silent", "_unconfirmed_by", "assured")
+    __slots__ = ("_absentees", "_asker", "_back_us", "_endings", "_recast", "_unconfirmed_by", "assured")
 
     def __init__(
-        self, address: Address, host: Host, asker: Asker, assured: bool, silent: Callable[[Address], None],
-        is_there: Callable[[Address, int], bool], recast: Callable[[Source], None],
+        self, asker: Asker, absentees: Absentees, assured: bool, recast: Callable[[Source], None],
         unconfirmed: Callable[[Address], None], back_us: int | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(address, host)
-        self._asker, self.assured, self._back_us = asker, assured, back_us
-        self._silent, self._is_there, self._recast, self._unconfirmed_by = silent, is_there, recast, unconfirmed
+        super().__init__(asker.address, asker.host)
+        self._asker, self._absentees, self.assured, self._back_us = asker, absentees, assured, back_us
+        self._recast, self._unconfirmed_by = recast, unconfirmed
         self._endings: dict[CastId, Ending] = {}
         asker.topic(STEP, ONCE, self._unconfirmed)
         asker.topic(REPEATED, TWICE, self._refused)
@@ -176,35 +176,32 @@ class Carriage(Part):
             return
         if held.open:
             asker.encourage(topic, step)
-        else:
-            self._ended(question.about[0], held)
-
-    def _ended(self, duty: Duty, held: HopHeld) -> None:
-        """A step was confirmed, with what became of the cast there and below."""
+            return
+        duty = question.about[0]
         if duty.counts and (held.taken or held.declined or held.missed or held.silent):  # one in six
-            duty.tally.add(held.taken, held.declined, held.missed, held.silent)
+            duty.tally.add(held)
         self._close(duty, None)
 
     def _unconfirmed(self, step: Step, question: Question) -> None:
-        self._silent(step[0])
+        self._absentees.watch(step[0])
         self._asker.ask(REPEATED, step, question.to, question.message, question.about)
 
     def _refused(self, step: Step, question: Question) -> None:
         hop = question.message
         assert isinstance(hop, CastHop), "steps are hops"
         self._asker.ask(INSISTED, step, question.to, hop, question.about)
-        self._silent(step[0])
-        if question.about[0].parent is None and self._is_there(step[0], 2 * REPEAT_US):
+        self._absentees.watch(step[0])
+        if question.about[0].parent is None and self._absentees.is_there(step[0], 2 * REPEAT_US):
             self._cast_anew(hop.source)
 
     def _lost(self, step: Step, question: Question) -> None:
-        if self._is_there(step[0], THERE_US):
+        if self._absentees.is_there(step[0], THERE_US):
             self._unconfirmed_by(step[0])
         self._close(*question.about)
 
     def _doubtless(self, step: Step, question: Question) -> None:
         """Who was silent towards us still is; or it speaks again, and is sent the step like any other."""
-        if self._is_there(step[0], THERE_US):
+        if self._absentees.is_there(step[0], THERE_US):
             self._asker.ask(INSISTED, step, question.to, question.message, question.about)
         else:
             self._close(*question.about)
@@ -231,16 +228,6 @@ class Carriage(Part):
         else:
             self.host.send(sender, self._report(duty, level, place))
 
-    def done(self, duty: Duty) -> None:
-        """All steps of a duty may have been sent, or have ended."""
-        if duty.open:
-            return
-        if duty.parent is None:
-            self._maybe_settled(duty.cast)
-        else:
-            to, _, level, place = duty.parent
-            self.host.send(to, self._report(duty, level, place))
-
     def _report(self, duty: Duty, level: int, place: bytes) -> HopHeld:
         tally = duty.tally
         taken, declined, missed = tally.taken, tally.declined, tally.missed
@@ -249,12 +236,17 @@ class Carriage(Part):
         return HopHeld(duty.cast, duty.query, level, place, bool(duty.open), taken, declined, missed, tally.silent)
 
     def _close(self, duty: Duty, missed: Name | None) -> None:
-        """One step of a duty has ended."""
+        """One step of a duty has ended; the last one ends the duty."""
         duty.end_step()
         if missed is not None:
-            duty.tally.add(0, 0, 0, (missed,))
-        if not duty.open:
-            self.done(duty)
+            duty.tally.add(CastReport(silent=(missed,)))
+        if duty.open:
+            return
+        if duty.parent is None:
+            self._maybe_settled(duty.cast)
+        else:
+            to, _, level, place = duty.parent
+            self.host.send(to, self._report(duty, level, place))
 
     def _maybe_settled(self, cast: CastId) -> None:
         ending = self._endings.get(cast)
@@ -263,7 +255,6 @@ class Carriage(Part):
         del self._endings[cast]
         total = CastReport()
         for duty in ending.duties.values():
-            tally = duty.tally
-            total.add(tally.taken, tally.declined, tally.missed, tally.silent)
+            total.add(duty.tally)
         unreachable = total.missed + len(total.silent)
         self.host.deliver(Settled(cast, total.taken, unreachable, total.declined, 0, total.silent))

@@ -16,7 +16,7 @@ from implicast.casting.bft.messages import AskEcho, EchoDue, Echoed, EchoedCast,
 from implicast.casting.bft.multicast import Arc
 from implicast.casting.inbox import Outcome
 from implicast.overlay.skip_graph.graph import SkipGraph
-from implicast.peer.contract import Address, CastId, Host, Part, handles
+from implicast.peer.contract import Address, CastId, Part, handles
 from implicast.peer.memory import Recent
 
 ECHO_US = 3_000_000
@@ -43,10 +43,10 @@ class Echoes(Part):
     )  # fmt: skip
 
     def __init__(
-        self, address: Address, host: Host, graph: SkipGraph, gate: Gate, flaw: Callable[[Source], str | None],
+        self, graph: SkipGraph, gate: Gate, flaw: Callable[[Source], str | None],
         deliver: Callable[[Source, Arc], Outcome | None],
     ) -> None:  # fmt: skip
-        super().__init__(address, host)
+        super().__init__(graph.address, graph.host)
         self._graph, self._gate, self._flaw, self._deliver = graph, gate, flaw, deliver
         self._lacks: Callable[[CastId], bool] | None = None
         self._fresh: dict[tuple[Query, bytes], Source] = {}  # by multicast and our place
@@ -85,17 +85,16 @@ class Echoes(Part):
 
     @handles(EchoDue)
     def on_echo_due(self, alarm: EchoDue) -> None:
-        (fresh, wide), self._fresh, self._wide = (self._fresh, self._wide), {}, {}
+        found = [(source, self._beside(place, source.arc)) for (_, place), source in self._fresh.items()]
+        found += [(source, self._known(source.arc)) for source in self._wide.values()]
+        self._fresh, self._wide = {}, {}
         told: dict[Address, dict[Query, Source]] = {}
-        for (query, place), source in fresh.items():
-            for address in self._beside(place, source.arc):
-                told.setdefault(address, {})[query] = source
-        for query, source in wide.items():
-            for address in self._known(source.arc):
-                told.setdefault(address, {})[query] = source
-        for address, sources in told.items():
-            items = tuple(map(_echoed, sources.values()))
-            self.host.send(address, EchoOfCasts(items[:ECHOED_MAX]))
+        for source, addresses in found:
+            for address in addresses:
+                told.setdefault(address, {})[source.name] = source
+        for to, sources in told.items():
+            casts = [Echoed(each.cast, *each.name, each.low, each.high) for each in sources.values()]
+            self.host.send(to, EchoOfCasts(tuple(casts[:ECHOED_MAX])))
 
     def _beside(self, place: bytes, arc: Arc) -> list[Address]:
         """The nearest in range on either side, other members than ourselves."""
@@ -148,7 +147,3 @@ class Echoes(Part):
             if self._deliver(source, source.arc) is Outcome.TAKEN:
                 self._took[source.cast] = None
             self.note_widely(source)
-
-
-def _echoed(source: Source) -> Echoed:
-    return Echoed(source.cast, source.query, source.certificate.key, source.low, source.high)

@@ -48,7 +48,8 @@ class RevocationLists(Part):
         """Compare numbers from now on."""
         self.host.after(int(TELL_US * self.host.rng.random()), TellList())
 
-    def take(self, sender: Address, revocation: Revocation) -> None:
+    @handles(Revocation)
+    def on_revocation(self, sender: Address, revocation: Revocation) -> None:
         """A list came, from the authority or from a member."""
         known = self._trust.revocation
         if self._graph.learn(revocation):
@@ -71,10 +72,6 @@ class RevocationLists(Part):
         if now_us >= self._shown_us + AGAIN_US:
             self._shown_us = now_us
             self.host.send(self._office, Outstripped(known))
-
-    @handles(Revocation)
-    def on_revocation(self, sender: Address, revocation: Revocation) -> None:
-        self.take(sender, revocation)
 
     @handles(TellList)
     def on_tell_list(self, alarm: TellList) -> None:

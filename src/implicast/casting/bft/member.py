@@ -74,10 +74,10 @@ class Bft(Member, parts={
         if self._kept is not None and self._kept.revocation is not None:
             trust.learn(self._kept.revocation)
         self.lists = RevocationLists(*at, self.graph, trust, office, gate.refuse)
-        self.settler = Settler(*at, self.asker, self.graph, self.lists, keys, office, site.life, site.words, kept)
+        self.settler = Settler(self.asker, self.graph, self.lists, keys, office, site.life, site.words, kept)
         self.multicasts = Multicasts(
-            *at, self.asker, self.graph, gate, keys.signer, settings, self.assured, self._take, self._kept is not None
-        )  # fmt: skip
+            self.asker, self.graph, gate, keys.signer, settings, self.assured, self._take, self._kept is not None
+        )
         self.inbox = Inbox(self, self._kept.member.heard if self._kept is not None else ())
         self._estimates = 0
         if self.assured and not site.resting:
@@ -194,14 +194,8 @@ class Bft(Member, parts={
         description = self.description
         if description is None:
             return None
-        least = _least_arc(source, description)
+        chosen = zip(source.target.terms, source.handles, strict=True)
+        least = next((handles_of(term)[index] for term, index in chosen if term.selects(description)), None)
         if least is None or not (self.settler.moving or least == arc):
             return None
         return self.inbox.take(source.cast, source.target, source.payload)
-
-
-def _least_arc(source: Source, description: Description) -> Arc | None:
-    for term, chosen in zip(source.target.terms, source.handles, strict=True):
-        if term.selects(description):
-            return handles_of(term)[chosen]
-    return None

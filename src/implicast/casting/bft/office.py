@@ -7,7 +7,7 @@ are signed, a place in the realm of a protected value or tag is given to those a
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from implicast.casting.bft.credentials import AuthorityKeys
@@ -190,7 +190,7 @@ class Office(Peer):
         elif former != name:
             del self._holders[address]
             if self.authority.vacate(former, address):
-                self._publish()
+                self._publish(self._holders)
 
     def _introducers(self, applicant: Address) -> tuple[Address, ...]:
         since_us = self.host.now_us - self._lease_us
@@ -203,7 +203,7 @@ class Office(Peer):
     def publish_revoked(self, *certificates: Certificate) -> None:
         """Tell every peer present which certificates count no more."""
         self.authority.revoke(self.host.now_us, *certificates)
-        self._publish()
+        self._publish(self._holders)
 
     def expel(self, name: Name) -> None:
         """A name counts no more, for good; everybody present is told, once."""
@@ -211,12 +211,12 @@ class Office(Peer):
             return
         self.authority.expel(name)
         self._holders = {address: held for address, held in self._holders.items() if held[0] != name}
-        self._publish()
+        self._publish(self._holders)
 
-    def _publish(self) -> None:
+    def _publish(self, members: Iterable[Address]) -> None:
         revocation = self.authority.revocation(self.host.now_us)
         self._published = revocation.number
-        for address in self._holders:
+        for address in members:
             self.host.send(address, revocation)
 
     def _publish_soon(self) -> None:
@@ -230,10 +230,8 @@ class Office(Peer):
     @handles(PublishList)
     def on_publish(self, alarm: PublishList) -> None:
         self._publishing, self._published_us = False, self.host.now_us
-        revocation, members = self.authority.revocation(self.host.now_us), list(self._holders)
-        self._published = revocation.number
-        for address in self.host.rng.sample(members, min(PUBLISHED_TO, len(members))):
-            self.host.send(address, revocation)
+        members = list(self._holders)
+        self._publish(self.host.rng.sample(members, min(PUBLISHED_TO, len(members))))
 
     # --- after a crash
 

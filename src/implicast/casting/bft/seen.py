@@ -37,8 +37,8 @@ class SeenTable(Generic[Entry]):
     """What was met, by (q, key of s), with an entry of the owner's."""
 
     __slots__ = (
-        "_entries", "_heavy", "_horizons", "_order", "_theirs", "_weight", "_weights", "entries_max",
-        "per_publisher_max", "window_us",
+        "_entries", "_horizons", "_order", "_theirs", "_weight", "_weights", "entries_max", "per_publisher_max",
+        "window_us",
     )  # fmt: skip
 
     def __init__(
@@ -46,9 +46,9 @@ class SeenTable(Generic[Entry]):
     ) -> None:
         self.window_us, self.entries_max, self.per_publisher_max = window_us, entries_max, per_publisher_max
         self._entries: dict[Query, Entry] = {}
-        self._heavy: dict[Query, int] = {}  # those that weigh more than 1
         self._order: deque[tuple[int, Query, Name]] = deque()  # kept until, query, publisher
-        self._theirs: dict[Name, deque[tuple[int, Query]]] = {}  # by publisher: its time, query; the first come first
+        self._theirs: dict[Name, deque[tuple[int, Query, int]]] = {}
+        """By publisher: the time, query and weight of each; the first come first."""
         self._weights: dict[Name, int] = {}
         self._weight = 0
         self._horizons: Recent[Name, int] = Recent(HORIZONS_MAX)
@@ -77,9 +77,7 @@ class SeenTable(Generic[Entry]):
         self._forget(now_us)
         weight = 1 + size // WEIGHT_BYTES
         self._entries[query] = entry
-        if weight > 1:
-            self._heavy[query] = weight
-        self._theirs.setdefault(publisher, deque()).append((sent_us, query))
+        self._theirs.setdefault(publisher, deque()).append((sent_us, query, weight))
         self._weights[publisher] = self._weights.get(publisher, 0) + weight
         self._weight += weight
         # Its time is at most SKEW_US ahead, so once this has passed it would be refused as stale.
@@ -91,9 +89,8 @@ class SeenTable(Generic[Entry]):
         """Forget the oldest of a publisher, and take nothing of it any more that is not younger."""
         theirs = self._theirs[publisher]
         for _ in range(max(1, len(theirs) // TRIMMED)):
-            sent_us, query = theirs[0]
-            self._horizons.put(publisher, max(sent_us, self._horizons.get(publisher, -1)))
-            self._drop(query, publisher)
+            self._horizons.put(publisher, max(theirs[0][0], self._horizons.get(publisher, -1)))
+            self._drop_oldest(publisher)
 
     def _forget(self, now_us: int) -> None:
         order = self._order
@@ -101,14 +98,12 @@ class SeenTable(Generic[Entry]):
             _, query, publisher = order.popleft()
             theirs = self._theirs.get(publisher)
             if theirs and theirs[0][1] == query:  # else it was trimmed
-                self._drop(query, publisher)
+                self._drop_oldest(publisher)
 
-    def _drop(self, query: Query, publisher: Name) -> None:
-        """Forget the oldest of a publisher."""
+    def _drop_oldest(self, publisher: Name) -> None:
         theirs = self._theirs[publisher]
-        theirs.popleft()
+        _, query, weight = theirs.popleft()
         del self._entries[query]
-        weight = self._heavy.pop(query, 1)
         self._weight -= weight
         self._weights[publisher] -= weight
         if not theirs:

@@ -63,22 +63,12 @@ class Around(Generic[Node]):
         return True
 
     def replace(self, nodes: Iterable[Node]) -> None:
-        """Know these and nobody else."""
-        wanted = list(nodes)
-        for key in list(self.known):
-            self.remove(key)
-        if self._moved:
-            for node in wanted:
-                self.put(node)
-        else:
-            self._put_all(wanted)
-
-    def _put_all(self, nodes: Iterable[Node]) -> None:
-        """Know many where nobody was known: rings in order without a search for each."""
-        mine, common = self._owner.vector, self._vectors.common
-        self.known.update({node.key: node for node in nodes})
+        """Know these and nobody else: rings in order without a search for each."""
+        mine, common, wanted = self._owner.vector, self._vectors.common, {node.key: node for node in nodes}
+        self.known.clear()
+        self.known.update(wanted)
         self._shared = {key: common(mine, node.vector) for key, node in self.known.items()}
-        self._moved = dict(self._shared)
+        self._moved, self._tables = dict(self._shared), None
         self._rings = [[] for _ in range(max(self._shared.values(), default=-1) + 1)]
         for key in sorted(self.known):
             for ring in self._rings[: self._shared[key] + 1]:

@@ -1,4 +1,5 @@
-"""Leaving places: a signed farewell, repeated until everyone who may list the place knows.
+"""What those are told who ask after our places; and leaving places: a signed farewell, repeated until everyone who may
+list the place knows.
 
 A peer that leaves the network says one farewell for all its places, serves until all have confirmed it or are silent,
 and tells those too who learn of it meanwhile; afterwards it tells whoever still asks. Ring upkeep, part D.2: nobody can
@@ -12,9 +13,13 @@ from implicast.overlay.skip_graph.messages import (
     ALL_GONE,
     DISOWNED_MAX,
     GONE,
+    PRESENT,
+    AnnouncePlace,
     AskNeighbours,
     Disown,
     Farewell,
+    Greet,
+    Greeted,
     Leaving,
     Neighbours,
     NewsHeard,
@@ -43,8 +48,8 @@ Confirmed = tuple[Address, bytes]
 
 
 class Farewells(Part):
-    """What one peer says of places that it left, and hears of those that others left. `forget(leaver)` is called when a
-    peer has left with all its places."""
+    """What one peer says of its places and of those that it left, and hears of those that others left.
+    `forget(leaver)` is called when a peer has left with all its places."""
 
     __slots__ = ("_absentees", "_asker", "_forget", "_home", "_left", "_left_all", "_places", "_search")
 
@@ -124,7 +129,48 @@ class Farewells(Part):
         elif self._asker.answered(AFTERWARDS, key) is None:
             self._search.heard_by(sender, heard.claimant)
 
-    # --- what those are told who still ask
+    # --- what those are told who ask, announce themselves, or greet
+
+    @handles(AskNeighbours)
+    def on_ask(self, sender: Address, ask: AskNeighbours) -> None:
+        if self._places.belief.credible(PRESENT, ask.claim):
+            self._answer(sender, ask)
+        self._tell_late(sender)
+
+    def _answer(self, sender: Address, ask: AskNeighbours) -> None:
+        about = ask.claim.certificate
+        asked = self._places.held.get(ask.place) if ask.place else self._places.home
+        if asked is None:
+            self._answer_for_nobody(sender, ask, about)
+            return
+        told = asked.vouched(asked.witness(about), self._absentees.was_heard_since)
+        if not asked.asked_by(about):
+            asked.pass_by(about)
+        self.host.send(sender, Neighbours(asked.key, about.key, told))
+
+    @handles(AnnouncePlace)
+    def on_announce(self, sender: Address, announce: AnnouncePlace) -> None:
+        if self._places.belief.credible(PRESENT, announce.claim):
+            self._places.enter(announce.claim.certificate)
+            self.host.send(sender, NewsHeard(announce.claim.certificate.key))
+        self._tell_late(sender)
+
+    @handles(Greet)
+    def on_greet(self, sender: Address, greet: Greet) -> None:
+        if not self._places.held:
+            if not self.has_left(sender):
+                self.say_left(sender, greet.asked)
+            return
+        greeted = [self._places.held[key] for key in greet.asked if key in self._places.held]
+        for said in greet.claims:
+            if self._places.belief.credible(PRESENT, said):
+                for place in greeted:
+                    place.asked_by(said.certificate)
+        self.say_left(sender, greet.asked)
+        self.host.send(sender, Greeted())
+        self._tell_late(sender)
+
+    # --- what those are told who ask after what was left
 
     def has_left(self, sender: Address) -> bool:
         """Whether we have left. Who looks for us all the same is told so instead of being answered."""
@@ -133,7 +179,7 @@ class Farewells(Part):
         self.host.send(sender, self._places.leaving(self._home))
         return True
 
-    def tell_late(self, sender: Address) -> None:
+    def _tell_late(self, sender: Address) -> None:
         """Who learns of us while we are leaving was not among those told: without this it would list us for ever."""
         home = self._home if self._left_all is not None else None
         if home is not None and self._asker.open(FAREWELL, (sender, home.key)) is None:
@@ -149,9 +195,8 @@ class Farewells(Part):
         if unknown:
             self._disown(sender, unknown)
 
-    def answer_for_nobody(self, sender: Address, ask: AskNeighbours) -> None:
+    def _answer_for_nobody(self, sender: Address, ask: AskNeighbours, about: Certificate) -> None:
         """Who has left still says whom it knew: a newcomer all of whose introducers leave just now would be alone."""
-        about = ask.claim.certificate
         if ask.place and ask.place not in self._left:
             self._disown(sender, (ask.place,))
         elif not self._left:

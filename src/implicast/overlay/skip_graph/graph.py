@@ -3,7 +3,7 @@
 - `places`: what we hold, whom we believe, what we sign.
 - `absentees`: who is there, who was lost until it speaks again, and who is named to others, who look for themselves.
 - `search`: how a newcomer finds all who belong into its lists, and how those are met of whom we hear.
-- `farewells`: how places are left, and what those are told who ask after them.
+- `farewells`: what those are told who ask, announce themselves, or greet; and how places are left.
 - `comparison`: neighbours compare lists that changed until they agree.
 
 Every peer watches the nearest few on either side of its home place and asks one entry of one place per turn for its
@@ -16,18 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from implicast.overlay.skip_graph.absentees import Absentees, Upkeep
 from implicast.overlay.skip_graph.comparison import Comparison
 from implicast.overlay.skip_graph.farewells import Farewells
-from implicast.overlay.skip_graph.messages import (
-    PRESENT,
-    AnnouncePlace,
-    AskNeighbours,
-    GraphLate,
-    GraphWatch,
-    Greet,
-    Greeted,
-    Neighbours,
-    NewsHeard,
-    Turn,
-)
+from implicast.overlay.skip_graph.messages import GraphLate, GraphWatch, Turn
 from implicast.overlay.skip_graph.places import Places
 from implicast.overlay.skip_graph.search import Search
 from implicast.overlay.skip_graph.table import LevelTable
@@ -241,44 +230,3 @@ class SkipGraph(
         node = self.host.rng.choice(level.nodes)
         if node.address != self.address and node.key not in place.quest.waiting:
             self.search.ask(place, node.address, node.key)
-
-    # --- what those are told who ask, announce themselves, or greet
-
-    @handles(AskNeighbours)
-    def on_ask(self, sender: Address, ask: AskNeighbours) -> None:
-        if self.places.belief.credible(PRESENT, ask.claim):
-            self._answer(sender, ask)
-        self.farewells.tell_late(sender)
-
-    def _answer(self, sender: Address, ask: AskNeighbours) -> None:
-        about = ask.claim.certificate
-        asked = self.places.held.get(ask.place) if ask.place else self.places.home
-        if asked is None:
-            self.farewells.answer_for_nobody(sender, ask)
-            return
-        told = asked.vouched(asked.witness(about), self.absentees.was_heard_since)
-        if not asked.asked_by(about):
-            asked.pass_by(about)
-        self.host.send(sender, Neighbours(asked.key, about.key, told))
-
-    @handles(AnnouncePlace)
-    def on_announce(self, sender: Address, announce: AnnouncePlace) -> None:
-        if self.places.belief.credible(PRESENT, announce.claim):
-            self.places.enter(announce.claim.certificate)
-            self.host.send(sender, NewsHeard(announce.claim.certificate.key))
-        self.farewells.tell_late(sender)
-
-    @handles(Greet)
-    def on_greet(self, sender: Address, greet: Greet) -> None:
-        if not self.places.held:
-            if not self.farewells.has_left(sender):
-                self.farewells.say_left(sender, greet.asked)
-            return
-        greeted = [self.places.held[key] for key in greet.asked if key in self.places.held]
-        for said in greet.claims:
-            if self.places.belief.credible(PRESENT, said):
-                for place in greeted:
-                    place.asked_by(said.certificate)
-        self.farewells.say_left(sender, greet.asked)
-        self.host.send(sender, Greeted())
-        self.farewells.tell_late(sender)
