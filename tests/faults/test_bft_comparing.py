@@ -10,7 +10,7 @@ from implicast.casting.bft.member import Bft
 from implicast.casting.designs import design
 from implicast.overlay.skip_graph.accord import contrast, covers
 from implicast.overlay.skip_graph.graph import SkipGraph
-from implicast.overlay.skip_graph.messages import Agree, Compared, CompareLists, Difference, ListSpan
+from implicast.overlay.skip_graph.messages import Agree, Compared, CompareLists, Difference, Farewell, Leaving, ListSpan
 from implicast.overlay.skip_graph.place import Place
 from implicast.trials.campaign import check, scenario_of
 from implicast.world.journal import UPKEEP
@@ -98,7 +98,7 @@ def test_a_farewell_for_one_place_does_not_hide_that_for_all(monkeypatch: pytest
     club = Club(n=40)
     graph, other = club.member(17).graph, club.member(5).graph
     home = graph.certificates()[0]
-    said = (graph.places.farewell(home), graph.places.leaving(home))
+    said = [kind(graph.places.sign(kind.verb, home)) for kind in (Farewell, Leaving)]
     for number, farewell in enumerate(said):
         club.at(0.01 * number, UPKEEP, lambda farewell=farewell: club.world.carry(17, 5, farewell))
     club.run(0.05)

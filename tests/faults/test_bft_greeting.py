@@ -8,9 +8,9 @@ from test_bft_life import Club
 
 from implicast.casting.bft.member import Bft
 from implicast.language.target import Description
-from implicast.overlay.skip_graph.belief import CLAIM_WINDOW_US
 from implicast.overlay.skip_graph.messages import Disown, Greet, claim, disowning
 from implicast.overlay.skip_graph.place import Place
+from implicast.overlay.skip_graph.places import CLAIM_WINDOW_US
 from implicast.overlay.skip_graph.search import Search
 from implicast.peer.identity import Certificate
 from implicast.world.journal import REGISTER, UPKEEP

@@ -13,11 +13,11 @@ from implicast.casting.bft.member import Bft
 from implicast.casting.bft.multicasts import Met
 from implicast.casting.designs import design
 from implicast.language.target import Description, Target, Term
-from implicast.overlay.skip_graph import absentees, belief, farewells
-from implicast.overlay.skip_graph.belief import Belief
+from implicast.overlay.skip_graph import absentees, farewells, places
 from implicast.overlay.skip_graph.farewells import Farewells
 from implicast.overlay.skip_graph.graph import SkipGraph
 from implicast.overlay.skip_graph.messages import ALL_GONE, Accuse, Leaving, claim
+from implicast.overlay.skip_graph.places import Belief
 from implicast.peer import memory
 from implicast.peer.contract import Message
 from implicast.peer.events import Joined, Left, Notice, Registered, Settled
@@ -338,7 +338,7 @@ def test_at_rest_a_peer_sends_no_more_than_one_message_a_second() -> None:
 def test_a_flood_of_casts_and_new_descriptions_leaves_memory_flat(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables bounded by numbers have their bounds lowered, and places given up are revoked for three minutes."""
     bounds = (
-        (belief, "GONE_MAX"), (farewells, "LEFT_MAX"), (keys, "SHARED_MAX"), (multicasts, "COUNTED_MAX"),
+        (places, "GONE_MAX"), (farewells, "LEFT_MAX"), (keys, "SHARED_MAX"), (multicasts, "COUNTED_MAX"),
         (echoes, "KEPT_MAX"),
     )  # fmt: skip
     for room, name in bounds:

@@ -66,7 +66,7 @@ LOWERED = {
     "implicast.overlay.chord.chord:PASSED_MAX": 16,
     "implicast.overlay.skip_graph.place:PASSERS_MAX": 2,
     "implicast.overlay.skip_graph.farewells:LEFT_MAX": 24,
-    "implicast.overlay.skip_graph.belief:GONE_MAX": 256,
+    "implicast.overlay.skip_graph.places:GONE_MAX": 256,
     "implicast.overlay.skip_graph.absentees:LOST_MAX": 24,
     "implicast.overlay.skip_graph.absentees:FOUND_MAX": 24,
     "implicast.peer.liveness:DetectorSettings.known_max": 48,

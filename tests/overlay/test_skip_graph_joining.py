@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from implicast.overlay.skip_graph.absentees import Upkeep
-from implicast.overlay.skip_graph.belief import CLAIM_WINDOW_US
 from implicast.overlay.skip_graph.graph import SkipGraph
 from implicast.overlay.skip_graph.messages import (
     GONE,
@@ -20,6 +19,7 @@ from implicast.overlay.skip_graph.messages import (
     Neighbours,
     claim,
 )
+from implicast.overlay.skip_graph.places import CLAIM_WINDOW_US
 from implicast.peer.authority import Authority
 from implicast.peer.contract import Address, Host, Message, Peer
 from implicast.peer.identity import Certificate, Trust

@@ -71,11 +71,9 @@ class Duty:
     open: int = 0
     tally: CastReport = field(default_factory=CastReport)
 
-    def begin_step(self) -> None:
-        self.open += 1
-
-    def end_step(self) -> None:
-        self.open -= 1
+    def step(self, more: int) -> None:
+        """So many more steps are open."""
+        self.open += more
 
 
 @dataclass(slots=True)
@@ -83,12 +81,7 @@ class Ending:
     """How a cast of our own is ending: its multicasts by query."""
 
     duties: dict[int, Duty] = field(default_factory=dict)
-    made: bool = False
     recasts: int = 0
-
-    def make(self) -> None:
-        """All multicasts have begun."""
-        self.made = True
 
     def make_anew(self, query: int) -> bool:
         """A multicast is to be made anew. False if that was done too often, or it has ended."""
@@ -104,7 +97,7 @@ class Carriage(Part):
     when somebody who is there never confirmed a step. Where steps are not assured, they are sent once and nothing is
     counted. `back_us` is when the member came back, if it did."""
 
-    __slots__ = ("_absentees", "_asker", "_back_us", "_endings", "_recast", "_unconfirmed_by", "assured")
+    __slots__ = ("_absentees", "_asker", "_back_us", "_endings", "_making", "_recast", "_unconfirmed_by", "assured")
 
     def __init__(
         self, asker: Asker, absentees: Absentees, assured: bool, recast: Callable[[Source], None],
@@ -114,6 +107,7 @@ class Carriage(Part):
         self._asker, self._absentees, self.assured, self._back_us = asker, absentees, assured, back_us
         self._recast, self._unconfirmed_by = recast, unconfirmed
         self._endings: dict[CastId, Ending] = {}
+        self._making: CastId | None = None  # of this one not all multicasts have begun
         asker.topic(STEP, ONCE, self._unconfirmed)
         asker.topic(REPEATED, TWICE, self._refused)
         asker.topic(INSISTED, LONG, self._lost)
@@ -124,7 +118,7 @@ class Carriage(Part):
     def begin(self, cast: CastId) -> None:
         """A cast of our own: what is sent for it from now on decides how it ends."""
         if self.assured:
-            self._endings[cast] = Ending()
+            self._endings[cast], self._making = Ending(), cast
 
     def duty(self, source: Source, parent: Step | None = None) -> Duty:
         """The service that begins with a step, or with a multicast of our own."""
@@ -136,10 +130,8 @@ class Carriage(Part):
 
     def made(self, cast: CastId) -> None:
         """Everything was sent that the publisher sends."""
-        ending = self._endings.get(cast)
-        if ending is not None:
-            ending.make()
-            self._maybe_settled(cast)
+        self._making = None
+        self._maybe_settled(cast)
 
     # --- sending
 
@@ -151,7 +143,7 @@ class Carriage(Part):
                 self.host.send(to, hop)
             return
         for to, name in wanted.items():
-            duty.begin_step()
+            duty.step(1)
             step = (to, hop.source.query, hop.level, hop.forwarder.key)
             if not self._asker.ask(topic, step, to, hop, (duty, name)):
                 self.host.send(to, hop)  # too much is open: this once, and nobody will know
@@ -237,7 +229,7 @@ class Carriage(Part):
 
     def _close(self, duty: Duty, missed: Name | None) -> None:
         """One step of a duty has ended; the last one ends the duty."""
-        duty.end_step()
+        duty.step(-1)
         if missed is not None:
             duty.tally.add(CastReport(silent=(missed,)))
         if duty.open:
@@ -250,7 +242,7 @@ class Carriage(Part):
 
     def _maybe_settled(self, cast: CastId) -> None:
         ending = self._endings.get(cast)
-        if ending is None or not ending.made or any(duty.open for duty in ending.duties.values()):
+        if ending is None or cast == self._making or any(duty.open for duty in ending.duties.values()):
             return
         del self._endings[cast]
         total = CastReport()

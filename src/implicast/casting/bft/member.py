@@ -8,15 +8,13 @@ several places that a target reaches, the one of the least selecting term's hand
 from dataclasses import replace
 from typing import Any
 
-from implicast.casting.bft.audience import audience
-from implicast.casting.bft.credentials import MemberKeys
 from implicast.casting.bft.gate import ALL_CHECKS, Gate
-from implicast.casting.bft.keys import handles_of
+from implicast.casting.bft.keys import audience, handles_of
 from implicast.casting.bft.lists import RevocationLists
 from implicast.casting.bft.messages import CastHop, Source
 from implicast.casting.bft.multicast import Arc
 from implicast.casting.bft.multicasts import Multicasts
-from implicast.casting.bft.settings import BftSettings
+from implicast.casting.bft.settings import BftSettings, MemberKeys
 from implicast.casting.bft.settler import Settler
 from implicast.casting.inbox import Inbox, Outcome
 from implicast.language.target import Description, Target

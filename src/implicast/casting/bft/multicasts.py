@@ -4,7 +4,7 @@ A message that reaches an address is looked at for every place there that it con
 others as the procedures of `multicast.py` say. Steps are confirmed and repeated by `carriage.py`.
 """
 
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -58,10 +58,6 @@ class Met:
     arc: Arc
     open: list[bytes]
     duties: dict[Door, Duty] = field(default_factory=dict)
-
-    def keep_open(self, held: Container[bytes]) -> None:
-        """Some of the places may have been left since."""
-        self.open = [key for key in self.open if key in held]
 
 
 class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
@@ -161,8 +157,8 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
         source = hop.source
         met = self.seen.get((source.query, source.certificate.key))
         if met is not None:
-            if met.open:
-                met.keep_open(self._graph.places.held)
+            if met.open:  # some of the places may have been left since
+                met.open[:] = [key for key in met.open if key in self._graph.places.held]
             if not met.open:  # five in six
                 self.gate.refuse("repeated")
                 if self.carriage.assured:

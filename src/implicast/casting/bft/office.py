@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from implicast.casting.bft.credentials import AuthorityKeys
 from implicast.casting.bft.keys import HOME, is_realm, said_in
 from implicast.casting.bft.messages import (
     Apply,
@@ -22,6 +21,7 @@ from implicast.casting.bft.messages import (
     PublishList,
     Recalled,
 )
+from implicast.casting.bft.settings import AuthorityKeys
 from implicast.casting.bft.settler import JOINING, PRESENT_US
 from implicast.peer.authority import Authority, GrantDeclined, Roll
 from implicast.peer.contract import Address, Life, Message, Name, Peer, Version, handles

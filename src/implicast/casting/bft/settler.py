@@ -14,10 +14,10 @@ from operator import attrgetter
 
 import msgspec
 
-from implicast.casting.bft.credentials import MemberKeys
 from implicast.casting.bft.keys import HOME, realms, said_in
 from implicast.casting.bft.lists import RevocationLists
 from implicast.casting.bft.messages import Alone, Apply, Denied, Granted, Present, Vacate
+from implicast.casting.bft.settings import MemberKeys
 from implicast.language.target import Description
 from implicast.overlay.skip_graph.graph import SkipGraph
 from implicast.peer.asking import Asker, Patience, Question

@@ -185,11 +185,6 @@ class Absentees(Part, parts={"detector": Detector}):
                 self._call(other, lost)
         return found
 
-    def say_gone(self, address: Address) -> None:
-        """It said itself that it left."""
-        self.detector.say_gone(address)
-        self.lost.pop(address, None)
-
     def drop(self, place: Place, gone: Collection[bytes]) -> None:
         """Take entries out of a place. Who asked lately may belong where somebody has gone: it knew before us, and will
         not ask again."""
@@ -210,10 +205,6 @@ class Absentees(Part, parts={"detector": Detector}):
                 if not self.may_return(lost):
                     lost.nodes.clear()
                 self._call(address, lost)
-
-    def called(self) -> list[Address]:
-        """Those who may come back to all their places."""
-        return [address for address, lost in self.lost.items() if self.may_return(lost)]
 
     def lost_within(self, within_us: int) -> list[Certificate]:
         """Places of those who fell silent so lately that it may have been for us alone, or for a moment."""
@@ -253,24 +244,21 @@ class Absentees(Part, parts={"detector": Detector}):
     @handles(Accuse)
     def on_accuse(self, sender: Address, accuse: Accuse) -> None:
         """Look for oneself. The accuser is not believed."""
-        if self.address in accuse.addresses and self._found_us.get(sender, -REFOUND_US) < self.host.now_us - REFOUND_US:
+        now_us = self.host.now_us
+        if self.address in accuse.addresses and self._found_us.get(sender, -REFOUND_US) < now_us - REFOUND_US:
             self._catch_up()
         for address in accuse.addresses:
             if address == self.address:
                 continue
             is_sought = address in self._tell or self.detector.is_probing(address)  # most are already
             if is_sought or self._lists(address):
-                self._note_accuser(address, sender)
+                since_us, accusers = self.accused.pop(address, (now_us, ()))
+                if since_us + ACCUSED_US < now_us:
+                    since_us, accusers = now_us, ()
+                if sender not in accusers and len(accusers) < ACCUSERS_ENOUGH:
+                    accusers = (*accusers, sender)
+                self.accused[address] = (since_us, accusers)
                 self.watch(address)
-
-    def _note_accuser(self, address: Address, sender: Address) -> None:
-        now_us = self.host.now_us
-        since_us, accusers = self.accused.pop(address, (now_us, ()))
-        if since_us + ACCUSED_US < now_us:
-            since_us, accusers = now_us, ()
-        if sender not in accusers and len(accusers) < ACCUSERS_ENOUGH:
-            accusers = (*accusers, sender)
-        self.accused[address] = (since_us, accusers)
 
     def is_told_of(self, address: Address) -> bool:
         """Whether enough have accused it lately."""

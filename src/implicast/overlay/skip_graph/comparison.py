@@ -12,7 +12,6 @@ Where two places of one peer are neighbours they compare by a look, for others s
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from implicast.overlay.skip_graph.absentees import Absentees
 from implicast.overlay.skip_graph.accord import agrees, beside, contrast
@@ -24,13 +23,6 @@ from implicast.overlay.skip_graph.search import Search
 from implicast.overlay.skip_graph.table import LevelTable
 from implicast.peer.contract import Address, Part, handles
 from implicast.peer.identity import Certificate
-
-
-class Own(NamedTuple):
-    """A place of our own: its lists, and which others of our own stand beside it by them, at which levels."""
-
-    table: LevelTable[Certificate]
-    beside: tuple[tuple[int, bytes], ...]
 
 
 class Comparison(Part):
@@ -48,7 +40,7 @@ class Comparison(Part):
         self._places, self._absentees, self._search = places, absentees, search
         self._farewells, self._look_us = farewells, look_us
         self._armed = self._for_ever = False
-        self._own: dict[bytes, Own] = {}  # our places, as they were when last compared with each other
+        self._own: dict[bytes, LevelTable[Certificate]] = {}  # our places, as when last compared with each other
 
     def begin(self) -> None:
         """CompareLists from now on."""
@@ -85,23 +77,16 @@ class Comparison(Part):
         """Places of our own that stand side by side compare too, by a look: others show theirs to the nearest of ours
         only. Lists of a level that are what they were have nothing new for each other: four in five."""
         before, held = self._own, self._places.held
-        own = {key: self._looked_at(place) for key, place in held.items() if not place.is_searching}
-        changed = {key for key, each in own.items() if before.get(key) is not each}
+        own = {key: place.wide for key, place in held.items() if not place.is_searching}
+        changed = {key for key, table in own.items() if before.get(key) is not table}
         if not changed:
             return
         self._own = own
-        for key, each in own.items():
-            for number, other in each.beside:
-                if (key in changed or other in changed) and is_new(before, own, number, key, other):
-                    self._search.take_in(held[key], own[other].table.levels[number].nodes)
-
-    def _looked_at(self, place: Place) -> Own:
-        """The same as before if its lists are."""
-        table, held = place.wide, self._own.get(place.key)
-        if held is not None and held.table is table:
-            return held
-        met = [(number, node) for number, level in enumerate(table.levels) for node in beside(level)]
-        return Own(table, tuple([(number, node.key) for number, node in met if node.address == self.address]))
+        for key, table in own.items():
+            for number, level in enumerate(table.levels):
+                for other in [node.key for node in beside(level) if node.address == self.address]:
+                    if (key in changed or other in changed) and is_new(before, own, number, key, other):
+                        self._search.take_in(held[key], own[other].levels[number].nodes)
 
     # --- being shown
 
@@ -116,7 +101,9 @@ class Comparison(Part):
 
     def _contrast(self, sender: Address, span: ListSpan) -> Difference | None:
         place, other = self._places.held.get(span.place), span.owner
-        if place is None or other.address != sender or not 0 <= span.level <= self._shared(place, other):
+        if place is None or other.address != sender:
+            return None
+        if not 0 <= span.level <= place.vectors.common(place.certificate.vector, other.vector):
             return None
         known = place.known
         is_known = known.get(other.key) is other
@@ -135,9 +122,6 @@ class Comparison(Part):
         if lacking and not named and not unknown:  # without a word it comes again, and by then we shall have heard them
             return None
         return Difference(other.key, place.key, span.level, named, tuple(unknown))
-
-    def _shared(self, place: Place, other: Certificate) -> int:
-        return self._places.vectors.common(place.certificate.vector, other.vector)
 
     # --- being answered
 
@@ -166,12 +150,15 @@ class Comparison(Part):
         return [Difference(difference.place, place.key, difference.level, named)] if named else []
 
 
-def is_new(before: Mapping[bytes, Own], own: Mapping[bytes, Own], number: int, key: bytes, other: bytes) -> bool:
+Tables = Mapping[bytes, LevelTable[Certificate]]
+
+
+def is_new(before: Tables, own: Tables, number: int, key: bytes, other: bytes) -> bool:
     """Whether either of two lists of a level is not what it was, if the second is there at all."""
-    if other not in own or number >= len(own[other].table.levels):
+    if other not in own or number >= len(own[other].levels):
         return False
     for each in (key, other):
-        old = before[each].table.levels if each in before else ()
-        if number >= len(old) or old[number] is not own[each].table.levels[number]:
+        old = before[each].levels if each in before else ()
+        if number >= len(old) or old[number] is not own[each].levels[number]:
             return True
     return False

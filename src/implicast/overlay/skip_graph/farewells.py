@@ -7,12 +7,11 @@ say farewell for another, and nobody is removed by the word of others.
 """
 
 from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from implicast.overlay.skip_graph.absentees import Absentees
 from implicast.overlay.skip_graph.messages import (
-    ALL_GONE,
     DISOWNED_MAX,
-    GONE,
     PRESENT,
     AnnouncePlace,
     AskNeighbours,
@@ -42,9 +41,9 @@ AFTERWARDS_PATIENCE = Patience(PATIENCE_US, times=10)
 AGAIN = 3
 """Who was silent may have slept or been cut off: it hears so many further rounds of farewells, each signed anew."""
 
-
 Confirmed = tuple[Address, bytes]
 """Who is to confirm a farewell, and for which place."""
+Goodbye = TypeVar("Goodbye", Farewell, Leaving)
 
 
 class Farewells(Part):
@@ -82,12 +81,13 @@ class Farewells(Part):
         """Say farewell for all places at once; `left` is called when everyone has confirmed or is silent."""
         home, held = self._places.home, self._places.held
         told = dict.fromkeys(address for place in held.values() for address in place.acquaintances())
-        told.update(dict.fromkeys(self._absentees.called()))  # they may list us all the same
+        lost, may_return = self._absentees.lost.items(), self._absentees.may_return
+        told.update({address: None for address, each in lost if may_return(each)})  # they may list us all the same
         told.pop(self.address, None)
         self._home = home.certificate if home is not None else None
         self._left_all = left
         if home is not None:
-            farewell = self._places.leaving(home.certificate)
+            farewell = self._goodbye(Leaving, home.certificate)
             for address in told:
                 self._insist(address, farewell)
         self._maybe_left()
@@ -95,7 +95,7 @@ class Farewells(Part):
     def _remember(self, place: Place) -> Farewell:
         """Who asks after a place that was left gets its farewell, and is told whom it knew."""
         self._left.put(place.key, place.wide)
-        return self._places.farewell(place.certificate)
+        return self._goodbye(Farewell, place.certificate)
 
     def _insist(self, address: Address, farewell: Leaving | Farewell) -> None:
         self._asker.ask(FAREWELL, (address, farewell.claim.certificate.key), address, farewell)
@@ -106,11 +106,14 @@ class Farewells(Part):
         self._maybe_left()
 
     def _say_again(self, key: Confirmed, question: Question, rounds: int) -> None:
-        farewell, places = question.message, self._places
+        farewell = question.message
         if rounds and isinstance(farewell, Leaving | Farewell):
-            certificate = farewell.claim.certificate
-            anew = places.leaving(certificate) if isinstance(farewell, Leaving) else places.farewell(certificate)
+            anew = self._goodbye(type(farewell), farewell.claim.certificate)
             self._asker.ask(AFTERWARDS, key, question.to, anew, rounds - 1)
+
+    def _goodbye(self, kind: type[Goodbye], certificate: Certificate) -> Goodbye:
+        """That a place was left, or that all our places are."""
+        return kind(self._places.sign(kind.verb, certificate))
 
     def _maybe_left(self) -> None:
         if self._left_all is not None and not self._asker.topics(FAREWELL):
@@ -176,21 +179,21 @@ class Farewells(Part):
         """Whether we have left. Who looks for us all the same is told so instead of being answered."""
         if self._home is None or self._places.held:
             return False
-        self.host.send(sender, self._places.leaving(self._home))
+        self.host.send(sender, self._goodbye(Leaving, self._home))
         return True
 
     def _tell_late(self, sender: Address) -> None:
         """Who learns of us while we are leaving was not among those told: without this it would list us for ever."""
         home = self._home if self._left_all is not None else None
         if home is not None and self._asker.open(FAREWELL, (sender, home.key)) is None:
-            self._insist(sender, self._places.leaving(home))
+            self._insist(sender, self._goodbye(Leaving, home))
 
     def say_left(self, sender: Address, asked: Iterable[bytes]) -> None:
         """Of places for whose holder somebody takes us it gets the farewells, or hears that they are none of ours."""
         others = [key for key in asked if key not in self._places.held]
         for key in others:
             if key in self._left:
-                self.host.send(sender, self._places.farewell(self._left[key].owner))
+                self.host.send(sender, self._goodbye(Farewell, self._left[key].owner))
         unknown = tuple([key for key in others if key not in self._left])
         if unknown:
             self._disown(sender, unknown)
@@ -205,7 +208,7 @@ class Farewells(Part):
             table = self._left[ask.place or next(reversed(self._left))]
             told = answer(table, self._places.vectors, self._places.k, about)
             self.host.send(sender, Neighbours(ask.place, about.key, self._still_there(told)))
-            self.host.send(sender, self._places.farewell(table.owner))
+            self.host.send(sender, self._goodbye(Farewell, table.owner))
         self.has_left(sender)
 
     def _still_there(self, named: Iterable[Certificate]) -> tuple[Certificate, ...]:
@@ -220,7 +223,8 @@ class Farewells(Part):
         home = self._places.home
         certificate = home.certificate if home is not None else self._home
         if certificate is not None:
-            self.host.send(sender, self._places.disown(certificate, places[:DISOWNED_MAX]))
+            disowned = places[:DISOWNED_MAX]
+            self.host.send(sender, Disown(disowned, self._places.sign(disowning(disowned), certificate)))
 
     # --- what others say of theirs
 
@@ -228,7 +232,7 @@ class Farewells(Part):
     def on_farewell(self, sender: Address, farewell: Farewell) -> None:
         leaver, belief = farewell.claim.certificate, self._places.belief
         is_gone = belief.has_left(leaver)
-        if not is_gone and (belief.trust.is_void(leaver) or belief.credible(GONE, farewell.claim)):
+        if not is_gone and (belief.trust.is_void(leaver) or belief.credible(farewell.verb, farewell.claim)):
             self._departed(leaver, farewell.claim.sent_us)
         if belief.has_left(leaver) and sender != self.address:
             self.host.send(sender, NewsHeard(leaver.key))
@@ -241,7 +245,7 @@ class Farewells(Part):
         """
         leaver, belief = leaving.claim.certificate, self._places.belief
         if not belief.has_left_with_all(leaver):
-            if not belief.credible_from_the_departed(ALL_GONE, leaving.claim):
+            if not belief.credible_from_the_departed(leaving.verb, leaving.claim):
                 return
             belief.gone_holders.put(leaver.public, leaving.claim.sent_us)
             self._forget(leaver)

@@ -163,8 +163,9 @@ class SkipGraph(
             self.absentees.pass_on(address)
 
     def _forget(self, leaver: Certificate) -> None:
-        """It has left with all its places."""
-        self.absentees.say_gone(leaver.address)
+        """It has left with all its places, and said so itself."""
+        self.absentees.detector.say_gone(leaver.address)
+        self.absentees.lost.pop(leaver.address, None)
         self._take_out(leaver.address, self.places.known(lambda node: node.public == leaver.public))
         self.absentees.pass_on(leaver.address)
         self._gone(leaver.address)

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from implicast.overlay.skip_graph.accord import Accord
 from implicast.overlay.skip_graph.around import Around, Both
-from implicast.overlay.skip_graph.table import Level, LevelTable
+from implicast.overlay.skip_graph.table import LevelTable
 from implicast.peer.contract import Address
 from implicast.peer.identity import Certificate
 from implicast.peer.memory import Recent
@@ -311,7 +311,9 @@ def answer(table: LevelTable[Certificate], vectors: Vectors, k: int, about: Cert
     """What an honest witness says: its lists of the levels they have in common, its k nearest to the claimant."""
     levels = min(vectors.common(table.owner.vector, about.vector) + 1, len(table.levels))
     listed = table.named(0, levels)
-    if levels < len(table.levels) and not _is_well_inside(table.levels[0], about.key, k):
+    lowest = table.levels[0]
+    # Where the k nearest on each side are in the lowest list nobody known stands between those.
+    if levels < len(table.levels) and not (lowest.full or k <= lowest.position(about.key) < len(lowest) - k):
         everyone = table.everyone
         at = bisect_left(everyone, about.key, key=_by_key)
         near = [everyone[(at + step) % len(everyone)] for step in range(-k, k + 1)]
@@ -320,11 +322,3 @@ def answer(table: LevelTable[Certificate], vectors: Vectors, k: int, about: Cert
     if about.key not in listed:
         return tuple(listed.values())
     return tuple([node for key, node in listed.items() if key != about.key])
-
-
-def _is_well_inside(lowest: Level[Certificate], key: bytes, k: int) -> bool:
-    """Whether the k nearest to a key on each side are in the lowest list: nobody known stands between those."""
-    if lowest.full:
-        return True
-    at = lowest.position(key)
-    return k <= at < len(lowest.nodes) - k

@@ -28,6 +28,7 @@ from implicast.overlay.skip_graph.places import Places
 from implicast.peer.asking import Asking, Patience, Question
 from implicast.peer.contract import Address, Message, Part, handles
 from implicast.peer.identity import Certificate
+from implicast.peer.memory import Recent
 
 PARALLEL = 5
 """Questions under way at a time, per place."""
@@ -66,7 +67,7 @@ class Search(Part):
         self._lose, self._changed, self._arrived, self._lonely = lose, changed, arrived, lonely
         self.taking: dict[bytes, Sequence[Address]] = {}  # places where we have yet to arrive, and who introduces them
         self._sought_us = -SEEK_US
-        self._doubted: dict[bytes, tuple[int, bool]] = {}  # whom others do not know: since when; asked?
+        self._doubted: Recent[bytes, tuple[int, bool]] = Recent(DOUBTED_MAX)  # who is unknown to others: since when; asked?
         self._planned: dict[tuple[bytes, bytes], bool] = {}  # our place, known place; whether it is to know of us
         asker.topic(QUESTION, Patience(PATIENCE_US, upkeep.asks), self._unanswered)
         asker.topic(SHOWN, Patience(PATIENCE_US, 1), lambda shown, asked: absentees.look_for(asked.to, asked.message))
@@ -266,8 +267,7 @@ class Search(Part):
             doubted.pop(node.key, None)
         asks = not asked and (now_us - first_us > self._look_us // 2 or not self._absentees.was_heard(node.address))
         doubted[node.key] = (first_us, asked or asks)
-        while doubted[oldest := next(iter(doubted))][0] <= now_us - LIFE_US or len(doubted) > DOUBTED_MAX:
-            del doubted[oldest]
+        doubted.drop_while(lambda each: each[0] <= now_us - LIFE_US)
         return asks
 
     @handles(Greeting)
