@@ -43,7 +43,7 @@ AGAIN = 3
 
 Confirmed = tuple[Address, bytes]
 """Who is to confirm a farewell, and for which place."""
-Goodbye = TypeVar("Goodbye", Farewell, Leaving)
+Goodbye = TypeVar("Goodbye", bound=Farewell | Leaving)
 
 
 class Farewells(Part):

@@ -67,7 +67,7 @@ class Search(Part):
         self._lose, self._changed, self._arrived, self._lonely = lose, changed, arrived, lonely
         self.taking: dict[bytes, Sequence[Address]] = {}  # places where we have yet to arrive, and who introduces them
         self._sought_us = -SEEK_US
-        self._doubted: Recent[bytes, tuple[int, bool]] = Recent(DOUBTED_MAX)  # who is unknown to others: since when; asked?
+        self._doubted: Recent[bytes, tuple[int, bool]] = Recent(DOUBTED_MAX)  # unknown to others: since when; asked?
         self._planned: dict[tuple[bytes, bytes], bool] = {}  # our place, known place; whether it is to know of us
         asker.topic(QUESTION, Patience(PATIENCE_US, upkeep.asks), self._unanswered)
         asker.topic(SHOWN, Patience(PATIENCE_US, 1), lambda shown, asked: absentees.look_for(asked.to, asked.message))
