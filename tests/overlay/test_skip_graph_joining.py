@@ -215,7 +215,7 @@ def test_a_join_asks_about_two_tables_and_tells_the_rest() -> None:
 
     place = newcomer.graph.places.home
     assert place is not None
-    assert 40 <= len(place.quest.asked) <= 130
+    assert 40 <= len(place.asked) <= 130
     assert town.world.carried - before <= 2 * 130 + 2 * 60
     assert town.objections() == []
     touched = sum(not place.is_at_rest for person in people for place in person.graph.places.held.values())

@@ -11,11 +11,10 @@ import msgspec
 
 from implicast.casting.bft.carriage import DOUBTED, Carriage, CastReport, Duty
 from implicast.casting.bft.echoes import Echoes
-from implicast.casting.bft.gate import Gate
+from implicast.casting.bft.gate import Gate, SeenTable
 from implicast.casting.bft.keys import handles_of
 from implicast.casting.bft.messages import CastHop, Source, hop_body
 from implicast.casting.bft.multicast import Arc, Leg, first_leg, inside, is_auxiliary, legs, start_level
-from implicast.casting.bft.seen import SeenTable
 from implicast.casting.bft.settings import BftSettings
 from implicast.casting.inbox import Outcome
 from implicast.language.target import Target

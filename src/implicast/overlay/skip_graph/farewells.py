@@ -207,14 +207,11 @@ class Farewells(Part):
         else:
             table = self._left[ask.place or next(reversed(self._left))]
             told = answer(table, self._places.vectors, self._places.k, about)
-            self.host.send(sender, Neighbours(ask.place, about.key, self._still_there(told)))
+            others = [node for node in told if node.key not in self._left]  # lists that nobody keeps any more grow old
+            near = [node for node in others if node.address == self.address or self._absentees.is_about(node)]
+            self.host.send(sender, Neighbours(ask.place, about.key, tuple(near)))
             self.host.send(sender, self._goodbye(Farewell, table.owner))
         self.has_left(sender)
-
-    def _still_there(self, named: Iterable[Certificate]) -> tuple[Certificate, ...]:
-        """Lists of a place that was left are kept by nobody, and grow old."""
-        others = [node for node in named if node.key not in self._left]
-        return tuple([node for node in others if node.address == self.address or self._absentees.is_about(node)])
 
     def _disown(self, sender: Address, places: tuple[bytes, ...]) -> None:
         """Farewells are kept for so many places only: who lists one that was left long ago would not be rid of it, and
@@ -258,7 +255,7 @@ class Farewells(Part):
         if not belief.credible_from_the_departed(disowning(said.places), said.claim):
             return
         asked = frozenset(said.places)
-        met = (node for place in held for node in (*place.known.values(), *place.quest.asked.values()))
+        met = (node for place in held for node in (*place.known.values(), *place.asked.values()))
         found = {node.serial: node for node in met if node.key in asked and node.address == sender}
         for node in found.values():
             if belief.disowns(node, said):
@@ -268,9 +265,10 @@ class Farewells(Part):
         """Its holder says that a place was left: out of all lists."""
         self._places.belief.gone.put(leaver.serial, said_us)
         for place in list(self._places.held.values()):
-            place.quest.queue.pop(leaver.key, None)
+            known = place.known.get(leaver.key)
+            place.queue.pop(leaver.key, None)
             was_asked = self._search.answered(place, leaver.key)
-            if leaver.key in place.known and place.known[leaver.key].serial <= leaver.serial:
+            if known is not None and known.serial <= leaver.serial:
                 self._absentees.drop(place, (leaver.key,))
             if was_asked:
                 self._search.go_on(place)

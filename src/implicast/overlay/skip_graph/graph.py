@@ -229,5 +229,5 @@ class SkipGraph(
         place = places[self._turn % len(places)]
         level = self.host.rng.choice(place.wide.levels)
         node = self.host.rng.choice(level.nodes)
-        if node.address != self.address and node.key not in place.quest.waiting:
+        if node.address != self.address and node.key not in place.waiting:
             self.search.ask(place, node.address, node.key)

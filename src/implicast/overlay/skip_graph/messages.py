@@ -41,9 +41,6 @@ class Claim(Message):
     sent_us: Micros
     signature: Signature
 
-    def body(self, verb: bytes) -> bytes:
-        return claim_body(verb, self.certificate, self.sent_us)
-
 
 class AskNeighbours(Message):
     """Who is near this claimant, by your lists? `place` is the one asked; empty: any of yours."""

@@ -13,8 +13,7 @@ from operator import attrgetter
 from typing import Protocol
 
 from implicast.overlay.skip_graph.accord import Accord
-from implicast.overlay.skip_graph.around import Around, Both
-from implicast.overlay.skip_graph.table import LevelTable
+from implicast.overlay.skip_graph.table import Around, Both, LevelTable
 from implicast.peer.contract import Address
 from implicast.peer.identity import Certificate
 from implicast.peer.memory import Recent
@@ -52,36 +51,12 @@ class StandingGraph(Protocol):
         """Bytes of all in the lists of some places but these, as they would be encoded."""
 
 
-class Quest:
-    """Whom a place has asked, whom it is going to ask, and whose answer it awaits."""
-
-    __slots__ = ("_key", "asked", "queue", "waiting")
-
-    def __init__(self, key: bytes) -> None:
-        self._key = key
-        self.asked: dict[bytes, Certificate] = {}
-        self.queue: dict[bytes, Certificate] = {}
-        self.waiting: dict[bytes, None] = {}
-
-    def want(self, nodes: Iterable[Certificate]) -> None:
-        """These are to be asked, unless they were."""
-        for node in nodes:
-            if node.key not in self.asked and node.key != self._key:
-                self.queue[node.key] = node
-
-    def unask(self, whom: Iterable[bytes]) -> None:
-        """What they may have been asked counts no more: should they come back, they are to be asked anew."""
-        for key in whom:
-            self.queue.pop(key, None)
-            self.asked.pop(key, None)
-
-
 class Place:
     """A node of the graph that is ours."""
 
     __slots__ = (
-        "_around", "_askers", "_news", "_quest", "_table", "_wide", "accord", "certificate", "hearsay", "is_searching",
-        "k", "key", "passers", "standing", "vectors",
+        "_around", "_askers", "_news", "_table", "_wide", "accord", "asked", "certificate", "hearsay", "is_searching",
+        "k", "key", "passers", "queue", "standing", "vectors", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -90,38 +65,39 @@ class Place:
         self.certificate, self.k, self.vectors, self.standing = certificate, k, vectors, standing
         self.key = certificate.key  # that of a newer certificate of the place too
         self.is_searching = False  # then everybody is kept, whether listed or not
+        self.waiting: dict[bytes, None] = {}  # whose answers it awaits
         self._around: Around[Certificate] | None = None
-        self._quest: Quest | None = None
         self._table: LevelTable[Certificate] | None = None  # None: to be cut; at rest that of the standing graph
         self._wide: LevelTable[Certificate] | None = None  # as cut last; None: that means nothing any more
+        if standing is None:
+            self._wake()
 
     @property
     def is_at_rest(self) -> bool:
         """Whether it has not been touched since it was assembled."""
         return self.standing is not None
 
-    @property
-    def around(self) -> Around[Certificate]:
-        """All others that it knows; it is not at rest any more."""
-        if self._around is None:
-            around = self._around = Around(self.certificate, self.k, self.vectors)
-            self._table, self._wide = around.tables()
-            self._news: dict[bytes, Certificate] = {}  # who was let in since the lists were cut
-            self.hearsay: dict[bytes, int] = {}  # whom others named and who was not heard then, and when that was
-            self.passers: Recent[bytes, Certificate] = Recent(PASSERS_MAX)  # the latest to ask who are in no list
-            self._askers: Recent[Address, None] = Recent(ASKERS_MAX)
-            self.accord = Accord()
-            if self.standing is not None:
-                self.surround(self.standing.surroundings(self.key))
-                self.standing = None
-                self.accord.agree_with_all(self.wide)
-        return self._around
+    def _wake(self) -> Around[Certificate]:
+        """From now on it keeps its own lists."""
+        around = self._around = Around(self.certificate, self.k, self.vectors)
+        self._table, self._wide = around.tables()
+        self._news: dict[bytes, Certificate] = {}  # who was let in since the lists were cut
+        self.hearsay: dict[bytes, int] = {}  # whom others named and who was not heard then, and when that was
+        self.passers: Recent[bytes, Certificate] = Recent(PASSERS_MAX)  # the latest to ask who are in no list
+        self._askers: Recent[Address, None] = Recent(ASKERS_MAX)
+        self.queue: dict[bytes, Certificate] = {}  # whom it is going to ask
+        self.asked: dict[bytes, Certificate] = {}  # whom it has asked in its last search
+        self.accord = Accord()
+        if self.standing is not None:
+            self.surround(self.standing.surroundings(self.key))
+            self.standing = None
+            self.accord.agree_with_all(self.wide)
+        return around
 
     @property
-    def quest(self) -> Quest:
-        if self._quest is None:
-            self._quest = Quest(self.key)
-        return self._quest
+    def around(self) -> Around[Certificate]:
+        """All others that it knows. Who asks for them wakes a place at rest."""
+        return self._wake() if self._around is None else self._around
 
     # --- whom it lists
 
@@ -183,7 +159,7 @@ class Place:
             if self.around.remove(key):
                 self.hearsay.pop(key, None)
         self._table = None
-        self.quest.unask(gone)
+        self.unask(gone)
 
     def surround(self, others: Iterable[Certificate]) -> None:
         """Know these and nobody else; the lists are cut when they are next asked for."""
@@ -215,29 +191,40 @@ class Place:
         """Begin to search for everyone, or widen a search under way."""
         if not self.is_searching:
             self.is_searching = True
-            self.quest.asked.clear()
-        self.quest.want(first)
+            self.asked.clear()
+        self._want(first)
 
     def learn(self, named: Collection[Certificate]) -> list[Certificate]:
         """Take one witness's answer in, and follow its trail to its own end while searching. Who is new?"""
         if not self.is_searching:
             return [node for node in named if self.enter(node)]
-        known, asked = self.known, self.quest.asked  # nine in ten named are known
+        known, asked = self.known, self.asked  # nine in ten named are known
         news = [node for node in named if known.get(node.key) is not node and self.enter(node)]
         if any(node.key not in asked for node in named):
-            self.quest.want(nearest(self.key, named, PURSUED))
+            self._want(nearest(self.key, named, PURSUED))
         return news
+
+    def _want(self, nodes: Iterable[Certificate]) -> None:
+        """These are to be asked, unless they were."""
+        for node in nodes:
+            if node.key not in self.asked and node.key != self.key:
+                self.queue[node.key] = node
+
+    def unask(self, whom: Iterable[bytes]) -> None:
+        """What they may have been asked counts no more: should they come back, they are to be asked anew."""
+        for key in whom:
+            self.queue.pop(key, None)
+            self.asked.pop(key, None)
 
     def next_to_ask(self) -> Certificate | None:
         """None when there is nobody. When the queue runs dry the provisional table is looked at."""
-        quest = self.quest
-        if not quest.queue and not quest.waiting and len(quest.asked) < ASKED_MAX:
-            quest.want(self.wide.contacts())
-            quest.want(nearest(self.key, self.known.values(), self.k))
-        if not quest.queue:
+        if not self.queue and not self.waiting and len(self.asked) < ASKED_MAX:
+            self._want(self.wide.contacts())
+            self._want(nearest(self.key, self.known.values(), self.k))
+        if not self.queue:
             return None
-        node = quest.queue.pop(next(iter(quest.queue)))
-        quest.asked[node.key] = node
+        node = self.queue.pop(next(iter(self.queue)))
+        self.asked[node.key] = node
         return node
 
     def end_search(self) -> None:
@@ -263,7 +250,7 @@ class Place:
 
     def acquaintances(self) -> list[Address]:
         """Who may list this place: its own wide lists, whoever asked it lately, and whoever it asked."""
-        listed = [node.address for node in (*self.wide.contacts(), *self.quest.asked.values())]
+        listed = [node.address for node in (*self.wide.contacts(), *self.asked.values())]
         return list(dict.fromkeys([*listed, *self._askers]))
 
     def vouched(

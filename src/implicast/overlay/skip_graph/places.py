@@ -7,7 +7,7 @@ the holder's own farewell, or its silence towards this peer (`absentees.py`).
 from collections import Counter
 from collections.abc import Callable, Collection
 
-from implicast.overlay.skip_graph.messages import PRESENT, Claim, Disown, claim
+from implicast.overlay.skip_graph.messages import PRESENT, Claim, Disown, claim, claim_body
 from implicast.overlay.skip_graph.place import Place, StandingGraph
 from implicast.peer.contract import Address, Host
 from implicast.peer.identity import Certificate, Trust
@@ -90,7 +90,8 @@ class Belief:
     def _claim_flaw(self, verb: bytes, said: Claim) -> str | None:
         if abs(self._host.now_us - said.sent_us) > CLAIM_WINDOW_US:
             return "stale_claim"
-        return None if self.trust.signed(said.certificate, said.body(verb), said.signature) else "forged_claim"
+        body = claim_body(verb, said.certificate, said.sent_us)
+        return None if self.trust.signed(said.certificate, body, said.signature) else "forged_claim"
 
 
 class Places:

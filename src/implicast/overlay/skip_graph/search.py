@@ -90,7 +90,7 @@ class Search(Part):
         """A place is being left, or taken anew: its questions lapse."""
         self.taking.pop(key, None)
         place = self._places.held.get(key)
-        for whom in place.quest.waiting if place is not None else ():
+        for whom in place.waiting if place is not None else ():
             self._asker.drop(QUESTION, (key, whom))
 
     # --- asking and telling
@@ -102,7 +102,7 @@ class Search(Part):
     def _request(self, place: Place, whom: bytes, to: Address, message: AskNeighbours | AnnouncePlace) -> None:
         """Send something that wants an answer."""
         if self._asker.ask(QUESTION, (place.key, whom), to, message):
-            place.quest.waiting[whom] = None
+            place.waiting[whom] = None
 
     def announce(self, place: Place, addresses: Iterable[Address]) -> None:
         """Tell those who may list a place that it is there, or goes on under a newer certificate."""
@@ -115,20 +115,19 @@ class Search(Part):
 
     def go_on(self, place: Place) -> None:
         """Ask on, five at a time, until nobody is left; then tell those who were not asked; then be there."""
-        quest = place.quest
-        while place.is_searching and len(quest.waiting) < PARALLEL and (node := place.next_to_ask()) is not None:
+        while place.is_searching and len(place.waiting) < PARALLEL and (node := place.next_to_ask()) is not None:
             if node.address == self.address:
                 self._ask_myself(place, node)
             else:
                 self.ask(place, node.address, node.key)
-        if quest.waiting:
+        if place.waiting:
             return
         if not place.known and self.taking.get(place.key):
             self._lonely()  # who found nobody though there is somebody must not take itself for the whole network
             return
         if place.is_searching:
             self._tell_rest(place)
-        if not quest.waiting and self.taking.pop(place.key, None) is not None:
+        if not place.waiting and self.taking.pop(place.key, None) is not None:
             self._arrived(place.key)
 
     def _ask_myself(self, place: Place, node: Certificate) -> None:
@@ -141,9 +140,8 @@ class Search(Part):
         """The search is over. Who was asked has entered the newcomer; the others of the every-class lists are told."""
         place.end_search()
         if place.key in self.taking:
-            asked = place.quest.asked
-            others = dict.fromkeys(node.address for node in place.wide.contacts() if node.key not in asked)
-            self.announce(place, others)
+            others = [node.address for node in place.wide.contacts() if node.key not in place.asked]
+            self.announce(place, dict.fromkeys(others))
 
     # --- what others named
 
@@ -187,7 +185,7 @@ class Search(Part):
         of us."""
         nodes = [node for node in lost.nodes.values() if self._places.belief.sound(node)]
         for place in list(self._places.held.values()):
-            place.quest.unask(lost.nodes)
+            place.unask(lost.nodes)
             self.learn(place, nodes)
             self.go_on(place)
         if not self._absentees.may_return(lost):
@@ -202,7 +200,7 @@ class Search(Part):
         self._sought_us = self.host.now_us
         near = self._places.near()
         for place in list(self._places.held.values()):
-            if not place.is_searching and whoever(address) not in place.quest.waiting:
+            if not place.is_searching and whoever(address) not in place.waiting:
                 place.search(nearest(place.key, near, place.k))
                 self.ask(place, address)
 
@@ -214,7 +212,7 @@ class Search(Part):
         if question is None or (by is not None and question.to != by):
             return False
         self._asker.answered(QUESTION, (place.key, whom))
-        place.quest.waiting.pop(whom, None)
+        place.waiting.pop(whom, None)
         return True
 
     def _unanswered(self, asked: Asked, question: Question) -> None:
@@ -222,7 +220,7 @@ class Search(Part):
         place = self._places.held.get(asked[0])
         if place is None:
             return
-        place.quest.waiting.pop(asked[1], None)
+        place.waiting.pop(asked[1], None)
         self._absentees.detector.suspect(question.to)
         if question.to not in self._absentees.lost:
             self._lose(question.to)
@@ -231,7 +229,7 @@ class Search(Part):
     def give_up_on(self, address: Address) -> None:
         """Nothing is expected of it any more."""
         for place in list(self._places.held.values()):
-            if [whom for whom in list(place.quest.waiting) if self.answered(place, whom, address)]:
+            if [whom for whom in list(place.waiting) if self.answered(place, whom, address)]:
                 self.go_on(place)
 
     # --- greeting
