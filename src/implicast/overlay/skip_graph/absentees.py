@@ -88,10 +88,10 @@ class Lost:
 
 class Absentees(Part, parts={"detector": Detector}):
     """Those lost to one peer, and the detector that finds them out. `lose(address)` is called when one falls silent,
-    `changed()` when somebody went out of our lists, `catch_up()` when somebody had lost us."""
+    `changed()` when our lists have changed, `catch_up()` when somebody had lost us."""
 
     __slots__ = (
-        "_catch_up", "_changed", "_found_us", "_places", "_tell", "_upkeep", "accused", "detector", "lost",
+        "_catch_up", "_found_us", "_places", "_tell", "_upkeep", "accused", "changed", "detector", "lost",
     )  # fmt: skip
 
     def __init__(
@@ -99,7 +99,7 @@ class Absentees(Part, parts={"detector": Detector}):
         catch_up: Callable[[], None],
     ) -> None:  # fmt: skip
         super().__init__(places.address, places.host)
-        self._places, self._upkeep, self._changed, self._catch_up = places, upkeep, changed, catch_up
+        self._places, self._upkeep, self.changed, self._catch_up = places, upkeep, changed, catch_up
         self.detector: Detector[Address] = Detector(places.address, places.host, upkeep.detector, lose)
         self.lost: Recent[Address, Lost] = Recent(LOST_MAX)
         self.accused: Recent[Address, tuple[int, tuple[Address, ...]]] = Recent(ACCUSED_MAX)  # since when, by whom
@@ -189,7 +189,7 @@ class Absentees(Part, parts={"detector": Detector}):
         """Take entries out of a place. Who asked lately may belong where somebody has gone: it knew before us, and will
         not ask again."""
         place.drop(gone)
-        self._changed()
+        self.changed()
         for node in list(place.passers.values()):
             if node.key not in gone and self.is_about(node) and place.enter(node):
                 place.hearsay[node.key] = self.host.now_us  # as long as it does not speak again

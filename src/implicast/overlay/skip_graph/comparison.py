@@ -13,12 +13,10 @@ Where two places of one peer are neighbours they compare by a look, for others s
 
 from collections.abc import Mapping
 
-from implicast.overlay.skip_graph.absentees import Absentees
 from implicast.overlay.skip_graph.accord import agrees, beside, contrast
 from implicast.overlay.skip_graph.farewells import Farewells
 from implicast.overlay.skip_graph.messages import SPANS_MAX, Agree, Compared, CompareLists, Difference, ListSpan
 from implicast.overlay.skip_graph.place import Place
-from implicast.overlay.skip_graph.places import Places
 from implicast.overlay.skip_graph.search import Search
 from implicast.overlay.skip_graph.table import LevelTable
 from implicast.peer.contract import Address, Part, handles
@@ -33,12 +31,10 @@ class Comparison(Part):
 
     __slots__ = ("_absentees", "_armed", "_farewells", "_for_ever", "_look_us", "_own", "_places", "_search")
 
-    def __init__(
-        self, places: Places, absentees: Absentees, search: Search, farewells: Farewells, look_us: int
-    ) -> None:
-        super().__init__(places.address, places.host)
-        self._places, self._absentees, self._search = places, absentees, search
-        self._farewells, self._look_us = farewells, look_us
+    def __init__(self, search: Search, farewells: Farewells, look_us: int) -> None:
+        super().__init__(search.address, search.host)
+        self._search, self._farewells, self._look_us = search, farewells, look_us
+        self._places, self._absentees = search.places, search.absentees
         self._armed = self._for_ever = False
         self._own: dict[bytes, LevelTable[Certificate]] = {}  # our places, as when last compared with each other
 

@@ -9,7 +9,6 @@ say farewell for another, and nobody is removed by the word of others.
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from implicast.overlay.skip_graph.absentees import Absentees
 from implicast.overlay.skip_graph.messages import (
     DISOWNED_MAX,
     PRESENT,
@@ -25,10 +24,9 @@ from implicast.overlay.skip_graph.messages import (
     disowning,
 )
 from implicast.overlay.skip_graph.place import Place, answer
-from implicast.overlay.skip_graph.places import Places
 from implicast.overlay.skip_graph.search import Search
 from implicast.overlay.skip_graph.table import LevelTable
-from implicast.peer.asking import Asking, Patience, Question
+from implicast.peer.asking import Patience, Question
 from implicast.peer.contract import Address, Part, handles
 from implicast.peer.identity import Certificate
 from implicast.peer.memory import Recent
@@ -52,18 +50,15 @@ class Farewells(Part):
 
     __slots__ = ("_absentees", "_asker", "_forget", "_home", "_left", "_left_all", "_places", "_search")
 
-    def __init__(
-        self, asker: Asking, places: Places, absentees: Absentees, search: Search, tries: int,
-        forget: Callable[[Certificate], None],
-    ) -> None:  # fmt: skip
-        super().__init__(asker.address, asker.host)
-        self._asker, self._places, self._absentees, self._search = asker, places, absentees, search
-        self._forget = forget
+    def __init__(self, search: Search, tries: int, forget: Callable[[Certificate], None]) -> None:
+        super().__init__(search.address, search.host)
+        self._search, self._forget = search, forget
+        self._asker, self._places, self._absentees = search.asker, search.places, search.absentees
         self._left: Recent[bytes, LevelTable[Certificate]] = Recent(LEFT_MAX)
         self._left_all: Callable[[], None] | None = None
         self._home: Certificate | None = None
-        asker.topic(FAREWELL, Patience(PATIENCE_US, 1 + tries), self._unconfirmed)
-        asker.topic(AFTERWARDS, AFTERWARDS_PATIENCE, lambda key, asked: self._say_again(key, asked, asked.about))
+        search.asker.topic(FAREWELL, Patience(PATIENCE_US, 1 + tries), self._unconfirmed)
+        search.asker.topic(AFTERWARDS, AFTERWARDS_PATIENCE, lambda key, asked: self._say_again(key, asked, asked.about))
 
     # --- leaving
 

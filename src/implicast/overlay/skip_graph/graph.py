@@ -70,12 +70,11 @@ class SkipGraph(
     ) -> None:  # fmt: skip
         super().__init__(address, host)
         self._upkeep, self._gone = upkeep, gone
-        self.asker = asker = GraphAsker(address, host)
-        self.places = places = Places(address, host, k, vectors, trust, signer)
-        self.absentees = absent = Absentees(places, upkeep, self._lose, self._changed, self._catch_up)
-        self.search = search = Search(asker, places, absent, upkeep, self._lose, self._changed, arrived, lonely)
-        self.farewells = farewells = Farewells(asker, places, absent, search, upkeep.asks, self._forget)
-        self.comparison = Comparison(places, absent, search, farewells, upkeep.look_us)
+        self.asker, self.places = GraphAsker(address, host), Places(address, host, k, vectors, trust, signer)
+        self.absentees = Absentees(self.places, upkeep, self._lose, lambda: self.comparison.rouse(), self._catch_up)
+        self.search = Search(self.asker, self.places, self.absentees, upkeep, self._lose, arrived, lonely)
+        self.farewells = Farewells(self.search, upkeep.asks, self._forget)
+        self.comparison = Comparison(self.search, self.farewells, upkeep.look_us)
         self._caught_up_us = self._watch_us = host.now_us
         self._turn = 0
 
@@ -139,9 +138,6 @@ class SkipGraph(
             if gone:
                 self.absentees.drop(place, gone)
         return True
-
-    def _changed(self) -> None:
-        self.comparison.rouse()
 
     # --- who speaks, who is silent, who has gone
 

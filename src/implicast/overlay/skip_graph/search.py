@@ -50,21 +50,21 @@ Asked = tuple[bytes, bytes]
 
 class Search(Part):
     """The questions and greetings of one peer's places. `lose(address)` is called of one that answers none of them,
-    `changed()` when our lists have, `arrived(key)` when all who must know a place have been told, `lonely()` when all
-    introducers of a newcomer were silent."""
+    `arrived(key)` when all who must know a place have been told, `lonely()` when all introducers of a newcomer were
+    silent."""
 
     __slots__ = (
-        "_absentees", "_arrived", "_asker", "_changed", "_doubted", "_lonely", "_look_us", "_lose", "_places",
-        "_planned", "_sought_us", "taking",
+        "_arrived", "_doubted", "_lonely", "_look_us", "_lose", "_planned", "_sought_us", "absentees", "asker",
+        "places", "taking",
     )  # fmt: skip
 
     def __init__(
         self, asker: Asking, places: Places, absentees: Absentees, upkeep: Upkeep, lose: Callable[[Address], None],
-        changed: Callable[[], None], arrived: Callable[[bytes], None], lonely: Callable[[], None],
+        arrived: Callable[[bytes], None], lonely: Callable[[], None],
     ) -> None:  # fmt: skip
         super().__init__(asker.address, asker.host)
-        self._asker, self._places, self._absentees, self._look_us = asker, places, absentees, upkeep.look_us
-        self._lose, self._changed, self._arrived, self._lonely = lose, changed, arrived, lonely
+        self.asker, self.places, self.absentees, self._look_us = asker, places, absentees, upkeep.look_us
+        self._lose, self._arrived, self._lonely = lose, arrived, lonely
         self.taking: dict[bytes, Sequence[Address]] = {}  # places where we have yet to arrive, and who introduces them
         self._sought_us = -SEEK_US
         self._doubted: Recent[bytes, tuple[int, bool]] = Recent(DOUBTED_MAX)  # unknown to others: since when; asked?
@@ -78,9 +78,9 @@ class Search(Part):
         """Take the certified place; `arrived` is called once all who must know it have been told. Until then it knows
         nobody, and takes itself for all there is."""
         self.forget(certificate.key)
-        place = self._places.add(certificate)
+        place = self.places.add(certificate)
         self.taking[place.key] = introducers
-        place.search(nearest(place.key, self._places.near(), place.k))
+        place.search(nearest(place.key, self.places.near(), place.k))
         for introducer in introducers:
             if introducer != self.address:
                 self.ask(place, introducer)
@@ -89,27 +89,27 @@ class Search(Part):
     def forget(self, key: bytes) -> None:
         """A place is being left, or taken anew: its questions lapse."""
         self.taking.pop(key, None)
-        place = self._places.held.get(key)
+        place = self.places.held.get(key)
         for whom in place.waiting if place is not None else ():
-            self._asker.drop(QUESTION, (key, whom))
+            self.asker.drop(QUESTION, (key, whom))
 
     # --- asking and telling
 
     def ask(self, place: Place, to: Address, whom: bytes = b"") -> None:
         """For the lists of one of its places, or of whichever it has."""
-        self._request(place, whom or whoever(to), to, AskNeighbours(whom, self._places.claim(place)))
+        self._request(place, whom or whoever(to), to, AskNeighbours(whom, self.places.claim(place)))
 
     def _request(self, place: Place, whom: bytes, to: Address, message: AskNeighbours | AnnouncePlace) -> None:
         """Send something that wants an answer."""
-        if self._asker.ask(QUESTION, (place.key, whom), to, message):
+        if self.asker.ask(QUESTION, (place.key, whom), to, message):
             place.waiting[whom] = None
 
     def announce(self, place: Place, addresses: Iterable[Address]) -> None:
         """Tell those who may list a place that it is there, or goes on under a newer certificate."""
-        announce = AnnouncePlace(self._places.claim(place))
+        announce = AnnouncePlace(self.places.claim(place))
         for address in addresses:
             if address == self.address:
-                self._places.enter(place.certificate)
+                self.places.enter(place.certificate)
             else:
                 self._request(place, whoever(address), address, announce)
 
@@ -131,10 +131,10 @@ class Search(Part):
             self._arrived(place.key)
 
     def _ask_myself(self, place: Place, node: Certificate) -> None:
-        other = self._places.held.get(node.key)
+        other = self.places.held.get(node.key)
         if other is not None:
             other.enter(place.certificate)
-            self.learn(place, self._absentees.believed(place, other.witness(place.certificate)))
+            self.learn(place, self.absentees.believed(place, other.witness(place.certificate)))
 
     def _tell_rest(self, place: Place) -> None:
         """The search is over. Who was asked has entered the newcomer; the others of the every-class lists are told."""
@@ -147,48 +147,48 @@ class Search(Part):
 
     @handles(Neighbours)
     def on_neighbours(self, sender: Address, told: Neighbours) -> None:
-        place = self._places.held.get(told.claimant)
+        place = self.places.held.get(told.claimant)
         answered = place is not None and (
             self.answered(place, told.place, sender) or self.answered(place, whoever(sender), sender)
         )
         if place is None or not answered:
-            self._places.belief.refusals["unasked_answer"] += 1
+            self.places.belief.refusals["unasked_answer"] += 1
             return
-        self.learn(place, self._absentees.believed(place, told.nodes))
+        self.learn(place, self.absentees.believed(place, told.nodes))
         self.go_on(place)
 
     def learn(self, place: Place, named: Sequence[Certificate]) -> None:
         """Take in whom another named. Who searches asks them; else they are greeted."""
         news = place.learn(named)
         if news:
-            self._changed()
+            self.absentees.changed()
         for node in news:
-            if node.address != self.address and not self._absentees.was_heard(node.address):
+            if node.address != self.address and not self.absentees.was_heard(node.address):
                 place.hearsay[node.key] = self.host.now_us
                 if not place.is_searching:
                     self._plan(place, node, is_new=True)
 
     def take_in(self, place: Place, named: Iterable[Certificate]) -> None:
         """Of those named, who is new and may be listed."""
-        known, may_list = place.known, self._absentees.may_list
+        known, may_list = place.known, self.absentees.may_list
         self.learn(place, [node for node in named if node.key not in known and may_list(node)])
         self.go_on(place)
 
     def heard_by(self, sender: Address, claimant: bytes) -> None:
         """Somebody has heard our announcement."""
-        place = self._places.held.get(claimant)
+        place = self.places.held.get(claimant)
         if place is not None and self.answered(place, whoever(sender), sender):
             self.go_on(place)
 
     def meet_again(self, address: Address, lost: Lost) -> None:
         """One of the lost spoke: back into the lists where it belongs. It is asked, as it may know of others and not
         of us."""
-        nodes = [node for node in lost.nodes.values() if self._places.belief.sound(node)]
-        for place in list(self._places.held.values()):
+        nodes = [node for node in lost.nodes.values() if self.places.belief.sound(node)]
+        for place in list(self.places.held.values()):
             place.unask(lost.nodes)
             self.learn(place, nodes)
             self.go_on(place)
-        if not self._absentees.may_return(lost):
+        if not self.absentees.may_return(lost):
             self._seek_anew(address)
 
     def _seek_anew(self, address: Address) -> None:
@@ -198,8 +198,8 @@ class Search(Part):
         if self.host.now_us - self._sought_us < SEEK_US:
             return
         self._sought_us = self.host.now_us
-        near = self._places.near()
-        for place in list(self._places.held.values()):
+        near = self.places.near()
+        for place in list(self.places.held.values()):
             if not place.is_searching and whoever(address) not in place.waiting:
                 place.search(nearest(place.key, near, place.k))
                 self.ask(place, address)
@@ -208,27 +208,27 @@ class Search(Part):
 
     def answered(self, place: Place, whom: bytes, by: Address | None = None) -> bool:
         """An answer, or nothing more to wait for. Whether it was awaited, and from there if that is said."""
-        question = self._asker.open(QUESTION, (place.key, whom))
+        question = self.asker.open(QUESTION, (place.key, whom))
         if question is None or (by is not None and question.to != by):
             return False
-        self._asker.answered(QUESTION, (place.key, whom))
+        self.asker.answered(QUESTION, (place.key, whom))
         place.waiting.pop(whom, None)
         return True
 
     def _unanswered(self, asked: Asked, question: Question) -> None:
         """Somebody left a question unanswered as often as it was asked."""
-        place = self._places.held.get(asked[0])
+        place = self.places.held.get(asked[0])
         if place is None:
             return
         place.waiting.pop(asked[1], None)
-        self._absentees.detector.suspect(question.to)
-        if question.to not in self._absentees.lost:
+        self.absentees.detector.suspect(question.to)
+        if question.to not in self.absentees.lost:
             self._lose(question.to)
         self.go_on(place)
 
     def give_up_on(self, address: Address) -> None:
         """Nothing is expected of it any more."""
-        for place in list(self._places.held.values()):
+        for place in list(self.places.held.values()):
             if [whom for whom in list(place.waiting) if self.answered(place, whom, address)]:
                 self.go_on(place)
 
@@ -236,7 +236,7 @@ class Search(Part):
 
     def put_to(self, address: Address, message: Message) -> None:
         """Send it, and look for the receiver if it does not answer."""
-        self._asker.ask(SHOWN, (address, type(message).wire), address, message)
+        self.asker.ask(SHOWN, (address, type(message).wire), address, message)
 
     def ask_for_life(self, place: Place, doubted: Iterable[Certificate]) -> None:
         """Somebody does not know those whom we list."""
@@ -263,7 +263,7 @@ class Search(Part):
         if first_us <= now_us - LIFE_US:
             first_us, asked = now_us, False
             doubted.pop(node.key, None)
-        asks = not asked and (now_us - first_us > self._look_us // 2 or not self._absentees.was_heard(node.address))
+        asks = not asked and (now_us - first_us > self._look_us // 2 or not self.absentees.was_heard(node.address))
         doubted[node.key] = (first_us, asked or asks)
         doubted.drop_while(lambda each: each[0] <= now_us - LIFE_US)
         return asks
@@ -274,7 +274,7 @@ class Search(Part):
         planned, self._planned = self._planned, {}
         ours: dict[Address, dict[bytes, None]] = {}
         theirs: dict[Address, dict[bytes, None]] = {}
-        held = self._places.held
+        held = self.places.held
         for (key, other), is_new in planned.items():
             node = held[key].listed(other) if key in held else None
             if node is not None:
@@ -282,7 +282,7 @@ class Search(Part):
                 if is_new:
                     ours.setdefault(node.address, {})[key] = None
         for address, asked in theirs.items():
-            claims = [self._places.claim(held[key]) for key in ours.get(address, ())]
+            claims = [self.places.claim(held[key]) for key in ours.get(address, ())]
             self.put_to(address, Greet(tuple(claims[:GREETED_MAX]), tuple(asked)[:GREETED_MAX]))
 
     @handles(Greeted)
@@ -292,7 +292,7 @@ class Search(Part):
 
     def put_by(self, address: Address, kind: type[Message]) -> None:
         """It has answered what was put to it."""
-        self._asker.answered(SHOWN, (address, kind.wire))
+        self.asker.answered(SHOWN, (address, kind.wire))
 
 
 def whoever(address: Address) -> bytes:
