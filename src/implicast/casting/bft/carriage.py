@@ -14,6 +14,7 @@ it are in sight. A publisher whose first steps are not taken by somebody who is 
 are then; whoever was reached by the first attempt recognises the cast.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -76,28 +77,13 @@ class Duty:
         self.open += more
 
 
-@dataclass(slots=True)
-class Ending:
-    """How a cast of our own is ending: its multicasts by query."""
-
-    duties: dict[int, Duty] = field(default_factory=dict)
-    recasts: int = 0
-
-    def make_anew(self, query: int) -> bool:
-        """A multicast is to be made anew. False if that was done too often, or it has ended."""
-        if self.recasts == RECASTS_MAX or query not in self.duties:
-            return False
-        self.recasts += 1
-        del self.duties[query]
-        return True
-
-
 class Carriage(Part):
     """Unconfirmed steps of one peer. `recast(source)` is called to make a cast of our own anew, `unconfirmed(address)`
     when somebody who is there never confirmed a step. Where steps are not assured, they are sent once and nothing is
     counted. `back_us` is when the member came back, if it did."""
 
-    __slots__ = ("_absentees", "_asker", "_back_us", "_endings", "_making", "_recast", "_unconfirmed_by", "assured")
+    __slots__ = ("_absentees", "_asker", "_back_us", "_endings", "_making", "_recast", "_recasts", "_unconfirmed_by",
+                 "assured")  # fmt: skip
 
     def __init__(
         self, asker: Asker, absentees: Absentees, assured: bool, recast: Callable[[Source], None],
@@ -106,7 +92,8 @@ class Carriage(Part):
         super().__init__(asker.address, asker.host)
         self._asker, self._absentees, self.assured, self._back_us = asker, absentees, assured, back_us
         self._recast, self._unconfirmed_by = recast, unconfirmed
-        self._endings: dict[CastId, Ending] = {}
+        self._endings: dict[CastId, dict[int, Duty]] = {}  # casts of our own, and their multicasts by query
+        self._recasts: Counter[CastId] = Counter()  # how often they were made anew
         self._making: CastId | None = None  # of this one not all multicasts have begun
         asker.topic(STEP, ONCE, self._unconfirmed)
         asker.topic(REPEATED, TWICE, self._refused)
@@ -118,14 +105,14 @@ class Carriage(Part):
     def begin(self, cast: CastId) -> None:
         """A cast of our own: what is sent for it from now on decides how it ends."""
         if self.assured:
-            self._endings[cast], self._making = Ending(), cast
+            self._endings[cast], self._making = {}, cast
 
     def duty(self, source: Source, parent: Step | None = None) -> Duty:
         """The service that begins with a step, or with a multicast of our own."""
         counts = self._back_us is None or source.sent_us > self._back_us
         duty = Duty(source.cast, source.query, parent, counts)
         if parent is None and source.cast in self._endings:
-            self._endings[source.cast].duties[source.query] = duty
+            self._endings[source.cast][source.query] = duty
         return duty
 
     def made(self, cast: CastId) -> None:
@@ -200,9 +187,11 @@ class Carriage(Part):
 
     def _cast_anew(self, source: Source) -> None:
         """What is still open of a cast of our own is made anew; what the first attempt counted, the next counts too."""
-        ending = self._endings.get(source.cast)
-        if ending is None or not ending.make_anew(source.query):
+        duties = self._endings.get(source.cast, {})
+        if source.query not in duties or self._recasts[source.cast] == RECASTS_MAX:
             return
+        self._recasts[source.cast] += 1
+        del duties[source.query]
         for topic in TOPICS:
             for step in [each for each in self._asker.topics(topic) if each[1] == source.query]:
                 self._asker.drop(topic, step)
@@ -215,10 +204,8 @@ class Carriage(Part):
         """Tell a sender that we have it. Its duty, if it is our parent: then with what became of it, or that work goes
         on."""
         source, level, place = hop.source, hop.level, hop.forwarder.key
-        if duty is None:  # nine in ten
-            self.host.send(sender, HopHeld(source.cast, source.query, level, place))
-        else:
-            self.host.send(sender, self._report(duty, level, place))
+        held = HopHeld(source.cast, source.query, level, place) if duty is None else self._report(duty, level, place)
+        self.host.send(sender, held)  # nine in ten have no duty
 
     def _report(self, duty: Duty, level: int, place: bytes) -> HopHeld:
         tally = duty.tally
@@ -241,12 +228,12 @@ class Carriage(Part):
             self.host.send(to, self._report(duty, level, place))
 
     def _maybe_settled(self, cast: CastId) -> None:
-        ending = self._endings.get(cast)
-        if ending is None or cast == self._making or any(duty.open for duty in ending.duties.values()):
+        duties = self._endings.get(cast)
+        if duties is None or cast == self._making or any(duty.open for duty in duties.values()):
             return
-        del self._endings[cast]
+        del self._endings[cast], self._recasts[cast]
         total = CastReport()
-        for duty in ending.duties.values():
+        for duty in duties.values():
             total.add(duty.tally)
         unreachable = total.missed + len(total.silent)
         self.host.deliver(Settled(cast, total.taken, unreachable, total.declined, 0, total.silent))

@@ -38,8 +38,8 @@ class Echoes(Part):
     `flaw(source)` says what is wrong with one."""
 
     __slots__ = (
-        "_asked", "_deliver", "_flaw", "_fresh", "_gate", "_given", "_graph", "_kept", "_lacks", "_took",
-        "_wide",
+        "_asked", "_deliver", "_flaw", "_fresh", "_gate", "_given", "_graph", "_kept", "_lacks", "_wide",
+        "took",
     )  # fmt: skip
 
     def __init__(
@@ -54,34 +54,24 @@ class Echoes(Part):
         self._kept: Recent[Query, Source] = Recent(KEPT_MAX)
         self._asked: Recent[tuple[Address, Query], None] = Recent(KEPT_MAX)
         self._given: Recent[tuple[Address, Query], None] = Recent(KEPT_MAX)
-        self._took: Recent[CastId, None] = Recent(KEPT_MAX)
+        self.took: Recent[CastId, None] = Recent(KEPT_MAX)  # casts that came this way first
 
     def begin(self, lacks: Callable[[CastId], bool]) -> None:
         """Echo from now on. `lacks(cast)` says whether a cast is wanted."""
         self._lacks = lacks
 
-    def note(self, source: Source, place: bytes) -> None:
-        """One of our places in range has a cast."""
-        if self._is_noted(source):
-            self._fresh[source.name, place] = source
-
-    def note_widely(self, source: Source) -> None:
-        """A cast of our own, or one that was kept from us: where those lie who begin, whole parts of a range miss it.
-        Everyone whom we know in range is told."""
-        if self._is_noted(source):
-            self._wide[source.name] = source
-
-    def _is_noted(self, source: Source) -> bool:
+    def note(self, source: Source, place: bytes | None = None) -> None:
+        """One of our places in range has a cast; or, without a place, it is our own, or was kept from us: where those
+        lie who begin, whole parts of a range miss it, and everyone whom we know in range is told."""
         if self._lacks is None or len(self._fresh) + len(self._wide) >= KEPT_MAX:
-            return False
+            return
         if not self._fresh and not self._wide:
             self.host.after(int(ECHO_US * (0.75 + self.host.rng.random() / 2)), EchoDue())
         self._kept[source.name] = source
-        return True
-
-    def took(self, cast: CastId) -> bool:
-        """Whether a cast came this way first."""
-        return cast in self._took
+        if place is None:
+            self._wide[source.name] = source
+        else:
+            self._fresh[source.name, place] = source
 
     @handles(EchoDue)
     def on_echo_due(self, alarm: EchoDue) -> None:
@@ -145,5 +135,5 @@ class Echoes(Part):
             return
         if source.name not in self._kept and any(map(source.arc.holds, self._graph.places.held)):
             if self._deliver(source, source.arc) is Outcome.TAKEN:
-                self._took[source.cast] = None
-            self.note_widely(source)
+                self.took[source.cast] = None
+            self.note(source)

@@ -13,6 +13,7 @@ rings: their mean is taken. Tags of one term are taken for independent.
 
 import re
 from collections.abc import Collection, Sequence
+from math import prod
 
 from implicast.casting.bft.multicast import Arc, inside
 from implicast.language.target import Description, Predicate, Target, Term, Value
@@ -101,7 +102,8 @@ def _number(number: int) -> bytes:
 def audience(tables: Sequence[LevelTable[Node]], target: Target, alpha: int, k: int, assured: bool) -> tuple[int, int]:
     """Members that a target selects, and messages that a cast to it takes."""
     everyone = max(1.0, places_in(tables, within(HOME), alpha))
-    members = sum(_selected(tables, term, everyone, alpha) for term in target.terms)
+    shares = [[places_in(tables, arc, alpha) / everyone for arc in handles_of(term)] for term in target.terms]
+    members = sum(everyone * prod(min(1.0, share) for share in some) for some in shares)
     arcs = dict.fromkeys(handles_of(term)[0] for term in target.terms)
     messages = sum(k * places_in(tables, arc, alpha) for arc in arcs) * (2 if assured else 1)
     return round(min(everyone, members)), min(COUNT_MAX, round(messages))
@@ -118,10 +120,3 @@ def _seen_in(table: LevelTable[Node], arc: Arc, alpha: int) -> int:
         if level.full or (level.spans(arc.low) and level.spans(arc.high)):
             return sum(inside(level, arc)) * int(alpha**number)
     raise AssertionError("the list of the top level is full")
-
-
-def _selected(tables: Sequence[LevelTable[Node]], term: Term, everyone: float, alpha: int) -> float:
-    share = 1.0
-    for arc in handles_of(term):
-        share *= min(1.0, places_in(tables, arc, alpha) / everyone)
-    return everyone * share

@@ -56,20 +56,17 @@ class RevocationLists(Part):
             self._tell(TOLD_AT_ONCE)
         elif known is None or not self._trust.genuine(revocation):
             self._refuse("forged_revocation")
-        elif revocation.forgets(known) or (sender == self._office and revocation.number < known.number):
-            self._show(known)
+        elif self.host.now_us >= self._shown_us + AGAIN_US and (
+            revocation.forgets(known) or (sender == self._office and revocation.number < known.number)
+        ):
+            self._shown_us = self.host.now_us
+            self.host.send(self._office, Outstripped(known))
 
     def _tell(self, count: int) -> None:
         """Some contacts, drawn by lot, which list we have."""
         contacts = list(self._graph.places.contact_addresses())
         for address in self.host.rng.sample(contacts, min(count, len(contacts))):
             self.host.send(address, ListNumber(self.number))
-
-    def _show(self, known: Revocation) -> None:
-        now_us = self.host.now_us
-        if now_us >= self._shown_us + AGAIN_US:
-            self._shown_us = now_us
-            self.host.send(self._office, Outstripped(known))
 
     @handles(TellList)
     def on_tell_list(self, alarm: TellList) -> None:

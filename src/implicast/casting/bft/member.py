@@ -153,12 +153,10 @@ class Bft(Member, parts={
 
     def holdings(self) -> Any:
         """Every other's place once, however many lists it is in; the wider lists where they are kept up."""
-        held, contacts = self.graph.places.held.values(), dict[bytes, Certificate]()
-        for place in held:
+        held, contacts = self.graph.places.held, dict[bytes, Certificate]()
+        for place in held.values():
             contacts.update(place.named(wide=self.assured))
-        for place in held:
-            contacts.pop(place.key, None)
-        return [contacts[key] for key in sorted(contacts)]
+        return [contacts[key] for key in sorted(contacts) if key not in held]
 
     def stored_bytes(self) -> int | None:
         return self.graph.places.stored_bytes(wide=self.assured)

@@ -131,7 +131,7 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
             self.hold(met, key, source.start, duty)
         self._send(met, source.certificate, leg, duty)
         self._send_to_doubted(source, duty)
-        self.echoes.note_widely(source)
+        self.echoes.note(source)
 
     def _send_to_doubted(self, source: Source, duty: Duty) -> None:
         """Nobody but the source serves its own ring: those of it who fell silent just now get the cast all the same,
@@ -282,7 +282,7 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
         before = self._counted.get(cast)
         is_anew = before is not None and before[0] == here[0] and before[1] != here[1]
         is_ours = before is None and met.source.certificate.public == self.signer.public  # carried on after a crash
-        is_echoed = before is None and outcome is Outcome.REPEAT and self.echoes.took(cast)
+        is_echoed = before is None and outcome is Outcome.REPEAT and cast in self.echoes.took
         if outcome is Outcome.TAKEN or is_anew or is_echoed or (is_ours and outcome is Outcome.REPEAT):
             self._counted[cast] = here
             duty.tally.add(CastReport(taken=1))

@@ -28,8 +28,7 @@ from implicast.peer.name import version_of
 from implicast.peer.words import RIGHTS_MAX, Words
 
 ERRAND, RETURNING = "errand", "returning"
-FOR_EVER = 1 << 30
-RETRY = Patience(2_000_000, times=FOR_EVER)
+RETRY = Patience(2_000_000, times=1 << 30)
 IMPATIENCE = Patience(2_000_000, times=2)
 """A member that comes back takes its places under its old certificates when the authority has not answered this."""
 GRACE_US = 5_000_000

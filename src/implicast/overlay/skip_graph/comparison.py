@@ -16,8 +16,7 @@ from collections.abc import Mapping
 from implicast.overlay.skip_graph.accord import agrees, beside, contrast
 from implicast.overlay.skip_graph.farewells import Farewells
 from implicast.overlay.skip_graph.messages import SPANS_MAX, Agree, Compared, CompareLists, Difference, ListSpan
-from implicast.overlay.skip_graph.place import Place
-from implicast.overlay.skip_graph.search import Search
+from implicast.overlay.skip_graph.search import SHOWN, Search
 from implicast.overlay.skip_graph.table import LevelTable
 from implicast.peer.contract import Address, Part, handles
 from implicast.peer.identity import Certificate
@@ -123,7 +122,8 @@ class Comparison(Part):
 
     @handles(Compared)
     def on_compared(self, sender: Address, compared: Compared) -> None:
-        self._search.put_by(sender, CompareLists)
+        """Take in what we lack; look for those whom the other lacks, and name them to it."""
+        self._search.asker.answered(SHOWN, (sender, CompareLists.wire))
         told: list[Difference] = []
         for difference in compared.differences:
             place = self._places.held.get(difference.owner)
@@ -133,17 +133,14 @@ class Comparison(Part):
             elif not difference.lacking and not difference.unknown:
                 place.accord.answered_same(difference.level, difference.place)
             else:
-                told += self._even_out(place, difference)
+                unknown = [place.known[key] for key in difference.unknown if key in place.known]
+                self._search.ask_for_life(place, unknown)
+                self._search.take_in(place, difference.lacking)
+                named = place.vouched(unknown, self._absentees.was_heard_since)
+                if named:
+                    told.append(Difference(difference.place, place.key, difference.level, named))
         if told:
             self.host.send(sender, Compared(tuple(told)))
-
-    def _even_out(self, place: Place, difference: Difference) -> list[Difference]:
-        """Take in what we lack; look for those whom the other lacks, and name them to it."""
-        unknown = [place.known[key] for key in difference.unknown if key in place.known]
-        self._search.ask_for_life(place, unknown)
-        self._search.take_in(place, difference.lacking)
-        named = place.vouched(unknown, self._absentees.was_heard_since)
-        return [Difference(difference.place, place.key, difference.level, named)] if named else []
 
 
 Tables = Mapping[bytes, LevelTable[Certificate]]
@@ -153,8 +150,5 @@ def is_new(before: Tables, own: Tables, number: int, key: bytes, other: bytes) -
     """Whether either of two lists of a level is not what it was, if the second is there at all."""
     if other not in own or number >= len(own[other].levels):
         return False
-    for each in (key, other):
-        old = before[each].levels if each in before else ()
-        if number >= len(old) or old[number] is not own[each].levels[number]:
-            return True
-    return False
+    both = [(before[each].levels if each in before else (), own[each].levels[number]) for each in (key, other)]
+    return any(number >= len(old) or old[number] is not level for old, level in both)

@@ -23,7 +23,7 @@ from implicast.overlay.skip_graph.messages import (
     NewsHeard,
     disowning,
 )
-from implicast.overlay.skip_graph.place import Place, answer
+from implicast.overlay.skip_graph.place import answer
 from implicast.overlay.skip_graph.search import Search
 from implicast.overlay.skip_graph.table import LevelTable
 from implicast.peer.asking import Patience, Question
@@ -54,7 +54,7 @@ class Farewells(Part):
         super().__init__(search.address, search.host)
         self._search, self._forget = search, forget
         self._asker, self._places, self._absentees = search.asker, search.places, search.absentees
-        self._left: Recent[bytes, LevelTable[Certificate]] = Recent(LEFT_MAX)
+        self._left: Recent[bytes, LevelTable[Certificate]] = Recent(LEFT_MAX)  # who asks is told whom a place knew
         self._left_all: Callable[[], None] | None = None
         self._home: Certificate | None = None
         search.asker.topic(FAREWELL, Patience(PATIENCE_US, 1 + tries), self._unconfirmed)
@@ -66,7 +66,8 @@ class Farewells(Part):
         """Leave a place: tell everyone who may list it."""
         self._search.forget(key)
         place = self._places.held.pop(key)
-        farewell = self._remember(place)
+        self._left.put(key, place.wide)
+        farewell = self._goodbye(Farewell, place.certificate)
         self.on_farewell(self.address, farewell)  # always: others who do not know yet may name it to our other places
         for address in place.acquaintances():
             if address != self.address:
@@ -86,11 +87,6 @@ class Farewells(Part):
             for address in told:
                 self._insist(address, farewell)
         self._maybe_left()
-
-    def _remember(self, place: Place) -> Farewell:
-        """Who asks after a place that was left gets its farewell, and is told whom it knew."""
-        self._left.put(place.key, place.wide)
-        return self._goodbye(Farewell, place.certificate)
 
     def _insist(self, address: Address, farewell: Leaving | Farewell) -> None:
         self._asker.ask(FAREWELL, (address, farewell.claim.certificate.key), address, farewell)
@@ -115,7 +111,7 @@ class Farewells(Part):
             left, self._left_all = self._left_all, None
             for key in list(self._places.held):
                 self._search.forget(key)
-                self._remember(self._places.held.pop(key))
+                self._left.put(key, self._places.held.pop(key).wide)
             left()
 
     @handles(NewsHeard)

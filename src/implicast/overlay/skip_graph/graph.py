@@ -7,8 +7,7 @@
 - `comparison`: neighbours compare lists that changed until they agree.
 
 Every peer watches the nearest few on either side of its home place and asks one entry of one place per turn for its
-lists: what slipped through all else is found. An address lives and dies as a whole, so it is watched as a whole,
-however many places it has. Ring upkeep, parts D and E.
+lists: what slipped through all else is found. Ring upkeep, parts D and E.
 """
 
 from collections.abc import Callable, Mapping, Sequence

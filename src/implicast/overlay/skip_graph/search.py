@@ -1,14 +1,13 @@
 """How the places of one peer find who belongs into their lists: they take their places, ask, tell, and greet.
 
-Ring upkeep, part D.1. A word of another can only add, and only what bears a certificate. A peer has several places (one
-per tag it bears) on one address: each is a node of its own in the graph, with its own certificate and lists;
-certificates once checked are remembered for all of them.
+Ring upkeep, part D.1. A peer has several places (one per tag it bears) on one address: each is a node of its own in the
+graph, with its own certificate and lists; certificates once checked are remembered for all of them.
 
 Whoever is named by another is listed at once, for its certificate is sound. A place that searches asks it; else it is
 greeted: it learns of us by our own signed claim, and who stays silent is lost. A greeting asks for no lists: comparing
 (`comparison.py`) brings what else is to be known, and only where two lists differ. Who was heard lately need not be
 greeted: it will learn of us as we did of it, when it compares its own lists. Greetings of all our places to all places
-of one address go together. (Asking each for all its lists took a third of the time of a run with change.)
+of one address go together.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -148,10 +147,8 @@ class Search(Part):
     @handles(Neighbours)
     def on_neighbours(self, sender: Address, told: Neighbours) -> None:
         place = self.places.held.get(told.claimant)
-        answered = place is not None and (
-            self.answered(place, told.place, sender) or self.answered(place, whoever(sender), sender)
-        )
-        if place is None or not answered:
+        asked = (told.place, whoever(sender))
+        if place is None or not any(self.answered(place, whom, sender) for whom in asked):
             self.places.belief.refusals["unasked_answer"] += 1
             return
         self.learn(place, self.absentees.believed(place, told.nodes))
@@ -288,11 +285,7 @@ class Search(Part):
     @handles(Greeted)
     def on_greeted(self, sender: Address, greeted: Greeted) -> None:
         """It is there."""
-        self.put_by(sender, Greet)
-
-    def put_by(self, address: Address, kind: type[Message]) -> None:
-        """It has answered what was put to it."""
-        self.asker.answered(SHOWN, (address, kind.wire))
+        self.asker.answered(SHOWN, (sender, Greet.wire))
 
 
 def whoever(address: Address) -> bytes:

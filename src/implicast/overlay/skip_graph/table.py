@@ -36,25 +36,18 @@ Node = TypeVar("Node", bound=Placed)
 class Level(Generic[Node]):
     """One list: `nodes` clockwise, the owner at index `own`. `fresh[i]`: node i shares exactly this level's digits."""
 
-    __slots__ = ("_keys", "_shift", "_sorted", "fresh", "full", "nodes", "own")
+    __slots__ = ("_shift", "_sorted", "fresh", "full", "keys", "nodes", "own")
 
     def __init__(
         self, nodes: Sequence[Node], own: int, full: bool, fresh: Sequence[bool], keys: tuple[bytes, ...] | None = None
     ) -> None:
         self.nodes, self.own, self.full, self.fresh = tuple(nodes), own, full, tuple(fresh)
-        self._keys = keys
+        self.keys = tuple([node.key for node in self.nodes]) if keys is None else keys
         self._sorted: list[bytes] | None = None  # many a list is cut and never asked for a position
         self._shift = 0
 
     def __len__(self) -> int:
         return len(self.nodes)
-
-    @property
-    def keys(self) -> tuple[bytes, ...]:
-        """Of the nodes, clockwise."""
-        if self._keys is None:
-            self._keys = tuple([node.key for node in self.nodes])
-        return self._keys
 
     def position(self, key: bytes) -> int:
         """How many listed nodes one meets clockwise from the first before `key`; all of them if it is not inside."""
@@ -273,7 +266,8 @@ class Around(Generic[Node]):
         if all_left + all_right <= len(ring) and ring:
             wide = self._level(ring, number, (all_left, all_right))
             first, last = all_left - mine_left, all_left + mine_right + 1
-            return (Level(wide.nodes[first:last], mine_left, False, wide.fresh[first:last]), wide), False
+            mine = (wide.nodes[first:last], mine_left, False, wide.fresh[first:last], wide.keys[first:last])
+            return (Level(*mine), wide), False
         wide = self._level(ring, number, (at, len(ring) - at), full=True)
         near = len(self._rings[number + 1]) if number + 1 < len(self._rings) else 0
         if near < 2 * (self._k - 1):  # the walks always meet at the top level
