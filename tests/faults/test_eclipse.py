@@ -155,7 +155,7 @@ def newcomers(n: int, k: int, f: float, joins: int, introducers: int) -> tuple[i
         newcomer, _ = settle(known)
         everyone = [person.graph.certificates()[0] for at, person in enumerate(people) if at not in blind]
         key = newcomer.graph.certificates()[0].key
-        table = newcomer.graph.table(key)
+        table = newcomer.graph.places.held[key].table
         wanted = {key for keys in rule(table.owner, everyone, k, VECTORS) for key in keys} - {key}
         contacts = table.contacts()
         whole += wanted <= {node.key for node in contacts}

@@ -35,30 +35,24 @@ Query = tuple[int, bytes]
 
 class Echoes(Part):
     """What the places of one member got lately. `deliver(source, arc)` is called where a cast comes this way,
-    `flaw(source)` says what is wrong with one."""
+    `flaw(source)` says what is wrong with one, `lacks(cast)` whether one is wanted; without it there are no echoes."""
 
     __slots__ = (
-        "_asked", "_deliver", "_flaw", "_fresh", "_gate", "_given", "_graph", "_kept", "_lacks", "_wide",
-        "took",
+        "_asked", "_deliver", "_flaw", "_fresh", "_gate", "_given", "_graph", "_kept", "_lacks", "_wide", "took",
     )  # fmt: skip
 
     def __init__(
         self, graph: SkipGraph, gate: Gate, flaw: Callable[[Source], str | None],
-        deliver: Callable[[Source, Arc], Outcome | None],
+        deliver: Callable[[Source, Arc], Outcome | None], lacks: Callable[[CastId], bool] | None,
     ) -> None:  # fmt: skip
         super().__init__(graph.address, graph.host)
-        self._graph, self._gate, self._flaw, self._deliver = graph, gate, flaw, deliver
-        self._lacks: Callable[[CastId], bool] | None = None
+        self._graph, self._gate, self._flaw, self._deliver, self._lacks = graph, gate, flaw, deliver, lacks
         self._fresh: dict[tuple[Query, bytes], Source] = {}  # by multicast and our place
         self._wide: dict[Query, Source] = {}  # of which all are told whom we know in range
         self._kept: Recent[Query, Source] = Recent(KEPT_MAX)
         self._asked: Recent[tuple[Address, Query], None] = Recent(KEPT_MAX)
         self._given: Recent[tuple[Address, Query], None] = Recent(KEPT_MAX)
         self.took: Recent[CastId, None] = Recent(KEPT_MAX)  # casts that came this way first
-
-    def begin(self, lacks: Callable[[CastId], bool]) -> None:
-        """Echo from now on. `lacks(cast)` says whether a cast is wanted."""
-        self._lacks = lacks
 
     def note(self, source: Source, place: bytes | None = None) -> None:
         """One of our places in range has a cast; or, without a place, it is our own, or was kept from us: where those
@@ -90,7 +84,7 @@ class Echoes(Part):
         """The nearest in range on either side, other members than ourselves."""
         if place not in self._graph.places.held:
             return []
-        level, found = self._graph.table(place).levels[0], dict[Address, None]()
+        level, found = self._graph.places.held[place].table.levels[0], dict[Address, None]()
         right, left = level.nodes[level.own + 1 :], level.nodes[: level.own][::-1]
         for side in (right, left):
             near = dict.fromkeys(node.address for node in side if arc.holds(node.key) and node.address != self.address)

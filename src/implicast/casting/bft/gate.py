@@ -87,11 +87,10 @@ class Gate:
             return "wrong_level"
         if 1 not in self.checks:
             return None
-        flaw = self.trust.flaw(hop.forwarder, now_us)
-        if flaw is not None:
-            return flaw
-        body = hop_body(hop.source, hop.level)
-        return None if self.trust.signed(hop.forwarder, body, hop.signature) else "forged_hop"
+        flaw, body = self.trust.flaw(hop.forwarder, now_us), hop_body(hop.source, hop.level)
+        if flaw is None and not self.trust.signed(hop.forwarder, body, hop.signature):
+            return "forged_hop"
+        return flaw
 
     def place_flaw(self, hop: CastHop, table: LevelTable[Certificate]) -> str | None:
         """Checks 2 to 5, for one of our places."""
@@ -118,10 +117,8 @@ def _well_formed(source: Source) -> bool:
     terms = source.target.terms
     if len(source.handles) != len(terms) or source.start < 0:
         return False
-    for term, chosen in zip(terms, source.handles, strict=True):
-        if not 0 <= chosen < max(1, len(term.has) + len(term.where)):
-            return False
-    return True
+    chosen = zip(terms, source.handles, strict=True)
+    return all(0 <= index < max(1, len(term.has) + len(term.where)) for term, index in chosen)
 
 
 class SeenTable(Generic[Entry]):

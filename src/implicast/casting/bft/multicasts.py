@@ -70,7 +70,7 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
 
     def __init__(
         self, asker: Asker, graph: SkipGraph, gate: Gate, signer: Signer, settings: BftSettings, assured: bool,
-        deliver: Callable[[Source, Arc], Outcome | None], is_back: bool,
+        deliver: Callable[[Source, Arc], Outcome | None], lacks: Callable[[CastId], bool] | None, is_back: bool,
     ) -> None:  # fmt: skip
         super().__init__(asker.address, asker.host)
         self._graph, self.gate, self.signer, self._settings, self._deliver = graph, gate, signer, settings, deliver
@@ -78,7 +78,7 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
         self.grievances: Recent[Address, int] = Recent(GRIEVANCES_MAX)  # against whom, since when
         self._counted: Recent[CastId, tuple[Arc, int]] = Recent(COUNTED_MAX)
         self._near: Recent[tuple[Arc, int], list[tuple[Place, bool]]] = Recent(NEAR_MAX)
-        self.echoes = Echoes(graph, gate, self._source_flaw, deliver)
+        self.echoes = Echoes(graph, gate, self._source_flaw, deliver, lacks)
         self.carriage = Carriage(
             asker, graph.absentees, assured, self._recast, lambda address: self.hold_against(address, "unconfirmed"),
             asker.host.now_us if is_back else None,
@@ -105,7 +105,7 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
         """Which handle stands for a term: the first, or the one with the fewest known nodes in it."""
         if not self._settings.sparse or len(arcs) == 1:
             return 0
-        home = self._graph.table(next(iter(self._graph.places.held)))
+        home = next(iter(self._graph.places.held.values())).table
         counts = [[sum(inside(level, arc)) for level in reversed(home.levels)] for arc in arcs]
         return min(range(len(arcs)), key=lambda index: counts[index])
 
@@ -113,7 +113,7 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
         """The source part, from the place with the lowest start level; from one whose neighbours agree with it, if
         there is one."""
         graph, halves = self._graph, self.gate.halves
-        starts = {key: start_level(graph.table(key), arc, halves) for key in sorted(graph.settled())}
+        starts = {key: start_level(graph.places.held[key].table, arc, halves) for key in sorted(graph.settled())}
         sure = [key for key, level in starts.items() if graph.is_agreed(key, level)]
         key = min(sure or starts, key=lambda each: starts[each])
         query = self.host.rng.getrandbits(QUERY_BITS)
@@ -126,7 +126,7 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
     def _multicast(self, source: Source) -> None:
         key = source.certificate.key
         met, duty = self._meet(source, self.concerned(source)), self.carriage.duty(source)
-        leg, takes_part = first_leg(self._graph.table(key), source.start, source.arc, self.gate.halves)
+        leg, takes_part = first_leg(self._graph.places.held[key].table, source.start, source.arc, self.gate.halves)
         if takes_part and key in met.open:
             self.hold(met, key, source.start, duty)
         self._send(met, source.certificate, leg, duty)
@@ -137,7 +137,7 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
         """Nobody but the source serves its own ring: those of it who fell silent just now get the cast all the same,
         for it may be that they are there and only their answers were lost."""
         certificate, common = source.certificate, self.gate.vectors.common
-        level, doubted = self._graph.table(certificate.key).levels[source.start], dict[Address, Name]()
+        level, doubted = self._graph.places.held[certificate.key].table.levels[source.start], dict[Address, Name]()
         for node in self._graph.absentees.lost_within(DOUBTED_US):
             is_near = common(certificate.vector, node.vector) >= source.start and level.spans(node.key)
             if is_near and source.arc.holds(node.key):
@@ -199,7 +199,7 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
     def _take(self, door: Door, hop: CastHop, met: Met | None) -> str | None:
         """Let each of our places that may hold it do so. A message no place may hold is refused and not remembered."""
         candidates = met.open if met is not None else self.concerned(hop.source)
-        passed = [key for key in candidates if self.gate.place_flaw(hop, self._graph.table(key)) is None]
+        passed = [key for key in candidates if self.gate.place_flaw(hop, self._graph.places.held[key].table) is None]
         if not passed:
             return self._why_not(hop)
         met, (sender, level, place) = met or self._meet(hop.source, candidates), door

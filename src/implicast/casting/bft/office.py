@@ -110,12 +110,7 @@ class Office(Peer):
         if any(self._stamps.get((name, realm), 0) > application.stamp for realm in application.wanted):
             return  # a copy of what was given up since
         self._settle_at(sender, name)
-        given_up = application.given_up
-        if application.errand == JOINING:  # a new life: what an older one held is not held any more
-            given_up = tuple(each.realm for each in self.authority.held(name) if each.realm not in application.wanted)
-        for realm in given_up:
-            if self._is_news(name, realm, application.stamp):
-                self.give_up(sender, name, realm)
+        self._give_up(sender, name, application)
         try:
             certificates = tuple(self.grant(sender, name, application.wanted, application.enrolment.public))
         except GrantDeclined as declined:
@@ -177,10 +172,15 @@ class Office(Peer):
             self._holders[address] = (name, self.host.now_us)
         return certificates
 
-    def give_up(self, address: Address, name: Name, realm: bytes) -> None:
-        self.authority.release(name, realm)
-        if realm == HOME and self._holders.get(address, (b"", 0))[0] == name:
-            del self._holders[address]
+    def _give_up(self, address: Address, name: Name, application: Apply) -> None:
+        given_up = application.given_up
+        if application.errand == JOINING:  # a new life: what an older one held is not held any more
+            given_up = tuple(each.realm for each in self.authority.held(name) if each.realm not in application.wanted)
+        for realm in given_up:
+            if self._is_news(name, realm, application.stamp):
+                self.authority.release(name, realm)
+                if realm == HOME and self._holders.get(address, (b"", 0))[0] == name:
+                    del self._holders[address]
 
     def _settle_at(self, address: Address, name: Name) -> None:
         """Whoever applies is there; whoever was there before under another name is not."""
@@ -194,8 +194,7 @@ class Office(Peer):
 
     def _introducers(self, applicant: Address) -> tuple[Address, ...]:
         since_us = self.host.now_us - self._lease_us
-        heard = [address for address, (_, heard_us) in self._holders.items() if heard_us >= since_us]
-        others = [address for address in heard if address != applicant]
+        others = [each for each, (_, heard_us) in self._holders.items() if heard_us >= since_us and each != applicant]
         return tuple(self.host.rng.sample(others, min(INTRODUCERS, len(others))))
 
     # --- revoking

@@ -233,8 +233,7 @@ class Absentees(Part, parts={"detector": Detector}):
     @handles(Accusing)
     def on_accusing(self, alarm: Accusing) -> None:
         lost, gone = self.lost, self.detector.gone
-        few = [address for address in self._tell if not self.is_told_of(address)]
-        told = tuple(address for address in few if address in lost or address in gone)
+        told = tuple([each for each in self._tell if not self.is_told_of(each) and (each in lost or each in gone)])
         self._tell = []
         if told:
             for address in self._places.contact_addresses():

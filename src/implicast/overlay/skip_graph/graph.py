@@ -18,7 +18,6 @@ from implicast.overlay.skip_graph.farewells import Farewells
 from implicast.overlay.skip_graph.messages import GraphLate, GraphWatch, Turn
 from implicast.overlay.skip_graph.places import Places
 from implicast.overlay.skip_graph.search import Search
-from implicast.overlay.skip_graph.table import LevelTable
 from implicast.peer.asking import Asking
 from implicast.peer.contract import Address, Host, Part, handles
 from implicast.peer.identity import Certificate, Revocation, Trust
@@ -78,10 +77,6 @@ class SkipGraph(
         self._turn = 0
 
     # --- for the casting above
-
-    def table(self, key: bytes) -> LevelTable[Certificate]:
-        """The lists of one of our places."""
-        return self.places.held[key].table
 
     def settled(self) -> list[bytes]:
         """Places to begin a cast at: one that has just been taken knows nobody yet, and takes itself for all there is.

@@ -44,9 +44,6 @@ class StandingGraph(Protocol):
     def named(self, key: bytes, wide: bool) -> dict[bytes, Certificate]:
         """A place and all in its lists, or in the every-class ones, by key."""
 
-    def surroundings(self, key: bytes) -> list[Certificate]:
-        """All in the every-class lists of a place."""
-
     def stored_bytes(self, keys: Iterable[bytes], wide: bool) -> int:
         """Bytes of all in the lists of some places but these, as they would be encoded."""
 
@@ -89,7 +86,8 @@ class Place:
         self.asked: dict[bytes, Certificate] = {}  # whom it has asked in its last search
         self.accord = Accord()
         if self.standing is not None:
-            self.surround(self.standing.surroundings(self.key))
+            named = self.standing.named(self.key, wide=True)
+            self.surround([named[key] for key in sorted(named) if key != self.key])
             self.standing = None
             self.accord.agree_with_all(self.wide)
         return around

@@ -134,10 +134,8 @@ class Places:
 
     def near(self) -> list[Certificate]:
         """Our places, and all whom they know."""
-        found = {
-            node.key: node for place in self.held.values() for node in (*place.known.values(), place.certificate)
-        }  # fmt: skip
-        return list(found.values())
+        nodes = (node for place in self.held.values() for node in (*place.known.values(), place.certificate))
+        return list({node.key: node for node in nodes}.values())
 
     def known(self, fits: Callable[[Certificate], bool]) -> dict[bytes, Certificate]:
         """All places that ours know and that are such, by key."""

@@ -115,32 +115,23 @@ class Search(Part):
     def go_on(self, place: Place) -> None:
         """Ask on, five at a time, until nobody is left; then tell those who were not asked; then be there."""
         while place.is_searching and len(place.waiting) < PARALLEL and (node := place.next_to_ask()) is not None:
-            if node.address == self.address:
-                self._ask_myself(place, node)
-            else:
+            if node.address != self.address:
                 self.ask(place, node.address, node.key)
+            elif (own := self.places.held.get(node.key)) is not None:  # asked without a word
+                own.enter(place.certificate)
+                self.learn(place, self.absentees.believed(place, own.witness(place.certificate)))
         if place.waiting:
             return
         if not place.known and self.taking.get(place.key):
             self._lonely()  # who found nobody though there is somebody must not take itself for the whole network
             return
         if place.is_searching:
-            self._tell_rest(place)
+            place.end_search()
+            if place.key in self.taking:  # who was asked has entered it; the others of the wide lists are told
+                others = [node.address for node in place.wide.contacts() if node.key not in place.asked]
+                self.announce(place, dict.fromkeys(others))
         if not place.waiting and self.taking.pop(place.key, None) is not None:
             self._arrived(place.key)
-
-    def _ask_myself(self, place: Place, node: Certificate) -> None:
-        other = self.places.held.get(node.key)
-        if other is not None:
-            other.enter(place.certificate)
-            self.learn(place, self.absentees.believed(place, other.witness(place.certificate)))
-
-    def _tell_rest(self, place: Place) -> None:
-        """The search is over. Who was asked has entered the newcomer; the others of the every-class lists are told."""
-        place.end_search()
-        if place.key in self.taking:
-            others = [node.address for node in place.wide.contacts() if node.key not in place.asked]
-            self.announce(place, dict.fromkeys(others))
 
     # --- what others named
 
