@@ -294,7 +294,7 @@ def test_who_learns_of_a_leaver_while_it_leaves_is_told() -> None:
 
 
 def test_the_mistake_of_telling_only_those_known_at_first_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Farewells, "tell_late", lambda self, sender: None)
+    monkeypatch.setattr(Farewells, "_tell_late", lambda self, sender: None)
 
     assert lists_a_leaver_learned_of_late(Club())
 
