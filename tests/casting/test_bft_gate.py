@@ -6,9 +6,9 @@ import msgspec
 import pytest
 from bft_network import NOW_US, Network, forged_cast, tagged
 
+from implicast.casting.bft.gate import PER_PUBLISHER_MAX, SKEW_US
 from implicast.casting.bft.member import Bft
 from implicast.casting.bft.messages import CastHop, Source
-from implicast.casting.bft.seen import PER_PUBLISHER_MAX, SKEW_US
 from implicast.language.target import Target
 from implicast.peer.events import Notice
 
@@ -223,7 +223,7 @@ def a_level_beyond(network: Network) -> tuple[int, CastHop]:
     for liar in range(30):
         for victim in range(30):
             level = network.common(liar, victim) if liar != victim else 0
-            if level > network.members[victim].graph.table(network.place(victim).key).top:
+            if level > network.members[victim].graph.places.held[network.place(victim).key].table.top:
                 _, hop = a_hop(network, liar)
                 source = replace(hop.source, start=level, certificate=network.place(liar))
                 return victim, network.hop(liar, network.resigned(liar, source), level)

@@ -3,8 +3,8 @@
 from mistake import Mistake
 
 from implicast.casting import inbox
+from implicast.casting.bft.gate import SeenTable
 from implicast.casting.bft.member import Bft
-from implicast.casting.bft.seen import SeenTable
 from implicast.overlay.skip_graph.graph import SkipGraph
 from implicast.world.faults import Faults
 
@@ -47,7 +47,7 @@ MISTAKES = (
     Mistake(
         "no memory of what was heard",
         "bft",
-        rule="a multicast met before is not held again, and a member tells repeats from news (casting/bft/seen.py)",
+        rule="a multicast met before is not held again, and a member tells repeats from news (casting/bft/gate.py)",
         put=remember_nothing,
         says="repeated",
         churn="deed=5:crash:3",
@@ -65,7 +65,7 @@ MISTAKES = (
     Mistake(
         "nobody is told to look",
         "bft",
-        rule="who finds somebody silent says so, and others look for themselves (overlay/skip_graph/accusations.py); "
+        rule="who finds somebody silent says so, and others look for themselves (overlay/skip_graph/absentees.py); "
         "what that misses is found by comparing lists (comparison.py): two guards, each of which would do here",
         put=silence("Accusing", "Agree"),
         says="invariants",

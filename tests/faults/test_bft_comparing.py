@@ -10,7 +10,7 @@ from implicast.casting.bft.member import Bft
 from implicast.casting.designs import design
 from implicast.overlay.skip_graph.accord import contrast, covers
 from implicast.overlay.skip_graph.graph import SkipGraph
-from implicast.overlay.skip_graph.messages import Agree, Compared, CompareLists, Difference, ListSpan
+from implicast.overlay.skip_graph.messages import Agree, Compared, CompareLists, Difference, Farewell, Leaving, ListSpan
 from implicast.overlay.skip_graph.place import Place
 from implicast.trials.campaign import check, scenario_of
 from implicast.world.journal import UPKEEP
@@ -34,7 +34,7 @@ def forget(club: Club, who: int) -> None:
     """One place loses another as if it had never heard of it: no rule was broken, so none repairs it."""
     place = place_of(club, who)
     whom = beside(club, who)
-    place.lists.surround([node for node in place.known.values() if node.address != whom])
+    place.surround([node for node in place.known.values() if node.address != whom])
 
 
 def haunt(club: Club, who: int) -> None:
@@ -46,7 +46,7 @@ def haunt(club: Club, who: int) -> None:
     graph = club.member(who).graph
     del graph.absentees.lost[whom]
     for place in graph.places.held.values():
-        place.lists.surround([*place.known.values(), *ghosts])
+        place.surround([*place.known.values(), *ghosts])
 
 
 def no_strangers(patch: pytest.MonkeyPatch) -> None:
@@ -98,7 +98,7 @@ def test_a_farewell_for_one_place_does_not_hide_that_for_all(monkeypatch: pytest
     club = Club(n=40)
     graph, other = club.member(17).graph, club.member(5).graph
     home = graph.certificates()[0]
-    said = (graph.places.farewell(home), graph.places.leaving(home))
+    said = [kind(graph.places.sign(kind.verb, home)) for kind in (Farewell, Leaving)]
     for number, farewell in enumerate(said):
         club.at(0.01 * number, UPKEEP, lambda farewell=farewell: club.world.carry(17, 5, farewell))
     club.run(0.05)
@@ -171,7 +171,7 @@ def test_a_neighbour_that_never_agrees_costs_a_few_messages(monkeypatch: pytest.
     club = Club(turn_s=3600.0)
     for address in range(12):
         for place in club.member(address).graph.places.held.values():
-            place.lists.wide  # noqa: B018 - not at rest any more
+            place.wide  # noqa: B018 - not at rest any more
             place.accord.forget()
     for place in club.member(7).graph.places.held.values():
         place.accord.agree_with_all(place.wide)  # it shows nothing itself
@@ -192,10 +192,10 @@ def test_only_what_both_lists_reach_is_compared() -> None:
     other, ours = level.nodes[level.own + 1], place.certificate
     span = ListSpan(place.key, other, 0, (ours.key, other.key), full=False)
 
-    assert contrast(place.lists, span) == ([], [])
+    assert contrast(place.wide, place.vectors, span) == ([], [])
     outside = next(node.key for node in level.nodes if not covers(span, node.key))
     wider = ListSpan(place.key, other, 0, (ours.key, other.key), full=True)
-    assert outside in [node.key for node in contrast(place.lists, wider)[0]]
+    assert outside in [node.key for node in contrast(place.wide, place.vectors, wider)[0]]
 
 
 @pytest.mark.long

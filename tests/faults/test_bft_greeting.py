@@ -8,10 +8,10 @@ from test_bft_life import Club
 
 from implicast.casting.bft.member import Bft
 from implicast.language.target import Description
-from implicast.overlay.skip_graph.belief import CLAIM_WINDOW_US
-from implicast.overlay.skip_graph.greetings import Greetings
-from implicast.overlay.skip_graph.lists import Lists
-from implicast.overlay.skip_graph.messages import AskNeighbours, Disown, Greet, claim, disowning
+from implicast.overlay.skip_graph.messages import Disown, Greet, claim, disowning
+from implicast.overlay.skip_graph.place import Place
+from implicast.overlay.skip_graph.places import CLAIM_WINDOW_US
+from implicast.overlay.skip_graph.search import Search
 from implicast.peer.identity import Certificate
 from implicast.world.journal import REGISTER, UPKEEP
 
@@ -32,7 +32,7 @@ def name(club: Club, who: int, nodes: list[Certificate]) -> None:
     """All places of one peer hear of others, as if these had been named by a neighbour."""
     graph = club.member(who).graph
     for place in graph.places.held.values():
-        place.lists.surround([node for node in place.known.values() if node not in nodes])
+        place.surround([node for node in place.known.values() if node not in nodes])
     for place in graph.places.held.values():
         graph.search.take_in(place, nodes)
 
@@ -55,7 +55,7 @@ def test_who_is_greeted_learns_of_the_one_who_greets() -> None:
     club = Club()
     other = club.member(7).graph
     for place in other.places.held.values():
-        place.lists.surround([node for node in place.known.values() if node.address != 5])
+        place.surround([node for node in place.known.values() if node.address != 5])
     club.member(5).graph.absentees.detector._heard_us.pop(7, None)
 
     name(club, 5, other.certificates())
@@ -76,9 +76,9 @@ def ghost_of_a_place(club: Club, who: int = 30, forgotten: bool = False) -> None
     if forgotten:
         club.member(17).graph.farewells._left.clear()
     graph = club.member(who).graph
-    graph.places.belief._gone.clear()
+    graph.places.belief.gone.clear()
     for place in graph.places.held.values():
-        place.lists.surround([*place.known.values(), *left])
+        place.surround([*place.known.values(), *left])
 
 
 @pytest.mark.parametrize("forgotten", [False, True])
@@ -93,7 +93,7 @@ def test_a_place_that_its_living_holder_has_left_does_not_stay(forgotten: bool) 
 
 
 def test_the_mistake_of_not_asking_after_those_unknown_to_others_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Greetings, "ask_for_life", lambda self, place, doubted: None)
+    monkeypatch.setattr(Search, "ask_for_life", lambda self, place, doubted: None)
     club = Club(n=40, turn_s=3600.0)
     ghost_of_a_place(club)
 
@@ -109,7 +109,7 @@ def test_who_asks_for_a_place_left_long_ago_does_not_take_its_holder_for_silent(
     place = next(iter(graph.places.held.values()))
     ghost = next(node for node in place.known.values() if node.address == 17 and node.key not in holder.places.held)
 
-    graph.search.request(place, ghost.key, 17, AskNeighbours(ghost.key, graph.places.claim(place)))
+    graph.search.ask(place, 17, ghost.key)
     club.run(10)
 
     assert 17 not in graph.absentees.lost
@@ -143,8 +143,8 @@ def named_by(club: Club, who: int, whom: int) -> bool:
     graph = club.member(who).graph
     asker = club.member(20).graph.certificates()[0]
     heard = graph.absentees.was_heard_since
-    lists = [place.lists for place in graph.places.held.values()]
-    told = [node for each in lists for node in each.vouched(each.witness(asker), heard)]
+    places = graph.places.held.values()
+    told = [node for each in places for node in each.vouched(each.witness(asker), heard)]
     return any(node.address == whom for node in told)
 
 
@@ -186,5 +186,5 @@ def test_the_dead_of_whom_one_hears_are_not_passed_on(monkeypatch: pytest.Monkey
 
 def test_the_mistake_of_passing_hearsay_on_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     no_strangers(monkeypatch)
-    monkeypatch.setattr(Lists, "vouched", lambda self, named, was_heard_since: tuple(named))
+    monkeypatch.setattr(Place, "vouched", lambda self, named, was_heard_since: tuple(named))
     assert passed_on(Club(n=40))

@@ -13,11 +13,11 @@ from implicast.casting.bft.member import Bft
 from implicast.casting.bft.multicasts import Met
 from implicast.casting.designs import design
 from implicast.language.target import Description, Target, Term
-from implicast.overlay.skip_graph import absentees, accusations, belief, farewells
-from implicast.overlay.skip_graph.belief import Belief
+from implicast.overlay.skip_graph import absentees, farewells, places
 from implicast.overlay.skip_graph.farewells import Farewells
 from implicast.overlay.skip_graph.graph import SkipGraph
 from implicast.overlay.skip_graph.messages import ALL_GONE, Accuse, Leaving, claim
+from implicast.overlay.skip_graph.places import Belief
 from implicast.peer import memory
 from implicast.peer.contract import Message
 from implicast.peer.events import Joined, Left, Notice, Registered, Settled
@@ -145,13 +145,13 @@ def test_accusers_of_the_living_are_few_and_soon_forgotten() -> None:
     club.run(20)
     graph = club.member(5).graph
     for liar in range(1000, 1200):
-        graph.accusations.on_accuse(liar, Accuse((3,)))
-    assert len(graph.accusations.accused[3][1]) == accusations.ACCUSERS_ENOUGH
-    assert graph.accusations.is_told_of(3)
+        graph.absentees.on_accuse(liar, Accuse((3,)))
+    assert len(graph.absentees.accused[3][1]) == absentees.ACCUSERS_ENOUGH
+    assert graph.absentees.is_told_of(3)
 
     club.run(5)
 
-    assert 3 not in graph.accusations.accused, "it answered when one looked for it"
+    assert 3 not in graph.absentees.accused, "it answered when one looked for it"
 
 
 def test_accusers_of_the_dead_count_for_a_while_only() -> None:
@@ -159,12 +159,12 @@ def test_accusers_of_the_dead_count_for_a_while_only() -> None:
     club.world.crash(3)
     graph = club.member(5).graph
     for liar in (7, 8, 9):
-        graph.accusations.on_accuse(liar, Accuse((3,)))
-    assert graph.accusations.is_told_of(3)
+        graph.absentees.on_accuse(liar, Accuse((3,)))
+    assert graph.absentees.is_told_of(3)
 
-    club.run(accusations.ACCUSED_US / SECOND_US + 1)
+    club.run(absentees.ACCUSED_US / SECOND_US + 1)
 
-    assert not graph.accusations.is_told_of(3)
+    assert not graph.absentees.is_told_of(3)
 
 
 def test_when_one_of_the_lost_speaks_all_are_called() -> None:
@@ -294,7 +294,7 @@ def test_who_learns_of_a_leaver_while_it_leaves_is_told() -> None:
 
 
 def test_the_mistake_of_telling_only_those_known_at_first_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Farewells, "tell_late", lambda self, sender: None)
+    monkeypatch.setattr(Farewells, "_tell_late", lambda self, sender: None)
 
     assert lists_a_leaver_learned_of_late(Club())
 
@@ -338,7 +338,7 @@ def test_at_rest_a_peer_sends_no_more_than_one_message_a_second() -> None:
 def test_a_flood_of_casts_and_new_descriptions_leaves_memory_flat(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables bounded by numbers have their bounds lowered, and places given up are revoked for three minutes."""
     bounds = (
-        (belief, "GONE_MAX"), (farewells, "LEFT_MAX"), (keys, "SHARED_MAX"), (multicasts, "COUNTED_MAX"),
+        (places, "GONE_MAX"), (farewells, "LEFT_MAX"), (keys, "SHARED_MAX"), (multicasts, "COUNTED_MAX"),
         (echoes, "KEPT_MAX"),
     )  # fmt: skip
     for room, name in bounds:

@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
+from implicast.overlay.skip_graph.absentees import Upkeep
 from implicast.overlay.skip_graph.graph import SkipGraph
 from implicast.overlay.skip_graph.messages import GRAPH_KINDS, AskNeighbours, Neighbours
-from implicast.overlay.skip_graph.upkeep import Upkeep
 from implicast.peer.authority import Authority, GrantDeclined
 from implicast.peer.contract import Address, Peer
 from implicast.peer.identity import Certificate, Trust
@@ -155,7 +155,7 @@ def newcomers(n: int, k: int, f: float, joins: int, introducers: int) -> tuple[i
         newcomer, _ = settle(known)
         everyone = [person.graph.certificates()[0] for at, person in enumerate(people) if at not in blind]
         key = newcomer.graph.certificates()[0].key
-        table = newcomer.graph.table(key)
+        table = newcomer.graph.places.held[key].table
         wanted = {key for keys in rule(table.owner, everyone, k, VECTORS) for key in keys} - {key}
         contacts = table.contacts()
         whole += wanted <= {node.key for node in contacts}

@@ -35,7 +35,7 @@ def places(rng: Random, n: int, k: int, forgotten: float, peers: int = 0) -> lis
     for certificate in people:
         place = Place(certificate, k, VECTORS)
         around = standing.surroundings(certificate.key)
-        place.lists.surround(
+        place.surround(
             [node for node in around if rng.random() >= forgotten or (peers and node.address == certificate.address)]
         )
         found.append(place)
@@ -61,11 +61,11 @@ def test_what_agrees_at_a_glance_shows_no_difference(seed: int, n: int, k: int, 
     for one in everyone:
         other = rng.choice(everyone)
         for span in spans(one, other) if one is not other else ():
-            lacking, unknown = contrast(other.lists, span)
+            lacking, unknown = contrast(other.wide, VECTORS, span)
             same = not lacking and not unknown
-            glances += agrees(other.lists, span)
+            glances += agrees(other.wide, span)
             found += same
-            assert same or not agrees(other.lists, span)
+            assert same or not agrees(other.wide, span)
     assert forgotten or glances >= found // 2
 
 
@@ -108,9 +108,9 @@ def compare_all(everyone: dict[bytes, Place]) -> bool:
 
 
 def show(place: Place, other: Place, span: ListSpan) -> bool:
-    if place.key in other.known and agrees(other.lists, span):
+    if place.key in other.known and agrees(other.wide, span):
         return False
-    lacking, unknown = contrast(other.lists, span)
+    lacking, unknown = contrast(other.wide, VECTORS, span)
     theirs = [place.certificate, *(place.known[key] for key in unknown if key in place.known)]
     return take_in(other, theirs) | take_in(place, lacking)
 

@@ -5,8 +5,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from implicast.overlay.skip_graph.around import Around
-from implicast.overlay.skip_graph.table import LevelTable
+from implicast.overlay.skip_graph.table import Around, LevelTable
 from implicast.space.vector import Vectors
 from implicast.trials.bft import Spot, key_of
 from implicast.world.populations.standing import Standing

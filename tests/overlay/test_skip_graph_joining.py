@@ -7,7 +7,7 @@ from random import Random
 import msgspec
 import pytest
 
-from implicast.overlay.skip_graph.belief import CLAIM_WINDOW_US
+from implicast.overlay.skip_graph.absentees import Upkeep
 from implicast.overlay.skip_graph.graph import SkipGraph
 from implicast.overlay.skip_graph.messages import (
     GONE,
@@ -19,7 +19,7 @@ from implicast.overlay.skip_graph.messages import (
     Neighbours,
     claim,
 )
-from implicast.overlay.skip_graph.upkeep import Upkeep
+from implicast.overlay.skip_graph.places import CLAIM_WINDOW_US
 from implicast.peer.authority import Authority
 from implicast.peer.contract import Address, Host, Message, Peer
 from implicast.peer.identity import Certificate, Trust
@@ -124,7 +124,7 @@ class Town:
 
     def objections(self) -> list[str]:
         graphs = [(person.graph, key) for person in self.people for key in person.graph.places.held]
-        return objections([graph.table(key) for graph, key in graphs], self.k, VECTORS)
+        return objections([graph.places.held[key].table for graph, key in graphs], self.k, VECTORS)
 
 
 @pytest.mark.parametrize("k", [2, 3, 5])
@@ -215,7 +215,7 @@ def test_a_join_asks_about_two_tables_and_tells_the_rest() -> None:
 
     place = newcomer.graph.places.home
     assert place is not None
-    assert 40 <= len(place.quest.asked) <= 130
+    assert 40 <= len(place.asked) <= 130
     assert town.world.carried - before <= 2 * 130 + 2 * 60
     assert town.objections() == []
     touched = sum(not place.is_at_rest for person in people for place in person.graph.places.held.values())
@@ -246,7 +246,7 @@ def test_who_is_asked_enters_the_newcomer_and_answers_with_itself() -> None:
 
     mine = witness.graph.certificates()[0]
     assert ledger.sent() == [(1, Neighbours(mine.key, certificate.key, (mine,)))]
-    assert witness.graph.table(mine.key).contacts() == [certificate]
+    assert witness.graph.places.held[mine.key].table.contacts() == [certificate]
 
 
 @pytest.mark.parametrize(
@@ -271,7 +271,7 @@ def test_a_claim_that_is_not_the_claimants_own_enters_nobody(spoil: object, coun
 
     assert witness.graph.places.belief.refusals == {counter: 1}
     assert ledger.sent() == []
-    assert witness.graph.table(witness.graph.certificates()[0].key).contacts() == []
+    assert witness.graph.places.held[witness.graph.certificates()[0].key].table.contacts() == []
 
 
 def test_a_recorded_claim_proves_nothing_later() -> None:
@@ -295,13 +295,13 @@ def test_a_question_cannot_be_turned_into_a_farewell_and_the_departed_are_not_br
 
     witness.receive(2, Farewell(present))
     assert witness.graph.places.belief.refusals == {"forged_claim": 1}
-    assert witness.graph.table(mine).contacts() == [certificate]
+    assert witness.graph.places.held[mine].table.contacts() == [certificate]
 
     witness.receive(1, Farewell(claim(stranger.signer, GONE, certificate, 100)))
-    assert witness.graph.table(mine).contacts() == []
+    assert witness.graph.places.held[mine].table.contacts() == []
     witness.receive(2, AnnouncePlace(present))
     assert witness.graph.places.belief.refusals["departed"] == 1
-    assert witness.graph.table(mine).contacts() == []
+    assert witness.graph.places.held[mine].table.contacts() == []
 
 
 def test_an_answer_nobody_asked_for_is_counted_and_dropped() -> None:
@@ -312,7 +312,7 @@ def test_an_answer_nobody_asked_for_is_counted_and_dropped() -> None:
     witness.receive(1, Neighbours(stranger.key, mine, (stranger,)))
 
     assert witness.graph.places.belief.refusals == {"unasked_answer": 1}
-    assert witness.graph.table(mine).contacts() == []
+    assert witness.graph.places.held[mine].table.contacts() == []
 
 
 def test_only_certified_neighbours_are_taken_from_an_answer() -> None:

@@ -49,7 +49,7 @@ def enrol(authority: Path, node: Path, role: str) -> None:
 
 def credentials_of(folder: Path, role: str, parameters: Parameters) -> Any:
     """The credentials of a node, from its folder."""
-    from implicast.casting.bft.credentials import AuthorityKeys, MemberKeys
+    from implicast.casting.bft.settings import AuthorityKeys, MemberKeys
 
     if parameters.get("signatures") != "ed25519":
         raise IdentityError("on a network signatures are real: leave signatures=ed25519")

@@ -12,11 +12,11 @@ from random import Random
 
 import msgspec
 
-from implicast.casting.bft.credentials import AuthorityKeys
 from implicast.casting.bft.keys import HOME, tag_realm
 from implicast.casting.bft.lists import RevocationLists
 from implicast.casting.bft.messages import Apply, Denied, Granted
 from implicast.casting.bft.office import KeptOffice, Office
+from implicast.casting.bft.settings import AuthorityKeys
 from implicast.casting.bft.settler import CLEARING, JOINING
 from implicast.casting.designs import design
 from implicast.peer.authority import Authority
@@ -107,7 +107,7 @@ class Applicant(Peer, parts={"lists": RevocationLists}):
             self.open = None
             self.certificates.update((each.realm, each) for each in granted.certificates)
             if granted.revocation is not None:
-                self.lists.take(sender, granted.revocation)
+                self.lists.on_revocation(sender, granted.revocation)
 
     @handles(Denied)
     def on_denied(self, sender: Address, denied: Denied) -> None:

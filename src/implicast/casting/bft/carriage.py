@@ -14,12 +14,14 @@ it are in sight. A publisher whose first steps are not taken by somebody who is 
 are then; whoever was reached by the first attempt recognises the cast.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from implicast.casting.bft.messages import SILENT_MAX, CastHop, HopHeld, Source
+from implicast.overlay.skip_graph.absentees import Absentees
 from implicast.peer.asking import Asker, Patience, Question
-from implicast.peer.contract import Address, CastId, Host, Name, Part, handles
+from implicast.peer.contract import Address, CastId, Name, Part, handles
 from implicast.peer.events import Settled
 from implicast.peer.fields import COUNT_MAX
 
@@ -49,10 +51,11 @@ class CastReport:
     """Out of reach, beyond those that are named."""
     silent: tuple[Name, ...] = ()
 
-    def add(self, taken: int, declined: int, missed: int, silent: Iterable[Name]) -> None:
-        self.taken, self.declined, self.missed = self.taken + taken, self.declined + declined, self.missed + missed
-        if silent:
-            named = tuple(dict.fromkeys((*self.silent, *silent)))
+    def add(self, other: "CastReport | HopHeld") -> None:
+        self.taken, self.declined = self.taken + other.taken, self.declined + other.declined
+        self.missed += other.missed
+        if other.silent:
+            named = tuple(dict.fromkeys((*self.silent, *other.silent)))
             self.silent, self.missed = named[:SILENT_MAX], self.missed + len(named[SILENT_MAX:])
 
 
@@ -69,51 +72,29 @@ class Duty:
     open: int = 0
     tally: CastReport = field(default_factory=CastReport)
 
-    def begin_step(self) -> None:
-        self.open += 1
-
-    def end_step(self) -> None:
-        self.open -= 1
-
-
-@dataclass(slots=True)
-class Ending:
-    """How a cast of our own is ending: its multicasts by query."""
-
-    duties: dict[int, Duty] = field(default_factory=dict)
-    made: bool = False
-    recasts: int = 0
-
-    def make(self) -> None:
-        """All multicasts have begun."""
-        self.made = True
-
-    def make_anew(self, query: int) -> bool:
-        """A multicast is to be made anew. False if that was done too often, or it has ended."""
-        if self.recasts == RECASTS_MAX or query not in self.duties:
-            return False
-        self.recasts += 1
-        del self.duties[query]
-        return True
+    def step(self, more: int) -> None:
+        """So many more steps are open."""
+        self.open += more
 
 
 class Carriage(Part):
-    """Unconfirmed steps of one peer. `silent(address)` is told of whoever does not confirm at once, `is_there(address,
-    within_us)` asked whether it was heard lately, and `recast(source)` called to make a cast of our own anew. Where
-    steps are not assured, they are sent once and nothing is counted. `back_us` is when the member came back, if it
-    did."""
+    """Unconfirmed steps of one peer. `recast(source)` is called to make a cast of our own anew, `unconfirmed(address)`
+    when somebody who is there never confirmed a step. Where steps are not assured, they are sent once and nothing is
+    counted. `back_us` is when the member came back, if it did."""
 
-    __slots__ = ("_asker", "_back_us", "_endings", "_is_there", "_recast", "_silent", "_unconfirmed_by", "assured")
+    __slots__ = ("_absentees", "_asker", "_back_us", "_endings", "_making", "_recast", "_recasts", "_unconfirmed_by",
+                 "assured")  # fmt: skip
 
     def __init__(
-        self, address: Address, host: Host, asker: Asker, assured: bool, silent: Callable[[Address], None],
-        is_there: Callable[[Address, int], bool], recast: Callable[[Source], None],
+        self, asker: Asker, absentees: Absentees, assured: bool, recast: Callable[[Source], None],
         unconfirmed: Callable[[Address], None], back_us: int | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(address, host)
-        self._asker, self.assured, self._back_us = asker, assured, back_us
-        self._silent, self._is_there, self._recast, self._unconfirmed_by = silent, is_there, recast, unconfirmed
-        self._endings: dict[CastId, Ending] = {}
+        super().__init__(asker.address, asker.host)
+        self._asker, self._absentees, self.assured, self._back_us = asker, absentees, assured, back_us
+        self._recast, self._unconfirmed_by = recast, unconfirmed
+        self._endings: dict[CastId, dict[int, Duty]] = {}  # casts of our own, and their multicasts by query
+        self._recasts: Counter[CastId] = Counter()  # how often they were made anew
+        self._making: CastId | None = None  # of this one not all multicasts have begun
         asker.topic(STEP, ONCE, self._unconfirmed)
         asker.topic(REPEATED, TWICE, self._refused)
         asker.topic(INSISTED, LONG, self._lost)
@@ -124,22 +105,20 @@ class Carriage(Part):
     def begin(self, cast: CastId) -> None:
         """A cast of our own: what is sent for it from now on decides how it ends."""
         if self.assured:
-            self._endings[cast] = Ending()
+            self._endings[cast], self._making = {}, cast
 
     def duty(self, source: Source, parent: Step | None = None) -> Duty:
         """The service that begins with a step, or with a multicast of our own."""
         counts = self._back_us is None or source.sent_us > self._back_us
         duty = Duty(source.cast, source.query, parent, counts)
         if parent is None and source.cast in self._endings:
-            self._endings[source.cast].duties[source.query] = duty
+            self._endings[source.cast][source.query] = duty
         return duty
 
     def made(self, cast: CastId) -> None:
         """Everything was sent that the publisher sends."""
-        ending = self._endings.get(cast)
-        if ending is not None:
-            ending.make()
-            self._maybe_settled(cast)
+        self._making = None
+        self._maybe_settled(cast)
 
     # --- sending
 
@@ -151,7 +130,7 @@ class Carriage(Part):
                 self.host.send(to, hop)
             return
         for to, name in wanted.items():
-            duty.begin_step()
+            duty.step(1)
             step = (to, hop.source.query, hop.level, hop.forwarder.key)
             if not self._asker.ask(topic, step, to, hop, (duty, name)):
                 self.host.send(to, hop)  # too much is open: this once, and nobody will know
@@ -176,44 +155,43 @@ class Carriage(Part):
             return
         if held.open:
             asker.encourage(topic, step)
-        else:
-            self._ended(question.about[0], held)
-
-    def _ended(self, duty: Duty, held: HopHeld) -> None:
-        """A step was confirmed, with what became of the cast there and below."""
+            return
+        duty = question.about[0]
         if duty.counts and (held.taken or held.declined or held.missed or held.silent):  # one in six
-            duty.tally.add(held.taken, held.declined, held.missed, held.silent)
+            duty.tally.add(held)
         self._close(duty, None)
 
     def _unconfirmed(self, step: Step, question: Question) -> None:
-        self._silent(step[0])
+        self._absentees.watch(step[0])
         self._asker.ask(REPEATED, step, question.to, question.message, question.about)
 
     def _refused(self, step: Step, question: Question) -> None:
         hop = question.message
         assert isinstance(hop, CastHop), "steps are hops"
         self._asker.ask(INSISTED, step, question.to, hop, question.about)
-        self._silent(step[0])
-        if question.about[0].parent is None and self._is_there(step[0], 2 * REPEAT_US):
+        self._absentees.watch(step[0])
+        if question.about[0].parent is None and self._absentees.is_there(step[0], 2 * REPEAT_US):
             self._cast_anew(hop.source)
 
     def _lost(self, step: Step, question: Question) -> None:
-        if self._is_there(step[0], THERE_US):
+        if self._absentees.is_there(step[0], THERE_US):
             self._unconfirmed_by(step[0])
         self._close(*question.about)
 
     def _doubtless(self, step: Step, question: Question) -> None:
         """Who was silent towards us still is; or it speaks again, and is sent the step like any other."""
-        if self._is_there(step[0], THERE_US):
+        if self._absentees.is_there(step[0], THERE_US):
             self._asker.ask(INSISTED, step, question.to, question.message, question.about)
         else:
             self._close(*question.about)
 
     def _cast_anew(self, source: Source) -> None:
         """What is still open of a cast of our own is made anew; what the first attempt counted, the next counts too."""
-        ending = self._endings.get(source.cast)
-        if ending is None or not ending.make_anew(source.query):
+        duties = self._endings.get(source.cast, {})
+        if source.query not in duties or self._recasts[source.cast] == RECASTS_MAX:
             return
+        self._recasts[source.cast] += 1
+        del duties[source.query]
         for topic in TOPICS:
             for step in [each for each in self._asker.topics(topic) if each[1] == source.query]:
                 self._asker.drop(topic, step)
@@ -226,20 +204,8 @@ class Carriage(Part):
         """Tell a sender that we have it. Its duty, if it is our parent: then with what became of it, or that work goes
         on."""
         source, level, place = hop.source, hop.level, hop.forwarder.key
-        if duty is None:  # nine in ten
-            self.host.send(sender, HopHeld(source.cast, source.query, level, place))
-        else:
-            self.host.send(sender, self._report(duty, level, place))
-
-    def done(self, duty: Duty) -> None:
-        """All steps of a duty may have been sent, or have ended."""
-        if duty.open:
-            return
-        if duty.parent is None:
-            self._maybe_settled(duty.cast)
-        else:
-            to, _, level, place = duty.parent
-            self.host.send(to, self._report(duty, level, place))
+        held = HopHeld(source.cast, source.query, level, place) if duty is None else self._report(duty, level, place)
+        self.host.send(sender, held)  # nine in ten have no duty
 
     def _report(self, duty: Duty, level: int, place: bytes) -> HopHeld:
         tally = duty.tally
@@ -249,21 +215,25 @@ class Carriage(Part):
         return HopHeld(duty.cast, duty.query, level, place, bool(duty.open), taken, declined, missed, tally.silent)
 
     def _close(self, duty: Duty, missed: Name | None) -> None:
-        """One step of a duty has ended."""
-        duty.end_step()
+        """One step of a duty has ended; the last one ends the duty."""
+        duty.step(-1)
         if missed is not None:
-            duty.tally.add(0, 0, 0, (missed,))
-        if not duty.open:
-            self.done(duty)
+            duty.tally.add(CastReport(silent=(missed,)))
+        if duty.open:
+            return
+        if duty.parent is None:
+            self._maybe_settled(duty.cast)
+        else:
+            to, _, level, place = duty.parent
+            self.host.send(to, self._report(duty, level, place))
 
     def _maybe_settled(self, cast: CastId) -> None:
-        ending = self._endings.get(cast)
-        if ending is None or not ending.made or any(duty.open for duty in ending.duties.values()):
+        duties = self._endings.get(cast)
+        if duties is None or cast == self._making or any(duty.open for duty in duties.values()):
             return
-        del self._endings[cast]
+        del self._endings[cast], self._recasts[cast]
         total = CastReport()
-        for duty in ending.duties.values():
-            tally = duty.tally
-            total.add(tally.taken, tally.declined, tally.missed, tally.silent)
+        for duty in duties.values():
+            total.add(duty.tally)
         unreachable = total.missed + len(total.silent)
         self.host.deliver(Settled(cast, total.taken, unreachable, total.declined, 0, total.silent))

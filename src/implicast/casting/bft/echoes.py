@@ -16,7 +16,7 @@ from implicast.casting.bft.messages import AskEcho, EchoDue, Echoed, EchoedCast,
 from implicast.casting.bft.multicast import Arc
 from implicast.casting.inbox import Outcome
 from implicast.overlay.skip_graph.graph import SkipGraph
-from implicast.peer.contract import Address, CastId, Host, Part, handles
+from implicast.peer.contract import Address, CastId, Part, handles
 from implicast.peer.memory import Recent
 
 ECHO_US = 3_000_000
@@ -35,73 +35,56 @@ Query = tuple[int, bytes]
 
 class Echoes(Part):
     """What the places of one member got lately. `deliver(source, arc)` is called where a cast comes this way,
-    `flaw(source)` says what is wrong with one."""
+    `flaw(source)` says what is wrong with one, `lacks(cast)` whether one is wanted; without it there are no echoes."""
 
     __slots__ = (
-        "_asked", "_deliver", "_flaw", "_fresh", "_gate", "_given", "_graph", "_kept", "_lacks", "_took",
-        "_wide",
+        "_asked", "_deliver", "_flaw", "_fresh", "_gate", "_given", "_graph", "_kept", "_lacks", "_wide", "took",
     )  # fmt: skip
 
     def __init__(
-        self, address: Address, host: Host, graph: SkipGraph, gate: Gate, flaw: Callable[[Source], str | None],
-        deliver: Callable[[Source, Arc], Outcome | None],
+        self, graph: SkipGraph, gate: Gate, flaw: Callable[[Source], str | None],
+        deliver: Callable[[Source, Arc], Outcome | None], lacks: Callable[[CastId], bool] | None,
     ) -> None:  # fmt: skip
-        super().__init__(address, host)
-        self._graph, self._gate, self._flaw, self._deliver = graph, gate, flaw, deliver
-        self._lacks: Callable[[CastId], bool] | None = None
+        super().__init__(graph.address, graph.host)
+        self._graph, self._gate, self._flaw, self._deliver, self._lacks = graph, gate, flaw, deliver, lacks
         self._fresh: dict[tuple[Query, bytes], Source] = {}  # by multicast and our place
         self._wide: dict[Query, Source] = {}  # of which all are told whom we know in range
         self._kept: Recent[Query, Source] = Recent(KEPT_MAX)
         self._asked: Recent[tuple[Address, Query], None] = Recent(KEPT_MAX)
         self._given: Recent[tuple[Address, Query], None] = Recent(KEPT_MAX)
-        self._took: Recent[CastId, None] = Recent(KEPT_MAX)
+        self.took: Recent[CastId, None] = Recent(KEPT_MAX)  # casts that came this way first
 
-    def begin(self, lacks: Callable[[CastId], bool]) -> None:
-        """Echo from now on. `lacks(cast)` says whether a cast is wanted."""
-        self._lacks = lacks
-
-    def note(self, source: Source, place: bytes) -> None:
-        """One of our places in range has a cast."""
-        if self._is_noted(source):
-            self._fresh[source.name, place] = source
-
-    def note_widely(self, source: Source) -> None:
-        """A cast of our own, or one that was kept from us: where those lie who begin, whole parts of a range miss it.
-        Everyone whom we know in range is told."""
-        if self._is_noted(source):
-            self._wide[source.name] = source
-
-    def _is_noted(self, source: Source) -> bool:
+    def note(self, source: Source, place: bytes | None = None) -> None:
+        """One of our places in range has a cast; or, without a place, it is our own, or was kept from us: where those
+        lie who begin, whole parts of a range miss it, and everyone whom we know in range is told."""
         if self._lacks is None or len(self._fresh) + len(self._wide) >= KEPT_MAX:
-            return False
+            return
         if not self._fresh and not self._wide:
             self.host.after(int(ECHO_US * (0.75 + self.host.rng.random() / 2)), EchoDue())
         self._kept[source.name] = source
-        return True
-
-    def took(self, cast: CastId) -> bool:
-        """Whether a cast came this way first."""
-        return cast in self._took
+        if place is None:
+            self._wide[source.name] = source
+        else:
+            self._fresh[source.name, place] = source
 
     @handles(EchoDue)
     def on_echo_due(self, alarm: EchoDue) -> None:
-        (fresh, wide), self._fresh, self._wide = (self._fresh, self._wide), {}, {}
+        found = [(source, self._beside(place, source.arc)) for (_, place), source in self._fresh.items()]
+        found += [(source, self._known(source.arc)) for source in self._wide.values()]
+        self._fresh, self._wide = {}, {}
         told: dict[Address, dict[Query, Source]] = {}
-        for (query, place), source in fresh.items():
-            for address in self._beside(place, source.arc):
-                told.setdefault(address, {})[query] = source
-        for query, source in wide.items():
-            for address in self._known(source.arc):
-                told.setdefault(address, {})[query] = source
-        for address, sources in told.items():
-            items = tuple(map(_echoed, sources.values()))
-            self.host.send(address, EchoOfCasts(items[:ECHOED_MAX]))
+        for source, addresses in found:
+            for address in addresses:
+                told.setdefault(address, {})[source.name] = source
+        for to, sources in told.items():
+            casts = [Echoed(each.cast, *each.name, each.low, each.high) for each in sources.values()]
+            self.host.send(to, EchoOfCasts(tuple(casts[:ECHOED_MAX])))
 
     def _beside(self, place: bytes, arc: Arc) -> list[Address]:
         """The nearest in range on either side, other members than ourselves."""
         if place not in self._graph.places.held:
             return []
-        level, found = self._graph.table(place).levels[0], dict[Address, None]()
+        level, found = self._graph.places.held[place].table.levels[0], dict[Address, None]()
         right, left = level.nodes[level.own + 1 :], level.nodes[: level.own][::-1]
         for side in (right, left):
             near = dict.fromkeys(node.address for node in side if arc.holds(node.key) and node.address != self.address)
@@ -146,9 +129,5 @@ class Echoes(Part):
             return
         if source.name not in self._kept and any(map(source.arc.holds, self._graph.places.held)):
             if self._deliver(source, source.arc) is Outcome.TAKEN:
-                self._took[source.cast] = None
-            self.note_widely(source)
-
-
-def _echoed(source: Source) -> Echoed:
-    return Echoed(source.cast, source.query, source.certificate.key, source.low, source.high)
+                self.took[source.cast] = None
+            self.note(source)

@@ -4,13 +4,21 @@ A peer takes one place per tag and per attribute value it has, at the key (tag, 
 one more, its home, by which it casts and by which casts to everyone reach it. The part before the peer is the *realm*;
 the rest the authority draws. A term becomes the arc of one of its tags or of one of its ranges: its *handle*; which
 one is the publisher's choice, and every peer reached checks the whole target.
+
+About how many that are is reckoned from the lists of one member's places. A ring of level l holds every alpha^l-th
+place, drawn at random: so the share of a ring that lies in the range of a tag is about the tag's share of all places;
+the lowest ring whose list shows the whole range is the one that is counted. The places of one member are in different
+rings: their mean is taken. Tags of one term are taken for independent.
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from math import prod
 
-from implicast.casting.bft.multicast import Arc
-from implicast.language.target import Description, Predicate, Term, Value
+from implicast.casting.bft.multicast import Arc, inside
+from implicast.language.target import Description, Predicate, Target, Term, Value
+from implicast.overlay.skip_graph.table import LevelTable, Node
+from implicast.peer.fields import COUNT_MAX
 
 HOME = b"h"
 NUMBER_BYTES = 17
@@ -89,3 +97,26 @@ def _text(word: bytes) -> str:
 
 def _number(number: int) -> bytes:
     return max(0, min(2 * _MIDDLE, number + _MIDDLE)).to_bytes(NUMBER_BYTES, "big")
+
+
+def audience(tables: Sequence[LevelTable[Node]], target: Target, alpha: int, k: int, assured: bool) -> tuple[int, int]:
+    """Members that a target selects, and messages that a cast to it takes."""
+    everyone = max(1.0, places_in(tables, within(HOME), alpha))
+    shares = [[places_in(tables, arc, alpha) / everyone for arc in handles_of(term)] for term in target.terms]
+    members = sum(everyone * prod(min(1.0, share) for share in some) for some in shares)
+    arcs = dict.fromkeys(handles_of(term)[0] for term in target.terms)
+    messages = sum(k * places_in(tables, arc, alpha) for arc in arcs) * (2 if assured else 1)
+    return round(min(everyone, members)), min(COUNT_MAX, round(messages))
+
+
+def places_in(tables: Sequence[LevelTable[Node]], arc: Arc, alpha: int) -> float:
+    """Places in an arc, by the mean of what several places see."""
+    return sum(_seen_in(table, arc, alpha) for table in tables) / len(tables)
+
+
+def _seen_in(table: LevelTable[Node], arc: Arc, alpha: int) -> int:
+    """Exactly if the lowest list shows both ends of the arc, else by the rings above it; the top one is shown whole."""
+    for number, level in enumerate(table.levels):
+        if level.full or (level.spans(arc.low) and level.spans(arc.high)):
+            return sum(inside(level, arc)) * int(alpha**number)
+    raise AssertionError("the list of the top level is full")

@@ -12,7 +12,7 @@ from implicast.casting.bft.messages import AskList, ListNumber, Outstripped, Tel
 from implicast.overlay.skip_graph.graph import SkipGraph
 from implicast.peer.contract import Address, Host, Part, handles
 from implicast.peer.identity import Revocation, Trust
-from implicast.peer.memory import Recent
+from implicast.peer.memory import Repeats
 
 TOLD_AT_ONCE = 6
 """Contacts that are told of a new list at once."""
@@ -37,7 +37,7 @@ class RevocationLists(Part):
         self._graph, self._trust, self._office, self._refuse = graph, trust, office, refuse
         self._asked = (0, -AGAIN_US)  # which list was asked for, and when
         self._shown_us = -AGAIN_US
-        self._served: Recent[Address, tuple[int, int]] = Recent(SERVED_MAX)
+        self._served: Repeats[tuple[Address, int]] = Repeats(SERVED_MAX)  # who was sent which list
 
     @property
     def number(self) -> int:
@@ -48,39 +48,30 @@ class RevocationLists(Part):
         """Compare numbers from now on."""
         self.host.after(int(TELL_US * self.host.rng.random()), TellList())
 
-    def take(self, sender: Address, revocation: Revocation) -> None:
+    @handles(Revocation)
+    def on_revocation(self, sender: Address, revocation: Revocation) -> None:
         """A list came, from the authority or from a member."""
         known = self._trust.revocation
         if self._graph.learn(revocation):
-            self._spread()
+            self._tell(TOLD_AT_ONCE)
         elif known is None or not self._trust.genuine(revocation):
             self._refuse("forged_revocation")
-        elif revocation.forgets(known) or (sender == self._office and revocation.number < known.number):
-            self._show(known)
-
-    def _spread(self) -> None:
-        for address in self._some(TOLD_AT_ONCE):
-            self.host.send(address, ListNumber(self.number))
-
-    def _some(self, count: int) -> list[Address]:
-        contacts = list(self._graph.places.contact_addresses())
-        return self.host.rng.sample(contacts, min(count, len(contacts)))
-
-    def _show(self, known: Revocation) -> None:
-        now_us = self.host.now_us
-        if now_us >= self._shown_us + AGAIN_US:
-            self._shown_us = now_us
+        elif self.host.now_us >= self._shown_us + AGAIN_US and (
+            revocation.forgets(known) or (sender == self._office and revocation.number < known.number)
+        ):
+            self._shown_us = self.host.now_us
             self.host.send(self._office, Outstripped(known))
 
-    @handles(Revocation)
-    def on_revocation(self, sender: Address, revocation: Revocation) -> None:
-        self.take(sender, revocation)
+    def _tell(self, count: int) -> None:
+        """Some contacts, drawn by lot, which list we have."""
+        contacts = list(self._graph.places.contact_addresses())
+        for address in self.host.rng.sample(contacts, min(count, len(contacts))):
+            self.host.send(address, ListNumber(self.number))
 
     @handles(TellList)
     def on_tell_list(self, alarm: TellList) -> None:
         self.host.after(TELL_US, alarm)
-        for address in self._some(1):
-            self.host.send(address, ListNumber(self.number))
+        self._tell(1)
 
     @handles(ListNumber)
     def on_list_number(self, sender: Address, told: ListNumber) -> None:
@@ -95,11 +86,9 @@ class RevocationLists(Part):
     @handles(AskList)
     def on_ask_list(self, sender: Address, asked: AskList) -> None:
         """Send ours if it is newer; the authority is told its number in any case."""
-        known, now_us = self._trust.revocation, self.host.now_us
+        known = self._trust.revocation
         if known is None or known.number <= asked.number:
             self.host.send(sender, ListNumber(self.number))
             return
-        number, served_us = self._served.get(sender, (0, -AGAIN_US))
-        if sender == self._office or number != known.number or now_us >= served_us + AGAIN_US:
-            self._served.put(sender, (known.number, now_us))
+        if sender == self._office or not self._served.came_by((sender, known.number), self.host.now_us, AGAIN_US):
             self.host.send(sender, known)

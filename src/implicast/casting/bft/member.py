@@ -8,15 +8,13 @@ several places that a target reaches, the one of the least selecting term's hand
 from dataclasses import replace
 from typing import Any
 
-from implicast.casting.bft.audience import audience
-from implicast.casting.bft.credentials import MemberKeys
 from implicast.casting.bft.gate import ALL_CHECKS, Gate
-from implicast.casting.bft.keys import handles_of
+from implicast.casting.bft.keys import audience, handles_of
 from implicast.casting.bft.lists import RevocationLists
 from implicast.casting.bft.messages import CastHop, Source
 from implicast.casting.bft.multicast import Arc
 from implicast.casting.bft.multicasts import Multicasts
-from implicast.casting.bft.settings import BftSettings
+from implicast.casting.bft.settings import BftSettings, MemberKeys
 from implicast.casting.bft.settler import Settler
 from implicast.casting.inbox import Inbox, Outcome
 from implicast.language.target import Description, Target
@@ -69,15 +67,16 @@ class Bft(Member, parts={
         if self._kept is not None and self._kept.revocation is not None:
             trust.learn(self._kept.revocation)
         self.lists = RevocationLists(*at, self.graph, trust, office, gate.refuse)
-        self.settler = Settler(*at, self.asker, self.graph, self.lists, keys, office, site.life, site.words, kept)
+        self.settler = Settler(self.asker, self.graph, self.lists, keys, office, site.life, site.words, kept)
+        is_kept_up = self.assured and not site.resting
         self.multicasts = Multicasts(
-            *at, self.asker, self.graph, gate, keys.signer, settings, self.assured, self._take, self._kept is not None
+            self.asker, self.graph, gate, keys.signer, settings, self.assured, self._take,
+            self._lacks if is_kept_up else None, self._kept is not None,
         )  # fmt: skip
         self.inbox = Inbox(self, self._kept.member.heard if self._kept is not None else ())
         self._estimates = 0
-        if self.assured and not site.resting:
+        if is_kept_up:
             self.lists.begin()
-            self.multicasts.echoes.begin(self._lacks)
             self.graph.begin()
             self.settler.start()
 
@@ -150,12 +149,10 @@ class Bft(Member, parts={
 
     def holdings(self) -> Any:
         """Every other's place once, however many lists it is in; the wider lists where they are kept up."""
-        held, contacts = self.graph.places.held.values(), dict[bytes, Certificate]()
-        for place in held:
+        held, contacts = self.graph.places.held, dict[bytes, Certificate]()
+        for place in held.values():
             contacts.update(place.named(wide=self.assured))
-        for place in held:
-            contacts.pop(place.key, None)
-        return [contacts[key] for key in sorted(contacts)]
+        return [contacts[key] for key in sorted(contacts) if key not in held]
 
     def stored_bytes(self) -> int | None:
         return self.graph.places.stored_bytes(wide=self.assured)
@@ -189,14 +186,8 @@ class Bft(Member, parts={
         description = self.description
         if description is None:
             return None
-        least = _least_arc(source, description)
+        chosen = zip(source.target.terms, source.handles, strict=True)
+        least = next((handles_of(term)[index] for term, index in chosen if term.selects(description)), None)
         if least is None or not (self.settler.moving or least == arc):
             return None
         return self.inbox.take(source.cast, source.target, source.payload)
-
-
-def _least_arc(source: Source, description: Description) -> Arc | None:
-    for term, chosen in zip(source.target.terms, source.handles, strict=True):
-        if term.selects(description):
-            return handles_of(term)[chosen]
-    return None

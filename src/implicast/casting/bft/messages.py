@@ -68,9 +68,6 @@ class CastHop(Message):
     forwarder: Certificate
     signature: Signature
 
-    def body(self) -> bytes:
-        return hop_body(self.source, self.level)
-
 
 def hop_body(source: Source, level: int) -> bytes:
     return b"hop" + source.signature + level.to_bytes(8, "big", signed=True)

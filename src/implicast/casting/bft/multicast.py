@@ -89,10 +89,8 @@ def participates(level: Level[Node], arc: Arc, number: int, halves: Halves) -> l
 
 def start_level(table: LevelTable[Node], arc: Arc, halves: Halves) -> int:
     """The lowest level whose list covers the arc with its auxiliary nodes; at worst the top."""
-    for number in range(table.top):
-        if _covers(*table.ends(number), arc, halves):
-            return number
-    return table.top  # its list is full
+    covers = (number for number in range(table.top) if _covers(*table.ends(number), arc, halves))
+    return next(covers, table.top)  # whose list is full
 
 
 def _covers(keys: Sequence[bytes], first: int, beyond: int, arc: Arc, halves: Halves) -> bool:

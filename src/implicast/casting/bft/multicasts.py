@@ -4,25 +4,24 @@ A message that reaches an address is looked at for every place there that it con
 others as the procedures of `multicast.py` say. Steps are confirmed and repeated by `carriage.py`.
 """
 
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import msgspec
 
-from implicast.casting.bft.carriage import DOUBTED, Carriage, Duty
+from implicast.casting.bft.carriage import DOUBTED, Carriage, CastReport, Duty
 from implicast.casting.bft.echoes import Echoes
-from implicast.casting.bft.gate import Gate
+from implicast.casting.bft.gate import Gate, SeenTable
 from implicast.casting.bft.keys import handles_of
 from implicast.casting.bft.messages import CastHop, Source, hop_body
 from implicast.casting.bft.multicast import Arc, Leg, first_leg, inside, is_auxiliary, legs, start_level
-from implicast.casting.bft.seen import SeenTable
 from implicast.casting.bft.settings import BftSettings
 from implicast.casting.inbox import Outcome
 from implicast.language.target import Target
 from implicast.overlay.skip_graph.graph import SkipGraph
 from implicast.overlay.skip_graph.place import Place
 from implicast.peer.asking import Asker
-from implicast.peer.contract import Address, CastId, Host, Name, Part, handles
+from implicast.peer.contract import Address, CastId, Name, Part, handles
 from implicast.peer.identity import Certificate
 from implicast.peer.memory import Recent
 from implicast.peer.signatures import Signer
@@ -59,10 +58,6 @@ class Met:
     open: list[bytes]
     duties: dict[Door, Duty] = field(default_factory=dict)
 
-    def keep_open(self, held: Container[bytes]) -> None:
-        """Some of the places may have been left since."""
-        self.open = [key for key in self.open if key in held]
-
 
 class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
     """Every multicast that this member has met. `deliver(source, arc)` is called where one of our places is in range,
@@ -74,20 +69,19 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
     )  # fmt: skip
 
     def __init__(
-        self, address: Address, host: Host, asker: Asker, graph: SkipGraph, gate: Gate, signer: Signer,
-        settings: BftSettings, assured: bool, deliver: Callable[[Source, Arc], Outcome | None], is_back: bool,
+        self, asker: Asker, graph: SkipGraph, gate: Gate, signer: Signer, settings: BftSettings, assured: bool,
+        deliver: Callable[[Source, Arc], Outcome | None], lacks: Callable[[CastId], bool] | None, is_back: bool,
     ) -> None:  # fmt: skip
-        super().__init__(address, host)
+        super().__init__(asker.address, asker.host)
         self._graph, self.gate, self.signer, self._settings, self._deliver = graph, gate, signer, settings, deliver
         self.seen: SeenTable[Met] = SeenTable(settings.window_us)
         self.grievances: Recent[Address, int] = Recent(GRIEVANCES_MAX)  # against whom, since when
         self._counted: Recent[CastId, tuple[Arc, int]] = Recent(COUNTED_MAX)
         self._near: Recent[tuple[Arc, int], list[tuple[Place, bool]]] = Recent(NEAR_MAX)
-        absentees = graph.absentees
-        self.echoes = Echoes(address, host, graph, gate, self._source_flaw, deliver)
+        self.echoes = Echoes(graph, gate, self._source_flaw, deliver, lacks)
         self.carriage = Carriage(
-            address, host, asker, assured, absentees.watch, absentees.is_there, self._recast,
-            lambda address: self.hold_against(address, "unconfirmed"), host.now_us if is_back else None,
+            asker, graph.absentees, assured, self._recast, lambda address: self.hold_against(address, "unconfirmed"),
+            asker.host.now_us if is_back else None,
         )  # fmt: skip
 
     # --- casting
@@ -111,7 +105,7 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
         """Which handle stands for a term: the first, or the one with the fewest known nodes in it."""
         if not self._settings.sparse or len(arcs) == 1:
             return 0
-        home = self._graph.table(next(iter(self._graph.places.held)))
+        home = next(iter(self._graph.places.held.values())).table
         counts = [[sum(inside(level, arc)) for level in reversed(home.levels)] for arc in arcs]
         return min(range(len(arcs)), key=lambda index: counts[index])
 
@@ -119,7 +113,7 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
         """The source part, from the place with the lowest start level; from one whose neighbours agree with it, if
         there is one."""
         graph, halves = self._graph, self.gate.halves
-        starts = {key: start_level(graph.table(key), arc, halves) for key in sorted(graph.settled())}
+        starts = {key: start_level(graph.places.held[key].table, arc, halves) for key in sorted(graph.settled())}
         sure = [key for key, level in starts.items() if graph.is_agreed(key, level)]
         key = min(sure or starts, key=lambda each: starts[each])
         query = self.host.rng.getrandbits(QUERY_BITS)
@@ -132,18 +126,18 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
     def _multicast(self, source: Source) -> None:
         key = source.certificate.key
         met, duty = self._meet(source, self.concerned(source)), self.carriage.duty(source)
-        leg, takes_part = first_leg(self._graph.table(key), source.start, source.arc, self.gate.halves)
+        leg, takes_part = first_leg(self._graph.places.held[key].table, source.start, source.arc, self.gate.halves)
         if takes_part and key in met.open:
             self.hold(met, key, source.start, duty)
         self._send(met, source.certificate, leg, duty)
         self._send_to_doubted(source, duty)
-        self.echoes.note_widely(source)
+        self.echoes.note(source)
 
     def _send_to_doubted(self, source: Source, duty: Duty) -> None:
         """Nobody but the source serves its own ring: those of it who fell silent just now get the cast all the same,
         for it may be that they are there and only their answers were lost."""
         certificate, common = source.certificate, self.gate.vectors.common
-        level, doubted = self._graph.table(certificate.key).levels[source.start], dict[Address, Name]()
+        level, doubted = self._graph.places.held[certificate.key].table.levels[source.start], dict[Address, Name]()
         for node in self._graph.absentees.lost_within(DOUBTED_US):
             is_near = common(certificate.vector, node.vector) >= source.start and level.spans(node.key)
             if is_near and source.arc.holds(node.key):
@@ -161,37 +155,36 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
     def on_hop(self, sender: Address, hop: CastHop) -> None:
         source = hop.source
         met = self.seen.get((source.query, source.certificate.key))
-        if met is not None and not met.open:  # five in six
-            self.gate.refuse("repeated")
-            if self.carriage.assured:
-                self.carriage.confirm(sender, hop, met.duties.get((sender, hop.level, hop.forwarder.key)))
-            return
+        if met is not None:
+            if met.open:  # some of the places may have been left since
+                met.open[:] = [key for key in met.open if key in self._graph.places.held]
+            if not met.open:  # five in six
+                self.gate.refuse("repeated")
+                if self.carriage.assured:
+                    self.carriage.confirm(sender, hop, met.duties.get((sender, hop.level, hop.forwarder.key)))
+                return
         door = (sender, hop.level, hop.forwarder.key)
         is_repeat = met is not None and door in met.duties
-        if self._judge(sender, hop, met) and self.carriage.assured:
+        flaw = self._flaw(hop, met) or self._take(door, hop, met)
+        if flaw is not None:
+            self.gate.refuse(flaw)
+            self.hold_against(sender, flaw)
+        if self.carriage.assured and (flaw is None or flaw == "repeated"):  # our places that it is for have it
             met = met or self.seen.get(source.name)
             duty = met.duties.get(door) if met is not None else None
             if is_repeat or duty is None or not duty.open:  # else it is confirmed with what becomes of it
                 self.carriage.confirm(sender, hop, duty)
 
-    def _judge(self, sender: Address, hop: CastHop, met: Met | None) -> bool:
-        """Take a step or refuse it. True if our places that it is for have it now, or had it before."""
-        if met is not None:
-            if met.open:
-                met.keep_open(self._graph.places.held)
-            if not met.open:
-                self.gate.refuse("repeated")
-                return True
+    def _flaw(self, hop: CastHop, met: Met | None) -> str | None:
+        """What is wrong with a step, whichever of our places it is for."""
         flaw = self.gate.hop_flaw(hop, self.host.now_us)
-        if flaw is None and met is None:
-            flaw = self._source_flaw(hop.source)
-        elif flaw is None and met is not None and met.source is not hop.source and met.source != hop.source:
-            flaw = self.gate.source_flaw(hop.source, self.host.now_us) or "equivocation"
         if flaw is not None:
-            self.gate.refuse(flaw)
-            self.hold_against(sender, flaw)
-            return False
-        return self._take(sender, hop, met)
+            return flaw
+        if met is None:
+            return self._source_flaw(hop.source)
+        if met.source is not hop.source and met.source != hop.source:
+            return self.gate.source_flaw(hop.source, self.host.now_us) or "equivocation"
+        return None
 
     def hold_against(self, address: Address, flaw: str) -> None:
         """Note what no honest member ever sends, for whoever watches over the network."""
@@ -203,22 +196,18 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
         flaw = self.seen.flaw(source.cast.publisher, source.sent_us, now_us) if 6 in self.gate.checks else None
         return flaw or self.gate.source_flaw(source, now_us)
 
-    def _take(self, sender: Address, hop: CastHop, met: Met | None) -> bool:
+    def _take(self, door: Door, hop: CastHop, met: Met | None) -> str | None:
         """Let each of our places that may hold it do so. A message no place may hold is refused and not remembered."""
         candidates = met.open if met is not None else self.concerned(hop.source)
-        passed = [key for key in candidates if self.gate.place_flaw(hop, self._graph.table(key)) is None]
+        passed = [key for key in candidates if self.gate.place_flaw(hop, self._graph.places.held[key].table) is None]
         if not passed:
-            flaw = self._why_not(hop)
-            self.gate.refuse(flaw)
-            self.hold_against(sender, flaw)
-            return flaw == "repeated"
-        met = met or self._meet(hop.source, candidates)
-        door = (sender, hop.level, hop.forwarder.key)
-        duty = met.duties[door] = self.carriage.duty(hop.source, (sender, hop.source.query, *door[1:]))
+            return self._why_not(hop)
+        met, (sender, level, place) = met or self._meet(hop.source, candidates), door
+        duty = met.duties[door] = self.carriage.duty(hop.source, (sender, hop.source.query, level, place))
         for key in passed:
             if key in met.open:
-                self.hold(met, key, hop.level, duty)
-        return True
+                self.hold(met, key, level, duty)
+        return None
 
     def _why_not(self, hop: CastHop) -> str:
         """One name for a message that none of our places may hold: of the check that it got furthest to."""
@@ -242,9 +231,8 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
         places = self._graph.places
         if not {3, 5} <= self.gate.checks:
             return list(places.held)
-        if not places.are_at_rest:
-            return [place.key for place, is_in in self._around(source) if is_in or self._is_beside(place, source)]
-        near = self._near.get((source.arc, source.start))  # casts to the same range come again and again
+        # At rest it is remembered: casts to the same range come again and again.
+        near = self._near.get((source.arc, source.start)) if places.are_at_rest else self._around(source)
         if near is None:
             near = self._near[source.arc, source.start] = self._around(source)
         return [place.key for place, is_in in near if is_in or self._is_beside(place, source)]
@@ -294,12 +282,12 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
         before = self._counted.get(cast)
         is_anew = before is not None and before[0] == here[0] and before[1] != here[1]
         is_ours = before is None and met.source.certificate.public == self.signer.public  # carried on after a crash
-        is_echoed = before is None and outcome is Outcome.REPEAT and self.echoes.took(cast)
+        is_echoed = before is None and outcome is Outcome.REPEAT and cast in self.echoes.took
         if outcome is Outcome.TAKEN or is_anew or is_echoed or (is_ours and outcome is Outcome.REPEAT):
             self._counted[cast] = here
-            duty.tally.add(1, 0, 0, ())
+            duty.tally.add(CastReport(taken=1))
         elif outcome is not Outcome.REPEAT:
-            duty.tally.add(0, 1, 0, ())
+            duty.tally.add(CastReport(declined=1))
 
     def _send(self, met: Met, place: Certificate, leg: Leg[Certificate], duty: Duty) -> None:
         """One signed message for the whole leg; our own places are served by a plain call."""

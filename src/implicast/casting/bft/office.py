@@ -7,10 +7,9 @@ are signed, a place in the realm of a protected value or tag is given to those a
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from implicast.casting.bft.credentials import AuthorityKeys
 from implicast.casting.bft.keys import HOME, is_realm, said_in
 from implicast.casting.bft.messages import (
     Apply,
@@ -22,6 +21,7 @@ from implicast.casting.bft.messages import (
     PublishList,
     Recalled,
 )
+from implicast.casting.bft.settings import AuthorityKeys
 from implicast.casting.bft.settler import JOINING, PRESENT_US
 from implicast.peer.authority import Authority, GrantDeclined, Roll
 from implicast.peer.contract import Address, Life, Message, Name, Peer, Version, handles
@@ -110,12 +110,7 @@ class Office(Peer):
         if any(self._stamps.get((name, realm), 0) > application.stamp for realm in application.wanted):
             return  # a copy of what was given up since
         self._settle_at(sender, name)
-        given_up = application.given_up
-        if application.errand == JOINING:  # a new life: what an older one held is not held any more
-            given_up = tuple(each.realm for each in self.authority.held(name) if each.realm not in application.wanted)
-        for realm in given_up:
-            if self._is_news(name, realm, application.stamp):
-                self.give_up(sender, name, realm)
+        self._give_up(sender, name, application)
         try:
             certificates = tuple(self.grant(sender, name, application.wanted, application.enrolment.public))
         except GrantDeclined as declined:
@@ -177,10 +172,15 @@ class Office(Peer):
             self._holders[address] = (name, self.host.now_us)
         return certificates
 
-    def give_up(self, address: Address, name: Name, realm: bytes) -> None:
-        self.authority.release(name, realm)
-        if realm == HOME and self._holders.get(address, (b"", 0))[0] == name:
-            del self._holders[address]
+    def _give_up(self, address: Address, name: Name, application: Apply) -> None:
+        given_up = application.given_up
+        if application.errand == JOINING:  # a new life: what an older one held is not held any more
+            given_up = tuple(each.realm for each in self.authority.held(name) if each.realm not in application.wanted)
+        for realm in given_up:
+            if self._is_news(name, realm, application.stamp):
+                self.authority.release(name, realm)
+                if realm == HOME and self._holders.get(address, (b"", 0))[0] == name:
+                    del self._holders[address]
 
     def _settle_at(self, address: Address, name: Name) -> None:
         """Whoever applies is there; whoever was there before under another name is not."""
@@ -190,12 +190,11 @@ class Office(Peer):
         elif former != name:
             del self._holders[address]
             if self.authority.vacate(former, address):
-                self._publish()
+                self._publish(self._holders)
 
     def _introducers(self, applicant: Address) -> tuple[Address, ...]:
         since_us = self.host.now_us - self._lease_us
-        heard = [address for address, (_, heard_us) in self._holders.items() if heard_us >= since_us]
-        others = [address for address in heard if address != applicant]
+        others = [each for each, (_, heard_us) in self._holders.items() if heard_us >= since_us and each != applicant]
         return tuple(self.host.rng.sample(others, min(INTRODUCERS, len(others))))
 
     # --- revoking
@@ -203,7 +202,7 @@ class Office(Peer):
     def publish_revoked(self, *certificates: Certificate) -> None:
         """Tell every peer present which certificates count no more."""
         self.authority.revoke(self.host.now_us, *certificates)
-        self._publish()
+        self._publish(self._holders)
 
     def expel(self, name: Name) -> None:
         """A name counts no more, for good; everybody present is told, once."""
@@ -211,12 +210,12 @@ class Office(Peer):
             return
         self.authority.expel(name)
         self._holders = {address: held for address, held in self._holders.items() if held[0] != name}
-        self._publish()
+        self._publish(self._holders)
 
-    def _publish(self) -> None:
+    def _publish(self, members: Iterable[Address]) -> None:
         revocation = self.authority.revocation(self.host.now_us)
         self._published = revocation.number
-        for address in self._holders:
+        for address in members:
             self.host.send(address, revocation)
 
     def _publish_soon(self) -> None:
@@ -230,10 +229,8 @@ class Office(Peer):
     @handles(PublishList)
     def on_publish(self, alarm: PublishList) -> None:
         self._publishing, self._published_us = False, self.host.now_us
-        revocation, members = self.authority.revocation(self.host.now_us), list(self._holders)
-        self._published = revocation.number
-        for address in self.host.rng.sample(members, min(PUBLISHED_TO, len(members))):
-            self.host.send(address, revocation)
+        members = list(self._holders)
+        self._publish(self.host.rng.sample(members, min(PUBLISHED_TO, len(members))))
 
     # --- after a crash
 

@@ -1,11 +1,17 @@
-"""All that can be set about a member of the Byzantine-tolerant design, in the units that its parts reckon with."""
+"""What members of the Byzantine-tolerant design are given: settings, in the units of their parts, and keys.
+
+On a network each node makes its own keys; the laboratory derives them from the seed (`world/populations/keys.py`).
+"""
 
 from dataclasses import dataclass
 
 from implicast.casting.bft.multicast import Halves
 from implicast.language.parameters import Parameters
-from implicast.overlay.skip_graph.upkeep import Upkeep
+from implicast.overlay.skip_graph.absentees import Upkeep
+from implicast.peer.identity import Certificate, Enrolment
 from implicast.peer.liveness import DetectorSettings
+from implicast.peer.memory import Recent
+from implicast.peer.signatures import Scheme, Signer
 from implicast.space.vector import Vectors
 
 HEALTH_MAX = 1
@@ -42,3 +48,24 @@ class BftSettings:
 
 def _micros(parameters: Parameters, name: str) -> int:
     return int(float(parameters[name]) * 1e6)
+
+
+@dataclass(frozen=True, slots=True)
+class MemberKeys:
+    """What a member needs to sign, and to check what others signed."""
+
+    scheme: Scheme
+    signer: Signer
+    authority: bytes
+    """The authority's public key."""
+    enrolment: Enrolment
+    checked: Recent[bytes, Certificate] | None = None
+    """Certificates found sound, where simulated peers share that memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuthorityKeys:
+    """What nobody but the authority has."""
+
+    scheme: Scheme
+    secret: bytes

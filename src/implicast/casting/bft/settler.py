@@ -10,25 +10,25 @@ are if the authority does not answer.
 """
 
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 
 import msgspec
 
-from implicast.casting.bft.credentials import MemberKeys
 from implicast.casting.bft.keys import HOME, realms, said_in
 from implicast.casting.bft.lists import RevocationLists
 from implicast.casting.bft.messages import Alone, Apply, Denied, Granted, Present, Vacate
+from implicast.casting.bft.settings import MemberKeys
 from implicast.language.target import Description
 from implicast.overlay.skip_graph.graph import SkipGraph
 from implicast.peer.asking import Asker, Patience, Question
-from implicast.peer.contract import Address, Host, Life, Part, Version, handles
+from implicast.peer.contract import Address, Life, Part, Version, handles
 from implicast.peer.events import Joined, Left, Refused, Registered, Withdrawn
 from implicast.peer.identity import Certificate
 from implicast.peer.name import version_of
 from implicast.peer.words import RIGHTS_MAX, Words
 
 ERRAND, RETURNING = "errand", "returning"
-FOR_EVER = 1 << 30
-RETRY = Patience(2_000_000, times=FOR_EVER)
+RETRY = Patience(2_000_000, times=1 << 30)
 IMPATIENCE = Patience(2_000_000, times=2)
 """A member that comes back takes its places under its old certificates when the authority has not answered this."""
 GRACE_US = 5_000_000
@@ -51,10 +51,10 @@ class Settler(Part):
     )  # fmt: skip
 
     def __init__(
-        self, address: Address, host: Host, asker: Asker, graph: SkipGraph, lists: RevocationLists, keys: MemberKeys,
-        office: Address, life: Life, words: Words, kept: Sequence[Certificate] = (),
+        self, asker: Asker, graph: SkipGraph, lists: RevocationLists, keys: MemberKeys, office: Address, life: Life,
+        words: Words, kept: Sequence[Certificate] = (),
     ) -> None:  # fmt: skip
-        super().__init__(address, host)
+        super().__init__(asker.address, asker.host)
         self._words = words
         self._asker, self._graph, self._lists, self._keys, self._office = asker, graph, lists, keys, office
         self._kept = {each.realm: each for each in kept}  # the certificates of our last life
@@ -70,11 +70,6 @@ class Settler(Part):
         self._wish: tuple[Version, Description | None] | None = None
         asker.topic(ERRAND, RETRY)
         asker.topic(RETURNING, IMPATIENCE, self._unanswered)
-
-    @property
-    def is_in(self) -> bool:
-        """Whether this member has joined, and has not left."""
-        return bool(self._held) and not self._joining and not self._departed
 
     @property
     def moving(self) -> bool:
@@ -132,7 +127,7 @@ class Settler(Part):
     def _send(self, topic: str, errand: Version, wanted: Sequence[bytes], given_up: Sequence[bytes]) -> None:
         held, listed = self._graph.places.held, self._lists.number
         certificates = [*self._kept.values(), *(place.certificate for place in held.values())]
-        newest = max(certificates, key=_serial, default=None)
+        newest = max(certificates, key=attrgetter("serial"), default=None)
         rights = self._words.rights_to(said_in(wanted))[:RIGHTS_MAX]
         self._stamp += 1
         bare = Apply(
@@ -171,7 +166,7 @@ class Settler(Part):
             self._clear(application.wanted if granted.errand != STAYING else ())
             return
         if granted.revocation is not None:
-            self._lists.take(sender, granted.revocation)
+            self._lists.on_revocation(sender, granted.revocation)
         if granted.certificates:
             self._introducers = tuple(dict.fromkeys((*granted.introducers, *self._given))) or self._introducers
             self._move_in(granted.errand, granted.certificates)
@@ -265,7 +260,3 @@ class Settler(Part):
             self._superfluous.pop(realm, None)
             self._graph.farewells.quit(self._held.pop(realm))
         self._clear(given_up)
-
-
-def _serial(certificate: Certificate) -> int:
-    return certificate.serial

@@ -1,18 +1,23 @@
-"""Who is there, and who was lost. Ring upkeep, parts D.2 and E.
+"""Who is there, who was lost, and whom others accuse. Ring upkeep, parts D.2 and E.
 
 An address that stays silent towards this peer is lost: it is kept aside with its certificates, called again and again,
 and comes back with its first word. Nobody is lost on the word of others. An address lives and dies as a whole, so it is
 lost and found as a whole, however many places it has.
+
+Who found somebody silent says so to its contacts, who look for themselves sooner than they would have. Only own
+evidence is passed on, and only while few have passed it on: a liar's accusation costs one probe each. Who speaks again
+is told that it was lost: it may have slept, and looks at everything anew.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
+from implicast.overlay.skip_graph.messages import Accuse, Accusing
 from implicast.overlay.skip_graph.place import Place
 from implicast.overlay.skip_graph.places import Places
-from implicast.overlay.skip_graph.upkeep import Lost, Upkeep
-from implicast.peer.contract import Address, Host, Message, Part
+from implicast.peer.contract import Address, Message, Part, handles
 from implicast.peer.identity import Certificate
-from implicast.peer.liveness import Detector, Ping
+from implicast.peer.liveness import Detector, DetectorSettings, Ping
 from implicast.peer.memory import Recent
 
 QUIET_US = 2_000_000
@@ -39,22 +44,67 @@ LOST_MAX = 1_024
 """Addresses that are kept aside; the first lost are forgotten first."""
 LOST_PLACES_MAX = 256
 """Places of one lost address that are kept aside."""
+TELL_US = 500_000
+"""Accusations of so long go together in one message."""
+ACCUSERS_ENOUGH = 3
+"""Whom so many accuse needs no further accuser."""
+ACCUSED_MAX = 1_024
+"""Addresses whose accusers are counted; the first accused go first."""
+ACCUSED_US = 30_000_000
+"""For so long an accuser counts: else those who once accused somebody falsely would silence all who find it dead."""
+REFOUND_US = 30_000_000
+"""Who says that it had lost us, so soon after we found it again, tells no news: we had lost it too, and asked it."""
+FOUND_MAX = 1_024
+"""Addresses found again that are remembered; the first found are forgotten first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """How eagerly one watches: what repair costs in time, and what it saves in messages."""
+
+    watch_us: int = 7_000_000
+    turn_us: int = 12_000_000
+    look_us: int = 5_000_000
+    """How often lists that changed are compared: by then most neighbours have found out for themselves who is gone."""
+    asks: int = 6
+    """Questions and farewells, a second apart, before the other is taken for silent."""
+    detector: DetectorSettings = field(default_factory=DetectorSettings)
+
+
+@dataclass(slots=True)
+class Lost:
+    """Somebody silent: its certificates, since when, when it is called next, and when it was called last."""
+
+    since_us: int
+    call_us: int
+    wait_us: int
+    called_us: int = 0
+    nodes: dict[bytes, Certificate] = field(default_factory=dict)
+
+    def call(self, now_us: int, wait_us: int) -> None:
+        """It is called now, and again after a while."""
+        self.called_us, self.wait_us, self.call_us = now_us, wait_us, now_us + wait_us
 
 
 class Absentees(Part, parts={"detector": Detector}):
     """Those lost to one peer, and the detector that finds them out. `lose(address)` is called when one falls silent,
-    `changed()` when somebody went out of our lists."""
+    `changed()` when our lists have changed, `catch_up()` when somebody had lost us."""
 
-    __slots__ = ("_changed", "_places", "_upkeep", "detector", "lost")
+    __slots__ = (
+        "_catch_up", "_found_us", "_places", "_tell", "_upkeep", "accused", "changed", "detector", "lost",
+    )  # fmt: skip
 
     def __init__(
-        self, address: Address, host: Host, places: Places, upkeep: Upkeep, lose: Callable[[Address], None],
-        changed: Callable[[], None],
+        self, places: Places, upkeep: Upkeep, lose: Callable[[Address], None], changed: Callable[[], None],
+        catch_up: Callable[[], None],
     ) -> None:  # fmt: skip
-        super().__init__(address, host)
-        self._places, self._upkeep, self._changed = places, upkeep, changed
-        self.detector: Detector[Address] = Detector(address, host, upkeep.detector, lose)
+        super().__init__(places.address, places.host)
+        self._places, self._upkeep, self.changed, self._catch_up = places, upkeep, changed, catch_up
+        self.detector: Detector[Address] = Detector(places.address, places.host, upkeep.detector, lose)
         self.lost: Recent[Address, Lost] = Recent(LOST_MAX)
+        self.accused: Recent[Address, tuple[int, tuple[Address, ...]]] = Recent(ACCUSED_MAX)  # since when, by whom
+        self._tell: list[Address] = []
+        self._found_us: Recent[Address, int] = Recent(FOUND_MAX)  # who was lost and spoke again, and when
 
     # --- who is there
 
@@ -125,27 +175,24 @@ class Absentees(Part, parts={"detector": Detector}):
         lost.nodes.update(places)
 
     def take_back(self, address: Address) -> Lost:
-        """It spoke. Where one was only cut off, others may have been: of those on the other side of a partition all
-        are called as soon as one has spoken."""
+        """It spoke, and hears that it was lost. Where one was only cut off, others may have been: of those on the other
+        side of a partition all are called as soon as one has spoken."""
+        self._found_us.put(address, self.host.now_us)
+        self.host.send(address, Accuse((address,)))
         found = self.lost.pop(address)
         for other, lost in list(self.lost.items()):
             if lost.called_us + CALL_US <= self.host.now_us:
                 self._call(other, lost)
         return found
 
-    def say_gone(self, address: Address) -> None:
-        """It said itself that it left."""
-        self.detector.say_gone(address)
-        self.lost.pop(address, None)
-
     def drop(self, place: Place, gone: Collection[bytes]) -> None:
         """Take entries out of a place. Who asked lately may belong where somebody has gone: it knew before us, and will
         not ask again."""
         place.drop(gone)
-        self._changed()
+        self.changed()
         for node in list(place.passers.values()):
             if node.key not in gone and self.is_about(node) and place.enter(node):
-                place.lists.note_hearsay(node.key, self.host.now_us)  # as long as it does not speak again
+                place.hearsay[node.key] = self.host.now_us  # as long as it does not speak again
                 self.watch(node.address)
 
     def call_due(self) -> None:
@@ -158,10 +205,6 @@ class Absentees(Part, parts={"detector": Detector}):
                 if not self.may_return(lost):
                     lost.nodes.clear()
                 self._call(address, lost)
-
-    def called(self) -> list[Address]:
-        """Those who may come back to all their places."""
-        return [address for address, lost in self.lost.items() if self.may_return(lost)]
 
     def lost_within(self, within_us: int) -> list[Certificate]:
         """Places of those who fell silent so lately that it may have been for us alone, or for a moment."""
@@ -177,3 +220,52 @@ class Absentees(Part, parts={"detector": Detector}):
     def may_return(self, lost: Lost) -> bool:
         """Whether it was lost for so short a time that it may come back to all its places."""
         return lost.since_us + LOST_US >= self.host.now_us
+
+    # --- accusing
+
+    def pass_on(self, address: Address) -> None:
+        """Somebody is gone from our lists: tell others, unless enough have."""
+        if not self.is_told_of(address):
+            if not self._tell:
+                self.host.after(int(TELL_US * (1 + self.host.rng.random())), Accusing())
+            self._tell.append(address)
+
+    @handles(Accusing)
+    def on_accusing(self, alarm: Accusing) -> None:
+        lost, gone = self.lost, self.detector.gone
+        told = tuple([each for each in self._tell if not self.is_told_of(each) and (each in lost or each in gone)])
+        self._tell = []
+        if told:
+            for address in self._places.contact_addresses():
+                if address not in lost and address not in told:
+                    self.host.send(address, Accuse(told))
+
+    @handles(Accuse)
+    def on_accuse(self, sender: Address, accuse: Accuse) -> None:
+        """Look for oneself. The accuser is not believed."""
+        now_us = self.host.now_us
+        if self.address in accuse.addresses and self._found_us.get(sender, -REFOUND_US) < now_us - REFOUND_US:
+            self._catch_up()
+        for address in accuse.addresses:
+            if address == self.address:
+                continue
+            is_sought = address in self._tell or self.detector.is_probing(address)  # most are already
+            if is_sought or self._lists(address):
+                since_us, accusers = self.accused.pop(address, (now_us, ()))
+                if since_us + ACCUSED_US < now_us:
+                    since_us, accusers = now_us, ()
+                if sender not in accusers and len(accusers) < ACCUSERS_ENOUGH:
+                    accusers = (*accusers, sender)
+                self.accused[address] = (since_us, accusers)
+                self.watch(address)
+
+    def is_told_of(self, address: Address) -> bool:
+        """Whether enough have accused it lately."""
+        since_us, accusers = self.accused.get(address, (0, ()))
+        return len(accusers) >= ACCUSERS_ENOUGH and since_us + ACCUSED_US >= self.host.now_us
+
+    def _lists(self, address: Address) -> bool:
+        if address in self.lost or address in self.detector.gone:
+            return False
+        held = self._places.held.values()
+        return any(node.address == address for place in held for node in place.known.values())

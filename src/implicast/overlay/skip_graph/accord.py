@@ -5,11 +5,11 @@ That nobody is missing anywhere once all agree is a law in `tests/laws`: with wh
 also where several places of one peer stand in a row.
 """
 
-from implicast.overlay.skip_graph.lists import Lists
 from implicast.overlay.skip_graph.messages import ListSpan
 from implicast.overlay.skip_graph.table import Level, LevelTable
 from implicast.peer.contract import Address
 from implicast.peer.identity import Certificate
+from implicast.space.vector import Vectors
 
 EAGER = 4
 """Rounds in which a list that stays as it is is shown though the neighbour does not agree; then every fourth."""
@@ -120,12 +120,12 @@ def neighbour(level: Level[Certificate], me: Address, is_left: bool) -> Certific
     return None
 
 
-def agrees(lists: Lists, span: ListSpan) -> bool:
+def agrees(wide: LevelTable[Certificate], span: ListSpan) -> bool:
     """Whether another's list is plainly the same as ours where both reach; three in four are.
 
     They overlap from where one begins within the other to where one ends within the other, and name the same between.
     """
-    levels = lists.wide.levels
+    levels = wide.levels
     if not 0 <= span.level < len(levels):
         return False
     level, theirs = levels[span.level], span.keys
@@ -143,9 +143,11 @@ def agrees(lists: Lists, span: ListSpan) -> bool:
     return bool(common) and common == theirs[theirs.index(begin) : theirs.index(end) + 1]
 
 
-def contrast(lists: Lists, span: ListSpan) -> tuple[list[Certificate], list[bytes]]:
+def contrast(
+    wide: LevelTable[Certificate], vectors: Vectors, span: ListSpan
+) -> tuple[list[Certificate], list[bytes]]:
     """Whom another's list lacks, and whom it has too many by ours, where both reach."""
-    levels, limit, vector = lists.wide.levels, lists.vectors.limits[span.level], lists.owner.vector
+    levels, limit, vector = wide.levels, vectors.limits[span.level], wide.owner.vector
     level = levels[min(span.level, len(levels) - 1)]
     mine = {node.key: node for node in level.nodes if vector ^ node.vector < limit}
     theirs = {*span.keys, span.owner.key}

@@ -12,26 +12,14 @@ Where two places of one peer are neighbours they compare by a look, for others s
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
-from implicast.overlay.skip_graph.absentees import Absentees
 from implicast.overlay.skip_graph.accord import agrees, beside, contrast
 from implicast.overlay.skip_graph.farewells import Farewells
-from implicast.overlay.skip_graph.greetings import Greetings
 from implicast.overlay.skip_graph.messages import SPANS_MAX, Agree, Compared, CompareLists, Difference, ListSpan
-from implicast.overlay.skip_graph.place import Place
-from implicast.overlay.skip_graph.places import Places
-from implicast.overlay.skip_graph.search import Search
+from implicast.overlay.skip_graph.search import SHOWN, Search
 from implicast.overlay.skip_graph.table import LevelTable
-from implicast.peer.contract import Address, Host, Part, handles
+from implicast.peer.contract import Address, Part, handles
 from implicast.peer.identity import Certificate
-
-
-class Own(NamedTuple):
-    """A place of our own: its lists, and which others of our own stand beside it by them, at which levels."""
-
-    table: LevelTable[Certificate]
-    beside: tuple[tuple[int, bytes], ...]
 
 
 class Comparison(Part):
@@ -40,19 +28,14 @@ class Comparison(Part):
     One that has begun to does so for ever; else rounds go on from a change until all agree.
     """
 
-    __slots__ = (
-        "_absentees", "_armed", "_farewells", "_for_ever", "_greetings", "_look_us", "_own", "_places", "_search",
-    )  # fmt: skip
+    __slots__ = ("_absentees", "_armed", "_farewells", "_for_ever", "_look_us", "_own", "_places", "_search")
 
-    def __init__(
-        self, address: Address, host: Host, places: Places, absentees: Absentees, greetings: Greetings, search: Search,
-        farewells: Farewells, look_us: int,
-    ) -> None:  # fmt: skip
-        super().__init__(address, host)
-        self._places, self._absentees, self._greetings = places, absentees, greetings
+    def __init__(self, search: Search, farewells: Farewells, look_us: int) -> None:
+        super().__init__(search.address, search.host)
         self._search, self._farewells, self._look_us = search, farewells, look_us
+        self._places, self._absentees = search.places, search.absentees
         self._armed = self._for_ever = False
-        self._own: dict[bytes, Own] = {}  # our places, as they were when last compared with each other
+        self._own: dict[bytes, LevelTable[Certificate]] = {}  # our places, as when last compared with each other
 
     def begin(self) -> None:
         """CompareLists from now on."""
@@ -81,7 +64,7 @@ class Comparison(Part):
                 for address, span in place.accord.offers(place.wide, self.address):
                     shown.setdefault(address, []).append(span)
         for address, spans in shown.items():
-            self._greetings.put_to(address, CompareLists(tuple(spans[:SPANS_MAX])))
+            self._search.put_to(address, CompareLists(tuple(spans[:SPANS_MAX])))
         if shown and any(place.accord.is_eager for place in held.values()):
             self.rouse()
 
@@ -89,23 +72,16 @@ class Comparison(Part):
         """Places of our own that stand side by side compare too, by a look: others show theirs to the nearest of ours
         only. Lists of a level that are what they were have nothing new for each other: four in five."""
         before, held = self._own, self._places.held
-        own = {key: self._looked_at(place) for key, place in held.items() if not place.is_searching}
-        changed = {key for key, each in own.items() if before.get(key) is not each}
+        own = {key: place.wide for key, place in held.items() if not place.is_searching}
+        changed = {key for key, table in own.items() if before.get(key) is not table}
         if not changed:
             return
         self._own = own
-        for key, each in own.items():
-            for number, other in each.beside:
-                if (key in changed or other in changed) and is_new(before, own, number, key, other):
-                    self._search.take_in(held[key], own[other].table.levels[number].nodes)
-
-    def _looked_at(self, place: Place) -> Own:
-        """The same as before if its lists are."""
-        table, held = place.wide, self._own.get(place.key)
-        if held is not None and held.table is table:
-            return held
-        met = [(number, node) for number, level in enumerate(table.levels) for node in beside(level)]
-        return Own(table, tuple([(number, node.key) for number, node in met if node.address == self.address]))
+        for key, table in own.items():
+            for number, level in enumerate(table.levels):
+                for other in [node.key for node in beside(level) if node.address == self.address]:
+                    if (key in changed or other in changed) and is_new(before, own, number, key, other):
+                        self._search.take_in(held[key], own[other].levels[number].nodes)
 
     # --- being shown
 
@@ -120,33 +96,34 @@ class Comparison(Part):
 
     def _contrast(self, sender: Address, span: ListSpan) -> Difference | None:
         place, other = self._places.held.get(span.place), span.owner
-        if place is None or other.address != sender or not 0 <= span.level <= self._shared(place, other):
+        if place is None or other.address != sender:
             return None
-        lists, is_known = place.lists, place.known.get(other.key) is other
+        if not 0 <= span.level <= place.vectors.common(place.certificate.vector, other.vector):
+            return None
+        known = place.known
+        is_known = known.get(other.key) is other
         if not is_known and not self._absentees.may_list(other):
             return None
-        if (is_known or other.key in lists.known) and agrees(lists, span):
-            place.accord.found_same(lists.wide, span.level, other.key, self.address)
+        if (is_known or other.key in known) and agrees(place.wide, span):
+            place.accord.found_same(place.wide, span.level, other.key, self.address)
             return Difference(other.key, place.key, span.level)
-        lacking, unknown = contrast(lists, span)
-        if other.key not in lists.known:
+        lacking, unknown = contrast(place.wide, place.vectors, span)
+        if other.key not in known:
             self._search.take_in(place, (other,))
         elif not lacking and not unknown:
-            place.accord.found_same(lists.wide, span.level, other.key, self.address)
-        self._greetings.ask_for_life(place, lacking)
-        named = lists.vouched(lacking, self._absentees.was_heard_since)
+            place.accord.found_same(place.wide, span.level, other.key, self.address)
+        self._search.ask_for_life(place, lacking)
+        named = place.vouched(lacking, self._absentees.was_heard_since)
         if lacking and not named and not unknown:  # without a word it comes again, and by then we shall have heard them
             return None
         return Difference(other.key, place.key, span.level, named, tuple(unknown))
-
-    def _shared(self, place: Place, other: Certificate) -> int:
-        return self._places.vectors.common(place.certificate.vector, other.vector)
 
     # --- being answered
 
     @handles(Compared)
     def on_compared(self, sender: Address, compared: Compared) -> None:
-        self._greetings.answered(sender, CompareLists)
+        """Take in what we lack; look for those whom the other lacks, and name them to it."""
+        self._search.asker.answered(SHOWN, (sender, CompareLists.wire))
         told: list[Difference] = []
         for difference in compared.differences:
             place = self._places.held.get(difference.owner)
@@ -156,25 +133,22 @@ class Comparison(Part):
             elif not difference.lacking and not difference.unknown:
                 place.accord.answered_same(difference.level, difference.place)
             else:
-                told += self._even_out(place, difference)
+                unknown = [place.known[key] for key in difference.unknown if key in place.known]
+                self._search.ask_for_life(place, unknown)
+                self._search.take_in(place, difference.lacking)
+                named = place.vouched(unknown, self._absentees.was_heard_since)
+                if named:
+                    told.append(Difference(difference.place, place.key, difference.level, named))
         if told:
             self.host.send(sender, Compared(tuple(told)))
 
-    def _even_out(self, place: Place, difference: Difference) -> list[Difference]:
-        """Take in what we lack; look for those whom the other lacks, and name them to it."""
-        unknown = [place.known[key] for key in difference.unknown if key in place.known]
-        self._greetings.ask_for_life(place, unknown)
-        self._search.take_in(place, difference.lacking)
-        named = place.lists.vouched(unknown, self._absentees.was_heard_since)
-        return [Difference(difference.place, place.key, difference.level, named)] if named else []
+
+Tables = Mapping[bytes, LevelTable[Certificate]]
 
 
-def is_new(before: Mapping[bytes, Own], own: Mapping[bytes, Own], number: int, key: bytes, other: bytes) -> bool:
+def is_new(before: Tables, own: Tables, number: int, key: bytes, other: bytes) -> bool:
     """Whether either of two lists of a level is not what it was, if the second is there at all."""
-    if other not in own or number >= len(own[other].table.levels):
+    if other not in own or number >= len(own[other].levels):
         return False
-    for each in (key, other):
-        old = before[each].table.levels if each in before else ()
-        if number >= len(old) or old[number] is not own[each].table.levels[number]:
-            return True
-    return False
+    both = [(before[each].levels if each in before else (), own[each].levels[number]) for each in (key, other)]
+    return any(number >= len(old) or old[number] is not level for old, level in both)

@@ -1,30 +1,23 @@
 """A peer's share of the skip graph: its places, composed of the parts that keep them listed where they belong.
 
 - `places`: what we hold, whom we believe, what we sign.
-- `absentees`: who is there, and who was lost until it speaks again.
-- `greetings`, `search`: how those are met of whom we hear, and how a newcomer finds all who belong into its lists.
-- `farewells`, `answers`: how places are left, and what those are told who ask.
+- `absentees`: who is there, who was lost until it speaks again, and who is named to others, who look for themselves.
+- `search`: how a newcomer finds all who belong into its lists, and how those are met of whom we hear.
+- `farewells`: what those are told who ask, announce themselves, or greet; and how places are left.
 - `comparison`: neighbours compare lists that changed until they agree.
-- `accusations`: who was found silent is named to others, who look for themselves.
 
 Every peer watches the nearest few on either side of its home place and asks one entry of one place per turn for its
-lists: what slipped through all else is found. An address lives and dies as a whole, so it is watched as a whole,
-however many places it has. Ring upkeep, parts D and E.
+lists: what slipped through all else is found. Ring upkeep, parts D and E.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 
-from implicast.overlay.skip_graph.absentees import Absentees
-from implicast.overlay.skip_graph.accusations import Accusations
-from implicast.overlay.skip_graph.answers import Answers
+from implicast.overlay.skip_graph.absentees import Absentees, Upkeep
 from implicast.overlay.skip_graph.comparison import Comparison
 from implicast.overlay.skip_graph.farewells import Farewells
-from implicast.overlay.skip_graph.greetings import Greetings
-from implicast.overlay.skip_graph.messages import AskNeighbours, GraphLate, GraphWatch, Turn
+from implicast.overlay.skip_graph.messages import GraphLate, GraphWatch, Turn
 from implicast.overlay.skip_graph.places import Places
-from implicast.overlay.skip_graph.search import Search, whoever
-from implicast.overlay.skip_graph.table import LevelTable
-from implicast.overlay.skip_graph.upkeep import Upkeep
+from implicast.overlay.skip_graph.search import Search
 from implicast.peer.asking import Asking
 from implicast.peer.contract import Address, Host, Part, handles
 from implicast.peer.identity import Certificate, Revocation, Trust
@@ -54,9 +47,7 @@ class GraphAsker(Asking):
 class SkipGraph(
     Part,
     parts={
-        "asker": GraphAsker,
-        "absentees": Absentees, "greetings": Greetings, "search": Search, "farewells": Farewells, "answers": Answers,
-        "comparison": Comparison, "accusations": Accusations,
+        "asker": GraphAsker, "absentees": Absentees, "search": Search, "farewells": Farewells, "comparison": Comparison,
     },
 ):  # fmt: skip
     """The places of one peer and all that keeps them listed where they belong.
@@ -66,8 +57,8 @@ class SkipGraph(
     """
 
     __slots__ = (
-        "_caught_up_us", "_gone", "_turn", "_upkeep", "_watch_us", "absentees", "accusations", "answers", "asker",
-        "comparison", "farewells", "greetings", "places", "search",
+        "_caught_up_us", "_gone", "_turn", "_upkeep", "_watch_us", "absentees", "asker", "comparison", "farewells",
+        "places", "search",
     )  # fmt: skip
 
     def __init__(
@@ -77,30 +68,21 @@ class SkipGraph(
     ) -> None:  # fmt: skip
         super().__init__(address, host)
         self._upkeep, self._gone = upkeep, gone
-        self.asker = asker = GraphAsker(address, host)
-        at, places = (address, host), Places(address, host, k, vectors, trust, signer)
-        self.places = places
-        self.absentees = absent = Absentees(*at, places, upkeep, self._lose, self._changed)
-        self.greetings = greetings = Greetings(*at, asker, places, absent, upkeep.look_us, self._changed)
-        self.search = search = Search(*at, asker, places, absent, greetings, upkeep, self._lose, arrived, lonely)
-        self.farewells = farewells = Farewells(*at, asker, places, absent, search, upkeep.asks, self._forget)
-        self.answers = Answers(*at, places, absent, farewells)
-        self.comparison = Comparison(*at, places, absent, greetings, search, farewells, upkeep.look_us)
-        self.accusations = Accusations(*at, places, absent, self._catch_up)
+        self.asker, self.places = GraphAsker(address, host), Places(address, host, k, vectors, trust, signer)
+        self.absentees = Absentees(self.places, upkeep, self._lose, lambda: self.comparison.rouse(), self._catch_up)
+        self.search = Search(self.asker, self.places, self.absentees, upkeep, self._lose, arrived, lonely)
+        self.farewells = Farewells(self.search, upkeep.asks, self._forget)
+        self.comparison = Comparison(self.search, self.farewells, upkeep.look_us)
         self._caught_up_us = self._watch_us = host.now_us
         self._turn = 0
 
     # --- for the casting above
 
-    def table(self, key: bytes) -> LevelTable[Certificate]:
-        """The lists of one of our places."""
-        return self.places.held[key].table
-
     def settled(self) -> list[bytes]:
         """Places to begin a cast at: one that has just been taken knows nobody yet, and takes itself for all there is.
         If all have, so be it."""
-        held, is_taking = self.places.held, self.search.is_taking
-        return [key for key in held if not is_taking(key)] or list(held)
+        held, taking = self.places.held, self.search.taking
+        return [key for key in held if key not in taking] or list(held)
 
     def is_agreed(self, key: bytes, number: int) -> bool:
         """Whether the neighbours of a place have the same list of a level. When somebody has gone a ring may seem to be
@@ -117,7 +99,7 @@ class SkipGraph(
 
     def has_arrived(self, key: bytes) -> bool:
         """Whether a place is ours, and all who must know it have been told."""
-        return key in self.places.held and not self.search.is_taking(key)
+        return key in self.places.held and key not in self.search.taking
 
     def expires_soon(self, key: bytes) -> bool:
         """Whether less than a third of the certificate's time is left."""
@@ -130,14 +112,14 @@ class SkipGraph(
         if place is not None and place.certificate.serial < certificate.serial:
             place.renew(certificate)
             self.places.enter(certificate)
-            self.search.announce(place)
+            self.search.announce(place, place.acquaintances())
 
     def ask_strangers(self, strangers: Sequence[Address]) -> None:
         """Seek the home place through others than its neighbours: rings that fell apart find together by this."""
         home = self.places.home
         for address in strangers:
             if home is not None and address != self.address and address not in self.absentees.lost:
-                self.search.request(home, whoever(address), address, AskNeighbours(b"", self.places.claim(home)))
+                self.search.ask(home, address)
 
     def learn(self, revocation: Revocation) -> bool:
         """Drop entries whose certificates count no more, and mend the lists. False for an old or a forged list."""
@@ -151,19 +133,15 @@ class SkipGraph(
                 self.absentees.drop(place, gone)
         return True
 
-    def _changed(self) -> None:
-        self.comparison.rouse()
-
     # --- who speaks, who is silent, who has gone
 
     def heard(self, sender: Address) -> None:
         """At every message: the cheapest probe is what comes anyway."""
-        if self.accusations.accused:
-            self.accusations.accused.pop(sender, None)  # whoever speaks is accused by nobody any more
         absentees = self.absentees
+        if absentees.accused:
+            absentees.accused.pop(sender, None)  # whoever speaks is accused by nobody any more
         absentees.detector.heard(sender)
         if sender in absentees.lost:
-            self.accusations.found(sender)
             self.search.meet_again(sender, absentees.take_back(sender))
 
     def _lose(self, address: Address) -> None:
@@ -172,13 +150,14 @@ class SkipGraph(
         self.absentees.put_aside(address, gone)
         self._take_out(address, gone)
         if gone:
-            self.accusations.pass_on(address)
+            self.absentees.pass_on(address)
 
     def _forget(self, leaver: Certificate) -> None:
-        """It has left with all its places."""
-        self.absentees.say_gone(leaver.address)
+        """It has left with all its places, and said so itself."""
+        self.absentees.detector.say_gone(leaver.address)
+        self.absentees.lost.pop(leaver.address, None)
         self._take_out(leaver.address, self.places.known(lambda node: node.public == leaver.public))
-        self.accusations.pass_on(leaver.address)
+        self.absentees.pass_on(leaver.address)
         self._gone(leaver.address)
 
     def _take_out(self, address: Address, gone: Mapping[bytes, Certificate]) -> None:
@@ -225,18 +204,13 @@ class SkipGraph(
         level, found = home.table.levels[0], dict[Address, None]()
         nodes, own = level.nodes, level.own
         for side in ((*nodes[own + 1 :], *nodes[:own]), (*reversed(nodes[:own]), *reversed(nodes[own + 1 :]))):
-            met: dict[Address, None] = {}
-            for node in side:
-                if node.address != self.address:
-                    met[node.address] = None
-                    if len(met) == WATCHED:
-                        break
-            found.update(met)
+            others = dict.fromkeys(node.address for node in side if node.address != self.address)
+            found.update(dict.fromkeys(list(others)[:WATCHED]))
         return list(found)
 
     @handles(Turn)
     def on_turn(self, alarm: Turn) -> None:
-        """AskNeighbours one entry of one place, both in turn, for its lists."""
+        """Ask one entry of one place, both in turn, for its lists."""
         self.host.after(self._upkeep.turn_us, alarm)
         places = [place for place in self.places.held.values() if not place.is_searching]
         if not places:
@@ -245,5 +219,5 @@ class SkipGraph(
         place = places[self._turn % len(places)]
         level = self.host.rng.choice(place.wide.levels)
         node = self.host.rng.choice(level.nodes)
-        if node.address != self.address and node.key not in place.quest.waiting:
-            self.search.request(place, node.key, node.address, AskNeighbours(node.key, self.places.claim(place)))
+        if node.address != self.address and node.key not in place.waiting:
+            self.search.ask(place, node.address, node.key)

@@ -4,7 +4,7 @@
 that is not there, and a recorded claim is worthless soon after. `Farewell` likewise: nobody can say it for another.
 """
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import msgspec
 from msgspec import Meta
@@ -27,6 +27,9 @@ DISOWNED_MAX = 256
 ACCUSED_MAX = 256
 """Addresses in one accusation."""
 
+PRESENT, GONE, ALL_GONE = b"present", b"gone", b"all gone"
+"""Verbs of claims."""
+
 Named = Annotated[tuple[Certificate, ...], Meta(max_length=NAMED_MAX)]
 Keys = Annotated[tuple[Key, ...], Meta(max_length=NAMED_MAX)]
 
@@ -37,9 +40,6 @@ class Claim(Message):
     certificate: Certificate
     sent_us: Micros
     signature: Signature
-
-    def body(self, verb: bytes) -> bytes:
-        return claim_body(verb, self.certificate, self.sent_us)
 
 
 class AskNeighbours(Message):
@@ -77,6 +77,7 @@ class Farewell(Message):
     """This claimant leaves its place for good."""
 
     wire = 0x0B05
+    verb: ClassVar[bytes] = GONE
     claim: Claim
 
 
@@ -84,6 +85,7 @@ class Leaving(Message):
     """This claimant leaves with all the places of its key, for good."""
 
     wire = 0x0B06
+    verb: ClassVar[bytes] = ALL_GONE
     claim: Claim
 
 
@@ -180,11 +182,6 @@ class Turn(StandingAlarm):
 
 class Accusing(StandingAlarm):
     """Rings when those found silent are to be named to others."""
-
-
-PRESENT = b"present"
-GONE = b"gone"
-ALL_GONE = b"all gone"
 
 
 def disowning(places: tuple[bytes, ...]) -> bytes:

@@ -1,19 +1,13 @@
-"""The places of one peer, whom it believes, and what it signs for its places."""
+"""The places of one peer, whom it believes, and what it signs for its places.
 
-from collections.abc import Callable
+A word of another can only add, and only what bears a sound certificate. What takes away is the authority's revocation,
+the holder's own farewell, or its silence towards this peer (`absentees.py`).
+"""
 
-from implicast.overlay.skip_graph.belief import Belief
-from implicast.overlay.skip_graph.messages import (
-    ALL_GONE,
-    GONE,
-    PRESENT,
-    Claim,
-    Disown,
-    Farewell,
-    Leaving,
-    claim,
-    disowning,
-)
+from collections import Counter
+from collections.abc import Callable, Collection
+
+from implicast.overlay.skip_graph.messages import PRESENT, Claim, Disown, claim, claim_body
 from implicast.overlay.skip_graph.place import Place, StandingGraph
 from implicast.peer.contract import Address, Host
 from implicast.peer.identity import Certificate, Trust
@@ -25,15 +19,88 @@ CLAIM_US = 1_000_000
 """How long one signature serves; claims count for half a minute."""
 CLAIMS_MAX = 256
 """Claims of our places that are kept; the first are forgotten first."""
+CLAIM_WINDOW_US = 30_000_000
+"""A claim older than this proves nothing about the present."""
+GONE_MAX = 1_024
+"""Farewells remembered, so that a recorded claim cannot bring the departed back within the window."""
+
+
+class Belief:
+    """What one peer holds for true about the certificates it meets. `refusals` counts what it did not, by name."""
+
+    __slots__ = ("_host", "gone", "gone_holders", "refusals", "trust")
+
+    def __init__(self, host: Host, trust: Trust) -> None:
+        self._host, self.trust = host, trust
+        self.gone: Recent[int, int] = Recent(GONE_MAX)  # serial of a certificate -> when its holder said farewell
+        self.gone_holders: Recent[bytes, int] = Recent(GONE_MAX)
+        """Public key of who left with all places, also those that we have yet to hear of -> when it said so."""
+        self.refusals: Counter[str] = Counter()
+
+    def sound(self, certificate: Certificate) -> bool:
+        """Whether a certificate may be listed."""
+        now_us, serial = self._host.now_us, certificate.serial
+        suspect = serial in self.gone or certificate.public in self.gone_holders
+        if not suspect and self.trust.is_known(certificate, now_us):  # most were met before
+            return True
+        flaw = self.trust.flaw(certificate, now_us)
+        if flaw is None and suspect and self.has_left(certificate):
+            flaw = "departed"
+        return self._passes(flaw)
+
+    def _passes(self, flaw: str | None) -> bool:
+        if flaw is not None:
+            self.refusals[flaw] += 1
+        return flaw is None
+
+    def doubtful(self, certificates: Collection[Certificate]) -> list[Certificate]:
+        """Those that have to be looked at one by one; the others were found sound before, and still are."""
+        gone, holders = self.gone, self.gone_holders
+        found = self.trust.unknown(certificates, self._host.now_us)
+        if gone or holders:
+            found += [each for each in certificates if each.serial in gone or each.public in holders]
+        return found
+
+    def credible(self, verb: bytes, said: Claim) -> bool:
+        """Whether the holder of a sound certificate said this itself, just now."""
+        return self.sound(said.certificate) and self._passes(self._claim_flaw(verb, said))
+
+    def credible_from_the_departed(self, verb: bytes, said: Claim) -> bool:
+        """The same of one who may have left that place before: who leaves with all of them still has to be heard."""
+        return self._passes(self.trust.flaw(said.certificate, self._host.now_us) or self._claim_flaw(verb, said))
+
+    def has_left(self, certificate: Certificate) -> bool:
+        """Whether its holder said farewell."""
+        return certificate.serial in self.gone or self.has_left_with_all(certificate)
+
+    def has_left_with_all(self, certificate: Certificate) -> bool:
+        """Whether its holder said farewell for all its places, not only for this one."""
+        return self.gone_holders.get(certificate.public, -1) >= certificate.since_us
+
+    def disowns(self, certificate: Certificate, said: Disown) -> bool:
+        """Whether whoever is at the address of a certificate has said, just now, that the place is none of its.
+
+        It says so by a certificate of its own for that address: the same key, or one that was admitted there later.
+        """
+        other = said.claim.certificate
+        if other.address != certificate.address or certificate.since_us > said.claim.sent_us:
+            return False
+        return other.public == certificate.public or other.serial > certificate.serial
+
+    def _claim_flaw(self, verb: bytes, said: Claim) -> str | None:
+        if abs(self._host.now_us - said.sent_us) > CLAIM_WINDOW_US:
+            return "stale_claim"
+        body = claim_body(verb, said.certificate, said.sent_us)
+        return None if self.trust.signed(said.certificate, body, said.signature) else "forged_claim"
 
 
 class Places:
     """Our places by key; the first is our home."""
 
-    __slots__ = ("_claims", "_host", "_signer", "address", "belief", "held", "k", "vectors")
+    __slots__ = ("_claims", "_signer", "address", "belief", "held", "host", "k", "vectors")
 
     def __init__(self, address: Address, host: Host, k: int, vectors: Vectors, trust: Trust, signer: Signer) -> None:
-        self.address, self._host, self.k, self.vectors, self._signer = address, host, k, vectors, signer
+        self.address, self.host, self.k, self.vectors, self._signer = address, host, k, vectors, signer
         self.belief = Belief(host, trust)
         self.held: dict[bytes, Place] = {}
         self._claims: Recent[bytes, Claim] = Recent(CLAIMS_MAX)
@@ -67,10 +134,8 @@ class Places:
 
     def near(self) -> list[Certificate]:
         """Our places, and all whom they know."""
-        found = {
-            node.key: node for place in self.held.values() for node in (*place.known.values(), place.certificate)
-        }  # fmt: skip
-        return list(found.values())
+        nodes = (node for place in self.held.values() for node in (*place.known.values(), place.certificate))
+        return list({node.key: node for node in nodes}.values())
 
     def known(self, fits: Callable[[Certificate], bool]) -> dict[bytes, Certificate]:
         """All places that ours know and that are such, by key."""
@@ -89,19 +154,11 @@ class Places:
 
     def claim(self, place: Place) -> Claim:
         """That a place of ours is there. Signed once a second at most: it says so to whomever it is said."""
-        held, now_us = self._claims.get(place.key), self._host.now_us
+        held, now_us = self._claims.get(place.key), self.host.now_us
         if held is None or held.certificate is not place.certificate or held.sent_us < now_us - CLAIM_US:
-            held = self._claims[place.key] = claim(self._signer, PRESENT, place.certificate, now_us)
+            held = self._claims[place.key] = self.sign(PRESENT, place.certificate)
         return held
 
-    def farewell(self, certificate: Certificate) -> Farewell:
-        """That a place was left. Signed anew each time it is said: an old one proves nothing."""
-        return Farewell(claim(self._signer, GONE, certificate, self._host.now_us))
-
-    def leaving(self, home: Certificate) -> Leaving:
-        """That all our places are left."""
-        return Leaving(claim(self._signer, ALL_GONE, home, self._host.now_us))
-
-    def disown(self, home: Certificate, places: tuple[bytes, ...]) -> Disown:
-        """That places are none of ours."""
-        return Disown(places, claim(self._signer, disowning(places), home, self._host.now_us))
+    def sign(self, verb: bytes, certificate: Certificate) -> Claim:
+        """Anew each time it is said: an old one proves nothing."""
+        return claim(self._signer, verb, certificate, self.host.now_us)

@@ -1,13 +1,23 @@
-"""Routing tables with k-redundant lists: the rule, and what can be asked of a list. Pure.
+"""Routing tables with k-redundant lists: the rule, what can be asked of a list, and how lists are cut from those known
+around a place. Pure.
 
 Paper, section 2.2: the level-i list of v reaches, along v's ring of level i, as far to each side as k-1 members that
 share i+1 digits with v; when the two walks would meet, it is the whole ring ("full"), and i is v's top level.
 Whatever has a key and a vector can be listed: certificates in the network, bare spots in trials.
+
+Those in the every-class lists are whom a newcomer must tell: lists are not symmetric, how far v's reaches depends on
+v's digits, not on the newcomer's (ring upkeep, D.1). Every-class lists are: there are fewer than k-1 of some class
+between me and you, or there are not. So who keeps its own knows whom to tell when it leaves.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
 from typing import Generic, Protocol, TypeVar
+
+from implicast.space.vector import Vectors
+
+MOVED_MAX = 8
+"""When more than so many have come or gone, all lists are cut again: to look whom each concerns would cost as much."""
 
 
 class Placed(Protocol):
@@ -26,25 +36,18 @@ Node = TypeVar("Node", bound=Placed)
 class Level(Generic[Node]):
     """One list: `nodes` clockwise, the owner at index `own`. `fresh[i]`: node i shares exactly this level's digits."""
 
-    __slots__ = ("_keys", "_shift", "_sorted", "fresh", "full", "nodes", "own")
+    __slots__ = ("_shift", "_sorted", "fresh", "full", "keys", "nodes", "own")
 
     def __init__(
         self, nodes: Sequence[Node], own: int, full: bool, fresh: Sequence[bool], keys: tuple[bytes, ...] | None = None
     ) -> None:
         self.nodes, self.own, self.full, self.fresh = tuple(nodes), own, full, tuple(fresh)
-        self._keys = keys
+        self.keys = tuple([node.key for node in self.nodes]) if keys is None else keys
         self._sorted: list[bytes] | None = None  # many a list is cut and never asked for a position
         self._shift = 0
 
     def __len__(self) -> int:
         return len(self.nodes)
-
-    @property
-    def keys(self) -> tuple[bytes, ...]:
-        """Of the nodes, clockwise."""
-        if self._keys is None:
-            self._keys = tuple([node.key for node in self.nodes])
-        return self._keys
 
     def position(self, key: bytes) -> int:
         """How many listed nodes one meets clockwise from the first before `key`; all of them if it is not inside."""
@@ -120,3 +123,184 @@ class LevelTable(Generic[Node]):
 def _either_side(keys: Sequence[bytes], own: int, sides: tuple[int, int]) -> tuple[bytes, bytes]:
     (left, right), count = sides, len(keys)
     return keys[own - left if left < count else own], keys[(own + right) % count if right < count else own]
+
+
+Both = tuple[LevelTable[Node], LevelTable[Node]]
+"""The table of a place, and its every-class table."""
+
+
+class Around(Generic[Node]):
+    """All others that an owner knows, by key, and the lists that follow if they were all there are.
+
+    Whoever comes or goes is put into, or taken out of, the rings it belongs to, which are kept in order; so a list is
+    cut by a walk to each side of the owner, as far as it reaches. One walk finds how far the list and the wider
+    every-class list of a level reach (until every digit class, not only the own one, has k-1), and the one is sliced
+    out of the other. Only those lists are cut again that somebody who came or went belongs to: three of ten in the
+    mean. (`tests/laws` holds all of it to the definitions.)
+    """
+
+    __slots__ = ("_k", "_loose", "_moved", "_owner", "_rings", "_shared", "_tables", "_vectors", "known")
+
+    def __init__(self, owner: Node, k: int, vectors: Vectors) -> None:
+        self._owner, self._k, self._vectors = owner, k, vectors
+        self.known: dict[bytes, Node] = {}
+        self._shared: dict[bytes, int] = {}  # how many digits each has in common with the owner
+        self._rings: list[list[bytes]] = []  # by level: those who share so many digits, in order
+        self._moved: dict[bytes, int] = {}  # who came or went since the tables were cut, and how many digits it shares
+        self._loose: set[bytes] = set()  # who may be in no list any more; in whichever order they are looked at
+        self._tables: Both[Node] | None = None
+
+    # --- who is known
+
+    def put(self, node: Node) -> None:
+        """Know somebody, or know it by a newer certificate."""
+        key, shared = node.key, self._vectors.common(self._owner.vector, node.vector)
+        held = self._shared.get(key)
+        if held != shared:
+            if held is not None:
+                self._unring(key, held)
+                self._moved[key] = held
+            self._ring(key, shared)
+        self.known[key] = node
+        self._moved[key] = max(shared, self._moved.get(key, 0))
+
+    def remove(self, key: bytes) -> bool:
+        """Know somebody no more. False if it was not known."""
+        shared = self._shared.get(key)
+        if shared is None:
+            return False
+        del self.known[key]
+        self._unring(key, shared)
+        self._moved[key] = max(shared, self._moved.get(key, 0))
+        return True
+
+    def replace(self, nodes: Iterable[Node]) -> None:
+        """Know these and nobody else: rings in order without a search for each."""
+        mine, common, wanted = self._owner.vector, self._vectors.common, {node.key: node for node in nodes}
+        self.known.clear()
+        self.known.update(wanted)
+        self._shared = {key: common(mine, node.vector) for key, node in self.known.items()}
+        self._moved, self._tables = dict(self._shared), None
+        self._rings = [[] for _ in range(max(self._shared.values(), default=-1) + 1)]
+        for key in sorted(self.known):
+            for ring in self._rings[: self._shared[key] + 1]:
+                ring.append(key)
+
+    def renew(self, owner: Node) -> None:
+        """The owner has a newer certificate: all lists are to be cut again."""
+        assert owner.vector == self._owner.vector, "a place keeps its vector"
+        self._owner, self._tables = owner, None
+        self._loose.update(self.known)
+
+    def keep_listed(self) -> None:
+        """Forget whoever is in none of the lists cut last."""
+        loose, known = self._loose, self.known
+        for level in self.tables()[1].levels:
+            loose.difference_update(level.keys)
+        for key in loose:
+            if key in known:
+                del known[key]
+                self._unring(key, self._shared[key])
+        loose.clear()
+
+    def _ring(self, key: bytes, shared: int) -> None:
+        rings = self._rings
+        while len(rings) <= shared:
+            rings.append([])
+        for ring in rings[: shared + 1]:
+            insort(ring, key)
+        self._shared[key] = shared
+
+    def _unring(self, key: bytes, shared: int) -> None:
+        for ring in self._rings[: shared + 1]:
+            del ring[bisect_left(ring, key)]
+        del self._shared[key]
+
+    # --- lists
+
+    def tables(self) -> Both[Node]:
+        """The owner's table and its every-class table."""
+        before, moved = self._tables, self._moved
+        if before is not None and not moved:
+            return before
+        old: Sequence[Level[Node]] = before[1].levels if before is not None and len(moved) <= MOVED_MAX else ()
+        narrow: list[Level[Node]] = []
+        wide: list[Level[Node]] = []
+        is_top = False
+        while not is_top:
+            number = len(wide)
+            if before is not None and number < len(old) and not self._concerns(old[number], number):
+                lists, is_top = (before[0].levels[number], old[number]), number == len(old) - 1
+            else:
+                lists, is_top = self._cut(number)
+            narrow.append(lists[0])
+            wide.append(lists[1])
+        self._note_loose(before, wide)
+        self._moved = {}
+        self._tables = LevelTable(self._owner, tuple(narrow)), LevelTable(self._owner, tuple(wide))
+        return self._tables
+
+    def _concerns(self, level: Level[Node], number: int) -> bool:
+        """Whether anybody who moved is listed there, or would have to be."""
+        for key, shared in self._moved.items():  # noqa: SIM110 - no generator for each list
+            if shared >= number and level.spans(key):
+                return True
+        return False
+
+    def _note_loose(self, before: Both[Node] | None, wide: Sequence[Level[Node]]) -> None:
+        """Only who moved, and who was in a list and is there no more, may be in none now."""
+        self._loose.update(self._moved)
+        for number, level in enumerate(before[1].levels if before is not None else ()):
+            if number >= len(wide):
+                self._loose.update(level.keys)
+            elif wide[number] is not level:
+                self._loose.update(set(level.keys).difference(wide[number].keys))
+
+    def _cut(self, number: int) -> tuple[tuple[Level[Node], Level[Node]], bool]:
+        """The two lists of one level, and whether it is the top one."""
+        keys = self._rings[number] if number < len(self._rings) else []
+        at = bisect_left(keys, self._owner.key)
+        ring = keys[at:] + keys[:at]
+        mine_right, all_right = self._reaches(ring, number)
+        mine_left, all_left = self._reaches(reversed(ring), number)
+        if all_left + all_right <= len(ring) and ring:
+            wide = self._level(ring, number, (all_left, all_right))
+            first, last = all_left - mine_left, all_left + mine_right + 1
+            mine = (wide.nodes[first:last], mine_left, False, wide.fresh[first:last], wide.keys[first:last])
+            return (Level(*mine), wide), False
+        wide = self._level(ring, number, (at, len(ring) - at), full=True)
+        near = len(self._rings[number + 1]) if number + 1 < len(self._rings) else 0
+        if near < 2 * (self._k - 1):  # the walks always meet at the top level
+            return (wide, wide), True
+        return (self._level(ring, number, (mine_left, mine_right)), wide), False
+
+    def _reaches(self, ring: Iterable[bytes], number: int) -> tuple[int, int]:
+        """How far along a walk until enough of the own class were met, and until enough of every class were."""
+        shared, wanted, alpha = self._shared, self._k - 1, self._vectors.alpha
+        mine = found_mine = places = 0
+        others, missing = [0] * alpha, alpha - 1
+        for key in ring:
+            places += 1
+            if shared[key] > number:
+                mine += 1
+                if mine == wanted:
+                    found_mine = places
+                    if not missing:
+                        break
+                continue
+            digit = self._vectors.digit(self.known[key].vector, number) if alpha > 2 else 0
+            others[digit] += 1
+            if others[digit] == wanted:
+                missing -= 1
+                if not missing and found_mine:
+                    break
+        return found_mine or places, places
+
+    def _level(self, ring: list[bytes], number: int, reach: tuple[int, int], full: bool = False) -> Level[Node]:
+        """The list that reaches so far to the left and to the right."""
+        left, right = reach
+        known, shared = self.known, self._shared
+        before, after = ring[len(ring) - left :], ring[:right]
+        nodes = (*[known[key] for key in before], self._owner, *[known[key] for key in after])
+        fresh = (*[shared[key] <= number for key in before], False, *[shared[key] <= number for key in after])
+        return Level(nodes, left, full, fresh, (*before, self._owner.key, *after))

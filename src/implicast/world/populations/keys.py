@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 
-from implicast.casting.bft.credentials import AuthorityKeys, MemberKeys
+from implicast.casting.bft.settings import AuthorityKeys, MemberKeys
 from implicast.peer.authority import Authority
 from implicast.peer.contract import Name
 from implicast.peer.identity import Certificate
