@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 
 from ice_life import SCENES, Lodger
 
-from implicast.overlay.ice.asking import Correspondence
 from implicast.overlay.ice.atlas import Atlas, overlap, remainder
 from implicast.overlay.ice.circle import Circle
 from implicast.overlay.ice.departure import Departure
@@ -13,6 +12,7 @@ from implicast.overlay.ice.inquest import Inquest, Inquiry
 from implicast.overlay.ice.messages import Accepted, Declined
 from implicast.overlay.ice.plot import Plot
 from implicast.overlay.ice.seizures import Seizures
+from implicast.overlay.ice.share import Correspondence
 from implicast.overlay.ice.succession import Succession
 from implicast.overlay.ice.surface import Surface
 from implicast.overlay.ice.taker import Taker
@@ -222,7 +222,7 @@ MISTAKES = (
         mistaken(succession=NoBackups), SCENES["crash"], "missing",
     ),
     IceMistake(
-        "no acknowledgement", "what must arrive is repeated until it is answered (overlay/ice/asking.py)",
+        "no acknowledgement", "what must arrive is repeated until it is answered (overlay/ice/share.py)",
         mistaken(asker=NoRepeats), SCENES["flux"], "pieces", {"faults": LOSSY},
     ),
     IceMistake(

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from implicast.overlay.ice.atlas import gap_beside, touches
 from implicast.overlay.ice.estate import Item, Way
 from implicast.overlay.ice.estates import Legacy, in_parts
-from implicast.overlay.ice.geometry import gap_beside, touches
 from implicast.overlay.ice.inquest import Inquiry
 from implicast.overlay.ice.messages import (
     Accepted,
@@ -327,7 +327,7 @@ def test_a_declined_piece_is_taken_back_under_a_better_title_than_was_offered():
 
 def test_full_tables_refuse_and_nothing_waits_for_ever():
     one, _ = halves()
-    one.asker.declare("other", 1, lambda key, question: None)
+    one.asker.topic("other", one.terms.timers.patience(1))
     for number in range(one.terms.timers.asks_max):
         one.asker.ask("other", number, 2, More())
     assert not one.batch((), lambda: None)

@@ -8,13 +8,14 @@ from typing import Any
 
 from implicast.overlay.ice.messages import Hail
 from implicast.overlay.ice.share import Surface, SurfacePart
-from implicast.overlay.ice.table import UNKNOWN_US
 from implicast.peer.asking import Question
 from implicast.peer.contract import Address
 from implicast.peer.memory import Recent
 
 REUNION_US = 10_000_000
 """Those who come back within this time of each other were cut off together."""
+UNKNOWN_US = 50_000.0
+"""Latency assumed of a neighbour that has not been measured yet."""
 NOTHING = (-1, 0, 0)
 
 

@@ -40,8 +40,8 @@ class Departure(SurfacePart):
 
     def _on_duty(self) -> bool:
         """Do we hold the estate of a peer that may be dead?"""
-        silence_us, sus_us = self.surface.circle.silence_us, self.timers.sus_us
-        return any(silence_us(owner) > sus_us for owner in self.surface.estates.held)
+        silence_us, self_us = self.surface.circle.silence_us, self.timers.self_us
+        return any(silence_us(owner) > self_us for owner in self.surface.estates.held)
 
     def _give_next(self) -> None:
         plot = self.surface.plot

@@ -40,7 +40,7 @@ class Giver(SurfacePart):
         """Transfers that are over, given or taken, and how they ended: repeats get the same answer."""
         self.declined: dict[Address, int] = {}
         """Who would not take a piece, and until when it is not asked again."""
-        surface.asker.declare("give", self.timers.tries_give, self._not_taken)
+        surface.asker.topic("give", self.timers.patience(self.timers.tries_give), self._not_taken)
 
     def give(self, piece: Title, taker: Address) -> None:
         """Part with a firm piece."""

@@ -1,14 +1,13 @@
 """How neighbours keep track of each other: greetings with stamps and marks, echoes, better titles.
 
 A quiet pair exchanges one greeting in a period, whoever's turn comes first: the echo carries the answerer's own stamp
-where it needs an echo in turn. Greetings are questions (`asking.py`), so silence is probed at once, and a change is
+where it needs an echo in turn. Greetings are questions (`share.py`), so silence is probed at once, and a change is
 known to all neighbours although messages get lost. Correction on use: echoes and hops carry the sender's mark, and who
 does not know that mark asks for more; who hears a claim that is worse than what it knows answers with better titles.
 """
 
 from collections.abc import Iterable
 
-from implicast.overlay.ice.asking import patience
 from implicast.overlay.ice.atlas import overlap
 from implicast.overlay.ice.circle import NOTHING, News
 from implicast.overlay.ice.messages import Echo, Hail, More, Neighbour, Title, Titles
@@ -35,7 +34,7 @@ class Hails(SurfacePart):
         self._around: tuple[Neighbour, ...] | None = None
         """What heirs are told of our neighbours; None when it has to be made again."""
         self._around_version = -1
-        surface.greeter.topic("hail", patience(self.timers, self.timers.tries_hail), surface.circle.unanswered)
+        surface.greeter.topic("hail", self.timers.patience(self.timers.tries_hail), surface.circle.unanswered)
 
     # --- saying
 

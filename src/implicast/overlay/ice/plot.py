@@ -9,8 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from implicast.overlay.ice.atlas import Atlas, overlap, sibling, tract_of
-from implicast.overlay.ice.geometry import gap_beside, touches
+from implicast.overlay.ice.atlas import Atlas, gap_beside, overlap, sibling, touches, tract_of
 from implicast.overlay.ice.messages import Title
 from implicast.overlay.ice.share import Surface, SurfacePart
 from implicast.peer.contract import Address

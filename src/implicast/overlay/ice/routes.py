@@ -15,11 +15,11 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from msgspec.structs import replace
 
+from implicast.overlay.ice.atlas import box_of
 from implicast.overlay.ice.estate import Way, check_tract
-from implicast.overlay.ice.geometry import FARTHEST, box_of, rank_of, target_rows
 from implicast.overlay.ice.messages import Enter, Passed, Sound, Title, Titles, Who
 from implicast.overlay.ice.share import Surface, SurfacePart
-from implicast.overlay.ice.table import Rows, SurfaceTable
+from implicast.overlay.ice.table import SurfaceTable, rows_of
 from implicast.peer.asking import Question
 from implicast.peer.contract import Address, handles
 from implicast.peer.memory import Recent
@@ -65,7 +65,7 @@ class Paths(SurfacePart):
         """Those of the time before: what is older is forgotten."""
         self._table: SurfaceTable | None = None
         if surface.terms.assured:
-            surface.asker.declare("hop", self.timers.tries_hop, self._undelivered)
+            surface.asker.topic("hop", self.timers.patience(self.timers.tries_hop), self._undelivered)
 
     # --- the table that messages are routed by
 
@@ -75,11 +75,13 @@ class Paths(SurfacePart):
         if self._table is None:
             plot, circle, dimensions = self.surface.plot, self.surface.circle, self.surface.terms.dimensions
             others = [each for each in plot.others if not circle.is_suspect(each.owner)]
-            latencies = np.array([circle.latency_us(each.owner) for each in others], np.float64)
             owners = [each.owner for each in others]
-            self._table = SurfaceTable(
-                dimensions, _rows(plot.pieces, dimensions), _rows(others, dimensions), latencies, owners
+            latencies = np.array([circle.latency_us(each) for each in owners], np.float64)
+            own, rows = (
+                rows_of((box_of(each.low, each.bits, dimensions) for each in titles), dimensions)
+                for titles in (plot.pieces, others)
             )
+            self._table = SurfaceTable(dimensions, own, rows, latencies, owners)
         return self._table
 
     def redraw(self) -> None:
@@ -201,9 +203,13 @@ class Paths(SurfacePart):
         known: Onward | None = table.known.get(asked)
         if known is None:
             own, rest, waiting = self._divided(tract)
-            hops: list[tuple[Address, Way]] = []
-            known = Onward(own, hops, unite(waiting, self._branch(rest, hops)) if rest else waiting)
-            table.known[asked] = known
+            terms, hops = self.surface.terms, list[tuple[Address, Way]]()
+            for hop, part in table.branches(rest, terms.cosine, terms.merge) if rest else ():
+                if hop is None:
+                    waiting = unite(waiting, part)
+                else:
+                    hops.append((hop, Way(part)))
+            known = table.known[asked] = Onward(own, hops, waiting)
         return known
 
     def _to_code(self, way: Way) -> Onward | None:
@@ -226,16 +232,6 @@ class Paths(SurfacePart):
 
     def _step(self, way: Way, tract: Tract, stuck: tuple[int, ...] = (), visited: tuple[Address, ...] = ()) -> Way:
         return Way(tract, 0, self.surface.greetings.mark, way.hops + 1, stuck, visited)
-
-    def _branch(self, rest: Tract, hops: list[tuple[Address, Way]]) -> Tract:
-        """The listings alone; what nobody is nearer to."""
-        terms, waiting = self.surface.terms, EMPTY
-        for hop, part in (self._table or self.table).branches(rest, terms.cosine, terms.merge):
-            if hop is None:
-                waiting = unite(waiting, part)
-            else:
-                hops.append((hop, Way(part)))
-        return waiting
 
     def sort_by_hop(
         self, codes: Sequence[int], things: Sequence[Thing]
@@ -296,13 +292,13 @@ class Paths(SurfacePart):
 
     def _outward(self, way: Way, rest: Tract, hops: list[tuple[Address, Way]]) -> None:
         """Next hops by the listings, and the beginnings or next steps of detours."""
-        if way.stuck and self._rank(rest) >= way.stuck:
+        terms, table = self.surface.terms, self.table
+        if way.stuck and table.rank(rest) >= way.stuck:
             self._detour(way, rest, way.stuck, (*way.visited, self.address), hops)
             return
-        terms, table = self.surface.terms, self.table
         for hop, part in table.branches(rest, terms.cosine, terms.merge) if len(table.rows) else ():
             if hop is None:
-                self._detour(way, part, self._rank(part), (self.address,), hops)
+                self._detour(way, part, table.rank(part), (self.address,), hops)
             else:
                 hops.append((hop, self._step(way, part)))
 
@@ -310,22 +306,9 @@ class Paths(SurfacePart):
         self, way: Way, part: Tract, stuck: tuple[int, ...], visited: tuple[Address, ...],
         hops: list[tuple[Address, Way]],
     ) -> None:  # fmt: skip
-        if len(visited) > self.timers.visited_max:
-            return
-        dimensions, table = self.surface.terms.dimensions, self.table
-        targets = target_rows(part, dimensions)
-        ranks = [
-            (rank_of(table.rows[row : row + 1], targets, dimensions), row)
-            for row, owner in enumerate(table.owners)
-            if owner not in visited
-        ]
-        if ranks:
-            _, row = min(ranks)
-            hops.append((table.owners[row], self._step(way, part, stuck, visited)))
-
-    def _rank(self, part: Tract) -> tuple[int, int]:
-        own, dimensions = self.table.own, self.surface.terms.dimensions
-        return rank_of(own, target_rows(part, dimensions), dimensions) if len(own) else FARTHEST
+        hop = self.table.nearest(part, visited) if len(visited) <= self.timers.visited_max else None
+        if hop is not None:
+            hops.append((hop, self._step(way, part, stuck, visited)))
 
     # --- one hop
 
@@ -352,7 +335,7 @@ class Paths(SurfacePart):
         """What lies on ground in transit, in doubt or of the dead waits, for a while and up to a bound."""
         if len(self.parked) < self.timers.parked_max:
             waiting = replace(message, way=replace(message.way, tract=part))
-            self.parked.append((self.host.now_us + self.timers.park_us, waiting))
+            self.parked.append((self.host.now_us + self.timers.gap_us, waiting))
             self.surface.upkeep.start()
 
     def unpark(self) -> None:
@@ -368,8 +351,3 @@ class Paths(SurfacePart):
         self.route(self.address, message)
         for index in range(before, len(self.parked)):
             self.parked[index] = (min(until_us, self.parked[index][0]), self.parked[index][1])
-
-
-def _rows(titles: list[Title], dimensions: int) -> Rows:
-    rows = [[*low, *high] for low, high in (box_of(each.low, each.bits, dimensions) for each in titles)]
-    return np.array(rows, np.int64).reshape(len(rows), 2 * dimensions)

@@ -52,8 +52,8 @@ class Succession(SurfacePart):
         self.serial = 0
         """Orders what we tell our heirs."""
         self._copying: Copying | None = None
-        surface.asker.declare("copy", self.timers.tries_copy, self._uncopied)
-        surface.asker.declare("backup", self.timers.tries_backup, self._unbacked)
+        surface.asker.topic("copy", self.timers.patience(self.timers.tries_copy), self._uncopied)
+        surface.asker.topic("backup", self.timers.patience(self.timers.tries_backup), self._unbacked)
 
     def is_told(self, peer: Address) -> bool:
         """Is it an heir, or about to be one?"""

@@ -8,7 +8,6 @@ needed, so that a peer at rest on an assembled surface costs little more than it
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from implicast.overlay.ice.asking import Correspondence, Greeter
 from implicast.overlay.ice.atlas import Atlas, overlap, tract_of
 from implicast.overlay.ice.circle import Circle
 from implicast.overlay.ice.departure import Departure
@@ -23,6 +22,7 @@ from implicast.overlay.ice.plot import Plot
 from implicast.overlay.ice.routes import Paths, Routed
 from implicast.overlay.ice.seizures import Seizures
 from implicast.overlay.ice.settings import Terms
+from implicast.overlay.ice.share import Correspondence, Greeter
 from implicast.overlay.ice.soundings import Soundings
 from implicast.overlay.ice.succession import Succession
 from implicast.overlay.ice.table import SurfaceTable

@@ -53,7 +53,7 @@ class Taker(SurfacePart):
         super().__init__(surface)
         self.receipt: Receipt | None = None
         # While the giver is silent the piece stays provisional, until it is known what became of it (`seizures.py`).
-        surface.asker.declare("took", self.timers.tries_took, surface.circle.unanswered)
+        surface.asker.topic("took", self.timers.patience(self.timers.tries_took), surface.circle.unanswered)
 
     # --- coming
 

@@ -94,7 +94,7 @@ class Ticks(SurfacePart):
     def _greet_due(self) -> bool:
         """Greet whom it is time to greet. True if any neighbour is silent, suspect, or its greeting awaited."""
         surface, timers, now_us = self.surface, self.timers, self.host.now_us
-        due, troubled, silent_us = list[Address](), False, now_us - timers.sus_us
+        due, troubled, silent_us = list[Address](), False, now_us - timers.self_us
         known, concern = surface.circle.news, surface.circle.concern
         for peer in surface.plot.neighbours():
             news = known.get(peer) or concern(peer)
@@ -120,7 +120,7 @@ class Ticks(SurfacePart):
         """Suspect the silent; in the place of suspects, greet their heirs: they and we must know of each other."""
         surface, circle, due = self.surface, self.surface.circle, dict[Address, None]()
         for peer in dict.fromkeys((*surface.plot.neighbours(), *surface.heirs)):
-            if not circle.is_suspect(peer) and circle.silence_us(peer) > self.timers.sus_us:
+            if not circle.is_suspect(peer) and circle.silence_us(peer) > self.timers.self_us:
                 circle.suspect(peer)
             if circle.is_suspect(peer):
                 due.update(dict.fromkeys(each for each in circle.heirs_of(peer) if each != self.address))
