@@ -361,7 +361,7 @@ class Scene:
         self.completed[thing] = max(self.completed.get(thing, (0, 0)), (version, code))
 
     def objections(self) -> list[str]:
-        present = [each for each in self.surfaces() if not each.departure.left]
+        present = [each for each in self.surfaces() if not each.parting.left]
         return surface_objections(present)
 
     def missing(self) -> list[str]:

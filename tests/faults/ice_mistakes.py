@@ -6,17 +6,15 @@ from ice_life import SCENES, Lodger
 
 from implicast.overlay.ice.atlas import Atlas, overlap, remainder
 from implicast.overlay.ice.circle import Circle
-from implicast.overlay.ice.departure import Departure
-from implicast.overlay.ice.giver import Giver
+from implicast.overlay.ice.gives import Giver, Taker
 from implicast.overlay.ice.inquest import Inquest, Inquiry
 from implicast.overlay.ice.messages import Accepted, Declined
+from implicast.overlay.ice.parting import Parting
 from implicast.overlay.ice.plot import Plot
 from implicast.overlay.ice.seizures import Seizures
 from implicast.overlay.ice.share import Correspondence
 from implicast.overlay.ice.succession import Succession
 from implicast.overlay.ice.surface import Surface
-from implicast.overlay.ice.taker import Taker
-from implicast.overlay.ice.tidying import Tidying
 from implicast.overlay.ice.upkeep import Ticks
 from implicast.peer.contract import handles
 from implicast.world.faults import Faults
@@ -98,7 +96,6 @@ class NoSettling(Seizures):
     def settle(self, number, seizure, before):
         super().settle(number, seizure, before)
         if number in self.open:
-            seizure.rested = seizure.backed_up = True
             self.firm_up(number, seizure)
 
 
@@ -130,7 +127,7 @@ class UnforgivenSuspicion(Circle):
             self.news[peer].suspect_us = suspect_us
 
 
-class NoDuty(Departure):
+class NoDuty(Parting):
     """A leaver forgets what it holds for others."""
 
     def leave(self):
@@ -154,7 +151,7 @@ class NoHeirs(Seizures):
         super().seize(suspect, inquiry)
 
 
-class NoTidying(Tidying):
+class NoTidying(Parting):
     """Spare pieces stay where they are."""
 
     def tidy(self):
@@ -190,7 +187,7 @@ class SilentGiver(Giver):
 
 
 NEVER_MEETS_AGAIN = mistaken(upkeep=NeverMeetsAgain)
-NO_TIDYING = mistaken(tidying=NoTidying)
+NO_TIDYING = mistaken(parting=NoTidying)
 LOSSY, ROUGH = Faults(0.05), Faults(0.01, 0.01, 0.02, (50.0, 400.0), 0.1)
 
 
@@ -234,15 +231,15 @@ MISTAKES = (
         mistaken(inquest=NoInquiry), SCENES["cutlink"], "both answer",
     ),
     IceMistake(
-        "no third message of a give", "a taker answers when the giver has let go (overlay/ice/taker.py)",
+        "no third message of a give", "a taker answers when the giver has let go (overlay/ice/gives.py)",
         mistaken(taker=NoThirdMessage), SCENES["flux"], "both answer", {"faults": LOSSY},
     ),
     IceMistake(
-        "a giver lets go at once", "a giver holds a piece until it has been accepted (overlay/ice/giver.py)",
+        "a giver lets go at once", "a giver holds a piece until it has been accepted (overlay/ice/gives.py)",
         mistaken(giver=HastyGiver), SCENES["flux"], "nobody holds",
     ),
     IceMistake(
-        "no taking back", "a giver whose taker is gone takes the piece back (overlay/ice/giver.py)",
+        "no taking back", "a giver whose taker is gone takes the piece back (overlay/ice/gives.py)",
         mistaken(giver=NoTakingBack), SCENES["mix"], "not firm: giving",
     ),
     IceMistake(
@@ -262,15 +259,15 @@ MISTAKES = (
         mistaken(seizures=NoHeirs), SCENES["crash"], "missing",
     ),
     IceMistake(
-        "no tidying", "whoever has a spare piece gives it away (overlay/ice/tidying.py)",
+        "no tidying", "whoever has a spare piece gives it away (overlay/ice/parting.py)",
         NO_TIDYING, SCENES["crash"], "pieces",
     ),
 )  # fmt: skip
 """Searched for in the first scenes of random change."""
 NO_DUTY = IceMistake(
     "a leaver forgets the dead",
-    "a leaver stays while it holds what the dead kept (overlay/ice/departure.py)",
-    mistaken(departure=NoDuty),
+    "a leaver stays while it holds what the dead kept (overlay/ice/parting.py)",
+    mistaken(parting=NoDuty),
     {},
     "missing",
 )
@@ -279,8 +276,8 @@ NO_SETTLING = IceMistake(
     mistaken(seizures=NoSettling), {}, "both answer",
 )  # fmt: skip
 SILENT_GIVER = IceMistake(
-    "a giver declines nothing that it has a part of", "what was taken back is declined (overlay/ice/giver.py)",
-    mistaken(giver=SilentGiver, tidying=NoTidying), {}, "not firm: provisional",
+    "a giver declines nothing that it has a part of", "what was taken back is declined (overlay/ice/gives.py)",
+    mistaken(giver=SilentGiver, parting=NoTidying), {}, "not firm: provisional",
 )  # fmt: skip
 DIRECTED = (NO_DUTY, NO_SETTLING, SILENT_GIVER)
 """Each in a scene made for it (`test_ice_life.py`)."""

@@ -187,7 +187,7 @@ def test_when_all_leave_at_once_all_get_away(seed):
         each.surface.leave()
     scene.world.run(scene.world.now_us + 40 * S)
 
-    assert all(each.departure.left for each in scene.surfaces())
+    assert all(each.parting.left for each in scene.surfaces())
     assert not any("both answer" in each for each in scene.wrong)
 
 

@@ -74,6 +74,11 @@ def halves():
     return one, ledger
 
 
+def title_at(surface, code):
+    """The title of another peer that a surface knows for a code."""
+    return next((each for each in surface.plot.others if each.low <= code < each.high), None)
+
+
 def sent(ledger, kind):
     return [(to, message) for to, message in ledger.sent() if type(message) is kind]
 
@@ -149,7 +154,7 @@ def test_greetings_of_an_older_mark_are_not_news():
     one.greetings.on_hail(2, Hail(1, 0, 7, (Title(HALF, 1, 3, 2),), (), (1,), (), False, ()))
     one.greetings.on_hail(2, Hail(2, 0, 6, (Title(HALF, 1, 9, 2),), (), (), (), False, ()))
 
-    assert one.plot.title_at(HALF) == Title(HALF, 1, 3, 2)
+    assert title_at(one, HALF) == Title(HALF, 1, 3, 2)
     assert one.circle.news[2].heirs == (1,)
 
 
@@ -161,15 +166,15 @@ def test_a_greeting_ahead_of_all_others_is_believed_only_until_its_sender_has_de
     one.greetings.on_hail(2, true)
     one.greetings.on_hail(2, Hail(1, born_us, mark, (Title(HALF, 1, 99, 2), Title(0, 2, 7, 2)), (), (), (), False, ()))
     one.greetings.on_hail(2, true)
-    assert one.plot.title_at(HALF).epoch == 99, "it may have been on its way for a moment"
+    assert title_at(one, HALF).epoch == 99, "it may have been on its way for a moment"
     ledger.now_us += one.terms.timers.self_us + 1
     ledger.take()
     one.greetings.check_mark(2, 5)
     assert sent(ledger, More) == [(2, More())], "it is not what we know: it is asked"
     one.greetings.on_hail(2, true)
 
-    assert one.plot.title_at(HALF) == Title(HALF, 1, 0, 2)
-    assert one.plot.title_at(0) is None
+    assert title_at(one, HALF) == Title(HALF, 1, 0, 2)
+    assert title_at(one, 0) is None
 
 
 def test_a_greeting_confirmed_again_and_again_is_not_denied_by_an_older_one():
@@ -180,7 +185,7 @@ def test_a_greeting_confirmed_again_and_again_is_not_denied_by_an_older_one():
         one.greetings.on_echo(2, Echo(0, 9, 0, False))
     one.greetings.on_hail(2, Hail(2, 0, 6, (Title(HALF, 1, 1, 2),), (), (1,), (), False, ()))
 
-    assert one.plot.title_at(HALF) == Title(HALF, 1, 3, 2)
+    assert title_at(one, HALF) == Title(HALF, 1, 3, 2)
 
 
 @pytest.mark.parametrize(
@@ -235,8 +240,8 @@ def test_what_a_greeting_does_not_list_its_sender_does_not_have():
     one, _ = halves()
     one.greetings.on_hail(2, Hail(1, 0, 7, (Title(HALF, 2, 0, 2),), (), (), (), False, ()))
 
-    assert one.plot.title_at(HALF) == Title(HALF, 2, 0, 2)
-    assert one.plot.title_at(HALF + HALF // 2) is None
+    assert title_at(one, HALF) == Title(HALF, 2, 0, 2)
+    assert title_at(one, HALF + HALF // 2) is None
 
 
 def test_a_fragment_becomes_whole_when_the_better_title_is_gone():
@@ -246,11 +251,11 @@ def test_a_fragment_becomes_whole_when_the_better_title_is_gone():
     one.greetings.on_hail(3, Hail(1, 0, 7, (Title(there, 2, 5, 3),), (), (), (), False, ()))
     whole = Hail(1, 0, 7, (Title(HALF, 1, 0, 2),), (), (1,), (), False, ())
     one.greetings.on_hail(2, whole)
-    assert one.plot.title_at(HALF) == Title(HALF, 2, 0, 2), "the better title stands"
+    assert title_at(one, HALF) == Title(HALF, 2, 0, 2), "the better title stands"
     one.greetings.on_hail(3, Hail(2, 0, 8, (), (), (), (), False, ()))
     one.greetings.on_hail(2, whole)
 
-    assert one.plot.title_at(HALF) == Title(HALF, 1, 0, 2) == one.plot.title_at(there)
+    assert title_at(one, HALF) == Title(HALF, 1, 0, 2) == title_at(one, there)
 
 
 def test_what_its_owner_denies_is_told_no_more():
@@ -276,7 +281,7 @@ def test_what_is_said_of_a_third_peer_is_checked_with_it():
     assert sent(ledger, More) == [(9, More())]
     one.greetings.on_hail(9, Hail(1, 0, 4, (), (), (), (), False, ()))
 
-    assert one.plot.title_at(HALF) is None, "a greeting of the same mark lists all that its sender has"
+    assert title_at(one, HALF) is None, "a greeting of the same mark lists all that its sender has"
 
 
 def test_a_give_takes_three_messages_and_nobody_answers_in_between():
@@ -350,7 +355,7 @@ def test_the_more_spare_pieces_the_sooner_the_next_one_goes():
     for _ in range(10):
         ledger.now_us += S
         one.succession.echoed_us = ledger.now_us
-        one.tidying.tidy()
+        one.parting.tidy()
         for to, give in sent(ledger, HandOver):
             one.giver.on_accepted(to, Accepted(give.number, give.title, (1,), 0))
             given += 1

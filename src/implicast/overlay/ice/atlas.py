@@ -76,7 +76,7 @@ class Atlas:
     def has_exactly(self, owner: Address, titles: Sequence[Title]) -> bool:
         """Are these all the titles of an owner that we know?"""
         known = self.titles
-        if any([known.get(each.low) != each for each in titles]):
+        if any(known.get(each.low) != each for each in titles):
             return False
         return sum([each.owner == owner for each in known.values()]) == len(titles)
 

@@ -17,7 +17,7 @@ from implicast.peer.errors import RemoteError
 from implicast.space.tract import Tract, intersect
 
 if TYPE_CHECKING:
-    from implicast.overlay.ice.giver import Gift
+    from implicast.overlay.ice.gives import Gift
 
 
 @dataclass(slots=True)

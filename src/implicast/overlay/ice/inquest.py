@@ -11,10 +11,10 @@ from typing import NamedTuple
 from implicast.overlay.ice.atlas import tract_of
 from implicast.overlay.ice.estate import Item
 from implicast.overlay.ice.estates import Legacy, in_parts
+from implicast.overlay.ice.gives import Receipt
 from implicast.overlay.ice.messages import Inquire, More, Title, Verdict, Witness
 from implicast.overlay.ice.plot import GIVING, PROVISIONAL
 from implicast.overlay.ice.share import Surface, SurfacePart
-from implicast.overlay.ice.taker import Receipt
 from implicast.peer.contract import Address, handles
 from implicast.space.digest import digest_bits
 

@@ -28,14 +28,13 @@ class Seizure:
     tract: Tract
     whole: bool
     """We had a complete copy of what was kept there."""
-    backed_up: bool = False
-    rested: bool = False
-    """Rivals have had time to meet us."""
+    awaits: int = 2
+    """It is to be backed up, and rivals are to have time to meet us."""
 
-    def settle(self, backed_up: bool, rested: bool) -> bool:
-        """What has happened to it; does it answer now?"""
-        self.backed_up, self.rested = self.backed_up or backed_up, self.rested or rested
-        return self.backed_up and self.rested
+    def step(self) -> bool:
+        """One of the two has happened; does it answer now?"""
+        self.awaits -= 1
+        return not self.awaits
 
 
 class Seizures(SurfacePart):
@@ -55,8 +54,8 @@ class Seizures(SurfacePart):
             surface.circle.suspect(suspect)
             surface.inquest.put_off(suspect, self.timers.rank_us)
         surface.hear(inquiry.titles)
-        receipt = surface.taker.receipt
-        if receipt is not None and receipt.held and receipt.giver == suspect:
+        receipt = surface.taker.held_from(suspect)
+        if receipt is not None:
             surface.taker.granted(receipt)
         if inquiry.seizes:
             self.seize(suspect, inquiry)
@@ -156,34 +155,22 @@ class Seizures(SurfacePart):
         surface = self.surface
         surface.announce(before - {self.address})
         self.open[number] = seizure
-        self.host.after(self.timers.settle_us, Firm(number))
         own = intersect(seizure.tract, surface.plot.tract)
-        surface.batch(surface.tenant.pack(own), lambda: self._backed_up(number))
-
-    def _backed_up(self, number: int) -> None:
-        seizure = self.open.get(number)
-        if seizure is not None and seizure.settle(backed_up=True, rested=False):
-            self.firm_up(number, seizure)
+        firm = Firm(number)
+        self.host.after(self.timers.settle_us, firm)
+        surface.batch(surface.tenant.pack(own), lambda: self.on_firm(firm))
 
     @handles(Firm)
-    def on_firm(self, alarm: Firm) -> None:
-        seizure = self.open.get(alarm.number)
-        if seizure is not None and seizure.settle(backed_up=False, rested=True):
-            self.firm_up(alarm.number, seizure)
+    def on_firm(self, firm: Firm) -> None:
+        """It is backed up, or rivals have had their time."""
+        seizure = self.open.get(firm.number)
+        if seizure is not None and seizure.step():
+            self.firm_up(firm.number, seizure)
 
     def firm_up(self, number: int, seizure: Seizure) -> None:
         del self.open[number]
-        surface, plot = self.surface, self.surface.plot
-        before = plot.neighbours()
-        ours = [low for low, status in plot.status.items() if status.kind == SEIZED and status.number == number]
-        for low in ours:
-            plot.free(low)
-        if ours:
-            plot.merge_pieces()
-            surface.announce(before)
-            surface.entry.settled_in()
-            if not seizure.whole:
-                surface.tenant.lost(intersect(seizure.tract, plot.firm))
+        if self.surface.firm_up(SEIZED, number, set()) and not seizure.whole:
+            self.surface.tenant.lost(intersect(seizure.tract, self.surface.plot.firm))
 
 
 def _is_of(title: Title, piece: Title) -> bool:

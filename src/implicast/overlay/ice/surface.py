@@ -10,14 +10,14 @@ from typing import Any
 
 from implicast.overlay.ice.atlas import Atlas, overlap, tract_of
 from implicast.overlay.ice.circle import Circle
-from implicast.overlay.ice.departure import Departure
 from implicast.overlay.ice.entry import Admission
 from implicast.overlay.ice.estate import Item, Tenant
 from implicast.overlay.ice.estates import Estates
-from implicast.overlay.ice.giver import Giver
+from implicast.overlay.ice.gives import Giver, Taker
 from implicast.overlay.ice.greetings import Hails
 from implicast.overlay.ice.inquest import Inquest
 from implicast.overlay.ice.messages import TITLES_MAX, KeptSurface, Neighbour, Title
+from implicast.overlay.ice.parting import Parting
 from implicast.overlay.ice.plot import Plot
 from implicast.overlay.ice.routes import Paths, Routed
 from implicast.overlay.ice.seizures import Seizures
@@ -26,8 +26,6 @@ from implicast.overlay.ice.share import Correspondence, Greeter
 from implicast.overlay.ice.soundings import Soundings
 from implicast.overlay.ice.succession import Succession
 from implicast.overlay.ice.table import SurfaceTable
-from implicast.overlay.ice.taker import Taker
-from implicast.overlay.ice.tidying import Tidying
 from implicast.overlay.ice.upkeep import Ticks
 from implicast.peer.contract import Address, Host, Part
 from implicast.space.morton import CODES
@@ -36,8 +34,7 @@ from implicast.space.tract import Tract, contains, subtract
 PARTS: dict[str, type[Part]] = {
     "asker": Correspondence, "greeter": Greeter, "plot": Plot, "circle": Circle, "greetings": Hails,
     "routes": Paths, "estates": Estates, "succession": Succession, "giver": Giver, "taker": Taker, "entry": Admission,
-    "departure": Departure, "tidying": Tidying, "inquest": Inquest, "seizures": Seizures, "upkeep": Ticks,
-    "soundings": Soundings,
+    "parting": Parting, "inquest": Inquest, "seizures": Seizures, "upkeep": Ticks, "soundings": Soundings,
 }  # fmt: skip
 
 
@@ -56,8 +53,7 @@ class Surface(Part, parts=PARTS):
     giver: Giver
     taker: Taker
     entry: Admission
-    departure: Departure
-    tidying: Tidying
+    parting: Parting
     inquest: Inquest
     seizures: Seizures
     upkeep: Ticks
@@ -104,7 +100,7 @@ class Surface(Part, parts=PARTS):
 
     def leave(self) -> None:
         """Give every piece away, stay a while for strays, go."""
-        self.departure.leave()
+        self.parting.leave()
 
     def carry(self, sender: Address, message: Routed) -> None:
         """A routed message has come by."""
@@ -160,7 +156,7 @@ class Surface(Part, parts=PARTS):
 
     @property
     def leaving(self) -> bool:
-        return self.departure.leaving
+        return self.parting.leaving
 
     @property
     def is_doubtful(self) -> bool:
@@ -197,6 +193,15 @@ class Surface(Part, parts=PARTS):
         self.tenant.settled()
         self.routes.unpark()
         self.upkeep.start()
+
+    def firm_up(self, kind: str, number: int, before: set[Address]) -> bool:
+        """What was held for this reason answers now; false if nothing is left of it."""
+        before = before.union(self.plot.neighbours())
+        if not self.plot.release(kind, number):
+            return False
+        self.announce(before)
+        self.entry.settled_in()
+        return True
 
     def hear(self, titles: Iterable[Title], sender: Address | None = None) -> None:
         """Learn from others; what we lose by it we yield. What is said of third parties is checked with them."""

@@ -28,7 +28,7 @@ class Ticks(SurfacePart):
 
     def start(self) -> None:
         """Begin to tick."""
-        if not (self._ticking or self.surface.departure.left):
+        if not (self._ticking or self.surface.parting.left):
             self._ticking, self._ticked_us = True, self.host.now_us
             self.host.after(int(self.timers.tick_us * self.host.rng.random()), Tick())
 
@@ -44,7 +44,7 @@ class Ticks(SurfacePart):
         if now_us > self._forget_us:
             self._forget_us = now_us + FORGET_TICKS * tick_us
             self._forget(now_us)
-        self._ticking = not (surface.departure.left or (calm and not surface.terms.assured))
+        self._ticking = not (surface.parting.left or (calm and not surface.terms.assured))
         if self._ticking:
             self.host.after(tick_us * CALM_TICKS if calm else tick_us, tick)
 
@@ -71,9 +71,9 @@ class Ticks(SurfacePart):
         surface = self.surface
         surface.seizures.mend_gap()
         if surface.leaving:
-            surface.departure.step()
+            surface.parting.step()
         elif len(surface.plot.pieces) > 1:
-            surface.tidying.tidy()
+            surface.parting.tidy()
         surface.giver.rescue()
         if surface.routes.parked:
             surface.routes.unpark()
