@@ -23,7 +23,7 @@ TITLES_MAX = 64
 class Hails(SurfacePart):
     """Keeps the atlas true, here and at the neighbours."""
 
-    __slots__ = ("_around", "_around_version", "gifts", "mark")
+    __slots__ = ("gifts", "mark")
 
     def __init__(self, surface: Surface) -> None:
         super().__init__(surface)
@@ -31,9 +31,6 @@ class Hails(SurfacePart):
         """Rises whenever our pieces, their status or our heirs change, from life to life too."""
         self.gifts: list[tuple[int, Title]] = []
         """Titles that others should know of what we parted with, and since when."""
-        self._around: tuple[Neighbour, ...] | None = None
-        """What heirs are told of our neighbours; None when it has to be made again."""
-        self._around_version = -1
         surface.greeter.topic("hail", self.timers.patience(self.timers.tries_hail), surface.circle.unanswered)
 
     # --- saying
@@ -42,7 +39,7 @@ class Hails(SurfacePart):
         self.mark += 1
 
     def hail_for(self, peer: Address) -> Hail:
-        return self._hail(self.around() if self.surface.succession.is_told(peer) else ())
+        return self._hail(self.around() if peer in self.surface.succession.told else ())
 
     def _hail(self, around: tuple[Neighbour, ...]) -> Hail:
         plot, succession = self.surface.plot, self.surface.succession
@@ -56,31 +53,21 @@ class Hails(SurfacePart):
 
     def around(self) -> tuple[Neighbour, ...]:
         """The neighbours' titles, each with its owner's heirs: what an heir needs to act in our place."""
-        plot, heirs_of = self.surface.plot, self.surface.circle.heirs_of
-        if self._around is None or self._around_version != plot.version:
-            self._around_version = plot.version
-            self._around = tuple([(each, heirs_of(each.owner)) for each in plot.others])
-        return self._around
-
-    def forget_around(self) -> None:
-        """A neighbour has other heirs than it had."""
-        self._around = None
+        heirs_of = self.surface.circle.heirs_of
+        return tuple([(each, heirs_of(each.owner)) for each in self.surface.plot.others])
 
     def hail(self, peers: Iterable[Address]) -> None:
         surface, next_us = self.surface, self.host.now_us + self.timers.hello_us
         plain: Hail | None = None  # the very same to all but heirs: what is known of it is found out once
-        hails: list[tuple[Address, Hail]] = []
-        known, concern, is_told = surface.circle.news, surface.circle.concern, surface.succession.is_told
+        known, concern, told = surface.circle.news, surface.circle.concern, surface.succession.told
         for peer in peers:
             if peer == self.address:
                 continue
             (known.get(peer) or concern(peer)).greet_at(next_us)
-            if is_told(peer):
-                hails.append((peer, self._hail(self.around())))
+            if peer in told:
+                hail = self._hail(self.around())
             else:
-                plain = plain or self._hail(())
-                hails.append((peer, plain))
-        for peer, hail in hails:
+                hail = plain = plain or self._hail(())
             surface.greeter.ask("hail", peer, peer, hail)
 
     def check(self, owners: list[Address]) -> None:
@@ -106,8 +93,6 @@ class Hails(SurfacePart):
         news.greet_at(now_us + self.timers.turn_us)
         own_us, mark = now_us if sender in surface.succession.heirs else 0, hail.mark
         if mark >= news.mark or denied:
-            if hail.heirs != news.heirs:
-                self._around = None
             news.take_hail(hail, now_us)
             surface.estates.hailed(sender, hail)
             learnt = (mark, len(hail.gifts), surface.plot.version)

@@ -33,19 +33,18 @@ class Batch:
 class Copying(Parcel):
     """An estate on its way to a peer that is to be an heir."""
 
+    to: Address
     serial: int
 
 
 class Succession(SurfacePart):
     """Who our heirs are, and what they have been told."""
 
-    __slots__ = ("_copying", "batches", "echoed_us", "heirs", "serial", "syncing")
+    __slots__ = ("_copying", "batches", "echoed_us", "heirs", "serial")
 
     def __init__(self, surface: Surface) -> None:
         super().__init__(surface)
         self.heirs: tuple[Address, ...] = ()
-        self.syncing: Address | None = None
-        """Who is being made an heir."""
         self.echoed_us = self.host.now_us
         """The newest stamp of ours that an heir has echoed."""
         self.batches: dict[int, Batch] = {}
@@ -55,14 +54,15 @@ class Succession(SurfacePart):
         surface.asker.topic("copy", self.timers.patience(self.timers.tries_copy), self._uncopied)
         surface.asker.topic("backup", self.timers.patience(self.timers.tries_backup), self._unbacked)
 
-    def is_told(self, peer: Address) -> bool:
-        """Is it an heir, or about to be one?"""
-        return peer in self.heirs or peer == self.syncing
+    @property
+    def told(self) -> tuple[Address, ...]:
+        """Our heirs, and whom we copy to."""
+        return self.heirs if self._copying is None else (*self.heirs, self._copying.to)
 
     def becoming(self) -> tuple[Address, ...]:
         """Who is being made an heir: whom we copy to, or the giver of our first piece, who has what it gave."""
-        if self.syncing is not None:
-            return (self.syncing,)
+        if self._copying is not None:
+            return (self._copying.to,)
         receipt = self.surface.taker.receipt
         return (receipt.giver,) if receipt is not None and receipt.taken_us >= 0 and not self.heirs else ()
 
@@ -121,7 +121,7 @@ class Succession(SurfacePart):
         self._bury_suspects()
         if self._copying is not None and not surface.asker.open("copy", self._copying.number):
             self._end_copying()  # there was no room among the questions
-        if self.syncing is None and (plot.firm or plot.of_status(SEIZED)):
+        if self._copying is None and (plot.firm or plot.of_status(SEIZED)):
             candidates = [each for each in plot.neighbours() if each not in self.heirs and self._is_fit(each)]
             if candidates:
                 self._copy_to(min(candidates, key=self._preference))
@@ -152,8 +152,8 @@ class Succession(SurfacePart):
             self._count_batches()
 
     def bury(self, peer: Address) -> None:
-        """The peer that we knew at this address is dead, and what it held of ours with it."""
-        if peer == self.syncing:
+        """A peer does not have what it was to hold of ours: it is no heir, nor made one now."""
+        if self._copying is not None and peer == self._copying.to:
             self._end_copying()
         self.drop_heir(peer)
 
@@ -167,48 +167,45 @@ class Succession(SurfacePart):
 
     def _copy_to(self, peer: Address) -> None:
         surface = self.surface
-        self.syncing = peer
         self.serial += 1
-        items = surface.tenant.pack(surface.plot.tract)
-        self._copying = Copying(surface.next_number(), in_parts(items, self.timers.part_bytes), self.serial)
-        self._send_copy()
+        parts = in_parts(surface.tenant.pack(surface.plot.tract), self.timers.part_bytes)
+        self._copying = Copying(surface.next_number(), parts, peer, self.serial)
+        self._send_copy(self._copying)
 
-    def _send_copy(self) -> None:
-        surface, copying, peer = self.surface, self._copying, self.syncing
-        assert copying is not None
-        assert peer is not None
-        heirs = (*self.heirs, peer)
+    def _send_copy(self, copying: Copying) -> None:
+        surface = self.surface
         copy = CopyEstate(
             copying.number, copying.at, len(copying.parts), copying.serial, self.host.now_us, surface.greetings.mark,
-            tuple(surface.plot.pieces), heirs, surface.greetings.around(), copying.parts[copying.at],
+            tuple(surface.plot.pieces), self.told, surface.greetings.around(), copying.parts[copying.at],
         )  # fmt: skip
-        surface.asker.ask("copy", copying.number, peer, copy)
+        surface.asker.ask("copy", copying.number, copying.to, copy)
 
     def _uncopied(self, key: Any, question: Question) -> None:
         self.surface.circle.suspect(question.to)
         self._end_copying()
 
     def _end_copying(self) -> None:
-        if self.syncing is not None:
-            peer, self.syncing, self._copying = self.syncing, None, None
-            self._excuse(peer)
+        copying, self._copying = self._copying, None
+        if copying is not None:
+            self._excuse(copying.to)
             self._count_batches()
 
     @handles(Copied)
     def on_copied(self, sender: Address, copied: Copied) -> None:
         self.surface.circle.heard(sender)
         copying = self._copying
-        if copying is None or copying.number != copied.number or copying.at != copied.part or sender != self.syncing:
+        said = (sender, copied.number, copied.part)
+        if copying is None or said != (copying.to, copying.number, copying.at):
             return
         self.surface.asker.answered("copy", copied.number)
         if copying.next_part():
-            self._send_copy()
+            self._send_copy(copying)
         else:
             self.become_heir(sender, copied.stamp_us)
 
     def become_heir(self, peer: Address, stamp_us: int) -> None:
         """The copy is whole. Heirs that are not fit go, as far as they are replaced."""
-        self.syncing = self._copying = None
+        self._copying = None
         staying = sorted(self.heirs, key=lambda each: not self._is_fit(each))[: self.timers.heirs - 1]
         gone = [each for each in self.heirs if each not in staying]
         self.heirs = (*staying, peer)
@@ -228,20 +225,17 @@ class Succession(SurfacePart):
             return False
         self.serial += 1
         number = surface.next_number()
-        receivers = [each for each in (*self.heirs, self.syncing) if each is not None]
-        self.batches[number] = Batch(set(receivers), then)
+        self.batches[number] = Batch(set(self.told), then)
         pieces = tuple(surface.plot.pieces)
         backup = Backup(number, self.serial, self.host.now_us, surface.greetings.mark, pieces, items)
-        for peer in receivers:
+        for peer in self.told:
             surface.asker.ask("backup", (number, peer), peer, backup)
         self._count_batches()
         return True
 
     def _unbacked(self, key: Any, question: Question) -> None:
         self.surface.circle.suspect(question.to)
-        if question.to == self.syncing:
-            self._end_copying()
-        self.drop_heir(question.to)
+        self.bury(question.to)
 
     @handles(BackedUp)
     def on_backed_up(self, sender: Address, backed: BackedUp) -> None:
@@ -256,9 +250,7 @@ class Succession(SurfacePart):
     @handles(NoEstate)
     def on_no_estate(self, sender: Address, none: NoEstate) -> None:
         self.surface.circle.heard(sender)
-        if sender == self.syncing:
-            self._end_copying()  # a backup overtook the copy it adds to: the copy begins anew, with it in it
-        self.drop_heir(sender)
+        self.bury(sender)  # if a backup overtook the copy it adds to, the copy begins anew, with it in it
 
     def _count_batches(self) -> None:
         for number in list(self.batches):

@@ -185,11 +185,9 @@ class Surface(Part, parts=PARTS):
 
     def announce(self, before: Iterable[Address] = ()) -> None:
         """Our pieces, their status or our heirs have changed: tell old and new neighbours, and the tenant."""
-        succession = self.succession
         self.greetings.next_mark()
         self.plot.survey()
-        syncing = () if succession.syncing is None else (succession.syncing,)
-        self.greetings.hail(sorted({*before, *self.plot.neighbours(), *succession.heirs, *syncing}))
+        self.greetings.hail(sorted({*before, *self.plot.neighbours(), *self.succession.told}))
         self.tenant.settled()
         self.routes.unpark()
         self.upkeep.start()
@@ -230,7 +228,6 @@ class Surface(Part, parts=PARTS):
             news = self.circle.news.get(title.owner)
             if news is not None and not news.heirs:
                 news.take_heirs(heirs)
-                self.greetings.forget_around()
 
     def met(self, peer: Address, born_us: int) -> None:
         """A life that began then is at a peer's address. If we knew one before it, that is dead: heirs take over."""
