@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from ice_life import SCENES, Lodger
+from msgspec.structs import replace
 
 from implicast.overlay.ice.atlas import Atlas, overlap, remainder
 from implicast.overlay.ice.circle import Circle
@@ -87,7 +88,7 @@ class NoInquiry(Inquest):
     def inquire(self, suspect, rank, seizes, round_=0):
         super().inquire(suspect, rank, seizes, round_)
         inquiry = self.inquiries.pop(suspect)
-        self.surface.seizures.declare_dead(suspect, Inquiry(rank, seizes, {}, inquiry.message))
+        self.surface.seizures.declare_dead(suspect, Inquiry(seizes, {}, inquiry.message))
 
 
 class NoSettling(Seizures):
@@ -147,7 +148,7 @@ class NoHeirs(Seizures):
 
     def seize(self, suspect, inquiry):
         self.surface.estates.held.pop(suspect, None)
-        inquiry.items.clear()
+        inquiry.witnesses[:] = [replace(each, items=()) for each in inquiry.witnesses]
         super().seize(suspect, inquiry)
 
 

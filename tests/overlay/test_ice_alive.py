@@ -29,6 +29,7 @@ from implicast.overlay.ice.messages import (
     Title,
     Titles,
     Who,
+    Witness,
 )
 from implicast.overlay.ice.settings import Terms, Timers
 from implicast.overlay.ice.surface import Surface
@@ -502,8 +503,8 @@ def test_an_heir_offers_its_copy_to_a_stranger_who_took_the_place_of_the_dead(wi
     piece, item = Title(HALF, 1, 0, 2), Item(HALF + 5, HALF + 6, b"k", b"v")
     one.estates.held[2] = Legacy(1, (piece,), (7, 1), (), 0)
     one.estates.held[2].put(1, [item])
-    inquiry = Inquiry(1, True, {}, Inquire(2, (piece,), 1, (), 1))
-    inquiry.titles.append(Title(HALF, 1, 4, winner))
+    inquiry = Inquiry(True, {}, Inquire(2, (piece,), 1, (), 1))
+    inquiry.witnesses.append(Witness(2, -1, (Title(HALF, 1, 4, winner),), (), False, ()))
     one.seizures.declare_dead(2, inquiry)
 
     tract = (HALF, 2 * HALF)

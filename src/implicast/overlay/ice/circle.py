@@ -231,6 +231,8 @@ class Circle(SurfacePart):
 
     def forget_strangers(self) -> None:
         """Keep what is known of those who concern us; of the others, those heard longest ago go first."""
+        if len(self.news) <= self.timers.news_max:
+            return
         surface = self.surface
         near = {*surface.plot.neighbours(), *surface.heirs, *surface.estates.held, *self.missed}
         strangers = sorted((each for each in self.news if each not in near), key=lambda each: self.news[each].heard_us)

@@ -42,7 +42,7 @@ class Giver(SurfacePart):
         self.gift: Gift | None = None
         self.done: Recent[tuple[Address, int], str] = Recent(self.timers.seen_max)
         """Transfers that are over, given or taken, and how they ended: repeats get the same answer."""
-        self.declined: dict[Address, int] = {}
+        self.declined: Recent[Address, int] = Recent(self.timers.news_max)
         """Who would not take a piece, and until when it is not asked again."""
         surface.asker.topic("give", self.timers.patience(self.timers.tries_give), self._not_taken)
 
@@ -105,7 +105,7 @@ class Giver(SurfacePart):
         self._end_gift(gift)
         self.done[taker, gift.number] = "done"
         plot.atlas.learn(gift.title)
-        surface.greetings.gave(gift.title)
+        surface.greetings.gifts.append((self.host.now_us, gift.title))
         surface.tenant.drop((gift.piece.low, gift.piece.high))
         surface.announce({*before, taker})
         if not plot.pieces and not surface.leaving:
@@ -147,10 +147,6 @@ class Giver(SurfacePart):
     def has_declined(self, peer: Address) -> bool:
         """Would it not take a piece of late?"""
         return self.declined.get(peer, 0) > self.host.now_us
-
-    def forgive(self, now_us: int) -> None:
-        if self.declined:
-            self.declined = {each: until_us for each, until_us in self.declined.items() if until_us > now_us}
 
 
 @dataclass(slots=True)

@@ -119,13 +119,8 @@ class Hails(SurfacePart):
         if not (hail.gifts or hail.provisional or self.gifts) and atlas.has_exactly(sender, hail.pieces):
             return False  # there is nothing to learn, nor to correct: the usual case, at a third of the cost
         listed = (*hail.pieces, *hail.provisional)
-        whole = [each for each in hail.pieces if not atlas.better_than(each)]
-        # A better title once took a part of it and is gone: what is left over would stay a fragment.
-        # What others said of it in its name may be beyond what it has ever had, and no word of its own would win.
-        known = [(each, _is_listed(each, listed)) for each in atlas.of(sender)]
-        gone = [
-            each for each, is_listed in known if not is_listed or _is_fragment(each, whole) or _is_beyond(each, hail)
-        ]
+        pieces = [(each, not atlas.better_than(each)) for each in hail.pieces]
+        gone = [each for each in atlas.of(sender) if not _is_listed(each, listed) or _is_untrue(each, pieces)]
         version = plot.version
         atlas.drop(gone)
         if self.gifts:
@@ -195,10 +190,6 @@ class Hails(SurfacePart):
 
     # --- what we parted with
 
-    def gave(self, title: Title) -> None:
-        """A piece of ours has this title now."""
-        self.gifts.append((self.host.now_us, title))
-
     def lost_to(self, winners: list[Title]) -> None:
         """Whoever still thinks that ground is ours should know to whom we lost it."""
         now_us, tract = self.host.now_us, self.surface.plot.tract
@@ -210,14 +201,17 @@ class Hails(SurfacePart):
             self.gifts = [each for each in self.gifts if each[0] >= since_us][-most:]
 
 
-def _is_fragment(title: Title, whole: Iterable[Title]) -> bool:
-    """Only a part of what its owner has under the same title."""
-    return any(piece.bits < title.bits and piece.epoch == title.epoch and overlap(piece, title) for piece in whole)
+def _is_untrue(title: Title, pieces: Iterable[tuple[Title, bool]]) -> bool:
+    """Is it not what its owner has there, given the owner's pieces, and whether they are undisputed?
 
-
-def _is_beyond(title: Title, hail: Hail) -> bool:
-    """Is it better than what its owner says to have there?"""
-    return any(title.epoch > piece.epoch and overlap(title, piece) for piece in hail.pieces)
+    It may be better than what the owner has ever had, said by others in its name: no word of its own would win. Or it
+    is a fragment of what the owner has, because a better title once took the rest, and is gone.
+    """
+    return any(
+        overlap(title, piece)
+        and (title.epoch > piece.epoch or (undisputed and piece.bits < title.bits and piece.epoch == title.epoch))
+        for piece, undisputed in pieces
+    )
 
 
 def _is_listed(title: Title, listed: Iterable[Title]) -> bool:

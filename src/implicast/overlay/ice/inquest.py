@@ -11,11 +11,11 @@ from typing import NamedTuple
 from implicast.overlay.ice.atlas import tract_of
 from implicast.overlay.ice.estate import Item
 from implicast.overlay.ice.estates import Legacy, in_parts
-from implicast.overlay.ice.gives import Receipt
 from implicast.overlay.ice.messages import Inquire, More, Title, Verdict, Witness
-from implicast.overlay.ice.plot import GIVING, PROVISIONAL
+from implicast.overlay.ice.plot import PROVISIONAL
 from implicast.overlay.ice.share import Surface, SurfacePart
 from implicast.peer.contract import Address, handles
+from implicast.peer.memory import Recent
 from implicast.space.digest import digest_bits
 
 NO_ESTATE = -2
@@ -38,7 +38,6 @@ class Orphan(NamedTuple):
 class Inquiry:
     """What we have been told of a suspect so far."""
 
-    rank: int
     seizes: bool
     """False: we only want to know whether a giver is dead."""
     awaited: dict[Address, None]
@@ -46,24 +45,12 @@ class Inquiry:
     estate: Legacy | None = None
     """What we hold of the suspect's."""
     round: int = 0
-    answers: int = 0
-    ago_us: int = -1
-    """The shortest time since anybody heard the suspect; -1: nobody knows any."""
-    titles: list[Title] = field(default_factory=list)
-    items: list[Item] = field(default_factory=list)
-    whole: bool = False
-    """A witness had a whole copy of the estate."""
-    held: list[Title] = field(default_factory=list)
-    """What is in the hands of those who give to the suspect, or are given by it: not the dead's to lose."""
+    witnesses: list[Witness] = field(default_factory=list)
 
-    def take(self, witness: Witness) -> None:
-        self.answers += 1
-        if witness.ago_us >= 0:
-            self.ago_us = witness.ago_us if self.ago_us < 0 else min(self.ago_us, witness.ago_us)
-        self.titles += witness.titles
-        self.items += witness.items
-        self.held += witness.held
-        self.whole = self.whole or witness.whole
+    @property
+    def titles(self) -> list[Title]:
+        """Better ones than the suspect's, as far as the witnesses know."""
+        return [title for each in self.witnesses for title in each.titles]
 
 
 class Inquest(SurfacePart):
@@ -74,7 +61,7 @@ class Inquest(SurfacePart):
     def __init__(self, surface: Surface) -> None:
         super().__init__(surface)
         self.inquiries: dict[Address, Inquiry] = {}
-        self.look_us: dict[Address, int] = {}
+        self.look_us: Recent[Address, int] = Recent(self.timers.news_max)
         """Suspects that are not to be asked about before a time."""
         self.orphans: dict[Address, Orphan] = {}
 
@@ -91,27 +78,20 @@ class Inquest(SurfacePart):
                     self.inquire(owner, rank, seizes=True)
         receipt = surface.taker.receipt
         if receipt is not None and receipt.held and self._may_ask(receipt.giver):
-            self._watch_giver(receipt)
-        if self.orphans:
-            self._adopt(self.host.now_us)
-
-    def _watch_giver(self, receipt: Receipt) -> None:
-        """Dead givers cannot take back."""
-        surface = self.surface
-        if surface.circle.silence_us(receipt.giver) > self.timers.dead_us:
-            self.inquire(receipt.giver, self.timers.heirs + 1, seizes=False)
-        elif receipt.taken_us >= 0 or not (surface.heirs or surface.plot.firm):
-            surface.taker.accept(receipt)
+            if circle.silence_us(receipt.giver) > self.timers.dead_us:  # dead givers cannot take back
+                self.inquire(receipt.giver, self.timers.heirs + 1, seizes=False)
+            elif receipt.taken_us >= 0 or not (surface.heirs or surface.plot.firm):
+                surface.taker.accept(receipt)
+        self._adopt(self.host.now_us)
 
     def bury(self, peer: Address, estate: Legacy | None) -> None:
         """A peer is certainly dead: its heirs take over in turn, and what it was giving to us is ours."""
         self.inquiries.pop(peer, None)
-        receipt, now_us = self.surface.taker.receipt, self.host.now_us
-        if estate is not None and not estate.awaited and self.address in estate.heirs:
-            rank = estate.heirs.index(self.address)
+        now_us = self.host.now_us
+        if estate is not None and (rank := self._rank_in(estate)) is not None:
             self.orphans[peer] = Orphan(estate, rank, now_us + rank * self.timers.rank_us)
             self._adopt(now_us)
-        elif receipt is not None and receipt.held and receipt.giver == peer:
+        elif self.surface.taker.held_from(peer) is not None:
             self.inquire(peer, self.timers.heirs + 1, False, BURIED)
 
     def _adopt(self, now_us: int) -> None:
@@ -131,11 +111,14 @@ class Inquest(SurfacePart):
     def _rank_of(self, owner: Address) -> tuple[int, int]:
         """Our place in the order of those who may take an owner's place, and how long we wait."""
         timers, estate = self.timers, self.surface.estates.held.get(owner)
-        if estate is not None and not estate.awaited and self.address in estate.heirs:
-            rank = estate.heirs.index(self.address)
+        if estate is not None and (rank := self._rank_in(estate)) is not None:
             return rank, timers.dead_us + rank * timers.rank_us
         share = digest_bits(16, "last resort", repr(owner), repr(self.address)) / 2**16
         return timers.heirs + 1, timers.dead_us + int((timers.heirs + 1 + share) * timers.rank_us)
+
+    def _rank_in(self, estate: Legacy) -> int | None:
+        """Our place among the heirs of an estate that we hold whole."""
+        return None if estate.awaited or self.address not in estate.heirs else estate.heirs.index(self.address)
 
     # --- asking
 
@@ -144,30 +127,25 @@ class Inquest(SurfacePart):
         pieces = {each.low: each for each in (estate.titles if estate is not None else ())}
         if round_ < BURIED:
             pieces.update({each.low: each for each in surface.plot.atlas.of(suspect)})
-        receipt = surface.taker.receipt
-        claims = surface.plot.of_status(PROVISIONAL) if receipt is not None and receipt.giver == suspect else []
+        claims = surface.plot.of_status(PROVISIONAL, suspect)
         serial = NO_ESTATE if estate is None or estate.awaited else estate.serial
         message = Inquire(suspect, tuple(pieces.values()), rank, tuple(claims), serial, round_ >= BURIED)
         asked = dict.fromkeys(self._witnesses(suspect, estate))
-        self.inquiries[suspect] = Inquiry(rank, seizes, asked, message, estate, round_)
+        self.inquiries[suspect] = Inquiry(seizes, asked, message, estate, round_)
         for peer in asked:
             self.host.send(peer, message)
         self.host.after(self.timers.ask_us // 2, Verdict(suspect, 2 * round_))
 
     def _witnesses(self, suspect: Address, estate: Legacy | None) -> list[Address]:
         """The suspect's heirs and neighbours, our neighbours, and the heirs of those among them that are silent too."""
-        surface, circle = self.surface, self.surface.circle
+        surface = self.surface
         found = dict.fromkeys(surface.heirs_of(suspect))
+        near = [(peer, surface.heirs_of(peer)) for peer in surface.plot.neighbours()]
         if estate is not None:
             found.update(dict.fromkeys(estate.heirs))
-            for title, heirs in estate.around:
-                found[title.owner] = None
-                if circle.is_suspect(title.owner):
-                    found.update(dict.fromkeys(heirs))
-        for peer in surface.plot.neighbours():
-            found[peer] = None
-            if circle.is_suspect(peer):
-                found.update(dict.fromkeys(surface.heirs_of(peer)))
+            near = [*((title.owner, heirs) for title, heirs in estate.around), *near]
+        for peer, heirs in near:
+            found.update(dict.fromkeys((peer, *heirs) if surface.circle.is_suspect(peer) else (peer,)))
         found.pop(self.address, None)
         found.pop(suspect, None)
         return list(found)[:WITNESSES_MAX]
@@ -209,11 +187,10 @@ class Inquest(SurfacePart):
         A title that we might have one day beats the taker's in everybody's eyes: if the give is accepted after all,
         nobody would have the piece. What we are given by a suspect is not the dead's to lose either.
         """
-        plot, gift, receipt = self.surface.plot, self.surface.giver.gift, self.surface.taker.receipt
+        gift, plot = self.surface.giver.gift, self.surface.plot
         if gift is not None and gift.title.owner == suspect:
-            epoch = gift.piece.epoch + 3
-            return tuple(Title(each.low, each.bits, epoch, self.address) for each in plot.of_status(GIVING))
-        return tuple(plot.of_status(PROVISIONAL)) if receipt is not None and receipt.giver == suspect else ()
+            return self.surface.giver.as_taken_back(gift)
+        return tuple(plot.of_status(PROVISIONAL, suspect))
 
     def _bequest(self, inquire: Inquire) -> tuple[tuple[Item, ...], bool]:
         """Our copy of the suspect's estate, if it is newer than the asker's, as far as one message holds.
@@ -234,7 +211,7 @@ class Inquest(SurfacePart):
         if inquiry is None or sender not in inquiry.awaited:
             return
         del inquiry.awaited[sender]
-        inquiry.take(witness)
+        inquiry.witnesses.append(witness)
         if not inquiry.awaited:
             self._judge(witness.suspect, inquiry)
 
@@ -258,16 +235,12 @@ class Inquest(SurfacePart):
             return
         if surface.circle.silence_us(suspect) < timers.self_us:
             return
-        if 0 <= inquiry.ago_us < timers.known_us:
+        heard_us = [each.ago_us for each in inquiry.witnesses if 0 <= each.ago_us < timers.known_us]
+        if heard_us:
             surface.hear(inquiry.titles)
-            self.put_off(suspect, min(timers.rank_us, timers.known_us - inquiry.ago_us))
+            self.put_off(suspect, min(timers.rank_us, timers.known_us - min(heard_us)))
             self.host.send(suspect, More())
-        elif not inquiry.answers and inquiry.message.pieces and inquiry.round < timers.rounds:
-            self.inquire(suspect, inquiry.rank, inquiry.seizes, inquiry.round + 1)
+        elif not inquiry.witnesses and inquiry.message.pieces and inquiry.round < timers.rounds:
+            self.inquire(suspect, inquiry.message.rank, inquiry.seizes, inquiry.round + 1)
         else:
             surface.seizures.declare_dead(suspect, inquiry)
-
-    def forget(self) -> None:
-        now_us = self.host.now_us
-        if self.look_us:
-            self.look_us = {each: until_us for each, until_us in self.look_us.items() if until_us > now_us}

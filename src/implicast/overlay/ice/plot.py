@@ -69,8 +69,10 @@ class Plot(SurfacePart):
     def firm_pieces(self) -> list[Title]:
         return [each for each in self.pieces if each.low not in self.status]
 
-    def of_status(self, kind: str) -> list[Title]:
-        return [each for each in self.pieces if each.low in self.status and self.status[each.low].kind == kind]
+    def of_status(self, kind: str, peer: Address | None = None) -> list[Title]:
+        """Pieces that are held for this reason; if a peer is named, those that go to it or come from it."""
+        held = ((each, self.status[each.low]) for each in self.pieces if each.low in self.status)
+        return [each for each, status in held if status.kind == kind and peer in (None, status.peer)]
 
     def lone_sibling(self, piece: Title) -> Title | None:
         """The other half of what a piece is one half of, if it is one piece of another peer."""

@@ -30,7 +30,9 @@ REROUTED = 4
 Routed = Any
 """A message with a field `way`."""
 Thing = TypeVar("Thing")
-NO_HOPS: list[tuple[Address, Way]] = []
+Hop = tuple[Address, Way]
+"""The next peer, and the way of what it gets."""
+NO_HOPS: list[Hop] = []
 
 
 class Onward(NamedTuple):
@@ -38,8 +40,7 @@ class Onward(NamedTuple):
 
     own: Tract
     """Ours, firm and not in doubt."""
-    hops: list[tuple[Address, Way]]
-    """Next hops, and the way of what each gets."""
+    hops: list[Hop]
     waiting: Tract
     """Ground in transit, in doubt or of the dead: nobody answers for it now."""
 
@@ -84,11 +85,8 @@ class Paths(SurfacePart):
             self._table = SurfaceTable(dimensions, own, rows, latencies, owners)
         return self._table
 
-    def redraw(self) -> None:
-        """The atlas or who is suspect has changed."""
-        self._table = None
-
-    def begin_with(self, table: SurfaceTable) -> None:
+    def redraw(self, table: SurfaceTable | None = None) -> None:
+        """The atlas or who is suspect has changed; the table is made when it is needed, if it is not known."""
         self._table = table
 
     # --- coming
@@ -126,10 +124,7 @@ class Paths(SurfacePart):
         seen = self.seen.get(sender)
         if seen is None:
             seen = self.seen[sender] = Recent(self.timers.seen_max)
-        if number in seen or number in self._seen_before.get(sender, ()):
-            return True
-        seen[number] = None
-        return False
+        return number in self._seen_before.get(sender, ()) or not seen.once(number, None)
 
     def forget_hops(self) -> None:
         """Another time begins."""
@@ -140,12 +135,11 @@ class Paths(SurfacePart):
     def route(self, sender: Address, message: Routed) -> None:
         """Our part is delivered, or parked while we do not answer for it; the rest goes on."""
         onward = self.onward(message.way)
-        if not self.surface.terms.assured:
-            for hop, way in onward.hops:
-                self.host.send(hop, message if way is message.way else replace(message, way=way))
-        else:
-            for hop, way in onward.hops:
+        for hop, way in onward.hops:
+            if self.surface.terms.assured:
                 self._hop(hop, message, way)
+            else:
+                self.host.send(hop, message if way is message.way else replace(message, way=way))
         if onward.waiting and type(message) is Who:
             others = self.surface.plot.others
             self._tell(message.asker, [each for each in others if intersect((each.low, each.high), onward.waiting)])
@@ -181,7 +175,7 @@ class Paths(SurfacePart):
         own, rest, waiting = self._divided(tract)
         if own and surface.is_doubtful:
             own, waiting = EMPTY, unite(own, waiting)
-        hops: list[tuple[Address, Way]] = []
+        hops = list[Hop]()
         if rest and (own or way.hops <= self.timers.hops_max):
             way = replace(way, hops=0) if own else way  # what has found a part of its destination is young again
             waiting = unite(waiting, self._send_on(way, rest, hops))
@@ -203,7 +197,7 @@ class Paths(SurfacePart):
         known: Onward | None = table.known.get(asked)
         if known is None:
             own, rest, waiting = self._divided(tract)
-            terms, hops = self.surface.terms, list[tuple[Address, Way]]()
+            terms, hops = self.surface.terms, list[Hop]()
             for hop, part in table.branches(rest, terms.cosine, terms.merge) if rest else ():
                 if hop is None:
                     waiting = unite(waiting, part)
@@ -250,47 +244,30 @@ class Paths(SurfacePart):
 
     # --- round holes
 
-    def _send_on(self, way: Way, rest: Tract, hops: list[tuple[Address, Way]]) -> Tract:
+    def _send_on(self, way: Way, rest: Tract, hops: list[Hop]) -> Tract:
         """While no neighbour is suspect, as the listings say; else owners that are known, and the heirs of suspects,
         get their own parts. What has to wait."""
-        waiting = EMPTY
+        parts: dict[Address | None, Tract] = {}
         if way.stuck or not self._is_whole(self.table):
-            known, rest = self._by_owner(rest)
-            parts: dict[Address, Tract] = {}
-            for owner, part in known.items():
-                hop = self._knock(owner)
-                if hop is None:
-                    waiting = unite(waiting, part)
-                else:
+            for title in self.surface.plot.others:
+                part = intersect(rest, (title.low, title.high))
+                if part:
+                    hop = self._knock(title.owner)
                     parts[hop] = unite(parts.get(hop, EMPTY), part)
-            hops += [(hop, self._step(way, part)) for hop, part in parts.items()]
+                    rest = subtract(rest, part)
+        waiting = parts.pop(None, EMPTY)
+        hops += [(hop, self._step(way, part)) for hop, part in parts.items() if hop is not None]
         if rest:
             self._outward(way, rest, hops)
         return waiting
 
-    def _by_owner(self, tract: Tract) -> tuple[dict[Address, Tract], Tract]:
-        """The parts of a destination whose owners are known, and what is left."""
-        known: dict[Address, Tract] = {}
-        for title in self.surface.plot.others:
-            part = intersect(tract, (title.low, title.high))
-            if part:
-                known[title.owner] = unite(known.get(title.owner, EMPTY), part)
-                tract = subtract(tract, part)
-        return known, tract
-
     def _knock(self, owner: Address) -> Address | None:
         """The owner, or while it is suspect its first live heir; None if that is us, or nobody."""
         circle = self.surface.circle
-        if not circle.is_suspect(owner):
-            return owner
-        for heir in circle.heirs_of(owner):
-            if heir == self.address:
-                return None
-            if not circle.is_suspect(heir):
-                return heir
-        return None
+        first = next((each for each in (owner, *circle.heirs_of(owner)) if not circle.is_suspect(each)), None)
+        return None if first == self.address else first
 
-    def _outward(self, way: Way, rest: Tract, hops: list[tuple[Address, Way]]) -> None:
+    def _outward(self, way: Way, rest: Tract, hops: list[Hop]) -> None:
         """Next hops by the listings, and the beginnings or next steps of detours."""
         terms, table = self.surface.terms, self.table
         if way.stuck and table.rank(rest) >= way.stuck:
@@ -303,9 +280,8 @@ class Paths(SurfacePart):
                 hops.append((hop, self._step(way, part)))
 
     def _detour(
-        self, way: Way, part: Tract, stuck: tuple[int, ...], visited: tuple[Address, ...],
-        hops: list[tuple[Address, Way]],
-    ) -> None:  # fmt: skip
+        self, way: Way, part: Tract, stuck: tuple[int, ...], visited: tuple[Address, ...], hops: list[Hop]
+    ) -> None:
         hop = self.table.nearest(part, visited) if len(visited) <= self.timers.visited_max else None
         if hop is not None:
             hops.append((hop, self._step(way, part, stuck, visited)))
@@ -314,8 +290,7 @@ class Paths(SurfacePart):
 
     def _hop(self, to: Address, message: Routed, way: Way) -> None:
         number = self.surface.next_number()
-        numbered = Way(way.tract, number, way.mark, way.hops, way.stuck, way.visited)
-        self.surface.asker.ask("hop", (number, to), to, replace(message, way=numbered))
+        self.surface.asker.ask("hop", (number, to), to, replace(message, way=replace(way, number=number)))
 
     @handles(Passed)
     def on_passed(self, sender: Address, passed: Passed) -> None:
@@ -344,10 +319,6 @@ class Paths(SurfacePart):
         waiting, self.parked = self.parked, []
         for until_us, message in waiting:
             if until_us > self.host.now_us:
-                self._take_up(until_us, message)
-
-    def _take_up(self, until_us: int, message: Routed) -> None:
-        before = len(self.parked)
-        self.route(self.address, message)
-        for index in range(before, len(self.parked)):
-            self.parked[index] = (min(until_us, self.parked[index][0]), self.parked[index][1])
+                before = len(self.parked)
+                self.route(self.address, message)
+                self.parked[before:] = [(min(until_us, due_us), again) for due_us, again in self.parked[before:]]

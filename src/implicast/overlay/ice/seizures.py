@@ -7,7 +7,6 @@ Why two never answer: the owner is doubtful after `self_us` without an echo, a s
 heir that echoed lately has heard the owner lately and vetoes; and `self_us` is shorter than `dead_us`.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from implicast.overlay.ice.atlas import Atlas, overlap, tract_of
@@ -67,14 +66,17 @@ class Seizures(SurfacePart):
         surface, plot, held = self.surface, self.surface.plot, self.surface.estates.held
         before, certain = {*plot.neighbours(), suspect}, inquiry.message.certain
         estate = inquiry.estate if certain else held.get(suspect)
-        best = _best((*inquiry.message.pieces, *inquiry.titles, *inquiry.held, *plot.atlas.titles.values()))
+        given = [title for each in inquiry.witnesses for title in each.held]  # in transit: not the dead's to lose
+        best = Atlas()
+        for each in (*inquiry.message.pieces, *inquiry.titles, *given, *plot.atlas.titles.values()):
+            best.learn(each)
         spans = tract_of(inquiry.message.pieces)
         titles = [each for each in best.of(suspect) if intersect((each.low, each.high), spans)]
         if certain:  # the life that is there now may have got ground of the old one already
             titles = [each for each in titles if any(_is_of(each, piece) for piece in inquiry.message.pieces)]
         if estate is not None:
             self._hand_on(suspect, estate, best, spans)
-        if not (certain or inquiry.held):
+        if not (certain or given):
             held.pop(suspect, None)  # else it may yet be the dead's: looked at again when the give has ended
         if not titles:
             return
@@ -89,8 +91,8 @@ class Seizures(SurfacePart):
             before.update(title.owner for title, _ in estate.around)
             surface.learn_around(estate.around)
             surface.tenant.accept(estate.within(tract), tract)
-        surface.tenant.accept(tuple(inquiry.items), tract)
-        whole = inquiry.whole or (estate is not None and not estate.awaited)
+        surface.tenant.accept(tuple(item for each in inquiry.witnesses for item in each.items), tract)
+        whole = any(each.whole for each in inquiry.witnesses) or (estate is not None and not estate.awaited)
         self.settle(number, Seizure(tract, whole), before)
 
     def _hand_on(self, suspect: Address, estate: Legacy, best: Atlas, spans: Tract) -> None:
@@ -176,10 +178,3 @@ class Seizures(SurfacePart):
 def _is_of(title: Title, piece: Title) -> bool:
     """Is it the same title, or what is left of it?"""
     return title.epoch == piece.epoch and overlap(title, piece)
-
-
-def _best(titles: Iterable[Title]) -> Atlas:
-    best = Atlas()
-    for each in titles:
-        best.learn(each)
-    return best

@@ -271,4 +271,4 @@ class Surface(Part, parts=PARTS):
     def rest_on(self, title: Title, others: list[Title], table: SurfaceTable) -> None:
         """Take a place on a surface that is assembled at once, and on which nothing is assured: its table is known."""
         self.plot.settle_on(Atlas([title, *others]))
-        self.routes.begin_with(table)
+        self.routes.redraw(table)

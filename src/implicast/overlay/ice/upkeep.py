@@ -4,6 +4,8 @@ Greeted are those whose turn it is, heirs that have not echoed, the heirs of the
 is assured there are no greetings: a peer ticks only while it has something unsettled, and rests then.
 """
 
+from collections.abc import Iterable
+
 from implicast.overlay.ice.messages import Tick
 from implicast.overlay.ice.settings import CALM_TICKS
 from implicast.overlay.ice.share import Surface, SurfacePart
@@ -43,7 +45,7 @@ class Ticks(SurfacePart):
         calm = not (troubled or self._is_unsettled())
         if now_us > self._forget_us:
             self._forget_us = now_us + FORGET_TICKS * tick_us
-            self._forget(now_us)
+            self._forget()
         self._ticking = not (surface.parting.left or (calm and not surface.terms.assured))
         if self._ticking:
             self.host.after(tick_us * CALM_TICKS if calm else tick_us, tick)
@@ -78,23 +80,20 @@ class Ticks(SurfacePart):
         if surface.routes.parked:
             surface.routes.unpark()
 
-    def _forget(self, now_us: int) -> None:
-        surface, most = self.surface, self.timers.news_max
+    def _forget(self) -> None:
+        surface = self.surface
         surface.taker.expire()
         surface.greetings.forget_gifts()
-        surface.inquest.forget()
         surface.routes.forget_hops()
         surface.estates.forget()
-        if len(surface.circle.news) > most:
-            surface.circle.forget_strangers()
-        surface.giver.forgive(now_us)
+        surface.circle.forget_strangers()
 
     # --- greeting
 
     def _greet_due(self) -> bool:
         """Greet whom it is time to greet. True if any neighbour is silent, suspect, or its greeting awaited."""
         surface, timers, now_us = self.surface, self.timers, self.host.now_us
-        due, troubled, silent_us = list[Address](), False, now_us - timers.self_us
+        due, troubled, silent_us = dict[Address, None](), False, now_us - timers.self_us
         known, concern = surface.circle.news, surface.circle.concern
         for peer in surface.plot.neighbours():
             news = known.get(peer) or concern(peer)
@@ -103,28 +102,26 @@ class Ticks(SurfacePart):
             if news.unsure or news.suspect_us >= 0 or (news.heard_us < silent_us and news.since_us < silent_us):
                 troubled = True
             if news.next_us <= now_us:
-                due.append(peer)
-        for heir in surface.heirs:
-            if surface.circle.concern(heir).echo_us + timers.hello_us <= now_us and heir not in due:
-                due.append(heir)
+                due[peer] = None
+        due.update((each, None) for each in surface.heirs if concern(each).echo_us + timers.hello_us <= now_us)
         self._hail(due)
         return troubled
 
-    def _hail(self, peers: list[Address]) -> None:
+    def _hail(self, peers: Iterable[Address]) -> None:
         """Greet those whose answer is not awaited anyway."""
-        peers = [each for each in peers if not self.surface.greeter.open("hail", each)]
-        if peers:
-            self.surface.greetings.hail(peers)
+        is_open = self.surface.greeter.open
+        self.surface.greetings.hail([each for each in peers if not is_open("hail", each)])
 
     def _face_silence(self) -> None:
         """Suspect the silent; in the place of suspects, greet their heirs: they and we must know of each other."""
-        surface, circle, due = self.surface, self.surface.circle, dict[Address, None]()
+        surface, circle, heirs = self.surface, self.surface.circle, dict[Address, None]()
         for peer in dict.fromkeys((*surface.plot.neighbours(), *surface.heirs)):
             if not circle.is_suspect(peer) and circle.silence_us(peer) > self.timers.self_us:
                 circle.suspect(peer)
             if circle.is_suspect(peer):
-                due.update(dict.fromkeys(each for each in circle.heirs_of(peer) if each != self.address))
-        self._hail([each for each in due if circle.concern(each).next_us <= self.host.now_us])
+                heirs.update(dict.fromkeys(circle.heirs_of(peer)))
+        heirs.pop(self.address, None)
+        self._hail(each for each in heirs if circle.concern(each).next_us <= self.host.now_us)
 
     def greet_missed(self) -> None:
         """Those that fell silent may be back, or a cut healed: ask at pauses that grow with the silence."""
