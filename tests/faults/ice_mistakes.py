@@ -16,7 +16,6 @@ from implicast.overlay.ice.seizures import Seizures
 from implicast.overlay.ice.share import Correspondence
 from implicast.overlay.ice.succession import Succession
 from implicast.overlay.ice.surface import Surface
-from implicast.overlay.ice.upkeep import Ticks
 from implicast.peer.contract import handles
 from implicast.world.faults import Faults
 
@@ -136,11 +135,11 @@ class NoDuty(Parting):
         super().leave()
 
 
-class NeverMeetsAgain(Ticks):
+class NeverMeetsAgain(Circle):
     """Those that fell silent are never greeted again."""
 
     def greet_missed(self):
-        self.surface.circle.missed.clear()
+        self.missed.clear()
 
 
 class NoHeirs(Seizures):
@@ -187,7 +186,7 @@ class SilentGiver(Giver):
             self.host.send(sender, Declined(accepted.number))
 
 
-NEVER_MEETS_AGAIN = mistaken(upkeep=NeverMeetsAgain)
+NEVER_MEETS_AGAIN = mistaken(circle=NeverMeetsAgain)
 NO_TIDYING = mistaken(parting=NoTidying)
 LOSSY, ROUGH = Faults(0.05), Faults(0.01, 0.01, 0.02, (50.0, 400.0), 0.1)
 
@@ -248,7 +247,7 @@ MISTAKES = (
         mistaken(circle=UnforgivenSuspicion), {"freeze": 12}, "heirs of", {"faults": ROUGH, "peers": 6},
     ),
     IceMistake(
-        "never meeting again", "those that fell silent are greeted now and then (overlay/ice/upkeep.py)",
+        "never meeting again", "those that fell silent are greeted now and then (overlay/ice/circle.py)",
         NEVER_MEETS_AGAIN, SCENES["split"], "both answer",
     ),
     IceMistake(

@@ -366,7 +366,8 @@ def half_lost(kind: type) -> Scene:
     """A giver that does not hear its taker loses half of what it is giving to a third, and is asked for the whole."""
     scene, giver, taker, half = giving(lodging(kind))
     third = next(scene.world.peers[each].surface for each in giver.surface.plot.neighbours() if each != taker.address)
-    third.seizures.claim(Title(half.low, half.bits + 1, half.epoch + 1, third.address))
+    claimed = Title(half.low, half.bits + 1, half.epoch + 1, third.address)
+    third.seizures.claim([claimed], set(third.plot.neighbours()))
     scene.world.run(scene.world.now_us + S // 2)
     scene.trouble.mend((taker.address, giver.address))
     scene.world.run(scene.world.now_us + 10 * S)

@@ -339,7 +339,7 @@ def test_full_tables_refuse_and_nothing_waits_for_ever():
     assert not one.batch((), lambda: None)
     one.routes.deliver(3, (0, 1), Enter(Way((0, 1)), 3, 0))
     assert one.giver.gift is not None
-    one.upkeep.on_tick(Tick())
+    one.on_tick(Tick())
 
     assert one.giver.gift is None
     assert one.ground == (0, HALF)

@@ -7,10 +7,10 @@ from statistics import fmean
 import pytest
 
 from implicast.casting.spice.spice import Spice
+from implicast.overlay.ice.entry import Extent, Round
 from implicast.overlay.ice.estate import Way
 from implicast.overlay.ice.messages import Enter, Sound, Sounded, SoundedOut, Title
 from implicast.overlay.ice.settings import Terms
-from implicast.overlay.ice.soundings import Answer, Extent, Round
 from implicast.overlay.ice.surface import Surface
 from implicast.peer.ledger import Ledger
 from implicast.space.angle import cosine_of
@@ -90,7 +90,7 @@ def test_silent_owners_are_passed_over_and_where_all_are_silent_any_place_will_d
 
 
 def test_an_extent_that_is_crowded_has_no_room() -> None:
-    heard = {0: Answer(10, 12), 1: Answer(20, 9), 2: Answer(30, 9), 3: Answer(40, 8)}
+    heard = {0: (10, 12), 1: (20, 9), 2: (30, 9), 3: (40, 8)}
 
     assert Round(Extent(), 0, heard=heard).nearest() == 1
     assert Round(Extent(), 0).nearest() is None

@@ -3,6 +3,7 @@
 A suspect is not dead: it is only not used as a next hop while another neighbour will do, until any word comes from it.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,9 +101,6 @@ class News:
         """It has echoed this stamp of ours."""
         if stamp_us > self.echo_us:
             self.echo_us = stamp_us
-
-    def become_heir(self, stamp_us: int) -> None:
-        self.echo_us = stamp_us
 
     def end(self, stamp_us: int, now_us: int, late_us: int) -> None:
         """It has said at this time that we are no heir of it."""
@@ -223,6 +221,52 @@ class Circle(SurfacePart):
     def unanswered(self, key: Any, question: Question) -> None:
         """It was asked as often as we ask anybody."""
         self.suspect(question.to)
+
+    def tend(self) -> bool:
+        """At each tick: greet neighbours whose turn it is, and heirs that have not echoed. If any neighbour is silent,
+        suspect, or its greeting awaited, look closer, and say so."""
+        surface, timers, now_us = self.surface, self.timers, self.host.now_us
+        due, troubled, silent_us = dict[Address, None](), False, now_us - timers.self_us
+        for peer in surface.plot.neighbours():
+            news = self.news.get(peer) or self.concern(peer)
+            if news.unsure:
+                surface.greetings.ask_more(peer)
+            if news.unsure or news.suspect_us >= 0 or (news.heard_us < silent_us and news.since_us < silent_us):
+                troubled = True
+            if news.next_us <= now_us:
+                due[peer] = None
+        due.update((each, None) for each in surface.heirs if self.concern(each).echo_us + timers.hello_us <= now_us)
+        self._greet(due)
+        if troubled:
+            self._face_silence()
+        return troubled
+
+    def _greet(self, peers: Iterable[Address]) -> None:
+        """Greet those whose answer is not awaited anyway."""
+        is_open = self.surface.greeter.open
+        self.surface.greetings.hail([each for each in peers if not is_open("hail", each)])
+
+    def _face_silence(self) -> None:
+        """Suspect the silent; in the place of suspects, greet their heirs: they and we must know of each other."""
+        heirs: dict[Address, None] = {}
+        for peer in dict.fromkeys((*self.surface.plot.neighbours(), *self.surface.heirs)):
+            if not self.is_suspect(peer) and self.silence_us(peer) > self.timers.self_us:
+                self.suspect(peer)
+            if self.is_suspect(peer):
+                heirs.update(dict.fromkeys(self.heirs_of(peer)))
+        heirs.pop(self.address, None)
+        self._greet(each for each in heirs if self.concern(each).next_us <= self.host.now_us)
+
+    def greet_missed(self) -> None:
+        """Those that fell silent may be back, or a cut healed: ask at pauses that grow with the silence."""
+        timers, now_us = self.timers, self.host.now_us
+        for peer, (since_us, due_us) in list(self.missed.items()):
+            if now_us - since_us > timers.long_us:
+                del self.missed[peer]
+            elif now_us >= due_us:
+                self.missed[peer] = (since_us, now_us + max(timers.meet_us, (now_us - since_us) // 4))
+                if not self.surface.greeter.open("hail", peer):
+                    self.host.send(peer, self.surface.greetings.hail_for(peer))
 
     def wake_late(self) -> None:
         """We slept: nobody's silence counts from before now."""

@@ -168,10 +168,8 @@ class Receipt:
     def put(self, give: HandOver, now_us: int) -> bool:
         """A part has come; is it all?"""
         self.items[give.part], self.last_us = give.items, now_us
-        return len(self.items) == give.parts
-
-    def hold(self) -> None:
-        self.held = True
+        self.held = len(self.items) == give.parts
+        return self.held
 
     def take(self, now_us: int) -> None:
         self.taken_us = now_us if self.taken_us < 0 else self.taken_us
@@ -239,7 +237,6 @@ class Taker(SurfacePart):
             self._end(receipt, "declined")
             self.host.send(receipt.giver, Declined(receipt.number))
             return
-        receipt.hold()
         tract = (title.low, title.high)
         plot.atlas.learn(title)
         plot.hold(title.low, PROVISIONAL, receipt.giver, receipt.number)

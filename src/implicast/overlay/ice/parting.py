@@ -140,7 +140,7 @@ class Parting(SurfacePart):
         if not self._departing and not self._on_duty():
             self._departing = True
             told = {*surface.heirs, *surface.estates.held, *surface.plot.neighbours()}
-            surface.succession.renounce()
+            surface.succession.begin_with((), 0)  # we have nothing that could be inherited
             surface.announce(told)
             self.host.after(self.timers.grace_us, MayGo())
 

@@ -311,7 +311,7 @@ class Paths(SurfacePart):
         if len(self.parked) < self.timers.parked_max:
             waiting = replace(message, way=replace(message.way, tract=part))
             self.parked.append((self.host.now_us + self.timers.gap_us, waiting))
-            self.surface.upkeep.start()
+            self.surface.start()
 
     def unpark(self) -> None:
         """Look again at what waited; the tenant does the same."""

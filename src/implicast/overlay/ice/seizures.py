@@ -17,7 +17,7 @@ from implicast.overlay.ice.messages import Firm, Title, Who
 from implicast.overlay.ice.plot import SEIZED
 from implicast.overlay.ice.share import Surface, SurfacePart
 from implicast.peer.contract import Address, handles
-from implicast.space.tract import WHOLE, Tract, intersect
+from implicast.space.tract import Tract, intersect
 
 
 @dataclass(slots=True)
@@ -117,7 +117,7 @@ class Seizures(SurfacePart):
         low, bits = gap
         if now_us - self._gap_since_us > self.timers.gap_us:
             self._gap_since_us = -1
-            self.claim(Title(low, bits, 0, self.address))
+            self.claim([Title(low, bits, 0, self.address)], set(self.surface.plot.neighbours()))
         else:
             self.surface.send(Who(Way((low, low + 1)), self.address))
             self._ask_outside(low)
@@ -132,23 +132,22 @@ class Seizures(SurfacePart):
             way = Way((code, code + 1), self.surface.next_number())
             self.host.send(self.host.rng.choice(known), Who(way, self.address))
 
-    def claim(self, title: Title) -> None:
-        """Take ground that nobody has: any real title beats this one."""
-        plot, number = self.surface.plot, self.surface.next_number()
-        if plot.atlas.learn(title):
-            plot.hold(title.low, SEIZED, self.address, number)
-            self.settle(number, Seizure((title.low, title.high), whole=False), set(plot.neighbours()))
-
     def begin_again(self) -> None:
         """Take the whole surface, of which nobody whom we hear has any. Where a silent owner is known its title is
         beaten as at every seizure; elsewhere any real title beats ours, and of two such claims one wins."""
+        silent = [Title(each.low, each.bits, each.epoch + 1, self.address) for each in self.surface.plot.others]
+        self.claim([*silent, Title(0, 0, 0, self.address)], set())
+
+    def claim(self, titles: list[Title], before: set[Address]) -> None:
+        """Take ground that nobody has: any real title beats one of epoch 0."""
         plot, number = self.surface.plot, self.surface.next_number()
-        for each in list(plot.others):
-            plot.atlas.learn(Title(each.low, each.bits, each.epoch + 1, self.address))
-        plot.atlas.learn(Title(0, 0, 0, self.address))
-        for each in plot.atlas.of(self.address):
+        for each in titles:
+            plot.atlas.learn(each)
+        taken = [each for each in plot.atlas.of(self.address) if each not in plot.pieces]
+        for each in taken:
             plot.hold(each.low, SEIZED, self.address, number)
-        self.settle(number, Seizure(WHOLE, whole=False), set())
+        if taken:
+            self.settle(number, Seizure(tract_of(taken), whole=False), before)
 
     # --- settling
 

@@ -141,4 +141,4 @@ class Terms:
     assured: bool = True
     """Hops are confirmed and repeated, neighbours greet each other, owners have heirs. Else nothing of this."""
     soundings: int = 0
-    """How many digits of a place newcomers choose by who is near there (`soundings.py`); 0: they draw all of it."""
+    """How many digits of a place newcomers choose by who is near there (`entry.py`); 0: they draw all of it."""

@@ -70,11 +70,7 @@ class Succession(SurfacePart):
         """These have a copy already, and have said so at this time."""
         self.heirs, self.echoed_us = heirs, max(self.echoed_us, echoed_us)
         for heir in heirs:
-            self.surface.circle.concern(heir).become_heir(echoed_us)
-
-    def renounce(self) -> None:
-        """We have nothing that could be inherited."""
-        self.heirs = ()
+            self.surface.circle.concern(heir).echo(echoed_us)
 
     def end(self) -> None:
         """All that we kept is lost to others."""
@@ -211,7 +207,7 @@ class Succession(SurfacePart):
         self.heirs = (*staying, peer)
         for each in gone:
             self._excuse(each)
-        self.surface.circle.concern(peer).become_heir(stamp_us)
+        self.surface.circle.concern(peer).echo(stamp_us)
         self._echoed(stamp_us)
         self.surface.announce(gone)
         self._count_batches()
