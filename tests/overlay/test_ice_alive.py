@@ -84,7 +84,7 @@ def sent(ledger, kind):
     return [(to, message) for to, message in ledger.sent() if type(message) is kind]
 
 
-@pytest.mark.parametrize("timers", [Timers(), Timers.quick(), Timers.of(1.0), Timers.of(5.0), Timers.of(30.0)])
+@pytest.mark.parametrize("timers", [Timers(), Timers.of(1.5), Timers.of(1.0), Timers.of(5.0), Timers.of(30.0)])
 def test_timers_stand_in_the_order_that_safety_rests_on(timers):
     assert timers.hello_us + timers.patience_us < timers.self_us
     assert (1 + timers.margin) * timers.self_us + timers.trip_us < timers.dead_us

@@ -17,7 +17,6 @@ REUNION_US = 10_000_000
 """Those who come back within this time of each other were cut off together."""
 UNKNOWN_US = 50_000.0
 """Latency assumed of a neighbour that has not been measured yet."""
-NOTHING = (-1, 0, 0)
 
 
 @dataclass(slots=True)
@@ -51,8 +50,6 @@ class News:
     """We may be behind with it: it is asked until it greets us."""
     more_us: int = -1
     """When it was last asked for a greeting."""
-    applied: tuple[int, int, int] = NOTHING
-    """The last greeting that was learnt from (mark, gifts), and how our own atlas was after that."""
     trip_us: int = 0
     """How long its answers take; 0: not known."""
 
@@ -85,9 +82,6 @@ class News:
 
     def take_heirs(self, heirs: tuple[Address, ...]) -> None:
         self.heirs = heirs
-
-    def apply(self, learnt: tuple[int, int, int]) -> None:
-        self.applied = learnt
 
     def ask_more(self, now_us: int, pause_us: int) -> bool:
         """We are behind with it; is it time to ask it for a greeting?"""

@@ -6,7 +6,6 @@ and a late repeat of the copy it began with does not bring it back.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from implicast.overlay.ice.atlas import tract_of
 from implicast.overlay.ice.estate import Item, check_items
@@ -15,9 +14,6 @@ from implicast.overlay.ice.share import Surface, SurfacePart
 from implicast.peer.contract import Address, handles
 from implicast.peer.errors import RemoteError
 from implicast.space.tract import Tract, intersect
-
-if TYPE_CHECKING:
-    from implicast.overlay.ice.gives import Gift
 
 
 @dataclass(slots=True)
@@ -99,11 +95,6 @@ class Legacy:
         for item in items:
             self.items.setdefault(item.key, (-1, item))
 
-    def since(self, serial: int) -> dict[bytes, tuple[int, Item]]:
-        """What the owner said later than this: a backup may overtake the copy that it adds to, and come to an estate of
-        old that the copy then replaces."""
-        return {key: (said, item) for key, (said, item) in self.items.items() if said > serial}
-
     def within(self, tract: Tract) -> tuple[Item, ...]:
         """The items that lie in a tract."""
         return tuple(item for _, item in self.items.values() if item.body and intersect((item.low, item.high), tract))
@@ -138,7 +129,9 @@ class Estates(SurfacePart):
             full = estate is None and len(self.held) >= self.timers.estates_max
             if full or news.is_over(copy.stamp_us, self.host.now_us, self.timers.self_us):
                 return  # a late repeat must not bring back what has ended
-            newer = estate.since(copy.serial) if estate is not None else {}
+            # A backup may overtake the copy that it adds to, and come to an estate of old that the copy then replaces.
+            old = estate.items if estate is not None else {}
+            newer = {key: said for key, said in old.items() if said[0] > copy.serial}
             awaited = set(range(copy.parts))
             estate = self.held[sender] = Legacy(
                 copy.number, copy.titles, copy.heirs, copy.around, copy.stamp_us, copy.mark, awaited, newer
@@ -195,13 +188,9 @@ class Estates(SurfacePart):
         elif hail.stamp_us > estate.stamp_us:
             del self.held[owner]
 
-    def given(self, gift: "Gift", heirs: tuple[Address, ...], stamp_us: int) -> None:
-        """What we gave joins the estate that we hold for the taker; its only heir begins with that."""
-        taker = gift.title.owner
-        if taker not in self.held and heirs == (self.address,):
-            self.held[taker] = Legacy(-1, (), heirs, gift.around, stamp_us)
-        if taker in self.held:
-            self.held[taker].join(gift.title, (item for part in gift.parts for item in part))
+    def begin_with(self, owner: Address, around: tuple[Neighbour, ...], stamp_us: int) -> None:
+        """We are the only heir of a peer, and hold what we give to it."""
+        self.held.setdefault(owner, Legacy(-1, (), (self.address,), around, stamp_us))
 
     def inherit_from(self, owner: Surface) -> None:
         """Hold a complete copy of what an owner keeps, from the beginning."""

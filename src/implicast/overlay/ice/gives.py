@@ -101,7 +101,10 @@ class Giver(SurfacePart):
     def part_with(self, gift: Gift, heirs: tuple[Address, ...], stamp_us: int = -1) -> None:
         surface, plot = self.surface, self.surface.plot
         before, taker = plot.neighbours(), gift.title.owner
-        surface.estates.given(gift, heirs, stamp_us)
+        if heirs == (self.address,):
+            surface.estates.begin_with(taker, gift.around, stamp_us)
+        if taker in surface.estates.held:
+            surface.estates.held[taker].join(gift.title, (item for part in gift.parts for item in part))
         self._end_gift(gift)
         self.done[taker, gift.number] = "done"
         plot.atlas.learn(gift.title)

@@ -9,11 +9,12 @@ does not know that mark asks for more; who hears a claim that is worse than what
 from collections.abc import Iterable
 
 from implicast.overlay.ice.atlas import overlap
-from implicast.overlay.ice.circle import NOTHING, News
+from implicast.overlay.ice.circle import News
 from implicast.overlay.ice.messages import Echo, Hail, More, Neighbour, Title, Titles
 from implicast.overlay.ice.plot import PROVISIONAL
 from implicast.overlay.ice.share import Surface, SurfacePart
 from implicast.peer.contract import Address, handles
+from implicast.peer.memory import Recent
 from implicast.space.tract import subtract
 
 TITLES_MAX = 64
@@ -23,7 +24,7 @@ TITLES_MAX = 64
 class Hails(SurfacePart):
     """Keeps the atlas true, here and at the neighbours."""
 
-    __slots__ = ("gifts", "mark")
+    __slots__ = ("_learnt", "gifts", "mark")
 
     def __init__(self, surface: Surface) -> None:
         super().__init__(surface)
@@ -31,6 +32,8 @@ class Hails(SurfacePart):
         """Rises whenever our pieces, their status or our heirs change, from life to life too."""
         self.gifts: list[tuple[int, Title]] = []
         """Titles that others should know of what we parted with, and since when."""
+        self._learnt: Recent[Address, tuple[int, int, int]] = Recent(self.timers.news_max)
+        """The last greeting of a peer that was learnt from (mark, gifts), and how our own atlas was after that."""
         surface.greeter.topic("hail", self.timers.patience(self.timers.tries_hail), surface.circle.unanswered)
 
     # --- saying
@@ -70,13 +73,6 @@ class Hails(SurfacePart):
                 hail = plain = plain or self._hail(())
             surface.greeter.ask("hail", peer, peer, hail)
 
-    def check(self, owners: list[Address]) -> None:
-        """Others say that these own more than we knew. A title that its owner has let go would otherwise go round
-        among others for ever. An owner whose mark we do not know is asked anyway, at its first echo."""
-        for owner in owners:
-            if self.surface.circle.concern(owner).mark >= 0:
-                self.ask_more(owner)
-
     # --- hearing
 
     @handles(Hail)
@@ -96,10 +92,10 @@ class Hails(SurfacePart):
             news.take_hail(hail, now_us)
             surface.estates.hailed(sender, hail)
             learnt = (mark, len(hail.gifts), surface.plot.version)
-            if news.applied != learnt:
-                corrected = self._learn_from(sender, hail)
-                # The correction may get lost: then it is not taken for learnt.
-                news.apply(NOTHING if corrected else (*learnt[:2], surface.plot.version))
+            if self._learnt.get(sender) != learnt:
+                self._learnt.pop(sender, None)
+                if not self._learn_from(sender, hail):  # else our correction may get lost
+                    self._learnt[sender] = (*learnt[:2], surface.plot.version)
         stamp_us = surface.estates.vouched(sender, hail.stamp_us, mark)
         self.host.send(sender, Echo(stamp_us, self.mark, own_us, surface.estates.holds(sender)))
 

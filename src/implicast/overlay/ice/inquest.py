@@ -162,8 +162,10 @@ class Inquest(SurfacePart):
         ago_us = -1 if unknown or news is None else self.host.now_us - news.heard_us
         if ago_us < 0 or ago_us > timers.self_us:
             surface.hear(inquire.claims)
+        orphan = self.orphans.get(suspect)
         if inquire.certain:
-            self._wait_for(suspect, inquire.rank)
+            if orphan is not None and orphan.rank > inquire.rank:  # an heir before us takes the place of the dead
+                self.orphans[suspect] = orphan._replace(due_us=self.host.now_us + timers.rank_us)
         else:
             if suspect in surface.estates.held and not 0 <= ago_us < timers.known_us:
                 surface.circle.concern(suspect).mute(self.host.now_us + timers.patience_us)
@@ -174,12 +176,6 @@ class Inquest(SurfacePart):
         granted = surface.plot.of_status(PROVISIONAL)
         titles = tuple(each for each in better if each not in granted)
         self.host.send(sender, Witness(suspect, ago_us, titles, *self._bequest(inquire), self._held_for(suspect)))
-
-    def _wait_for(self, suspect: Address, rank: int) -> None:
-        """An heir before us takes the place of the dead."""
-        orphan = self.orphans.get(suspect)
-        if orphan is not None and orphan.rank > rank:
-            self.orphans[suspect] = orphan._replace(due_us=self.host.now_us + self.timers.rank_us)
 
     def _held_for(self, suspect: Address) -> tuple[Title, ...]:
         """What we are giving to a suspect is not its own yet: nobody is to seize it, nor to believe it ours again.

@@ -8,13 +8,12 @@ A leaver gives each piece to the owner of its sibling, else to an heir, else to 
 the estate of a silent peer, because it may be the last to have it.
 """
 
-from implicast.overlay.ice.atlas import sibling, tract_of
-from implicast.overlay.ice.messages import FindMover, MayGo, Mover, Title
+from implicast.overlay.ice.atlas import sibling
+from implicast.overlay.ice.messages import FindMover, MayGo, Mover
 from implicast.overlay.ice.share import Surface, SurfacePart
 from implicast.peer.contract import Address, handles
 from implicast.peer.events import Left
 from implicast.space.morton import BITS
-from implicast.space.tract import volume
 
 
 class Parting(SurfacePart):
@@ -121,19 +120,15 @@ class Parting(SurfacePart):
 
     def _give_next(self) -> None:
         """Where all leave at once they give to those with smaller addresses, and the last has nobody to give to."""
-        pieces, near = self.surface.plot.firm_pieces(), self.surface.plot.neighbours()
+        plot, near = self.surface.plot, self.surface.plot.neighbours()
+        pieces = plot.firm_pieces()
         before_us = (each for each in near if each < self.address)  # type: ignore[operator]
         takers = list(filter(self.may_take, near)) or list(filter(self._may_be_asked, before_us))
         if pieces and takers:
             piece = min(pieces, key=lambda title: (title.bits, title.low))
-            self.surface.giver.give(piece, self._taker(piece, takers))
-
-    def _taker(self, piece: Title, takers: list[Address]) -> Address:
-        plot = self.surface.plot
-        other = plot.lone_sibling(piece)
-        preferred = (*(() if other is None else (other.owner,)), *self.surface.heirs)
-        smallest = min(takers, key=lambda each: (volume(tract_of(plot.atlas.of(each))), each))
-        return next((each for each in preferred if each in takers), smallest)
+            best = min(takers, key=lambda each: plot.preference(piece, each))
+            heirs = [each for each in self.surface.heirs if each in takers and plot.preference(piece, best)[0]]
+            self.surface.giver.give(piece, heirs[0] if heirs else best)
 
     def _go(self) -> None:
         surface = self.surface

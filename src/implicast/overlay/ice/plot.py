@@ -13,7 +13,7 @@ from implicast.overlay.ice.messages import Title
 from implicast.overlay.ice.share import Surface, SurfacePart
 from implicast.peer.contract import Address
 from implicast.space.morton import BITS
-from implicast.space.tract import EMPTY, Tract, subtract
+from implicast.space.tract import EMPTY, Tract, subtract, volume
 
 GIVING, PROVISIONAL, SEIZED = "giving", "provisional", "seized"
 
@@ -78,6 +78,11 @@ class Plot(SurfacePart):
         """The other half of what a piece is one half of, if it is one piece of another peer."""
         other = self.atlas.titles.get(sibling(piece.low, piece.bits)) if piece.bits else None
         return other if other is not None and other.bits == piece.bits and other.owner != self.address else None
+
+    def preference(self, piece: Title, peer: Address) -> tuple[bool, int, Address]:
+        """First the owner of a piece's sibling, then the smallest tract, then the smallest id."""
+        other = self.lone_sibling(piece)
+        return other is None or other.owner != peer, volume(tract_of(self.atlas.of(peer))), peer
 
     # --- change
 

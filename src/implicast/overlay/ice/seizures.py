@@ -73,7 +73,8 @@ class Seizures(SurfacePart):
         spans = tract_of(inquiry.message.pieces)
         titles = [each for each in best.of(suspect) if intersect((each.low, each.high), spans)]
         if certain:  # the life that is there now may have got ground of the old one already
-            titles = [each for each in titles if any(_is_of(each, piece) for piece in inquiry.message.pieces)]
+            old = inquiry.message.pieces
+            titles = [each for each in titles if any(each.epoch == one.epoch and overlap(each, one) for one in old)]
         if estate is not None:
             self._hand_on(suspect, estate, best, spans)
         if not (certain or given):
@@ -172,8 +173,3 @@ class Seizures(SurfacePart):
         del self.open[number]
         if self.surface.firm_up(SEIZED, number, set()) and not seizure.whole:
             self.surface.tenant.lost(intersect(seizure.tract, self.surface.plot.firm))
-
-
-def _is_of(title: Title, piece: Title) -> bool:
-    """Is it the same title, or what is left of it?"""
-    return title.epoch == piece.epoch and overlap(title, piece)

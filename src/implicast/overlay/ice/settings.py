@@ -121,12 +121,6 @@ class Timers:
             hello_us=int(hello_s * _S), rto_us=rto_us, cap_us=4 * rto_us, trip_us=rto_us, meet_us=int(hello_s * _S)
         )
 
-    @classmethod
-    def quick(cls) -> "Timers":
-        """A bare surface repairs within ten seconds, for about seven times the greetings. (SPICE, with records to be
-        found again, greets every 1.2 s in its quick setting.)"""
-        return cls.of(1.5)
-
 
 @dataclass(frozen=True, slots=True)
 class Terms:

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from implicast.overlay.ice.atlas import tract_of
 from implicast.overlay.ice.estate import Item
 from implicast.overlay.ice.estates import Parcel, in_parts
 from implicast.overlay.ice.messages import BackedUp, Backup, Copied, CopyEstate, NoEstate
@@ -18,7 +17,6 @@ from implicast.overlay.ice.plot import SEIZED
 from implicast.overlay.ice.share import Surface, SurfacePart
 from implicast.peer.asking import Question
 from implicast.peer.contract import Address, handles
-from implicast.space.tract import volume
 
 
 @dataclass(slots=True)
@@ -120,7 +118,8 @@ class Succession(SurfacePart):
         if self._copying is None and (plot.firm or plot.of_status(SEIZED)):
             candidates = [each for each in plot.neighbours() if each not in self.heirs and self._is_fit(each)]
             if candidates:
-                self._copy_to(min(candidates, key=self._preference))
+                largest = min(plot.pieces, key=lambda title: (title.bits, title.low))
+                self._copy_to(min(candidates, key=lambda each: plot.preference(largest, each)))
 
     def _is_fit(self, peer: Address) -> bool:
         news = self.surface.circle.news.get(peer)
@@ -132,13 +131,6 @@ class Succession(SurfacePart):
             since_us = self.surface.circle.concern(heir).suspect_us
             if since_us >= 0 and self.host.now_us - since_us > self.timers.patience_us:
                 self.drop_heir(heir)
-
-    def _preference(self, peer: Address) -> tuple[bool, int, Address]:
-        """First the owner of the sibling of our largest piece, then the smallest tract, then the smallest id."""
-        plot = self.surface.plot
-        largest = min(plot.pieces, key=lambda title: (title.bits, title.low))
-        other = plot.lone_sibling(largest)
-        return other is None or other.owner != peer, volume(tract_of(plot.atlas.of(peer))), peer
 
     def drop_heir(self, heir: Address) -> None:
         if heir in self.heirs:

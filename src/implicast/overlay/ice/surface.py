@@ -265,7 +265,11 @@ class Surface(Part, parts=PARTS):
         if not news:
             return
         hearsay = {each.owner for each in news if each.owner != sender}
-        self.greetings.check([each for each in plot.neighbours() if each in hearsay])
+        for each in plot.neighbours():
+            # A title that its owner has let go would otherwise go round among others for ever. An owner whose mark we
+            # do not know is asked anyway, at its first echo.
+            if each in hearsay and self.circle.concern(each).mark >= 0:
+                self.greetings.ask_more(each)
         lost = subtract(tract_of(before), plot.tract)
         if lost:
             winners = [each for each in news if any(overlap(each, piece) for piece in before)]
