@@ -188,10 +188,6 @@ class Estates(SurfacePart):
         elif hail.stamp_us > estate.stamp_us:
             del self.held[owner]
 
-    def begin_with(self, owner: Address, around: tuple[Neighbour, ...], stamp_us: int) -> None:
-        """We are the only heir of a peer, and hold what we give to it."""
-        self.held.setdefault(owner, Legacy(-1, (), (self.address,), around, stamp_us))
-
     def inherit_from(self, owner: Surface) -> None:
         """Hold a complete copy of what an owner keeps, from the beginning."""
         estate = Legacy(-1, tuple(owner.pieces), owner.heirs, owner.greetings.around(), -1)
@@ -200,11 +196,9 @@ class Estates(SurfacePart):
 
     def forget(self) -> None:
         """Owners long silent whose ground others must have taken by now."""
-        since_us = self.host.now_us - self.timers.estate_us
-        for owner in list(self.held):
-            news = self.surface.circle.concern(owner)
-            if news.heard_us < since_us and news.since_us < since_us:
-                del self.held[owner]
+        silence_us = self.surface.circle.silence_us
+        for owner in [each for each in self.held if silence_us(each) > self.timers.estate_us]:
+            del self.held[owner]
 
 
 def in_parts(items: tuple[Item, ...], bytes_max: int) -> list[tuple[Item, ...]]:

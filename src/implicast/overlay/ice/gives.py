@@ -12,7 +12,7 @@ from typing import Any
 
 from implicast.overlay.ice.atlas import tract_of
 from implicast.overlay.ice.estate import Item, check_items
-from implicast.overlay.ice.estates import Parcel, in_parts
+from implicast.overlay.ice.estates import Legacy, Parcel, in_parts
 from implicast.overlay.ice.messages import Accepted, Declined, Done, HandOver, Neighbour, Taking, Title
 from implicast.overlay.ice.plot import GIVING, PROVISIONAL
 from implicast.overlay.ice.share import Surface, SurfacePart
@@ -101,8 +101,8 @@ class Giver(SurfacePart):
     def part_with(self, gift: Gift, heirs: tuple[Address, ...], stamp_us: int = -1) -> None:
         surface, plot = self.surface, self.surface.plot
         before, taker = plot.neighbours(), gift.title.owner
-        if heirs == (self.address,):
-            surface.estates.begin_with(taker, gift.around, stamp_us)
+        if heirs == (self.address,):  # what we give is all of the taker's estate, if we have none yet
+            surface.estates.held.setdefault(taker, Legacy(-1, (), heirs, gift.around, stamp_us))
         if taker in surface.estates.held:
             surface.estates.held[taker].join(gift.title, (item for part in gift.parts for item in part))
         self._end_gift(gift)

@@ -119,8 +119,7 @@ class Hails(SurfacePart):
         gone = [each for each in atlas.of(sender) if not _is_listed(each, listed) or _is_untrue(each, pieces)]
         version = plot.version
         atlas.drop(gone)
-        if self.gifts:
-            self._forget_denied(sender, listed)
+        self._forget_denied(sender, listed)
         self.surface.hear((*hail.gifts, *hail.pieces), sender)
         if gone and plot.version == version:
             plot.survey()
@@ -152,8 +151,7 @@ class Hails(SurfacePart):
         surface.circle.heard(sender)
         if surface.greeter.answered("hail", sender) is None and sender not in surface.circle.news:
             return
-        if sender in surface.succession.heirs:
-            surface.succession.echo_came(sender, echo.stamp_us, echo.has_estate)
+        surface.succession.echo_came(sender, echo.stamp_us, echo.has_estate)
         if echo.own_us:
             stamp_us = surface.estates.vouched(sender, echo.own_us, echo.mark)
             self.host.send(sender, Echo(stamp_us, self.mark, 0, surface.estates.holds(sender)))
@@ -193,8 +191,7 @@ class Hails(SurfacePart):
 
     def forget_gifts(self) -> None:
         since_us, most = self.host.now_us - 2 * self.timers.dead_us, self.timers.gifts_max
-        if self.gifts and (self.gifts[0][0] < since_us or len(self.gifts) > most):
-            self.gifts = [each for each in self.gifts if each[0] >= since_us][-most:]
+        self.gifts = [each for each in self.gifts if each[0] >= since_us][-most:]
 
 
 def _is_untrue(title: Title, pieces: Iterable[tuple[Title, bool]]) -> bool:

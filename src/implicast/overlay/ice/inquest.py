@@ -104,10 +104,6 @@ class Inquest(SurfacePart):
     def _may_ask(self, owner: Address) -> bool:
         return owner not in self.inquiries and self.look_us.get(owner, 0) <= self.host.now_us
 
-    def put_off(self, suspect: Address, by_us: int) -> None:
-        """It is not asked about for so long."""
-        self.look_us[suspect] = self.host.now_us + by_us
-
     def _rank_of(self, owner: Address) -> tuple[int, int]:
         """Our place in the order of those who may take an owner's place, and how long we wait."""
         timers, estate = self.timers, self.surface.estates.held.get(owner)
@@ -170,7 +166,7 @@ class Inquest(SurfacePart):
             if suspect in surface.estates.held and not 0 <= ago_us < timers.known_us:
                 surface.circle.concern(suspect).mute(self.host.now_us + timers.patience_us)
             if self._rank_of(suspect)[0] >= inquire.rank:
-                self.put_off(suspect, timers.rank_us)
+                self.look_us[suspect] = self.host.now_us + timers.rank_us
         spoken_of = (*inquire.pieces, *inquire.claims)
         better = [title for each in spoken_of for title in surface.plot.atlas.better_than(each)]
         granted = surface.plot.of_status(PROVISIONAL)
@@ -234,7 +230,7 @@ class Inquest(SurfacePart):
         heard_us = [each.ago_us for each in inquiry.witnesses if 0 <= each.ago_us < timers.known_us]
         if heard_us:
             surface.hear(inquiry.titles)
-            self.put_off(suspect, min(timers.rank_us, timers.known_us - min(heard_us)))
+            self.look_us[suspect] = self.host.now_us + min(timers.rank_us, timers.known_us - min(heard_us))
             self.host.send(suspect, More())
         elif not inquiry.witnesses and inquiry.message.pieces and inquiry.round < timers.rounds:
             self.inquire(suspect, inquiry.message.rank, inquiry.seizes, inquiry.round + 1)

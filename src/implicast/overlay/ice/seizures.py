@@ -51,7 +51,7 @@ class Seizures(SurfacePart):
         surface = self.surface
         if not inquiry.message.certain:
             surface.circle.suspect(suspect)
-            surface.inquest.put_off(suspect, self.timers.rank_us)
+            surface.inquest.look_us[suspect] = self.host.now_us + self.timers.rank_us
         surface.hear(inquiry.titles)
         receipt = surface.taker.held_from(suspect)
         if receipt is not None:

@@ -1,15 +1,14 @@
-"""What the parts of a surface share: the surface, by way of which they reach each other, and its two askers.
+"""What the parts of a surface share: the surface, by way of which they reach each other, and its asker.
 
 One rule for every question: send, wait, twice as long each time up to a bound, so many times in all; then the other is
-*suspect* until any word comes from it (`circle.py`). Greetings are asked apart: they are upkeep, and no run waits for
-them.
+*suspect* until any word comes from it (`circle.py`). Greetings are asked apart: they are upkeep, no run waits for them.
 """
 
 from typing import TYPE_CHECKING
 
 from implicast.overlay.ice.settings import Timers
 from implicast.peer.asking import Asking
-from implicast.peer.contract import Message, Part, StandingAlarm, handles
+from implicast.peer.contract import Message, Part, handles
 
 if TYPE_CHECKING:
     from implicast.overlay.ice.surface import Surface as Surface
@@ -35,33 +34,12 @@ class StillOpen(Message):
     """Rings when questions have not been answered for their wait."""
 
 
-class StillSilent(StandingAlarm):
-    """Rings when greetings have not been echoed for their wait."""
-
-
 class Correspondence(Asking):
     """Questions about hops, gives, copies and backups."""
 
     __slots__ = ()
     alarm = StillOpen()
 
-    def __init__(self, surface: Surface) -> None:
-        super().__init__(surface.address, surface.host, surface.terms.timers.asks_max, surface.circle.took)
-
     @handles(StillOpen)
     def on_still_open(self, alarm: StillOpen) -> None:
-        self.ask_again()
-
-
-class Greeter(Asking):
-    """Greetings that await their echoes."""
-
-    __slots__ = ()
-    alarm = StillSilent()
-
-    def __init__(self, surface: Surface) -> None:
-        super().__init__(surface.address, surface.host, surface.terms.timers.asks_max, surface.circle.took)
-
-    @handles(StillSilent)
-    def on_still_silent(self, alarm: StillSilent) -> None:
         self.ask_again()

@@ -23,15 +23,16 @@ from implicast.overlay.ice.plot import Plot
 from implicast.overlay.ice.routes import Paths, Routed
 from implicast.overlay.ice.seizures import Seizures
 from implicast.overlay.ice.settings import CALM_TICKS, Terms
-from implicast.overlay.ice.share import Correspondence, Greeter
+from implicast.overlay.ice.share import Correspondence
 from implicast.overlay.ice.succession import Succession
 from implicast.overlay.ice.table import SurfaceTable
+from implicast.peer.asking import Asking, UpkeepAsker
 from implicast.peer.contract import Address, Host, Part, handles
 from implicast.space.morton import CODES
 from implicast.space.tract import Tract, contains, subtract
 
 PARTS: dict[str, type[Part]] = {
-    "asker": Correspondence, "greeter": Greeter, "plot": Plot, "circle": Circle, "greetings": Hails,
+    "asker": Correspondence, "greeter": UpkeepAsker, "plot": Plot, "circle": Circle, "greetings": Hails,
     "routes": Paths, "estates": Estates, "succession": Succession, "giver": Giver, "taker": Taker, "entry": Admission,
     "parting": Parting, "inquest": Inquest, "seizures": Seizures, "soundings": Soundings,
 }  # fmt: skip
@@ -46,7 +47,7 @@ class Surface(Part, parts=PARTS):
 
     __slots__ = ("_forget_us", "_number", "_ticked_us", "born_us", "kept_before", "tenant", "terms", *PARTS)
     asker: Correspondence
-    greeter: Greeter
+    greeter: UpkeepAsker
     plot: Plot
     circle: Circle
     greetings: Hails
@@ -82,7 +83,8 @@ class Surface(Part, parts=PARTS):
         kind: Any = self.parts.get(name)
         if kind is None:
             raise AttributeError(name)
-        part = kind(self)
+        asks = issubclass(kind, Asking)
+        part = kind(self.address, self.host, self.terms.timers.asks_max, self.circle.took) if asks else kind(self)
         setattr(self, name, part)
         return part
 
@@ -280,11 +282,10 @@ class Surface(Part, parts=PARTS):
             self.greetings.hail([each for each in plot.neighbours() if each not in neighbours])
             self.routes.unpark()
 
-    def learn_around(self, around: Iterable[Neighbour]) -> None:
+    def learn_around(self, around: tuple[Neighbour, ...]) -> None:
         """What another owner knew of its neighbours, as far as they are ours now."""
-        circles = tuple(around)
-        self.hear(title for title, _ in circles)
-        for title, heirs in circles:
+        self.hear(title for title, _ in around)
+        for title, heirs in around:
             news = self.circle.news.get(title.owner)
             if news is not None and not news.heirs:
                 news.take_heirs(heirs)
